@@ -1,0 +1,49 @@
+"""What a value may look like, whichever schema says so: the built-in definitions or a CRD's structural schema.
+
+One walk over a request body serves decoding, unknown-field reports and normal form; strategic merge asks the same
+shapes for merge keys.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+class TypeMismatch(Exception):
+    """A value has the wrong JSON type; the message is upstream's sentence without the kind."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What a decode found that is an error only under `fieldValidation=Strict`; paths such as spec.containers[0].x."""
+
+    unknown: list[str] = field(default_factory=list)
+    duplicates: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A member of an object: its shape and how strategic merge treats it."""
+
+    shape: "Shape"
+    merge_key: str = ""
+    """Set on lists whose elements are merged by this key."""
+    strategies: frozenset[str] = frozenset()
+    """Of `merge`, `replace`, `retainKeys`; empty is replace for lists and merge for objects."""
+
+
+class Shape(Protocol):
+    """A type."""
+
+    def decode(self, value: Any, path: str, report: Report) -> Any:
+        """The value in normal form: types checked, nulls and unknown fields left out (the latter reported), quantities
+        canonical. The input is not changed. Raises TypeMismatch."""
+        ...
+
+    def field(self, name: str) -> Field | None:
+        """The member `name` of an object (any name of a map); None when there is none."""
+        ...
+
+    @property
+    def element(self) -> "Shape | None":
+        """The shape of a list's elements; None for everything else."""
+        ...

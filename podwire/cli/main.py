@@ -1,0 +1,5 @@
+"""`podwire`: reads the command line and hands over."""
+
+
+def main() -> int:
+    return 2

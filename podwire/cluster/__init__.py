@@ -1,0 +1,1 @@
+"""The only place that names several rooms: builds them, connects them, orders their start and stop."""

@@ -1,0 +1,129 @@
+"""Places where a test can make the program fail, wait or die; free when none is set.
+
+`PODWIRE_FAILPOINTS="store.commit=1*off->kill;store.synced=error(disk on fire)"` or the name of a file with the same
+text in `PODWIRE_FAILPOINTS_FILE`, read anew on every hit so that a running daemon can be told.
+A term is `[COUNT*]ACTION[(ARG)]`; terms are joined by `->` and used up from left to right, the last one for ever.
+Actions: off, error(text), kill (SIGKILL to this process), delay(seconds), hold(path) (waits until the file exists).
+"""
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+KNOWN: dict[str, str] = {}
+"""Every failpoint of the program by name, with the sentence that says when it is passed."""
+
+_TERM = re.compile(r"^(?:(?P<count>\d+)\*)?(?P<action>off|error|kill|delay|hold)(?:\((?P<arg>[^)]*)\))?$")
+
+
+class FailpointHit(Exception):
+    """The error that an `error` action raises."""
+
+
+@dataclass(slots=True)
+class _Term:
+    action: str
+    argument: str
+    left: int | None
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What is set for one failpoint, used up as it is hit."""
+
+    terms: list[_Term] = field(default_factory=list)
+
+    def next(self) -> _Term | None:
+        for term in self.terms:
+            if term.left is None:
+                return term
+            if term.left > 0:
+                term.left -= 1
+                return term
+        return None
+
+
+class BadFailpoint(ValueError):
+    """A setting that cannot be read; names the part that is wrong."""
+
+
+def parse(text: str) -> dict[str, _Plan]:
+    """The plans that a setting describes; raises BadFailpoint."""
+    plans: dict[str, _Plan] = {}
+    for part in filter(None, (each.strip() for each in text.split(";"))):
+        name, separator, terms = part.partition("=")
+        if not separator:
+            raise BadFailpoint(f"{part!r}: expected NAME=TERM")
+        plans[name.strip()] = _Plan(list(_terms(name, terms)))
+    return plans
+
+
+def _terms(name: str, text: str) -> Iterator[_Term]:
+    for each in text.split("->"):
+        found = _TERM.match(each.strip())
+        if found is None:
+            raise BadFailpoint(f"{name}: {each!r} is no [COUNT*]off|error|kill|delay|hold[(ARG)]")
+        count = found["count"]
+        yield _Term(found["action"], found["arg"] or "", int(count) if count else None)
+
+
+def declare(name: str, when: str) -> str:
+    """Name a failpoint once, at import; returns the name."""
+    KNOWN[name] = when
+    return name
+
+
+def _die(_argument: str) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _fail(argument: str) -> None:
+    raise FailpointHit(argument or "failpoint")
+
+
+def _delay(argument: str) -> None:
+    time.sleep(float(argument or "0"))
+
+
+def _hold(argument: str) -> None:
+    while not Path(argument).exists():
+        time.sleep(0.005)
+
+
+_ACTIONS: dict[str, Callable[[str], None]] = {
+    "off": lambda _argument: None,
+    "error": _fail,
+    "kill": _die,
+    "delay": _delay,
+    "hold": _hold,
+}
+
+_plans = parse(os.environ.get("PODWIRE_FAILPOINTS", ""))
+_file = os.environ.get("PODWIRE_FAILPOINTS_FILE", "")
+_file_text = ""
+
+
+def failpoint(name: str) -> None:
+    """Do what is set for this point; nothing, at the price of one test, when nothing is."""
+    if _plans or _file:
+        _hit(name)
+
+
+def _hit(name: str) -> None:
+    global _plans, _file_text
+    if _file and (text := _read(_file)) != _file_text:
+        _plans, _file_text = parse(text), text
+    term = plan.next() if (plan := _plans.get(name)) else None
+    if term is not None:
+        _ACTIONS[term.action](term.argument)
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,1 @@
+"""What rooms decide on: names, quantities, selectors, times. Imports nothing of ours."""

@@ -1,0 +1,1 @@
+"""Conversations as tables with two chairs each; no sockets, no event loop."""

@@ -1,0 +1,1 @@
+"""The Kubernetes REST API as a conversation: kinds, paths, statuses, watch frames, wire formats, two chairs."""

@@ -1,0 +1,123 @@
+"""The built-in kinds of Kubernetes 1.36 as a table: one row a resource.
+
+In `sub`, `name:verb/verb>Kind` is a subresource, with the kind it takes where that is not the resource's own.
+In `columns`, a star marks a column that only `-o wide` shows.
+"""
+
+from podwire.protocols.k8sapi.kinds import ALL_VERBS, Column, Kind, Kinds, Subresource
+
+_ELSEWHERE = {
+    "Eviction": ("policy", "v1"),
+    "Scale": ("autoscaling", "v1"),
+    "TokenRequest": ("authentication.k8s.io", "v1"),
+}
+"""Group and version of subresource kinds that are not core/v1."""
+
+
+def _kind(
+    group: str,
+    version: str,
+    resource: str,
+    kind: str,
+    *,
+    namespaced: bool = True,
+    short: str = "",
+    categories: str = "",
+    verbs: str = "",
+    sub: str = "",
+    columns: str = "",
+) -> Kind:
+    return Kind(
+        group=group,
+        version=version,
+        resource=resource,
+        kind=kind,
+        namespaced=namespaced,
+        singular=kind.lower(),
+        short_names=tuple(short.split()),
+        categories=tuple(categories.split()),
+        verbs=tuple(verbs.split()) or ALL_VERBS,
+        subresources=tuple(_subresource(each) for each in sub.split()),
+        columns=tuple(Column(each.rstrip("*"), each.endswith("*")) for each in columns.split("|") if each),
+    )
+
+
+def _subresource(text: str) -> Subresource:
+    name, _, rest = text.partition(":")
+    verbs, _, kind = rest.partition(">")
+    group, version = _ELSEWHERE.get(kind, ("", "v1" if kind else ""))
+    return Subresource(name, tuple(verbs.split("/")), kind, group, version)
+
+
+# fmt: off
+BUILTIN = Kinds([
+    _kind("", "v1", "bindings", "Binding", verbs="create"),
+    _kind("", "v1", "componentstatuses", "ComponentStatus", namespaced=False, short="cs", verbs="get list", columns="Name|Status|Message|Error"),
+    _kind("", "v1", "configmaps", "ConfigMap", short="cm", columns="Name|Data|Age"),
+    _kind("", "v1", "endpoints", "Endpoints", short="ep", columns="Name|Endpoints|Age"),
+    _kind("", "v1", "events", "Event", short="ev", columns="Last Seen|Type|Reason|Object|Subobject*|Source*|Message|First Seen*|Count*|Name*"),
+    _kind("", "v1", "limitranges", "LimitRange", short="limits", columns="Name|Created At"),
+    _kind("", "v1", "namespaces", "Namespace", namespaced=False, short="ns", verbs="create delete get list patch update watch", sub="finalize:update status:get/patch/update", columns="Name|Status|Age"),
+    _kind("", "v1", "nodes", "Node", namespaced=False, short="no", sub="proxy:create/delete/get/patch/update>NodeProxyOptions status:get/patch/update", columns="Name|Status|Roles|Age|Version|Internal-IP*|External-IP*|OS-Image*|Kernel-Version*|Container-Runtime*"),
+    _kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", short="pvc", sub="status:get/patch/update", columns="Name|Status|Volume|Capacity|Access Modes|StorageClass|VolumeAttributesClass|Age|VolumeMode*"),
+    _kind("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False, short="pv", sub="status:get/patch/update", columns="Name|Capacity|Access Modes|Reclaim Policy|Status|Claim|StorageClass|VolumeAttributesClass|Reason|Age|VolumeMode*"),
+    _kind("", "v1", "pods", "Pod", short="po", categories="all", sub="attach:create/get>PodAttachOptions binding:create>Binding ephemeralcontainers:get/patch/update eviction:create>Eviction exec:create/get>PodExecOptions log:get portforward:create/get>PodPortForwardOptions proxy:create/delete/get/patch/update>PodProxyOptions resize:get/patch/update status:get/patch/update", columns="Name|Ready|Status|Restarts|Age|IP*|Node*|Nominated Node*|Readiness Gates*"),
+    _kind("", "v1", "podtemplates", "PodTemplate", columns="Name|Containers|Images|Pod Labels"),
+    _kind("", "v1", "replicationcontrollers", "ReplicationController", short="rc", categories="all", sub="scale:get/patch/update>Scale status:get/patch/update", columns="Name|Desired|Current|Ready|Age|Containers*|Images*|Selector*"),
+    _kind("", "v1", "resourcequotas", "ResourceQuota", short="quota", sub="status:get/patch/update", columns="Name|Request|Limit|Age"),
+    _kind("", "v1", "secrets", "Secret", columns="Name|Type|Data|Age"),
+    _kind("", "v1", "serviceaccounts", "ServiceAccount", short="sa", sub="token:create>TokenRequest", columns="Name|Age"),
+    _kind("", "v1", "services", "Service", short="svc", categories="all", sub="proxy:create/delete/get/patch/update>ServiceProxyOptions status:get/patch/update", columns="Name|Type|Cluster-IP|External-IP|Port(s)|Age|Selector*"),
+    _kind("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False, categories="api-extensions", sub="status:get/patch/update", columns="Name|Service|Available|Age"),
+    _kind("apps", "v1", "controllerrevisions", "ControllerRevision", columns="Name|Controller|Revision|Age"),
+    _kind("apps", "v1", "daemonsets", "DaemonSet", short="ds", categories="all", sub="status:get/patch/update", columns="Name|Desired|Current|Ready|Up-to-date|Available|Node Selector|Age|Containers*|Images*|Selector*"),
+    _kind("apps", "v1", "deployments", "Deployment", short="deploy", categories="all", sub="scale:get/patch/update>Scale status:get/patch/update", columns="Name|Ready|Up-to-date|Available|Age|Containers*|Images*|Selector*"),
+    _kind("apps", "v1", "replicasets", "ReplicaSet", short="rs", categories="all", sub="scale:get/patch/update>Scale status:get/patch/update", columns="Name|Desired|Current|Ready|Age|Containers*|Images*|Selector*"),
+    _kind("apps", "v1", "statefulsets", "StatefulSet", short="sts", categories="all", sub="scale:get/patch/update>Scale status:get/patch/update", columns="Name|Ready|Age|Containers*|Images*"),
+    _kind("events.k8s.io", "v1", "events", "Event", short="ev", columns="Last Seen|Type|Reason|Object|Subobject*|Source*|Message|First Seen*|Count*|Name*"),
+    _kind("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False, verbs="create"),
+    _kind("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False, verbs="create"),
+    _kind("authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview", verbs="create"),
+    _kind("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False, verbs="create"),
+    _kind("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", namespaced=False, verbs="create"),
+    _kind("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False, verbs="create"),
+    _kind("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", short="hpa", categories="all", sub="status:get/patch/update", columns="Name|Reference|Targets|MinPods|MaxPods|Replicas|Age"),
+    _kind("autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler", short="hpa", categories="all", sub="status:get/patch/update", columns="Name|Reference|Targets|MinPods|MaxPods|Replicas|Age"),
+    _kind("batch", "v1", "cronjobs", "CronJob", short="cj", categories="all", sub="status:get/patch/update", columns="Name|Schedule|Timezone|Suspend|Active|Last Schedule|Age|Containers*|Images*|Selector*"),
+    _kind("batch", "v1", "jobs", "Job", categories="all", sub="status:get/patch/update", columns="Name|Status|Completions|Duration|Age|Containers*|Images*|Selector*"),
+    _kind("certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", namespaced=False, short="csr", sub="approval:get/patch/update status:get/patch/update", columns="Name|Age|SignerName|Requestor|RequestedDuration|Condition"),
+    _kind("networking.k8s.io", "v1", "ingressclasses", "IngressClass", namespaced=False, columns="Name|Controller|Parameters|Age"),
+    _kind("networking.k8s.io", "v1", "ingresses", "Ingress", short="ing", sub="status:get/patch/update", columns="Name|Class|Hosts|Address|Ports|Age"),
+    _kind("networking.k8s.io", "v1", "ipaddresses", "IPAddress", namespaced=False, short="ip", columns="Name|ParentRef"),
+    _kind("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", short="netpol", columns="Name|Pod-Selector|Age"),
+    _kind("networking.k8s.io", "v1", "servicecidrs", "ServiceCIDR", namespaced=False, sub="status:get/patch/update", columns="Name|CIDRs|Age"),
+    _kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", short="pdb", sub="status:get/patch/update", columns="Name|Min Available|Max Unavailable|Allowed Disruptions|Age"),
+    _kind("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False, columns="Name|Role|Age|Users*|Groups*|ServiceAccounts*"),
+    _kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False, columns="Name|Created At"),
+    _kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", columns="Name|Role|Age|Users*|Groups*|ServiceAccounts*"),
+    _kind("rbac.authorization.k8s.io", "v1", "roles", "Role", columns="Name|Created At"),
+    _kind("storage.k8s.io", "v1", "csidrivers", "CSIDriver", namespaced=False, columns="Name|AttachRequired|PodInfoOnMount|StorageCapacity|TokenRequests|RequiresRepublish|Modes|Age"),
+    _kind("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False, columns="Name|Drivers|Age"),
+    _kind("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", columns="Name|Created At"),
+    _kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False, short="sc", columns="Name|Provisioner|ReclaimPolicy|VolumeBindingMode|AllowVolumeExpansion|Age"),
+    _kind("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", namespaced=False, sub="status:get/patch/update", columns="Name|Attacher|PV|Node|Attached|Age"),
+    _kind("storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", namespaced=False, short="vac", columns="Name|DriverName|Age"),
+    _kind("admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies", "MutatingAdmissionPolicy", namespaced=False, categories="api-extensions", columns="Name|Mutations|ParamKind|Age"),
+    _kind("admissionregistration.k8s.io", "v1", "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", namespaced=False, categories="api-extensions", columns="Name|PolicyName|ParamRef|Age"),
+    _kind("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", namespaced=False, categories="api-extensions", columns="Name|Webhooks|Age"),
+    _kind("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False, categories="api-extensions", sub="status:get/patch/update", columns="Name|Validations|ParamKind|Age"),
+    _kind("admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", namespaced=False, categories="api-extensions", columns="Name|PolicyName|ParamRef|Age"),
+    _kind("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", namespaced=False, categories="api-extensions", columns="Name|Webhooks|Age"),
+    _kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False, short="crd crds", categories="api-extensions", sub="status:get/patch/update", columns="Name|Created At"),
+    _kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False, short="pc", columns="Name|Value|Global-Default|Age|PreemptionPolicy"),
+    _kind("coordination.k8s.io", "v1", "leases", "Lease", columns="Name|Holder|Age"),
+    _kind("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False, columns="Name|Handler|Age"),
+    _kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", columns="Name|AddressType|Ports|Endpoints|Age"),
+    _kind("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False, columns="Name|Age"),
+    _kind("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", sub="status:get/patch/update", columns="Name|State|Age"),
+    _kind("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", columns="Name|Age"),
+    _kind("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False, columns="Name|Node|Driver|Pool|Age"),
+    _kind("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False, sub="status:get/patch/update", columns="Name|PriorityLevel|MatchingPrecedence|DistinguisherMethod|Age|MissingPL"),
+    _kind("flowcontrol.apiserver.k8s.io", "v1", "prioritylevelconfigurations", "PriorityLevelConfiguration", namespaced=False, sub="status:get/patch/update", columns="Name|Type|NominalConcurrencyShares|Queues|HandSize|QueueLengthLimit|Age"),
+])
+# fmt: on

@@ -1,0 +1,83 @@
+"""What a kind is to the API: its names, scope, verbs, subresources and table columns. Data for both chairs."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from podwire.protocols.k8sapi.paths import Target
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A table column; a wide one is shown by `-o wide` only."""
+
+    name: str
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """`kind` and its group and version are empty when the subresource takes the kind itself."""
+
+    name: str
+    verbs: tuple[str, ...]
+    kind: str = ""
+    group: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One resource in one version, as discovery announces it."""
+
+    group: str
+    version: str
+    resource: str
+    kind: str
+    namespaced: bool = True
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    subresources: tuple[Subresource, ...] = ()
+    columns: tuple[Column, ...] = ()
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def list_kind(self) -> str:
+        return f"{self.kind}List"
+
+    def target(self, namespace: str = "", name: str = "", subresource: str = "") -> Target:
+        """The URL words of one object of this kind, or of all of them."""
+        return Target(
+            group=self.group,
+            version=self.version,
+            resource=self.resource,
+            namespace=namespace if self.namespaced else "",
+            name=name,
+            subresource=subresource,
+        )
+
+    def subresource(self, name: str) -> Subresource | None:
+        return next((each for each in self.subresources if each.name == name), None)
+
+
+class Kinds:
+    """Kinds by the two ways in which they are asked for."""
+
+    def __init__(self, kinds: Iterable[Kind]) -> None:
+        self.all: tuple[Kind, ...] = tuple(kinds)
+        self._by_resource: Mapping[tuple[str, str, str], Kind] = {
+            (each.group, each.version, each.resource): each for each in self.all
+        }
+        self._by_kind: Mapping[tuple[str, str], Kind] = {(each.api_version, each.kind): each for each in self.all}
+
+    def of_resource(self, group: str, version: str, resource: str) -> Kind | None:
+        return self._by_resource.get((group, version, resource))
+
+    def of_kind(self, api_version: str, kind: str) -> Kind | None:
+        return self._by_kind.get((api_version, kind))

@@ -1,0 +1,89 @@
+"""Kubernetes URLs: which resource, in which namespace, which name, which subresource. Pure; used by both chairs."""
+
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a resource URL points at. The core group is ''."""
+
+    group: str
+    version: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self) -> str:
+        """The URL that parses to this target."""
+        parts = [root(self.group, self.version)]
+        if self.namespace and self.resource != "namespaces":
+            parts += ["namespaces", _quoted(self.namespace)]
+        parts.append(self.resource)
+        if self.name:
+            parts.append(_quoted(self.name))
+        if self.subresource:
+            parts.append(self.subresource)
+        return "/".join(parts)
+
+
+class BadPath(ValueError):
+    """A URL that can point at nothing: empty or dotted segments, too many of them."""
+
+
+def root(group: str, version: str) -> str:
+    """The URL prefix of a group and version."""
+    return f"/apis/{group}/{version}" if group else f"/api/{version}"
+
+
+def parse(path: str) -> Target | None:
+    """The target of a resource URL; None for every other URL (discovery, health, unknown).
+
+    Raises BadPath for a URL under a group and version that can point at no resource.
+    """
+    segments = [unquote(each) for each in path.strip("/").split("/")]
+    if segments[0] == "api" and len(segments) > 2:
+        group, version, rest = "", segments[1], segments[2:]
+    elif segments[0] == "apis" and len(segments) > 3:
+        group, version, rest = segments[1], segments[2], segments[3:]
+    else:
+        return None
+    for each in rest:
+        _check(each)
+    return _resource(group, version, rest)
+
+
+NAMESPACE_SUBRESOURCES = ("status", "finalize")
+
+
+def _resource(group: str, version: str, rest: list[str]) -> Target:
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 1:
+        namespace = rest[1]
+        if len(rest) > 2 and not (len(rest) == 3 and rest[2] in NAMESPACE_SUBRESOURCES):
+            rest = rest[2:]
+    resource, name, *below = [*rest, ""] if len(rest) == 1 else rest
+    if len(below) > 1 and below[0] != "proxy":
+        raise BadPath("too many path segments")
+    return Target(
+        group=group,
+        version=version,
+        resource=resource,
+        namespace=namespace,
+        name=name,
+        subresource="/".join(below),
+    )
+
+
+def _check(segment: str) -> None:
+    if segment in ("", ".", "..") or "/" in segment or "%" in segment or "\x00" in segment:
+        raise BadPath(f"invalid path segment {segment!r}")
+
+
+def _quoted(segment: str) -> str:
+    return quote(segment, safe="")

@@ -1,0 +1,71 @@
+"""The server's chair: a request and its answers as values, so that a server is a function from one to the other.
+
+`transports/http.py` turns HTTP into these and back; a test makes them by hand.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+
+class BodyTooLarge(Exception):
+    """The body is larger than what the reader asked for; nothing of it is kept."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"request body is larger than {limit} bytes")
+        self.limit = limit
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The verified client certificate's subject: CN is the user, O are the groups."""
+
+    common_name: str
+    organizations: tuple[str, ...] = ()
+
+
+async def _no_body(_limit: int) -> bytes:
+    return b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a client asks. The body is read only when somebody wants it, after authentication."""
+
+    method: str
+    path: str
+    """As sent: percent-encoded, without the query."""
+    query: Mapping[str, list[str]] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Names in lower case."""
+    certificate: Certificate | None = None
+    read: Callable[[int], Awaitable[bytes]] = _no_body
+    """The whole body; raises BodyTooLarge above the given limit."""
+
+    def option(self, name: str, default: str = "") -> str:
+        """The first value of a query parameter."""
+        values = self.query.get(name)
+        return values[0] if values else default
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """A whole answer."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """An answer that goes on: headers at once, then chunks as they come; closing the iterator ends it."""
+
+    chunks: AsyncIterator[bytes]
+    status: int = 200
+    content_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Answer = Response | Stream
+Handler = Callable[[Request], Awaitable[Answer]]

@@ -1,0 +1,114 @@
+"""The words that the API server and a store exchange.
+
+A store is one totally ordered log of changes to keys. A *revision* numbers each change: it is global, strictly
+increasing and never reused. Readers see the state at a revision; watchers get every change after one.
+
+    StorageError
+    ├── KeyExists        create: the key is there already
+    ├── Stale            update, delete: the key is gone or has another revision than expected
+    ├── Gone             list, watch: the revision asked for is below the kept window
+    ├── NotYet           list: the revision asked for has not happened
+    ├── SlowWatcher      watch: the reader fell too far behind and was cut; resume from its last revision
+    ├── StoreFull        write: no space; nothing was written, reads go on, a later write may succeed
+    └── StoreUnavailable write or read: no answer; a write may or may not have happened
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A key's value as of `revision`, the change that wrote it; `created` is the revision that created the key."""
+
+    key: str
+    value: bytes
+    revision: int
+    created: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One step of the log. `item` is None for a deletion, `previous` None for a creation.
+
+    Every watcher is handed the same Change, so what one reader derives from it (`notes`) serves all;
+    the store itself never looks in there.
+    """
+
+    revision: int
+    key: str
+    item: Item | None
+    previous: Item | None
+    notes: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Part of a listing, all of it as of `revision`, in key order. `more`: there are further keys after the last."""
+
+    items: tuple[Item, ...]
+    revision: int
+    more: bool
+    remaining: int = 0
+
+
+class Watch(Protocol):
+    """A subscription: every change under a prefix after a revision, in order, once each, without a gap."""
+
+    @property
+    def revision(self) -> int:
+        """All changes up to this revision were handed out by `next` (so a bookmark may say it)."""
+        ...
+
+    async def next(self) -> list[Change]:
+        """The next changes, at least one; waits for them. Raises SlowWatcher, Gone or StoreUnavailable at the end."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class StorageError(Exception):
+    """Base of all that a store refuses."""
+
+
+class KeyExists(StorageError):
+    def __init__(self, key: str) -> None:
+        super().__init__(f"{key} exists")
+        self.key = key
+
+
+class Stale(StorageError):
+    """`current` is what the key holds now, None when it is gone."""
+
+    def __init__(self, key: str, current: Item | None) -> None:
+        super().__init__(f"{key} is at revision {current.revision}" if current else f"{key} is gone")
+        self.key = key
+        self.current = current
+
+
+class Gone(StorageError):
+    """`oldest` is the smallest revision that can still be asked for."""
+
+    def __init__(self, revision: int, oldest: int) -> None:
+        super().__init__(f"too old resource version: {revision} ({oldest})")
+        self.revision = revision
+        self.oldest = oldest
+
+
+class NotYet(StorageError):
+    def __init__(self, revision: int, current: int) -> None:
+        super().__init__(f"Too large resource version: {revision}, current: {current}")
+        self.revision = revision
+        self.current = current
+
+
+class SlowWatcher(StorageError):
+    """The watcher's queue overflowed; nobody waits for it."""
+
+
+class StoreFull(StorageError):
+    """No space left; nothing was written."""
+
+
+class StoreUnavailable(StorageError):
+    """The store did not answer; the outcome of a write is unknown."""

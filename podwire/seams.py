@@ -1,0 +1,65 @@
+"""What everyone is handed, as protocols: the four places where the outside world comes in.
+
+Nothing here does anything; `transports/` and `linux/` implement these, tests hand in their own.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+class ByteStream(Protocol):
+    """An ordered stream of bytes between two peers: a unix socket, a TLS connection, a pair in memory."""
+
+    async def read(self, limit: int) -> bytes:
+        """Up to `limit` bytes; empty when the peer has finished."""
+        ...
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """How a child process ended."""
+
+    code: int
+    stdout: bytes
+    stderr: bytes
+
+
+class Exec(Protocol):
+    """Runs a program to its end; the child dies with its deadline."""
+
+    async def __call__(
+        self, argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"", deadline: float
+    ) -> Finished: ...
+
+
+class Clock(Protocol):
+    """Time as a value handed in, so that tests can move it."""
+
+    def wall(self) -> float:
+        """Seconds since the epoch, for timestamps that people read; never for ordering."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go back, for deadlines and intervals."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hop:
+    """One arrow of the diagram: a call as it begins or ends at a transport."""
+
+    caller: str
+    callee: str
+    method: str
+    pod: str | None = None
+    outcome: str = ""
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+Tap = Callable[[Hop], None]
+"""Is told of every hop. One that raises is dropped and logged; it never disturbs the call."""

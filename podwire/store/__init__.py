@@ -1,0 +1,1 @@
+"""Revisions and watches: memory, SQLite, etcd. Speaks: storage."""

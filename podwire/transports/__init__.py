@@ -1,0 +1,1 @@
+"""The only sockets and child processes of the house."""
