@@ -1,0 +1,133 @@
+"""JSON as both chairs speak it: one strict decoder and one encoder for everything that crosses the wire.
+
+    BadBody        a body that is not what its Content-Type says: malformed, too deep, a number out of range
+
+Strict means: UTF-8 only, no NaN or Infinity, no lone surrogates, integers in int64, bounded depth. A duplicate key is
+no error here (the last one wins); it is reported, because `fieldValidation` decides what it means.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+MAX_DEPTH = 100
+"""Levels of objects and lists. The deepest built-in kinds need about forty; code after us may recurse safely."""
+MIN_INT, MAX_INT = -(2**63), 2**63 - 1
+MAX_DUPLICATES = 100
+"""Upstream stops counting here too: nobody reads more."""
+
+encode = msgspec.json.encode
+
+
+class BadBody(Exception):
+    """A body that cannot be decoded; the message says why, and where."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A decoded body, and the paths of keys that were given more than once (`spec.containers[0].image`)."""
+
+    value: Any
+    duplicates: list[str] = field(default_factory=list)
+
+
+def decode_json(body: bytes, *, max_depth: int = MAX_DEPTH) -> Decoded:
+    """The value of a JSON text. Raises BadBody."""
+    try:
+        value = msgspec.json.decode(body)
+    except UnicodeDecodeError:
+        raise BadBody(_where_not_utf8(body)) from None
+    except RecursionError:
+        raise BadBody(_too_deep(max_depth)) from None
+    except msgspec.DecodeError as error:
+        raise BadBody(str(error)) from None
+    if _most_members(body) == _survey(value, max_depth):
+        return Decoded(value)
+    return Decoded(value, _duplicates(body))
+
+
+def _survey(value: Any, max_depth: int) -> int:
+    """How many members all objects have together. Raises BadBody for what is too deep or out of range.
+
+    Level by level, so that no input can exhaust the stack.
+    """
+    members = depth = 0
+    level: list[Any] = [[value]]
+    while level:
+        if depth > max_depth:
+            raise BadBody(_too_deep(max_depth))
+        depth += 1
+        below: list[Any] = []
+        for node in level:
+            if type(node) is dict:
+                members += len(node)
+                values: Any = node.values()
+            else:
+                values = node
+            for each in values:
+                kind = type(each)
+                if kind is str:
+                    continue
+                if kind is dict or kind is list:
+                    below.append(each)
+                elif kind is int and not MIN_INT <= each <= MAX_INT:
+                    raise BadBody(f"number {each} does not fit in 64 bits")
+        level = below
+    return members
+
+
+def _most_members(body: bytes) -> int:
+    """How many members the text can have at most; equality with what was decoded proves that no key came twice.
+
+    Every member has one colon behind its key: after the closing quote or after whitespace. A quote behind a backslash
+    closes nothing unless the backslash is itself escaped. What is counted in excess (colons in strings) only costs
+    the slow pass.
+    """
+    quoted = body.count(b'":') - body.count(b'\\":') + body.count(b'\\\\":')
+    return quoted + body.count(b" :") + body.count(b"\n:") + body.count(b"\t:") + body.count(b"\r:")
+
+
+def _duplicates(body: bytes) -> list[str]:
+    """The paths of repeated keys, in the order of the text."""
+    found: dict[str, None] = {}
+    tree = json.loads(body.decode(), object_pairs_hook=tuple)  # objects are tuples of pairs, lists stay lists
+    for path in _repeated(tree, ""):
+        found[path] = None
+        if len(found) == MAX_DUPLICATES:
+            break
+    return list(found)
+
+
+def _repeated(tree: Any, path: str) -> Iterator[str]:
+    if type(tree) is list:
+        for index, each in enumerate(tree):
+            if type(each) is list or type(each) is tuple:
+                yield from _repeated(each, f"{path}[{index}]")
+        return
+    seen: set[str] = set()
+    for key, value in tree:
+        here = f"{path}.{key}" if path else key
+        if key in seen:
+            yield here
+        seen.add(key)
+        if type(value) is list or type(value) is tuple:
+            yield from _repeated(value, here)
+
+
+def _where_not_utf8(body: bytes) -> str:
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        return f"the body is not UTF-8 (byte {error.start})"
+    return "the body is not UTF-8"
+
+
+def _too_deep(max_depth: int) -> str:
+    return f"the body is nested more than {max_depth} levels deep"
