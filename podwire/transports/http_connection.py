@@ -1,0 +1,187 @@
+"""One server connection: aiohttp's parser and loop, plus what it lacks against slow and oversized heads.
+
+A head must be complete within `limits.head_seconds` and is refused above `limits.head_bytes`; a peer that vanished
+is noticed by TCP itself. What cannot be parsed is answered with a Status and the connection is closed, so nothing
+that follows it on the same connection is ever taken for a request.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
+
+from podwire.protocols.k8sapi.server_side import Certificate
+from podwire.protocols.k8sapi.status import ApiError, Reason
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpLimits:
+    """How much, how long, how many; seconds and bytes."""
+
+    head_bytes: int = 64 * 1024
+    head_count: int = 256
+    head_seconds: float = 10.0
+    """From the connection (or a request's first byte) to the end of the request's head; also the TLS handshake."""
+    body_seconds: float = 60.0
+    idle_seconds: float = 120.0
+    """Longer than the 90 s after which Go clients drop an idle connection, so that they never meet a closing one."""
+    linger_seconds: float = 2.0
+    """How long the rest of an unread body is swallowed, so that the client gets to read the refusal."""
+    silence_seconds: int = 60
+    """A peer that acknowledges nothing for so long is gone."""
+    connections: int = 10_000
+    """Above this, nobody is accepted until somebody leaves; lowered to what the open-files limit allows."""
+
+
+class Connection(web.RequestHandler):
+    """HTTP/1.1 on one transport."""
+
+    __slots__ = ("_head_bytes", "_head_timer", "_limits", "certificate", "wire")
+
+    def __init__(self, manager: web.Server, limits: HttpLimits) -> None:
+        super().__init__(
+            manager,
+            loop=asyncio.get_running_loop(),
+            keepalive_timeout=limits.idle_seconds,
+            access_log=None,  # type: ignore[arg-type]  # aiohttp takes None for "no access log"
+            max_line_size=limits.head_bytes,
+            max_field_size=limits.head_bytes,
+            max_headers=limits.head_count,
+            lingering_time=limits.linger_seconds,
+            auto_decompress=False,  # a compressed body is the handler's to refuse, not a bomb for us to unpack
+        )
+        self._limits = limits
+        self._head_bytes = 0
+        self._head_timer: asyncio.TimerHandle | None = None
+        self.certificate: Certificate | None = None
+        self.wire: asyncio.Transport | None = None
+        """Kept apart from `transport`, which aiohttp forgets before the last bytes are out."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.wire = self.transport
+        self.certificate = subject(transport.get_extra_info("peercert"))
+        _notice_silence(transport.get_extra_info("socket"), self._limits.silence_seconds)
+        self._expect_head()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._head_arrived()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        heads = self._request_count
+        super().data_received(data)
+        if self._request_count != heads:
+            self._head_arrived()
+        elif self._waiter is not None and not self._waiter.done():
+            self._head_grows(len(data))
+
+    def _expect_head(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self._loop.call_later(self._limits.head_seconds, self._cut)
+
+    def _head_arrived(self) -> None:
+        self._head_bytes = 0
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _head_grows(self, size: int) -> None:
+        """Between requests, with a head begun: bound its time and size."""
+        self._head_bytes += size
+        self._expect_head()
+        if self._head_bytes > self._limits.head_bytes and self.transport is not None:
+            self.transport.write(refusal(head_too_large(self._limits)))
+            self._cut()
+
+    def _cut(self) -> None:
+        self._head_timer = None
+        self.force_close()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,  # noqa: ARG002 - the signature is aiohttp's, the code is the error's
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """What could not be parsed, or failed on the way out; always the connection's last answer."""
+        if not isinstance(exc, HttpProcessingError):
+            log.error("request failed", exc_info=exc, extra={"peer": request.remote})
+            if request.writer.output_size > 0:
+                raise ConnectionError("the answer has begun, it cannot become another") from exc
+            return closing(INTERNAL_ERROR)
+        log.debug("unreadable request", extra={"peer": request.remote, "why": message})
+        return closing(_unreadable(exc, self._limits))
+
+
+INTERNAL_ERROR = ApiError(Reason.INTERNAL_ERROR, "Internal error occurred; the server's log tells more")
+
+
+def _unreadable(error: HttpProcessingError, limits: HttpLimits) -> ApiError:
+    if isinstance(error, LineTooLong) or error.message.startswith("Too many headers"):
+        return head_too_large(limits)
+    return ApiError(Reason.BAD_REQUEST, error.message.partition("\n")[0].rstrip(":"))
+
+
+def head_too_large(limits: HttpLimits) -> ApiError:
+    return ApiError(
+        Reason.BAD_REQUEST,
+        f"the request line and headers are larger than {limits.head_bytes} bytes or more than {limits.head_count}",
+        code=HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+    )
+
+
+def status_body(error: ApiError) -> bytes:
+    return msgspec.json.encode(error.status())
+
+
+def closing(error: ApiError) -> web.Response:
+    """A refusal after which the connection is closed."""
+    response = web.Response(status=error.code, body=status_body(error), content_type="application/json")
+    response.headers["Server"] = "podwire"
+    response.force_close()
+    return response
+
+
+def refusal(error: ApiError) -> bytes:
+    """The same as raw bytes, for a connection that has no request to answer."""
+    body = status_body(error)
+    phrase = HTTPStatus(error.code).phrase
+    head = (
+        f"HTTP/1.1 {error.code} {phrase}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def subject(certificate: dict[str, Any] | None) -> Certificate | None:
+    """The names in a verified certificate, as `ssl` tells them; None without one."""
+    if not certificate:
+        return None
+    pairs = [pair for names in certificate.get("subject", ()) for pair in names]
+    common = next(iter(_values(pairs, "commonName")), "")
+    return Certificate(common, tuple(_values(pairs, "organizationName")))
+
+
+def _values(pairs: Iterable[tuple[str, str]], name: str) -> Iterable[str]:
+    return (value for key, value in pairs if key == name)
+
+
+def _notice_silence(sock: Any, seconds: int) -> None:
+    """Let TCP find out that the peer is gone (probes) or takes nothing any more (unacknowledged data)."""
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(1, seconds // 2))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(1, seconds // 6))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, seconds * 1000)

@@ -1,0 +1,204 @@
+"""One HTTP exchange: a request as the server's chair knows it, and its answer on the wire.
+
+Whatever a handler raises becomes a Status here, never a traceback.
+"""
+
+import asyncio
+import gzip
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from urllib.parse import parse_qs
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestPayloadError
+
+from podwire.protocols.k8sapi.server_side import Answer, BodyTooLarge, Certificate, Handler, Request, Response, Stream
+from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
+from podwire.transports.http_connection import (
+    INTERNAL_ERROR,
+    Connection,
+    HttpLimits,
+    closing,
+    head_too_large,
+    status_body,
+)
+
+log = logging.getLogger(__name__)
+
+GZIP_FROM = 128 * 1024
+"""Bodies of this size are compressed for clients that take it; below, the time is worth more than the bytes."""
+
+MAX_QUERY_FIELDS = 1000
+
+_NO_QUERY: Mapping[str, list[str]] = {}
+
+
+class Exchanges:
+    """Answers requests with a handler, and knows the streams that are open so that they can be ended."""
+
+    def __init__(self, handler: Handler, limits: HttpLimits) -> None:
+        self._handler = handler
+        self._limits = limits
+        self._streams: set[asyncio.Timeout] = set()
+        self._ending = False
+
+    def end_streams(self) -> None:
+        """End every open stream, and each that is opened from now on, as if its chunks had run out."""
+        self._ending = True
+        now = asyncio.get_running_loop().time()
+        for each in tuple(self._streams):
+            each.reschedule(now)
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            asked = self._read_head(request)
+        except ApiError as error:
+            return closing(error)
+        answer = await self._ask(asked)
+        if isinstance(answer, Stream):
+            return await self._stream(request, answer)
+        return await _whole(asked, answer, last=self._ending or _last(request))
+
+    async def _ask(self, asked: Request) -> Answer:
+        try:
+            return await self._handler(asked)
+        except ApiError as error:
+            return Response(status=error.code, body=status_body(error), headers=error.headers)
+        except BodyTooLarge as error:
+            return _refused(ApiError(Reason.TOO_LARGE, str(error)))
+        except RequestPayloadError:
+            return _refused(bad_request("the request body could not be read"))
+        except Exception:
+            log.exception("request failed", extra={"method": asked.method, "path": asked.path})
+            return _refused(INTERNAL_ERROR)
+
+    def _read_head(self, request: web.BaseRequest) -> Request:
+        target = request.raw_path
+        if not target.startswith("/"):
+            raise bad_request("the request target must be a path")
+        path, _, query = target.partition("?")
+        headers: dict[str, str] = {}
+        size = len(target)
+        for name, value in request.headers.items():
+            size += len(name) + len(value) + 4
+            lower = name.lower()
+            headers[lower] = f"{headers[lower]}, {value}" if lower in headers else value
+        if size > self._limits.head_bytes:
+            raise head_too_large(self._limits)
+        if "expect" in headers and headers["expect"].lower() != "100-continue":
+            raise ApiError(Reason.BAD_REQUEST, "only 100-continue can be expected", code=HTTPStatus.EXPECTATION_FAILED)
+        return Request(
+            method=request.method,
+            path=path,
+            query=_parse_query(query) if query else _NO_QUERY,
+            headers=headers,
+            certificate=_certificate(request),
+            read=self._reader(request, headers),
+        )
+
+    def _reader(self, request: web.BaseRequest, headers: Mapping[str, str]) -> Callable[[int], Awaitable[bytes]]:
+        async def read(limit: int) -> bytes:
+            declared = headers.get("content-length")
+            if declared is not None and int(declared) > limit:
+                raise BodyTooLarge(limit)
+            if not request.body_exists:
+                return b""
+            if "expect" in headers:
+                await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                request.writer.output_size = 0
+            try:
+                async with asyncio.timeout(self._limits.body_seconds):
+                    return await _read_body(request, limit)
+            except TimeoutError as error:
+                raise ApiError(
+                    Reason.TIMEOUT, "the request body took too long", code=HTTPStatus.REQUEST_TIMEOUT
+                ) from error
+
+        return read
+
+    async def _stream(self, request: web.BaseRequest, stream: Stream) -> web.StreamResponse:
+        """Headers at once, then each chunk as it comes; the chunks are closed however it ends."""
+        response = web.StreamResponse(status=stream.status, headers=_headers(stream.headers, stream.content_type))
+        if request.version >= (1, 1):
+            response.enable_chunked_encoding()
+        try:
+            async with asyncio.timeout(0 if self._ending else None) as until:
+                self._streams.add(until)
+                await response.prepare(request)
+                async for chunk in stream.chunks:
+                    await response.write(chunk)
+                    await request.writer.drain()
+        except TimeoutError:
+            if not until.expired():
+                raise
+            response.force_close()
+        finally:
+            self._streams.discard(until)
+            await _close(stream)
+        return response
+
+
+def _certificate(request: web.BaseRequest) -> Certificate | None:
+    connection = request.protocol
+    return connection.certificate if isinstance(connection, Connection) else None
+
+
+async def _close(stream: Stream) -> None:
+    close = getattr(stream.chunks, "aclose", None)
+    if close is not None:
+        await close()
+
+
+async def _read_body(request: web.BaseRequest, limit: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while part := await request.content.readany():
+        size += len(part)
+        if size > limit:
+            raise BodyTooLarge(limit)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _last(request: web.BaseRequest) -> bool:
+    """Nothing sensible can follow a body that nobody read, nor a protocol switch that was not made."""
+    return "Upgrade" in request.headers or (request.body_exists and not request.content.is_eof())
+
+
+def _parse_query(query: str) -> Mapping[str, list[str]]:
+    try:
+        return parse_qs(query, keep_blank_values=True, max_num_fields=MAX_QUERY_FIELDS)
+    except ValueError as error:
+        raise bad_request(f"the query has more than {MAX_QUERY_FIELDS} fields") from error
+
+
+def _refused(error: ApiError) -> Response:
+    return Response(status=error.code, body=status_body(error), headers=(*error.headers, ("Connection", "close")))
+
+
+def _headers(extra: tuple[tuple[str, str], ...], content_type: str) -> list[tuple[str, str]]:
+    return [("Content-Type", content_type), ("Server", "podwire"), *extra]
+
+
+async def _whole(asked: Request, answer: Response, *, last: bool) -> web.Response:
+    headers = _headers(answer.headers, answer.content_type)
+    body = answer.body
+    if len(body) >= GZIP_FROM and not any(name.lower() == "content-encoding" for name, _ in headers):
+        headers.append(("Vary", "Accept-Encoding"))
+        if takes_gzip(asked.headers.get("accept-encoding", "")):
+            headers.append(("Content-Encoding", "gzip"))
+            body = await asyncio.to_thread(gzip.compress, body, 1)
+    response = web.Response(status=answer.status, body=body, headers=headers)
+    if last or any(name.lower() == "connection" for name, _ in headers):
+        response.force_close()
+    return response
+
+
+def takes_gzip(accepted: str) -> bool:
+    """Whether an Accept-Encoding value names gzip and does not weigh it zero."""
+    for each in accepted.split(","):
+        name, _, weight = each.partition(";")
+        if name.strip().lower() == "gzip":
+            return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False

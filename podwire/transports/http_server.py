@@ -1,0 +1,136 @@
+"""The HTTP server: listens, accepts as many as it can hold, hands requests to a handler.
+
+HTTP/1.1 only. Everything about one exchange is in `http_exchange`, about one connection in `http_connection`.
+"""
+
+import asyncio
+import logging
+import resource
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from podwire.protocols.k8sapi.server_side import Handler
+from podwire.transports.http_connection import Connection, HttpLimits
+from podwire.transports.http_exchange import Exchanges
+
+log = logging.getLogger(__name__)
+
+KEPT_FILES = 256
+"""Open files that connections must leave to the rest of the program."""
+
+BACKLOG = 1024
+
+
+async def serve(
+    handler: Handler,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    ssl_context: ssl.SSLContext | None = None,
+    limits: HttpLimits | None = None,
+) -> "HttpServer":
+    """Listen on host and port (0: a free one) and answer with `handler` until closed."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    listener.setblocking(False)
+    return HttpServer(handler, listener, ssl_context, limits or HttpLimits())
+
+
+class HttpServer:
+    """A listening server. Closing it is the owner's duty."""
+
+    def __init__(
+        self, handler: Handler, listener: socket.socket, ssl_context: ssl.SSLContext | None, limits: HttpLimits
+    ) -> None:
+        self._listener = listener
+        self._ssl = ssl_context
+        self._limits = limits
+        self._exchanges = Exchanges(handler, limits)
+        self._front = _Front(self._exchanges.answer, places=_places(limits.connections))
+        self._handshakes: set[asyncio.Task[None]] = set()
+        self._accepting = asyncio.create_task(self._accept(), name="http accept")
+
+    @property
+    def port(self) -> int:
+        port: int = self._listener.getsockname()[1]
+        return port
+
+    async def close(self, grace: float = 5.0) -> None:
+        """Stop without cutting anyone short who can be finished.
+
+        1. Accept nobody.   2. End the streams, cleanly.   3. Wait up to `grace` for requests in progress.
+        4. Drop what is left.
+        """
+        stopping = [self._accepting, *self._handshakes]
+        for each in stopping:
+            each.cancel()
+        await asyncio.gather(*stopping, return_exceptions=True)
+        self._listener.close()
+        self._exchanges.end_streams()
+        self._front.pre_shutdown()
+        await self._front.shutdown(grace)
+        self._front.drop_all()
+
+    async def _accept(self) -> None:
+        """Take a connection whenever there is a place for it; without one it waits in the kernel's queue."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._front.places.acquire()
+            try:
+                peer, _ = await loop.sock_accept(self._listener)
+            except OSError as error:
+                self._front.places.release()
+                log.warning("accept failed", extra={"error": str(error)})
+                await asyncio.sleep(0.1)  # what is missing (memory, files) comes back only when others let go
+                continue
+            task = asyncio.create_task(self._welcome(peer), name="http handshake")
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
+
+    async def _welcome(self, peer: socket.socket) -> None:
+        connection = Connection(self._front, self._limits)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: connection,
+                peer,
+                ssl=self._ssl,
+                ssl_handshake_timeout=self._limits.head_seconds if self._ssl else None,
+            )
+        except OSError as error:  # ssl.SSLError and the handshake's time-out are OSErrors too
+            log.debug("handshake failed", extra={"error": str(error)})
+        finally:
+            if connection.wire is None:
+                self._front.places.release()
+                peer.close()
+
+
+class _Front(web.Server):
+    """Knows the open connections; each holds one place from before it is accepted until it is lost."""
+
+    def __init__(self, answer: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], *, places: int) -> None:
+        super().__init__(answer, handler_cancellation=True)
+        self.places = asyncio.Semaphore(places)
+        self._wires: dict[web.RequestHandler, asyncio.Transport] = {}
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        self._wires[handler] = transport
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        del self._wires[handler]
+        self.places.release()
+
+    def drop_all(self) -> None:
+        """Close what did not close by itself, unsent bytes and all."""
+        for each in tuple(self._wires.values()):
+            each.abort()
+
+
+def _places(wanted: int) -> int:
+    """As many connections as the open-files limit allows beside the program's own files."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return wanted if files == resource.RLIM_INFINITY else max(1, min(wanted, files - KEPT_FILES))
