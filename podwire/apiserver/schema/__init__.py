@@ -1,0 +1,5 @@
+"""What the built-in kinds look like: their types, and what the server tells clients about them."""
+
+from podwire.apiserver.schema.types import Schemas
+
+__all__ = ["Schemas"]
