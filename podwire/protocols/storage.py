@@ -8,6 +8,7 @@ increasing and never reused. Readers see the state at a revision; watchers get e
     ├── Stale            update, delete: the key is gone or has another revision than expected
     ├── Gone             list, watch: the revision asked for is below the kept window
     ├── NotYet           list: the revision asked for has not happened
+    ├── TooLarge         create, update: the value is larger than a store takes; nothing was written
     ├── SlowWatcher      watch: the reader fell too far behind and was cut; resume from its last revision
     ├── StoreFull        write: no space; nothing was written, reads go on, a later write may succeed
     └── StoreUnavailable write or read: no answer; a write may or may not have happened
@@ -100,6 +101,14 @@ class NotYet(StorageError):
         super().__init__(f"Too large resource version: {revision}, current: {current}")
         self.revision = revision
         self.current = current
+
+
+class TooLarge(StorageError):
+    def __init__(self, key: str, size: int, limit: int) -> None:
+        super().__init__(f"{key}: {size} bytes are more than the {limit} that a store takes")
+        self.key = key
+        self.size = size
+        self.limit = limit
 
 
 class SlowWatcher(StorageError):

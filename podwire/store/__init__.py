@@ -1,1 +1,8 @@
 """Revisions and watches: memory, SQLite, etcd. Speaks: storage."""
+
+from podwire.store.choose import AnyStore, open_store
+from podwire.store.errors import BadUrl, CannotOpen
+from podwire.store.history import Window
+from podwire.store.memory import MemoryStore
+
+__all__ = ["AnyStore", "BadUrl", "CannotOpen", "MemoryStore", "Window", "open_store"]

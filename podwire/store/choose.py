@@ -1,0 +1,58 @@
+"""Which store a URL means.
+
+memory://                                   lives as long as the process
+sqlite:// or nothing                        a file in the data directory
+etcd://HOST:PORT[,HOST:PORT…][?OPTIONS]     options: prefix=/registry, ca=FILE, cert=FILE and key=FILE for TLS
+"""
+
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import SplitResult, urlsplit
+
+from podwire.protocols.storage import Item, Page, Watch
+from podwire.store.errors import BadUrl
+from podwire.store.memory import MemoryStore
+
+
+class AnyStore(Protocol):
+    """What every store of this room can do; the words are those of podwire.protocols.storage."""
+
+    @property
+    def revision(self) -> int: ...
+
+    async def get(self, key: str) -> Item | None: ...
+
+    async def list(self, prefix: str, *, at: int | None = None, after: str | None = None, limit: int = 0) -> Page: ...
+
+    async def create(self, key: str, value: bytes) -> Item: ...
+
+    async def update(self, key: str, value: bytes, *, expected: int) -> Item: ...
+
+    async def delete(self, key: str, *, expected: int) -> int: ...
+
+    def watch(self, prefix: str, *, after: int) -> Watch: ...
+
+    async def compact(self, revision: int) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+async def open_store(url: str | None, data_dir: Path) -> AnyStore:
+    """The store that `url` names; raises BadUrl or CannotOpen."""
+    parts = urlsplit(url or "sqlite://")
+    match parts.scheme:
+        case "memory":
+            _nothing_more(parts)
+            return MemoryStore()
+        case "sqlite":
+            _nothing_more(parts)
+            from podwire.store.sqlite import SqliteStore  # noqa: PLC0415 - only who uses it pays for the import
+
+            return await SqliteStore.open(data_dir)
+        case _:
+            raise BadUrl(f"{url}: a store is memory://, sqlite:// or etcd://HOST:PORT")
+
+
+def _nothing_more(parts: SplitResult) -> None:
+    if parts.netloc or parts.path or parts.query or parts.fragment:
+        raise BadUrl(f"{parts.geturl()}: nothing may follow {parts.scheme}://")

@@ -1,0 +1,115 @@
+"""The changes since compaction, in order: what watches replay and what reads of the past undo.
+
+One log serves both. A `Change` carries what its key held before, so the state at an earlier revision is the present
+with the later changes undone, and no key needs a chain of versions. Changes are also filed by the first two segments
+of their key (`/registry/pods/`): resuming a watch on quiet secrets does not walk through a day of busy leases.
+"""
+
+import time
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import attrgetter, itemgetter
+
+from podwire.protocols.storage import Change, Gone
+
+FIRST_REVISION = 1
+"""The revision of an empty store, as in etcd: a list of nothing must not say 0, which means "any" in the API."""
+
+CHANGE_OVERHEAD = 512
+"""What a kept change costs beside its value: the change, its item, its key and its places in the lists."""
+
+_MARK_SECONDS = 1.0
+_revision = attrgetter("revision")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """How much of the past is kept: the last `revisions` and the last `seconds`, but never more than `size` bytes."""
+
+    revisions: int = 10_000
+    seconds: float = 90.0
+    size: int = 64 << 20
+
+
+def under(prefix: str, key: str) -> bool:
+    """Whether `key` is watched by `prefix`: below it when that ends in '/', else the very key."""
+    return key.startswith(prefix) if prefix.endswith("/") else key == prefix
+
+
+class History:
+    """Every change above `floor`, oldest first."""
+
+    def __init__(self, floor: int = FIRST_REVISION, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.floor = floor
+        self.revision = floor
+        self.size = 0
+        self._clock = clock
+        self._changes: list[Change] = []
+        self._filed: dict[str, list[Change]] = {}
+        self._marks: list[tuple[float, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._changes)
+
+    def append(self, change: Change) -> None:
+        self._changes.append(change)
+        self._filed.setdefault(_drawer(change.key), []).append(change)
+        self.revision = change.revision
+        self.size += _cost(change)
+        now = self._clock()
+        if not self._marks or now - self._marks[-1][0] >= _MARK_SECONDS:
+            self._marks.append((now, change.revision))
+
+    def after(self, revision: int, prefix: str) -> list[Change]:
+        """The changes under `prefix` above `revision`; raises Gone below the floor."""
+        if revision < self.floor:
+            raise Gone(revision, self.floor)
+        filed = self._filed.get(drawer, []) if (drawer := _drawer(prefix)) else self._changes
+        later = filed[bisect_right(filed, revision, key=_revision) :]
+        return later if prefix == drawer else [each for each in later if under(prefix, each.key)]
+
+    def forget(self, revision: int) -> list[Change]:
+        """Raise the floor to `revision`; returns the changes up to it, which are kept no longer."""
+        count = bisect_right(self._changes, revision, key=_revision)
+        forgotten = self._changes[:count]
+        del self._changes[:count]
+        for drawer, number in Counter(_drawer(each.key) for each in forgotten).items():
+            del self._filed[drawer][:number]
+            if not self._filed[drawer]:
+                del self._filed[drawer]
+        self.size -= sum(map(_cost, forgotten))
+        dated = bisect_right(self._marks, revision, key=itemgetter(1))
+        del self._marks[: max(0, dated - 1)]  # the last of these still dates the changes that follow
+        self.floor = max(self.floor, revision)
+        self.revision = max(self.revision, revision)
+        return forgotten
+
+    def surplus(self, window: Window) -> int:
+        """The revision up to which changes may be forgotten by the rules of `window`."""
+        count = min(max(0, len(self._changes) - window.revisions), self._older_than(window.seconds))
+        size = self.size - sum(map(_cost, self._changes[:count]))
+        while size > window.size and count < len(self._changes):
+            size -= _cost(self._changes[count])
+            count += 1
+        return self._changes[count - 1].revision if count else self.floor
+
+    def _older_than(self, seconds: float) -> int:
+        """How many changes are older, to the second: those before the first mark that is younger."""
+        horizon = self._clock() - seconds
+        young = next((revision for at, revision in self._marks if at >= horizon), None)
+        if young is None:
+            return len(self._changes)
+        return bisect_right(self._changes, young - 1, key=_revision)
+
+
+def _drawer(key: str) -> str:
+    """Where a key is filed: `/registry/pods/` of `/registry/pods/default/web`; nothing for a shorter one."""
+    first = key.find("/", 1)
+    return key[: key.find("/", first + 1) + 1] if first > 0 else ""
+
+
+def _cost(change: Change) -> int:
+    newest = change.item or change.previous
+    return CHANGE_OVERHEAD + (len(newest.value) if newest else 0)

@@ -1,0 +1,48 @@
+"""A store that lives as long as its process: for tests, tries and short-lived clusters."""
+
+from podwire.protocols.storage import Change, Item, StoreUnavailable
+from podwire.store.feed import QUEUE
+from podwire.store.history import Window
+from podwire.store.mirror import Mirror, refuse_too_large
+from podwire.store.versions import Versions, decide
+
+
+class MemoryStore(Mirror):
+    """All in memory; `keep` says how much of the past."""
+
+    def __init__(self, *, keep: Window | None = None, queue: int = QUEUE) -> None:
+        super().__init__(Versions(), keep=keep or Window(), queue=queue)
+
+    async def create(self, key: str, value: bytes) -> Item:
+        """Raises KeyExists."""
+        return _item(self._write(key, value, None))
+
+    async def update(self, key: str, value: bytes, *, expected: int) -> Item:
+        """Raises Stale."""
+        return _item(self._write(key, value, expected))
+
+    async def delete(self, key: str, *, expected: int) -> int:
+        """Raises Stale."""
+        return self._write(key, None, expected).revision
+
+    async def compact(self, revision: int) -> None:
+        """Forget the past below `revision`."""
+        self._versions.compact(revision)
+
+    async def close(self) -> None:
+        """End all watches."""
+        self._end(StoreUnavailable("the store is closed"))
+
+    def _write(self, key: str, value: bytes | None, expected: int | None) -> Change:
+        self._refuse_when_closed()
+        refuse_too_large(key, value or b"")
+        change = decide(self._versions.get(key), key, value, expected, self._versions.revision + 1)
+        self._publish((change,))
+        if (outgrown := self._outgrown()) is not None:
+            self._versions.compact(outgrown)
+        return change
+
+
+def _item(change: Change) -> Item:
+    assert change.item is not None  # noqa: S101 - only a deletion has none
+    return change.item

@@ -1,0 +1,234 @@
+"""The file: a log of changes, one row each, that only grows at its end and loses superseded rows to compaction.
+
+    log(revision INTEGER PRIMARY KEY AUTOINCREMENT, key, created, value, crc)    value NULL is a deletion
+    meta(name, number)                                                           'compacted': the floor
+
+No secondary index: memory knows which rows are superseded, so rows are only ever found by revision. AUTOINCREMENT
+remembers the highest revision ever written, also when its row is gone: a revision is never used twice.
+`crc` covers the whole row, because SQLite has no checksum of its own for pages.
+
+One connection, locking_mode=EXCLUSIVE: no second connection can exist, so SQLite's WAL-reset bug (before 3.51.3; it
+takes two) cannot strike, and there is no -shm file to run out of space. synchronous=FULL: a commit is on disk
+when it returns. Checkpoints are ours alone (wal_autocheckpoint=0): SQLite swallows the errors of its own, and a failed
+fsync of the database would then be retried, which the kernel may answer with a false success.
+"""
+
+import ctypes
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from podwire.failpoints import declare, failpoint
+from podwire.protocols.storage import Change, Item
+from podwire.store.errors import CannotOpen
+from podwire.store.history import FIRST_REVISION, History
+from podwire.store.versions import Versions
+
+FORMAT = 1
+APPLICATION_ID = 0x706F6477  # "podw"
+FILE = "store.db"
+
+BEFORE_COMMIT = declare("store.before-commit", "a batch of writes is in the transaction, not yet committed")
+AFTER_COMMIT = declare("store.after-commit", "a batch of writes is durable, nobody was told yet")
+COMPACTING = declare("store.compacting", "superseded rows are deleted, the deletion is not yet committed")
+
+_SCHEMA = """
+CREATE TABLE log (
+    revision INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL, created INTEGER NOT NULL,
+    value BLOB, crc INTEGER NOT NULL
+);
+CREATE TABLE meta (name TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+_Row = tuple[int, str, int, bytes | None, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What the file held: the state, and rows that nobody can ask for (compaction was cut short)."""
+
+    versions: Versions
+    superseded: list[int]
+
+
+class Database:
+    """The connection; used by one thread at a time."""
+
+    def __init__(self, directory: Path) -> None:
+        """Open or create the file; raises CannotOpen."""
+        self.path = directory / FILE
+        self._wal = directory / f"{FILE}-wal"
+        try:
+            _create_private(self.path)
+            self._connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        except (OSError, sqlite3.Error) as error:
+            raise CannotOpen(f"{self.path}: {_reason(error)}") from error
+        try:
+            self._prepare()
+        except sqlite3.Error as error:
+            self._connection.close()
+            raise CannotOpen(f"{self.path}: {_reason(error)}") from error
+        except CannotOpen:
+            self._connection.close()
+            raise
+
+    def load(self) -> Loaded:
+        """The whole state; raises CannotOpen when a row or a page is damaged."""
+        try:
+            return self._load()
+        except sqlite3.Error as error:
+            raise CannotOpen(f"{self.path}: {_reason(error)}") from error
+
+    def append(self, changes: Iterable[Change]) -> None:
+        """Make changes durable, all or none."""
+        with _Transaction(self._connection):
+            self._connection.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?)", map(_row, changes))
+            failpoint(BEFORE_COMMIT)
+        failpoint(AFTER_COMMIT)
+
+    def remove(self, superseded: Iterable[int], *, compacted: int) -> None:
+        """Delete rows that are superseded as of revision `compacted`, which becomes the floor."""
+        with _Transaction(self._connection):
+            self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('compacted', ?)", (compacted,))
+            self._connection.executemany("DELETE FROM log WHERE revision = ?", ((each,) for each in superseded))
+            failpoint(COMPACTING)
+
+    def checkpoint(self, *, truncate: bool) -> None:
+        """Move the WAL into the database file; also give back the WAL's space when `truncate`."""
+        self._connection.execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if truncate else 'PASSIVE'})").fetchall()
+
+    def give_back(self, pages: int) -> bool:
+        """Return up to `pages` free pages to the file system; whether there may be more."""
+        free = _number(self._connection, "PRAGMA freelist_count")
+        if free:
+            self._connection.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+        return free > pages
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def abandon(self) -> None:
+        """Never touch the file again: an extra reference keeps even the end of the interpreter from closing it."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+
+    def _prepare(self) -> None:
+        execute = self._connection.execute
+        execute("PRAGMA auto_vacuum=INCREMENTAL")  # takes effect only in an empty file, before WAL
+        execute("PRAGMA locking_mode=EXCLUSIVE")
+        found = _number(self._connection, "PRAGMA user_version")
+        if found > FORMAT:
+            raise CannotOpen(f"{self.path}: written in format {found}; this program reads format {FORMAT} at most")
+        if (mode := execute("PRAGMA journal_mode=WAL").fetchone()[0]) != "wal":
+            raise CannotOpen(f"{self.path}: SQLite refuses the write-ahead log (journal_mode is {mode})")
+        execute("PRAGMA synchronous=FULL")
+        execute("PRAGMA wal_autocheckpoint=0")
+        with _Transaction(self._connection):  # also proves that the file can be written
+            if found == 0:
+                self._create()
+            execute(f"PRAGMA user_version={FORMAT}")
+        self.checkpoint(truncate=True)
+
+    def _create(self) -> None:
+        if _number(self._connection, "SELECT count(*) FROM sqlite_master"):
+            raise CannotOpen(f"{self.path}: a SQLite file of another program")
+        for statement in _SCHEMA.split(";"):
+            self._connection.execute(statement)
+        self._connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        self._connection.execute("INSERT INTO meta VALUES ('compacted', ?)", (FIRST_REVISION,))
+
+    def _load(self) -> Loaded:
+        damage = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if damage != "ok":
+            raise CannotOpen(f"{self.path}: damaged: {damage}")
+        compacted = _number(self._connection, "SELECT number FROM meta WHERE name = 'compacted'")
+        newest = _number(self._connection, "SELECT ifnull(max(seq), 0) FROM sqlite_sequence WHERE name = 'log'")
+        items: dict[str, Item] = {}
+        history = History(compacted)
+        superseded: list[int] = []
+        for change in self._changes(items):
+            if change.revision > compacted:
+                self._follows(change)
+                history.append(change)
+                continue
+            if change.previous is not None:
+                superseded.append(change.previous.revision)
+            if change.item is None:
+                superseded.append(change.revision)
+        return Loaded(Versions(items.values(), history, newest), superseded)
+
+    def _follows(self, change: Change) -> None:
+        """Above the floor nothing is missing: what a change replaced must be there."""
+        created = change.item.created if change.item else None
+        if change.previous is None and created != change.revision:
+            raise CannotOpen(f"{self.path}: damaged: what revision {change.revision} replaced is missing")
+
+    def _changes(self, items: dict[str, Item]) -> Iterator[Change]:
+        """The log as changes; `items` follows along."""
+        row: _Row
+        for row in self._connection.execute("SELECT revision, key, created, value, crc FROM log ORDER BY revision"):
+            revision, key, created, value, crc = row
+            if _crc(revision, key, created, value) != crc:
+                raise CannotOpen(f"{self.path}: damaged: the checksum of revision {revision} does not match")
+            previous = items.get(key)
+            if value is None:
+                items.pop(key, None)
+                yield Change(revision, key, None, previous)
+            else:
+                item = items[key] = Item(key, value, revision, created)
+                yield Change(revision, key, item, previous)
+
+
+class _Transaction:
+    """BEGIN … COMMIT, or ROLLBACK when anything is raised, by COMMIT too."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._connection.execute("COMMIT")
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+
+
+def _row(change: Change) -> _Row:
+    item = change.item
+    created, value = (item.created, item.value) if item else (0, None)
+    return change.revision, change.key, created, value, _crc(change.revision, change.key, created, value)
+
+
+def _crc(revision: int, key: str, created: int, value: bytes | None) -> int:
+    head = f"{revision} {created} {'-' if value is None else len(value)} {key}".encode()
+    return zlib.crc32(value or b"", zlib.crc32(head))
+
+
+def _number(connection: sqlite3.Connection, query: str) -> int:
+    row = connection.execute(query).fetchone()
+    if row is None:
+        raise sqlite3.DatabaseError(f"no answer to {query}")
+    return int(row[0])
+
+
+def _create_private(path: Path) -> None:
+    """An empty file that only its owner reads (there are secrets in it), with its name on disk."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _reason(error: OSError | sqlite3.Error) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    name = getattr(error, "sqlite_errorname", None)
+    return f"{error} ({name})" if name else str(error)
