@@ -1,0 +1,321 @@
+"""The verbs of the API on plain objects (dicts with apiVersion and kind).
+
+A refusal is an ApiError, no answer a ClientError. Asked again by itself only where that is safe: what the server put
+off with Retry-After, and reads that got no answer.
+"""
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from podwire.protocols.k8sapi.builtin import BUILTIN
+from podwire.protocols.k8sapi.client_side.calls import JSON, Calls, Patience
+from podwire.protocols.k8sapi.client_side.http import Http
+from podwire.protocols.k8sapi.client_side.informer import Informer
+from podwire.protocols.k8sapi.client_side.watching import Watching, named
+from podwire.protocols.k8sapi.discovered import AGGREGATED, aggregated_kinds, group_versions, plain_kinds
+from podwire.protocols.k8sapi.kinds import Kind, Kinds
+from podwire.protocols.k8sapi.paths import root
+from podwire.protocols.k8sapi.status import ApiError, Reason
+from podwire.protocols.k8sapi.watch import Object, metadata
+
+PAGE = 500
+
+_METADATA_ONLY = "application/json;as={};g=meta.k8s.io;v=v1"
+
+
+class PatchType(enum.StrEnum):
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class Propagation(enum.StrEnum):
+    BACKGROUND = "Background"
+    FOREGROUND = "Foreground"
+    ORPHAN = "Orphan"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which objects of a kind: everywhere or in one namespace, all or those that the selectors pick."""
+
+    namespace: str = ""
+    label_selector: str = ""
+    field_selector: str = ""
+    metadata_only: bool = False
+
+    def query(self, **more: str) -> list[tuple[str, str]]:
+        pairs = {"labelSelector": self.label_selector, "fieldSelector": self.field_selector, **more}
+        return [(name, value) for name, value in pairs.items() if value]
+
+    def accept(self, as_: str) -> dict[str, str]:
+        return {"accept": _METADATA_ONLY.format(as_) if self.metadata_only else JSON}
+
+
+EVERYWHERE = Scope()
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All objects that were asked for, and the resourceVersion to watch from."""
+
+    items: Sequence[Object]
+    resource_version: str
+
+
+class Client:
+    """Speaks to one API server. Kinds are given as Kind values, or found by what an object says of itself."""
+
+    def __init__(self, http: Http, kinds: Kinds = BUILTIN, patience: Patience | None = None) -> None:
+        self._calls = Calls(http, patience or Patience())
+        self._kinds = kinds
+
+    def kind_of(self, object_: Mapping[str, Any]) -> Kind:
+        """The kind of an object; a custom one is known after `learn`."""
+        api_version, kind = object_.get("apiVersion", ""), object_.get("kind", "")
+        found = self._kinds.of_kind(api_version, kind)
+        if found is None:
+            raise ApiError(Reason.NOT_FOUND, f'no matches for kind "{kind}" in version "{api_version}"')
+        return found
+
+    def learn(self, kinds: Iterable[Kind]) -> None:
+        """Know these kinds too."""
+        self._kinds = Kinds([*self._kinds.all, *kinds])
+
+    async def get(self, kind: Kind, name: str, namespace: str = "", *, subresource: str = "") -> Object:
+        path = kind.target(namespace, name, subresource).path()
+        return _object(await self._calls.json("GET", path))
+
+    async def list(self, kind: Kind, scope: Scope = EVERYWHERE) -> Listing:
+        """Every page, as of one moment; when that moment is too long ago by then, once more in one go."""
+        try:
+            return await self._list(kind, scope, PAGE)
+        except ApiError as error:
+            if error.code != 410:
+                raise
+            return await self._list(kind, scope, 0)
+
+    async def create(self, object_: Object, *, field_manager: str = "", dry_run: bool = False) -> Object:
+        path = self.kind_of(object_).target(metadata(object_).get("namespace", "")).path()
+        query = _options(field_manager=field_manager, dry_run=dry_run)
+        return _object(await self._write("POST", path, object_, query))
+
+    async def replace(
+        self, object_: Object, *, subresource: str = "", field_manager: str = "", dry_run: bool = False
+    ) -> Object:
+        """Conditional on the object's resourceVersion, if it has one."""
+        path = self._path(object_, subresource)
+        query = _options(field_manager=field_manager, dry_run=dry_run)
+        return _object(await self._write("PUT", path, object_, query))
+
+    async def patch(
+        self,
+        kind: Kind,
+        name: str,
+        patch: Any,
+        namespace: str = "",
+        *,
+        type_: PatchType = PatchType.MERGE,
+        subresource: str = "",
+        field_manager: str = "",
+        force: bool = False,
+    ) -> Object:
+        path = kind.target(namespace, name, subresource).path()
+        query = _options(field_manager=field_manager, force=force)
+        return _object(await self._write("PATCH", path, patch, query, content_type=type_.value))
+
+    async def apply(self, object_: Object, *, field_manager: str, subresource: str = "", force: bool = False) -> Object:
+        """Server-side apply: the fields given are this manager's."""
+        path = self._path(object_, subresource)
+        query = _options(field_manager=field_manager, force=force)
+        return _object(await self._write("PATCH", path, object_, query, content_type=PatchType.APPLY.value))
+
+    async def delete(
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str = "",
+        *,
+        grace_seconds: int | None = None,
+        propagation: Propagation | None = None,
+        uid: str = "",
+        resource_version: str = "",
+    ) -> Object:
+        """The object if it is still there (it has finalizers or time to end), else a Status."""
+        options = _delete_options(grace_seconds, propagation, uid, resource_version)
+        return _object(await self._write("DELETE", kind.target(namespace, name).path(), options))
+
+    async def delete_collection(
+        self, kind: Kind, scope: Scope, *, propagation: Propagation | None = None, grace_seconds: int | None = None
+    ) -> None:
+        options = _delete_options(grace_seconds, propagation, "", "")
+        await self._write("DELETE", kind.target(scope.namespace).path(), options, scope.query())
+
+    async def call(self, kind: Kind, name: str, namespace: str, subresource: str, body: Object) -> Object:
+        """POST to a subresource such as token; once, since what it does may not bear repeating."""
+        path = kind.target(namespace, name, subresource).path()
+        return _object(await self._write("POST", path, body, repeat=False))
+
+    async def bind(self, name: str, namespace: str, node: str, *, uid: str = "") -> None:
+        meta = {"name": name, "namespace": namespace, **({"uid": uid} if uid else {})}
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
+        await self.call(_PODS, name, namespace, "binding", binding)
+
+    async def evict(self, name: str, namespace: str, *, grace_seconds: int | None = None) -> None:
+        """Raises ApiError 429 while a disruption budget forbids it."""
+        options = {} if grace_seconds is None else {"deleteOptions": {"gracePeriodSeconds": grace_seconds}}
+        meta = {"name": name, "namespace": namespace}
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta, **options}
+        await self.call(_PODS, name, namespace, "eviction", eviction)
+
+    async def token(self, name: str, namespace: str, spec: Mapping[str, Any]) -> Object:
+        """A token for a service account: the TokenRequest with its status."""
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": dict(spec)}
+        return await self.call(_SERVICE_ACCOUNTS, name, namespace, "token", request)
+
+    async def watch(
+        self,
+        kind: Kind,
+        scope: Scope = EVERYWHERE,
+        *,
+        resource_version: str = "",
+        seconds: int = 0,
+        initial: bool = False,
+    ) -> Watching:
+        """Frames as the server sends them; for a copy that keeps itself, take `informer`."""
+        query = scope.query(
+            watch="true",
+            allowWatchBookmarks="true",
+            resourceVersion=resource_version,
+            timeoutSeconds=str(seconds) if seconds else "",
+            sendInitialEvents="true" if initial else "",
+            resourceVersionMatch="NotOlderThan" if initial else "",
+        )
+        path = kind.target(scope.namespace).path()
+        incoming = await self._calls.open(path, query=query, headers=scope.accept("PartialObjectMetadata"))
+        return Watching(incoming, kind if scope.metadata_only else None)
+
+    def informer(self, kind: Kind, scope: Scope = EVERYWHERE, *, watch_list: bool = False) -> Informer:
+        """`async for change in client.informer(kind)`; see Informer."""
+        about = f"{kind.resource}.{kind.group}" if kind.group else kind.resource
+        return Informer(_Source(self, kind, scope), about, watch_list=watch_list)
+
+    async def discover(self) -> Sequence[Kind]:
+        """All kinds that the server has now, in its order."""
+        found: list[Kind] = []
+        for path in ("/api", "/apis"):
+            document = await self._calls.json("GET", path, headers={"accept": f"{AGGREGATED},{JSON}"})
+            if document.get("kind") == "APIGroupDiscoveryList":
+                found += aggregated_kinds(document)
+            else:
+                found += await self._discover_each(document)
+        return found
+
+    async def raw(self, path: str, *, accept: str = JSON) -> bytes:
+        """The body of a plain GET, for what is no object: /version, /readyz, /openapi/v3."""
+        return (await self._calls.send("GET", path, headers={"accept": accept})).body
+
+    async def _discover_each(self, document: Mapping[str, Any]) -> Sequence[Kind]:
+        listed = document.get("kind") == "APIGroupList"
+        pairs = group_versions(document) if listed else [("", each) for each in document.get("versions", ())]
+        found: list[Kind] = []
+        for group, version in pairs:
+            found += plain_kinds(group, version, await self._calls.json("GET", root(group, version)))
+        return found
+
+    async def _list(self, kind: Kind, scope: Scope, page: int) -> Listing:
+        items: list[Object] = []
+        token = ""
+        while True:
+            query = scope.query(limit=str(page) if page else "", **{"continue": token})
+            path = kind.target(scope.namespace).path()
+            headers = scope.accept("PartialObjectMetadataList")
+            document = await self._calls.json("GET", path, query=query, headers=headers)
+            items += document.get("items") or ()
+            meta = document.get("metadata", {})
+            token = meta.get("continue", "")
+            if not token:
+                return Listing([named(each, kind) for each in items], meta.get("resourceVersion", ""))
+
+    async def _write(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        query: Sequence[tuple[str, str]] = (),
+        *,
+        content_type: str = JSON,
+        repeat: bool = True,
+    ) -> Any:
+        return await self._calls.json(
+            method,
+            path,
+            query=query,
+            headers={"content-type": content_type},
+            body=msgspec.json.encode(body),
+            repeat=repeat,
+        )
+
+    def _path(self, object_: Object, subresource: str) -> str:
+        meta = metadata(object_)
+        return self.kind_of(object_).target(meta.get("namespace", ""), meta.get("name", ""), subresource).path()
+
+
+class _Source:
+    """A kind in a scope, as the informer asks for it."""
+
+    def __init__(self, client: Client, kind: Kind, scope: Scope) -> None:
+        self._client = client
+        self._kind = kind
+        self._scope = scope
+
+    async def list(self) -> tuple[Sequence[Object], str]:
+        listing = await self._client.list(self._kind, self._scope)
+        return listing.items, listing.resource_version
+
+    async def watch(self, resource_version: str, *, seconds: int, initial: bool) -> Watching:
+        return await self._client.watch(
+            self._kind, self._scope, resource_version=resource_version, seconds=seconds, initial=initial
+        )
+
+
+def _kind(api_version: str, kind: str) -> Kind:
+    found = BUILTIN.of_kind(api_version, kind)
+    if found is None:
+        raise LookupError(kind)
+    return found
+
+
+_PODS = _kind("v1", "Pod")
+_SERVICE_ACCOUNTS = _kind("v1", "ServiceAccount")
+
+
+def _object(value: Any) -> Object:
+    if not isinstance(value, dict):
+        raise ApiError(Reason.UNKNOWN, f"expected an object, got {type(value).__name__}")
+    return value
+
+
+def _options(*, field_manager: str = "", force: bool = False, dry_run: bool = False) -> list[tuple[str, str]]:
+    pairs = (("fieldManager", field_manager), ("force", "true" if force else ""), ("dryRun", "All" if dry_run else ""))
+    return [(name, value) for name, value in pairs if value]
+
+
+def _delete_options(
+    grace_seconds: int | None, propagation: Propagation | None, uid: str, resource_version: str
+) -> Object:
+    options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    if propagation is not None:
+        options["propagationPolicy"] = propagation.value
+    preconditions = {"uid": uid, "resourceVersion": resource_version}
+    if given := {name: value for name, value in preconditions.items() if value}:
+        options["preconditions"] = given
+    return options

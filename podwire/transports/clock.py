@@ -1,0 +1,13 @@
+"""The machine's clocks."""
+
+import time
+
+
+class SystemClock:
+    """Implements podwire.seams.Clock."""
+
+    def wall(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()

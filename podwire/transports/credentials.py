@@ -1,0 +1,85 @@
+"""What proves who we are, from files: kubeconfigs, keys, tokens that are replaced while we run."""
+
+import os
+import ssl
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from podwire.protocols.k8sapi import kubeconfig
+from podwire.protocols.k8sapi.kubeconfig import SERVICE_ACCOUNT, Access, BadKubeconfig, Pem
+from podwire.transports.tls import client_context
+
+
+def load(path: str | os.PathLike[str], *, context: str = "") -> Access:
+    """The access that a kubeconfig file describes. Raises BadKubeconfig, which names the file and the field."""
+    return kubeconfig.parse(_read(path, str(path), ""), file=str(path), context=context)
+
+
+def in_cluster(environ: Mapping[str, str] = os.environ, folder: str = SERVICE_ACCOUNT) -> Access:
+    """The access that a pod has by its service account."""
+    namespace = Path(folder, "namespace")
+    return kubeconfig.in_cluster(environ, namespace.read_text() if namespace.exists() else "", folder=folder)
+
+
+def ssl_context(access: Access) -> ssl.SSLContext | None:
+    """None for a plain http server. Raises BadKubeconfig for files that cannot be used."""
+    if not access.server.startswith("https:"):
+        return None
+    try:
+        context = client_context(ca=access.ca.file or None, ca_data=access.ca.text or None, verify=access.verify)
+    except (OSError, ssl.SSLError) as error:
+        raise BadKubeconfig(access.ca.file or "kubeconfig", "certificate-authority", str(error)) from error
+    if access.certificate:
+        _present(context, access.certificate, access.key)
+    return context
+
+
+def _present(context: ssl.SSLContext, certificate: Pem, key: Pem) -> None:
+    """Show this client certificate. OpenSSL reads keys from files only: a text goes through one in memory."""
+    text = _text(certificate, "client-certificate") + "\n" + _text(key, "client-key")
+    memory = os.memfd_create("podwire-key", os.MFD_CLOEXEC)
+    try:
+        os.write(memory, text.encode())
+        context.load_cert_chain(f"/proc/self/fd/{memory}")
+    except ssl.SSLError as error:
+        file = key.file or certificate.file or "kubeconfig"
+        raise BadKubeconfig(file, "client-key", f"certificate and key do not work: {error}") from error
+    finally:
+        os.close(memory)
+
+
+def token_source(access: Access) -> Callable[[], str]:
+    """Gives the token to send now, '' for none."""
+    if access.token_file:
+        return TokenFile(access.token_file)
+    return lambda: access.token
+
+
+class TokenFile:
+    """A token that somebody else replaces in time: read again when the file is another one."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._seen: tuple[int, int, int] | None = None
+        self._token = ""
+
+    def __call__(self) -> str:
+        try:
+            found = Path(self._path).stat()
+        except FileNotFoundError:
+            return self._token  # being replaced; the old one is good for a while
+        seen = (found.st_ino, found.st_mtime_ns, found.st_size)
+        if seen != self._seen:
+            self._token, self._seen = _read(self._path, self._path, "token").strip(), seen
+        return self._token
+
+
+def _text(pem: Pem, field: str) -> str:
+    return pem.text or (_read(pem.file, pem.file, field) if pem.file else "")
+
+
+def _read(path: str | os.PathLike[str], file: str, field: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadKubeconfig(file, field, getattr(error, "strerror", None) or str(error)) from error
