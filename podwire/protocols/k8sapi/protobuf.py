@@ -1,0 +1,210 @@
+"""Kubernetes' protobuf bodies, decoded into the same values as JSON bodies. Decoding only: answers are JSON.
+
+A body is the four bytes `k8s\\0` and an envelope that names apiVersion and kind around the object's own message. What
+messages mean is a table, wire.txt; each is compiled into functions, one per field, when it is first met.
+"""
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from podwire.protocols.k8sapi import protowire
+from podwire.protocols.k8sapi.codec import MAX_DEPTH, BadBody
+from podwire.protocols.k8sapi.protowire import FIXED64, SIZED, VARINT, Convert, Fields, Object, Read, Store, fill, tag
+
+MAGIC = b"k8s\x00"
+
+_EVERYWHERE = ("DeleteOptions", "Status")
+"""Kinds of meta.v1 that every API version knows."""
+_NUMBERS: dict[str, tuple[int, Convert]] = {
+    "i": (VARINT, protowire.integer),
+    "b": (VARINT, bool),
+    "d": (FIXED64, protowire.finite),
+}
+_VALUES: dict[str, Read] = {
+    "s": protowire.text,
+    "y": protowire.base64_text,
+    "Quantity": protowire.quantity,
+    "Time": protowire.time,
+    "MicroTime": protowire.micro_time,
+    "IntOrString": protowire.int_or_string,
+    "Raw": protowire.raw,
+}
+_ITSELF = "="
+"""The name of a field whose value stands for its whole message."""
+
+
+def decode(body: bytes) -> Object:
+    """The object that a body holds, with apiVersion and kind. Raises BadBody."""
+    if not body.startswith(MAGIC):
+        raise BadBody("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
+    envelope: Object = {}
+    try:
+        fill(envelope, _ENVELOPE, body, len(MAGIC), len(body), MAX_DEPTH)
+        return _opened(body, envelope)
+    except IndexError:
+        raise BadBody("the protobuf message ends in the middle of a field") from None
+    except UnicodeDecodeError:
+        raise BadBody("a string in the protobuf message is not UTF-8") from None
+
+
+def _opened(body: bytes, envelope: Object) -> Object:
+    for name in ("contentEncoding", "contentType"):
+        if name in envelope:
+            raise BadBody(f"protobuf envelope: {name} {envelope[name]!r} is not supported")
+    api_version, kind = envelope.get("apiVersion", ""), envelope.get("kind", "")
+    obj: Object = {"apiVersion": api_version, "kind": kind}
+    start, stop = envelope.get("raw", (0, 0))
+    fill(obj, _message(api_version, kind).fields, body, start, stop, MAX_DEPTH)
+    return obj
+
+
+def _message(api_version: str, kind: str) -> "Message":
+    table = load_table()
+    name = table.kinds.get((api_version, kind))
+    if name is None and kind in _EVERYWHERE:
+        name = f"meta.v1.{kind}"
+    if name is None:
+        raise BadBody(f'no kind "{kind}" is registered for version "{api_version}"')
+    return table.messages[name]
+
+
+def _type_meta(out: Object, buffer: bytes, start: int, stop: int, levels: int) -> None:
+    fill(out, _TYPE_META, buffer, start, stop, levels)
+
+
+def _span(out: Object, _buffer: bytes, start: int, stop: int, _levels: int) -> None:
+    out["raw"] = (start, stop)
+
+
+_TYPE_META: Fields = {
+    tag(1, SIZED): protowire.single_text("apiVersion", keep=False),
+    tag(2, SIZED): protowire.single_text("kind", keep=False),
+}
+_ENVELOPE: Fields = {
+    tag(1, SIZED): _type_meta,
+    tag(2, SIZED): _span,
+    tag(3, SIZED): protowire.single_text("contentEncoding", keep=False),
+    tag(4, SIZED): protowire.single_text("contentType", keep=False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One entry of the table: `7 nodeSelector s{}`. `keep`: an empty value was meant."""
+
+    number: int
+    name: str
+    type: str
+    form: str = ""
+    """`[]` for a list, `{}` for a map."""
+    keep: bool = True
+
+
+@dataclass(slots=True)
+class Message:
+    """A message by its text in the table, compiled when it is first read."""
+
+    package: str
+    text: str
+    _fields: Fields | None = None
+
+    @property
+    def fields(self) -> Fields:
+        if self._fields is None:
+            self._fields = dict(_compiled(self))
+        return self._fields
+
+    def parsed(self) -> Iterator[Field]:
+        for entry in filter(None, self.text.split(", ")):
+            number, name, token = entry.split()
+            plain = token.removesuffix("?")
+            form = plain[-2:] if plain.endswith(("[]", "{}")) else ""
+            yield Field(int(number), name, plain.removesuffix(form), form, keep=plain == token)
+
+    def qualified(self, name: str) -> str:
+        """The full name of a message that this one names: its own package's, or `package.Name` of version v1."""
+        package, _, local = name.rpartition(".")
+        return f"{package}.v1.{local}" if package else f"{self.package}.{local}"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    messages: dict[str, Message] = field(default_factory=dict)
+    """By package and name: core.v1.Pod."""
+    kinds: dict[tuple[str, str], str] = field(default_factory=dict)
+    """apiVersion and kind to the message's name."""
+
+
+@functools.cache
+def load_table() -> Table:
+    """wire.txt by lines; what a line says is read when the message is needed."""
+    source = Path(__file__).with_name("wire.txt").read_text(encoding="utf-8")
+    table = Table()
+    package = api_version = ""
+    for line in source.replace("\n  ", " ").splitlines():
+        if line.startswith("["):
+            package, _, api_version = line.strip("[]").partition(" ")
+        elif line and not line.startswith("#"):
+            name, _, text = line.partition(":")
+            if name.startswith("*"):
+                name = name.removeprefix("*")
+                table.kinds[api_version, name] = f"{package}.{name}"
+            table.messages[f"{package}.{name}"] = Message(package, text.strip())
+    return table
+
+
+def _compiled(message: Message) -> Iterator[tuple[int, Store]]:
+    for each in message.parsed():
+        if each.type in _NUMBERS:
+            yield from _number_stores(each)
+            continue
+        key = tag(each.number, SIZED)
+        read = _VALUES.get(each.type) or _reader(load_table().messages[message.qualified(each.type)])
+        if each.name == "+":
+            yield key, _among_ours(load_table().messages[message.qualified(each.type)])
+        elif each.form == "[]":
+            yield key, protowire.listed(each.name, read)
+        elif each.form == "{}":
+            yield key, protowire.mapped(each.name, read)
+        elif each.type == "s":
+            yield key, protowire.single_text(each.name, keep=each.keep)
+        else:
+            yield key, protowire.single(each.name, read, keep=each.keep)
+
+
+def _number_stores(each: Field) -> Iterator[tuple[int, Store]]:
+    """A list of numbers comes packed or one by one, as the writer likes."""
+    wire, convert = _NUMBERS[each.type]
+    if each.form:
+        yield tag(each.number, wire), protowire.number_listed(each.name, convert)
+        yield tag(each.number, SIZED), protowire.numbers_packed(each.name, convert)
+    else:
+        yield tag(each.number, wire), protowire.number(each.name, convert, keep=each.keep)
+
+
+def _reader(message: Message) -> Read:
+    """An object, or the value that stands for it."""
+    if f" {_ITSELF} " in message.text:
+
+        def read_value(buffer: bytes, start: int, stop: int, levels: int) -> object:
+            inner: Object = {}
+            fill(inner, message.fields, buffer, start, stop, levels + 1)
+            return inner.get(_ITSELF)
+
+        return read_value
+
+    def read_object(buffer: bytes, start: int, stop: int, levels: int) -> Object:
+        value: Object = {}
+        fill(value, message.fields, buffer, start, stop, levels)
+        return value
+
+    return read_object
+
+
+def _among_ours(message: Message) -> Store:
+    def store(out: Object, buffer: bytes, start: int, stop: int, levels: int) -> None:
+        fill(out, message.fields, buffer, start, stop, levels)
+
+    return store

@@ -1,0 +1,246 @@
+"""Protobuf's wire format, read into JSON values: tags, lengths, numbers, and the messages that JSON writes otherwise.
+
+A message is a dict from tags (number and wire type) to functions that store a field; see protobuf.py for where they
+come from. Nothing is copied before its length is checked against the message that it is in.
+
+`levels` is how deep a value may still be nested; what is too deep is refused before the stack is in danger.
+A buffer that ends too early shows as IndexError, a string that is not UTF-8 as UnicodeDecodeError: the door,
+protobuf.decode, makes a BadBody of them, so that no field pays for a check of its own.
+"""
+
+import base64
+import math
+import struct
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from podwire.protocols.k8sapi.codec import MAX_DEPTH, BadBody, decode_json
+
+VARINT, FIXED64, SIZED, FIXED32 = 0, 1, 2, 5
+"""Wire types. 3 and 4 are groups, which no Kubernetes message has."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DOUBLE = struct.Struct("<d")
+
+Object = dict[str, Any]
+Store = Callable[..., None]
+"""Puts a field into an object: store(out, buffer, start, stop, levels) if it has a size, else store(out, number)."""
+Fields = dict[int, Store]
+Read = Callable[[bytes, int, int, int], Any]
+"""The value in buffer[start:stop], which may have so many levels."""
+Convert = Callable[[Any], Any]
+
+
+def tag(number: int, wire: int) -> int:
+    return number << 3 | wire
+
+
+def fill(  # noqa: C901 -- the one loop that every byte goes through: a call per field would be a third of its time
+    out: Object, fields: Fields, buffer: bytes, at: int, end: int, levels: int
+) -> None:
+    """Store every known field of the message in buffer[at:end]; the others are passed over."""
+    if levels <= 0:
+        raise BadBody(f"the protobuf message is nested more than {MAX_DEPTH} levels deep")
+    while at < end:
+        key = buffer[at]
+        at += 1
+        if key > 127:
+            key, at = varint(buffer, at - 1)
+        store = fields.get(key)
+        if store is None and key < 8:
+            raise BadBody("a protobuf field has the number 0")
+        wire = key & 7
+        if wire == SIZED:
+            size = buffer[at]
+            at += 1
+            if size > 127:
+                size, at = varint(buffer, at - 1)
+            start, at = at, at + size
+            if at > end:
+                break
+            if store:
+                store(out, buffer, start, at, levels)
+        else:
+            number, at = varint(buffer, at) if wire == VARINT else _fixed(wire, buffer, at)
+            if store:
+                store(out, number)
+    if at != end:
+        raise BadBody("a protobuf field is longer than the message that it is in")
+
+
+def varint(buffer: bytes, at: int) -> tuple[int, int]:
+    """An unsigned number of at most 64 bits, and the place behind it."""
+    number = shift = 0
+    while shift < 70:
+        byte = buffer[at]
+        at += 1
+        number |= (byte & 127) << shift
+        if byte < 128:
+            return number & 0xFFFF_FFFF_FFFF_FFFF, at
+        shift += 7
+    raise BadBody("a protobuf number is longer than 64 bits")
+
+
+def _fixed(wire: int, buffer: bytes, at: int) -> tuple[float, int]:
+    """A double, and the place behind it; nothing that we know is 32 bits wide."""
+    if wire == FIXED32:
+        return 0.0, at + 4
+    if wire != FIXED64:
+        raise BadBody(f"protobuf wire type {wire} is not supported")
+    if at + 8 > len(buffer):
+        raise IndexError(at)
+    return _DOUBLE.unpack_from(buffer, at)[0], at + 8
+
+
+# What a field's bytes or number mean
+
+
+def text(buffer: bytes, start: int, stop: int, _levels: int) -> str:
+    return str(buffer[start:stop], "utf-8")
+
+
+def base64_text(buffer: bytes, start: int, stop: int, _levels: int) -> str:
+    return base64.b64encode(buffer[start:stop]).decode()
+
+
+def _json(buffer: bytes, start: int, stop: int, levels: int) -> Any:
+    return decode_json(buffer[start:stop], max_depth=max(levels, 0)).value if start < stop else None
+
+
+def integer(number: int) -> int:
+    """Numbers are signed; a negative one fills all 64 bits."""
+    return number if number < 1 << 63 else number - (1 << 64)
+
+
+def finite(number: float) -> float:
+    if not math.isfinite(number):
+        raise BadBody("a number in the protobuf message is not finite")
+    return number
+
+
+def raw(buffer: bytes, start: int, stop: int, levels: int) -> Any:
+    """RawExtension, JSON and FieldsV1: a value of any form, carried as JSON text."""
+    inner: Object = {}
+    fill(inner, _RAW, buffer, start, stop, levels + 2)
+    return inner.get("raw")
+
+
+def quantity(buffer: bytes, start: int, stop: int, _levels: int) -> str:
+    inner: Object = {}
+    fill(inner, _QUANTITY, buffer, start, stop, 1)
+    return inner.get("string") or "0"
+
+
+def int_or_string(buffer: bytes, start: int, stop: int, _levels: int) -> int | str:
+    inner: Object = {"type": 0, "intVal": 0, "strVal": ""}
+    fill(inner, _INT_OR_STRING, buffer, start, stop, 1)
+    value: int | str = inner["strVal"] if inner["type"] else inner["intVal"]
+    return value
+
+
+def time(buffer: bytes, start: int, stop: int, _levels: int) -> str | None:
+    """To the second, in UTC. The empty message is the time that was never set."""
+    return _instant(buffer, start, stop)[0].isoformat()[:19] + "Z" if start < stop else None
+
+
+def micro_time(buffer: bytes, start: int, stop: int, _levels: int) -> str | None:
+    if start == stop:
+        return None
+    moment, nanos = _instant(buffer, start, stop)
+    if not 0 <= nanos < 1_000_000_000:
+        raise BadBody(f"a time in the protobuf message is out of range: {nanos} nanoseconds")
+    return f"{moment.isoformat()[:19]}.{nanos // 1000:06}Z"
+
+
+def _instant(buffer: bytes, start: int, stop: int) -> tuple[datetime, int]:
+    inner: Object = {"seconds": 0, "nanos": 0}
+    fill(inner, _TIMESTAMP, buffer, start, stop, 1)
+    try:
+        return _EPOCH + timedelta(seconds=inner["seconds"]), inner["nanos"]
+    except OverflowError:
+        raise BadBody(f"a time in the protobuf message is out of range: {inner['seconds']} seconds") from None
+
+
+# Ways to store a field
+
+
+def single(name: str, read: Read, *, keep: bool) -> Store:
+    """What reads as None was not set; what is empty was not set either, unless `keep`."""
+
+    def store(out: Object, buffer: bytes, start: int, stop: int, levels: int) -> None:
+        value = read(buffer, start, stop, levels - 1)
+        if value or (keep and value is not None):
+            out[name] = value
+
+    return store
+
+
+def single_text(name: str, *, keep: bool) -> Store:
+    """As `single` does with `text`, for the most frequent field by far."""
+
+    def store(out: Object, buffer: bytes, start: int, stop: int, _levels: int) -> None:
+        if keep or start < stop:
+            out[name] = str(buffer[start:stop], "utf-8")
+
+    return store
+
+
+def number(name: str, convert: Convert, *, keep: bool) -> Store:
+    def store(out: Object, value: Any) -> None:
+        if keep or value:
+            out[name] = convert(value)
+
+    return store
+
+
+def listed(name: str, read: Read) -> Store:
+    def store(out: Object, buffer: bytes, start: int, stop: int, levels: int) -> None:
+        out.setdefault(name, []).append(read(buffer, start, stop, levels - 2))
+
+    return store
+
+
+def number_listed(name: str, convert: Convert) -> Store:
+    def store(out: Object, value: Any) -> None:
+        out.setdefault(name, []).append(convert(value))
+
+    return store
+
+
+def numbers_packed(name: str, convert: Convert) -> Store:
+    def store(out: Object, buffer: bytes, at: int, stop: int, _levels: int) -> None:
+        numbers = out.setdefault(name, [])
+        while at < stop:
+            value, at = varint(buffer, at)
+            numbers.append(convert(value))
+        if at > stop:
+            raise BadBody("a protobuf number ends outside of its list")
+
+    return store
+
+
+def mapped(name: str, read: Read) -> Store:
+    """An entry is a message: 1 is the key, 2 the value; a part that it lacks is empty."""
+    entry = {tag(1, SIZED): single_text("key", keep=True), tag(2, SIZED): single("value", read, keep=True)}
+
+    def store(out: Object, buffer: bytes, start: int, stop: int, levels: int) -> None:
+        pair: Object = {}
+        fill(pair, entry, buffer, start, stop, levels - 1)
+        value = pair["value"] if "value" in pair else read(b"", 0, 0, levels - 2)
+        out.setdefault(name, {})[pair.get("key", "")] = value
+
+    return store
+
+
+_RAW: Fields = {tag(1, SIZED): single("raw", _json, keep=True)}
+_QUANTITY: Fields = {tag(1, SIZED): single_text("string", keep=False)}
+_INT_OR_STRING: Fields = {
+    tag(1, VARINT): number("type", integer, keep=True),
+    tag(2, VARINT): number("intVal", integer, keep=True),
+    tag(3, SIZED): single_text("strVal", keep=True),
+}
+_TIMESTAMP: Fields = {
+    tag(1, VARINT): number("seconds", integer, keep=True),
+    tag(2, VARINT): number("nanos", integer, keep=True),
+}
