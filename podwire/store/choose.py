@@ -49,6 +49,10 @@ async def open_store(url: str | None, data_dir: Path) -> AnyStore:
             from podwire.store.sqlite import SqliteStore  # noqa: PLC0415 - only who uses it pays for the import
 
             return await SqliteStore.open(data_dir)
+        case "etcd":
+            from podwire.store.etcd import EtcdStore  # noqa: PLC0415 - gRPC takes 0.1 s to import
+
+            return await EtcdStore.open(parts.geturl())
         case _:
             raise BadUrl(f"{url}: a store is memory://, sqlite:// or etcd://HOST:PORT")
 

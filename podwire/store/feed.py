@@ -10,7 +10,7 @@ is dropped; it can resume from its `revision`. The replay that a resumed watch b
 import asyncio
 from collections.abc import Iterable, Iterator
 
-from podwire.protocols.storage import Change, SlowWatcher, StorageError
+from podwire.protocols.storage import Change, Gone, SlowWatcher, StorageError
 from podwire.store.history import History
 
 QUEUE = 4096
@@ -117,6 +117,13 @@ class Feed:
         if not filed:
             self._subscribers.pop(subscription.prefix, None)
         subscription.stop(reason, drop=drop)
+
+    def restart(self, floor: int) -> None:
+        """Begin anew above `floor`: every watch ends with Gone, after what is queued for it."""
+        for filed in list(self._subscribers.values()):
+            for each in list(filed):
+                self.end(each, Gone(each.revision, floor), drop=False)
+        self.history.restart(floor)
 
     def end_all(self, reason: StorageError) -> None:
         """End every watch once its reader has what is queued for it."""

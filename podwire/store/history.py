@@ -83,8 +83,13 @@ class History:
         dated = bisect_right(self._marks, revision, key=itemgetter(1))
         del self._marks[: max(0, dated - 1)]  # the last of these still dates the changes that follow
         self.floor = max(self.floor, revision)
-        self.revision = max(self.revision, revision)
         return forgotten
+
+    def restart(self, floor: int) -> None:
+        """Forget everything and begin anew above `floor`."""
+        self.forget(self.revision)
+        self.floor = self.revision = floor
+        self._marks.clear()
 
     def surplus(self, window: Window) -> int:
         """The revision up to which changes may be forgotten by the rules of `window`."""

@@ -1,0 +1,67 @@
+"""Where an etcd is: `etcd://HOST:PORT[,HOST:PORT…][?prefix=/registry&ca=FILE&cert=FILE&key=FILE]`. Pure."""
+
+from dataclasses import dataclass
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+from podwire.store.errors import BadUrl
+
+PREFIX = "/registry"
+PORT = 2379
+_OPTIONS = ("ca", "cert", "key", "prefix")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Endpoints as HOST:PORT; TLS when there is a `ca`; `cert` and `key` when etcd asks for a client certificate."""
+
+    endpoints: tuple[str, ...]
+    prefix: str = PREFIX
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+
+
+def parse(url: str) -> Address:
+    """Raises BadUrl with what is wrong."""
+    parts = urlsplit(url)
+    if parts.scheme != "etcd":
+        raise BadUrl(f"{url}: does not begin with etcd://")
+    if parts.path.strip("/") or parts.fragment:
+        raise BadUrl(f"{url}: a path is given as ?prefix=/…")
+    options = _options(url, parts)
+    if bool(options.get("cert")) != bool(options.get("key")):
+        raise BadUrl(f"{url}: cert and key come together")
+    if options.get("cert") and not options.get("ca"):
+        raise BadUrl(f"{url}: cert and key need ca")
+    prefix = options.get("prefix", PREFIX)
+    if not prefix.startswith("/") or prefix.endswith("/"):
+        raise BadUrl(f"{url}: prefix={prefix} must begin with '/' and not end in it")
+    return Address(
+        endpoints=tuple(_endpoint(url, each) for each in parts.netloc.split(",")),
+        prefix=prefix,
+        ca=options.get("ca"),
+        cert=options.get("cert"),
+        key=options.get("key"),
+    )
+
+
+def _options(url: str, parts: SplitResult) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in _OPTIONS:
+            raise BadUrl(f"{url}: unknown option {name!r} (known: {', '.join(_OPTIONS)})")
+        if not value:
+            raise BadUrl(f"{url}: option {name} is empty")
+        options[name] = value
+    return options
+
+
+def _endpoint(url: str, text: str) -> str:
+    try:
+        one = urlsplit(f"//{text}")
+        host, port = one.hostname, one.port
+    except ValueError as error:
+        raise BadUrl(f"{url}: {text!r} is no HOST:PORT: {error}") from error
+    if not host or one.username is not None:
+        raise BadUrl(f"{url}: {text!r} is no HOST:PORT")
+    return f"[{host}]:{port or PORT}" if ":" in host else f"{host}:{port or PORT}"

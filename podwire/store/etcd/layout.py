@@ -1,0 +1,42 @@
+"""Keys and messages: ours to etcd's and back. Pure.
+
+Keys here always begin with /registry/; in etcd they lie under the prefix of the store's URL.
+"""
+
+from podwire.protocols.storage import Change, Item
+from podwire.store.etcd import etcd_pb2 as pb
+from podwire.store.etcd.address import PREFIX
+
+
+class Layout:
+    """The key map of one store."""
+
+    def __init__(self, prefix: str) -> None:
+        self._root = prefix.encode()
+        self.start = self._root + b"/"
+        self.end = end_of(self.start)
+
+    def raw(self, key: str) -> bytes:
+        if not key.startswith(PREFIX + "/"):
+            raise ValueError(f"{key!r} does not lie under {PREFIX}/")
+        return self._root + key[len(PREFIX) :].encode("utf-8", "surrogateescape")
+
+    def key(self, raw: bytes) -> str:
+        return PREFIX + raw[len(self._root) :].decode("utf-8", "surrogateescape")
+
+    def item(self, kv: pb.KeyValue) -> Item:
+        return Item(self.key(kv.key), kv.value, kv.mod_revision, kv.create_revision)
+
+    def change(self, event: pb.Event) -> Change | None:
+        """The change that an event tells of; None when etcd no longer knows what was there before."""
+        kv = event.kv
+        previous = self.item(event.prev_kv) if event.HasField("prev_kv") else None
+        deleted = event.type == pb.Event.DELETE
+        if previous is None and (deleted or kv.create_revision != kv.mod_revision):
+            return None
+        return Change(kv.mod_revision, self.key(kv.key), None if deleted else self.item(kv), previous)
+
+
+def end_of(prefix: bytes) -> bytes:
+    """The first key after all that begin with `prefix`, which ends in '/'."""
+    return prefix[:-1] + bytes([prefix[-1] + 1])

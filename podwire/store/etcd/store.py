@@ -1,0 +1,203 @@
+"""EtcdStore: the words of storage in etcd's own: its revisions, its transactions, its watch.
+
+Reads are linearizable and go to etcd; so do lists at a revision. Watches come from one watch on the whole prefix.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from podwire.protocols.storage import Gone, Item, KeyExists, NotYet, Page, Stale, StorageError, StoreUnavailable, Watch
+from podwire.store.errors import CannotOpen
+from podwire.store.etcd import compactor
+from podwire.store.etcd import etcd_pb2 as pb
+from podwire.store.etcd.address import Address, parse
+from podwire.store.etcd.calls import Calls, Compacted, Future, Limits
+from podwire.store.etcd.layout import Layout, end_of
+from podwire.store.etcd.root import RootWatch
+from podwire.store.feed import QUEUE, Feed
+from podwire.store.history import History, Window
+from podwire.store.mirror import refuse_too_large
+
+OLDEST = (3, 4)
+ABSENT = 0
+NEVER = -1
+"""Revisions to compare with: etcd says 0 of a key that is not there; no key is ever at -1."""
+
+CHUNK = 5000
+"""Keys that one call brings; a list of more takes several, all at the revision of the first."""
+
+
+class EtcdStore:
+    """A store in an etcd cluster, shared with whoever else uses it. Open with `EtcdStore.open`."""
+
+    def __init__(self, calls: Calls, address: Address, history: History, *, keep: Window, queue: int) -> None:
+        self._calls = calls
+        self._layout = Layout(address.prefix)
+        self._feed = Feed(history, queue=queue)
+        self._seen = history.revision
+        self._closed = False
+        root = RootWatch(calls, self._layout, self._feed, keep)
+        self._tasks = (
+            asyncio.create_task(root.run(), name="watch etcd"),
+            asyncio.create_task(compactor.run(calls), name="compact etcd"),
+        )
+
+    @classmethod
+    async def open(
+        cls, url: str, *, keep: Window | None = None, queue: int = QUEUE, limits: Limits | None = None
+    ) -> "EtcdStore":
+        """The store that `url` names; raises BadUrl, or CannotOpen when no etcd answers or it is too old."""
+        address = parse(url)
+        window = keep or Window()
+        calls = Calls(address, limits or Limits())
+        try:
+            await _check_version(calls)
+            floor = await _floor(calls, window.revisions)
+        except StorageError as error:
+            await calls.close()
+            raise CannotOpen(str(error)) from error
+        except BaseException:
+            await calls.close()
+            raise
+        return cls(calls, address, History(floor), keep=window, queue=queue)
+
+    @property
+    def revision(self) -> int:
+        """The newest revision that any answer of etcd named."""
+        return max(self._seen, self._feed.history.revision)
+
+    async def get(self, key: str) -> Item | None:
+        self._refuse_when_closed()
+        answer = await self._calls.range(pb.RangeRequest(key=self._layout.raw(key)))
+        self._note(answer.header.revision)
+        return self._layout.item(answer.kvs[0]) if answer.kvs else None
+
+    async def list(self, prefix: str, *, at: int | None = None, after: str | None = None, limit: int = 0) -> Page:
+        """Keys under `prefix`; raises Gone or NotYet for `at`."""
+        self._refuse_when_closed()
+        if not prefix.endswith("/"):
+            raise ValueError(f"a list is of a prefix that ends in '/', not of {prefix!r}")
+        if at is not None and at <= 0:  # to etcd 0 means now
+            raise Gone(at, self._feed.history.floor)
+        start = self._layout.raw(prefix)
+        end = end_of(start)
+        if after is not None:
+            start = max(start, self._layout.raw(after) + b"\0")
+        kvs: list[pb.KeyValue] = []
+        while True:
+            room = min(CHUNK, limit - len(kvs)) if limit else CHUNK
+            request = pb.RangeRequest(key=start, range_end=end, limit=room, revision=at or 0)
+            answer = await self._range(request)
+            at = at or answer.header.revision
+            kvs += answer.kvs
+            if not answer.more or len(kvs) == limit:
+                break
+            start = kvs[-1].key + b"\0"
+        remaining = answer.count - len(answer.kvs)
+        return Page(tuple(map(self._layout.item, kvs)), at, answer.more, remaining)
+
+    async def create(self, key: str, value: bytes) -> Item:
+        """Durable when it returns. Raises KeyExists."""
+        refuse_too_large(key, value)
+        put = pb.RequestOp(request_put=pb.PutRequest(key=self._layout.raw(key), value=value))
+        answer = await self._txn(key, None, [put])
+        return Item(key, value, answer.header.revision, answer.header.revision)
+
+    async def update(self, key: str, value: bytes, *, expected: int) -> Item:
+        """Durable when it returns. Raises Stale."""
+        refuse_too_large(key, value)
+        raw = self._layout.raw(key)
+        put = pb.RequestOp(request_put=pb.PutRequest(key=raw, value=value))
+        created = pb.RequestOp(request_range=pb.RangeRequest(key=raw, keys_only=True))
+        answer = await self._txn(key, expected, [put, created])
+        revision = answer.header.revision
+        return Item(key, value, revision, answer.responses[1].response_range.kvs[0].create_revision)
+
+    async def delete(self, key: str, *, expected: int) -> int:
+        """The revision of the deletion, durable when it returns. Raises Stale."""
+        remove = pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=self._layout.raw(key)))
+        return (await self._txn(key, expected, [remove])).header.revision
+
+    def watch(self, prefix: str, *, after: int) -> Watch:
+        """Changes under `prefix` (or of one key, when it does not end in '/') above `after`; raises Gone."""
+        self._refuse_when_closed()
+        return self._feed.subscribe(prefix, after)
+
+    async def compact(self, revision: int) -> None:
+        """Forget the past below `revision`, here and in etcd."""
+        self._refuse_when_closed()
+        revision = min(revision, self.revision)
+        await compactor.compact(self._calls, revision)
+        self._feed.history.forget(revision)
+
+    async def close(self) -> None:
+        """End the watch on etcd, all watches on this store, and the connections."""
+        if self._closed:
+            return
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+        self._feed.end_all(StoreUnavailable("the store is closed"))
+        await self._calls.close()
+
+    async def _range(self, request: pb.RangeRequest) -> pb.RangeResponse:
+        try:
+            answer = await self._calls.range(request)
+        except Compacted as error:
+            raise Gone(request.revision, max(self._feed.history.floor, request.revision + 1)) from error
+        except Future as error:
+            raise NotYet(request.revision, self.revision) from error
+        self._note(answer.header.revision)
+        return answer
+
+    async def _txn(self, key: str, expected: int | None, then: Sequence[pb.RequestOp]) -> pb.TxnResponse:
+        """Do `then` if the key is at revision `expected`, None: absent; raises KeyExists or Stale."""
+        self._refuse_when_closed()
+        raw = self._layout.raw(key)
+        wanted = ABSENT if expected is None else expected or NEVER
+        same = pb.Compare(target=pb.Compare.MOD, result=pb.Compare.EQUAL, key=raw, mod_revision=wanted)
+        otherwise = pb.RequestOp(request_range=pb.RangeRequest(key=raw))
+        answer = await self._calls.txn(pb.TxnRequest(compare=[same], success=then, failure=[otherwise]))
+        self._note(answer.header.revision)
+        if not answer.succeeded:
+            found = answer.responses[0].response_range.kvs
+            if expected is None:
+                raise KeyExists(key)
+            raise Stale(key, self._layout.item(found[0]) if found else None)
+        return answer
+
+    def _note(self, revision: int) -> None:
+        self._seen = max(self._seen, revision)
+
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+
+
+async def _check_version(calls: Calls) -> None:
+    version = (await calls.status()).version
+    if tuple(map(int, version.split(".")[:2])) < OLDEST:
+        raise CannotOpen(f"etcd is version {version}; {'.'.join(map(str, OLDEST))} is the oldest that is supported")
+
+
+async def _floor(calls: Calls, back: int) -> int:
+    """The lowest revision, at most `back` from now, that etcd has not compacted: found by asking, in halves."""
+    newest = (await calls.range(pb.RangeRequest(key=b"\0", count_only=True))).header.revision
+    low, high = max(1, newest - back), newest
+    probe = low  # most often nothing is compacted in between, and the first answer is the last
+    while low < high:
+        if await _readable(calls, probe):
+            high = probe
+        else:
+            low = probe + 1
+        probe = (low + high) // 2
+    return high
+
+
+async def _readable(calls: Calls, revision: int) -> bool:
+    try:
+        await calls.range(pb.RangeRequest(key=b"\0", count_only=True, revision=revision))
+    except Compacted:
+        return False
+    return True
