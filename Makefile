@@ -1,7 +1,7 @@
 # Two commands on a bare Debian 12, as root: `make demo` and `make test`. Each sets up all that it needs.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak bench lint lock set-up clean
+.PHONY: help demo test soak bench lint lock proto set-up clean
 
 # Programs that set-up unpacked serve where the machine has none of its own.
 export PATH := $(PATH):$(CURDIR)/.venv/debian/usr/bin
@@ -29,6 +29,9 @@ lint: set-up ## Only lint, types and import rules
 
 lock: set-up ## Resolve requirements/*.in into *.lock anew
 	@scripts/lock
+
+proto: set-up ## Make *_pb2.py from *.proto anew
+	@.venv/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. $$(find podwire -name '*.proto')
 
 set-up: ## Only the set-up: .venv and the Debian packages that are missing
 	@scripts/setup
