@@ -42,6 +42,8 @@ class Kind:
     verbs: tuple[str, ...] = ALL_VERBS
     subresources: tuple[Subresource, ...] = ()
     columns: tuple[Column, ...] = ()
+    listed_as: str = ""
+    """The kind of a list of them, where that is not the kind and `List`."""
 
     @property
     def api_version(self) -> str:
@@ -49,7 +51,7 @@ class Kind:
 
     @property
     def list_kind(self) -> str:
-        return f"{self.kind}List"
+        return self.listed_as or f"{self.kind}List"
 
     def target(self, namespace: str = "", name: str = "", subresource: str = "") -> Target:
         """The URL words of one object of this kind, or of all of them."""

@@ -1,0 +1,163 @@
+"""The JSONPath subset of printer columns, scale and selectable fields: `.spec.list[?(@.name=="a")]['x.y'][*]`.
+
+A path is compiled once into steps; each step turns the values found so far into the next ones. A value that is not
+there is not found; it is no error.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+Step = Callable[[Any], Iterable[Any]]
+
+LONGEST = 1_000
+
+_NAME = re.compile(r"\.((?:[^.\[\]()'\"\\\s*]|\\.)+)")
+_QUOTED = re.compile(r"""\[(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")\]""")
+_INDEX = re.compile(r"\[(-?\d{1,9})\]")
+_SLICE = re.compile(r"\[(-?\d{1,9})?:(-?\d{1,9})?\]")
+_ALL = re.compile(r"\.\*|\[\*\]")
+_FILTER = re.compile(
+    r"""\[\?\(\s*@(?P<path>(?:\.(?:[^.\[\]()'"\\\s*=!<>]|\\.)+|\[(?:'[^']*'|"[^"]*"|-?\d{1,9})\])*)\s*"""
+    r"""(?:(?P<operator>==|!=|<=|>=|<|>)\s*(?P<value>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|-?\d+(?:\.\d+)?|true|false)\s*)?\)\]"""
+)
+_ESCAPE = re.compile(r"\\(.)")
+
+
+class BadPath(ValueError):
+    """A path outside the subset; says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A compiled path."""
+
+    text: str
+    steps: tuple[Step, ...]
+
+    def find(self, value: Any) -> list[Any]:
+        """All values that the path leads to."""
+        found = [value]
+        for step in self.steps:
+            found = [each for one in found for each in step(one)]
+            if not found:
+                break
+        return found
+
+    def first(self, value: Any) -> Any:
+        """The first value that the path leads to, None when there is none."""
+        found = self.find(value)
+        return found[0] if found else None
+
+
+def compile_path(text: str) -> Path:
+    """Raises BadPath."""
+    if not text.startswith("."):
+        raise BadPath("must be a simple json path starting with .")
+    if len(text) > LONGEST:
+        raise BadPath(f"is longer than {LONGEST} characters")
+    return Path(text, tuple(_steps("" if text == "." else text)))
+
+
+def _steps(text: str) -> Iterator[Step]:
+    at = 0
+    while at < len(text):
+        for pattern, make in _STEPS:
+            if found := pattern.match(text, at):
+                yield make(found)
+                at = found.end()
+                break
+        else:
+            raise BadPath(f"is an invalid path: unexpected {text[at : at + 10]!r} at {at}")
+
+
+def _member(name: str) -> Step:
+    def step(value: Any) -> Iterable[Any]:
+        return (value[name],) if isinstance(value, dict) and name in value else ()
+
+    return step
+
+
+def _index(found: re.Match[str]) -> Step:
+    index = int(found[1])
+
+    def step(value: Any) -> Iterable[Any]:
+        return (value[index],) if isinstance(value, list) and -len(value) <= index < len(value) else ()
+
+    return step
+
+
+def _slice(found: re.Match[str]) -> Step:
+    start, end = (int(each) if each else None for each in found.groups())
+
+    def step(value: Any) -> Iterable[Any]:
+        return value[start:end] if isinstance(value, list) else ()
+
+    return step
+
+
+def _every(_found: re.Match[str]) -> Step:
+    def step(value: Any) -> Iterable[Any]:
+        if isinstance(value, dict):
+            return value.values()
+        return value if isinstance(value, list) else ()
+
+    return step
+
+
+def _filter(found: re.Match[str]) -> Step:
+    inner = Path(found["path"], tuple(_steps(found["path"])))
+    operator = found["operator"]
+    if operator is None:
+        return _kept(lambda each: bool(inner.find(each)))
+    holds, wanted = _OPERATORS[operator], _literal(found["value"])
+    return _kept(lambda each: any(_comparable(seen, wanted) and holds(seen, wanted) for seen in inner.find(each)))
+
+
+def _kept(test: Callable[[Any], bool]) -> Step:
+    def step(value: Any) -> Iterable[Any]:
+        return [each for each in value if test(each)] if isinstance(value, list) else ()
+
+    return step
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": lambda a, b: bool(a == b),
+    "!=": lambda a, b: bool(a != b),
+    "<": lambda a, b: bool(a < b),
+    "<=": lambda a, b: bool(a <= b),
+    ">": lambda a, b: bool(a > b),
+    ">=": lambda a, b: bool(a >= b),
+}
+
+
+def _comparable(seen: Any, wanted: Any) -> bool:
+    """Strings with strings, booleans with booleans, numbers with numbers."""
+    if isinstance(seen, bool) or isinstance(wanted, bool):
+        return isinstance(seen, bool) and isinstance(wanted, bool)
+    if isinstance(wanted, str):
+        return isinstance(seen, str)
+    return isinstance(seen, int | float)
+
+
+def _literal(text: str) -> Any:
+    if text in ("true", "false"):
+        return text == "true"
+    if text[0] in "\"'":
+        return _unescaped(text[1:-1])
+    return float(text) if "." in text else int(text)
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(r"\1", text)
+
+
+_STEPS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Step]], ...] = (
+    (_ALL, _every),
+    (_NAME, lambda found: _member(_unescaped(found[1]))),
+    (_QUOTED, lambda found: _member(_unescaped(found[1] if found[1] is not None else found[2]))),
+    (_INDEX, _index),
+    (_SLICE, _slice),
+    (_FILTER, _filter),
+)
