@@ -1,5 +1,83 @@
-"""`podwire`: reads the command line and hands over."""
+"""`podwire`: reads the command line and hands over to one file per command.
+
+Commands are imported when they are asked for, so that `--help` and small ones start fast.
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from podwire import __version__
 
 
-def main() -> int:
-    return 2
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: its module has `configure(parser)` and `run(arguments) -> exit code`."""
+
+    name: str
+    module: str
+    summary: str
+
+
+COMMANDS = (
+    Command("demo", "podwire.cli.demo", "bring an API server up, tour it with kubectl, leave nothing behind"),
+    Command("apiserver", "podwire.cli.apiserver", "serve the Kubernetes API over SQLite, etcd or memory"),
+    Command(
+        "controllers", "podwire.cli.controllers", "namespaces, service accounts, owners: what follows from objects"
+    ),
+    Command("failpoints", "podwire.cli.failpoints", "list the places where a test can make podwire fail"),
+)
+
+EPILOG = """\
+exit codes: 0 ok, 1 failed, 2 usage
+
+try:
+  podwire demo                                     see it work
+  podwire apiserver --data-dir /tmp/pw --listen 127.0.0.1:6443
+  kubectl --kubeconfig /tmp/pw/kubeconfig get namespaces
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is for the shell."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser, parsed = _parse(given)
+    if parsed.command is None:
+        parser.print_help()
+        return 2
+    module = importlib.import_module(next(each.module for each in COMMANDS if each.name == parsed.command))
+    try:
+        code: int = module.run(parsed)
+    except KeyboardInterrupt:
+        return 130
+    except UserError as error:
+        print(f"podwire {parsed.command}: {error}", file=sys.stderr)
+        return 1
+    return code
+
+
+class UserError(Exception):
+    """Something that the user can mend; told in one line, without a traceback."""
+
+
+def _parse(given: Sequence[str]) -> tuple[argparse.ArgumentParser, argparse.Namespace]:
+    parser = argparse.ArgumentParser(
+        prog="podwire",
+        description="The whole way of a Kubernetes pod onto its network, one command per participant.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"podwire {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    wanted = next((each for each in given if not each.startswith("-")), "")
+    for command in COMMANDS:
+        below = commands.add_parser(command.name, help=command.summary, description=command.summary)
+        if command.name == wanted:
+            importlib.import_module(command.module).configure(below)
+    return parser, parser.parse_args(given)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

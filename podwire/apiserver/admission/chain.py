@@ -1,0 +1,63 @@
+"""The chain of judges, and what each of them is shown."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from podwire.apiserver.authn import User
+from podwire.apiserver.registry import Resource
+from podwire.apiserver.stored import Object
+
+
+@dataclass(slots=True, kw_only=True)
+class Operation:
+    """One write on its way. Judges may change `obj`; what they took and must give back on failure goes in `taken`."""
+
+    verb: str
+    """CREATE, UPDATE or DELETE."""
+    resource: Resource
+    namespace: str
+    obj: Object
+    old: Object | None
+    user: User
+    subresource: str = ""
+    dry_run: bool = False
+    taken: list[str] = field(default_factory=list)
+
+    def touches(self, group: str, resource: str) -> bool:
+        return self.resource.name == resource and self.resource.group == group
+
+    @property
+    def name(self) -> str:
+        name: str = self.obj["metadata"].get("name", "")
+        return name
+
+
+class Judge(Protocol):
+    """Admits an operation, changes its object, or raises an ApiError."""
+
+    async def admit(self, operation: Operation) -> None: ...
+
+    async def undo(self, operation: Operation) -> None:
+        """The write did not happen: give back what `admit` took."""
+        ...
+
+
+class Admission:
+    """All judges, in order."""
+
+    def __init__(self, judges: Sequence[Judge]) -> None:
+        self._judges = tuple(judges)
+
+    async def admit(self, operation: Operation) -> None:
+        try:
+            for judge in self._judges:
+                await judge.admit(operation)
+        except BaseException:
+            await self.undo(operation)
+            raise
+
+    async def undo(self, operation: Operation) -> None:
+        if operation.taken:
+            for judge in reversed(self._judges):
+                await judge.undo(operation)

@@ -1,0 +1,175 @@
+"""What a pod gets on its way in: a service account with its token, a priority, tolerations for failing nodes."""
+
+import asyncio
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from podwire.apiserver.admission.chain import Operation
+from podwire.apiserver.ports import Store
+from podwire.apiserver.registry import PREFIX
+from podwire.apiserver.stored import Object, unpack
+from podwire.objects.names import generate_name
+from podwire.protocols.k8sapi.status import access_denied
+
+TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105  a path, no secret
+TOKEN_SECONDS = 3607
+ROOT_CA = "kube-root-ca.crt"
+MIRROR = "kubernetes.io/config.mirror"
+
+DEFAULT_ACCOUNT_WAIT = 1.0
+"""A new namespace's default account appears a moment after it; pods wait that long for it."""
+
+UNREACHABLE_SECONDS = 300
+_RANDOM = random.Random()
+
+FAILING = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+SYSTEM_PRIORITIES = {"system-node-critical": 2000001000, "system-cluster-critical": 2000000000}
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccounts:
+    """Gives a pod its service account and mounts the account's token, root certificate and namespace."""
+
+    store: Store
+
+    async def admit(self, operation: Operation) -> None:
+        if operation.verb != "CREATE" or not operation.touches("", "pods"):
+            return
+        pod = operation.obj
+        if MIRROR in pod["metadata"].get("annotations", {}):
+            return
+        spec = pod["spec"]
+        name = spec.get("serviceAccountName") or "default"
+        account = await self._account(operation.namespace, name)
+        if account is None:
+            where = f"{operation.namespace}/{name}"
+            raise access_denied(
+                f'pods "{operation.name}" is forbidden: error looking up service account {where}: '
+                f'serviceaccount "{name}" not found',
+                resource="pods",
+                name=operation.name,
+            )
+        spec["serviceAccountName"] = spec["serviceAccount"] = name
+        if "imagePullSecrets" not in spec and account.get("imagePullSecrets"):
+            spec["imagePullSecrets"] = account["imagePullSecrets"]
+        if spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", True)):
+            mount_token(spec)
+
+    async def undo(self, operation: Operation) -> None:
+        """Takes nothing."""
+
+    async def _account(self, namespace: str, name: str) -> Object | None:
+        key = f"{PREFIX}serviceaccounts/{namespace}/{name}"
+        revision = self.store.revision
+        item = await self.store.get(key)
+        if item is None and name == "default":
+            watch = self.store.watch(f"{PREFIX}serviceaccounts/{namespace}/", after=revision)
+            try:
+                async with asyncio.timeout(DEFAULT_ACCOUNT_WAIT):
+                    while item is None:
+                        item = next((each.item for each in await watch.next() if each.key == key), None)
+            except TimeoutError:
+                return None
+            finally:
+                watch.close()
+        return unpack(item) if item else None
+
+
+def mount_token(spec: Object) -> None:
+    """Project the token volume into every container that has nothing at its place yet."""
+    containers = [*spec.get("initContainers", []), *spec.get("containers", [])]
+    bare = [each for each in containers if not _mounted(each)]
+    if not bare:
+        return
+    name = generate_name("kube-api-access-", _RANDOM)
+    for container in bare:
+        mount = {"name": name, "readOnly": True, "mountPath": TOKEN_MOUNT}
+        container["volumeMounts"] = [*container.get("volumeMounts", []), mount]
+    spec["volumes"] = [*spec.get("volumes", []), _token_volume(name)]
+
+
+def _mounted(container: Object) -> bool:
+    return any(each.get("mountPath", "").rstrip("/") == TOKEN_MOUNT for each in container.get("volumeMounts", []))
+
+
+def _token_volume(name: str) -> dict[str, Any]:
+    namespace = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+    sources = [
+        {"serviceAccountToken": {"expirationSeconds": TOKEN_SECONDS, "path": "token"}},
+        {"configMap": {"name": ROOT_CA, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [namespace]}},
+    ]
+    return {"name": name, "projected": {"sources": sources, "defaultMode": 420}}
+
+
+@dataclass(frozen=True, slots=True)
+class Priorities:
+    """Turns a pod's priority class into the number that schedulers compare."""
+
+    store: Store
+
+    async def admit(self, operation: Operation) -> None:
+        if operation.verb != "CREATE" or not operation.touches("", "pods"):
+            return
+        spec = operation.obj["spec"]
+        name = spec.get("priorityClassName", "")
+        chosen = await (self._named(operation, name) if name else self._default())
+        value = chosen["value"] if chosen else 0
+        if spec.get("priority", value) != value:
+            why = (
+                "the integer value of priority must not be provided in pod spec; priority admission controller computed"
+            )
+            raise access_denied(
+                f'pods "{operation.name}" is forbidden: {why} {value} from the given PriorityClass name',
+                resource="pods",
+                name=operation.name,
+            )
+        spec["priority"] = value
+        spec.setdefault("preemptionPolicy", (chosen or {}).get("preemptionPolicy", "PreemptLowerPriority"))
+        if chosen and not name:
+            spec["priorityClassName"] = chosen["metadata"]["name"]
+
+    async def undo(self, operation: Operation) -> None:
+        """Takes nothing."""
+
+    async def _named(self, operation: Operation, name: str) -> Object:
+        item = await self.store.get(f"{PREFIX}priorityclasses/{name}")
+        if item is None:
+            raise access_denied(
+                f'pods "{operation.name}" is forbidden: no PriorityClass with name {name} was found',
+                resource="pods",
+                name=operation.name,
+            )
+        return unpack(item)
+
+    async def _default(self) -> Object | None:
+        page = await self.store.list(f"{PREFIX}priorityclasses/")
+        classes = [each for each in map(unpack, page.items) if each.get("globalDefault")]
+        return min(classes, key=lambda each: int(each["value"]), default=None)
+
+
+class FailingNodes:
+    """Lets a pod stay five minutes on a node that fails, unless it says otherwise itself."""
+
+    async def admit(self, operation: Operation) -> None:
+        if operation.verb != "CREATE" or not operation.touches("", "pods"):
+            return
+        spec = operation.obj["spec"]
+        tolerations = spec.get("tolerations", [])
+        added = [_toleration(key) for key in FAILING if not any(_tolerates(each, key) for each in tolerations)]
+        if added:
+            spec["tolerations"] = [*tolerations, *added]
+
+    async def undo(self, operation: Operation) -> None:
+        """Takes nothing."""
+
+
+def _tolerates(toleration: Object, key: str) -> bool:
+    same_key = toleration.get("key", "") in ("", key)
+    return same_key and toleration.get("effect", "") in ("", "NoExecute")
+
+
+def _toleration(key: str) -> Object:
+    return {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": UNREACHABLE_SECONDS}

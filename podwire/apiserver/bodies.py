@@ -1,0 +1,116 @@
+"""Request bodies to objects: media type, decoding, kind check, schema walk, unknown fields by `fieldValidation`."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from podwire.apiserver.registry import Resource
+from podwire.apiserver.shape import Report, Shape, TypeMismatch
+from podwire.apiserver.stored import Object
+from podwire.protocols.k8sapi import codec, protobuf, yamls
+from podwire.protocols.k8sapi.kinds import Kind
+from podwire.protocols.k8sapi.server_side import BodyTooLarge, Request
+from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
+
+BODY_LIMIT = 3 * 1024 * 1024
+
+JSON = "application/json"
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+
+@dataclass(slots=True)
+class Body:
+    """A decoded body that no schema has seen yet; `warnings` become Warning headers of the answer."""
+
+    value: Any
+    duplicates: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+async def read(request: Request) -> bytes:
+    """The whole body, at most 3 MiB."""
+    try:
+        return await request.read(BODY_LIMIT)
+    except BodyTooLarge as error:
+        raise ApiError(
+            Reason.TOO_LARGE, f"Request entity too large: limit is {BODY_LIMIT}", headers=(("Connection", "close"),)
+        ) from error
+
+
+def media_type(request: Request) -> str:
+    """The body's media type without parameters; JSON when the client names none."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower() or JSON
+
+
+def decode(data: bytes, media: str, *, custom: bool = False) -> Body:
+    """The JSON value that a body stands for."""
+    try:
+        if media in (JSON, "*/*"):
+            decoded = codec.decode_json(data)
+        elif media == YAML:
+            decoded = yamls.decode_yaml(data)
+        elif media == PROTOBUF and not custom:
+            return Body(protobuf.decode(data))
+        else:
+            raise unknown_format(custom=custom)
+    except codec.BadBody as error:
+        raise bad_request(str(error)) from error
+    return Body(decoded.value, list(decoded.duplicates))
+
+
+def unknown_format(*, custom: bool) -> ApiError:
+    known = ", ".join([JSON, YAML] if custom else [JSON, YAML, PROTOBUF])
+    return ApiError(
+        Reason.UNSUPPORTED_MEDIA_TYPE,
+        f"the body of the request was in an unknown format - accepted media types include: {known}",
+    )
+
+
+def shaped(body: Body, resource: Resource, validation: str) -> Object:
+    """The body as an object of the resource's kind, in normal form."""
+    return shape_as(body, resource.kind, resource.shape, validation, custom=resource.custom)
+
+
+def shape_as(body: Body, kind: Kind, shape: Shape, validation: str, *, custom: bool = False) -> Object:
+    """The body as an object of `kind`; what the schema does not know is refused, warned of or dropped."""
+    value = body.value
+    if not isinstance(value, dict):
+        raise bad_request(f"{_handled(kind)}: the body must be a JSON object")
+    _check_kind(value, kind, custom=custom)
+    report = Report(duplicates=body.duplicates)
+    try:
+        obj: Object = shape.decode(value, "", report)
+    except TypeMismatch as error:
+        raise bad_request(f"{_handled(kind)}: {error}") from error
+    _judge(report, kind, validation, body.warnings)
+    obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
+    if not isinstance(obj.get("metadata"), dict):
+        obj["metadata"] = {}
+    return obj
+
+
+def _check_kind(value: Object, kind: Kind, *, custom: bool) -> None:
+    """A body must be of the URL's kind. Built-in kinds may leave both words out; custom ones may not."""
+    api_version, name = value.get("apiVersion"), value.get("kind")
+    if custom and not name:
+        raise bad_request("Object 'Kind' is missing in the body")
+    if api_version and api_version != kind.api_version:
+        raise bad_request(
+            f"the API version in the data ({api_version}) does not match the expected API version ({kind.api_version})"
+        )
+    if name and name != kind.kind:
+        raise bad_request(f"the kind in the data ({name}) does not match the expected kind ({kind.kind})")
+
+
+def _handled(kind: Kind) -> str:
+    return f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}'
+
+
+def _judge(report: Report, kind: Kind, validation: str, warnings: list[str]) -> None:
+    complaints = [f'unknown field "{each}"' for each in report.unknown]
+    complaints += [f'duplicate field "{each}"' for each in report.duplicates]
+    if not complaints or validation == "Ignore":
+        return
+    if validation == "Strict":
+        raise bad_request(f"{_handled(kind)}: strict decoding error: {', '.join(complaints)}")
+    warnings += complaints

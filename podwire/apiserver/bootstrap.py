@@ -1,0 +1,108 @@
+"""What a new cluster holds before anybody asks: namespaces, priorities, the server's own service and its authority."""
+
+import ipaddress
+
+from podwire.apiserver.admission.pods import SYSTEM_PRIORITIES
+from podwire.apiserver.engine import Engine
+from podwire.apiserver.registry import Resource
+from podwire.apiserver.stored import Object
+from podwire.apiserver.updates import Write
+from podwire.apiserver.users import AUTHENTICATED, MASTERS, User
+from podwire.protocols.k8sapi.status import ApiError, Reason
+
+SYSTEM = User("system:apiserver", groups=(MASTERS, AUTHENTICATED))
+"""On whose behalf the server writes."""
+
+NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+
+
+async def fill(engine: Engine, *, authority_pem: str, service_address: str) -> None:
+    """Create what is missing; what is there stays as it is."""
+    registry = engine.registry
+    for name in NAMESPACES:
+        await _ensure(engine, registry.builtin("", "namespaces"), "", {"metadata": {"name": name}})
+    for name, value in SYSTEM_PRIORITIES.items():
+        await _ensure(engine, registry.builtin("scheduling.k8s.io", "priorityclasses"), "", _priority(name, value))
+    await _ensure(engine, registry.builtin("", "configmaps"), "kube-system", _authentication(authority_pem))
+    await _ensure(engine, registry.builtin("", "services"), "default", _service(service_address))
+
+
+async def advertise(engine: Engine, address: str, port: int) -> None:
+    """Say where the server can be reached by pods; a loopback address cannot be and is not told."""
+    if ipaddress.ip_address(address).is_loopback:
+        return
+    await _settle(engine, engine.registry.builtin("", "endpoints"), _endpoints(address, port))
+    await _settle(engine, engine.registry.builtin("discovery.k8s.io", "endpointslices"), _slice(address, port))
+
+
+async def _ensure(engine: Engine, resource: Resource, namespace: str, obj: Object) -> bool:
+    """Create an object; False when it is there already."""
+    if await engine.find(resource, namespace, obj["metadata"]["name"]) is not None:
+        return False
+    whole = {"kind": resource.kind.kind, "apiVersion": resource.kind.api_version, **obj}
+    try:
+        await engine.creator.create(resource, namespace, whole, SYSTEM)
+    except ApiError as error:
+        if error.reason is not Reason.ALREADY_EXISTS:
+            raise
+        return False
+    return True
+
+
+async def _settle(engine: Engine, resource: Resource, obj: Object) -> None:
+    """Create an object of namespace default, or bring it up to date."""
+    if await _ensure(engine, resource, "default", obj):
+        return
+    write = Write(
+        resource=resource,
+        namespace="default",
+        name=obj["metadata"]["name"],
+        change=lambda old: {**old, **{key: value for key, value in obj.items() if key != "metadata"}},
+        user=SYSTEM,
+    )
+    await engine.updater.update(write)
+
+
+def _priority(name: str, value: int) -> Object:
+    return {
+        "metadata": {"name": name},
+        "value": value,
+        "description": "Used for system critical pods that must run in the cluster."
+        if "cluster" in name
+        else "Used for system critical pods that must not be moved from their current node.",
+    }
+
+
+def _authentication(authority_pem: str) -> Object:
+    return {
+        "metadata": {"name": "extension-apiserver-authentication"},
+        "data": {"client-ca-file": authority_pem},
+    }
+
+
+def _service(address: str) -> Object:
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    port = {"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}
+    return {
+        "metadata": {"name": "kubernetes", "labels": labels},
+        "spec": {"clusterIP": address, "clusterIPs": [address], "ports": [port], "type": "ClusterIP"},
+    }
+
+
+def _endpoints(address: str, number: int) -> Object:
+    port = {"name": "https", "port": number, "protocol": "TCP"}
+    labels = {"endpointslice.kubernetes.io/skip-mirror": "true"}
+    return {
+        "metadata": {"name": "kubernetes", "labels": labels},
+        "subsets": [{"addresses": [{"ip": address}], "ports": [port]}],
+    }
+
+
+def _slice(address: str, number: int) -> Object:
+    port = {"name": "https", "port": number, "protocol": "TCP"}
+    return {
+        "metadata": {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "addressType": "IPv6" if ":" in address else "IPv4",
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+        "ports": [port],
+    }

@@ -1,0 +1,156 @@
+"""create: from a decoded body to a stored object."""
+
+import copy
+import random
+import uuid
+from dataclasses import dataclass
+
+from podwire.apiserver.admission import Admission, Operation
+from podwire.apiserver.authn import User
+from podwire.apiserver.defaults import creation as first_status
+from podwire.apiserver.ports import Store
+from podwire.apiserver.registry import Resource
+from podwire.apiserver.stored import Object
+from podwire.objects.names import generate_name
+from podwire.objects.times import rfc3339
+from podwire.protocols.k8sapi.status import (
+    ApiError,
+    Reason,
+    already_exists,
+    bad_request,
+    invalid_object,
+)
+from podwire.protocols.storage import Item, KeyExists
+from podwire.seams import Clock
+
+OBJECT_LIMIT = 1536 * 1024
+"""What may be stored for one object, after defaulting; etcd's own limit."""
+
+GENERATED_TRIES = 8
+_RANDOM = random.Random()
+
+WITH_GENERATION = frozenset({
+    ("", "pods"), ("", "replicationcontrollers"), ("apps", "deployments"), ("apps", "replicasets"),
+    ("apps", "daemonsets"), ("apps", "statefulsets"), ("batch", "jobs"), ("batch", "cronjobs"),
+    ("networking.k8s.io", "ingresses"), ("networking.k8s.io", "ingressclasses"),
+    ("networking.k8s.io", "networkpolicies"), ("policy", "poddisruptionbudgets"),
+    ("scheduling.k8s.io", "priorityclasses"), ("apiextensions.k8s.io", "customresourcedefinitions"),
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"),
+    ("flowcontrol.apiserver.k8s.io", "flowschemas"),
+    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
+    ("discovery.k8s.io", "endpointslices"), ("resource.k8s.io", "deviceclasses"),
+    ("resource.k8s.io", "resourceslices"),
+})  # fmt: skip
+"""Built-in kinds that count changes of their spec; custom resources all do."""
+
+
+def counts_generations(resource: Resource) -> bool:
+    return resource.custom or (resource.group, resource.name) in WITH_GENERATION
+
+
+@dataclass(frozen=True, slots=True)
+class Creator:
+    """Creates objects."""
+
+    store: Store
+    admission: Admission
+    clock: Clock
+
+    async def create(
+        self, resource: Resource, namespace: str, obj: Object, user: User, *, dry_run: bool = False, name: str = ""
+    ) -> Item:
+        """Store a new object.
+
+        1. Names, namespace, uid, time.  2. Defaults.  3. Admission.  4. Validation.  5. The store.
+        """
+        _claim_place(resource, namespace, obj, name)
+        generated = not obj["metadata"].get("name")
+        for attempt in range(GENERATED_TRIES if generated else 1):
+            try:
+                return await self._create(
+                    resource, namespace, copy.deepcopy(obj) if generated else obj, user, dry_run=dry_run
+                )
+            except KeyExists as error:
+                if attempt + 1 == (GENERATED_TRIES if generated else 1):
+                    taken = error.key.rpartition("/")[2]
+                    raise already_exists(resource.name, taken, group=resource.group) from error
+        raise AssertionError("the loop returns or raises")
+
+    async def _create(self, resource: Resource, namespace: str, obj: Object, user: User, *, dry_run: bool) -> Item:
+        self._give_identity(resource, namespace, obj)
+        resource.default(obj)
+        first_status.prepare(resource.kind, obj)
+        operation = Operation(
+            verb="CREATE", resource=resource, namespace=namespace, obj=obj, old=None, user=user, dry_run=dry_run
+        )
+        await self.admission.admit(operation)
+        resource.default(obj)
+        if errors := resource.validate(obj):
+            name = obj["metadata"].get("name", "")
+            raise invalid_object(resource.kind.kind, name, errors, group=resource.group)
+        value, key = packed(resource, obj), resource.key(namespace, obj["metadata"]["name"])
+        if dry_run:
+            if await self.store.get(key):
+                raise KeyExists(key)
+            return Item(key, value, 0, 0)
+        try:
+            return await self.store.create(key, value)
+        except BaseException:
+            await self.admission.undo(operation)
+            raise
+
+    def _give_identity(self, resource: Resource, namespace: str, obj: Object) -> None:
+        """What only the server may say of a new object."""
+        metadata = obj["metadata"]
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = generate_name(metadata["generateName"], _RANDOM)
+        if resource.kind.namespaced:
+            metadata["namespace"] = namespace
+        metadata["uid"] = str(uuid.uuid4())
+        metadata["creationTimestamp"] = rfc3339(self.clock.wall())
+        if counts_generations(resource):
+            metadata["generation"] = 1
+
+
+def _claim_place(resource: Resource, namespace: str, obj: Object, name: str) -> None:
+    """Check the body against the URL and drop what a client may not set."""
+    metadata = obj["metadata"]
+    if metadata.get("resourceVersion"):
+        raise bad_request("resourceVersion should not be set on objects to be created")
+    if name and metadata.setdefault("name", name) != name:
+        raise bad_request(mismatch("name", metadata["name"], name))
+    check_namespace(resource, namespace, metadata)
+    for owned in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation",
+                  "selfLink", "managedFields", "resourceVersion"):  # fmt: skip
+        metadata.pop(owned, None)
+    if resource.has_status:
+        obj.pop("status", None)
+
+
+def check_namespace(resource: Resource, namespace: str, metadata: Object) -> None:
+    """The body's namespace must be the URL's; a cluster-wide kind has none."""
+    given = metadata.get("namespace", "")
+    if resource.kind.namespaced and given and given != namespace:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    if not resource.kind.namespaced and given:
+        raise bad_request("namespace may not be set on an object of a cluster-wide kind: metadata.namespace")
+
+
+def mismatch(what: str, given: str, wanted: str) -> str:
+    return f"the {what} of the object ({given}) does not match the {what} on the URL ({wanted})"
+
+
+def packed(resource: Resource, obj: Object) -> bytes:
+    """The bytes to store; 413 when they are too many."""
+    value = resource.pack(obj)
+    if len(value) > OBJECT_LIMIT:
+        raise ApiError(
+            Reason.TOO_LARGE,
+            f"Request entity too large: the object is {len(value)} bytes after defaulting, the limit is {OBJECT_LIMIT}",
+        )
+    return value

@@ -1,0 +1,157 @@
+"""delete: at once, after a grace period, or when the last finalizer goes."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from podwire.apiserver.admission import Admission, Operation
+from podwire.apiserver.authn import User
+from podwire.apiserver.ports import Store
+from podwire.apiserver.registry import Resource
+from podwire.apiserver.stored import Object
+from podwire.apiserver.updates import TRIES, finished
+from podwire.objects.times import parse, rfc3339
+from podwire.protocols.k8sapi.status import MODIFIED, bad_request, conflict, not_found, not_supported
+from podwire.protocols.storage import Item, Stale
+from podwire.seams import Clock
+
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+_FINALIZERS = {"Orphan": ORPHAN, "Foreground": FOREGROUND}
+POLICIES = ("Background", "Foreground", "Orphan")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOptions:
+    """How to delete. Preconditions that do not hold are conflicts."""
+
+    grace_seconds: int | None = None
+    uid: str = ""
+    resource_version: str = ""
+    policy: str = ""
+    dry_run: bool = False
+
+
+def options_of(body: Object) -> DeleteOptions:
+    """The options that a DeleteOptions body (or the same words from the query) gives."""
+    preconditions = body.get("preconditions") or {}
+    policy = body.get("propagationPolicy") or ""
+    if policy and policy not in POLICIES:
+        raise bad_request(str(not_supported("propagationPolicy", policy, POLICIES)))
+    orphan = body.get("orphanDependents")
+    if orphan is not None:
+        if policy:
+            raise bad_request("orphanDependents and propagationPolicy cannot be both set")
+        policy = "Orphan" if orphan else "Background"
+    return DeleteOptions(
+        grace_seconds=body.get("gracePeriodSeconds"),
+        uid=preconditions.get("uid") or "",
+        resource_version=preconditions.get("resourceVersion") or "",
+        policy=policy,
+        dry_run=bool(body.get("dryRun")),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What became of a deletion: `item` as it is now or last was; `gone` when it is no more."""
+
+    item: Item
+    uid: str
+    gone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Deleter:
+    """Deletes objects."""
+
+    store: Store
+    admission: Admission
+    clock: Clock
+
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, options: DeleteOptions, user: User
+    ) -> Deleted:
+        """Delete an object or mark it for deletion; again when somebody else changed it in between."""
+        key = resource.key(namespace, name)
+        item = await self.store.get(key)
+        for _ in range(TRIES):
+            if item is None:
+                raise not_found(resource.name, name, group=resource.group)
+            try:
+                return await self._attempt(resource, namespace, item, options, user)
+            except Stale as error:
+                item = error.current or await self.store.get(key)
+        raise conflict(resource.name, name, MODIFIED, group=resource.group)
+
+    async def _attempt(
+        self, resource: Resource, namespace: str, item: Item, options: DeleteOptions, user: User
+    ) -> Deleted:
+        old = resource.unpack(item)
+        _check_preconditions(resource, old, options)
+        operation = Operation(
+            verb="DELETE", resource=resource, namespace=namespace, obj=old, old=old, user=user, dry_run=options.dry_run
+        )
+        await self.admission.admit(operation)
+        marked = mark(resource, resource.unpack(item), options, self.clock.wall())
+        uid: str = old["metadata"]["uid"]
+        if finished(resource, marked):
+            if options.dry_run:
+                return Deleted(item, uid, gone=True)
+            revision = await self.store.delete(item.key, expected=item.revision)
+            return Deleted(Item(item.key, item.value, revision, item.created), uid, gone=True)
+        if marked == old or options.dry_run:
+            return Deleted(Item(item.key, resource.pack(marked), item.revision, item.created), uid, gone=False)
+        return Deleted(
+            await self.store.update(item.key, resource.pack(marked), expected=item.revision), uid, gone=False
+        )
+
+
+def _check_preconditions(resource: Resource, obj: Object, options: DeleteOptions) -> None:
+    metadata = obj["metadata"]
+    for what, wanted, real in (
+        ("UID", options.uid, metadata["uid"]),
+        ("ResourceVersion", options.resource_version, metadata["resourceVersion"]),
+    ):
+        if wanted and wanted != real:
+            why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {real}"
+            raise conflict(resource.name, metadata["name"], why, group=resource.group)
+
+
+def mark(resource: Resource, obj: Object, options: DeleteOptions, now: float) -> Object:
+    """The object as it is once its deletion was asked for; pure.
+
+    A second request may shorten the grace period, never lengthen it.
+    """
+    metadata = obj["metadata"]
+    grace = _grace(resource, obj, options)
+    left = metadata.get("deletionGracePeriodSeconds", math.inf) if metadata.get("deletionTimestamp") else math.inf
+    if grace < left:
+        begun = parse(metadata["deletionTimestamp"]) - left if left != math.inf else now
+        metadata["deletionTimestamp"] = rfc3339(max(begun, now - 1) + grace if grace else now)
+        metadata["deletionGracePeriodSeconds"] = grace
+        if left == math.inf and "generation" in metadata:
+            metadata["generation"] += 1
+    if finalizer := _FINALIZERS.get(options.policy):
+        _add_finalizer(metadata, finalizer)
+    if resource.name == "namespaces" and not resource.group:
+        obj.setdefault("status", {})["phase"] = "Terminating"
+    return obj
+
+
+def _add_finalizer(metadata: dict[str, Any], finalizer: str) -> None:
+    """Orphan and foreground exclude each other; the last word counts."""
+    kept = [each for each in metadata.get("finalizers", []) if each not in (ORPHAN, FOREGROUND)]
+    metadata["finalizers"] = [*kept, finalizer]
+
+
+def _grace(resource: Resource, obj: Object, options: DeleteOptions) -> int:
+    """Seconds until the object may go. Only pods that run somewhere are given time."""
+    if resource.name != "pods" or resource.group:
+        return 0
+    spec, status = obj.get("spec", {}), obj.get("status", {})
+    if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+        return 0
+    grace = options.grace_seconds
+    if grace is None:
+        grace = spec.get("terminationGracePeriodSeconds", 30)
+    return grace if grace >= 0 else 1

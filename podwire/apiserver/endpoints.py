@@ -1,0 +1,141 @@
+"""Every URL that is no resource: discovery, OpenAPI, version, health, token issuer."""
+
+import platform
+from collections.abc import Callable, Mapping
+
+from podwire.apiserver import stored
+from podwire.apiserver.registry import Registry
+from podwire.apiserver.schema import Discovery, OpenApi
+from podwire.apiserver.schema.documents import Document
+from podwire.protocols.k8sapi.server_side import Request, Response
+from podwire.protocols.k8sapi.status import ApiError, Reason
+
+VERSION = {
+    "major": "1",
+    "minor": "36",
+    "emulationMajor": "1",
+    "emulationMinor": "36",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "35",
+    "gitVersion": "v1.36.0+podwire",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "2026-11-15T00:00:00Z",
+    "goVersion": f"python{platform.python_version()}",
+    "compiler": "cpython",
+    "platform": f"linux/{ {'x86_64': 'amd64', 'aarch64': 'arm64'}.get(platform.machine(), platform.machine()) }",
+}
+
+HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
+
+Check = Callable[[], str]
+"""What is wrong, or nothing."""
+
+
+class Endpoints:
+    """Answers what describes the server. Discovery follows the registry as custom resources come and go."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        openapi: OpenApi,
+        *,
+        address: str,
+        checks: Mapping[str, Check],
+        documents: Mapping[str, bytes],
+    ) -> None:
+        self._registry = registry
+        self._openapi = openapi
+        self._address = address
+        self._checks = checks
+        self._documents = documents
+        self._discovery = Discovery([])
+        self._version = -1
+
+    def answer(self, request: Request) -> Response:
+        """The answer to a GET; 404 in plain text for what there is not, as upstream gives it."""
+        path = request.path.rstrip("/") or "/"
+        if path == "/version":
+            return _json(VERSION)
+        if path.startswith(HEALTH_PATHS):
+            return self._health(request, path)
+        if path in self._documents:
+            return Response(status=200, body=self._documents[path])
+        if path == "/":
+            return _json({"paths": self._paths()})
+        found = self._openapi_document(request, path) or self._discovered(request, path)
+        return found or _not_found(request)
+
+    def _discovered(self, request: Request, path: str) -> Response | None:
+        if self._version != self._registry.version:
+            self._discovery = Discovery([each.kind for each in self._registry.resources], address=self._address)
+            self._version = self._registry.version
+        document = self._discovery.document(path, request.headers.get("accept", ""))
+        return _document(request, document) if document else None
+
+    def _openapi_document(self, request: Request, path: str) -> Response | None:
+        if not path.startswith("/openapi/"):
+            return None
+        version, _, rest = path.removeprefix("/openapi/").partition("/")
+        if version == "v2" and not rest:
+            content_type, body = self._openapi.v2(request.headers.get("accept", ""))
+            return Response(status=200, body=body, content_type=content_type)
+        if version == "v3" and not rest:
+            headers = (("Cache-Control", "no-cache, private"),)
+            return Response(status=200, body=self._openapi.index(), headers=headers)
+        document = self._openapi.document(rest, request.option("hash")) if version == "v3" else None
+        return _document(request, document) if document else None
+
+    def _health(self, request: Request, path: str) -> Response:
+        root, _, name = path[1:].partition("/")
+        wanted = {name: self._checks[name]} if name in self._checks else {} if name else self._checks
+        if name and not wanted:
+            return _not_found(request)
+        excluded = set(request.query.get("exclude", []))
+        lines, failed = [], False
+        for each, check in wanted.items():
+            if each in excluded:
+                lines.append(f"[+]{each} excluded: ok")
+                continue
+            wrong = check()
+            failed = failed or bool(wrong)
+            lines.append(f"[-]{each} failed: {wrong}" if wrong else f"[+]{each} ok")
+        if failed:
+            return _text("\n".join([*lines, f"{root} check failed\n"]), status=500)
+        return _text("\n".join([*lines, f"{root} check passed\n"]) if "verbose" in request.query else "ok")
+
+    def _paths(self) -> list[str]:
+        groups = {(each.group, each.kind.version) for each in self._registry.resources}
+        named = {f"/apis/{group}/{version}" for group, version in groups if group}
+        fixed = ["/api", "/api/v1", "/apis", *HEALTH_PATHS, "/openapi/v2", "/openapi/v3", "/version"]
+        return sorted({*fixed, *named, *(f"/apis/{group}" for group, _ in groups if group), *self._documents})
+
+
+GZIP_FROM = 128 * 1024
+"""Documents of this size go compressed to who accepts that; the compressed form is kept."""
+
+
+def _document(request: Request, document: Document) -> Response:
+    headers = document.headers
+    if document.etag and request.headers.get("if-none-match") == document.etag:
+        return Response(status=304, content_type=document.content_type, headers=headers)
+    body = document.body
+    if len(body) >= GZIP_FROM and "gzip" in request.headers.get("accept-encoding", ""):
+        body, headers = document.gzipped, (*headers, ("Content-Encoding", "gzip"))
+    return Response(status=200, body=body, content_type=document.content_type, headers=headers)
+
+
+def _json(value: object) -> Response:
+    return Response(status=200, body=stored.encode(value))
+
+
+def _text(text: str, *, status: int = 200) -> Response:
+    headers = (("X-Content-Type-Options", "nosniff"), ("Cache-Control", "no-cache, private"))
+    return Response(status=status, body=text.encode(), content_type="text/plain; charset=utf-8", headers=headers)
+
+
+def _not_found(request: Request) -> Response:
+    if request.path.startswith("/api"):
+        return _text("404 page not found\n", status=404)
+    error = ApiError(Reason.NOT_FOUND, "the server could not find the requested resource")
+    return Response(status=404, body=stored.encode(error.status()))

@@ -1,0 +1,67 @@
+"""What the verbs work with: the store, the resources, the three ways to write, the clock."""
+
+from dataclasses import dataclass
+
+from podwire.apiserver.admission import Admission
+from podwire.apiserver.authn import Authenticator
+from podwire.apiserver.authz import Authorizer
+from podwire.apiserver.creation import Creator
+from podwire.apiserver.deletes import Deleter
+from podwire.apiserver.ports import Store
+from podwire.apiserver.registry import Registry, Resource
+from podwire.apiserver.schema import Schemas
+from podwire.apiserver.shape import Shape
+from podwire.apiserver.stored import Object
+from podwire.apiserver.tokens import Tokens
+from podwire.apiserver.updates import Updater
+from podwire.seams import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who asks and what they may do."""
+
+    authenticator: Authenticator
+    authorizer: Authorizer
+    tokens: Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Handed to every verb."""
+
+    store: Store
+    registry: Registry
+    schemas: Schemas
+    identity: Identity
+    clock: Clock
+    creator: Creator
+    updater: Updater
+    deleter: Deleter
+
+    @classmethod
+    def build(
+        cls,
+        *,
+        store: Store,
+        registry: Registry,
+        schemas: Schemas,
+        identity: Identity,
+        admission: Admission,
+        clock: Clock,
+    ) -> "Engine":
+        creator = Creator(store, admission, clock)
+        deleter = Deleter(store, admission, clock)
+        return cls(store, registry, schemas, identity, clock, creator, Updater(store, admission), deleter)
+
+    async def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        """An object as it is now; None when there is none."""
+        item = await self.store.get(resource.key(namespace, name))
+        return resource.unpack(item) if item else None
+
+    def shape(self, api_version: str, kind: str) -> Shape:
+        """The shape of a kind that has no resource of its own."""
+        found = self.schemas.shape(api_version, kind)
+        if found is None:
+            raise LookupError(f"the installed schemas lack {api_version} {kind}")
+        return found

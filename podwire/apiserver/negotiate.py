@@ -1,0 +1,48 @@
+"""What form of answer a client accepts: the object, a Table of it, or its metadata only."""
+
+import enum
+from dataclasses import dataclass
+from functools import lru_cache
+
+from podwire.apiserver.schema.accept import clauses
+from podwire.protocols.k8sapi.status import ApiError, Reason
+
+
+class Shown(enum.Enum):
+    """How objects are shown in an answer."""
+
+    OBJECT = enum.auto()
+    TABLE = enum.auto()
+    METADATA = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """`version` is the meta.k8s.io version of a Table or of metadata."""
+
+    shown: Shown = Shown.OBJECT
+    version: str = "v1"
+
+
+JSON = "application/json"
+_SHOWN = {
+    "Table": Shown.TABLE,
+    "PartialObjectMetadata": Shown.METADATA,
+    "PartialObjectMetadataList": Shown.METADATA,
+}
+
+
+@lru_cache(maxsize=256)
+def form(accept: str) -> Form:
+    """The first form that the client lists and this server has; raises NotAcceptable."""
+    for clause in clauses(accept):
+        if not clause.takes(JSON):
+            continue
+        parameters = clause.parameters
+        if "as" not in parameters:
+            return Form()
+        shown = _SHOWN.get(parameters["as"])
+        version = parameters.get("v", "")
+        if shown and parameters.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1"):
+            return Form(shown, version)
+    raise ApiError(Reason.NOT_ACCEPTABLE, "only the following media types are accepted: application/json")

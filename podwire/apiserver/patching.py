@@ -1,0 +1,71 @@
+"""PATCH bodies: which format, read once, and the change they make to an object."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from podwire.apiserver import bodies
+from podwire.apiserver.bodies import Body
+from podwire.apiserver.patches import PatchError, json_patch, merge_patch, strategic
+from podwire.apiserver.registry import Resource
+from podwire.apiserver.stored import Object
+from podwire.apiserver.updates import Change
+from podwire.protocols.k8sapi.status import ApiError, Reason
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = ("application/apply-patch+yaml", "application/apply-patch+cbor")
+
+Patch = Callable[[Object, Any, Resource], Any]
+
+_FORMATS: Mapping[str, Patch] = {
+    JSON_PATCH: lambda obj, patch, _resource: json_patch.apply(obj, patch),
+    MERGE_PATCH: lambda obj, patch, _resource: merge_patch.apply(obj, patch),
+    STRATEGIC: lambda obj, patch, resource: strategic.apply(obj, patch, resource.shape),
+}
+
+
+def change(data: bytes, media: str, resource: Resource, validation: str) -> tuple[Body, Change]:
+    """What a PATCH body does to an object; the Body collects warnings as the change is applied."""
+    apply = _format(media, resource)
+    body = bodies.decode(data, bodies.JSON)
+    warned = Body(None)
+
+    def changed(old: Object) -> Object:
+        warned.warnings.clear()
+        try:
+            value = apply(old, body.value, resource)
+        except PatchError as error:
+            raise _refused(error) from error
+        patched = Body(value, list(body.duplicates), warned.warnings)
+        return bodies.shaped(patched, resource, validation)
+
+    return warned, changed
+
+
+def _format(media: str, resource: Resource) -> Patch:
+    if media in APPLY:
+        raise ApiError(
+            Reason.UNSUPPORTED_MEDIA_TYPE,
+            "server-side apply is not supported by podwire yet; use client-side apply "
+            f"(kubectl apply without --server-side) or one of {_known(resource)}",
+        )
+    if media not in _known(resource):
+        raise ApiError(
+            Reason.UNSUPPORTED_MEDIA_TYPE,
+            "the body of the request was in an unknown format - accepted media types include: "
+            + ", ".join(_known(resource)),
+        )
+    return _FORMATS[media]
+
+
+def _known(resource: Resource) -> list[str]:
+    """Strategic merge needs merge keys, which custom resources do not have."""
+    return [each for each in _FORMATS if each != STRATEGIC or not resource.custom]
+
+
+_REASONS = {400: Reason.BAD_REQUEST, 413: Reason.TOO_LARGE, 422: Reason.INVALID}
+
+
+def _refused(error: PatchError) -> ApiError:
+    return ApiError(_REASONS.get(error.code, Reason.BAD_REQUEST), error.message, code=error.code)

@@ -1,0 +1,152 @@
+"""Which resources are served: the built-in table, and custom ones that come and go."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from podwire.apiserver import stored
+from podwire.apiserver.shape import Shape
+from podwire.apiserver.stored import Object
+from podwire.protocols.k8sapi.kinds import Kind
+from podwire.protocols.k8sapi.status import FieldError
+from podwire.protocols.storage import Item
+
+PREFIX = "/registry/"
+
+_STORAGE_NAMES = {
+    ("", "nodes"): "minions",
+    ("", "services"): "services/specs",
+    ("", "endpoints"): "services/endpoints",
+    ("", "replicationcontrollers"): "controllers",
+    ("networking.k8s.io", "ingresses"): "ingress",
+    ("apiregistration.k8s.io", "apiservices"): "apiregistration.k8s.io/apiservices",
+    ("apiextensions.k8s.io", "customresourcedefinitions"): "apiextensions.k8s.io/customresourcedefinitions",
+}
+"""Kubernetes keeps these under other names than their resource's."""
+
+
+def storage_prefix(kind: Kind, *, custom: bool = False) -> str:
+    """Where objects of a kind lie; the group is left out for built-in kinds, as upstream does."""
+    if custom:
+        return f"{PREFIX}{kind.group}/{kind.resource}/"
+    return f"{PREFIX}{_STORAGE_NAMES.get((kind.group, kind.resource), kind.resource)}/"
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """A kind that is stored in the form of another version."""
+
+    stored: Kind
+    to_stored: Callable[[Object], Object]
+    from_stored: Callable[[Object], Object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resource:
+    """One served resource: what the verbs need to know of it."""
+
+    kind: Kind
+    shape: Shape
+    prefix: str
+    custom: bool = False
+    stored_api_version: str = ""
+    """Where stored objects carry another version than the served one but need no conversion (CRD versions)."""
+    conversion: Conversion | None = None
+    default: Callable[[Object], None]
+    validate: Callable[[Object], list[FieldError]]
+    validate_update: Callable[[Object, Object, str], list[FieldError]]
+    columns: Callable[[], list[dict[str, Any]]]
+    cells: Callable[[Object, float], list[Any]]
+    selectable: tuple[str, ...] = ()
+    """Extra field-selector paths of a CRD."""
+
+    @cached_property
+    def name(self) -> str:
+        return self.kind.resource
+
+    @cached_property
+    def group(self) -> str:
+        return self.kind.group
+
+    @cached_property
+    def has_status(self) -> bool:
+        return self.kind.subresource("status") is not None
+
+    @cached_property
+    def stored_kind(self) -> Kind:
+        return self.conversion.stored if self.conversion else self.kind
+
+    @cached_property
+    def stored_head(self) -> bytes:
+        return stored.head(self.stored_api_version or self.stored_kind.api_version, self.kind.kind)
+
+    @cached_property
+    def served_head(self) -> bytes:
+        return stored.head(self.kind.api_version, self.kind.kind)
+
+    def key(self, namespace: str, name: str) -> str:
+        return f"{self.prefix}{namespace}/{name}" if self.kind.namespaced else f"{self.prefix}{name}"
+
+    def scope(self, namespace: str) -> str:
+        """The prefix of all objects in a namespace, or everywhere."""
+        return f"{self.prefix}{namespace}/" if self.kind.namespaced and namespace else self.prefix
+
+    def pack(self, obj: Object) -> bytes:
+        """The bytes to store for an object in the served version."""
+        if self.conversion:
+            return stored.pack(self.conversion.to_stored(obj))
+        if self.stored_api_version:
+            return stored.pack({**obj, "apiVersion": self.stored_api_version})
+        return stored.pack(obj)
+
+    def unpack(self, item: Item) -> Object:
+        """The object in the served version; a fresh copy."""
+        obj = stored.unpack(item)
+        if self.conversion:
+            return self.conversion.from_stored(obj)
+        if self.stored_api_version:
+            obj["apiVersion"] = self.kind.api_version
+        return obj
+
+    def serve(self, item: Item) -> bytes:
+        """The object's JSON in the served version, straight from the stored bytes where it can be."""
+        if self.conversion:
+            return stored.encode(self.unpack(item))
+        return stored.splice(item.value, item.revision, self.stored_head, self.served_head)
+
+
+class Registry:
+    """Resources by URL words. Custom ones are replaced as a whole when CRDs change; `version` counts that."""
+
+    def __init__(self, builtin: Iterable[Resource]) -> None:
+        self._builtin = {_words(each.kind): each for each in builtin}
+        self._custom: dict[tuple[str, str, str], Resource] = {}
+        self.version = 0
+
+    def find(self, group: str, version: str, resource: str) -> Resource | None:
+        words = (group, version, resource)
+        return self._builtin.get(words) or self._custom.get(words)
+
+    def builtin(self, group: str, resource: str, version: str = "v1") -> Resource:
+        """A built-in resource that the server itself relies on."""
+        return self._builtin[group, version, resource]
+
+    def replace_custom(self, resources: Iterable[Resource]) -> None:
+        self._custom = {_words(each.kind): each for each in resources}
+        self.version += 1
+
+    @property
+    def resources(self) -> list[Resource]:
+        return [*self._builtin.values(), *self._custom.values()]
+
+    @property
+    def custom(self) -> list[Resource]:
+        return list(self._custom.values())
+
+    def serves_group_version(self, group: str, version: str) -> bool:
+        return any(words[:2] == (group, version) for words in (*self._builtin, *self._custom))
+
+
+def _words(kind: Kind) -> tuple[str, str, str]:
+    return (kind.group, kind.version, kind.resource)

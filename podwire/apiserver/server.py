@@ -1,0 +1,206 @@
+"""The API server as one function from a request to its answer.
+
+    authenticate → find the resource → authorize → take a place in line → the verb → errors as Status
+
+Nothing here knows sockets; `transports/` carries requests in and answers out.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from podwire.apiserver import negotiate, reviews, subresources
+from podwire.apiserver.authz import Attributes
+from podwire.apiserver.call import Call, boolean_option
+from podwire.apiserver.endpoints import Endpoints
+from podwire.apiserver.engine import Engine
+from podwire.apiserver.registry import Resource
+from podwire.apiserver.render import refusal
+from podwire.apiserver.subresources import binding
+from podwire.apiserver.users import User
+from podwire.apiserver.verbs import VERBS, Verb
+from podwire.protocols.k8sapi import paths
+from podwire.protocols.k8sapi.paths import BadPath, Target
+from podwire.protocols.k8sapi.server_side import Answer, Request, Response
+from podwire.protocols.k8sapi.status import (
+    ApiError,
+    Reason,
+    bad_request,
+    method_not_allowed,
+    no_such_resource,
+)
+from podwire.protocols.storage import Gone, StorageError, StoreFull, StoreUnavailable
+
+_log = logging.getLogger("podwire.apiserver")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much at once and how long; the numbers are upstream's defaults."""
+
+    reading: int = 400
+    writing: int = 200
+    seconds: float = 60.0
+
+
+class ApiServer:
+    """Answers every request; see `handle`."""
+
+    def __init__(self, engine: Engine, endpoints: Endpoints, limits: Limits | None = None) -> None:
+        self._engine = engine
+        self._endpoints = endpoints
+        self._limits = limits or Limits()
+        self._reading = 0
+        self._writing = 0
+
+    async def handle(self, request: Request) -> Answer:
+        """The answer to a request; whatever goes wrong becomes a Status, never an exception."""
+        try:
+            return await self._answer(request)
+        except ApiError as error:
+            return refusal(error)
+        except StorageError as error:
+            return refusal(_of_storage(error))
+        except TimeoutError:
+            message = f"Timeout: request did not complete within {self._limits.seconds:g}s"
+            return refusal(ApiError(Reason.TIMEOUT, message))
+        except Exception:  # noqa: BLE001 - the door: the client gets a Status, the log the rest
+            _log.exception("request failed", extra={"method": request.method, "path": request.path})
+            return refusal(ApiError(Reason.INTERNAL_ERROR, "Internal error occurred; the server's log has the details"))
+
+    async def _answer(self, request: Request) -> Answer:
+        user = await self._engine.identity.authenticator.authenticate(request)
+        try:
+            target = paths.parse(request.path)
+        except BadPath as error:
+            raise bad_request(f"invalid request path: {error}") from error
+        if target is None:
+            return await self._endpoint(request, user)
+        resource = self._engine.registry.find(target.group, target.version, target.resource)
+        verb = verb_of(request, target)
+        self._authorize(user, verb, target)
+        if resource is None:
+            raise no_such_resource()
+        function = choose(resource, target, verb)
+        call = Call(
+            request=request,
+            user=user,
+            verb=verb,
+            resource=resource,
+            target=target,
+            form=negotiate.form(request.headers.get("accept", "")),
+        )
+        if verb == "watch":
+            return await function(self._engine, call)
+        async with self._place(verb), asyncio.timeout(self._limits.seconds):
+            return await function(self._engine, call)
+
+    async def _endpoint(self, request: Request, user: User) -> Response:
+        attributes = Attributes(verb=request.method.lower(), path=request.path)
+        self._engine.identity.authorizer.require(user, attributes)
+        if request.method not in ("GET", "HEAD"):
+            raise method_not_allowed()
+        return self._endpoints.answer(request)
+
+    def _authorize(self, user: User, verb: str, target: Target) -> None:
+        attributes = Attributes(
+            verb=verb,
+            group=target.group,
+            version=target.version,
+            resource=target.resource,
+            subresource=target.subresource.partition("/")[0],
+            namespace=target.namespace,
+            name=target.name,
+        )
+        self._engine.identity.authorizer.require(user, attributes)
+
+    @contextlib.asynccontextmanager
+    async def _place(self, verb: str) -> AsyncIterator[None]:
+        """A place among the requests in flight; 429 when there is none, so that overload is told, not suffered."""
+        if verb in ("get", "list"):
+            if self._reading >= self._limits.reading:
+                raise _busy()
+            self._reading += 1
+            try:
+                yield
+            finally:
+                self._reading -= 1
+            return
+        if self._writing >= self._limits.writing:
+            raise _busy()
+        self._writing += 1
+        try:
+            yield
+        finally:
+            self._writing -= 1
+
+
+_METHODS = {"GET": ("list", "get"), "POST": ("create", "create"), "DELETE": ("deletecollection", "delete")}
+_NAMED_METHODS = {"PUT": "update", "PATCH": "patch"}
+
+
+def verb_of(request: Request, target: Target) -> str:
+    """The verb that a method means for a collection or for one name."""
+    named = bool(target.name)
+    if request.method in _METHODS:
+        verb = _METHODS[request.method][named]
+        return "watch" if verb == "list" and boolean_option(request, "watch") else verb
+    if request.method in _NAMED_METHODS and named:
+        return _NAMED_METHODS[request.method]
+    raise method_not_allowed()
+
+
+def choose(resource: Resource, target: Target, verb: str) -> Verb:
+    """The function that answers; 404 and 405 where there is none."""
+    kind = resource.kind
+    asked = reviews.ASKED.get((kind.group, kind.resource, target.subresource, verb))
+    if not kind.namespaced and target.namespace and target.namespace != target.name:
+        raise no_such_resource()
+    if target.subresource:
+        return asked or _subresource(resource, target, verb)
+    if asked:
+        return asked
+    if kind.resource == "bindings" and verb == "create" and target.namespace:
+        return binding.create
+    everywhere = kind.namespaced and not target.namespace
+    if verb not in kind.verbs or (everywhere and verb not in ("list", "watch")):
+        raise method_not_allowed()
+    if target.name and verb == "create":
+        raise method_not_allowed()
+    return VERBS[verb]
+
+
+def _subresource(resource: Resource, target: Target, verb: str) -> Verb:
+    found = resource.kind.subresource(target.subresource.partition("/")[0])
+    if found is None:
+        raise no_such_resource()
+    if verb not in found.verbs:
+        raise method_not_allowed()
+    function = subresources.find(found.name, verb)
+    if function is None:
+        raise method_not_allowed()
+    return function
+
+
+def _busy() -> ApiError:
+    return ApiError(
+        Reason.TOO_MANY_REQUESTS,
+        "Too many requests, please try again later.",
+        details={"retryAfterSeconds": 1},
+        headers=(("Retry-After", "1"),),
+    )
+
+
+def _of_storage(error: StorageError) -> ApiError:
+    """Storage troubles that no verb has turned into something better."""
+    if isinstance(error, StoreFull):
+        return ApiError(Reason.INTERNAL_ERROR, f"the store is full, nothing was written: {error}", code=507)
+    if isinstance(error, StoreUnavailable):
+        return ApiError(
+            Reason.SERVICE_UNAVAILABLE, f"the store does not answer: {error}", headers=(("Retry-After", "1"),)
+        )
+    if isinstance(error, Gone):
+        return ApiError(Reason.EXPIRED, str(error))
+    return ApiError(Reason.INTERNAL_ERROR, f"the store refused: {error}")

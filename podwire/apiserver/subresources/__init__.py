@@ -1,0 +1,41 @@
+"""What stands behind a name and a slash, where the generic verbs do not do: binding, eviction, scale, token, …
+
+`find` says which function answers; None means that the generic verbs do (status, finalize, approval).
+"""
+
+from collections.abc import Mapping
+
+from podwire.apiserver.subresources import binding, eviction, nodes, pod_parts, scale
+from podwire.apiserver.verbs import Verb, get, patch, update
+
+__all__ = ["find"]
+
+_GENERIC: Mapping[str, Verb] = {"get": get, "update": update, "patch": patch}
+
+_GENERIC_NAMES = frozenset({"status", "finalize", "approval"})
+
+_OWN: Mapping[tuple[str, str], Verb] = {
+    ("binding", "create"): binding.create,
+    ("eviction", "create"): eviction.create,
+    ("scale", "get"): scale.get,
+    ("scale", "update"): scale.update,
+    ("scale", "patch"): scale.patch,
+    ("ephemeralcontainers", "get"): get,
+    ("ephemeralcontainers", "update"): pod_parts.update,
+    ("ephemeralcontainers", "patch"): pod_parts.patch,
+    ("resize", "get"): get,
+    ("resize", "update"): pod_parts.update,
+    ("resize", "patch"): pod_parts.patch,
+}
+
+_ON_NODES = frozenset({"log", "exec", "attach", "portforward", "proxy"})
+
+
+def find(subresource: str, verb: str) -> Verb | None:
+    """The function for a verb on a subresource; None when there is none."""
+    first = subresource.partition("/")[0]
+    if first in _GENERIC_NAMES:
+        return _GENERIC.get(verb)
+    if first in _ON_NODES:
+        return nodes.connect
+    return _OWN.get((first, verb))

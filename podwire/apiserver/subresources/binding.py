@@ -1,0 +1,93 @@
+"""binding: a pod is given its node, once."""
+
+from podwire.apiserver import bodies, stored
+from podwire.apiserver.call import Call, write_options
+from podwire.apiserver.engine import Engine
+from podwire.apiserver.render import answer
+from podwire.apiserver.stored import Object
+from podwire.apiserver.updates import Write
+from podwire.apiserver.verbs import body_of
+from podwire.objects.times import rfc3339
+from podwire.protocols.k8sapi.server_side import Answer
+from podwire.protocols.k8sapi.status import (
+    ApiError,
+    conflict,
+    invalid_object,
+    no_such_resource,
+    not_supported,
+    required,
+)
+
+SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+async def create(engine: Engine, call: Call) -> Answer:
+    """Bind the pod of the URL, or, at /bindings, the one that the body names."""
+    options = write_options(call.request, "CreateOptions")
+    bindings = engine.registry.builtin("", "bindings")
+    body = await body_of(call)
+    wanted = bodies.shape_as(body, bindings.kind, bindings.shape, options.field_validation)
+    name = call.name or wanted["metadata"].get("name", "")
+    node = _node(wanted, name)
+    pods = engine.registry.builtin("", "pods")
+    now = engine.clock.wall()
+    write = Write(
+        resource=pods,
+        namespace=call.namespace,
+        name=name,
+        change=lambda pod: bound(pod, node, wanted, now),
+        user=call.user,
+        subresource="binding",
+        dry_run=options.dry_run,
+    )
+    await engine.updater.update(write)
+    return answer(call.request, stored.encode(SUCCESS), status=201, warnings=body.warnings)
+
+
+def _node(wanted: Object, name: str) -> str:
+    if not name:
+        raise no_such_resource()
+    target = wanted.get("target", {})
+    errors = []
+    if target.get("kind", "Node") not in ("", "Node"):
+        errors.append(not_supported("target.kind", target["kind"], ("Node", "<empty>")))
+    if not target.get("name"):
+        errors.append(required("target.name"))
+    if errors:
+        raise invalid_object("Binding", name, errors)
+    node: str = target["name"]
+    return node
+
+
+def bound(pod: Object, node: str, wanted: Object, now: float) -> Object:
+    """The pod on its node; raises Conflict when it has one or is on its way out."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    name = metadata["name"]
+    uid = wanted["metadata"].get("uid")
+    if uid and uid != metadata["uid"]:
+        raise _refused(name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {metadata['uid']}")
+    if metadata.get("deletionTimestamp"):
+        raise _refused(name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if spec.get("nodeName"):
+        raise _refused(name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
+    if spec.get("schedulingGates"):
+        raise _refused(name, f"pod {name} has non-empty .spec.schedulingGates")
+    spec["nodeName"] = node
+    for part in ("annotations", "labels"):
+        if given := wanted["metadata"].get(part):
+            metadata[part] = {**metadata.get(part, {}), **given}
+    _set_scheduled(pod, now)
+    return pod
+
+
+def _refused(name: str, why: str) -> ApiError:
+    return conflict("pods/binding", name, why)
+
+
+def _set_scheduled(pod: Object, now: float) -> None:
+    status = pod.setdefault("status", {})
+    kept = [each for each in status.get("conditions", []) if each.get("type") != "PodScheduled"]
+    condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": rfc3339(now)}
+    if generation := pod["metadata"].get("generation"):
+        condition["observedGeneration"] = generation
+    status["conditions"] = [*kept, condition]

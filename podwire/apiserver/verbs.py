@@ -1,0 +1,198 @@
+"""The eight verbs of every resource, from a call to its answer."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from podwire.apiserver import bodies, lists, patching, stored, watches
+from podwire.apiserver.bodies import Body
+from podwire.apiserver.call import Call, integer_option, write_options
+from podwire.apiserver.deletes import Deleted, DeleteOptions, options_of
+from podwire.apiserver.engine import Engine
+from podwire.apiserver.registry import Resource
+from podwire.apiserver.render import ListMeta, Renderer, answer
+from podwire.apiserver.shape import Report, TypeMismatch
+from podwire.apiserver.stored import Object
+from podwire.apiserver.updates import Write
+from podwire.protocols.k8sapi.server_side import Answer, Response
+from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request, named
+from podwire.protocols.storage import Item
+
+Verb = Callable[[Engine, Call], Awaitable[Answer]]
+
+CREATE_ON_UPDATE = frozenset({
+    ("coordination.k8s.io", "leases"), ("", "endpoints"), ("", "services"), ("", "events"),
+    ("events.k8s.io", "events"), ("", "limitranges"), ("node.k8s.io", "runtimeclasses"),
+    ("rbac.authorization.k8s.io", "roles"), ("rbac.authorization.k8s.io", "rolebindings"),
+    ("rbac.authorization.k8s.io", "clusterroles"), ("rbac.authorization.k8s.io", "clusterrolebindings"),
+})  # fmt: skip
+"""Kinds of which a PUT makes what is not there yet."""
+
+DELETED_IS_SHOWN = frozenset({
+    ("", "pods"), ("", "persistentvolumes"), ("", "persistentvolumeclaims"), ("", "podtemplates"),
+    ("", "resourcequotas"), ("", "serviceaccounts"), ("storage.k8s.io", "storageclasses"),
+    ("storage.k8s.io", "volumeattachments"), ("storage.k8s.io", "csidrivers"), ("storage.k8s.io", "csinodes"),
+    ("storage.k8s.io", "csistoragecapacities"),
+})  # fmt: skip
+"""Kinds whose deletion answers with the object even when it is gone."""
+
+
+def show(engine: Engine, call: Call, item: Item, *, status: int = 200, body: Body | None = None) -> Response:
+    """One object as the client wants to see it."""
+    renderer = Renderer(call.resource, call.form, call.request, engine.clock.wall())
+    return answer(call.request, renderer.one(item), status=status, warnings=body.warnings if body else ())
+
+
+async def get(engine: Engine, call: Call) -> Answer:
+    return show(engine, call, await lists.get(engine.store, call))
+
+
+async def list_(engine: Engine, call: Call) -> Answer:
+    listing = await lists.list_(engine.store, call)
+    renderer = Renderer(call.resource, call.form, call.request, engine.clock.wall())
+    return answer(call.request, renderer.many(listing.items, listing.meta))
+
+
+async def watch(engine: Engine, call: Call) -> Answer:
+    return await watches.watch(engine.store, call, engine.clock)
+
+
+async def body_of(call: Call) -> Body:
+    """The request's body, decoded but not yet held against a schema."""
+    data = await bodies.read(call.request)
+    return bodies.decode(data, bodies.media_type(call.request), custom=call.resource.custom)
+
+
+async def create(engine: Engine, call: Call) -> Answer:
+    options = write_options(call.request, "CreateOptions")
+    body = await body_of(call)
+    obj = bodies.shaped(body, call.resource, options.field_validation)
+    item = await engine.creator.create(call.resource, call.namespace, obj, call.user, dry_run=options.dry_run)
+    return show(engine, call, item, status=201, body=body)
+
+
+async def update(engine: Engine, call: Call) -> Answer:
+    options = write_options(call.request, "UpdateOptions")
+    body = await body_of(call)
+    obj = bodies.shaped(body, call.resource, options.field_validation)
+
+    def replaced(_old: Object) -> Object:
+        return {**obj, "metadata": dict(obj["metadata"])}
+
+    write = Write(
+        resource=call.resource,
+        namespace=call.namespace,
+        name=call.name,
+        change=replaced,
+        user=call.user,
+        subresource=call.target.subresource,
+        conditional=bool(obj["metadata"].get("resourceVersion")) or call.resource.custom,
+        dry_run=options.dry_run,
+    )
+    try:
+        return show(engine, call, await engine.updater.update(write), body=body)
+    except ApiError as error:
+        if error.reason is not Reason.NOT_FOUND or not _may_create(call):
+            raise
+    obj["metadata"].pop("resourceVersion", None)
+    item = await engine.creator.create(
+        call.resource, call.namespace, obj, call.user, dry_run=options.dry_run, name=call.name
+    )
+    return show(engine, call, item, status=201, body=body)
+
+
+def _may_create(call: Call) -> bool:
+    return not call.target.subresource and (call.resource.group, call.resource.name) in CREATE_ON_UPDATE
+
+
+async def patch(engine: Engine, call: Call) -> Answer:
+    options = write_options(call.request, "PatchOptions")
+    data = await bodies.read(call.request)
+    body, change = patching.change(data, bodies.media_type(call.request), call.resource, options.field_validation)
+    write = Write(
+        resource=call.resource,
+        namespace=call.namespace,
+        name=call.name,
+        change=change,
+        user=call.user,
+        subresource=call.target.subresource,
+        dry_run=options.dry_run,
+    )
+    return show(engine, call, await engine.updater.update(write), body=body)
+
+
+async def delete(engine: Engine, call: Call) -> Answer:
+    options = await delete_options(engine, call)
+    deleted = await engine.deleter.delete(call.resource, call.namespace, call.name, options, call.user)
+    if not deleted.gone or (call.resource.group, call.resource.name) in DELETED_IS_SHOWN:
+        return show(engine, call, deleted.item)
+    return answer(call.request, stored.encode(_success(call.resource, call.name, deleted)))
+
+
+def _success(resource: Resource, name: str, deleted: Deleted) -> Object:
+    details = {**named(resource.name, name, resource.group), "uid": deleted.uid}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+
+
+async def deletecollection(engine: Engine, call: Call) -> Answer:
+    """Delete everything that the selectors pick; what vanishes meanwhile is fine."""
+    options = await delete_options(engine, call)
+    listing = await lists.list_(engine.store, call)
+    gone = []
+    for item in listing.items:
+        metadata = call.resource.unpack(item)["metadata"]
+        try:
+            deleted = await engine.deleter.delete(
+                call.resource, metadata.get("namespace", ""), metadata["name"], options, call.user
+            )
+        except ApiError as error:
+            if error.reason is not Reason.NOT_FOUND:
+                raise
+            continue
+        gone.append(deleted.item)
+    renderer = Renderer(call.resource, call.form, call.request, engine.clock.wall())
+    return answer(call.request, renderer.many(gone, ListMeta(engine.store.revision)))
+
+
+async def delete_options(engine: Engine, call: Call) -> DeleteOptions:
+    """Options from the body, else from the query."""
+    write = write_options(call.request, "DeleteOptions")
+    data = await bodies.read(call.request)
+    given: Object = {}
+    if data.strip():
+        given = _delete_body(engine, call, data)
+    else:
+        for name in ("propagationPolicy", "orphanDependents"):
+            if text := call.request.option(name):
+                given[name] = text if name == "propagationPolicy" else text == "true"
+        if (grace := integer_option(call.request, "gracePeriodSeconds")) is not None:
+            given["gracePeriodSeconds"] = grace
+    if write.dry_run:
+        given["dryRun"] = ["All"]
+    return options_of(given)
+
+
+def _delete_body(engine: Engine, call: Call, data: bytes) -> Object:
+    body = bodies.decode(data, bodies.media_type(call.request))
+    if not isinstance(body.value, dict):
+        raise bad_request("the body must be a DeleteOptions object")
+    if body.value.get("kind", "DeleteOptions") not in ("DeleteOptions", ""):
+        raise bad_request(f"expected DeleteOptions, got {body.value['kind']}")
+    try:
+        options: Object = engine.shape("v1", "DeleteOptions").decode(body.value, "", Report())
+    except TypeMismatch as error:
+        raise bad_request(f"DeleteOptions cannot be decoded: {error}") from error
+    dry_run = options.get("dryRun", [])
+    if any(each != "All" for each in dry_run):
+        raise bad_request('dryRun: Unsupported value: supported values: "All"')
+    return options
+
+
+VERBS: Mapping[str, Verb] = {
+    "get": get,
+    "list": list_,
+    "watch": watch,
+    "create": create,
+    "update": update,
+    "patch": patch,
+    "delete": delete,
+    "deletecollection": deletecollection,
+}

@@ -1,0 +1,211 @@
+"""watch: the initial state if wanted, then every change, as frames; bookmarks in between; a clean end.
+
+A frame's bytes are made once per change and shared by all watchers that want it in the same form.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from podwire.apiserver import selection as select
+from podwire.apiserver import stored
+from podwire.apiserver.call import Call, boolean_option, integer_option, revision_option
+from podwire.apiserver.lists import fresh
+from podwire.apiserver.negotiate import Form, Shown
+from podwire.apiserver.ports import Store
+from podwire.apiserver.registry import Resource
+from podwire.apiserver.render import Renderer
+from podwire.apiserver.selection import Selection, View
+from podwire.protocols.k8sapi.server_side import Request, Stream
+from podwire.protocols.k8sapi.status import ApiError, Reason, forbidden, invalid_object
+from podwire.protocols.storage import Change, Gone, Item, SlowWatcher, StorageError, Watch
+from podwire.seams import Clock
+
+BOOKMARK_EVERY = 60.0
+BOOKMARK_BEFORE_END = 2.0
+LIFETIME = (1800.0, 3600.0)
+"""A watch without timeoutSeconds ends after a random time in this range, so that clients spread."""
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a watch request asks for."""
+
+    selection: Selection
+    after: int | None
+    """Changes after this revision; None means: first the present state."""
+    initial_bookmark: bool
+    bookmarks: bool
+    lifetime: float
+
+
+def wanted(request: Request, resource: Resource) -> Wanted:
+    """Read and check the options of a watch."""
+    revision = revision_option(request)
+    initial = boolean_option(request, "sendInitialEvents")
+    _check(request, initial=initial)
+    seconds = integer_option(request, "timeoutSeconds")
+    return Wanted(
+        selection=select.of(request, resource),
+        after=None if initial or not revision else revision,
+        initial_bookmark=initial and boolean_option(request, "allowWatchBookmarks"),
+        bookmarks=boolean_option(request, "allowWatchBookmarks"),
+        lifetime=float(seconds) if seconds and seconds > 0 else random.uniform(*LIFETIME),
+    )
+
+
+def _check(request: Request, *, initial: bool) -> None:
+    match, errors = request.option("resourceVersionMatch"), []
+    if "sendInitialEvents" in request.query:
+        if match != "NotOlderThan":
+            why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            errors.append(forbidden("resourceVersionMatch", why))
+        if initial and not boolean_option(request, "allowWatchBookmarks"):
+            why = "sendInitialEvents requires allowWatchBookmarks to be set"
+            errors.append(forbidden("allowWatchBookmarks", why))
+    elif match:
+        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        errors.append(forbidden("resourceVersionMatch", why))
+    if errors:
+        raise invalid_object("ListOptions", "", errors, group="meta.k8s.io")
+
+
+async def watch(store: Store, call: Call, clock: Clock) -> Stream:
+    """The answer to a watch request: it is being served when this returns."""
+    want = wanted(call.request, call.resource)
+    if want.initial_bookmark and (revision := revision_option(call.request)):
+        await fresh(store, revision)
+    frames = _Frames(call.resource, call.form, call.request, clock)
+    return Stream(chunks=_chunks(store, call, want, frames, clock))
+
+
+async def _chunks(store: Store, call: Call, want: Wanted, frames: "_Frames", clock: Clock) -> AsyncIterator[bytes]:
+    """1. The present state, if wanted.  2. Changes and bookmarks until the time is up.  3. A last bookmark."""
+    scope = call.resource.scope(call.namespace)
+    after = want.after
+    if after is None:
+        page = await store.list(scope)
+        after = page.revision
+        present = [item for item in page.items if want.selection.everything or want.selection.picks(View(item))]
+        for start in range(0, len(present), 500):
+            yield b"".join(frames.event("ADDED", item) for item in present[start : start + 500])
+        if want.initial_bookmark:
+            yield frames.bookmark(after, initial_end=True)
+    try:
+        subscription = store.watch(scope, after=after)
+    except Gone as error:
+        yield frames.error(gone(error))
+        return
+    try:
+        async for chunk in _live(subscription, want, frames, clock):
+            yield chunk
+    finally:
+        subscription.close()
+
+
+async def _live(subscription: Watch, want: Wanted, frames: "_Frames", clock: Clock) -> AsyncIterator[bytes]:
+    end = clock.monotonic() + want.lifetime
+    sent = subscription.revision
+    while (left := end - clock.monotonic()) > 0:
+        try:
+            async with asyncio.timeout(_pause(left) if want.bookmarks else left):
+                changes = await subscription.next()
+        except TimeoutError:
+            if want.bookmarks and subscription.revision >= sent:
+                sent = subscription.revision
+                yield frames.bookmark(sent)
+            continue
+        except StorageError as error:
+            if isinstance(error, SlowWatcher):
+                return  # the client resumes from its last revision
+            yield frames.error(gone(error) if isinstance(error, Gone) else _broken(error))
+            return
+        chunk = b"".join(filter(None, (frames.change(each, want.selection) for each in changes)))
+        if chunk:
+            yield chunk
+
+
+def _pause(left: float) -> float:
+    """Until the next bookmark: every minute, and one shortly before the end."""
+    if left > BOOKMARK_BEFORE_END:
+        return min(BOOKMARK_EVERY, left - min(BOOKMARK_BEFORE_END, left / 2))
+    return left
+
+
+def gone(error: Gone) -> ApiError:
+    return ApiError(Reason.EXPIRED, str(error))
+
+
+def _broken(error: StorageError) -> ApiError:
+    return ApiError(Reason.INTERNAL_ERROR, f"the watch was ended by the store: {error}")
+
+
+class _Frames:
+    """Watch frames of one resource in one form."""
+
+    def __init__(self, resource: Resource, form: Form, request: Request, clock: Clock) -> None:
+        self._resource = resource
+        self._form = form
+        self._first_table = True
+        self._render: Callable[[Item], bytes] = (
+            self._table(request, clock) if form.shown is Shown.TABLE else Renderer(resource, form, request, 0).one
+        )
+        self._note = (resource.served_head, form) if form.shown is not Shown.TABLE else None
+
+    def event(self, kind: str, item: Item) -> bytes:
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), self._render(item))
+
+    def change(self, change: Change, selection: Selection) -> bytes:
+        """The frame of a change; empty when the change is none of this watcher's."""
+        kind = select.transition(change, selection)
+        if not kind:
+            return b""
+        if self._note is None:
+            return self.event(kind, _shown(change, kind))
+        note = (*self._note, kind)
+        frame: bytes | None = change.notes.get(note)
+        if frame is None:
+            frame = change.notes[note] = self.event(kind, _shown(change, kind))
+        return frame
+
+    def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
+        metadata: dict[str, object] = {"resourceVersion": str(revision), "creationTimestamp": None}
+        if initial_end:
+            metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
+        kind = self._resource.kind
+        names = {
+            Shown.OBJECT: (kind.kind, kind.api_version),
+            Shown.METADATA: ("PartialObjectMetadata", f"meta.k8s.io/{self._form.version}"),
+            Shown.TABLE: ("Table", f"meta.k8s.io/{self._form.version}"),
+        }
+        name, api_version = names[self._form.shown]
+        obj: dict[str, object] = {"kind": name, "apiVersion": api_version, "metadata": metadata}
+        if self._form.shown is Shown.TABLE:
+            row = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
+            obj = {**obj, "metadata": {"resourceVersion": str(revision)}, "columnDefinitions": None}
+            obj["rows"] = [{"cells": [""] * len(self._resource.columns()), "object": row}]
+        return b'{"type":"BOOKMARK","object":%b}\n' % stored.encode(obj)
+
+    def error(self, error: ApiError) -> bytes:
+        return b'{"type":"ERROR","object":%b}\n' % stored.encode(error.status())
+
+    def _table(self, request: Request, clock: Clock) -> Callable[[Item], bytes]:
+        def render(item: Item) -> bytes:
+            columns, self._first_table = self._first_table, False
+            renderer = Renderer(self._resource, self._form, request, clock.wall())
+            return renderer.table([item], b'{"resourceVersion":"%d"}' % item.revision, columns=columns)
+
+        return render
+
+
+def _shown(change: Change, kind: str) -> Item:
+    """What a frame shows: the object now, or, where it is gone from view, as it last was with the change's revision."""
+    if kind != "DELETED" and change.item is not None:
+        return change.item
+    last = change.previous
+    if last is None:
+        raise ValueError(f"change {change.revision} of {change.key} has neither an item nor a previous one")
+    return Item(last.key, last.value, change.revision, last.created)

@@ -1,0 +1,67 @@
+"""`podwire apiserver`: serve the Kubernetes API."""
+
+import argparse
+import asyncio
+import ipaddress
+from pathlib import Path
+
+from podwire.apiserver.pki import PkiError
+from podwire.cli.main import UserError
+from podwire.cli.options import add_logging, address, run_until_stopped
+from podwire.cluster.apiserver import Options, running
+from podwire.store import BadUrl, CannotOpen
+
+DATA_DIR = Path("/var/lib/podwire/apiserver")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data-dir", type=Path, default=DATA_DIR, help="state: keys, certificates, the store (%(default)s)"
+    )
+    parser.add_argument(
+        "--listen",
+        type=address,
+        default=("127.0.0.1", 6443),
+        metavar="ADDRESS:PORT",
+        help="where to serve (127.0.0.1:6443); port 0 is a free one",
+    )
+    parser.add_argument(
+        "--store",
+        metavar="URL",
+        help="sqlite:// (in the data directory, the default), memory://, or etcd://HOST:PORT[,…]",
+    )
+    parser.add_argument(
+        "--write-kubeconfig", type=Path, metavar="FILE", help="the admin's kubeconfig (DATA_DIR/kubeconfig)"
+    )
+    parser.add_argument(
+        "--service-cluster-ip-range", type=ipaddress.ip_network, default="10.96.0.0/16", metavar="CIDR",
+        help="addresses of services (%(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-controllers",
+        action="store_true",
+        help="do not run the controllers in this process (see podwire controllers)",
+    )
+    add_logging(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    host, port = arguments.listen
+    options = Options(
+        data_dir=arguments.data_dir,
+        host=host,
+        port=port,
+        store_url=arguments.store,
+        kubeconfig=arguments.write_kubeconfig,
+        service_network=arguments.service_cluster_ip_range,
+        controllers=not arguments.no_controllers,
+    )
+    try:
+        return run_until_stopped(_serve(options), arguments)
+    except (OSError, PkiError, BadUrl, CannotOpen) as error:
+        raise UserError(str(error)) from error
+
+
+async def _serve(options: Options) -> None:
+    async with running(options):
+        await asyncio.Event().wait()

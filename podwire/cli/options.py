@@ -1,0 +1,53 @@
+"""Flags that several commands share, and how a daemon's command runs."""
+
+import argparse
+import asyncio
+import ipaddress
+import signal
+from collections.abc import Coroutine
+from typing import Any
+
+import uvloop
+
+from podwire import logs
+
+
+def add_logging(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("logs")
+    group.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="text for people, json for machines"
+    )
+    group.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+
+
+def address(text: str) -> tuple[str, int]:
+    """HOST:PORT of a flag: an IP address (IPv6 in brackets) and a port, 0 for a free one."""
+    host, separator, port = text.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    try:
+        ipaddress.ip_address(host)
+        number = int(port)
+    except ValueError:
+        separator = ""
+    if not separator or not 0 <= number <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no ADDRESS:PORT such as 127.0.0.1:6443 or [::1]:6443")
+    return host, number
+
+
+def run_until_stopped(work: Coroutine[Any, Any, None], arguments: argparse.Namespace) -> int:
+    """Run a daemon until it ends or a signal asks it to; a clean stop is exit code 0."""
+    logs.set_up(level=arguments.log_level, form=arguments.log_format)
+
+    async def watched() -> None:
+        task = asyncio.ensure_future(work)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, task.cancel)
+        try:
+            await task
+        except asyncio.CancelledError:
+            return
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(watched())
+    return 0
