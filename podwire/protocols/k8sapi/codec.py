@@ -108,16 +108,14 @@ def _duplicates(body: bytes) -> list[str]:
 def _repeated(tree: Any, path: str) -> Iterator[str]:
     if type(tree) is list:
         for index, each in enumerate(tree):
-            if type(each) is list or type(each) is tuple:
-                yield from _repeated(each, f"{path}[{index}]")
-        return
-    seen: set[str] = set()
-    for key, value in tree:
-        here = f"{path}.{key}" if path else key
-        if key in seen:
-            yield here
-        seen.add(key)
-        if type(value) is list or type(value) is tuple:
+            yield from _repeated(each, f"{path}[{index}]")
+    elif type(tree) is tuple:
+        seen: set[str] = set()
+        for key, value in tree:
+            here = f"{path}.{key}" if path else key
+            if key in seen:
+                yield here
+            seen.add(key)
             yield from _repeated(value, here)
 
 

@@ -20,7 +20,7 @@ _EVERYWHERE = ("DeleteOptions", "Status")
 _NUMBERS: dict[str, tuple[int, Convert]] = {
     "i": (VARINT, protowire.integer),
     "b": (VARINT, bool),
-    "d": (FIXED64, protowire.finite),
+    "d": (FIXED64, protowire.double),
 }
 _VALUES: dict[str, Read] = {
     "s": protowire.text,

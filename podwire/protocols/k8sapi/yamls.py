@@ -26,9 +26,10 @@ _WORDS: dict[str, Any] = {
     **dict.fromkeys(("n", "N", "no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE"), False),
 }
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
-_INT = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]*|[1-9][0-9]*)", re.ASCII)
+_INT = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO][0-7]+|0[0-7]*|[1-9][0-9]*)", re.ASCII)
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _TAG = "tag:yaml.org,2002:"
+_TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "null": (type(None),)}
 _MERGE = object()
 """The key `<<` of a mapping."""
 
@@ -106,7 +107,8 @@ class _Frame:
     height: int = 1
     key: Any = None
     has_key: bool = False
-    merged: list[dict[str, Any]] = field(default_factory=list)
+    given: set[str] = field(default_factory=set)
+    """Keys that the text has itself, as opposed to merged ones: only these can be duplicates."""
 
     def child_path(self) -> str:
         if isinstance(self.value, list):
@@ -146,9 +148,6 @@ class _Builder:
 
     def _end(self) -> None:
         frame = self._open.pop()
-        for base in frame.merged:
-            for key, value in base.items():
-                frame.value.setdefault(key, value)
         self._complete(frame.anchor, _Node(frame.value, frame.size, frame.height))
 
     def _scalar(self, event: yaml.ScalarEvent) -> None:
@@ -180,11 +179,14 @@ class _Builder:
 
     def _begin_member(self, parent: _Frame, key: Any) -> None:
         parent.key, parent.has_key = key, True
-        parent.size += 2 if key is _MERGE else len(key) + 4
-        if key is not _MERGE and key in parent.value and len(self.duplicates) < MAX_DUPLICATES:
+        if key is _MERGE:
+            return
+        parent.size += len(key) + 4
+        if key in parent.given and len(self.duplicates) < MAX_DUPLICATES:
             path = parent.child_path()
             if path not in self.duplicates:
                 self.duplicates.append(path)
+        parent.given.add(key)
 
     def _complete(self, anchor: str | None, node: _Node) -> None:
         if anchor:
@@ -203,13 +205,15 @@ class _Builder:
             return
         parent.has_key = False
         if parent.key is _MERGE:
-            parent.merged += _mappings(node.value)
+            for base in reversed(_mappings(node.value)):
+                parent.value.update(base)
         else:
             parent.value[parent.key] = node.value
 
 
 def _mappings(value: Any) -> list[dict[str, Any]]:
-    """What a merge key takes over: a mapping, or several of which the first one wins."""
+    """What a merge key takes over: a mapping, or several of which the first one wins. Keys before it are overwritten,
+    keys behind it overwrite: kubectl reads it so."""
     bases = value if isinstance(value, list) else [value]
     if not all(isinstance(each, dict) for each in bases):
         raise BadBody("map merge requires map or sequence of maps as the value")
@@ -236,14 +240,21 @@ def _value(event: yaml.ScalarEvent) -> Any:
     tag = event.tag.removeprefix(_TAG) if event.tag else ""
     try:
         if tag == "binary":
-            return base64.b64decode(text, validate=False).decode()
-        if tag in ("int", "float", "bool", "null"):
-            return _resolved(text)
+            return base64.b64decode("".join(text.split()), validate=True).decode()
+        if tag in _TYPES:
+            return _typed(tag, text)
         return text if tag or not event.implicit[0] else _resolved(text)
-    except (binascii.Error, UnicodeDecodeError):
+    except (binascii.Error, UnicodeError):
         raise BadBody(f"{_line(event)}!!binary value contains invalid base64 data") from None
     except ValueError as error:
         raise BadBody(f"{_line(event)}{error}") from None
+
+
+def _typed(tag: str, text: str) -> Any:
+    value = _resolved(text)
+    if type(value) not in _TYPES[tag]:
+        raise ValueError(f"cannot decode `{text}` as a !!{tag}")
+    return value
 
 
 def _resolved(text: str) -> Any:
