@@ -219,8 +219,7 @@ class Bounded:
         return self._type.decode(value, path, report)
 
     def read(self, value: Any, path: str, report: Report) -> Any:
-        if type(value) is dict or type(value) is list:
-            refuse_depth(value)
+        refuse_depth(value)
         return self._type.read(value, path, report)
 
     def field(self, name: str) -> Field | None:

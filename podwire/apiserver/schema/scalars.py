@@ -119,8 +119,7 @@ def _micro_time(value: Any, _path: str, _report: Report) -> Any:
 
 
 def _anything(value: Any, _path: str, _report: Report) -> Any:
-    if type(value) is dict or type(value) is list:
-        refuse_depth(value)
+    refuse_depth(value)
     return value
 
 
@@ -130,16 +129,16 @@ def _nothing(_value: Any, _path: str, _report: Report) -> Any:
 
 def refuse_depth(value: Any, limit: int = DEEPEST) -> None:
     """Raise TypeMismatch if lists and objects nest deeper than `limit`; level by level, so that nothing overflows."""
-    level = [value]
+    level = [value] if type(value) is dict or type(value) is list else []
     for _ in range(limit):
+        if not level:
+            return
         level = [
             each
             for holder in level
             for each in (holder.values() if type(holder) is dict else holder)
             if type(each) is dict or type(each) is list
         ]
-        if not level:
-            return
     raise too_deep()
 
 

@@ -294,6 +294,16 @@ def test_what_is_not_there_has_no_field_and_no_element():
     assert (name.field("x"), name.element) == (None, None)
 
 
+@pytest.mark.parametrize("value", [None, 3, "x", [], {"type": 1}])
+def test_a_recursive_shape_by_itself_takes_or_refuses_any_value(value):
+    shape = SCHEMAS.shape_of("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps")
+    if value is None:
+        assert shape.decode(value, "", Report()) == {}
+        return
+    with pytest.raises(TypeMismatch):
+        shape.decode(value, "", Report())
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(1 << 40), 1 << 40) | st.floats(allow_nan=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
