@@ -9,7 +9,7 @@ import ssl
 Path = str | os.PathLike[str]
 
 
-def server_context(*, certificate: Path, key: Path, client_ca: Path | None = None) -> ssl.SSLContext:
+def server_context(certificate: Path, key: Path, client_ca: Path | None = None) -> ssl.SSLContext:
     """Serves `certificate`; a client certificate is optional, but one from another CA than `client_ca` is refused."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -12,7 +12,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from podwire.protocols.k8sapi.kubeconfig import Access, Pem
 from podwire.protocols.k8sapi.server_side import Certificate, Request, Response
+from podwire.transports.http_client import connect
 from podwire.transports.http_connection import HttpLimits
 from podwire.transports.http_server import serve
 from podwire.transports.tls import client_context, server_context
@@ -85,6 +87,18 @@ async def test_a_client_certificate_names_the_user_and_the_groups(server, author
     context = client_context(ca=authority.ca, **authority.issue("alice", "system:masters", "devs"))
     expected = Certificate("alice", ("system:masters", "devs"))
     assert await get(server, context) == repr(expected).encode()
+
+
+async def test_an_access_with_keys_inline_is_known_by_its_certificate(server, authority):
+    files = authority.issue("bob", "devs")
+    access = Access(
+        server=f"https://127.0.0.1:{server.port}",
+        ca=Pem(authority.ca.read_text()),
+        certificate=Pem(files["certificate"].read_text()),
+        key=Pem(files["key"].read_text()),
+    )
+    async with connect(access) as http:
+        assert (await http.request("GET", "/")).body == repr(Certificate("bob", ("devs",))).encode()
 
 
 async def test_a_client_without_a_certificate_gets_in_as_nobody(server, authority):

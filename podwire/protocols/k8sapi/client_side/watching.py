@@ -19,7 +19,7 @@ class Watching:
         self._incoming = incoming
         self._kind = kind
         self._frames = Frames()
-        self._ready: deque[Frame] = deque()
+        self._ready: deque[bytes] = deque()
 
     def __aiter__(self) -> Self:
         return self
@@ -30,11 +30,11 @@ class Watching:
                 chunk = await self._incoming.read()
                 if not chunk:
                     raise StopAsyncIteration
-                self._ready.extend(read_frame(each) for each in self._frames.feed(chunk))
+                self._ready.extend(self._frames.feed(chunk))
+            frame = read_frame(self._ready.popleft())
         except BaseException:
             self.close()
             raise
-        frame = self._ready.popleft()
         if self._kind is not None and frame.type != ERROR:
             named(frame.object, self._kind)
         return frame
