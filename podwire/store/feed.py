@@ -20,12 +20,12 @@ QUEUE = 4096
 class Subscription:
     """A watch (see podwire.protocols.storage.Watch); one reader at a time."""
 
-    __slots__ = ("_after", "_ended", "_feed", "_queue", "_room", "_stopped_at", "_waiter", "prefix")
+    __slots__ = ("_ended", "_feed", "_queue", "_room", "_stopped_at", "_waiter", "after", "prefix")
 
     def __init__(self, feed: "Feed", prefix: str, after: int, backlog: list[Change]) -> None:
         self.prefix = prefix
         self._feed = feed
-        self._after = after
+        self.after = after
         self._queue = backlog
         self._room = feed.queue + len(backlog)
         self._waiter: asyncio.Future[None] | None = None
@@ -39,7 +39,7 @@ class Subscription:
             return self._queue[0].revision - 1
         if self._stopped_at is not None:
             return self._stopped_at
-        return max(self._after, self._feed.history.revision)
+        return max(self.after, self._feed.history.revision)
 
     async def next(self) -> list[Change]:
         """All that is queued, at least one; raises what ended the watch."""
@@ -60,7 +60,7 @@ class Subscription:
 
     def push(self, change: Change) -> bool:
         """Queue a change; False when there is no room."""
-        if change.revision <= self._after:
+        if change.revision <= self.after:
             return True
         if len(self._queue) >= self._room:
             return False
@@ -119,10 +119,11 @@ class Feed:
         subscription.stop(reason, drop=drop)
 
     def restart(self, floor: int) -> None:
-        """Begin anew above `floor`: every watch ends with Gone, after what is queued for it."""
+        """Begin anew above `floor`: a watch that asked for more ends with Gone, after what is queued for it."""
         for filed in list(self._subscribers.values()):
             for each in list(filed):
-                self.end(each, Gone(each.revision, floor), drop=False)
+                if each.after < floor:
+                    self.end(each, Gone(each.revision, floor), drop=False)
         self.history.restart(floor)
 
     def end_all(self, reason: StorageError) -> None:

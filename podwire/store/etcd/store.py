@@ -52,14 +52,17 @@ class EtcdStore:
         calls = Calls(address, limits or Limits())
         try:
             await _check_version(calls)
-            floor = await _floor(calls, window.revisions)
+            newest = await _newest(calls)
+            floor = await _floor(calls, newest, window.revisions)
         except StorageError as error:
             await calls.close()
             raise CannotOpen(str(error)) from error
         except BaseException:
             await calls.close()
             raise
-        return cls(calls, address, History(floor), keep=window, queue=queue)
+        store = cls(calls, address, History(floor), keep=window, queue=queue)
+        store._note(newest)
+        return store
 
     @property
     def revision(self) -> int:
@@ -181,9 +184,12 @@ async def _check_version(calls: Calls) -> None:
         raise CannotOpen(f"etcd is version {version}; {'.'.join(map(str, OLDEST))} is the oldest that is supported")
 
 
-async def _floor(calls: Calls, back: int) -> int:
-    """The lowest revision, at most `back` from now, that etcd has not compacted: found by asking, in halves."""
-    newest = (await calls.range(pb.RangeRequest(key=b"\0", count_only=True))).header.revision
+async def _newest(calls: Calls) -> int:
+    return (await calls.range(pb.RangeRequest(key=b"\0", count_only=True))).header.revision
+
+
+async def _floor(calls: Calls, newest: int, back: int) -> int:
+    """The lowest revision, at most `back` before the newest, that is not compacted: found by asking, in halves."""
     low, high = max(1, newest - back), newest
     probe = low  # most often nothing is compacted in between, and the first answer is the last
     while low < high:

@@ -1,0 +1,96 @@
+import pytest
+
+from podwire.protocols.storage import Change, Gone, Item
+from podwire.store.history import CHANGE_OVERHEAD, History, Window
+
+
+def put(revision: int, key: str = "/registry/pods/default/web", value: bytes = b"") -> Change:
+    return Change(revision, key, Item(key, value, revision, revision), None)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def filled(*changes: Change, clock=None) -> History:
+    history = History(clock=clock or Clock())
+    for each in changes:
+        history.append(each)
+    return history
+
+
+KEYS = ["/registry/pods/a/1", "/registry/pods/b/1", "/registry/secrets/a/1", "/registry/short", "/", "/registry/pods/"]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "expected"),
+    [
+        pytest.param("/registry/pods/", [2, 3, 7], id="a drawer"),
+        pytest.param("/registry/pods/a/", [2], id="within a drawer"),
+        pytest.param("/registry/pods/a/1", [2], id="one key"),
+        pytest.param("/registry/short", [5], id="a short key"),
+        pytest.param("/registry/", [2, 3, 4, 5, 7], id="above the drawers"),
+        pytest.param("/", [2, 3, 4, 5, 6, 7], id="all"),
+        pytest.param("/registry/pod/", [], id="nothing"),
+    ],
+)
+def test_changes_are_found_by_prefix(prefix, expected):
+    history = filled(*(put(number + 2, key) for number, key in enumerate(KEYS)))
+    assert [each.revision for each in history.after(1, prefix)] == expected
+    assert [each.revision for each in history.after(3, prefix)] == [each for each in expected if each > 3]
+
+
+def test_what_is_forgotten_is_gone_from_every_drawer():
+    history = filled(*(put(number + 2, key, b"1234") for number, key in enumerate(KEYS)))
+    assert [each.revision for each in history.forget(4)] == [2, 3, 4]
+    with pytest.raises(Gone) as refused:
+        history.after(3, "/registry/pods/")
+    assert refused.value.oldest == 4
+    assert [each.revision for each in history.after(4, "/registry/pods/")] == [7]
+    assert history.after(4, "/registry/secrets/") == []
+    assert (len(history), history.size) == (3, 3 * (CHANGE_OVERHEAD + 4))
+
+
+@pytest.mark.parametrize(
+    ("window", "surplus"),
+    [
+        pytest.param(Window(revisions=30, seconds=0), 71, id="the last revisions stay"),
+        pytest.param(Window(revisions=30, seconds=50), 50, id="and what is young enough"),
+        pytest.param(Window(revisions=200, seconds=0), 1, id="a short history is kept whole"),
+        pytest.param(Window(revisions=90, seconds=50), 11, id="whichever is longer"),
+        pytest.param(Window(revisions=90, seconds=50, size=10 * CHANGE_OVERHEAD), 91, id="but never more than fits"),
+        pytest.param(Window(revisions=90, size=0), 101, id="even if nothing fits"),
+    ],
+)
+def test_the_window_says_what_may_be_forgotten(window, surplus):
+    clock = Clock()
+    history = History(clock=clock)
+    for revision in range(2, 102):
+        clock.now = float(revision)
+        history.append(put(revision))
+    assert history.surplus(window) == surplus
+
+
+def test_the_age_of_changes_is_known_after_others_were_forgotten():
+    clock = Clock()
+    history = History(clock=clock)
+    for revision in range(2, 12):
+        clock.now = revision / 100
+        history.append(put(revision))
+    history.forget(5)
+    clock.now = 60.0
+    history.append(put(12))
+    assert history.surplus(Window(revisions=1, seconds=90)) == 5
+    clock.now = 100.0
+    assert history.surplus(Window(revisions=1, seconds=90)) == 11
+
+
+def test_a_history_that_begins_anew_knows_nothing():
+    history = filled(put(2), put(3))
+    history.restart(10)
+    assert (history.floor, history.revision, len(history), history.size) == (10, 10, 0, 0)
+    with pytest.raises(Gone):
+        history.after(9, "/registry/pods/")
