@@ -11,7 +11,7 @@ from podwire.apiserver.crds.selectable import selectable_errors
 from podwire.objects import names
 from podwire.protocols.k8sapi.status import FieldError, forbidden, invalid, not_supported, required
 
-__all__ = ["create", "established", "fill_in", "update"]
+__all__ = ["condition", "create", "established", "fill_in", "update"]
 
 Json = Mapping[str, Any]
 
