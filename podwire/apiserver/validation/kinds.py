@@ -2,6 +2,43 @@
 
 from collections.abc import Mapping
 
+from podwire.apiserver.validation import (
+    claims,
+    config,
+    endpoints,
+    events,
+    jobs,
+    leases,
+    limits,
+    namespace,
+    network_policy,
+    node,
+    pod,
+    rbac,
+    service,
+    slices,
+    workloads,
+)
 from podwire.apiserver.validation.rules import Rules
 
-RULES: Mapping[tuple[str, str], Rules] = {}
+RULES: Mapping[tuple[str, str], Rules] = {
+    ("", "Node"): Rules(node.create, node.update, {"status": node.update_status}),
+    ("", "Pod"): Rules(
+        pod.create,
+        pod.update,
+        {"ephemeralcontainers": pod.update_ephemeral_containers, "status": pod.update_status},
+    ),
+    **claims.RULES,
+    **config.RULES,
+    **endpoints.RULES,
+    **events.RULES,
+    **jobs.RULES,
+    **leases.RULES,
+    **limits.RULES,
+    **namespace.RULES,
+    **network_policy.RULES,
+    **rbac.RULES,
+    **service.RULES,
+    **slices.RULES,
+    **workloads.RULES,
+}

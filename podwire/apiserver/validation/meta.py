@@ -10,7 +10,6 @@ from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import forbidden, invalid, not_supported, required, too_long
 
-
 ANNOTATIONS_LIMIT = 256 * 1024
 MANAGER_LENGTH = 128
 STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
