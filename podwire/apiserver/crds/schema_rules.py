@@ -47,6 +47,8 @@ _VALUE_TYPES: Mapping[str, tuple[type, ...]] = {
 }
 """The JSON types of keywords: below `items` and `additionalProperties` nobody else has checked them."""
 
+_LISTS_OF_NAMES = ("required", "x-kubernetes-list-map-keys")
+
 _FORBIDDEN_WITHIN: Mapping[str, str] = {
     "additionalProperties": "must be undefined to be structural",
     "default": "must be undefined to be structural",
@@ -99,6 +101,8 @@ def _readable(schema: Any, path: str, depth: int) -> list[FieldError]:
         value = schema.get(keyword)
         if value is not None and (not isinstance(value, types) or (isinstance(value, bool) and bool not in types)):
             errors.append(invalid(f"{path}.{keyword}", value, "has the wrong type"))
+        elif keyword in _LISTS_OF_NAMES and not all(isinstance(each, str) for each in value or []):
+            errors.append(invalid(f"{path}.{keyword}", value, "must be a list of strings"))
     return errors
 
 

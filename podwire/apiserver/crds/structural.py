@@ -54,7 +54,8 @@ class Node:
         kept: dict[str, Any] = {}
         for name, each in value.items():
             if self._embedded and name == "metadata":
-                kept[name] = self._meta.decode(each, child(path, name), report) if isinstance(each, dict) else each
+                if each is not None:
+                    kept[name] = self._meta.decode(each, child(path, name), report)
                 continue
             node = self._properties.get(name, self._values)
             if node is not None:
