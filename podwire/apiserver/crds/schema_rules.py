@@ -98,7 +98,7 @@ def _readable(schema: Any, path: str, depth: int) -> list[FieldError]:
         return [invalid(path, schema, "must be a schema")]
     errors = []
     for keyword, types in _VALUE_TYPES.items():
-        value = schema.get(keyword)
+        value: Any = schema.get(keyword)
         if value is not None and (not isinstance(value, types) or (isinstance(value, bool) and bool not in types)):
             errors.append(invalid(f"{path}.{keyword}", value, "has the wrong type"))
         elif keyword in _LISTS_OF_NAMES and not all(isinstance(each, str) for each in value or []):
