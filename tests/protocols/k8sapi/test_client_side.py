@@ -7,9 +7,16 @@ import msgspec
 import pytest
 
 from podwire.protocols.k8sapi.builtin import BUILTIN
-from podwire.protocols.k8sapi.client_side import Client, Interrupted, TooSlow, Unreachable
+from podwire.protocols.k8sapi.client_side import (
+    Client,
+    Interrupted,
+    PatchType,
+    Propagation,
+    Scope,
+    TooSlow,
+    Unreachable,
+)
 from podwire.protocols.k8sapi.client_side.calls import Patience
-from podwire.protocols.k8sapi.client_side.client import PatchType, Propagation, Scope
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.kubeconfig import Access
 from podwire.protocols.k8sapi.server_side import Request, Response, Stream

@@ -1,6 +1,6 @@
 """The client's chair: verbs on plain objects, watches that resume by themselves. It is handed its HTTP."""
 
-from podwire.protocols.k8sapi.client_side.client import Client, Listing
+from podwire.protocols.k8sapi.client_side.client import Client
 from podwire.protocols.k8sapi.client_side.http import (
     ClientError,
     Http,
@@ -11,8 +11,10 @@ from podwire.protocols.k8sapi.client_side.http import (
     Unreachable,
 )
 from podwire.protocols.k8sapi.client_side.informer import Informer
+from podwire.protocols.k8sapi.client_side.options import EVERYWHERE, Listing, PatchType, Propagation, Scope
 
 __all__ = [
+    "EVERYWHERE",
     "Client",
     "ClientError",
     "Http",
@@ -20,7 +22,10 @@ __all__ = [
     "Informer",
     "Interrupted",
     "Listing",
+    "PatchType",
+    "Propagation",
     "Reply",
+    "Scope",
     "TooSlow",
     "Unreachable",
 ]

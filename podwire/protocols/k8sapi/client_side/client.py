@@ -4,9 +4,7 @@ A refusal is an ApiError, no answer a ClientError. Asked again by itself only wh
 off with Retry-After, and reads that got no answer.
 """
 
-import enum
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -15,6 +13,15 @@ from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.client_side.calls import JSON, Calls, Patience
 from podwire.protocols.k8sapi.client_side.http import Http
 from podwire.protocols.k8sapi.client_side.informer import Informer
+from podwire.protocols.k8sapi.client_side.options import (
+    EVERYWHERE,
+    Listing,
+    PatchType,
+    Propagation,
+    Scope,
+    delete_options,
+    write_options,
+)
 from podwire.protocols.k8sapi.client_side.watching import Watching, named
 from podwire.protocols.k8sapi.discovered import AGGREGATED, aggregated_kinds, group_versions, plain_kinds
 from podwire.protocols.k8sapi.kinds import Kind, Kinds
@@ -23,49 +30,6 @@ from podwire.protocols.k8sapi.status import ApiError, Reason
 from podwire.protocols.k8sapi.watch import Object, metadata
 
 PAGE = 500
-
-_METADATA_ONLY = "application/json;as={};g=meta.k8s.io;v=v1"
-
-
-class PatchType(enum.StrEnum):
-    JSON = "application/json-patch+json"
-    MERGE = "application/merge-patch+json"
-    STRATEGIC = "application/strategic-merge-patch+json"
-    APPLY = "application/apply-patch+yaml"
-
-
-class Propagation(enum.StrEnum):
-    BACKGROUND = "Background"
-    FOREGROUND = "Foreground"
-    ORPHAN = "Orphan"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """Which objects of a kind: everywhere or in one namespace, all or those that the selectors pick."""
-
-    namespace: str = ""
-    label_selector: str = ""
-    field_selector: str = ""
-    metadata_only: bool = False
-
-    def query(self, **more: str) -> list[tuple[str, str]]:
-        pairs = {"labelSelector": self.label_selector, "fieldSelector": self.field_selector, **more}
-        return [(name, value) for name, value in pairs.items() if value]
-
-    def accept(self, as_: str) -> dict[str, str]:
-        return {"accept": _METADATA_ONLY.format(as_) if self.metadata_only else JSON}
-
-
-EVERYWHERE = Scope()
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """All objects that were asked for, and the resourceVersion to watch from."""
-
-    items: Sequence[Object]
-    resource_version: str
 
 
 class Client:
@@ -102,7 +66,7 @@ class Client:
 
     async def create(self, object_: Object, *, field_manager: str = "", dry_run: bool = False) -> Object:
         path = self.kind_of(object_).target(metadata(object_).get("namespace", "")).path()
-        query = _options(field_manager=field_manager, dry_run=dry_run)
+        query = write_options(field_manager=field_manager, dry_run=dry_run)
         return _object(await self._write("POST", path, object_, query))
 
     async def replace(
@@ -110,7 +74,7 @@ class Client:
     ) -> Object:
         """Conditional on the object's resourceVersion, if it has one."""
         path = self._path(object_, subresource)
-        query = _options(field_manager=field_manager, dry_run=dry_run)
+        query = write_options(field_manager=field_manager, dry_run=dry_run)
         return _object(await self._write("PUT", path, object_, query))
 
     async def patch(
@@ -126,13 +90,13 @@ class Client:
         force: bool = False,
     ) -> Object:
         path = kind.target(namespace, name, subresource).path()
-        query = _options(field_manager=field_manager, force=force)
+        query = write_options(field_manager=field_manager, force=force)
         return _object(await self._write("PATCH", path, patch, query, content_type=type_.value))
 
     async def apply(self, object_: Object, *, field_manager: str, subresource: str = "", force: bool = False) -> Object:
         """Server-side apply: the fields given are this manager's."""
         path = self._path(object_, subresource)
-        query = _options(field_manager=field_manager, force=force)
+        query = write_options(field_manager=field_manager, force=force)
         return _object(await self._write("PATCH", path, object_, query, content_type=PatchType.APPLY.value))
 
     async def delete(
@@ -147,13 +111,13 @@ class Client:
         resource_version: str = "",
     ) -> Object:
         """The object if it is still there (it has finalizers or time to end), else a Status."""
-        options = _delete_options(grace_seconds, propagation, uid, resource_version)
+        options = delete_options(grace_seconds, propagation, uid, resource_version)
         return _object(await self._write("DELETE", kind.target(namespace, name).path(), options))
 
     async def delete_collection(
         self, kind: Kind, scope: Scope, *, propagation: Propagation | None = None, grace_seconds: int | None = None
     ) -> None:
-        options = _delete_options(grace_seconds, propagation, "", "")
+        options = delete_options(grace_seconds, propagation, "", "")
         await self._write("DELETE", kind.target(scope.namespace).path(), options, scope.query())
 
     async def call(self, kind: Kind, name: str, namespace: str, subresource: str, body: Object) -> Object:
@@ -300,22 +264,3 @@ def _object(value: Any) -> Object:
     if not isinstance(value, dict):
         raise ApiError(Reason.UNKNOWN, f"expected an object, got {type(value).__name__}")
     return value
-
-
-def _options(*, field_manager: str = "", force: bool = False, dry_run: bool = False) -> list[tuple[str, str]]:
-    pairs = (("fieldManager", field_manager), ("force", "true" if force else ""), ("dryRun", "All" if dry_run else ""))
-    return [(name, value) for name, value in pairs if value]
-
-
-def _delete_options(
-    grace_seconds: int | None, propagation: Propagation | None, uid: str, resource_version: str
-) -> Object:
-    options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
-    if grace_seconds is not None:
-        options["gracePeriodSeconds"] = grace_seconds
-    if propagation is not None:
-        options["propagationPolicy"] = propagation.value
-    preconditions = {"uid": uid, "resourceVersion": resource_version}
-    if given := {name: value for name, value in preconditions.items() if value}:
-        options["preconditions"] = given
-    return options
