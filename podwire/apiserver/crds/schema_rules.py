@@ -96,14 +96,20 @@ def _readable(schema: Any, path: str, depth: int) -> list[FieldError]:
         return [forbidden(path, "items must be a schema object and not an array")]
     if not isinstance(schema, dict):
         return [invalid(path, schema, "must be a schema")]
-    errors = []
-    for keyword, types in _VALUE_TYPES.items():
-        value: Any = schema.get(keyword)
-        if value is not None and (not isinstance(value, types) or (isinstance(value, bool) and bool not in types)):
-            errors.append(invalid(f"{path}.{keyword}", value, "has the wrong type"))
-        elif keyword in _LISTS_OF_NAMES and not all(isinstance(each, str) for each in value or []):
-            errors.append(invalid(f"{path}.{keyword}", value, "must be a list of strings"))
-    return errors
+    return [
+        invalid(f"{path}.{keyword}", schema[keyword], problem)
+        for keyword, types in _VALUE_TYPES.items()
+        if (problem := _misfit(keyword, schema.get(keyword), types))
+    ]
+
+
+def _misfit(keyword: str, value: Any, types: tuple[type, ...]) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        return "has the wrong type"
+    names: list[Any] = [*value] if keyword in _LISTS_OF_NAMES and isinstance(value, list) else []
+    return "" if all(isinstance(each, str) for each in names) else "must be a list of strings"
 
 
 def _words(schema: Json, path: str) -> list[FieldError]:
