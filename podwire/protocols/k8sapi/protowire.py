@@ -123,7 +123,7 @@ def double(number: float) -> float | int:
 def raw(buffer: bytes, start: int, stop: int, levels: int) -> Any:
     """RawExtension, JSON and FieldsV1: a value of any form, carried as JSON text."""
     inner: Object = {}
-    fill(inner, _RAW, buffer, start, stop, levels + 2)
+    fill(inner, _RAW, buffer, start, stop, levels + 1)
     return inner.get("raw")
 
 
