@@ -31,8 +31,8 @@ def values(annotations: Annotations, spec: Object, path: str, errors: Errors) ->
     for key, value in annotations.items():
         if key == _SECCOMP_POD or key.startswith(_SECCOMP_CONTAINER):
             _seccomp(value, f"{path}.{key}", errors)
-        elif key.startswith(_APP_ARMOR):
-            _app_armor(key, value, spec, f"{path}[{key}]", errors)
+    if any(key.startswith(_APP_ARMOR) for key in annotations):
+        _app_armor(annotations, spec, path, errors)
 
 
 def _is_int32(text: str) -> bool:
@@ -46,12 +46,16 @@ def _seccomp(profile: str, path: str, errors: Errors) -> None:
         errors.append(invalid(path, profile, "must be a valid seccomp profile"))
 
 
-def _app_armor(key: str, profile: str, spec: Object, path: str, errors: Errors) -> None:
-    container = key.removeprefix(_APP_ARMOR)
-    if all(each.get("name") != container for _, each in containers_of(spec, "spec")):
-        errors.append(invalid(path, container, "container not found"))
-    if profile not in ("", "runtime/default", "unconfined") and not profile.startswith(_LOCALHOST):
-        errors.append(invalid(path, profile, f'invalid AppArmor profile name: "{profile}"'))
+def _app_armor(annotations: Annotations, spec: Object, path: str, errors: Errors) -> None:
+    containers = {each.get("name", "") for _, each in containers_of(spec, "spec")}
+    for key, profile in annotations.items():
+        if not key.startswith(_APP_ARMOR):
+            continue
+        name = key.removeprefix(_APP_ARMOR)
+        if name not in containers:
+            errors.append(invalid(f"{path}[{key}]", name, "container not found"))
+        if profile not in ("", "runtime/default", "unconfined") and not profile.startswith(_LOCALHOST):
+            errors.append(invalid(f"{path}[{key}]", profile, f'invalid AppArmor profile name: "{profile}"'))
 
 
 def changes(new: Annotations, old: Annotations, path: str, errors: Errors) -> None:

@@ -19,7 +19,11 @@ from podwire.protocols.k8sapi.status import duplicate, forbidden, invalid, requi
 _PHASES = Choice(("Failed", "Pending", "Running", "Succeeded", "Unknown"))
 _SYSTEM_CONDITIONS = frozenset({"PodScheduled", "Ready", "Initialized"})
 _HEALTH = Choice(("Healthy", "Unhealthy", "Unknown"))
-_STATUS_KINDS = {"containerStatuses": "containers", "initContainerStatuses": "initContainers"}
+_STATUS_KINDS = {
+    "containerStatuses": "containers",
+    "initContainerStatuses": "initContainers",
+    "ephemeralContainerStatuses": "ephemeralContainers",
+}
 _LONGEST_HEALTH_MESSAGE = 1024
 _MAX_UINT32 = 2**32 - 1
 _EMPTY: Object = {}
@@ -40,9 +44,10 @@ def changes(new: Object, old: Object, errors: Errors) -> None:
         _extended_claim(extended, spec, errors)
     _pod_ips(status, before, errors)
     _host_ips(status, before, errors)
-    for kind in (*_STATUS_KINDS, "ephemeralContainerStatuses"):
+    for kind, containers in _STATUS_KINDS.items():
+        known = _by_name(spec.get(containers) or ())
         for index, each in enumerate(status.get(kind) or ()):
-            _container_status(each, kind, index, spec, errors)
+            _container_status(each, known, f"status.{kind}[{index}]", errors)
 
 
 def _conditions(conditions: Sequence[Object], errors: Errors) -> None:
@@ -74,31 +79,33 @@ def _states(status: Object, before: Object, spec: Object, errors: Errors) -> Non
     """A container that ended stays so, unless its policy lets it be restarted."""
     if _all_may_restart(spec):
         return
-    for kind in (*_STATUS_KINDS, "ephemeralContainerStatuses"):
-        reported = {each.get("name", ""): each for each in status.get(kind) or ()}
+    for kind, containers in _STATUS_KINDS.items():
+        reported, known = _by_name(status.get(kind) or ()), _by_name(spec.get(containers) or ())
         for index, old in enumerate(before.get(kind) or ()):
-            ended = (old.get("state") or _EMPTY).get("terminated")
-            new = reported.get(old.get("name", ""))
+            name = old.get("name", "")
+            ended, new = (old.get("state") or _EMPTY).get("terminated"), reported.get(name)
             if ended is None or new is None or "terminated" in (new.get("state") or _EMPTY):
                 continue
-            if not _may_restart(old.get("name", ""), kind, ended.get("exitCode", 0), spec):
+            ephemeral = containers == "ephemeralContainers"
+            if ephemeral or not _may_restart(known.get(name), ended.get("exitCode", 0), spec):
                 detail = "may not be transitioned to non-terminated state"
                 errors.append(forbidden(f"status.{kind}[{index}].state", detail))
+
+
+def _by_name(given: Sequence[Object]) -> dict[str, Object]:
+    return {each.get("name", ""): each for each in given}
 
 
 def _all_may_restart(spec: Object) -> bool:
     return any(
         rule.get("action") == "RestartAllContainers"
-        for kind in _STATUS_KINDS.values()
+        for kind in ("containers", "initContainers")
         for container in spec.get(kind) or ()
         for rule in container.get("restartPolicyRules") or ()
     )
 
 
-def _may_restart(name: str, kind: str, exit_code: int, spec: Object) -> bool:
-    if kind not in _STATUS_KINDS:
-        return False
-    container = next((each for each in spec.get(_STATUS_KINDS[kind]) or () if each.get("name") == name), None)
+def _may_restart(container: Object | None, exit_code: int, spec: Object) -> bool:
     if container is None:
         return False
     if any(_rule_matches(rule, exit_code) for rule in container.get("restartPolicyRules") or ()):
@@ -130,7 +137,7 @@ def _claim_statuses(statuses: Sequence[Object], claims: Sequence[Object], errors
 
 def _extended_claim(status: Object, spec: Object, errors: Errors) -> None:
     path = "status.extendedResourceClaimStatus"
-    containers = {each.get("name", ""): each for kind in _STATUS_KINDS.values() for each in spec.get(kind) or ()}
+    containers = _by_name([*(spec.get("initContainers") or ()), *(spec.get("containers") or ())])
     mappings = status.get("requestMappings") or ()
     if not mappings:
         errors.append(required(f"{path}.requestMappings", "at least one request mapping is required"))
@@ -187,19 +194,18 @@ def _addresses(ips: Sequence[str], before: Object, field: str, errors: Errors) -
         errors.append(invalid(f"status.{field}", shown, "may specify no more than one IP for each IP family"))
 
 
-def _container_status(status: Object, kind: str, index: int, spec: Object, errors: Errors) -> None:
+def _container_status(status: Object, containers: Mapping[str, Object], path: str, errors: Errors) -> None:
     if (restarts := status.get("restartCount", 0)) < 0:
-        non_negative(restarts, f"status.{kind}[{index}].restartCount", errors)
+        non_negative(restarts, f"{path}.restartCount", errors)
     if (user := status.get("user")) is not None:
-        _user(user.get("linux") or _EMPTY, f"status.{kind}[{index}].user.linux", errors)
+        _user(user.get("linux") or _EMPTY, f"{path}.user.linux", errors)
     if not (resources := status.get("allocatedResourcesStatus")):
         return
-    path = f"status.{kind}[{index}].allocatedResourcesStatus"
-    if kind not in _STATUS_KINDS:
+    path = f"{path}.allocatedResourcesStatus"
+    if path.startswith("status.ephemeral"):
         errors.append(forbidden(path, "must not be specified in container status"))
         return
-    name = status.get("name", "")
-    container = next((each for each in spec.get(_STATUS_KINDS[kind]) or () if each.get("name") == name), None)
+    container = containers.get(status.get("name", ""))
     for position, each in enumerate(resources):
         if container is not None:
             _resource_name(each.get("name", ""), container, f"{path}[{position}].name", errors)

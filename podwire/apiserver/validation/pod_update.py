@@ -5,9 +5,8 @@ from typing import Any
 
 import msgspec
 
-from podwire.apiserver.validation import pod_scheduling
-from podwire.apiserver.validation.pod_values import MAX_INT32, Errors, Object, within
-from podwire.protocols.k8sapi.status import forbidden, invalid, required
+from podwire.apiserver.validation.pod_values import Errors, Object
+from podwire.protocols.k8sapi.status import forbidden, invalid
 
 _CHANGEABLE = (
     "`spec.containers[*].image`",
@@ -76,15 +75,12 @@ _ABSENT: Any = object()
 
 
 def spec_changes(new: Object, old: Object, errors: Errors) -> None:
-    """Checks each field that may change, then that nothing else did."""
+    """Checks each field that may change, then that nothing else did; `new` was judged as a pod already."""
     for kind in ("containers", "initContainers"):
-        given, before = new.get(kind) or (), old.get(kind) or ()
-        if len(given) != len(before):
+        if len(new.get(kind) or ()) != len(old.get(kind) or ()):
             errors.append(forbidden(f"spec.{kind}", "pod updates may not add or remove containers"))
             return
-        _images(given, f"spec.{kind}", errors)
-    if not _deadline(new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds"), errors):
-        return
+    _deadline(new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds"), errors)
     _tolerations(new.get("tolerations") or (), old.get("tolerations") or (), errors)
     _gates(new.get("schedulingGates") or (), old.get("schedulingGates") or (), errors)
     leftover = _with_allowed_undone(new, old)
@@ -95,27 +91,15 @@ def spec_changes(new: Object, old: Object, errors: Errors) -> None:
         errors.append(forbidden("spec", told))
 
 
-def _images(containers: Sequence[Object], path: str, errors: Errors) -> None:
-    for index, container in enumerate(containers):
-        image = container.get("image", "")
-        if not image:
-            errors.append(required(f"{path}[{index}].image"))
-        elif image != image.strip():
-            detail = "must not have leading or trailing whitespace"
-            errors.append(invalid(f"{path}[{index}].image", image, detail))
-
-
-def _deadline(new: int | None, old: int | None, errors: Errors) -> bool:
-    """A deadline may be set, and come nearer; False when it is so wrong that nothing else is looked at."""
-    path, before = "spec.activeDeadlineSeconds", len(errors)
+def _deadline(new: int | None, old: int | None, errors: Errors) -> None:
+    """A deadline may be set, and come nearer."""
+    path = "spec.activeDeadlineSeconds"
+    if old is None:
+        return
     if new is None:
-        if old is not None:
-            errors.append(invalid(path, None, "must not update from a positive integer to nil value"))
-        return True
-    within(new, 0, MAX_INT32, path, errors)
-    if len(errors) == before and old is not None and new > old:
+        errors.append(invalid(path, None, "must not update from a positive integer to nil value"))
+    elif new > old:
         errors.append(invalid(path, new, "must be less than or equal to previous value"))
-    return len(errors) == before
 
 
 def _tolerations(new: Sequence[Object], old: Sequence[Object], errors: Errors) -> None:
@@ -124,8 +108,6 @@ def _tolerations(new: Sequence[Object], old: Sequence[Object], errors: Errors) -
     if any(_toleration_key(each) not in kept for each in old):
         detail = "existing toleration can not be modified except its tolerationSeconds"
         errors.append(forbidden("spec.tolerations", detail))
-    else:
-        pod_scheduling.tolerations(new, "spec.tolerations", errors)
 
 
 def _toleration_key(toleration: Object) -> tuple[str, ...]:

@@ -37,10 +37,7 @@ def spoil(obj: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         *way, last = (int(index) if index else name for index, name in _STEP.findall(path))
         place: Any = spoiled
         for step in way:
-            if isinstance(place, dict):
-                place = place.setdefault(step, {})
-            else:
-                place = place[step]
+            place = place.setdefault(step, {}) if isinstance(place, dict) else place[step]
         if value is ...:
             del place[last]
         elif isinstance(place, list) and last == len(place):

@@ -43,15 +43,19 @@ CASES = {
     "there, with a value": (
         nodes(rule("a", "Exists", "x")),
         [
-            f"{TERM}.matchExpressions[0].values: Forbidden: "
-            "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            (
+                f"{TERM}.matchExpressions[0].values: Forbidden: "
+                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            )
         ],
     ),
     "greater than two": (
         nodes(rule("a", "Gt", "1", "2")),
         [
-            f"{TERM}.matchExpressions[0].values: Required value: "
-            "must be specified single value when `operator` is 'Lt' or 'Gt'"
+            (
+                f"{TERM}.matchExpressions[0].values: Required value: "
+                "must be specified single value when `operator` is 'Lt' or 'Gt'"
+            )
         ],
     ),
     "an unknown operator": (
@@ -73,8 +77,10 @@ CASES = {
     "a field of two nodes": (
         nodes(fields=[rule("metadata.name", "In", "a", "b")]),
         [
-            f"{TERM}.matchFields[0].values: Required value: "
-            "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+            (
+                f"{TERM}.matchFields[0].values: Required value: "
+                "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+            )
         ],
     ),
     "a field that is merely there": (
@@ -108,8 +114,10 @@ CASES = {
         near(labelSelector={"matchLabels": {"a": "-"}, "matchExpressions": [{"key": "b", "operator": "Gt"}]}),
         [
             f'{POD}.{REQUIRED}[0].labelSelector.matchLabels: Invalid value: "-": {NOT_VALUE}',
-            f"{POD}.{REQUIRED}[0].labelSelector.matchExpressions[0].operator: "
-            'Invalid value: "Gt": not a valid selector operator',
+            (
+                f"{POD}.{REQUIRED}[0].labelSelector.matchExpressions[0].operator: "
+                'Invalid value: "Gt": not a valid selector operator'
+            ),
         ],
     ),
     "keys without a selector": (
@@ -119,8 +127,10 @@ CASES = {
     "a key to match and to miss": (
         near(labelSelector={}, matchLabelKeys=["a"], mismatchLabelKeys=["a"]),
         [
-            f'{POD}.{REQUIRED}[0].matchLabelKeys[0]: Invalid value: "a": '
-            "exists in both matchLabelKeys and mismatchLabelKeys"
+            (
+                f'{POD}.{REQUIRED}[0].matchLabelKeys[0]: Invalid value: "a": '
+                "exists in both matchLabelKeys and mismatchLabelKeys"
+            )
         ],
     ),
     "a key that is selected anyway": (

@@ -138,7 +138,8 @@ CASES = {
             ]
         },
         [
-            f"spec.initContainers[0].{field}: Forbidden: may not be set for init containers without restartPolicy=Always"
+            f"spec.initContainers[0].{field}: Forbidden: may not be set for init containers without "
+            "restartPolicy=Always"
             for field in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
         ],
     ),
@@ -153,8 +154,10 @@ CASES = {
     "a restart rule of nothing": (
         {f"{C}.restartPolicy": "Never", f"{C}.restartPolicyRules": [{"action": "Explode"}]},
         [
-            f'{C}.restartPolicyRules[0].action: Unsupported value: "Explode": '
-            'supported values: "Restart", "RestartAllContainers"',
+            (
+                f'{C}.restartPolicyRules[0].action: Unsupported value: "Explode": '
+                'supported values: "Restart", "RestartAllContainers"'
+            ),
             f"{C}.restartPolicyRules[0].exitCodes: Required value: must be specified",
         ],
     ),
@@ -192,8 +195,10 @@ CASES = {
             f"{C}.resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}],
         },
         [
-            f'{C}.resizePolicy: Invalid value: "RestartContainer": '
-            "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
+            (
+                f'{C}.resizePolicy: Invalid value: "RestartContainer": '
+                "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
+            )
         ],
     ),
     "a resize that restarts an init container": (
@@ -203,8 +208,10 @@ CASES = {
             ]
         },
         [
-            'spec.initContainers[0].resizePolicy[0].restartPolicy: Invalid value: "RestartContainer": '
-            "must not be set to 'RestartContainer' for non-sidecar initContainers"
+            (
+                'spec.initContainers[0].resizePolicy[0].restartPolicy: Invalid value: "RestartContainer": '
+                "must not be set to 'RestartContainer' for non-sidecar initContainers"
+            )
         ],
     ),
     "an ephemeral container from the start": (

@@ -34,8 +34,11 @@ CASES = {
     "a name with an equals sign": (
         {ENV: [{"name": "A"}, {"name": "A=B"}]},
         [
-            f'{ENV}[1].name: Invalid value: "A=B": a valid environment variable name must consist only of printable '
-            "ASCII characters other than '='"
+            (
+                f'{ENV}[1].name: Invalid value: "A=B": a valid environment variable name must consist only '
+                "of printable "
+                "ASCII characters other than '='"
+            )
         ],
     ),
     "a value and a source": (
@@ -45,8 +48,10 @@ CASES = {
     "no source": (
         source(),
         [
-            f'{ENV}[0].valueFrom: Invalid value: "": must specify one of: `fieldRef`, `resourceFieldRef`, '
-            "`configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+            (
+                f'{ENV}[0].valueFrom: Invalid value: "": must specify one of: `fieldRef`, `resourceFieldRef`, '
+                "`configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+            )
         ],
     ),
     "two sources": (
@@ -57,16 +62,20 @@ CASES = {
     "another version": (
         field("metadata.name", "v2"),
         [
-            f'{ENV}[0].valueFrom.fieldRef.fieldPath: Invalid value: "metadata.name": '
-            "error converting fieldPath: unsupported pod version: v2"
+            (
+                f'{ENV}[0].valueFrom.fieldRef.fieldPath: Invalid value: "metadata.name": '
+                "error converting fieldPath: unsupported pod version: v2"
+            )
         ],
     ),
     "no field": (field(""), [f"{ENV}[0].valueFrom.fieldRef.fieldPath: Required value"]),
     "a field that does not exist": (
         field("metadata.whoops"),
         [
-            f'{ENV}[0].valueFrom.fieldRef.fieldPath: Invalid value: "metadata.whoops": '
-            "error converting fieldPath: field label not supported: metadata.whoops"
+            (
+                f'{ENV}[0].valueFrom.fieldRef.fieldPath: Invalid value: "metadata.whoops": '
+                "error converting fieldPath: field label not supported: metadata.whoops"
+            )
         ],
     ),
     "a field that only volumes show": (
@@ -76,17 +85,22 @@ CASES = {
     "a subscript where there is none": (
         field("spec.nodeName['x']"),
         [
-            f"{ENV}[0].valueFrom.fieldRef.fieldPath: Invalid value: \"spec.nodeName['x']\": "
-            "error converting fieldPath: field label does not support subscript: spec.nodeName['x']"
+            (
+                f"{ENV}[0].valueFrom.fieldRef.fieldPath: Invalid value: \"spec.nodeName['x']\": "
+                "error converting fieldPath: field label does not support subscript: spec.nodeName['x']"
+            )
         ],
     ),
     "an empty label key": (
         field("metadata.labels['']"),
         [
             f'{ENV}[0].valueFrom.fieldRef: Invalid value: "": name part must be non-empty',
-            f'{ENV}[0].valueFrom.fieldRef: Invalid value: "": name part must consist of alphanumeric characters, '
-            "'-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  "
-            "or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
+            (
+                f'{ENV}[0].valueFrom.fieldRef: Invalid value: "": name part must consist of alphanumeric characters, '
+                "'-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  "
+                "or 'my.name',  "
+                "or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+            ),
         ],
     ),
     "no resource": (
@@ -96,22 +110,29 @@ CASES = {
     "an unknown resource": (
         source(resourceFieldRef={"resource": "limits.disk"}),
         [
-            f'{ENV}[0].valueFrom.resourceFieldRef.resource: Unsupported value: "limits.disk": '
-            f"supported values: {RESOURCES}"
+            (
+                f'{ENV}[0].valueFrom.resourceFieldRef.resource: Unsupported value: "limits.disk": '
+                f"supported values: {RESOURCES}"
+            )
         ],
     ),
     "a cpu divided by kibis": (
         source(resourceFieldRef={"resource": "limits.cpu", "divisor": "1Ki"}),
         [
-            f'{ENV}[0].valueFrom.resourceFieldRef.divisor: Invalid value: "limits.cpu": '
-            "only divisor's values 1m and 1 are supported with the cpu resource"
+            (
+                f'{ENV}[0].valueFrom.resourceFieldRef.divisor: Invalid value: "limits.cpu": '
+                "only divisor's values 1m and 1 are supported with the cpu resource"
+            )
         ],
     ),
     "memory divided by millis": (
         source(resourceFieldRef={"resource": "requests.memory", "divisor": "1m"}),
         [
-            f'{ENV}[0].valueFrom.resourceFieldRef.divisor: Invalid value: "requests.memory": only divisor\'s values '
-            "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the memory resource"
+            (
+                f'{ENV}[0].valueFrom.resourceFieldRef.divisor: Invalid value: "requests.memory": only '
+                "divisor's values "
+                "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the memory resource"
+            )
         ],
     ),
     "a config map with a bad name": (
@@ -139,8 +160,10 @@ CASES = {
             "spec.volumes[0]": {"name": "data", "hostPath": {"path": "/x"}},
         },
         [
-            f'{ENV}[0].valueFrom.fileKeyRef.volumeName: Invalid value: "data": '
-            "referenced volume must be of type emptyDir"
+            (
+                f'{ENV}[0].valueFrom.fileKeyRef.volumeName: Invalid value: "data": '
+                "referenced volume must be of type emptyDir"
+            )
         ],
     ),
     "everything from nothing": (
@@ -158,8 +181,11 @@ CASES = {
     "a prefix with an equals sign": (
         {FROM: [{"prefix": "=", "secretRef": {"name": "s"}}]},
         [
-            f'{FROM}[0].prefix: Invalid value: "=": a valid environment variable name must consist only of printable '
-            "ASCII characters other than '='"
+            (
+                f'{FROM}[0].prefix: Invalid value: "=": a valid environment variable name must consist only '
+                "of printable "
+                "ASCII characters other than '='"
+            )
         ],
     ),
 }

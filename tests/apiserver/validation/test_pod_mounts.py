@@ -36,14 +36,19 @@ CASES = {
     "an unknown propagation": (
         {M: [mount(mountPropagation="Both")]},
         [
-            f'{M}.mountPropagation: Unsupported value: "Both": '
-            'supported values: "Bidirectional", "HostToContainer", "None"'
+            (
+                f'{M}.mountPropagation: Unsupported value: "Both": '
+                'supported values: "Bidirectional", "HostToContainer", "None"'
+            )
         ],
     ),
     "propagation to the host without privilege": (
         {M: [mount(mountPropagation="Bidirectional")]},
         [
-            f"{M}.mountPropagation: Forbidden: Bidirectional mount propagation is available only to privileged containers"
+            (
+                f"{M}.mountPropagation: Forbidden: Bidirectional mount propagation is available only to "
+                "privileged containers"
+            )
         ],
     ),
     "recursively read-only but writable": (
@@ -61,8 +66,10 @@ CASES = {
     "a device of a file system": (
         {D: [{"name": "data", "devicePath": "/dev/x"}]},
         [
-            f'{D}[0].name: Invalid value: "data": '
-            "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
+            (
+                f'{D}[0].name: Invalid value: "data": '
+                "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
+            )
         ],
     ),
     "a device of nothing": (

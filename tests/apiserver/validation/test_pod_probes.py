@@ -37,8 +37,10 @@ CASES = {
     "a header of no name": (
         probe(httpGet=http(httpHeaders=[{"name": "X-A", "value": ""}, {"name": "X A", "value": ""}])),
         [
-            f'{C}.livenessProbe.httpGet.httpHeaders: Invalid value: "X A": a valid HTTP header must consist of '
-            "alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for validation is '[-A-Za-z0-9]+')"
+            (
+                f'{C}.livenessProbe.httpGet.httpHeaders: Invalid value: "X A": a valid HTTP header must consist of '
+                "alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for validation is '[-A-Za-z0-9]+')"
+            )
         ],
     ),
     "grpc on no port": (
@@ -80,15 +82,19 @@ CASES = {
     "a sleep beyond the grace": (
         {f"{C}.lifecycle": {"preStop": {"sleep": {"seconds": 31}}}},
         [
-            f"{C}.lifecycle.preStop.sleep: Invalid value: 31: "
-            "must be non-negative and less than terminationGracePeriodSeconds (30)"
+            (
+                f"{C}.lifecycle.preStop.sleep: Invalid value: 31: "
+                "must be non-negative and less than terminationGracePeriodSeconds (30)"
+            )
         ],
     ),
     "a negative sleep": (
         {f"{C}.lifecycle": {"preStop": {"sleep": {"seconds": -1}}}},
         [
-            f"{C}.lifecycle.preStop.sleep: Invalid value: -1: "
-            "must be non-negative and less than terminationGracePeriodSeconds (30)"
+            (
+                f"{C}.lifecycle.preStop.sleep: Invalid value: -1: "
+                "must be non-negative and less than terminationGracePeriodSeconds (30)"
+            )
         ],
     ),
     "a stop signal for no system": (

@@ -42,8 +42,10 @@ CASES = {
     "an extended name like a quota's": (
         resources({"requests.example.com/nic": "1"}),
         [
-            f'{R}.limits[requests.example.com/nic]: Invalid value: "requests.example.com/nic": '
-            "doesn't follow extended resource name standard"
+            (
+                f'{R}.limits[requests.example.com/nic]: Invalid value: "requests.example.com/nic": '
+                "doesn't follow extended resource name standard"
+            )
         ],
     ),
     "half a device": (
@@ -102,23 +104,29 @@ CASES = {
     "pod-level storage": (
         {"spec.resources": {"limits": {"ephemeral-storage": "-1"}}},
         [
-            'spec.resources.limits[ephemeral-storage]: Unsupported value: "ephemeral-storage": '
-            'supported values: "cpu", "hugepages-", "memory"',
+            (
+                'spec.resources.limits[ephemeral-storage]: Unsupported value: "ephemeral-storage": '
+                'supported values: "cpu", "hugepages-", "memory"'
+            ),
             'spec.resources.limits[ephemeral-storage]: Invalid value: "-1": must be greater than or equal to 0',
         ],
     ),
     "a pod that asks for less than its containers": (
         {"spec.resources": {"requests": {"cpu": "1"}}, **resources(None, {"cpu": "1500m"})},
         [
-            'spec.resources.requests[cpu]: Invalid value: "1": '
-            "must be greater than or equal to aggregate container requests of 1500m"
+            (
+                'spec.resources.requests[cpu]: Invalid value: "1": '
+                "must be greater than or equal to aggregate container requests of 1500m"
+            )
         ],
     ),
     "a container above its pod": (
         {"spec.resources": {"limits": {"memory": "1Gi"}}, **resources({"memory": "2Gi"})},
         [
-            'spec.resources.containers[0][memory].limits: Invalid value: "2Gi": '
-            "must be less than or equal to pod limits of 1Gi"
+            (
+                'spec.resources.containers[0][memory].limits: Invalid value: "2Gi": '
+                "must be less than or equal to pod limits of 1Gi"
+            )
         ],
     ),
     "overhead of nothing": (

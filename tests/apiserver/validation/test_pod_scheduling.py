@@ -23,8 +23,10 @@ CASES = {
     "a toleration of everything that is equal": (
         {T: [{"operator": "Equal"}]},
         [
-            f'{T}[0].operator: Invalid value: "Equal": '
-            'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+            (
+                f'{T}[0].operator: Invalid value: "Equal": '
+                'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+            )
         ],
     ),
     "a toleration by an odd key": ({T: [{"key": "a b"}]}, [f'{T}[0].key: Invalid value: "a b": {NOT_NAME}']),
@@ -47,8 +49,10 @@ CASES = {
     "an unknown effect": (
         {T: [{"key": "a", "operator": "Exists", "effect": "NoLunch"}]},
         [
-            f'{T}[0].effect: Unsupported value: "NoLunch": '
-            'supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"'
+            (
+                f'{T}[0].effect: Unsupported value: "NoLunch": '
+                'supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"'
+            )
         ],
     ),
     "no skew": ({S: [spread(maxSkew=0)]}, [f"{S}[0].maxSkew: Invalid value: 0: must be greater than zero"]),
@@ -64,8 +68,10 @@ CASES = {
     "domains for a wish": (
         {S: [spread(whenUnsatisfiable="ScheduleAnyway", minDomains=2)]},
         [
-            f"{S}[0].minDomains: Invalid value: 2: "
-            "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not ScheduleAnyway"
+            (
+                f"{S}[0].minDomains: Invalid value: 2: "
+                "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not ScheduleAnyway"
+            )
         ],
     ),
     "no domains": ({S: [spread(minDomains=0)]}, [f"{S}[0].minDomains: Invalid value: 0: must be greater than zero"]),
@@ -104,15 +110,19 @@ CASES = {
     "a claim from nowhere": (
         {RC: [{"name": "a"}]},
         [
-            f'{RC}[0]: Invalid value: {{"name":"a"}}: '
-            "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            (
+                f'{RC}[0]: Invalid value: {{"name":"a"}}: '
+                "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            )
         ],
     ),
     "a claim from two sources": (
         {RC: [{"name": "a", "resourceClaimName": "x", "resourceClaimTemplateName": "y"}]},
         [
-            f'{RC}[0]: Invalid value: {{"name":"a","resourceClaimName":"x","resourceClaimTemplateName":"y"}}: '
-            "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            (
+                f'{RC}[0]: Invalid value: {{"name":"a","resourceClaimName":"x","resourceClaimTemplateName":"y"}}: '
+                "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            )
         ],
     ),
     "claims of a static pod": (

@@ -45,8 +45,11 @@ CASES = {
     "a seccomp profile named for the default": (
         {f"{C}.seccompProfile": {"type": "RuntimeDefault", "localhostProfile": "x"}},
         [
-            f'{C}.seccompProfile.localhostProfile: Invalid value: {{"type":"RuntimeDefault","localhostProfile":"x"}}: '
-            "can only be set when seccomp type is Localhost"
+            (
+                f"{C}.seccompProfile.localhostProfile: Invalid value: "
+                f'{{"type":"RuntimeDefault","localhostProfile":"x"}}: '
+                "can only be set when seccomp type is Localhost"
+            )
         ],
     ),
     "an apparmor profile of no type": (
@@ -76,15 +79,19 @@ CASES = {
     "privileged without escalation": (
         {C: {"privileged": True, "allowPrivilegeEscalation": False}},
         [
-            f'{C}: Invalid value: {{"privileged":true,"allowPrivilegeEscalation":false}}: '
-            "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
+            (
+                f'{C}: Invalid value: {{"privileged":true,"allowPrivilegeEscalation":false}}: '
+                "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
+            )
         ],
     ),
     "an administrator without escalation": (
         {C: {"capabilities": {"add": ["CAP_SYS_ADMIN"]}, "allowPrivilegeEscalation": False}},
         [
-            f'{C}: Invalid value: {{"capabilities":{{"add":["CAP_SYS_ADMIN"]}},"allowPrivilegeEscalation":false}}: '
-            "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
+            (
+                f'{C}: Invalid value: {{"capabilities":{{"add":["CAP_SYS_ADMIN"]}},"allowPrivilegeEscalation":false}}: '
+                "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
+            )
         ],
     ),
     "a sysctl of no name": ({f"{P}.sysctls": [{"value": "1"}]}, [f"{P}.sysctls[0].name: Required value"]),
@@ -99,8 +106,10 @@ CASES = {
     "a network sysctl for the host": (
         {f"{P}.sysctls": [{"name": "net/ipv4/ip_forward", "value": "1"}], "spec.hostNetwork": True},
         [
-            f'{P}.sysctls[0].name: Invalid value: "net/ipv4/ip_forward": '
-            "may not be specified when 'hostNetwork' is true"
+            (
+                f'{P}.sysctls[0].name: Invalid value: "net/ipv4/ip_forward": '
+                "may not be specified when 'hostNetwork' is true"
+            )
         ],
     ),
     "an ipc sysctl for the host": (

@@ -24,8 +24,10 @@ CASES = {
     "an unknown dns policy": (
         {"spec.dnsPolicy": "Google"},
         [
-            'spec.dnsPolicy: Unsupported value: "Google": '
-            'supported values: "ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"'
+            (
+                'spec.dnsPolicy: Unsupported value: "Google": '
+                'supported values: "ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"'
+            )
         ],
     ),
     "no dns policy": ({"spec.dnsPolicy": ...}, ["spec.dnsPolicy: Required value"]),
@@ -40,8 +42,10 @@ CASES = {
     "four servers": (
         {DNS: {"nameservers": ["1.1.1.1"] * 4}},
         [
-            f'{DNS}.nameservers: Invalid value: ["1.1.1.1","1.1.1.1","1.1.1.1","1.1.1.1"]: '
-            "must not have more than 3 nameservers"
+            (
+                f'{DNS}.nameservers: Invalid value: ["1.1.1.1","1.1.1.1","1.1.1.1","1.1.1.1"]: '
+                "must not have more than 3 nameservers"
+            )
         ],
     ),
     "a server by name": (
@@ -51,10 +55,13 @@ CASES = {
     "a search in capitals": (
         {DNS: {"searches": ["Example.com"]}},
         [
-            f'{DNS}.searches[0]: Invalid value: "Example.com": a lowercase RFC 1123 subdomain must consist of lower case '
-            "alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character "
-            "(e.g. 'example.com', regex used for validation is "
-            r"'_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')"
+            (
+                f'{DNS}.searches[0]: Invalid value: "Example.com": a lowercase RFC 1123 subdomain must '
+                "consist of lower case "
+                "alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character "
+                "(e.g. 'example.com', regex used for validation is "
+                r"'_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')"
+            )
         ],
     ),
     "a dns option of no name": (
@@ -170,8 +177,10 @@ def test_such_a_spec_is_taken(changes, told):
                 "spec.containers[0].ports": [{"containerPort": 80, "hostPort": 81, "protocol": "TCP"}],
             },
             [
-                "spec.template.spec.containers[0].ports[0].hostPort: Invalid value: 81: "
-                "must match `containerPort` when `hostNetwork` is true"
+                (
+                    "spec.template.spec.containers[0].ports[0].hostPort: Invalid value: 81: "
+                    "must match `containerPort` when `hostNetwork` is true"
+                )
             ],
             id="a host port that is not the container's",
         ),
@@ -181,10 +190,12 @@ def test_such_a_spec_is_taken(changes, told):
         pytest.param(
             {"metadata.labels": {"a": "b c"}},
             [
-                'spec.template.labels: Invalid value: "b c": a valid label must be an empty string or consist of '
-                "alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
-                "(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
-                "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+                (
+                    'spec.template.labels: Invalid value: "b c": a valid label must be an empty string or consist of '
+                    "alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
+                    "(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+                    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+                )
             ],
             id="a bad label",
         ),

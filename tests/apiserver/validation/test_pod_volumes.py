@@ -54,8 +54,10 @@ CASES = {
     "a host path of an odd type": (
         volume(hostPath={"path": "/a", "type": "Pipe"}),
         [
-            f'{V}.hostPath.type: Unsupported value: "Pipe": supported values: "", "BlockDevice", "CharDevice", '
-            '"Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"'
+            (
+                f'{V}.hostPath.type: Unsupported value: "Pipe": supported values: "", "BlockDevice", "CharDevice", '
+                '"Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"'
+            )
         ],
     ),
     "a nameless secret": (volume(secret={}), [f"{V}.secret.secretName: Required value"]),
@@ -104,14 +106,19 @@ CASES = {
             }
         ),
         [
-            f'{V}.downwardAPI: Invalid value: "resource": fieldRef and resourceFieldRef can not be specified simultaneously'
+            (
+                f'{V}.downwardAPI: Invalid value: "resource": fieldRef and resourceFieldRef can not be '
+                "specified simultaneously"
+            )
         ],
     ),
     "a downward file of a field that only variables show": (
         volume(downwardAPI={"items": [{"path": "x", "fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}]}),
         [
-            f'{V}.downwardAPI.fieldRef.fieldPath: Unsupported value: "status.podIP": supported values: '
-            '"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"'
+            (
+                f'{V}.downwardAPI.fieldRef.fieldPath: Unsupported value: "status.podIP": supported values: '
+                '"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"'
+            )
         ],
     ),
     "a downward file of nobody's resource": (
@@ -121,23 +128,29 @@ CASES = {
     "a token for too short a time": (
         projected(token(599)),
         [
-            f"{V}.projected.sources[0].serviceAccountToken.expirationSeconds: Invalid value: 599: "
-            "may not specify a duration less than 10 minutes"
+            (
+                f"{V}.projected.sources[0].serviceAccountToken.expirationSeconds: Invalid value: 599: "
+                "may not specify a duration less than 10 minutes"
+            )
         ],
     ),
     "a token for centuries": (
         projected(token(2**32 + 1)),
         [
-            f"{V}.projected.sources[0].serviceAccountToken.expirationSeconds: Invalid value: {2**32 + 1}: "
-            "may not specify a duration larger than 2^32 seconds"
+            (
+                f"{V}.projected.sources[0].serviceAccountToken.expirationSeconds: Invalid value: {2**32 + 1}: "
+                "may not specify a duration larger than 2^32 seconds"
+            )
         ],
     ),
     "a token without a path": (projected(token(path="")), [f"{V}.projected.path: Required value"]),
     "a token without an account": (
         {**projected(token()), "spec.serviceAccountName": ""},
         [
-            f"{V}.projected.sources[0].serviceAccountToken: Forbidden: "
-            "must not be specified when serviceAccountName is not set"
+            (
+                f"{V}.projected.sources[0].serviceAccountToken: Forbidden: "
+                "must not be specified when serviceAccountName is not set"
+            )
         ],
     ),
     "two projections in one": (
@@ -165,10 +178,14 @@ CASES = {
     "a certificate without files": (
         projected({"podCertificate": {"signerName": "example.com/a", "keyType": "DSA"}}),
         [
-            f'{V}.projected.sources[0].podCertificate.keyType: Unsupported value: "DSA": supported values: '
-            '"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"',
-            f"{V}.projected.sources[0].podCertificate: Required value: "
-            "specify at least one of credentialBundlePath, keyPath, and certificateChainPath",
+            (
+                f'{V}.projected.sources[0].podCertificate.keyType: Unsupported value: "DSA": supported values: '
+                '"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"'
+            ),
+            (
+                f"{V}.projected.sources[0].podCertificate: Required value: "
+                "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"
+            ),
         ],
     ),
     "a certificate of no signer for an hour less": (
@@ -176,10 +193,14 @@ CASES = {
             {"podCertificate": {"signerName": "a", "keyType": "ED25519", "keyPath": "k", "maxExpirationSeconds": 60}}
         ),
         [
-            f'{V}.projected.sources[0].podCertificate.signerName: Invalid value: "a": '
-            "must be a fully qualified domain and path of the form 'example.com/signer-name'",
-            f"{V}.projected.sources[0].podCertificate.maxExpirationSeconds: Invalid value: 60: "
-            "if provided, maxExpirationSeconds must be >= 3600",
+            (
+                f'{V}.projected.sources[0].podCertificate.signerName: Invalid value: "a": '
+                "must be a fully qualified domain and path of the form 'example.com/signer-name'"
+            ),
+            (
+                f"{V}.projected.sources[0].podCertificate.maxExpirationSeconds: Invalid value: 60: "
+                "if provided, maxExpirationSeconds must be >= 3600"
+            ),
         ],
     ),
     "a driver without a name": (volume(csi={}), [f"{V}.csi.driver: Required value"]),
@@ -217,8 +238,10 @@ CASES = {
     "a claim that an ephemeral volume makes": (
         {**ephemeral(), "spec.volumes[1]": {"name": "x", "persistentVolumeClaim": {"claimName": "web-data"}}},
         [
-            'spec.volumes[1].persistentVolumeClaim.claimName: Invalid value: "web-data": '
-            "must not reference a PVC that gets created for an ephemeral volume"
+            (
+                'spec.volumes[1].persistentVolumeClaim.claimName: Invalid value: "web-data": '
+                "must not reference a PVC that gets created for an ephemeral volume"
+            )
         ],
     ),
     "an image volume of nothing": (
@@ -247,15 +270,19 @@ CASES = {
     "a flex volume with reserved options": (
         volume(flexVolume={"driver": "x/y", "options": {"kubernetes.io/a": "b"}}),
         [
-            f'{V}.flexVolume.options[kubernetes.io/a]: Invalid value: "kubernetes.io/a": '
-            "kubernetes.io and k8s.io namespaces are reserved"
+            (
+                f'{V}.flexVolume.options[kubernetes.io/a]: Invalid value: "kubernetes.io/a": '
+                "kubernetes.io and k8s.io namespaces are reserved"
+            )
         ],
     ),
     "a managed disk elsewhere": (
         volume(azureDisk={"diskName": "d", "diskURI": "https://x", "kind": "Managed"}),
         [
-            f'{V}.azureDisk.diskURI: Unsupported value: "https://x": supported values: "/subscriptions/{{sub-id}}'
-            '/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"'
+            (
+                f'{V}.azureDisk.diskURI: Unsupported value: "https://x": supported values: "/subscriptions/{{sub-id}}'
+                '/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"'
+            )
         ],
     ),
     "storage systems without what they need": (
@@ -278,11 +305,16 @@ CASES = {
             "spec.volumes[2].glusterfs.path: Required value",
             "spec.volumes[3].cinder.secretRef.name: Required value",
             "spec.volumes[4].flocker.datasetName: Invalid value: \"a/b\": must not contain '/'",
-            'spec.volumes[5].quobyte.registry: Invalid value: "host": '
-            "must be a host:port pair or multiple pairs separated by commas",
-            'spec.volumes[6].storageos.volumeName: Invalid value: "A": a lowercase RFC 1123 label must consist of lower '
-            "case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. "
-            "'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
+            (
+                'spec.volumes[5].quobyte.registry: Invalid value: "host": '
+                "must be a host:port pair or multiple pairs separated by commas"
+            ),
+            (
+                'spec.volumes[6].storageos.volumeName: Invalid value: "A": a lowercase RFC 1123 label must '
+                "consist of lower "
+                "case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. "
+                "'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+            ),
             "spec.volumes[7].gitRepo.repository: Required value",
             'spec.volumes[7].gitRepo.directory: Invalid value: "/x": must be a relative path',
         ],
