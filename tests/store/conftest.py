@@ -214,3 +214,18 @@ def run_program() -> Iterator[RunProgram]:
         if each.poll() is None:
             os.killpg(each.pid, signal.SIGKILL)
         each.communicate()
+
+
+Eventually = Callable[[Callable[[], object]], Awaitable[None]]
+
+
+@pytest.fixture
+def eventually() -> Eventually:
+    """Waits, for seconds at most, until a condition holds."""
+
+    async def waited(condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():  # noqa: ASYNC110 - files and other threads set no asyncio.Event
+                await asyncio.sleep(0.02)
+
+    return waited

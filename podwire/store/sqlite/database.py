@@ -60,15 +60,15 @@ class Database:
     def __init__(self, directory: Path) -> None:
         """Open or create the file; raises CannotOpen."""
         self.path = directory / FILE
-        self._wal = directory / f"{FILE}-wal"
         try:
             _create_private(self.path)
-            self._connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+            self._connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
         except (OSError, sqlite3.Error) as error:
             raise CannotOpen(f"{self.path}: {_reason(error)}") from error
         try:
             self._prepare()
-        except sqlite3.Error as error:
+            _sync_names(directory)
+        except (OSError, sqlite3.Error) as error:
             self._connection.close()
             raise CannotOpen(f"{self.path}: {_reason(error)}") from error
         except CannotOpen:
@@ -116,27 +116,27 @@ class Database:
 
     def _prepare(self) -> None:
         execute = self._connection.execute
-        execute("PRAGMA auto_vacuum=INCREMENTAL")  # takes effect only in an empty file, before WAL
-        execute("PRAGMA locking_mode=EXCLUSIVE")
+        execute("PRAGMA locking_mode=EXCLUSIVE")  # before the first look at the file, or there will be a -shm
         found = _number(self._connection, "PRAGMA user_version")
         if found > FORMAT:
             raise CannotOpen(f"{self.path}: written in format {found}; this program reads format {FORMAT} at most")
+        if found == 0:
+            if _number(self._connection, "SELECT count(*) FROM sqlite_master"):
+                raise CannotOpen(f"{self.path}: a SQLite file of another program")
+            execute("PRAGMA auto_vacuum=INCREMENTAL")  # takes effect only in an empty file, before WAL
         if (mode := execute("PRAGMA journal_mode=WAL").fetchone()[0]) != "wal":
             raise CannotOpen(f"{self.path}: SQLite refuses the write-ahead log (journal_mode is {mode})")
         execute("PRAGMA synchronous=FULL")
         execute("PRAGMA wal_autocheckpoint=0")
-        with _Transaction(self._connection):  # also proves that the file can be written
-            if found == 0:
+        if found == 0:  # else nothing is written: a full disk can be read from
+            with _Transaction(self._connection):
                 self._create()
-            execute(f"PRAGMA user_version={FORMAT}")
-        self.checkpoint(truncate=True)
 
     def _create(self) -> None:
-        if _number(self._connection, "SELECT count(*) FROM sqlite_master"):
-            raise CannotOpen(f"{self.path}: a SQLite file of another program")
         for statement in _SCHEMA.split(";"):
             self._connection.execute(statement)
         self._connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        self._connection.execute(f"PRAGMA user_version={FORMAT}")
         self._connection.execute("INSERT INTO meta VALUES ('compacted', ?)", (FIRST_REVISION,))
 
     def _load(self) -> Loaded:
@@ -218,13 +218,17 @@ def _number(connection: sqlite3.Connection, query: str) -> int:
 
 
 def _create_private(path: Path) -> None:
-    """An empty file that only its owner reads (there are secrets in it), with its name on disk."""
+    """An empty file that only its owner reads: there are secrets in it."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _sync_names(directory: Path) -> None:
+    """Make the names of the new files durable. SQLite does that too, but ignores it when it fails."""
+    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(directory)
+        os.fsync(opened)
     finally:
-        os.close(directory)
+        os.close(opened)
 
 
 def _reason(error: OSError | sqlite3.Error) -> str:

@@ -13,11 +13,11 @@ A failure is judged by SQLite's own code:
 import asyncio
 import logging
 import queue
-import sqlite3
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from podwire.protocols.storage import Change, StorageError, StoreFull, StoreUnavailable
 from podwire.store.sqlite.database import Database
@@ -59,11 +59,11 @@ class _Stop:
 
 @dataclass(slots=True)
 class _Upkeep:
-    """What is left to tidy."""
+    """What is left to tidy; at first the WAL of the time before, whatever its size."""
 
     compacted: int = 0
     superseded: list[int] = field(default_factory=list)
-    wal_bytes: int = 0
+    wal_bytes: int = 1
     free_pages: bool = False
     not_before: float = 0.0
 
@@ -156,10 +156,12 @@ class Writer:
 
     def _tidy(self, *, idle: bool) -> None:
         """One small step of upkeep, so that the next write never waits for long."""
-        if self.broken is not None or time.monotonic() < self._upkeep.not_before:
-            return
+        if self.broken is None and time.monotonic() >= self._upkeep.not_before:
+            self._tidy_now(partial(self._step, idle=idle))
+
+    def _tidy_now(self, step: Callable[[], None]) -> None:
         try:
-            self._step(idle=idle)
+            step()
         except Exception as caught:  # noqa: BLE001 - upkeep must not end the thread
             verdict = self._judge(caught)
             self._upkeep.not_before = time.monotonic() + RETRY_SECONDS
@@ -191,13 +193,10 @@ class Writer:
         self._upkeep.not_before = 0.0
         while self._upkeep.superseded and not self._upkeep.not_before and self.broken is None:
             self._tidy(idle=True)
-        if self.broken is not None:
-            return
-        try:
-            self._database.checkpoint(truncate=True)
+        if self.broken is None:
+            self._tidy_now(partial(self._database.checkpoint, truncate=True))
+        if self.broken is None:
             self._database.close()
-        except sqlite3.Error as caught:
-            self._judge(caught)
 
 
 def _weight(change: Change) -> int:
