@@ -273,8 +273,8 @@ def status_counts(*counts: str) -> Update:
         for field in ("replicas", *counts, "observedGeneration"):
             non_negative(status.get(field) or 0, f"status.{field}", errors)
         for field in counts:
-            if (status.get(field) or 0) > replicas:
-                errors.append(invalid(f"status.{field}", status[field], "cannot be greater than status.replicas"))
+            if (count := status.get(field) or 0) > replicas:
+                errors.append(invalid(f"status.{field}", count, "cannot be greater than status.replicas"))
         available, ready = status.get("availableReplicas") or 0, status.get("readyReplicas") or 0
         if available > ready:
             errors.append(invalid("status.availableReplicas", available, "cannot be greater than readyReplicas"))
