@@ -1,6 +1,6 @@
-"""What only creation sets: a first status, a first generation, and what follows from the object's name and uid.
+"""What only creation sets: a first status, and what follows from the object's name, uid and labels.
 
-Runs when name, uid and creationTimestamp are set, before validation.
+Runs once, when name, uid and creationTimestamp are set, after admission has had its say and before validation.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,58 +10,19 @@ from podwire.apiserver.defaults.admission import DEFAULTS as _EXTENSIONS
 from podwire.apiserver.defaults.core import label_namespace
 from podwire.apiserver.defaults.qos import qos_class
 from podwire.apiserver.defaults.structs import STRUCTS, fill
-from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.kinds import Kind
 
-__all__ = ["counts_generations", "prepare", "qos_class"]
+__all__ = ["prepare", "qos_class"]
 
 _DEFINITION = ("apiextensions.k8s.io", "CustomResourceDefinition")
-
-_COUNTED = frozenset(
-    {
-        ("", "Pod"),
-        ("", "PodTemplate"),
-        ("", "ReplicationController"),
-        ("apps", "DaemonSet"),
-        ("apps", "Deployment"),
-        ("apps", "ReplicaSet"),
-        ("apps", "StatefulSet"),
-        ("batch", "CronJob"),
-        ("batch", "Job"),
-        ("discovery.k8s.io", "EndpointSlice"),
-        ("networking.k8s.io", "Ingress"),
-        ("networking.k8s.io", "IngressClass"),
-        ("networking.k8s.io", "NetworkPolicy"),
-        ("policy", "PodDisruptionBudget"),
-        ("resource.k8s.io", "DeviceClass"),
-        ("resource.k8s.io", "ResourceSlice"),
-        ("scheduling.k8s.io", "PriorityClass"),
-        _DEFINITION,
-        *(key for key in STRUCTS if key[0] in ("admissionregistration.k8s.io", "flowcontrol.apiserver.k8s.io")),
-        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
-        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
-    }
-)
-_BUILTIN_GROUPS = frozenset(kind.group for kind in BUILTIN.all)
 
 _KEPT = frozenset({("", "Node")})
 """Kinds whose creator may say the status: a kubelet registers with all it knows."""
 
 
-def counts_generations(kind: Kind) -> bool:
-    """Whether objects of the kind have a metadata.generation that rises with every change of what is wanted."""
-    key = (kind.group, kind.kind)
-    return key in _COUNTED or kind.group not in _BUILTIN_GROUPS  # custom resources all do
-
-
 def prepare(kind: Kind, obj: dict[str, Any]) -> None:
     """Make an object that was defaulted ready to be created."""
     key = (kind.group, kind.kind)
-    metadata = obj["metadata"]
-    if counts_generations(kind):
-        metadata["generation"] = 1
-    else:
-        metadata.pop("generation", None)
     if key not in _KEPT and kind.subresource("status") is not None:
         obj.pop("status", None)
         if (parts := STRUCTS.get(key)) is not None:

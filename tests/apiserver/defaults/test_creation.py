@@ -22,7 +22,6 @@ def created(api_version, kind, **fields):
 def test_a_pod_begins_pending_whatever_its_creator_says():
     pod = created("v1", "Pod", spec={"containers": [{"name": "c"}]}, status={"phase": "Running"})
     assert pod["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
-    assert pod["metadata"]["generation"] == 1
 
 
 def test_a_gated_pod_says_why_it_waits():
@@ -60,7 +59,6 @@ def test_a_namespace_is_finalized_by_kubernetes():
     namespace = created("v1", "Namespace", spec={"finalizers": ["example.com/mine"]}, status={"phase": "Terminating"})
     assert namespace["spec"]["finalizers"] == ["example.com/mine", "kubernetes"]
     assert namespace["status"] == {"phase": "Active"}
-    assert "generation" not in namespace["metadata"]
 
 
 def test_a_node_keeps_the_status_that_its_kubelet_tells():
@@ -107,7 +105,7 @@ def test_a_definition_stores_its_storage_version():
     assert crd["status"] == {"storedVersions": ["v1"]}
 
 
-def test_custom_resources_count_generations_and_lose_a_status_that_has_a_door_of_its_own():
+def test_custom_resources_lose_a_status_that_has_a_door_of_its_own():
     kind = Kind(
         group="example.com",
         version="v1",
@@ -115,23 +113,9 @@ def test_custom_resources_count_generations_and_lose_a_status_that_has_a_door_of
         kind="Widget",
         subresources=(Subresource("status", ("get",)),),
     )
-    widget = {"metadata": {"name": "w", "generation": 9}, "status": {"a": 1}}
+    widget = {"metadata": {"name": "w"}, "status": {"a": 1}}
     creation.prepare(kind, widget)
-    assert widget == {"metadata": {"name": "w", "generation": 1}}
-
-
-@pytest.mark.parametrize(
-    ("api_version", "kind", "counts"),
-    [
-        ("v1", "ConfigMap", False),
-        ("v1", "Service", False),
-        ("apps/v1", "Deployment", True),
-        ("resource.k8s.io/v1", "ResourceClaim", False),
-        ("resource.k8s.io/v1", "ResourceSlice", True),
-    ],
-)
-def test_some_kinds_count_generations(api_version, kind, counts):
-    assert creation.counts_generations(BUILTIN.of_kind(api_version, kind)) is counts
+    assert widget == {"metadata": {"name": "w"}}
 
 
 def asks(requests=None, limits=None):
