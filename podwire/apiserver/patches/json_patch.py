@@ -83,7 +83,7 @@ class _Document:
         self._ours: dict[int, Any] = {}
         self._carried = 0
         self._run: dict[str, Callable[[_Operation], None]] = {
-            "add": lambda operation: self._add(operation, operation.value),
+            "add": self._add,
             "remove": self._remove,
             "replace": self._replace,
             "move": self._move,
@@ -94,11 +94,9 @@ class _Document:
     def run(self, operation: _Operation) -> None:
         self._run[operation.name](operation)
 
-    def _add(self, operation: _Operation, value: Any) -> None:
-        _, height = _measure(value)
-        if len(operation.path) + height > MAX_DEPTH:
-            raise operation.fails(f"the result is nested more than {MAX_DEPTH} levels deep")
-        self._put(operation, value)
+    def _add(self, operation: _Operation) -> None:
+        self._check_depth(operation, operation.value)
+        self._put(operation, operation.value)
 
     def _put(self, operation: _Operation, value: Any) -> None:
         if not operation.path:
@@ -127,16 +125,14 @@ class _Document:
         return parent.pop(_index(operation, path[-1], len(parent) - 1))
 
     def _replace(self, operation: _Operation) -> None:
-        self._find(operation, operation.path)
-        _, height = _measure(operation.value)
-        if len(operation.path) + height > MAX_DEPTH:
-            raise operation.fails(f"the result is nested more than {MAX_DEPTH} levels deep")
+        """A member that is not there is set: RFC 6902 would refuse it, Kubernetes never did and clients rely on it."""
+        self._check_depth(operation, operation.value)
         if not operation.path:
             self.root = operation.value
             return
         parent = self._parent(operation, operation.path)
         key = operation.path[-1]
-        parent[key if isinstance(parent, dict) else int(key)] = operation.value
+        parent[key if isinstance(parent, dict) else _index(operation, key, len(parent) - 1)] = operation.value
 
     def _move(self, operation: _Operation) -> None:
         value = self._find(operation, operation.source)
@@ -155,14 +151,22 @@ class _Document:
         self._put(operation, value)
 
     def _test(self, operation: _Operation) -> None:
-        if not _same(self._find(operation, operation.path), operation.value):
+        """A member that is not there is null, which is how clients test that it is not."""
+        parent = self._find(operation, operation.path[:-1])
+        absent = operation.path and isinstance(parent, dict) and operation.path[-1] not in parent
+        found = None if absent else self._find(operation, operation.path)
+        if not _same(found, operation.value):
             raise operation.fails("test failed")
 
     def _carry(self, operation: _Operation, value: Any) -> None:
+        self._spend(operation, self._check_depth(operation, value))
+
+    def _check_depth(self, operation: _Operation, value: Any) -> int:
+        """The size of the value, if it is not too deep for its place."""
         size, height = _measure(value)
-        self._spend(operation, size)
         if len(operation.path) + height > MAX_DEPTH:
             raise operation.fails(f"the result is nested more than {MAX_DEPTH} levels deep")
+        return size
 
     def _shift(self, operation: _Operation, items: list[Any]) -> None:
         """Elements move over when one comes or goes; cheap, but not ten thousand times in a list of a million."""
