@@ -7,7 +7,6 @@ etcd://HOST:PORT[,HOST:PORT…][?OPTIONS]     options: prefix=/registry, ca=FILE
 
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import SplitResult, urlsplit
 
 from podwire.protocols.storage import Item, Page, Watch
 from podwire.store.errors import BadUrl
@@ -39,24 +38,24 @@ class AnyStore(Protocol):
 
 async def open_store(url: str | None, data_dir: Path) -> AnyStore:
     """The store that `url` names; raises BadUrl or CannotOpen."""
-    parts = urlsplit(url or "sqlite://")
-    match parts.scheme:
-        case "memory":
-            _nothing_more(parts)
+    scheme, separator, rest = (url or "sqlite://").partition("://")
+    match scheme + separator:
+        case "memory://":
+            _nothing_more(scheme, rest)
             return MemoryStore()
-        case "sqlite":
-            _nothing_more(parts)
+        case "sqlite://":
+            _nothing_more(scheme, rest)
             from podwire.store.sqlite import SqliteStore  # noqa: PLC0415 - only who uses it pays for the import
 
             return await SqliteStore.open(data_dir)
-        case "etcd":
+        case "etcd://":
             from podwire.store.etcd import EtcdStore  # noqa: PLC0415 - gRPC takes 0.1 s to import
 
-            return await EtcdStore.open(parts.geturl())
+            return await EtcdStore.open(f"etcd://{rest}")
         case _:
             raise BadUrl(f"{url}: a store is memory://, sqlite:// or etcd://HOST:PORT")
 
 
-def _nothing_more(parts: SplitResult) -> None:
-    if parts.netloc or parts.path or parts.query or parts.fragment:
-        raise BadUrl(f"{parts.geturl()}: nothing may follow {parts.scheme}://")
+def _nothing_more(scheme: str, rest: str) -> None:
+    if rest:
+        raise BadUrl(f"{scheme}://{rest}: nothing may follow {scheme}://")

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -67,19 +68,26 @@ class EtcdMember:
             self._process = subprocess.Popen([etcd_binary(), *flat, *self._options], stdout=log, stderr=log)
 
     def wait(self) -> None:
-        """Until it takes connections."""
+        """Until it is healthy, or with TLS takes connections."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             assert self._process is not None
             if self._process.poll() is not None:
                 break
-            try:
-                socket.create_connection(("127.0.0.1", self.client), timeout=1).close()
-            except OSError:
-                time.sleep(0.02)
-            else:
+            if self._answers():
                 return
+            time.sleep(0.02)
         pytest.fail(f"etcd did not start:\n{self.log.read_text()[-2000:]}")
+
+    def _answers(self) -> bool:
+        try:
+            if self._scheme == "https":
+                socket.create_connection(("127.0.0.1", self.client), timeout=1).close()
+                return True
+            with urllib.request.urlopen(f"http://{self.address}/health", timeout=1) as answer:
+                return b"true" in answer.read()
+        except OSError:
+            return False
 
     def signal(self, number: int) -> None:
         assert self._process is not None

@@ -1,10 +1,11 @@
 """Where an etcd is: `etcd://HOST:PORT[,HOST:PORT…][?prefix=/registry&ca=FILE&cert=FILE&key=FILE]`. Pure."""
 
 from dataclasses import dataclass
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from podwire.store.errors import BadUrl
 
+SCHEME = "etcd://"
 PREFIX = "/registry"
 PORT = 2379
 _OPTIONS = ("ca", "cert", "key", "prefix")
@@ -23,12 +24,13 @@ class Address:
 
 def parse(url: str) -> Address:
     """Raises BadUrl with what is wrong."""
-    parts = urlsplit(url)
-    if parts.scheme != "etcd":
-        raise BadUrl(f"{url}: does not begin with etcd://")
-    if parts.path.strip("/") or parts.fragment:
+    if not url.startswith(SCHEME):
+        raise BadUrl(f"{url}: does not begin with {SCHEME}")
+    hosts, _, query = url.removeprefix(SCHEME).partition("?")  # by hand: urlsplit knows no list of hosts
+    hosts, _, path = hosts.partition("/")
+    if path:
         raise BadUrl(f"{url}: a path is given as ?prefix=/…")
-    options = _options(url, parts)
+    options = _options(url, query)
     if bool(options.get("cert")) != bool(options.get("key")):
         raise BadUrl(f"{url}: cert and key come together")
     if options.get("cert") and not options.get("ca"):
@@ -37,7 +39,7 @@ def parse(url: str) -> Address:
     if not prefix.startswith("/") or prefix.endswith("/"):
         raise BadUrl(f"{url}: prefix={prefix} must begin with '/' and not end in it")
     return Address(
-        endpoints=tuple(_endpoint(url, each) for each in parts.netloc.split(",")),
+        endpoints=tuple(_endpoint(url, each) for each in hosts.split(",")),
         prefix=prefix,
         ca=options.get("ca"),
         cert=options.get("cert"),
@@ -45,9 +47,9 @@ def parse(url: str) -> Address:
     )
 
 
-def _options(url: str, parts: SplitResult) -> dict[str, str]:
+def _options(url: str, query: str) -> dict[str, str]:
     options: dict[str, str] = {}
-    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+    for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in _OPTIONS:
             raise BadUrl(f"{url}: unknown option {name!r} (known: {', '.join(_OPTIONS)})")
         if not value:

@@ -40,6 +40,11 @@ class Method(Generic[Answer]):
     again: bool
 
 
+LOOK_SECONDS = 0.01
+
+NEEDS_LEADER = (("hasleader", "true"),)
+"""Asks a member to end a watch when it is cut off from its cluster, instead of keeping it open without events."""
+
 RANGE = Method("/etcdserverpb.KV/Range", pb.RangeResponse, again=True)
 TXN = Method("/etcdserverpb.KV/Txn", pb.TxnResponse, again=False)
 COMPACT = Method("/etcdserverpb.KV/Compact", pb.CompactionResponse, again=True)
@@ -87,6 +92,7 @@ class _Endpoint:
 
     @property
     def connected(self) -> bool:
+        """Whether it is; when not, it is told to try."""
         return self.channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY
 
 
@@ -114,7 +120,7 @@ class Calls:
     async def watch(self, request: pb.WatchCreateRequest) -> "Watching":
         """A stream with one watch on it."""
         endpoint = await self._endpoint()
-        return Watching(endpoint.watch(), request, partial(self._failed, endpoint))
+        return Watching(endpoint.watch(metadata=NEEDS_LEADER), request, partial(self._failed, endpoint))
 
     async def close(self) -> None:
         for each in self._endpoints:
@@ -135,20 +141,20 @@ class Calls:
                 return cast("Answer", answer)
 
     async def _endpoint(self) -> _Endpoint:
-        """The first endpoint that is connected, else the first that will be."""
-        for each in self._endpoints:
-            if each.connected:
-                return each
-        waiting = {asyncio.ensure_future(each.channel.channel_ready()): each for each in self._endpoints}
-        try:
-            done, _ = await asyncio.wait(waiting, timeout=self._limits.call, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waiting:
-                task.cancel()
-        if not done:
-            names = ", ".join(each.name for each in self._endpoints)
-            raise StoreUnavailable(f"etcd at {names}: no connection within {self._limits.call:g} s")
-        return waiting[done.pop()]
+        """The first endpoint that is connected, else the first that will be; all of them try.
+
+        Looks again and again: gRPC's own waiting cannot be given up without leaving an operation behind.
+        """
+        waited = 0.0
+        while True:
+            for each in self._endpoints:
+                if each.connected:
+                    return each
+            if waited >= self._limits.call:
+                names = ", ".join(each.name for each in self._endpoints)
+                raise StoreUnavailable(f"etcd at {names}: no connection within {self._limits.call:g} s")
+            await asyncio.sleep(LOOK_SECONDS)
+            waited += LOOK_SECONDS
 
     def _failed(self, endpoint: _Endpoint, error: Exception) -> StorageError:
         """What a failed call means; an endpoint that gave no answer goes to the end of the line."""

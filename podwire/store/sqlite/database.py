@@ -104,7 +104,8 @@ class Database:
         """Return up to `pages` free pages to the file system; whether there may be more."""
         free = _number(self._connection, "PRAGMA freelist_count")
         if free:
-            self._connection.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+            # Each page is a row without columns; execute() would take that for the end after the first.
+            self._connection.executescript(f"PRAGMA incremental_vacuum({pages})")
         return free > pages
 
     def close(self) -> None:
