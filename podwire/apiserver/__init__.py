@@ -1,1 +1,8 @@
 """Verbs over the store: authentication, admission, validation, watch fan-out. Speaks: k8sapi."""
+
+from podwire.apiserver.assembly import Assembled, Settings, assemble
+from podwire.apiserver.pki import Pki, PkiError
+from podwire.apiserver.ports import Store
+from podwire.apiserver.server import ApiServer
+
+__all__ = ["ApiServer", "Assembled", "Pki", "PkiError", "Settings", "Store", "assemble"]

@@ -30,8 +30,8 @@ GENERATED_TRIES = 8
 _RANDOM = random.Random()
 
 WITH_GENERATION = frozenset({
-    ("", "pods"), ("", "replicationcontrollers"), ("apps", "deployments"), ("apps", "replicasets"),
-    ("apps", "daemonsets"), ("apps", "statefulsets"), ("batch", "jobs"), ("batch", "cronjobs"),
+    ("", "pods"), ("", "podtemplates"), ("", "replicationcontrollers"), ("apps", "deployments"),
+    ("apps", "replicasets"), ("apps", "daemonsets"), ("apps", "statefulsets"), ("batch", "jobs"), ("batch", "cronjobs"),
     ("networking.k8s.io", "ingresses"), ("networking.k8s.io", "ingressclasses"),
     ("networking.k8s.io", "networkpolicies"), ("policy", "poddisruptionbudgets"),
     ("scheduling.k8s.io", "priorityclasses"), ("apiextensions.k8s.io", "customresourcedefinitions"),
@@ -47,6 +47,10 @@ WITH_GENERATION = frozenset({
     ("resource.k8s.io", "resourceslices"),
 })  # fmt: skip
 """Built-in kinds that count changes of their spec; custom resources all do."""
+
+
+BRINGS_STATUS = frozenset({("", "nodes")})
+"""Kinds that are created with their status: a kubelet registers its node in one request."""
 
 
 def counts_generations(resource: Resource) -> bool:
@@ -84,12 +88,12 @@ class Creator:
     async def _create(self, resource: Resource, namespace: str, obj: Object, user: User, *, dry_run: bool) -> Item:
         self._give_identity(resource, namespace, obj)
         resource.default(obj)
-        first_status.prepare(resource.kind, obj)
         operation = Operation(
             verb="CREATE", resource=resource, namespace=namespace, obj=obj, old=None, user=user, dry_run=dry_run
         )
         await self.admission.admit(operation)
         resource.default(obj)
+        first_status.prepare(resource.kind, obj)
         if errors := resource.validate(obj):
             name = obj["metadata"].get("name", "")
             raise invalid_object(resource.kind.kind, name, errors, group=resource.group)
@@ -128,7 +132,7 @@ def _claim_place(resource: Resource, namespace: str, obj: Object, name: str) -> 
     for owned in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation",
                   "selfLink", "managedFields", "resourceVersion"):  # fmt: skip
         metadata.pop(owned, None)
-    if resource.has_status:
+    if resource.has_status and (resource.group, resource.name) not in BRINGS_STATUS:
         obj.pop("status", None)
 
 

@@ -111,7 +111,7 @@ class CustomResources:
 
 def _of(kind: Kind, definition: Object) -> bool:
     spec = definition["spec"]
-    return kind.group == spec["group"] and kind.resource == spec["names"]["plural"]
+    return (kind.group, kind.resource) == (spec["group"], spec["names"]["plural"])
 
 
 def _resources(definition: Object, meta: Shape) -> list[tuple[Resource, Object]]:

@@ -211,7 +211,7 @@ def _open(text: str) -> _Token:
     parts = token.start.removesuffix("\0").split("/")
     if token.v != "meta.k8s.io/v1" or token.rv < INCONSISTENT or token.rv == 0:
         raise bad_request("continue key is not valid: incorrect encoded start resourceVersion")
-    if not token.start or any(each in ("", ".", "..") for each in parts) or len(parts) > 2:  # noqa: PLR2004 ns/name
+    if not token.start or any(each in ("", ".", "..") for each in parts) or len(parts) > 2:
         raise bad_request("continue key is not valid: incorrect encoded start key")
     return token
 

@@ -2,10 +2,12 @@
 
 import argparse
 import asyncio
+import csv
 import ipaddress
 from pathlib import Path
 
 from podwire.apiserver.pki import PkiError
+from podwire.apiserver.users import User
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, address, run_until_stopped
 from podwire.cluster.apiserver import Options, running
@@ -38,6 +40,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="addresses of services (%(default)s)",
     )  # fmt: skip
     parser.add_argument(
+        "--token-auth-file",
+        type=_token_file,
+        default={},
+        metavar="FILE",
+        help='static tokens, a line each: token,user,uid[,"group,group"]',
+    )
+    parser.add_argument(
         "--no-controllers",
         action="store_true",
         help="do not run the controllers in this process (see podwire controllers)",
@@ -55,11 +64,29 @@ def run(arguments: argparse.Namespace) -> int:
         kubeconfig=arguments.write_kubeconfig,
         service_network=arguments.service_cluster_ip_range,
         controllers=not arguments.no_controllers,
+        static_tokens=arguments.token_auth_file,
     )
     try:
         return run_until_stopped(_serve(options), arguments)
     except (OSError, PkiError, BadUrl, CannotOpen) as error:
         raise UserError(str(error)) from error
+
+
+def _token_file(path: str) -> dict[str, User]:
+    """The users of a file of static tokens; a line that cannot be read is named by its number."""
+    users = {}
+    try:
+        with Path(path).open(encoding="utf-8", newline="") as file:
+            for number, row in enumerate(csv.reader(file), start=1):
+                if not row:
+                    continue
+                if len(row) < 3 or not row[0].strip() or not row[1].strip():
+                    raise argparse.ArgumentTypeError(f"{path}: line {number}: expected token,user,uid[,groups]")
+                groups = [each.strip() for each in row[3].split(",")] if len(row) > 3 else []
+                users[row[0].strip()] = User(row[1].strip(), row[2].strip(), tuple(filter(None, groups)))
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{path}: {error.strerror}") from error
+    return users
 
 
 async def _serve(options: Options) -> None:

@@ -1,49 +1,28 @@
-"""Builds an API server: store, identity, resources, keepers, and a listening socket; in that order, and back."""
+"""Runs an API server: keys, store, the room itself, a listening socket, its controllers; in that order, and back."""
 
 import asyncio
 import contextlib
 import ipaddress
 import logging
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-import msgspec
-
-from podwire.apiserver import bootstrap
-from podwire.apiserver.accounts import StoredAccounts
-from podwire.apiserver.admission import Admission
-from podwire.apiserver.admission.addresses import Network, ServiceAddresses
-from podwire.apiserver.admission.lifecycle import NamespaceLifecycle
-from podwire.apiserver.admission.pods import FailingNodes, Priorities, ServiceAccounts
-from podwire.apiserver.authn import Authenticator
-from podwire.apiserver.authz import Authorizer
-from podwire.apiserver.catalog import builtin_resources
-from podwire.apiserver.custom import CustomResources, DefinitionFinalizer
-from podwire.apiserver.endpoints import Check, Endpoints
-from podwire.apiserver.engine import Engine, Identity
-from podwire.apiserver.keepers import AddressKeeper
-from podwire.apiserver.pki import Pki
-from podwire.apiserver.registry import Registry
-from podwire.apiserver.schema import OpenApi, Schemas
-from podwire.apiserver.schema.definitions import load
-from podwire.apiserver.server import ApiServer
-from podwire.apiserver.tokens import Tokens, discovery, key_set
-from podwire.apiserver.users import MASTERS
-from podwire.cluster.controllers import in_process_controllers
+from podwire.apiserver import Assembled, Pki, Settings, assemble, bootstrap
+from podwire.apiserver.admission.addresses import Network
+from podwire.apiserver.users import MASTERS, User
+from podwire.cluster.controllers import in_process
 from podwire.cluster.files import write_private
-from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.kubeconfig import Access, Pem, write_kubeconfig
-from podwire.seams import Clock
-from podwire.store import AnyStore, open_store
+from podwire.store import open_store
 from podwire.transports import http_server, tls
 from podwire.transports.clock import SystemClock
 from podwire.transports.http_server import HttpServer
 
 _log = logging.getLogger("podwire.apiserver")
 
-ISSUER = "https://kubernetes.default.svc.cluster.local"
 GRACE = 0.5
 """Seconds that requests in flight have left when the server stops."""
 
@@ -59,15 +38,14 @@ class Options:
     kubeconfig: Path | None = None
     service_network: Network = field(default_factory=lambda: ipaddress.ip_network("10.96.0.0/16"))
     controllers: bool = True
+    static_tokens: Mapping[str, User] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A server that answers."""
+    """A server that answers at `url`; `kubeconfig` is its admin's."""
 
-    server: ApiServer
-    engine: Engine
-    pki: Pki
+    assembled: Assembled
     url: str
     kubeconfig: Path
 
@@ -76,101 +54,44 @@ class Running:
 async def running(options: Options) -> AsyncIterator[Running]:
     """Run an API server for as long as the context is open.
 
-    1. Keys and certificates.  2. The store.  3. The first objects, custom resources.  4. Listen.
-    5. The admin's kubeconfig.  6. Keepers and controllers.  Stopping goes backwards.
+    1. Keys and certificates.  2. The store.  3. The room, with its first objects.  4. Listen.
+    5. The admin's kubeconfig.  6. What follows the store, and the controllers.  Stopping goes backwards.
     """
     pki = await asyncio.to_thread(_open_pki, options)
     async with contextlib.AsyncExitStack() as stack:
         store = await open_store(options.store_url, options.data_dir / "store")
         stack.push_async_callback(store.close)
-        parts = _build(options, store, pki, SystemClock())
-        first = str(options.service_network[1])
-        await bootstrap.fill(parts.engine, authority_pem=pki.authority_pem.decode(), service_address=first)
-        await parts.custom.load()
-        http = await _listen(options, parts.server, pki)
+        assembled = assemble(store, pki, SystemClock(), _settings(options))
+        await assembled.start()
+        http = await _listen(options, assembled, pki)
         stack.push_async_callback(http.close, GRACE)
-        await bootstrap.advertise(parts.engine, options.host, http.port)
+        await bootstrap.advertise(assembled.engine, options.host, http.port)
         url = f"https://{_url_host(options.host)}:{http.port}"
         path = options.kubeconfig or options.data_dir / "kubeconfig"
         await asyncio.to_thread(_write_kubeconfig, path, pki, url)
-        await stack.enter_async_context(_background(parts, options))
+        controllers = [in_process(assembled)] if options.controllers else []
+        await stack.enter_async_context(background(assembled.run(), *controllers))
         _log.info("serving", extra={"url": url, "store": options.store_url or "sqlite://", "kubeconfig": str(path)})
-        yield Running(server=parts.server, engine=parts.engine, pki=pki, url=url, kubeconfig=path)
+        yield Running(assembled=assembled, url=url, kubeconfig=path)
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    engine: Engine
-    server: ApiServer
-    custom: CustomResources
-    addresses: AddressKeeper
-
-
-def _build(options: Options, store: AnyStore, pki: Pki, clock: Clock) -> _Parts:
-    """Connect the room's parts; nothing runs yet."""
-    definitions = load()
-    schemas = Schemas(definitions)
-    registry = Registry(builtin_resources(schemas))
-    tokens = Tokens(pki.account_key, ISSUER, (ISSUER,), clock)
-    authenticator = Authenticator(tokens, StoredAccounts(store))
-    addresses = ServiceAddresses(store, options.service_network, clock)
-    judges = (
-        NamespaceLifecycle(store),
-        ServiceAccounts(store),
-        Priorities(store),
-        FailingNodes(),
-        addresses,
-        DefinitionFinalizer(),
+def _settings(options: Options) -> Settings:
+    return Settings(
+        service_network=options.service_network,
+        static_tokens=options.static_tokens,
+        address=f"{options.host}:{options.port}",
     )
-    engine = Engine.build(
-        store=store,
-        registry=registry,
-        schemas=schemas,
-        identity=Identity(authenticator, Authorizer(), tokens),
-        admission=Admission(judges),
-        clock=clock,
-    )
-    openapi = OpenApi(BUILTIN.all, definitions)
-    endpoints = Endpoints(
-        registry, openapi, address=f"{options.host}:{options.port}", checks=_checks(store), documents=_issuer(pki)
-    )
-    custom = CustomResources(engine, openapi)
-    return _Parts(engine, ApiServer(engine, endpoints), custom, AddressKeeper(store, addresses))
-
-
-def _checks(store: AnyStore) -> dict[str, Check]:
-    """What health means: the process answers, and its store has not given up writing."""
-    return {"ping": lambda: ""}
-
-
-def _issuer(pki: Pki) -> dict[str, bytes]:
-    """What others need to verify this server's tokens."""
-    keys = f"{ISSUER}/openid/v1/jwks"
-    return {
-        "/.well-known/openid-configuration": msgspec.json.encode(discovery(ISSUER, keys)),
-        "/openid/v1/jwks": msgspec.json.encode(key_set(pki.account_key.public_key())),
-    }
-
-
-async def _listen(options: Options, server: ApiServer, pki: Pki) -> HttpServer:
-    context = tls.server_context(certificate=pki.serving_certificate, key=pki.serving_key, client_ca=pki.authority_path)
-    return await http_server.serve(server.handle, host=options.host, port=options.port, ssl_context=context)
 
 
 @contextlib.asynccontextmanager
-async def _background(parts: _Parts, options: Options) -> AsyncIterator[None]:
-    """Everything that follows the store on its own; one that fails takes the server down rather than lie."""
-    async with asyncio.TaskGroup() as tasks:
-        running = [
-            tasks.create_task(parts.custom.run(), name="custom resources"),
-            tasks.create_task(parts.addresses.run(), name="service addresses"),
-        ]
-        if options.controllers:
-            running.append(tasks.create_task(in_process_controllers(parts.server), name="controllers"))
+async def background(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run endless works beside the body; one that fails ends the body, and the body's end cancels them."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(each) for each in works]
         try:
             yield
         finally:
-            for task in running:
+            for task in tasks:
                 task.cancel()
 
 
@@ -181,6 +102,12 @@ def _open_pki(options: Options) -> Pki:
     if not ipaddress.ip_address(options.host).is_unspecified:
         addresses.append(options.host)
     return Pki.open(options.data_dir / "pki", names=[socket.gethostname()], ips=addresses)
+
+
+async def _listen(options: Options, assembled: Assembled, pki: Pki) -> HttpServer:
+    context = tls.server_context(certificate=pki.serving_certificate, key=pki.serving_key, client_ca=pki.authority_path)
+    handler = assembled.server.handle
+    return await http_server.serve(handler, host=options.host, port=options.port, ssl_context=context)
 
 
 def _url_host(host: str) -> str:

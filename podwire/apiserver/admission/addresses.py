@@ -61,7 +61,7 @@ class ServiceAddresses:
                 return
 
     async def _address(self, operation: Operation, spec: Object) -> None:
-        family = "IPv4" if self.network.version == 4 else "IPv6"  # noqa: PLR2004  the family's own number
+        family = "IPv4" if self.network.version == 4 else "IPv6"
         spec.setdefault("ipFamilies", [family])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
         wanted = spec.get("clusterIP", "")

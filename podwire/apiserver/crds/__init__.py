@@ -6,7 +6,6 @@ All of it is pure: a definition or an object in, a value out.
 from podwire.apiserver.crds.columns import columns_of
 from podwire.apiserver.crds.kinds import kinds_of, selectable_fields, storage_version
 from podwire.apiserver.crds.naming import established
-from podwire.apiserver.crds.openapi import openapi_schemas
 from podwire.apiserver.crds.structural import compile_schema
 
 __all__ = [
@@ -14,7 +13,6 @@ __all__ = [
     "compile_schema",
     "established",
     "kinds_of",
-    "openapi_schemas",
     "selectable_fields",
     "storage_version",
 ]

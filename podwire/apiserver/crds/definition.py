@@ -11,7 +11,7 @@ from podwire.apiserver.crds.selectable import selectable_errors
 from podwire.objects import names
 from podwire.protocols.k8sapi.status import FieldError, forbidden, invalid, not_supported, required
 
-__all__ = ["condition", "create", "established", "fill_in", "update"]
+__all__ = ["condition", "create", "established", "update"]
 
 Json = Mapping[str, Any]
 
@@ -21,16 +21,6 @@ COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int6
 
 APPROVAL = "api-approved.kubernetes.io"
 _PROTECTED = ("k8s.io", "kubernetes.io")
-
-
-def fill_in(crd: dict[str, Any]) -> None:
-    """What a definition need not say: singular, listKind, conversion. In place, before it is validated."""
-    spec = crd.setdefault("spec", {})
-    wanted = spec.setdefault("names", {})
-    if kind := wanted.get("kind"):
-        wanted.setdefault("singular", kind.lower())
-        wanted.setdefault("listKind", f"{kind}List")
-    spec.setdefault("conversion", {"strategy": "None"})
 
 
 def create(crd: Json) -> list[FieldError]:

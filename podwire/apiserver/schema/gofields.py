@@ -228,6 +228,7 @@ _ROWS = {
         CustomResourceDefinitionStatus: acceptedNames +conditions +storedVersions
         CustomResourceDefinitionVersion: *deprecationWarning
         CustomResourceSubresourceScale: *labelSelectorPath
+        CustomResourceSubresources: ^status
         JSONSchemaProps: *$ref *maxItems *maxLength *maxProperties *maximum *minItems *minLength *minProperties
             *minimum *multipleOf *x-kubernetes-list-type *x-kubernetes-map-type *x-kubernetes-preserve-unknown-fields
         ServiceReference: *path *port

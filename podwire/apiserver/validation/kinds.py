@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from podwire.apiserver.crds import definition
 from podwire.apiserver.validation import (
     claims,
     config,
@@ -22,6 +23,7 @@ from podwire.apiserver.validation import (
 from podwire.apiserver.validation.rules import Rules
 
 RULES: Mapping[tuple[str, str], Rules] = {
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): Rules(definition.create, definition.update),
     ("", "Node"): Rules(node.create, node.update, {"status": node.update_status}),
     ("", "Pod"): Rules(
         pod.create,

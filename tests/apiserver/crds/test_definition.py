@@ -35,15 +35,6 @@ def test_a_good_definition_is_taken(cron_tab):
     assert told(definition.create(cron_tab)) == []
 
 
-def test_what_need_not_be_said_is_filled_in(cron_tab):
-    names = cron_tab["spec"]["names"]
-    del names["singular"], names["listKind"], cron_tab["spec"]["conversion"]
-    definition.fill_in(cron_tab)
-    assert (names["singular"], names["listKind"]) == ("crontab", "CronTabList")
-    assert cron_tab["spec"]["conversion"] == {"strategy": "None"}
-    assert definition.create(cron_tab) == []
-
-
 NAME_RULE = 'must be spec.names.plural+"."+spec.group'
 
 

@@ -1,0 +1,124 @@
+"""Connects the parts of the room to one API server over a given store; no sockets, nothing runs yet."""
+
+import asyncio
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from podwire.apiserver import bootstrap
+from podwire.apiserver.accounts import StoredAccounts
+from podwire.apiserver.admission import Admission
+from podwire.apiserver.admission.addresses import Network, ServiceAddresses
+from podwire.apiserver.admission.lifecycle import NamespaceLifecycle
+from podwire.apiserver.admission.pods import FailingNodes, Priorities, ServiceAccounts
+from podwire.apiserver.authn import Authenticator
+from podwire.apiserver.authz import Authorizer
+from podwire.apiserver.catalog import builtin_resources
+from podwire.apiserver.custom import CustomResources, DefinitionFinalizer
+from podwire.apiserver.endpoints import Check, Endpoints
+from podwire.apiserver.engine import Engine, Identity
+from podwire.apiserver.keepers import AddressKeeper
+from podwire.apiserver.pki import Pki
+from podwire.apiserver.ports import Store
+from podwire.apiserver.registry import Registry
+from podwire.apiserver.schema import OpenApi, Schemas
+from podwire.apiserver.schema.definitions import load
+from podwire.apiserver.server import ApiServer, Limits
+from podwire.apiserver.tokens import Tokens, discovery, key_set
+from podwire.apiserver.users import User
+from podwire.protocols.k8sapi.builtin import BUILTIN
+from podwire.seams import Clock
+
+ISSUER = "https://kubernetes.default.svc.cluster.local"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What an operator may choose."""
+
+    service_network: Network = field(default_factory=lambda: ipaddress.ip_network("10.96.0.0/16"))
+    static_tokens: Mapping[str, User] = field(default_factory=dict)
+    address: str = "127.0.0.1:6443"
+    """What discovery tells clients; kubectl does not care."""
+    limits: Limits = field(default_factory=Limits)
+    checks: Mapping[str, Check] = field(default_factory=dict)
+    """What health means beyond answering at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """An API server: call `start` once, then `server.handle` answers; `run` keeps it right until cancelled."""
+
+    server: ApiServer
+    engine: Engine
+    custom: CustomResources
+    addresses: AddressKeeper
+    pki: Pki
+    settings: Settings
+
+    async def start(self) -> None:
+        """1. The first objects.  2. Custom resources, so that nobody is told that they do not exist."""
+        authority = self.pki.authority_pem.decode()
+        first = str(self.settings.service_network[1])
+        await bootstrap.fill(self.engine, authority_pem=authority, service_address=first)
+        await self.custom.load()
+
+    async def run(self) -> None:
+        """Work until cancelled; a part that fails takes the rest down rather than lie."""
+        async with asyncio.TaskGroup() as parts:
+            parts.create_task(self.custom.run(), name="custom resources")
+            parts.create_task(self.addresses.run(), name="service addresses")
+
+
+def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = None) -> Assembled:
+    """Build everything and connect it."""
+    settings = settings or Settings()
+    definitions = load()
+    schemas = Schemas(definitions)
+    registry = Registry(builtin_resources(schemas))
+    addresses = ServiceAddresses(store, settings.service_network, clock)
+    engine = Engine.build(
+        store=store,
+        registry=registry,
+        schemas=schemas,
+        identity=_identity(store, pki, clock, settings),
+        admission=_admission(store, addresses),
+        clock=clock,
+    )
+    openapi = OpenApi(BUILTIN.all, definitions)
+    checks = {"ping": lambda: "", **settings.checks}
+    endpoints = Endpoints(registry, openapi, address=settings.address, checks=checks, documents=_issuer(pki))
+    server = ApiServer(engine, endpoints, settings.limits)
+    custom = CustomResources(engine, openapi)
+    return Assembled(server, engine, custom, AddressKeeper(store, addresses), pki, settings)
+
+
+def _identity(store: Store, pki: Pki, clock: Clock, settings: Settings) -> Identity:
+    tokens = Tokens(pki.account_key, ISSUER, (ISSUER,), clock)
+    authenticator = Authenticator(tokens, StoredAccounts(store), settings.static_tokens)
+    return Identity(authenticator, Authorizer(), tokens)
+
+
+def _admission(store: Store, addresses: ServiceAddresses) -> Admission:
+    """In upstream's order."""
+    return Admission(
+        [
+            NamespaceLifecycle(store),
+            ServiceAccounts(store),
+            Priorities(store),
+            FailingNodes(),
+            addresses,
+            DefinitionFinalizer(),
+        ]
+    )
+
+
+def _issuer(pki: Pki) -> dict[str, bytes]:
+    """What others need to verify this server's tokens."""
+    keys = f"{ISSUER}/openid/v1/jwks"
+    return {
+        "/.well-known/openid-configuration": msgspec.json.encode(discovery(ISSUER, keys)),
+        "/openid/v1/jwks": msgspec.json.encode(key_set(pki.account_key.public_key())),
+    }
