@@ -20,7 +20,7 @@ from podwire.protocols.k8sapi.status import (
     bad_request,
     invalid_object,
 )
-from podwire.protocols.storage import Item, KeyExists
+from podwire.protocols.storage import Item, KeyExists, StoreFull
 from podwire.seams import Clock
 
 OBJECT_LIMIT = 1536 * 1024
@@ -104,8 +104,8 @@ class Creator:
             return Item(key, value, 0, 0)
         try:
             return await self.store.create(key, value)
-        except BaseException:
-            await self.admission.undo(operation)
+        except (KeyExists, StoreFull):
+            await self.admission.undo(operation)  # only when it is certain that nothing was written
             raise
 
     def _give_identity(self, resource: Resource, namespace: str, obj: Object) -> None:

@@ -127,7 +127,7 @@ def mark(resource: Resource, obj: Object, options: DeleteOptions, now: float) ->
     left = metadata.get("deletionGracePeriodSeconds", math.inf) if metadata.get("deletionTimestamp") else math.inf
     if grace < left:
         begun = parse(metadata["deletionTimestamp"]) - left if left != math.inf else now
-        metadata["deletionTimestamp"] = rfc3339(max(begun, now - 1) + grace if grace else now)
+        metadata["deletionTimestamp"] = rfc3339(begun + grace)
         metadata["deletionGracePeriodSeconds"] = grace
         if left == math.inf and "generation" in metadata:
             metadata["generation"] += 1

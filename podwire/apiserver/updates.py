@@ -19,7 +19,7 @@ from podwire.protocols.k8sapi.status import (
     invalid_object,
     not_found,
 )
-from podwire.protocols.storage import Item, Stale
+from podwire.protocols.storage import Item, Stale, StoreFull
 
 TRIES = 10
 """How often a write without a resourceVersion is applied anew after losing a race."""
@@ -106,8 +106,8 @@ class Updater:
             return Item(item.key, value, revision, item.created)
         try:
             return await self.store.update(item.key, value, expected=item.revision)
-        except BaseException:
-            await self.admission.undo(operation)
+        except (Stale, StoreFull):
+            await self.admission.undo(operation)  # only when it is certain that nothing was written
             raise
 
 
