@@ -26,6 +26,17 @@ def test_a_full_disk_is_told_reads_go_on_and_writes_resume_when_there_is_room(tm
     assert int(output) > 50
 
 
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mkfs.ext4") is None, reason="mounts an ext4 of its own")
+def test_what_was_acknowledged_survives_a_power_cut(tmp_path, run_program):
+    image, mountpoint = tmp_path / "image", tmp_path / "disk"
+    mountpoint.mkdir()
+    wrapper = mounted(f"truncate -s 256M {image}", f"mkfs.ext4 -q {image}", f"mount -o loop {image} {mountpoint}")
+    child = run_program(HERE / "power_program.py", mountpoint, image, wrapper=wrapper)
+    output, errors = child.communicate(timeout=60)
+    assert child.returncode == 0, errors.decode()
+    assert int(output) > 200
+
+
 async def acknowledged_and_kept(directory: Path, output: bytes) -> tuple[list[int], int]:
     wrote = [int(line.split()[1]) for line in output.splitlines() if line.startswith(b"wrote")]
     store = await SqliteStore.open(directory)
