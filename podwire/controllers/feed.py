@@ -1,7 +1,9 @@
 """The feed over HTTP: one metadata-only watch for each kind, also for kinds that come later."""
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import Iterator
 
 from podwire.controllers.kinds import DEFINITIONS, preferred
 from podwire.controllers.ports import Absent, Complete, Informing, Present, Tell
@@ -13,8 +15,8 @@ from podwire.protocols.k8sapi.watch import Added, Change, Deleted, Synced, Updat
 
 log = logging.getLogger(__name__)
 
-ANNOUNCED_AFTER = (0.0, 1.0, 5.0)
-"""A server announces a kind shortly after it accepts its definition: look at these times after the change."""
+ANNOUNCED_AFTER = (0.2, 1.0, 5.0)
+"""A server announces a kind shortly after it accepts its definition: look at once, and again after these pauses."""
 
 RETRY = 1.0
 """Seconds until discovery is asked again after it failed."""
@@ -39,10 +41,21 @@ class WatchedFeed:
             await self._look(watches, tell)
             while True:
                 await self._changed.wait()
+                await self._look_until_quiet(watches, tell)
+
+    async def _look_until_quiet(self, watches: asyncio.TaskGroup, tell: Tell) -> None:
+        pauses: Iterator[float] = iter(())
+        while True:
+            if self._changed.is_set():
                 self._changed.clear()
-                for pause in ANNOUNCED_AFTER:
-                    await asyncio.sleep(pause)
-                    await self._look(watches, tell)
+                pauses = iter(ANNOUNCED_AFTER)
+            await self._look(watches, tell)
+            pause = next(pauses, None)
+            if pause is None:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._changed.wait()
 
     async def _look(self, watches: asyncio.TaskGroup, tell: Tell) -> None:
         """Watch the kinds that are not watched yet."""
@@ -92,7 +105,8 @@ class WatchedFeed:
                 self._synced(kind, tell)
 
     def _synced(self, kind: Kind, tell: Tell) -> None:
+        """Complete is told when all first kinds are known, and again for each that comes later."""
         self._unsynced.discard(resource_of(kind))
-        if not self._unsynced and not self._complete:
+        if not self._unsynced:
             self._complete = True
             tell(Complete())

@@ -67,7 +67,10 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """Everything that was there at the beginning has been told: from now on, what was not told is not there."""
+    """Everything that was there has been told: from now on, what was not told is not there.
+
+    Told again when kinds have come that were not followed before.
+    """
 
 
 Tidings = Present | Absent | Complete

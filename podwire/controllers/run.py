@@ -26,7 +26,7 @@ class Controller(Protocol):
         ...
 
     def completed(self) -> None:
-        """Everything that was there at the beginning was told."""
+        """Everything that was there was told; again when kinds have come that were not followed before."""
         ...
 
     async def run(self) -> None:

@@ -1,0 +1,66 @@
+"""The graph's indexes always say the same as its nodes."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podwire.controllers.graph import Graph
+from podwire.controllers.kinds import CONFIG_MAPS, PODS
+from podwire.controllers.seen import Metadata, Owner, Seen, from_json, from_object, resource_of
+
+uids = st.sampled_from("abcdef")
+
+
+@st.composite
+def nodes(draw) -> Seen:
+    """A uid never changes its kind and namespace."""
+    uid = draw(uids)
+    owners = tuple(Owner(uid=each) for each in draw(st.lists(uids, max_size=3, unique=True)))
+    kind, namespace = (PODS, "one") if uid in "abc" else (CONFIG_MAPS, "two")
+    return Seen(kind, Metadata(name=uid, namespace=namespace, uid=uid, owner_references=owners))
+
+
+@given(st.lists(st.one_of(nodes(), uids), max_size=40))
+def test_indexes_follow_every_change(steps):
+    graph, model = Graph(), {}
+    for each in steps:
+        if isinstance(each, Seen):
+            assert graph.put(each) == model.get(each.uid)
+            model[each.uid] = each
+        else:
+            assert graph.drop(each) == model.pop(each, None)
+    assert {each.uid: each for each in graph.nodes()} == model
+    for uid in "abcdef":
+        assert graph.dependents(uid) == [
+            each for _, each in sorted(model.items()) if any(owner.uid == uid for owner in each.owners)
+        ]
+    for kind, namespace in ((PODS, "one"), (CONFIG_MAPS, "two")):
+        of_kind = [each for each in model.values() if each.kind is kind]
+        assert sorted(each.uid for each in graph.of_kind(kind)) == sorted(each.uid for each in of_kind)
+        assert graph.in_namespace(namespace) == ({resource_of(kind): len(of_kind)} if of_kind else {})
+
+
+OBJECT = {
+    "kind": "Pod",
+    "metadata": {
+        "name": "web",
+        "namespace": "dev",
+        "uid": "u1",
+        "resourceVersion": "7",
+        "labels": {"a": "b"},
+        "finalizers": ["x/y"],
+        "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u2", "controller": True}
+        ],
+    },
+    "spec": {"containers": []},
+}
+
+
+def test_an_object_is_seen_alike_from_json_and_from_a_dict():
+    import msgspec
+
+    seen = from_object(PODS, OBJECT)
+    assert from_json(PODS, msgspec.json.encode(OBJECT)) == seen
+    assert seen.owners == (Owner(api_version="apps/v1", kind="ReplicaSet", name="r", uid="u2", controller=True),)
+    assert msgspec.to_builtins(seen.owners[0]) == OBJECT["metadata"]["ownerReferences"][0]
+    assert from_json(PODS, msgspec.json.encode(OBJECT), "9").metadata.resource_version == "9"
