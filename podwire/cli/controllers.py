@@ -1,0 +1,38 @@
+"""`podwire controllers`: the controllers alone, against any API server."""
+
+import argparse
+from pathlib import Path
+
+from podwire.cli.main import UserError
+from podwire.cli.options import add_logging, run_until_stopped
+from podwire.cluster.remote_controllers import over_http
+from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
+from podwire.transports import credentials
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kubeconfig", required=True, metavar="FILE", help="the API server, and an identity that may do everything"
+    )
+    parser.add_argument("--context", default="", metavar="NAME", help="the kubeconfig's context (its current one)")
+    parser.add_argument(
+        "--root-ca-file",
+        type=Path,
+        metavar="FILE",
+        help="the CA that pods are told to trust (the kubeconfig's own)",
+    )
+    add_logging(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        access = credentials.load(arguments.kubeconfig, context=arguments.context)
+        credentials.ssl_context(access)  # what cannot be used is told before anything runs
+        root_ca = _root_ca(arguments.root_ca_file or access.ca.file, access.ca.text)
+    except (BadKubeconfig, OSError) as error:
+        raise UserError(str(error)) from error
+    return run_until_stopped(over_http(access, root_ca), arguments)
+
+
+def _root_ca(file: str | Path | None, text: str) -> str:
+    return Path(file).read_text(encoding="ascii") if file else text

@@ -1,0 +1,85 @@
+"""`podwire controllers` beside an API server that runs none."""
+
+import asyncio
+import time
+
+import pytest
+
+from podwire.controllers.kinds import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
+from podwire.protocols.k8sapi.client_side import Client
+from podwire.protocols.k8sapi.status import ApiError
+from podwire.transports.credentials import load
+from podwire.transports.http_client import connect
+
+
+@pytest.fixture
+def server(daemon, tmp_path):
+    """An API server without controllers; its kubeconfig."""
+    server = daemon("apiserver", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", "--no-controllers")
+    server.wait_for("serving")
+    return str(tmp_path / "kubeconfig")
+
+
+@pytest.fixture
+async def api(server):
+    async with connect(load(server)) as http:
+        yield Client(http)
+
+
+async def become(expected: bool, look, seconds: float = 20) -> None:
+    """Wait until something is there, or is not."""
+    end = time.monotonic() + seconds
+    while await exists(look) is not expected:
+        assert time.monotonic() < end
+        await asyncio.sleep(0.02)
+
+
+async def exists(look) -> bool:
+    try:
+        await look()
+    except ApiError as error:
+        if error.code != 404:
+            raise
+        return False
+    return True
+
+
+async def test_nothing_follows_from_a_namespace_without_controllers_and_everything_with_them(server, api, daemon):
+    await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+    await asyncio.sleep(0.3)
+    assert not await exists(lambda: api.get(SERVICE_ACCOUNTS, "default", "shop"))
+
+    working = daemon("controllers", "--kubeconfig", server)
+    working.wait_for("working")
+    await become(True, lambda: api.get(SERVICE_ACCOUNTS, "default", "shop"))
+    await become(True, lambda: api.get(CONFIG_MAPS, "kube-root-ca.crt", "shop"))
+    told = await api.get(CONFIG_MAPS, "kube-root-ca.crt", "shop")
+    assert told["data"]["ca.crt"] == load(server).ca.text
+
+    await api.delete(NAMESPACES, "shop")
+    await become(False, lambda: api.get(NAMESPACES, "shop"))
+    assert working.stop() == 0
+
+
+def test_a_kubeconfig_that_is_not_there_is_named(podwire, tmp_path):
+    done = podwire("controllers", "--kubeconfig", str(tmp_path / "none"))
+    assert (done.returncode, done.stderr) == (1, f"podwire controllers: {tmp_path}/none: No such file or directory\n")
+
+
+def test_a_ca_file_that_is_not_there_is_named(podwire, server, tmp_path):
+    done = podwire("controllers", "--kubeconfig", server, "--root-ca-file", str(tmp_path / "none"))
+    assert done.returncode == 1
+    assert str(tmp_path / "none") in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_context_that_the_kubeconfig_lacks_is_named(podwire, server):
+    done = podwire("controllers", "--kubeconfig", server, "--context", "other")
+    assert done.returncode == 1
+    assert "there is no context named 'other'" in done.stderr
+
+
+def test_the_kubeconfig_is_asked_for(podwire):
+    done = podwire("controllers")
+    assert done.returncode == 2
+    assert "--kubeconfig" in done.stderr
