@@ -23,8 +23,8 @@ from podwire.protocols.k8sapi.status import (
 from podwire.protocols.storage import Item, KeyExists, StoreFull
 from podwire.seams import Clock
 
-OBJECT_LIMIT = 1536 * 1024
-"""What may be stored for one object, after defaulting; etcd's own limit."""
+OBJECT_LIMIT = 1_500_000
+"""Bytes that may be stored for one object, after defaulting; no store takes more, and a dry run must say so too."""
 
 GENERATED_TRIES = 8
 _RANDOM = random.Random()

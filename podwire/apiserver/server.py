@@ -31,7 +31,7 @@ from podwire.protocols.k8sapi.status import (
     method_not_allowed,
     no_such_resource,
 )
-from podwire.protocols.storage import Gone, StorageError, StoreFull, StoreUnavailable
+from podwire.protocols.storage import Gone, StorageError, StoreFull, StoreUnavailable, TooLarge
 
 _log = logging.getLogger("podwire.apiserver")
 
@@ -203,4 +203,6 @@ def _of_storage(error: StorageError) -> ApiError:
         )
     if isinstance(error, Gone):
         return ApiError(Reason.EXPIRED, str(error))
+    if isinstance(error, TooLarge):
+        return ApiError(Reason.TOO_LARGE, f"Request entity too large: {error}")
     return ApiError(Reason.INTERNAL_ERROR, f"the store refused: {error}")
