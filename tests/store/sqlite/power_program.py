@@ -1,6 +1,6 @@
 """Cuts the power under a store: its file system drops all that was not synced. Asserts everything itself.
 
-    power_program.py MOUNTPOINT IMAGE
+    power_program.py MOUNTPOINT IMAGE WRITES      the power fails after so many writes
 Runs in a mount namespace of its own, with IMAGE (an ext4) mounted on MOUNTPOINT.
 """
 
@@ -44,11 +44,12 @@ def noted(notes: Path) -> list[Item]:
     return [Item(key, bytes.fromhex(value), int(revision), int(revision)) for revision, key, value in lines]
 
 
-async def before(mountpoint: Path, notes: Path) -> None:
+async def before(mountpoint: Path, notes: Path, writes: int) -> None:
     store = await SqliteStore.open(mountpoint)
     acknowledged: list[Item] = []
     writers = [asyncio.create_task(write(store, number, acknowledged)) for number in range(20)]
-    await asyncio.sleep(1)
+    while len(acknowledged) < writes:  # noqa: ASYNC110 - the program does nothing else
+        await asyncio.sleep(0.001)
     cut_power(mountpoint)
     note(notes, acknowledged)
     await asyncio.wait(writers)
@@ -66,11 +67,11 @@ async def after(mountpoint: Path, notes: Path) -> None:
     sys.stdout.write(f"{len(acknowledged)}\n")
 
 
-def main(mountpoint: Path, image: Path) -> None:
+def main(mountpoint: Path, image: Path, writes: int) -> None:
     notes = image.with_name("notes")
     child = os.fork()
     if child == 0:
-        asyncio.run(before(mountpoint, notes))
+        asyncio.run(before(mountpoint, notes, writes))
     os.waitpid(child, 0)
     subprocess.run(["umount", mountpoint], check=True)
     subprocess.run(["mount", "-o", "loop", image, mountpoint], check=True)
@@ -78,4 +79,4 @@ def main(mountpoint: Path, image: Path) -> None:
     subprocess.run(["umount", mountpoint], check=True)
 
 
-main(Path(sys.argv[1]), Path(sys.argv[2]))
+main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
