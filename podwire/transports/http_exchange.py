@@ -23,6 +23,7 @@ from podwire.transports.http_connection import (
     head_too_large,
     status_body,
 )
+from podwire.transports.http_reply import WholeReply
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +120,8 @@ class Exchanges:
 
     async def _stream(self, request: web.BaseRequest, stream: Stream) -> web.StreamResponse:
         """Headers at once, then each chunk as it comes; the chunks are closed however it ends."""
-        response = web.StreamResponse(status=stream.status, headers=_headers(stream.headers, stream.content_type))
+        headers = [("Content-Type", stream.content_type), ("Server", "podwire"), *stream.headers]
+        response = web.StreamResponse(status=stream.status, headers=headers)
         if request.version >= (1, 1):
             response.enable_chunked_encoding()
         try:
@@ -174,25 +176,22 @@ def _parse_query(query: str) -> Mapping[str, list[str]]:
 
 
 def _refused(error: ApiError) -> Response:
-    return Response(status=error.code, body=status_body(error), headers=(*error.headers, ("Connection", "close")))
+    return Response(status=error.code, body=status_body(error), headers=(*error.headers, _CLOSE))
 
 
-def _headers(extra: tuple[tuple[str, str], ...], content_type: str) -> list[tuple[str, str]]:
-    return [("Content-Type", content_type), ("Server", "podwire"), *extra]
+_CLOSE = ("Connection", "close")
 
 
-async def _whole(asked: Request, answer: Response, *, last: bool) -> web.Response:
-    headers = _headers(answer.headers, answer.content_type)
-    body = answer.body
+async def _whole(asked: Request, answer: Response, *, last: bool) -> web.StreamResponse:
+    body, headers = answer.body, answer.headers
+    if _CLOSE in headers:
+        headers, last = tuple(each for each in headers if each != _CLOSE), True
     if len(body) >= GZIP_FROM and not any(name.lower() == "content-encoding" for name, _ in headers):
-        headers.append(("Vary", "Accept-Encoding"))
+        headers = (*headers, ("Vary", "Accept-Encoding"))
         if takes_gzip(asked.headers.get("accept-encoding", "")):
-            headers.append(("Content-Encoding", "gzip"))
+            headers = (*headers, ("Content-Encoding", "gzip"))
             body = await asyncio.to_thread(gzip.compress, body, 1)
-    response = web.Response(status=answer.status, body=body, headers=headers)
-    if last or any(name.lower() == "connection" for name, _ in headers):
-        response.force_close()
-    return response
+    return WholeReply(answer.status, (("Content-Type", answer.content_type), *headers), body, last=last)
 
 
 def takes_gzip(accepted: str) -> bool:

@@ -340,6 +340,57 @@ async def test_a_head_request_gets_the_length_but_no_body(served):
     assert answer.endswith(b"\r\n\r\n")
 
 
+@pytest.mark.parametrize("status", [204, 304])
+async def test_an_answer_without_a_body_has_no_length(served, status):
+    async def handler(_request: Request) -> Response:
+        return Response(status=status, body=b"forgotten", headers=(("ETag", '"x"'),))
+
+    server = await served(handler)
+    answer = await raw(server, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
+    assert b'ETag: "x"\r\n' in answer
+    assert b"Content-Length" not in answer
+    assert answer.endswith(b"\r\n\r\n")
+
+
+async def test_no_header_can_be_smuggled_into_an_answer(served):
+    async def handler(_request: Request) -> Response:
+        return Response(status=200, headers=(("Warning", "x\r\nSet-Cookie: y"),))
+
+    server = await served(handler)
+    answer = await raw(server, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert b" 500 " in answer.partition(b"\r\n")[0]
+    assert b"Set-Cookie" not in answer
+
+
+async def test_an_old_client_is_answered_and_left(served):
+    server = await served(hello)
+    answer = await raw(server, b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+    assert b"Connection: close" in answer
+    assert answer.endswith(b'{"hello":"world"}')
+
+
+async def test_a_large_answer_whose_reader_goes_away_is_given_up(served):
+    done = asyncio.Event()
+
+    async def handler(_request: Request) -> Response:
+        done.set()
+        return Response(status=200, body=b"x" * 50_000_000)
+
+    server = await served(handler)
+    for _ in range(5):
+        done.clear()
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await reader.read(1000)
+        writer.transport.abort()
+        await done.wait()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await server.close(grace=5)
+    assert loop.time() - began < 2
+
+
 class Chunks:
     """A stream that the test feeds; knows whether it was closed."""
 
