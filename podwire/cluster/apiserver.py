@@ -16,7 +16,7 @@ from podwire.apiserver.users import MASTERS, User
 from podwire.cluster.controllers import in_process
 from podwire.cluster.files import write_private
 from podwire.protocols.k8sapi.kubeconfig import Access, Pem, write_kubeconfig
-from podwire.store import open_store
+from podwire.store import AnyStore, open_store
 from podwire.transports import http_server, tls
 from podwire.transports.clock import SystemClock
 from podwire.transports.http_server import HttpServer
@@ -61,7 +61,7 @@ async def running(options: Options) -> AsyncIterator[Running]:
     async with contextlib.AsyncExitStack() as stack:
         store = await open_store(options.store_url, options.data_dir / "store")
         stack.push_async_callback(store.close)
-        assembled = assemble(store, pki, SystemClock(), _settings(options))
+        assembled = assemble(store, pki, SystemClock(), _settings(options, store))
         await assembled.start()
         http = await _listen(options, assembled, pki)
         stack.push_async_callback(http.close, GRACE)
@@ -75,11 +75,12 @@ async def running(options: Options) -> AsyncIterator[Running]:
         yield Running(assembled=assembled, url=url, kubeconfig=path)
 
 
-def _settings(options: Options) -> Settings:
+def _settings(options: Options, store: AnyStore) -> Settings:
     return Settings(
         service_network=options.service_network,
         static_tokens=options.static_tokens,
         address=f"{options.host}:{options.port}",
+        checks={"store": lambda: store.failure},
     )
 
 

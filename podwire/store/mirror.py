@@ -34,6 +34,11 @@ class Mirror:
         """The newest revision that was published."""
         return self._versions.revision
 
+    @property
+    def failure(self) -> str:
+        """Why the store takes no writes; empty when it does."""
+        return "the store is closed" if self._closed else ""
+
     async def get(self, key: str) -> Item | None:
         self._refuse_when_closed()
         return self._versions.get(key)

@@ -367,6 +367,10 @@ async def test_the_past_is_kept_within_its_window(open_a_store, take):
     assert len(await take(recent, 100)) == 100
 
 
+async def test_a_store_that_is_well_has_no_failure_to_tell(store):
+    assert store.failure == ""
+
+
 async def test_a_closed_store_ends_its_watches_and_refuses_calls(store):
     watch = store.watch(PODS, after=store.revision)
     waiting = asyncio.ensure_future(watch.next())

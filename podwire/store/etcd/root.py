@@ -31,6 +31,8 @@ class RootWatch:
         self._feed = feed
         self._keep = keep
         self._until_shrink = SHRINK_EVERY
+        self.failure = ""
+        """Why etcd is not being followed right now; empty when it is."""
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -38,8 +40,10 @@ class RootWatch:
             try:
                 await self._follow()
             except StorageError as error:
+                self.failure = f"the watch on etcd is interrupted: {error}"
                 log.warning("the watch on etcd is interrupted", extra={"reason": str(error)})
-            except Exception:
+            except Exception as error:
+                self.failure = f"the watch on etcd failed: {error!r}"
                 log.exception("the watch on etcd failed")
             await asyncio.sleep(RETRY_SECONDS)
 
@@ -60,6 +64,7 @@ class RootWatch:
 
     def _take(self, response: pb.WatchResponse) -> bool:
         """Publish what a response brings; False when the stream is of no more use."""
+        self.failure = ""
         history = self._feed.history
         if response.compact_revision:
             self._restart(response.compact_revision, "etcd has compacted what comes next")

@@ -36,9 +36,9 @@ class EtcdStore:
         self._feed = Feed(history, queue=queue)
         self._seen = history.revision
         self._closed = False
-        root = RootWatch(calls, self._layout, self._feed, keep)
+        self._root = RootWatch(calls, self._layout, self._feed, keep)
         self._tasks = (
-            asyncio.create_task(root.run(), name="watch etcd"),
+            asyncio.create_task(self._root.run(), name="watch etcd"),
             asyncio.create_task(compactor.run(calls), name="compact etcd"),
         )
 
@@ -68,6 +68,11 @@ class EtcdStore:
     def revision(self) -> int:
         """The newest revision that any answer of etcd named."""
         return max(self._seen, self._feed.history.revision)
+
+    @property
+    def failure(self) -> str:
+        """Why the store is not well; empty when it is."""
+        return self._root.failure
 
     async def get(self, key: str) -> Item | None:
         self._refuse_when_closed()

@@ -52,6 +52,11 @@ class SqliteStore(Mirror):
             raise
         return cls(held, database, loaded, keep=keep or Window(), queue=queue)
 
+    @property
+    def failure(self) -> str:
+        """Why the store takes no writes; empty when it does."""
+        return str(self._writer.broken) if self._writer.broken is not None else super().failure
+
     async def create(self, key: str, value: bytes) -> Item:
         """Durable when it returns. Raises KeyExists."""
         return _item(await self._write(key, value, None))

@@ -133,10 +133,12 @@ async def test_a_killed_etcd_costs_neither_a_write_nor_an_event(start_etcd, even
             before = len(work.acknowledged)
             await eventually(lambda before=before: len(work.acknowledged) > before + 50)
             member.kill()
+            await eventually(lambda: "interrupted" in store.failure)
             member.start()
             await asyncio.to_thread(member.wait)
         before = len(work.acknowledged)
         await eventually(lambda: len(work.acknowledged) > before + 50)
+        await eventually(lambda: store.failure == "")
     await hold_against_the_watch(store, watch, work)
     await store.close()
 

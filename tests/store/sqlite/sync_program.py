@@ -33,6 +33,8 @@ async def main(directory: Path, count: int) -> None:
     except StorageError as error:
         say(f"refused {type(error).__name__}: {error}")
     say(f"read {len((await store.list('/registry/')).items)}")
+    if store.failure:
+        say(f"unwell: {store.failure}")
     await store.close()
 
 

@@ -86,7 +86,7 @@ async def test_a_failed_sync_ends_all_writing_and_is_never_tried_again(tmp_path,
     if path == "store.db-wal":
         assert len(refused) == 2
         assert all("StoreUnavailable" in line and "SQLITE_IOERR_FSYNC" in line for line in refused)
-        assert output.decode().splitlines()[-1] == f"read {len(wrote)}"
+        assert output.decode().splitlines()[-2] == f"read {len(wrote)}"
     seen, _ = await acknowledged_and_kept(data, output.replace(b"wrote next\n", b""))
     assert seen == wrote
 
@@ -100,6 +100,7 @@ async def test_an_unknown_failure_ends_all_writing_but_not_reading(tmp_path, run
     assert lines[3].startswith("refused StoreUnavailable")
     assert "the disk is on fire" in lines[4]
     assert lines[5] == "read 3"
+    assert "the disk is on fire" in lines[6], "health checks are told"
     wrote, kept = await acknowledged_and_kept(tmp_path, output)
     assert (wrote, kept) == ([0, 1, 2], 3)
 
