@@ -1,6 +1,7 @@
 """Custom resources: definitions are established and served as they come, and not served any more when they go."""
 
 import logging
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -119,11 +120,17 @@ def _resources(definition: Object, meta: Shape) -> list[tuple[Resource, Object]]
     versions = {each["name"]: each for each in definition["spec"]["versions"]}
     stored = storage_version(definition)
     found = []
-    for kind in kinds_of(definition):
+    for announced in kinds_of(definition):
+        kind = _only_shrinking(announced) if definition["metadata"].get("deletionTimestamp") else announced
         version = versions[kind.version]
         schema = (version.get("schema") or {}).get("openAPIV3Schema") or ANY_SCHEMA
         found.append((_custom(kind, version, compile_schema(schema, meta), stored), schema))
     return found
+
+
+def _only_shrinking(kind: Kind) -> Kind:
+    """A definition on its way out takes no new objects, else its clean-up would never end."""
+    return replace(kind, verbs=tuple(each for each in kind.verbs if each != "create"))
 
 
 def _custom(kind: Kind, version: dict[str, Any], structural: Structural, stored: str) -> Resource:

@@ -4,8 +4,9 @@ A frame's bytes are made once per change and shared by all watchers that want it
 """
 
 import asyncio
+import contextlib
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
 
 from podwire.apiserver import selection as select
@@ -100,13 +101,14 @@ async def _chunks(store: Store, call: Call, want: Wanted, frames: "_Frames", clo
         yield frames.error(gone(error))
         return
     try:
-        async for chunk in _live(subscription, want, frames, clock):
-            yield chunk
+        async with contextlib.aclosing(_live(subscription, want, frames, clock)) as live:
+            async for chunk in live:
+                yield chunk
     finally:
         subscription.close()
 
 
-async def _live(subscription: Watch, want: Wanted, frames: "_Frames", clock: Clock) -> AsyncIterator[bytes]:
+async def _live(subscription: Watch, want: Wanted, frames: "_Frames", clock: Clock) -> AsyncGenerator[bytes, None]:
     end = clock.monotonic() + want.lifetime
     sent = subscription.revision
     while (left := end - clock.monotonic()) > 0:

@@ -1,6 +1,6 @@
 """The server's chair: a request and its answers as values, so that a server is a function from one to the other.
 
-`transports/http.py` turns HTTP into these and back; a test makes them by hand.
+`transports/http_server.py` turns HTTP into these and back; a test makes them by hand.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
