@@ -74,15 +74,14 @@ class Creator:
         """
         _claim_place(resource, namespace, obj, name)
         generated = not obj["metadata"].get("name")
-        for attempt in range(GENERATED_TRIES if generated else 1):
+        for left in reversed(range(GENERATED_TRIES if generated else 1)):
             try:
                 return await self._create(
                     resource, namespace, copy.deepcopy(obj) if generated else obj, user, dry_run=dry_run
                 )
             except KeyExists as error:
-                if attempt + 1 == (GENERATED_TRIES if generated else 1):
-                    taken = error.key.rpartition("/")[2]
-                    raise already_exists(resource.name, taken, group=resource.group) from error
+                if not left:
+                    raise _taken(resource, error.key.rpartition("/")[2], generated=generated) from error
         raise AssertionError("the loop returns or raises")
 
     async def _create(self, resource: Resource, namespace: str, obj: Object, user: User, *, dry_run: bool) -> Item:
@@ -92,21 +91,24 @@ class Creator:
             verb="CREATE", resource=resource, namespace=namespace, obj=obj, old=None, user=user, dry_run=dry_run
         )
         await self.admission.admit(operation)
+        try:
+            return await self._store(resource, namespace, obj, dry_run=dry_run)
+        except (ApiError, KeyExists, StoreFull):
+            await self.admission.undo(operation)  # only when it is certain that nothing was written
+            raise
+
+    async def _store(self, resource: Resource, namespace: str, obj: Object, *, dry_run: bool) -> Item:
         resource.default(obj)
         first_status.prepare(resource.kind, obj)
         if errors := resource.validate(obj):
             name = obj["metadata"].get("name", "")
             raise invalid_object(resource.kind.kind, name, errors, group=resource.group)
         value, key = packed(resource, obj), resource.key(namespace, obj["metadata"]["name"])
-        if dry_run:
-            if await self.store.get(key):
-                raise KeyExists(key)
-            return Item(key, value, 0, 0)
-        try:
+        if not dry_run:
             return await self.store.create(key, value)
-        except (KeyExists, StoreFull):
-            await self.admission.undo(operation)  # only when it is certain that nothing was written
-            raise
+        if await self.store.get(key):
+            raise KeyExists(key)
+        return Item(key, value, 0, 0)
 
     def _give_identity(self, resource: Resource, namespace: str, obj: Object) -> None:
         """What only the server may say of a new object."""
@@ -137,12 +139,19 @@ def _claim_place(resource: Resource, namespace: str, obj: Object, name: str) -> 
 
 
 def check_namespace(resource: Resource, namespace: str, metadata: Object) -> None:
-    """The body's namespace must be the URL's; a cluster-wide kind has none."""
-    given = metadata.get("namespace", "")
-    if resource.kind.namespaced and given and given != namespace:
+    """The body's namespace must be the URL's; a cluster-wide kind has none, whatever the body says."""
+    if not resource.kind.namespaced:
+        metadata.pop("namespace", None)
+    elif metadata.get("namespace", namespace) not in ("", namespace):
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-    if not resource.kind.namespaced and given:
-        raise bad_request("namespace may not be set on an object of a cluster-wide kind: metadata.namespace")
+
+
+def _taken(resource: Resource, name: str, *, generated: bool) -> ApiError:
+    error = already_exists(resource.name, name, group=resource.group)
+    if not generated:
+        return error
+    message = f"{error.message}, the server was not able to generate a unique name for the object"
+    return ApiError(Reason.ALREADY_EXISTS, message, details={**error.details, "retryAfterSeconds": 1})
 
 
 def mismatch(what: str, given: str, wanted: str) -> str:
