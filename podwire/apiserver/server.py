@@ -79,8 +79,7 @@ class ApiServer:
         if target is None:
             return await self._endpoint(request, user)
         resource = self._engine.registry.find(target.group, target.version, target.resource)
-        verb = verb_of(request, target)
-        self._authorize(user, verb, target)
+        verb = self._authorized(request, user, target)
         if resource is None:
             raise no_such_resource()
         function = choose(resource, target, verb)
@@ -103,6 +102,16 @@ class ApiServer:
         if request.method not in ("GET", "HEAD"):
             raise method_not_allowed()
         return self._endpoints.answer(request)
+
+    def _authorized(self, request: Request, user: User, target: Target) -> str:
+        """The verb, which the user may use there. Who may not is told just that, however wrong the request is."""
+        try:
+            verb = verb_of(request, target)
+        except ApiError:
+            self._authorize(user, request.method.lower(), target)
+            raise
+        self._authorize(user, verb, target)
+        return verb
 
     def _authorize(self, user: User, verb: str, target: Target) -> None:
         attributes = Attributes(
@@ -156,20 +165,29 @@ def choose(resource: Resource, target: Target, verb: str) -> Verb:
     """The function that answers; 404 and 405 where there is none."""
     kind = resource.kind
     asked = reviews.ASKED.get((kind.group, kind.resource, target.subresource, verb))
-    if not kind.namespaced and target.namespace and target.namespace != target.name:
+    everywhere = kind.namespaced and not target.namespace
+    if (not kind.namespaced and _inside_namespace(target)) or (everywhere and target.name):
         raise no_such_resource()
+    if verb not in ("list", "watch") and everywhere:
+        raise method_not_allowed()
     if target.subresource:
         return asked or _subresource(resource, target, verb)
     if asked:
         return asked
-    if kind.resource == "bindings" and verb == "create" and target.namespace:
+    if kind.resource == "bindings" and verb == "create":
         return binding.create
-    everywhere = kind.namespaced and not target.namespace
-    if verb not in kind.verbs or (everywhere and verb not in ("list", "watch")):
+    if verb not in kind.verbs:
         raise method_not_allowed()
     if target.name and verb == "create":
         raise method_not_allowed()
     return VERBS[verb]
+
+
+def _inside_namespace(target: Target) -> bool:
+    """Whether a URL goes through a namespace. What may be read in one was authorized by that: a node must not be
+    found there, whatever the two are called. Only a namespace itself is its own namespace."""
+    itself = not target.group and target.resource == "namespaces" and target.namespace == target.name
+    return bool(target.namespace) and not itself
 
 
 def _subresource(resource: Resource, target: Target, verb: str) -> Verb:

@@ -46,14 +46,14 @@ def parse(path: str) -> Target | None:
 
     Raises BadPath for a URL under a group and version that can point at no resource.
     """
-    segments = [unquote(each) for each in path.strip("/").split("/")]
+    segments = [_unquoted(each) for each in path.removeprefix("/").removesuffix("/").split("/")]
     if segments[0] == "api" and len(segments) > 2:
         group, version, rest = "", segments[1], segments[2:]
     elif segments[0] == "apis" and len(segments) > 3:
         group, version, rest = segments[1], segments[2], segments[3:]
     else:
         return None
-    for each in rest:
+    for each in segments:
         _check(each)
     return _resource(group, version, rest)
 
@@ -83,6 +83,13 @@ def _resource(group: str, version: str, rest: list[str]) -> Target:
 def _check(segment: str) -> None:
     if segment in ("", ".", "..") or "/" in segment or "%" in segment or "\x00" in segment:
         raise BadPath(f"invalid path segment {segment!r}")
+
+
+def _unquoted(segment: str) -> str:
+    try:
+        return unquote(segment, errors="strict")
+    except UnicodeDecodeError:
+        raise BadPath(f"path segment {segment!r} is not UTF-8") from None
 
 
 def _quoted(segment: str) -> str:
