@@ -1,0 +1,63 @@
+"""A gRPC service as a table of methods, from which a server and a client are built alike.
+
+A handler is what answers one method, by the method's bare name: `handlers = {"Version": …, "GetContainerEvents": …}`.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from google.protobuf.message import Message
+
+Asked = TypeVar("Asked", bound=Message)
+Answered = TypeVar("Answered", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class Unary(Generic[Asked, Answered]):
+    """One request, one response."""
+
+    service: str
+    name: str
+    request: type[Asked]
+    response: type[Answered]
+
+    @property
+    def path(self) -> str:
+        return f"/{self.service}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStream(Generic[Asked, Answered]):
+    """One request, any number of responses, for as long as both sides like."""
+
+    service: str
+    name: str
+    request: type[Asked]
+    response: type[Answered]
+
+    @property
+    def path(self) -> str:
+        return f"/{self.service}/{self.name}"
+
+
+Method = Unary[Any, Any] | ServerStream[Any, Any]
+
+UnaryHandler = Callable[[Any], Awaitable[Message]]
+StreamHandler = Callable[[Any], AsyncIterator[Message]]
+Handler = UnaryHandler | StreamHandler
+
+
+class BadTable(ValueError):
+    """A table of methods and a set of handlers that do not fit; says which name is wrong."""
+
+
+def matched(table: Iterable[Method], handlers: Mapping[str, Handler]) -> dict[str, tuple[Method, Handler | None]]:
+    """Each method by its path, with its handler if there is one. Raises BadTable."""
+    methods = tuple(table)
+    names = [each.name for each in methods]
+    if twice := sorted({each for each in names if names.count(each) > 1}):
+        raise BadTable(f"{', '.join(twice)}: in the table more than once, so a handler's name does not tell which")
+    if unknown := sorted(set(handlers) - set(names)):
+        raise BadTable(f"{', '.join(unknown)}: a handler for a method that is not in the table")
+    return {each.path: (each, handlers.get(each.name)) for each in methods}
