@@ -1,16 +1,19 @@
 """One request to one resource, with its options read and checked."""
 
+import re
 from dataclasses import dataclass
 
 from podwire.apiserver.authn import User
 from podwire.apiserver.negotiate import Form
 from podwire.apiserver.registry import Resource
+from podwire.protocols.k8sapi.codec import MAX_INT, MIN_INT
 from podwire.protocols.k8sapi.paths import Target
 from podwire.protocols.k8sapi.server_side import Request
 from podwire.protocols.k8sapi.status import ApiError, FieldError, Problem, bad_request, invalid_object
 
 FIELD_MANAGER_LIMIT = 128
 FIELD_VALIDATIONS = ("Ignore", "Strict", "Warn")
+_INTEGER = re.compile("[-+]?[0-9]{1,19}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +51,7 @@ def write_options(request: Request, options_kind: str) -> WriteOptions:
     if any(each != "All" for each in dry_run):
         errors.append(FieldError(Problem.NOT_SUPPORTED, "dryRun", dry_run, 'supported values: "All"'))
     manager = request.option("fieldManager")
-    if len(manager) > FIELD_MANAGER_LIMIT:
+    if len(manager.encode()) > FIELD_MANAGER_LIMIT:
         errors.append(FieldError(Problem.TOO_LONG, "fieldManager", "", "may not be more than 128 bytes"))
     elif not manager.isprintable():
         errors.append(FieldError(Problem.INVALID, "fieldManager", manager, "should only contain printable characters"))
@@ -63,14 +66,13 @@ def write_options(request: Request, options_kind: str) -> WriteOptions:
 
 
 def integer_option(request: Request, name: str) -> int | None:
-    """A query parameter that must be a whole number when it is given."""
+    """A query parameter that must be a whole number when it is given, as Go reads an int64."""
     text = request.option(name)
     if not text:
         return None
-    try:
-        return int(text)
-    except ValueError:
-        raise bad_request(f'invalid query parameter {name}: "{text}" is not an integer') from None
+    if not _INTEGER.fullmatch(text) or not MIN_INT <= (number := int(text)) <= MAX_INT:
+        raise bad_request(f'invalid query parameter {name}: "{text[:40]}" is not an integer')
+    return number
 
 
 def boolean_option(request: Request, name: str) -> bool:
@@ -91,9 +93,9 @@ def revision_option(request: Request) -> int | None:
     text = request.option("resourceVersion")
     if not text:
         return None
-    if not (text.isascii() and text.isdigit()) or len(text) > 19:
+    if not (text.isascii() and text.isdigit()) or len(text) > 19 or (revision := int(text)) > MAX_INT:
         raise _bad_revision(text)
-    return int(text)
+    return revision
 
 
 def _bad_revision(text: str) -> ApiError:

@@ -12,6 +12,7 @@ from podwire.apiserver.call import Call, integer_option, revision_option
 from podwire.apiserver.ports import Store
 from podwire.apiserver.render import ListMeta
 from podwire.apiserver.selection import Selection, View
+from podwire.protocols.k8sapi.codec import MAX_INT
 from podwire.protocols.k8sapi.server_side import Request
 from podwire.protocols.k8sapi.status import (
     ApiError,
@@ -163,6 +164,7 @@ def _paging(request: Request, scope: str) -> Paging:
     limit = integer_option(request, "limit") or 0
     if limit < 0:
         raise bad_request("limit must not be negative")
+    integer_option(request, "timeoutSeconds")
     revision, match = revision_option(request), request.option("resourceVersionMatch")
     token = request.option("continue")
     _check_match(match, revision, token=bool(token))
@@ -209,7 +211,7 @@ def _open(text: str) -> _Token:
     except (ValueError, binascii.Error, msgspec.MsgspecError) as error:
         raise bad_request(f"continue key is not valid: {error}") from error
     parts = token.start.removesuffix("\0").split("/")
-    if token.v != "meta.k8s.io/v1" or token.rv < INCONSISTENT or token.rv == 0:
+    if token.v != "meta.k8s.io/v1" or not INCONSISTENT <= token.rv <= MAX_INT or token.rv == 0:
         raise bad_request("continue key is not valid: incorrect encoded start resourceVersion")
     if not token.start or any(each in ("", ".", "..") for each in parts) or len(parts) > 2:
         raise bad_request("continue key is not valid: incorrect encoded start key")

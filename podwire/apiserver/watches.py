@@ -49,6 +49,7 @@ def wanted(request: Request, resource: Resource) -> Wanted:
     initial = boolean_option(request, "sendInitialEvents")
     _check(request, initial=initial)
     seconds = integer_option(request, "timeoutSeconds")
+    integer_option(request, "limit")
     return Wanted(
         selection=select.of(request, resource),
         after=None if initial or not revision else revision,
