@@ -9,15 +9,17 @@ from podwire.apiserver.authn import User
 from podwire.apiserver.ports import Store
 from podwire.apiserver.registry import Resource
 from podwire.apiserver.stored import Object
-from podwire.apiserver.updates import TRIES, finished
+from podwire.apiserver.updates import finished
 from podwire.objects.times import parse, rfc3339
-from podwire.protocols.k8sapi.status import MODIFIED, bad_request, conflict, not_found, not_supported
+from podwire.protocols.k8sapi.status import conflict, invalid, invalid_object, not_found, not_supported
 from podwire.protocols.storage import Item, Stale
 from podwire.seams import Clock
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _FINALIZERS = {"Orphan": ORPHAN, "Foreground": FOREGROUND}
 POLICIES = ("Background", "Foreground", "Orphan")
+LONGEST_GRACE = 2**31 - 1
+"""Seconds. A pod may ask for more than any date can hold; it gets the rest of the century."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,15 +34,19 @@ class DeleteOptions:
 
 
 def options_of(body: Object) -> DeleteOptions:
-    """The options that a DeleteOptions body (or the same words from the query) gives."""
+    """The options that a DeleteOptions body (or the same words from the query) gives; raises Invalid."""
     preconditions = body.get("preconditions") or {}
-    policy = body.get("propagationPolicy") or ""
+    policy, orphan, errors = body.get("propagationPolicy") or "", body.get("orphanDependents"), []
+    if orphan is not None and policy:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        errors.append(invalid("propagationPolicy", policy, why))
     if policy and policy not in POLICIES:
-        raise bad_request(str(not_supported("propagationPolicy", policy, POLICIES)))
-    orphan = body.get("orphanDependents")
+        errors.append(not_supported("propagationPolicy", policy, POLICIES))
+    if any(each != "All" for each in body.get("dryRun", [])):
+        errors.append(not_supported("dryRun", body["dryRun"], ["All"]))
+    if errors:
+        raise invalid_object("DeleteOptions", "", errors, group="meta.k8s.io")
     if orphan is not None:
-        if policy:
-            raise bad_request("orphanDependents and propagationPolicy cannot be both set")
         policy = "Orphan" if orphan else "Background"
     return DeleteOptions(
         grace_seconds=body.get("gracePeriodSeconds"),
@@ -74,14 +80,12 @@ class Deleter:
         """Delete an object or mark it for deletion; again when somebody else changed it in between."""
         key = resource.key(namespace, name)
         item = await self.store.get(key)
-        for _ in range(TRIES):
-            if item is None:
-                raise not_found(resource.name, name, group=resource.group)
+        while item is not None:
             try:
                 return await self._attempt(resource, namespace, item, options, user)
             except Stale as error:
                 item = error.current or await self.store.get(key)
-        raise conflict(resource.name, name, MODIFIED, group=resource.group)
+        raise not_found(resource.name, name, group=resource.group)
 
     async def _attempt(
         self, resource: Resource, namespace: str, item: Item, options: DeleteOptions, user: User
@@ -154,4 +158,4 @@ def _grace(resource: Resource, obj: Object, options: DeleteOptions) -> int:
     grace = options.grace_seconds
     if grace is None:
         grace = spec.get("terminationGracePeriodSeconds", 30)
-    return grace if grace >= 0 else 1
+    return min(grace, LONGEST_GRACE) if grace >= 0 else 1

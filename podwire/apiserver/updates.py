@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+
+import msgspec
 
 from podwire.apiserver.admission import Admission, Operation
 from podwire.apiserver.authn import User
@@ -12,34 +13,44 @@ from podwire.apiserver.registry import Resource
 from podwire.apiserver.stored import Object
 from podwire.protocols.k8sapi.status import (
     MODIFIED,
+    ApiError,
     bad_request,
     conflict,
-    forbidden,
     invalid,
     invalid_object,
     not_found,
 )
 from podwire.protocols.storage import Item, Stale, StoreFull
 
-TRIES = 10
-"""How often a write without a resourceVersion is applied anew after losing a race."""
-
 Change = Callable[[Object], Object]
 """From the object as it is (a fresh copy) to the object as it should be."""
 
-FROZEN_METADATA = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+NEEDS_VERSION = frozenset({
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+    ("apiextensions.k8s.io", "customresourcedefinitions"), ("apiregistration.k8s.io", "apiservices"),
+    ("coordination.k8s.io", "leases"), ("node.k8s.io", "runtimeclasses"), ("policy", "poddisruptionbudgets"),
+    ("storage.k8s.io", "csidrivers"), ("storage.k8s.io", "csinodes"), ("storage.k8s.io", "csistoragecapacities"),
+    ("storage.k8s.io", "volumeattachments"),
+})  # fmt: skip
+"""Built-in kinds that are never replaced unseen; neither are custom resources."""
 
 NOT_GENERATIONS = ("status", "approval", "finalize", "binding")
 """Doors through which a change does not count as a new generation."""
 
-_NOT_SPEC = ("metadata", "status", "kind", "apiVersion")
+_NOT_SPEC = ("metadata", "kind", "apiVersion")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
     """One update: what to change, through which subresource, on whose behalf.
 
-    `conditional`: the new object's resourceVersion was given by the client, so a lost race is a conflict.
+    `whole`: the client sent the whole object, so its name must be in it, its uid is a precondition, and some kinds
+    must say which version they replace.
     """
 
     resource: Resource
@@ -48,7 +59,7 @@ class Write:
     change: Change
     user: User
     subresource: str = ""
-    conditional: bool = False
+    whole: bool = False
     dry_run: bool = False
 
 
@@ -63,21 +74,18 @@ class Updater:
         """Change a stored object; raises NotFound, Conflict, Invalid.
 
         1. Read.  2. Change a copy.  3. Restore what this door may not touch.  4. Default, admit, validate.
-        5. Write with the revision that was read; on a lost race begin anew unless the client named a revision.
+        5. Write with the revision that was read; on a lost race begin anew, where a client that named a revision
+        meets its conflict. Somebody else has won each time, so this ends; the request's deadline ends it sooner.
         """
         resource = write.resource
         key = resource.key(write.namespace, write.name)
         item = await self.store.get(key)
-        for _ in range(TRIES):
-            if item is None:
-                raise not_found(resource.name, write.name, group=resource.group)
+        while item is not None:
             try:
                 return await self._attempt(write, item)
             except Stale as error:
-                if write.conditional:
-                    break
                 item = error.current or await self.store.get(key)
-        raise conflict(resource.name, write.name, MODIFIED, group=resource.group)
+        raise not_found(resource.name, write.name, group=resource.group)
 
     async def _attempt(self, write: Write, item: Item) -> Item:
         resource = write.resource
@@ -91,8 +99,15 @@ class Updater:
             subresource=write.subresource, dry_run=write.dry_run,
         )  # fmt: skip
         await self.admission.admit(operation)
-        errors = _finalizer_errors(new, old) + resource.validate_update(new, old, write.subresource)
-        if errors:
+        try:
+            return await self._store(write, item, new, old)
+        except (ApiError, Stale, StoreFull):
+            await self.admission.undo(operation)  # only when it is certain that nothing was written
+            raise
+
+    async def _store(self, write: Write, item: Item, new: Object, old: Object) -> Item:
+        resource = write.resource
+        if errors := resource.validate_update(new, old, write.subresource):
             raise invalid_object(resource.kind.kind, write.name, errors, group=resource.group)
         if write.subresource not in NOT_GENERATIONS:
             _count_generation(resource, new, old)
@@ -104,11 +119,7 @@ class Updater:
         if finished(resource, new):
             revision = await self.store.delete(item.key, expected=item.revision)
             return Item(item.key, value, revision, item.created)
-        try:
-            return await self.store.update(item.key, value, expected=item.revision)
-        except (Stale, StoreFull):
-            await self.admission.undo(operation)  # only when it is certain that nothing was written
-            raise
+        return await self.store.update(item.key, value, expected=item.revision)
 
 
 def finished(resource: Resource, obj: Object) -> bool:
@@ -124,42 +135,61 @@ def finished(resource: Resource, obj: Object) -> bool:
 def _check_identity(write: Write, new: Object, old: Object) -> None:
     """The new object must be the one that the URL names, in the version that the client last saw."""
     metadata = new["metadata"]
-    if metadata.setdefault("name", write.name) != write.name:
+    if not metadata.get("name"):
+        raise bad_request(
+            f"the name of the object ({write.name} based on URL) was undeterminable: name must be provided"
+        )
+    if metadata["name"] != write.name:
         raise bad_request(mismatch("name", metadata["name"], write.name))
     check_namespace(write.resource, write.namespace, metadata)
     if write.resource.kind.namespaced:
         metadata["namespace"] = write.namespace
     uid = metadata.get("uid")
-    if uid and uid != old["metadata"]["uid"]:
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
-        raise conflict(write.resource.name, write.name, why, group=write.resource.group)
+    if write.whole and uid and uid != old["metadata"]["uid"]:
+        raise another_uid(write.resource, write.name, uid, old["metadata"]["uid"])
     _check_version(write, metadata, old)
 
 
+def another_uid(resource: Resource, name: str, wanted: str, real: str) -> ApiError:
+    """The client means an object that is not, or not any more, the one of that name."""
+    why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {real}"
+    return conflict(resource.name, name, why, group=resource.group)
+
+
 def _check_version(write: Write, metadata: Object, old: Object) -> None:
-    given = metadata.get("resourceVersion", "")
+    resource, given = write.resource, metadata.get("resourceVersion", "")
     if not given or given == "0":
-        if write.resource.custom and write.conditional:
-            error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
-            raise invalid_object(write.resource.kind.kind, write.name, [error], group=write.resource.group)
+        if write.whole and (resource.custom or (resource.group, resource.name) in NEEDS_VERSION):
+            # 0x0 is how Go prints its unsigned zero, and what people search for
+            error = invalid("metadata.resourceVersion", msgspec.Raw(b"0x0"), "must be specified for an update")
+            raise invalid_object(resource.name, write.name, [error], group=resource.group)
     elif given != old["metadata"]["resourceVersion"]:
-        raise conflict(write.resource.name, write.name, MODIFIED, group=write.resource.group)
+        raise conflict(resource.name, write.name, MODIFIED, group=resource.group)
     metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
 
 
 def _through_door(resource: Resource, subresource: str, new: Object, old: Object) -> Object:
     """The new object with everything restored that this door may not change."""
-    metadata = new["metadata"]
-    for key in FROZEN_METADATA:
-        _restore(metadata, old["metadata"], key)
-    metadata.pop("managedFields", None)
-    metadata.pop("selfLink", None)
+    _keep_identity(new["metadata"], old["metadata"])
     if not subresource:
         if resource.has_status:
             _restore(new, old, "status")
         return new
     door = DOORS.get(subresource)
     return door(resource, new, old) if door else new
+
+
+def _keep_identity(new: Object, old: Object) -> None:
+    """What no update changes is taken over; where a client tries to, validation calls it immutable."""
+    for key in ("creationTimestamp", "generation"):
+        _restore(new, old, key)
+    for key in ("uid", "deletionGracePeriodSeconds"):
+        if key in old and not new.get(key):
+            new[key] = old[key]
+    if "deletionTimestamp" in old:
+        new["deletionTimestamp"] = old["deletionTimestamp"]
+    new.pop("managedFields", None)
+    new.pop("selfLink", None)
 
 
 def _restore(new: Object, old: Object, key: str) -> None:
@@ -195,19 +225,16 @@ DOORS: dict[str, Callable[[Resource, Object, Object], Object]] = {
 """Other subresources change their part only, by construction."""
 
 
-def _finalizer_errors(new: Object, old: Object) -> list[Any]:
-    if not old["metadata"].get("deletionTimestamp"):
-        return []
-    added = sorted(set(new["metadata"].get("finalizers", ())) - set(old["metadata"].get("finalizers", ())))
-    if not added:
-        return []
-    why = f"no new finalizers can be added if the object is being deleted, found new finalizers {added}"
-    return [forbidden("metadata.finalizers", why)]
-
-
 def _count_generation(resource: Resource, new: Object, old: Object) -> None:
-    """Generation moves with the spec: with anything that is neither metadata nor status."""
+    """Generation moves with the spec: with anything that is neither metadata nor a status of its own."""
     if not counts_generations(resource):
         return
-    if any(new.get(key) != old.get(key) for key in {*new, *old}.difference(_NOT_SPEC)):
+    parts = {*new, *old}.difference(_NOT_SPEC, ("status",) if resource.has_status else ())
+    if any(new.get(key) != old.get(key) for key in parts) or _inherited(resource, new) != _inherited(resource, old):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+
+def _inherited(resource: Resource, obj: Object) -> Object:
+    """A deployment's annotations are copied to its replica sets, so they are something to act on."""
+    deployment = resource.name == "deployments" and resource.group == "apps"
+    return obj["metadata"].get("annotations", {}) if deployment else {}

@@ -4,14 +4,14 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from podwire.apiserver import bodies, lists, patching, stored, watches
 from podwire.apiserver.bodies import Body
-from podwire.apiserver.call import Call, integer_option, write_options
+from podwire.apiserver.call import Call, boolean_option, integer_option, write_options
 from podwire.apiserver.deletes import Deleted, DeleteOptions, options_of
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.registry import Resource
 from podwire.apiserver.render import ListMeta, Renderer, answer
 from podwire.apiserver.shape import Report, TypeMismatch
 from podwire.apiserver.stored import Object
-from podwire.apiserver.updates import Write
+from podwire.apiserver.updates import Write, another_uid
 from podwire.protocols.k8sapi.server_side import Answer, Response
 from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request, named
 from podwire.protocols.storage import Item
@@ -84,7 +84,7 @@ async def update(engine: Engine, call: Call) -> Answer:
         change=replaced,
         user=call.user,
         subresource=call.target.subresource,
-        conditional=bool(obj["metadata"].get("resourceVersion")) or call.resource.custom,
+        whole=True,
         dry_run=options.dry_run,
     )
     try:
@@ -92,6 +92,8 @@ async def update(engine: Engine, call: Call) -> Answer:
     except ApiError as error:
         if error.reason is not Reason.NOT_FOUND or not _may_create(call):
             raise
+    if uid := obj["metadata"].get("uid"):
+        raise another_uid(call.resource, call.name, uid, "")
     obj["metadata"].pop("resourceVersion", None)
     item = await engine.creator.create(
         call.resource, call.namespace, obj, call.user, dry_run=options.dry_run, name=call.name
@@ -160,9 +162,10 @@ async def delete_options(engine: Engine, call: Call) -> DeleteOptions:
     if data.strip():
         given = _delete_body(engine, call, data)
     else:
-        for name in ("propagationPolicy", "orphanDependents"):
-            if text := call.request.option(name):
-                given[name] = text if name == "propagationPolicy" else text == "true"
+        if policy := call.request.option("propagationPolicy"):
+            given["propagationPolicy"] = policy
+        if "orphanDependents" in call.request.query:
+            given["orphanDependents"] = boolean_option(call.request, "orphanDependents")
         if (grace := integer_option(call.request, "gracePeriodSeconds")) is not None:
             given["gracePeriodSeconds"] = grace
     if write.dry_run:
@@ -174,15 +177,15 @@ def _delete_body(engine: Engine, call: Call, data: bytes) -> Object:
     body = bodies.decode(data, bodies.media_type(call.request))
     if not isinstance(body.value, dict):
         raise bad_request("the body must be a DeleteOptions object")
-    if body.value.get("kind", "DeleteOptions") not in ("DeleteOptions", ""):
-        raise bad_request(f"expected DeleteOptions, got {body.value['kind']}")
     try:
         options: Object = engine.shape("v1", "DeleteOptions").decode(body.value, "", Report())
     except TypeMismatch as error:
         raise bad_request(f"DeleteOptions cannot be decoded: {error}") from error
-    dry_run = options.get("dryRun", [])
-    if any(each != "All" for each in dry_run):
-        raise bad_request('dryRun: Unsupported value: supported values: "All"')
+    kind, api_version = options.get("kind") or "DeleteOptions", options.get("apiVersion") or "v1"
+    group, _, version = api_version.rpartition("/")
+    known = group == "meta.k8s.io" or engine.registry.serves_group_version(group, version)
+    if kind != "DeleteOptions" or not known:
+        raise bad_request(f"expected DeleteOptions, got {kind} of {api_version}")
     return options
 
 

@@ -149,7 +149,7 @@ class Api:
     clock: MovableClock
     watches: list[Watching] = field(default_factory=list)
 
-    async def ask(  # noqa: PLR0913 - all that a request can have
+    async def ask(
         self,
         method: str,
         url: str,
@@ -185,9 +185,7 @@ class Api:
         headers = {name.lower(): value for name, value in answer.headers}
         warnings = [value for name, value in answer.headers if name == "Warning"]
         decoded = answer.body.decode() if answer.content_type.startswith("text/") else _decoded(answer.body)
-        return Reply(
-            answer.status, decoded, {**headers, "content-type": answer.content_type}, warnings, answer.body
-        )
+        return Reply(answer.status, decoded, {**headers, "content-type": answer.content_type}, warnings, answer.body)
 
     async def get(self, url: str, **rest: Any) -> Reply:
         return await self.call("GET", url, **rest)
@@ -346,9 +344,10 @@ WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
 async def until(ask: Callable[[], Awaitable[Any]], done: Callable[[Any], bool]) -> Any:
     """Ask again until the answer is the wanted one: for what happens a moment later in the background."""
     async with asyncio.timeout(SOON):
-        while not done(found := await ask()):
+        while True:
+            if done(found := await ask()):
+                return found
             await asyncio.sleep(0.002)
-        return found
 
 
 @pytest.fixture

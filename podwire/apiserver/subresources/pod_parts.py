@@ -40,8 +40,7 @@ async def update(engine: Engine, call: Call) -> Answer:
     options = write_options(call.request, "UpdateOptions")
     body = await body_of(call)
     obj = bodies.shaped(body, call.resource, options.field_validation)
-    given = bool(obj["metadata"].get("resourceVersion"))
-    item = await engine.updater.update(_write(call, lambda _old: obj, dry_run=options.dry_run, conditional=given))
+    item = await engine.updater.update(_write(call, lambda _old: obj, dry_run=options.dry_run, whole=True))
     return show(engine, call, item, body=body)
 
 
@@ -53,7 +52,7 @@ async def patch(engine: Engine, call: Call) -> Answer:
     return show(engine, call, item, body=body)
 
 
-def _write(call: Call, change: Change, *, dry_run: bool, conditional: bool = False) -> Write:
+def _write(call: Call, change: Change, *, dry_run: bool, whole: bool = False) -> Write:
     part = _PARTS[call.target.subresource]
 
     def only_the_part(old: Object) -> Object:
@@ -67,6 +66,6 @@ def _write(call: Call, change: Change, *, dry_run: bool, conditional: bool = Fal
         change=only_the_part,
         user=call.user,
         subresource=call.target.subresource,
-        conditional=conditional,
+        whole=whole,
         dry_run=dry_run,
     )

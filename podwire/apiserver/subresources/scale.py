@@ -52,8 +52,7 @@ async def get(engine: Engine, call: Call) -> Answer:
 async def update(engine: Engine, call: Call) -> Answer:
     options = write_options(call.request, "UpdateOptions")
     wanted = bodies.shaped(await body_of(call), _as_scale(engine), options.field_validation)
-    given = bool(wanted["metadata"].get("resourceVersion"))
-    return await _write(engine, call, lambda _scale: wanted, dry_run=options.dry_run, conditional=given)
+    return await _write(engine, call, lambda _scale: wanted, dry_run=options.dry_run)
 
 
 async def patch(engine: Engine, call: Call) -> Answer:
@@ -64,7 +63,7 @@ async def patch(engine: Engine, call: Call) -> Answer:
     return await _write(engine, call, change, dry_run=options.dry_run)
 
 
-async def _write(engine: Engine, call: Call, change: Any, *, dry_run: bool, conditional: bool = False) -> Answer:
+async def _write(engine: Engine, call: Call, change: Any, *, dry_run: bool) -> Answer:
     def scaled(old: Object) -> Object:
         scale = change(scale_of(old))
         replicas = scale.get("spec", {}).get("replicas", 0)
@@ -82,7 +81,6 @@ async def _write(engine: Engine, call: Call, change: Any, *, dry_run: bool, cond
         name=call.name,
         change=scaled,
         user=call.user,
-        conditional=conditional,
         dry_run=dry_run,
     )
     item = await engine.updater.update(write)
