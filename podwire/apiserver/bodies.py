@@ -28,7 +28,14 @@ class Body:
 
 
 async def read(request: Request) -> bytes:
-    """The whole body, at most 3 MiB."""
+    """The whole body, at most 3 MiB, as it was sent: what is packed is refused, not unpacked to an unknown size."""
+    encoding = request.headers.get("content-encoding", "").strip().lower()
+    if encoding not in ("", "identity"):
+        raise ApiError(
+            Reason.UNSUPPORTED_MEDIA_TYPE,
+            f'a body with content encoding "{encoding}" is not supported; send it without',
+            headers=(("Accept-Encoding", "identity"),),
+        )
     try:
         return await request.read(BODY_LIMIT)
     except BodyTooLarge as error:
@@ -44,6 +51,8 @@ def media_type(request: Request) -> str:
 
 def decode(data: bytes, media: str, *, custom: bool = False) -> Body:
     """The JSON value that a body stands for."""
+    if not data:
+        raise bad_request("the request body is empty")
     try:
         if media in (JSON, "*/*"):
             decoded = codec.decode_json(data)
@@ -92,6 +101,9 @@ def shape_as(body: Body, kind: Kind, shape: Shape, validation: str, *, custom: b
 def _check_kind(value: Object, kind: Kind, *, custom: bool) -> None:
     """A body must be of the URL's kind. Built-in kinds may leave both words out; custom ones may not."""
     api_version, name = value.get("apiVersion"), value.get("kind")
+    for word, given in (("apiVersion", api_version), ("kind", name)):
+        if not isinstance(given, str | None):
+            raise bad_request(f"couldn't get version/kind; json parse error: .{word} must be a string")
     if custom and not name:
         raise bad_request("Object 'Kind' is missing in the body")
     if api_version and api_version != kind.api_version:

@@ -9,13 +9,16 @@ from podwire.apiserver.call import Call, write_options
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.render import answer
 from podwire.apiserver.stored import Object
-from podwire.apiserver.tokens import BadToken, Named
+from podwire.apiserver.tokens import BadToken, Named, TokenTooLong
 from podwire.apiserver.users import User
 from podwire.apiserver.verbs import Verb, body_of
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.server_side import Answer
 from podwire.protocols.k8sapi.status import (
+    ApiError,
+    FieldError,
+    Problem,
     bad_request,
     conflict,
     invalid,
@@ -146,17 +149,21 @@ async def token(engine: Engine, call: Call) -> Answer:
     account = await engine.find(call.resource, call.namespace, call.name)
     if account is None:
         raise not_found("serviceaccounts", call.name)
+    _check_place(request["metadata"], call)
     spec = request.setdefault("spec", {})
     seconds = _seconds(spec)
     bound = await _bound(engine, call.namespace, spec.get("boundObjectRef"))
-    issued = engine.identity.tokens.issue(
-        call.namespace,
-        call.name,
-        account["metadata"]["uid"],
-        audiences=spec.get("audiences", []),
-        seconds=seconds,
-        **bound,
-    )
+    try:
+        issued = engine.identity.tokens.issue(
+            call.namespace,
+            call.name,
+            account["metadata"]["uid"],
+            audiences=spec.get("audiences", []),
+            seconds=seconds,
+            **bound,
+        )
+    except TokenTooLong as error:
+        raise _refused([FieldError(Problem.TOO_LONG, "spec.audiences", "", str(error))]) from error
     spec["expirationSeconds"] = seconds
     spec.setdefault("audiences", list(engine.identity.tokens.audiences))
     metadata = {"name": call.name, "namespace": call.namespace, "creationTimestamp": rfc3339(engine.clock.wall())}
@@ -173,21 +180,36 @@ def _seconds(spec: Object) -> int:
         error = invalid("spec.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds")
     else:
         return seconds
-    raise invalid_object("TokenRequest", "", [error], group="authentication.k8s.io")
+    raise _refused([error])
+
+
+def _check_place(metadata: Object, call: Call) -> None:
+    """A request that names its service account must name the URL's."""
+    errors = [
+        invalid(f"metadata.{word}", given, f"must match the service account {word} if specified")
+        for word, wanted in (("name", call.name), ("namespace", call.namespace))
+        if (given := metadata.get(word)) and given != wanted
+    ]
+    if errors:
+        raise _refused(errors)
+
+
+def _refused(errors: list[FieldError]) -> ApiError:
+    return invalid_object("TokenRequest", "", errors, group="authentication.k8s.io")
 
 
 async def _bound(engine: Engine, namespace: str, reference: Object | None) -> dict[str, Any]:
     """The object that a token lives and dies with, checked to be there."""
-    if not reference:
+    if reference is None:
         return {}
     kind, name, uid = reference.get("kind", ""), reference.get("name", ""), reference.get("uid", "")
     errors = []
-    if kind not in _BOUND_RESOURCES:
+    if kind not in _BOUND_RESOURCES or "/" in reference.get("apiVersion", ""):
         errors.append(not_supported("spec.boundObjectRef.kind", kind, _BOUND_RESOURCES))
     if not name:
         errors.append(required("spec.boundObjectRef.name"))
     if errors:
-        raise invalid_object("TokenRequest", "", errors, group="authentication.k8s.io")
+        raise _refused(errors)
     resource = engine.registry.builtin("", _BOUND_RESOURCES[kind])
     obj = await engine.find(resource, namespace, name)
     if obj is None:

@@ -1,6 +1,7 @@
 """Service-account tokens: JWTs signed by our own key, and nothing else that a JWT can be.
 
     BadToken        the token is not (or no longer) good; says why, for the log and never for the caller
+    TokenTooLong    the token that is asked for could not be used
 
 The general JWT libraries earn their size by the choices they offer (algorithms, key lookups, lax decoding), and those
 choices are the known holes. We are the only issuer, so a token has one algorithm (ES256), one key (named by its
@@ -44,6 +45,10 @@ class BadToken(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class TokenTooLong(ValueError):
+    """What a token is to say does not fit into one; says how much does."""
 
 
 class Named(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -155,7 +160,7 @@ class Tokens:
         signed = b".".join((self._head, _encoded(msgspec.json.encode(claims))))
         token = b".".join((signed, _encoded(_signature(self._key, signed))))
         if len(token) > LONGEST_TOKEN:
-            raise ValueError(f"a token of {len(token)} bytes would be refused; {LONGEST_TOKEN} are possible")
+            raise TokenTooLong(f"a token of {len(token)} bytes would be refused; {LONGEST_TOKEN} are possible")
         return Issued(token.decode(), datetime.fromtimestamp(claims.exp, UTC))
 
     def verify(self, token: str, audiences: Collection[str] = ()) -> Claims:
