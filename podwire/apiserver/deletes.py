@@ -1,6 +1,5 @@
 """delete: at once, after a grace period, or when the last finalizer goes."""
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,40 +111,59 @@ class Deleter:
 
 def _check_preconditions(resource: Resource, obj: Object, options: DeleteOptions) -> None:
     metadata = obj["metadata"]
-    for what, wanted, real in (
-        ("UID", options.uid, metadata["uid"]),
-        ("ResourceVersion", options.resource_version, metadata["resourceVersion"]),
+    for what, wanted, real, happened in (
+        ("UID", options.uid, metadata["uid"], "deleted and then recreated"),
+        ("ResourceVersion", options.resource_version, metadata["resourceVersion"], "modified"),
     ):
         if wanted and wanted != real:
-            why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {real}"
-            raise conflict(resource.name, metadata["name"], why, group=resource.group)
+            why = (
+                f"the {what} in the precondition ({wanted}) does not match the {what} in record ({real}). "
+                f"The object might have been {happened}"
+            )
+            raise conflict(resource.kind.kind, metadata["name"], why, group=resource.group)
 
 
 def mark(resource: Resource, obj: Object, options: DeleteOptions, now: float) -> Object:
     """The object as it is once its deletion was asked for; pure.
 
-    A second request may shorten the grace period, never lengthen it.
+    While a grace period runs, a second request may shorten it and else changes nothing.
     """
     metadata = obj["metadata"]
-    grace = _grace(resource, obj, options)
-    left = metadata.get("deletionGracePeriodSeconds", math.inf) if metadata.get("deletionTimestamp") else math.inf
-    if grace < left:
-        begun = parse(metadata["deletionTimestamp"]) - left if left != math.inf else now
-        metadata["deletionTimestamp"] = rfc3339(begun + grace)
+    if "deletionTimestamp" not in metadata:
+        grace = _grace(resource, obj, options)
+        metadata["deletionTimestamp"] = rfc3339(now + grace)
         metadata["deletionGracePeriodSeconds"] = grace
-        if left == math.inf and "generation" in metadata:
+        if "generation" in metadata:
             metadata["generation"] += 1
-    if finalizer := _FINALIZERS.get(options.policy):
-        _add_finalizer(metadata, finalizer)
+    elif left := metadata.get("deletionGracePeriodSeconds", 0):
+        if options.grace_seconds is None or _bounded(options.grace_seconds) >= left:
+            return obj
+        _shorten(metadata, left, _bounded(options.grace_seconds), now)
+    _decide_on_dependents(metadata, options.policy)
     if resource.name == "namespaces" and not resource.group:
         obj.setdefault("status", {})["phase"] = "Terminating"
     return obj
 
 
-def _add_finalizer(metadata: dict[str, Any], finalizer: str) -> None:
-    """Orphan and foreground exclude each other; the last word counts."""
-    kept = [each for each in metadata.get("finalizers", []) if each not in (ORPHAN, FOREGROUND)]
-    metadata["finalizers"] = [*kept, finalizer]
+def _shorten(metadata: dict[str, Any], left: int, grace: int, now: float) -> None:
+    """The shorter time counts from the first request too; when it is over already, a graceful end has a second."""
+    end = parse(metadata["deletionTimestamp"]) - left + grace
+    metadata["deletionTimestamp"] = rfc3339(max(end, now))
+    metadata["deletionGracePeriodSeconds"] = min(grace, 1) if end < now else grace
+
+
+def _decide_on_dependents(metadata: dict[str, Any], policy: str) -> None:
+    """Orphan and foreground are finalizers that exclude each other, background is neither; the last word counts."""
+    if not policy:
+        return
+    before = metadata.get("finalizers", [])
+    after = [each for each in before if each not in (ORPHAN, FOREGROUND)]
+    if policy in _FINALIZERS:
+        after.append(_FINALIZERS[policy])
+    if set(after) != set(before):
+        metadata["finalizers"] = after
+    if not after:
+        metadata.pop("finalizers", None)
 
 
 def _grace(resource: Resource, obj: Object, options: DeleteOptions) -> int:
@@ -156,6 +174,8 @@ def _grace(resource: Resource, obj: Object, options: DeleteOptions) -> int:
     if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
         return 0
     grace = options.grace_seconds
-    if grace is None:
-        grace = spec.get("terminationGracePeriodSeconds", 30)
+    return _bounded(spec.get("terminationGracePeriodSeconds", 30) if grace is None else grace)
+
+
+def _bounded(grace: int) -> int:
     return min(grace, LONGEST_GRACE) if grace >= 0 else 1

@@ -8,7 +8,7 @@ from podwire.apiserver.call import Call, boolean_option, integer_option, write_o
 from podwire.apiserver.deletes import Deleted, DeleteOptions, options_of
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.registry import Resource
-from podwire.apiserver.render import ListMeta, Renderer, answer
+from podwire.apiserver.render import Renderer, answer
 from podwire.apiserver.shape import Report, TypeMismatch
 from podwire.apiserver.stored import Object
 from podwire.apiserver.updates import Write, another_uid
@@ -27,10 +27,12 @@ CREATE_ON_UPDATE = frozenset({
 """Kinds of which a PUT makes what is not there yet."""
 
 DELETED_IS_SHOWN = frozenset({
-    ("", "pods"), ("", "persistentvolumes"), ("", "persistentvolumeclaims"), ("", "podtemplates"),
-    ("", "resourcequotas"), ("", "serviceaccounts"), ("storage.k8s.io", "storageclasses"),
-    ("storage.k8s.io", "volumeattachments"), ("storage.k8s.io", "csidrivers"), ("storage.k8s.io", "csinodes"),
-    ("storage.k8s.io", "csistoragecapacities"),
+    ("", "namespaces"), ("", "pods"), ("", "persistentvolumes"), ("", "persistentvolumeclaims"), ("", "podtemplates"),
+    ("", "resourcequotas"), ("", "serviceaccounts"), ("", "services"), ("resource.k8s.io", "deviceclasses"),
+    ("resource.k8s.io", "resourceclaims"), ("resource.k8s.io", "resourceclaimtemplates"),
+    ("resource.k8s.io", "resourceslices"), ("storage.k8s.io", "csidrivers"), ("storage.k8s.io", "csinodes"),
+    ("storage.k8s.io", "storageclasses"), ("storage.k8s.io", "volumeattachments"),
+    ("storage.k8s.io", "volumeattributesclasses"),
 })  # fmt: skip
 """Kinds whose deletion answers with the object even when it is gone."""
 
@@ -151,7 +153,7 @@ async def deletecollection(engine: Engine, call: Call) -> Answer:
             continue
         gone.append(deleted.item)
     renderer = Renderer(call.resource, call.form, call.request, engine.clock.wall())
-    return answer(call.request, renderer.many(gone, ListMeta(engine.store.revision)))
+    return answer(call.request, renderer.many(gone, listing.meta))
 
 
 async def delete_options(engine: Engine, call: Call) -> DeleteOptions:
