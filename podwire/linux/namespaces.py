@@ -1,0 +1,175 @@
+"""Network and IPC namespaces: made, pinned to paths, visited, removed.
+
+A namespace lives as long as a process is in it, a socket of it is open, or a path pins it. `setns` moves one thread:
+whatever visits goes back before it returns, and a thread that makes a namespace ends with its work.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Callable
+from threading import Thread
+from typing import TypeVar
+
+from podwire.linux import errors, syscalls
+from podwire.linux.values import Path, Pinned
+
+KINDS = {"net": syscalls.NEWNET, "ipc": syscalls.NEWIPC}
+_GET_TYPE = 0xB703  # ioctl NS_GET_NSTYPE
+_DETACH, _NOFOLLOW = 2, 8
+_BIND = 4096
+_READ = os.O_RDONLY | os.O_CLOEXEC
+
+T = TypeVar("T")
+
+
+def open_namespace(path: Path, kind: str = "net") -> int:
+    """A descriptor of the namespace at a path. NoSuchNamespace, or WrongKind when it is of another type.
+
+    The path comes from outside, so nothing is opened for reading before it is known to be a namespace.
+    """
+    where = os.fspath(path)
+    try:
+        handle = os.open(where, os.O_PATH | os.O_CLOEXEC)
+    except OSError as error:
+        names: errors.Names = dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.ESRCH), errors.NoSuchNamespace)
+        raise errors.of(error, f"open the namespace {where}", names) from error
+    try:
+        if syscalls.filesystem_magic(handle) != syscalls.NSFS_MAGIC:
+            raise errors.NoSuchNamespace(errno.ENOENT, f"open the namespace {where}", "nothing is pinned there")
+        opened = os.open(f"/proc/thread-self/fd/{handle}", _READ)
+    finally:
+        os.close(handle)
+    if fcntl.ioctl(opened, _GET_TYPE) != KINDS[kind]:
+        os.close(opened)
+        raise errors.WrongKind(errno.EINVAL, f"open the namespace {where}", f"it is no {kind} namespace")
+    return opened
+
+
+def identity(path: Path, kind: str = "net") -> int:
+    """The inode of a namespace: two paths with the same one are the same namespace."""
+    opened = open_namespace(path, kind)
+    try:
+        return os.fstat(opened).st_ino
+    finally:
+        os.close(opened)
+
+
+class visit:  # noqa: N801 - reads as a verb: `with visit(path):`
+    """The calling thread is in another namespace until the block ends. No `await`, no new threads in the block."""
+
+    def __init__(self, namespace: Path | int, kind: str = "net") -> None:
+        self._namespace, self._kind = namespace, kind
+        self._home = -1
+
+    def __enter__(self) -> None:
+        flag = KINDS[self._kind]
+        there = self._namespace if isinstance(self._namespace, int) else open_namespace(self._namespace, self._kind)
+        try:
+            self._home = os.open(f"/proc/thread-self/ns/{self._kind}", _READ)
+            try:
+                syscalls.setns(there, flag)
+            except BaseException:
+                os.close(self._home)
+                raise
+        finally:
+            if there != self._namespace:
+                os.close(there)
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            syscalls.setns(self._home, KINDS[self._kind])
+        except errors.LinuxError:
+            os.abort()  # a thread left behind would configure the wrong network from now on; a restart can be survived
+        os.close(self._home)
+
+
+def in_thread(work: Callable[[], T]) -> T:
+    """Do it in a thread of its own, which ends with it: namespaces and working directories changed there stay there."""
+    done: list[T] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            done.append(work())
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            failed.append(error)
+
+    thread = Thread(target=run, name="podwire-linux", daemon=True)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return done[0]
+
+
+class KernelNamespaces:
+    """The namespaces pinned in one directory, by name."""
+
+    def __init__(self, directory: Path, kind: str = "net") -> None:
+        self._directory, self._kind = os.fspath(directory), kind
+
+    def path(self, name: str) -> str:
+        if not name or name in (".", "..") or "/" in name or "\0" in name:
+            raise errors.Escapes(errno.EXDEV, f"name a namespace {name!r}", "it must be one part of a path")
+        return f"{self._directory}/{name}"
+
+    def create(self, name: str) -> Pinned:
+        """Make and pin one. A file that a crash left without a namespace is used again. NamespaceExists."""
+        path = self.path(name)
+        operation = f"make the {self._kind} namespace {path}"
+        os.makedirs(self._directory, mode=0o755, exist_ok=True)
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o444)
+        except OSError as error:
+            raise errors.of(error, operation) from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of two who make the same one, the second is told
+            if syscalls.filesystem_magic(file) == syscalls.NSFS_MAGIC:
+                raise errors.NamespaceExists(errno.EEXIST, operation)
+            in_thread(lambda: self._pin(path))
+        except BlockingIOError as error:
+            raise errors.NamespaceExists(errno.EEXIST, operation, "it is being made") from error
+        except errors.NamespaceExists:
+            raise
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            raise
+        finally:
+            os.close(file)
+        return Pinned(name, path, identity(path, self._kind))
+
+    def _pin(self, path: str) -> None:
+        syscalls.unshare(KINDS[self._kind])
+        syscalls.mount(f"/proc/thread-self/ns/{self._kind}", path, None, _BIND, None)
+
+    def remove(self, name: str) -> None:
+        """Unpin it; nothing happens when there is none. It dies when the last process and socket leave it."""
+        path = self.path(name)
+        try:
+            while True:  # pins can lie on top of each other
+                syscalls.umount(path, _DETACH | _NOFOLLOW)
+        except errors.NoSuchMount:
+            pass
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise errors.of(error, f"remove the namespace {path}") from error
+
+    def list(self) -> list[Pinned]:
+        """All that is in the directory; also files that pin nothing, with inode 0."""
+        try:
+            names = sorted(os.listdir(self._directory))
+        except FileNotFoundError:
+            return []
+        return [Pinned(each, f"{self._directory}/{each}", self._inode(each)) for each in names]
+
+    def _inode(self, name: str) -> int:
+        try:
+            return identity(f"{self._directory}/{name}", self._kind)
+        except errors.LinuxError:
+            return 0

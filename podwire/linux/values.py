@@ -1,0 +1,181 @@
+"""What the kernel is told and tells: links, addresses, routes and the like, as values."""
+
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
+from os import PathLike
+from typing import NamedTuple
+
+IP = IPv4Address | IPv6Address
+Interface = IPv4Interface | IPv6Interface
+Network = IPv4Network | IPv6Network
+Path = str | PathLike[str]
+
+PROTOCOL = 112
+"""The owner tag of our addresses (IFA_PROTO), routes and rules: a number that no routing daemon uses."""
+MAIN, LOCAL = 254, 255
+"""Routing tables."""
+
+
+class Link(NamedTuple):
+    """A network interface as it is."""
+
+    ifindex: int
+    name: str
+    kind: str
+    """veth, bridge, macvlan, …; empty for a loopback and for hardware."""
+    mac: str
+    mtu: int
+    up: bool
+    state: str
+    """What the kernel makes of carrier and settings: up, down, lowerlayerdown, unknown, …"""
+    master: int = 0
+    peer: int = 0
+    """The other end of a veth, the parent of a macvlan; an index in `peer_netns`."""
+    peer_netns: int | None = None
+    """The kernel's id of the namespace that the peer is in; None when it is this one."""
+    alias: str = ""
+    promiscuous: bool = False
+    hairpin: bool = False
+    isolated: bool = False
+
+
+class Veth(NamedTuple):
+    """A pair to be made. The peer can be put into another namespace at once, but is never up: the kernel refuses it."""
+
+    name: str
+    peer: str
+    peer_netns: Path | None = None
+    peer_index: int = 0
+    mtu: int = 0
+    mac: str = ""
+    peer_mac: str = ""
+    alias: str = ""
+    master: int = 0
+    up: bool = False
+
+
+class Bridge(NamedTuple):
+    name: str
+    mtu: int = 0
+    mac: str = ""
+    """One that is given stays; one that is not follows the ports."""
+    alias: str = ""
+    up: bool = False
+
+
+class Macvlan(NamedTuple):
+    name: str
+    parent: int
+    mode: str = "bridge"
+    netns: Path | None = None
+    mtu: int = 0
+    mac: str = ""
+
+
+NewLink = Veth | Bridge | Macvlan
+
+
+class Address(NamedTuple):
+    ifindex: int
+    interface: Interface
+    protocol: int = PROTOCOL
+    """Whose it is; 0 where the kernel keeps none (before Linux 5.18)."""
+    tentative: bool = False
+    """Not usable yet: duplicate address detection goes on."""
+
+
+class Route(NamedTuple):
+    destination: Network
+    gateway: IP | None = None
+    ifindex: int = 0
+    source: IP | None = None
+    table: int = MAIN
+    metric: int = 0
+    """0 is the kernel's default: none for IPv4, 1024 for IPv6."""
+    mtu: int = 0
+    advmss: int = 0
+    scope: int | None = None
+    """None: link for a route without a gateway, else global. IPv6 knows none."""
+    onlink: bool = False
+    protocol: int = PROTOCOL
+    kind: str = "unicast"
+
+
+class Rule(NamedTuple):
+    """A rule of policy routing: who looks into which table."""
+
+    priority: int
+    table: int
+    family: int = 4
+    source: Network | None = None
+    destination: Network | None = None
+    input: str = ""
+    output: str = ""
+    mark: int = 0
+    mask: int = 0
+    protocol: int = PROTOCOL
+
+
+class Neighbour(NamedTuple):
+    ifindex: int
+    address: IP
+    mac: str
+    permanent: bool = True
+
+
+class Pinned(NamedTuple):
+    """A namespace that a path keeps alive."""
+
+    name: str
+    path: str
+    inode: int
+    """The namespace's identity; 0 when nothing is pinned at the path any more."""
+
+
+class Element(NamedTuple):
+    """A member of an nft set, or a key of an nft map with its data; see `keys.py` for their bytes."""
+
+    key: bytes
+    data: bytes = b""
+    comment: str = ""
+    """The owner tag, at most 127 bytes."""
+
+
+class Mounted(NamedTuple):
+    """One line of mountinfo."""
+
+    id: int
+    parent: int
+    device: str
+    root: str
+    target: str
+    options: tuple[str, ...]
+    propagation: tuple[str, ...]
+    kind: str
+    source: str
+    super_options: tuple[str, ...]
+
+
+class Limits(NamedTuple):
+    """What a cgroup may use; None leaves the kernel's default, -1 takes a limit away."""
+
+    cpu_shares: int | None = None
+    cpu_quota: int | None = None
+    """Microseconds in each period."""
+    cpu_period: int | None = None
+    memory: int | None = None
+    pids: int | None = None
+    cpus: str | None = None
+    mems: str | None = None
+    hugepages: tuple[tuple[str, int], ...] = ()
+    """Page size as the kernel names it ("2MB") and bytes."""
+
+
+class Usage(NamedTuple):
+    """What the processes of a cgroup have used, or use; None where no controller counts."""
+
+    cpu_nanoseconds: int | None
+    memory: int | None
+    working_set: int | None
+    """Memory that could not be taken away without harm: without inactive file pages."""
+    pids: int | None
+    oom_kills: int | None
