@@ -1,0 +1,41 @@
+"""The machine that is measured on: its processors, a real disk, the memory of a process, and how busy it is."""
+
+import os
+import shutil
+from pathlib import Path
+
+DISK = "/var/tmp"  # noqa: S108 - a real disk; /tmp may be memory
+
+
+class CannotMeasure(Exception):
+    """Says what is missing or went wrong."""
+
+
+def program(name: str) -> str:
+    """The path of a program, from PATH or from what set-up unpacked."""
+    unpacked = Path(__file__).parents[1] / ".venv" / "debian" / "usr" / "bin"
+    found = shutil.which(name) or shutil.which(name, path=str(unpacked))
+    if found is None:
+        raise CannotMeasure(f"{name} is neither on PATH nor in {unpacked}; `scripts/setup --bench` sees to it")
+    return found
+
+
+def on_core(core: int) -> list[str]:
+    """What to put before a command so that it stays on one processor; nothing where there is only one."""
+    cores = sorted(os.sched_getaffinity(0))
+    return [program("taskset"), "-c", str(cores[core % len(cores)])] if len(cores) > 1 else []
+
+
+def pss_mb(process: int) -> float:
+    """Memory of a process in MB: its own, and its part of what it has in common with others."""
+    for line in Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii").splitlines():
+        name, _, value = line.partition(":")
+        if name == "Pss":
+            return int(value.split()[0]) / 1000
+    raise CannotMeasure(f"process {process} does not tell its memory")
+
+
+def description() -> str:
+    load = os.getloadavg()[0]
+    busy = "" if load < 0.5 else "; others were busy here, so take this with care"
+    return f"{len(os.sched_getaffinity(0))} processors, load {load:.2f} before{busy}"

@@ -1,0 +1,45 @@
+"""How long after a patch is sent its event is seen, with many watchers."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from benchmarks.api import KUBE
+from benchmarks.figures import Figure, Peer
+from benchmarks.machine import CannotMeasure, on_core
+from benchmarks.server import TOKEN, Server, serving
+from benchmarks.workload import NAMESPACE, PODS, pod
+
+WATCHERS = 100
+RATE = 50
+PEERS = {"p50": Peer(KUBE, 6, 1.0), "p99": Peer(KUBE, 9, 1.0)}
+
+
+def measure(seconds: float) -> Iterator[Figure]:
+    with serving() as server:
+        server.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        server.call("POST", PODS, pod("pod-0"))
+        told = _watchers(server, seconds)
+    for name, peer in PEERS.items():
+        yield Figure(
+            group=f"{WATCHERS} watchers of a Pod that changes {RATE} times a second",
+            what=f"sent → seen, {name}",
+            value=told[name],
+            unit=" ms",
+            peer=peer,
+        )
+
+
+def _watchers(server: Server, seconds: float) -> dict[str, float]:
+    """In a process of their own, so that the clients do not wait for each other's Python."""
+    command = [*on_core(-1), sys.executable, "-m", "benchmarks.watchers"]
+    numbers = [str(server.port), str(WATCHERS), str(RATE), str(max(1.0, seconds))]
+    done = subprocess.run(
+        [*command, *numbers], capture_output=True, text=True, check=False, env={**os.environ, "BENCH_TOKEN": TOKEN}
+    )
+    if done.returncode:
+        raise CannotMeasure(f"the watchers failed: {done.stderr.strip()}")
+    told: dict[str, float] = json.loads(done.stdout)
+    return told
