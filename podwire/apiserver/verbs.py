@@ -13,7 +13,7 @@ from podwire.apiserver.shape import Report, TypeMismatch
 from podwire.apiserver.stored import Object
 from podwire.apiserver.updates import Write, another_uid
 from podwire.protocols.k8sapi.server_side import Answer, Response
-from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request, named
+from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request, forbidden, invalid_object, named
 from podwire.protocols.storage import Item
 
 Verb = Callable[[Engine, Call], Awaitable[Answer]]
@@ -111,6 +111,9 @@ async def patch(engine: Engine, call: Call) -> Answer:
     options = write_options(call.request, "PatchOptions")
     data = await bodies.read(call.request)
     body, change = patching.change(data, bodies.media_type(call.request), call.resource, options.field_validation)
+    if "force" in call.request.query:
+        error = forbidden("force", "may not be specified for non-apply patch")
+        raise invalid_object("PatchOptions", "", [error], group="meta.k8s.io")
     write = Write(
         resource=call.resource,
         namespace=call.namespace,
