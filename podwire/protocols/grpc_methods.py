@@ -9,6 +9,9 @@ from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import Message
 
+MAX_MESSAGE = 16 * 1024 * 1024
+"""Bytes in one message, both ways; the limit that kubelets set."""
+
 Asked = TypeVar("Asked", bound=Message)
 Answered = TypeVar("Answered", bound=Message)
 

@@ -1,0 +1,231 @@
+"""A gRPC server on a unix socket, built from a table of methods and a handler for each that is served.
+
+Who may call is decided by the socket's mode: 0600, so only the owner of the process (for a runtime: root) can connect,
+and no call is asked for credentials.
+
+Handlers take a request and return a response, or yield responses. They see the caller's deadline, and shield what must
+not be cut, through `podwire.protocols.grpc_call`. What they raise travels as its gRPC code; anything that is not an
+RpcError is logged and told to the caller as a fault, without its words.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import Any, cast
+from urllib.parse import quote
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from podwire.protocols import grpc_call
+from podwire.protocols.grpc_methods import (
+    MAX_MESSAGE,
+    Handler,
+    Method,
+    ServerStream,
+    StreamHandler,
+    UnaryHandler,
+    matched,
+)
+from podwire.protocols.grpc_status import (
+    Internal,
+    InvalidArgument,
+    Unavailable,
+    Unimplemented,
+    details,
+    from_exception,
+)
+from podwire.seams import Tap
+from podwire.transports import unix
+from podwire.transports.shielding import Shielded
+from podwire.transports.tapped import Passing, Tapped
+
+log = logging.getLogger(__name__)
+
+_Context = grpc.aio.ServicerContext[bytes, bytes]
+_Answer = Callable[[bytes, _Context], Awaitable[bytes | None]]
+_CODES = {each.value[0]: each for each in grpc.StatusCode}
+
+
+async def serve(
+    path: str | os.PathLike[str],
+    table: Iterable[Method],
+    handlers: Mapping[str, Handler],
+    *,
+    tap: Tap | None = None,
+    caller: str = "client",
+    callee: str = "podwire",
+) -> "GrpcServer":
+    """Answer the table's methods on the socket at `path` until closed.
+
+    A method without a handler is answered with Unimplemented. Raises unix.CannotListen, and BadTable.
+    """
+    answers = _Answers(table, handlers, Tapped(tap, caller=caller, callee=callee))
+    options = (("grpc.max_receive_message_length", MAX_MESSAGE), ("grpc.max_send_message_length", MAX_MESSAGE))
+    server = grpc.aio.server(handlers=(answers,), options=options)
+    place = await unix.take(path, lambda fresh: server.add_insecure_port(f"unix:{quote(fresh)}"))
+    await server.start()
+    return GrpcServer(server, answers, place)
+
+
+class GrpcServer:
+    """A server that listens. Closing it is the owner's duty."""
+
+    def __init__(self, server: grpc.aio.Server, answers: "_Answers", place: unix.Place) -> None:
+        self._server = server
+        self._answers = answers
+        self._place = place
+
+    async def close(self, grace: float = 5.0) -> None:
+        """Stop without cutting anyone short who can be finished.
+
+        1. Take the socket away, accept no call.   2. End the streams: Unavailable, so that nobody takes a part for the
+        whole.   3. Wait up to `grace` for the other calls, then cancel them and see them leave.   4. Wait up to `grace`
+        for what they shielded, then cancel that too, and say so.
+        """
+        await unix.leave(self._place)
+        self._answers.end_streams()
+        await self._server.stop(grace)
+        await self._answers.finish(grace)
+
+
+class _Call:
+    """What a handler learns about its call; see podwire.protocols.grpc_call."""
+
+    __slots__ = ("_context", "shielded")
+
+    def __init__(self, context: _Context, shielded: Shielded) -> None:
+        self._context = context
+        self.shielded = shielded.run
+
+    def remaining(self) -> float | None:
+        left = self._context.time_remaining()
+        return None if left is None else max(0.0, left)
+
+
+class _Answers(grpc.GenericRpcHandler):
+    """Finds what answers a call; knows the open streams so that they can be ended."""
+
+    def __init__(self, table: Iterable[Method], handlers: Mapping[str, Handler], tapped: Tapped) -> None:
+        self._shielded = Shielded()
+        self._tapped = tapped
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._streams: set[asyncio.Timeout] = set()
+        self._ending = False
+        self._by_path = {
+            path: self._made(method, handler)
+            for path, (method, handler) in matched(table, handlers).items()
+            if handler is not None
+        }
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[Any, Any]":
+        path = handler_call_details.method
+        return self._by_path.get(path) or grpc.unary_unary_rpc_method_handler(_refusal(path))
+
+    def end_streams(self) -> None:
+        """End every open stream, and each that is opened from now on."""
+        self._ending = True
+        now = asyncio.get_running_loop().time()
+        for each in tuple(self._streams):
+            each.reschedule(now)
+
+    async def finish(self, grace: float) -> None:
+        """After the server stopped: see the handlers leave that it cancelled, and wait for what is shielded."""
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=grace)
+        await self._shielded.finish(grace)
+
+    def _made(self, method: Method, handler: Handler) -> "grpc.RpcMethodHandler[Any, Any]":
+        if isinstance(method, ServerStream):
+            work = self._sending(method, cast("StreamHandler", handler))
+            return grpc.unary_stream_rpc_method_handler(self._watched(method, work))
+        work = _responding(method, cast("UnaryHandler", handler))
+        return grpc.unary_unary_rpc_method_handler(self._watched(method, work))
+
+    def _watched(self, method: Method, work: "_Work") -> _Answer:
+        """One call from its first byte to its last: the caller gets an answer or an error, and only that."""
+
+        async def answer(data: bytes, context: _Context) -> bytes | None:
+            grpc_call.enter(_Call(context, self._shielded))
+            self._remember(asyncio.current_task())
+            try:
+                request = _parsed(method, data)
+                with self._tapped.call(method.name, request) as passing:
+                    return await work(request, context, passing)
+            except Exception as error:
+                failure = from_exception(error, method.name)
+                if failure is not error:
+                    log.exception("call failed", extra={"method": method.name})
+                await context.abort(_CODES[failure.code], details(failure))
+
+        return answer
+
+    def _remember(self, call: asyncio.Task[Any] | None) -> None:
+        if call is not None:
+            self._calls.add(call)
+            call.add_done_callback(self._calls.discard)
+
+    def _sending(self, method: Method, handler: StreamHandler) -> "_Work":
+        async def work(request: Message, context: _Context, passing: Passing) -> None:
+            responses = handler(request)
+            passing.detail["responses"] = 0
+            try:
+                async with asyncio.timeout(0 if self._ending else None) as until:
+                    self._streams.add(until)
+                    async for response in responses:
+                        await context.write(_serialized(method, response))
+                        passing.detail["responses"] += 1
+            except TimeoutError as error:
+                if not until.expired():
+                    raise
+                raise Unavailable("podwire is stopping") from error
+            finally:
+                self._streams.discard(until)
+                await _closed(responses)
+
+        return work
+
+
+_Work = Callable[[Any, _Context, Passing], Awaitable[bytes | None]]
+
+
+def _responding(method: Method, handler: UnaryHandler) -> _Work:
+    async def work(request: Message, _context: _Context, passing: Passing) -> bytes:
+        response = await handler(request)
+        passing.detail["response"] = response
+        return _serialized(method, response)
+
+    return work
+
+
+def _parsed(method: Method, data: bytes) -> Message:
+    try:
+        return cast("Message", method.request.FromString(data))
+    except DecodeError as error:
+        raise InvalidArgument(f"{method.name}: what came is not a {method.request.__name__}") from error
+
+
+def _serialized(method: Method, response: Message) -> bytes:
+    if not isinstance(response, method.response):
+        raise TypeError(f"{method.name} answered {type(response).__name__}, expected {method.response.__name__}")
+    data: bytes = response.SerializeToString()
+    if len(data) > MAX_MESSAGE:
+        raise Internal(f"{method.name}: the answer has {len(data)} bytes, and {MAX_MESSAGE} is all that may travel")
+    return data
+
+
+def _refusal(path: str) -> _Answer:
+    refused = Unimplemented(f"{path.rpartition('/')[2]} is not supported by podwire")
+
+    async def refuse(_data: bytes, context: _Context) -> bytes | None:
+        await context.abort(_CODES[refused.code], str(refused))
+        return None
+
+    return refuse
+
+
+async def _closed(responses: AsyncIterator[Message]) -> None:
+    close = getattr(responses, "aclose", None)
+    if close is not None:
+        await close()

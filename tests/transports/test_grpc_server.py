@@ -1,0 +1,501 @@
+"""gRPC over real unix sockets, ours on both ends: what handlers see, what callers get, how it ends."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import stat
+
+import grpc
+import pytest
+
+from podwire.protocols import grpc_call
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.cri import methods
+from podwire.protocols.grpc_methods import MAX_MESSAGE, BadTable
+from podwire.protocols.grpc_status import (
+    AlreadyExists,
+    DeadlineExceeded,
+    FailedPrecondition,
+    Internal,
+    InvalidArgument,
+    NotFound,
+    ResourceExhausted,
+    RpcError,
+    Unavailable,
+    Unimplemented,
+)
+from podwire.transports.grpc_client import connect
+from podwire.transports.grpc_server import serve
+from podwire.transports.unix import CannotListen
+
+VERSION = pb.VersionResponse(version="0.1.0", runtime_name="podwire", runtime_version="0.1.0", runtime_api_version="v1")
+
+
+async def version(_request: pb.VersionRequest) -> pb.VersionResponse:
+    return VERSION
+
+
+@pytest.fixture
+async def served(tmp_path):
+    """`await served(handlers)` gives a server at `served.path` that is closed after the test."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def start(handlers, **options):
+            server = await serve(start.path, methods.ALL, handlers, **options)
+            stack.push_async_callback(server.close, 0.2)
+            return server
+
+        start.path = tmp_path / "s.sock"
+        yield start
+
+
+@pytest.fixture
+async def client(served):
+    async with connect(served.path) as client:
+        yield client
+
+
+async def until(true, seconds: float = 5.0):
+    async with asyncio.timeout(seconds):
+        while not true():  # noqa: ASYNC110 - what is waited for knows nothing of this test
+            await asyncio.sleep(0.005)
+
+
+async def test_a_call_reaches_its_handler_and_its_answer_comes_back(served, client):
+    asked = []
+
+    async def run(request: pb.RunPodSandboxRequest) -> pb.RunPodSandboxResponse:
+        asked.append(request)
+        return pb.RunPodSandboxResponse(pod_sandbox_id="a" * 64)
+
+    await served({"RunPodSandbox": run})
+    request = pb.RunPodSandboxRequest(config=pb.PodSandboxConfig(metadata=pb.PodSandboxMetadata(name="web")))
+    answer = await client.call(methods.RUN_POD_SANDBOX, request, timeout=5)
+    assert answer == pb.RunPodSandboxResponse(pod_sandbox_id="a" * 64)
+    assert asked == [request]
+
+
+async def test_a_stream_gives_what_the_handler_yields_and_ends_where_it_ends(served, client):
+    async def containers(_request):
+        for each in "abc":
+            yield pb.StreamContainersResponse(containers=[pb.Container(id=each)])
+
+    await served({"StreamContainers": containers})
+    got = [each async for each in client.stream(methods.STREAM_CONTAINERS, pb.StreamContainersRequest())]
+    assert [each.containers[0].id for each in got] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotFound("no container with id x"),
+        InvalidArgument("metadata: required"),
+        AlreadyExists("x"),
+        FailedPrecondition("sandbox is not ready"),
+        Unavailable("later"),
+        DeadlineExceeded("exec took longer than 1 s"),
+        ResourceExhausted("all"),
+        Internal("why"),
+        Unimplemented("never"),
+        NotFound(""),
+        NotFound("Prüfung 100% — \n two lines ✓"),
+    ],
+    ids=repr,
+)
+async def test_an_error_of_the_tree_travels_with_its_code_and_its_words(served, client, error):
+    async def status(_request):
+        raise error
+
+    async def events(_request):
+        yield pb.ContainerEventResponse(container_id="first")
+        raise error
+
+    await served({"ContainerStatus": status, "GetContainerEvents": events})
+    with pytest.raises(type(error)) as caught:
+        await client.call(methods.CONTAINER_STATUS, pb.ContainerStatusRequest(), timeout=5)
+    assert str(caught.value) == str(error)
+    with pytest.raises(type(error)) as caught:
+        [each async for each in client.stream(methods.GET_CONTAINER_EVENTS, pb.GetEventsRequest())]
+    assert str(caught.value) == str(error)
+
+
+async def test_a_sentence_that_no_header_could_carry_is_cut(served, client):
+    async def status(_request):
+        raise NotFound("é" * 100_000)
+
+    await served({"ContainerStatus": status})
+    with pytest.raises(NotFound, match=r"^é{600,} \[…\]$"):
+        await client.call(methods.CONTAINER_STATUS, pb.ContainerStatusRequest(), timeout=5)
+
+
+async def test_a_fault_is_logged_and_the_caller_learns_only_that_there_was_one(served, client, caplog):
+    async def status(_request):
+        raise KeyError("secret")
+
+    await served({"ContainerStatus": status})
+    with pytest.raises(Internal, match="ContainerStatus failed") as caught:
+        await client.call(methods.CONTAINER_STATUS, pb.ContainerStatusRequest(), timeout=5)
+    assert "secret" not in str(caught.value)
+    assert "KeyError: 'secret'" in caplog.text
+    assert caplog.records[-1].method == "ContainerStatus"
+
+
+async def test_a_handler_that_answers_something_else_is_a_fault(served, client, caplog):
+    async def status(_request):
+        return VERSION
+
+    await served({"ContainerStatus": status})
+    with pytest.raises(Internal):
+        await client.call(methods.CONTAINER_STATUS, pb.ContainerStatusRequest(), timeout=5)
+    assert "answered VersionResponse, expected ContainerStatusResponse" in caplog.text
+
+
+@pytest.mark.parametrize("path", ["/runtime.v1.RuntimeService/CheckpointContainer", "/runtime.v1.RuntimeService/Dance"])
+async def test_what_nobody_handles_is_refused_by_its_name(served, path):
+    await served({"Version": version})
+    async with grpc.aio.insecure_channel(f"unix:{served.path}") as channel:
+        for call in (channel.unary_unary(path)(b""), channel.stream_stream(path)(iter([b""])).read()):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call
+            assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+            assert caught.value.details() == f"{path.rpartition('/')[2]} is not supported by podwire"
+
+
+async def test_a_stream_that_nobody_handles_is_refused_too(served, client):
+    await served({"Version": version})
+    with pytest.raises(Unimplemented, match="GetContainerEvents is not supported by podwire"):
+        await anext(client.stream(methods.GET_CONTAINER_EVENTS, pb.GetEventsRequest()))
+
+
+async def test_bytes_that_are_no_request_are_refused_as_the_callers_mistake(served):
+    await served({"Version": version})
+    async with grpc.aio.insecure_channel(f"unix:{served.path}") as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await channel.unary_unary(methods.VERSION.path)(b"\xff\xff\xff")
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert caught.value.details() == "Version: what came is not a VersionRequest"
+
+
+async def test_a_handler_sees_how_long_its_caller_waits(served, client):
+    seen = []
+
+    async def handler(_request):
+        seen.append(grpc_call.current().remaining())
+        return VERSION
+
+    await served({"Version": handler})
+    await client.call(methods.VERSION, pb.VersionRequest(), timeout=7)
+    await client.call(methods.VERSION, pb.VersionRequest(), timeout=None)
+    assert 6 < seen[0] < 7.1
+    assert seen[1] is None
+    assert grpc_call.current().remaining() is None
+
+
+async def test_a_caller_that_gives_up_cancels_the_handler_but_not_what_it_shields(served, client):
+    passed = []
+
+    async def critical():
+        await asyncio.sleep(0.1)
+        passed.append("critical")
+        return "x"
+
+    async def handler(_request):
+        try:
+            await grpc_call.current().shielded(critical())
+            passed.append("handler")
+        finally:
+            passed.append("left")
+        return VERSION
+
+    await served({"Version": handler})
+    with pytest.raises(DeadlineExceeded):
+        await client.call(methods.VERSION, pb.VersionRequest(), timeout=0.05)
+    await until(lambda: len(passed) == 2)
+    assert passed == ["left", "critical"]
+    waiting = asyncio.create_task(client.call(methods.VERSION, pb.VersionRequest(), timeout=None))
+    await asyncio.sleep(0.05)
+    waiting.cancel()
+    await until(lambda: len(passed) == 4)
+    assert passed[2:] == ["left", "critical"]
+    assert await client.call(methods.VERSION, pb.VersionRequest(), timeout=5) == VERSION
+    assert passed[4:] == ["critical", "handler", "left"]
+
+
+async def test_shielded_work_fails_to_its_caller_or_to_the_log(served, client, caplog):
+    async def critical():
+        await asyncio.sleep(0.1)
+        raise NotFound("gone meanwhile")
+
+    async def handler(_request):
+        await grpc_call.current().shielded(critical())
+        return VERSION
+
+    await served({"Version": handler})
+    with pytest.raises(NotFound, match="gone meanwhile"):
+        await client.call(methods.VERSION, pb.VersionRequest(), timeout=5)
+    assert caplog.text == ""
+    with pytest.raises(DeadlineExceeded):
+        await client.call(methods.VERSION, pb.VersionRequest(), timeout=0.05)
+    await until(lambda: "failed after its caller gave up" in caplog.text)
+    assert "gone meanwhile" in caplog.text
+
+
+async def test_outside_a_call_a_handler_is_a_plain_function():
+    async def answer():
+        return 42
+
+    assert await grpc_call.current().shielded(answer()) == 42
+
+
+async def test_messages_up_to_16_mib_travel_and_larger_ones_are_refused(served, client):
+    async def exec_sync(request: pb.ExecSyncRequest) -> pb.ExecSyncResponse:
+        return pb.ExecSyncResponse(stdout=b"x" * request.timeout)
+
+    await served({"ExecSync": exec_sync})
+    most = MAX_MESSAGE - 16
+    answer = await client.call(methods.EXEC_SYNC, pb.ExecSyncRequest(timeout=most), timeout=20)
+    assert len(answer.stdout) == most
+    with pytest.raises(Internal, match=r"the answer has \d+ bytes"):
+        await client.call(methods.EXEC_SYNC, pb.ExecSyncRequest(timeout=MAX_MESSAGE), timeout=20)
+    with pytest.raises(ResourceExhausted):
+        await client.call(methods.EXEC_SYNC, pb.ExecSyncRequest(cmd=["x" * MAX_MESSAGE]), timeout=20)
+    assert len((await client.call(methods.EXEC_SYNC, pb.ExecSyncRequest(timeout=1), timeout=5)).stdout) == 1
+
+
+async def test_only_the_owner_can_reach_the_socket(served, tmp_path):
+    served.path = tmp_path / "made" / "s.sock"
+    await served({"Version": version})
+    assert stat.S_IMODE(served.path.stat().st_mode) == 0o600
+    assert stat.S_ISSOCK(served.path.stat().st_mode)
+    assert stat.S_IMODE(served.path.parent.stat().st_mode) == 0o700
+    assert [each.name for each in served.path.parent.iterdir()] == ["s.sock"]
+
+
+async def test_a_path_with_any_characters_works(served, tmp_path):
+    served.path = tmp_path / "a b%41ü#?" / "s.sock"
+    await served({"Version": version})
+    async with connect(served.path) as client:
+        assert await client.call(methods.VERSION, pb.VersionRequest(), timeout=5) == VERSION
+
+
+async def test_a_dead_servers_socket_is_replaced(served, client):
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(served.path))
+        dead.listen()
+    await served({"Version": version})
+    assert await client.call(methods.VERSION, pb.VersionRequest(), timeout=5) == VERSION
+
+
+async def test_a_living_servers_socket_is_left_alone(served, client):
+    await served({"Version": version})
+    with pytest.raises(CannotListen, match="another server listens on it"):
+        await served({})
+    assert await client.call(methods.VERSION, pb.VersionRequest(), timeout=5) == VERSION
+    assert [each.name for each in served.path.parent.iterdir()] == ["s.sock"]
+
+
+async def test_of_two_servers_that_start_at_once_one_wins(served, client):
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(served.path))
+    outcomes = await asyncio.gather(*(served({"Version": version}) for _ in range(4)), return_exceptions=True)
+    assert len([each for each in outcomes if isinstance(each, CannotListen)]) == 3
+    assert await client.call(methods.VERSION, pb.VersionRequest(), timeout=5) == VERSION
+
+
+async def test_what_is_no_socket_is_never_replaced(served):
+    served.path.write_text("precious")
+    with pytest.raises(CannotListen, match="is there, and is no socket"):
+        await served({})
+    assert served.path.read_text() == "precious"
+
+
+async def test_a_path_too_long_for_a_socket_is_told(served, tmp_path):
+    served.path = tmp_path / ("x" * 107)
+    with pytest.raises(CannotListen, match="and a socket's path has 107 at most"):
+        await served({})
+
+
+async def test_closing_takes_away_the_own_socket_only(served):
+    first = await served({"Version": version})
+    served.path.unlink()
+    await served({"Version": version})
+    await first.close(0.1)
+    async with connect(served.path) as client:
+        assert await client.call(methods.VERSION, pb.VersionRequest(), timeout=5) == VERSION
+
+
+async def test_a_handler_and_a_table_that_do_not_fit_are_refused_at_once(tmp_path):
+    with pytest.raises(BadTable, match="Versoin: a handler for a method that is not in the table"):
+        await serve(tmp_path / "s", methods.ALL, {"Versoin": version})
+    with pytest.raises(BadTable, match="Version: in the table more than once"):
+        await serve(tmp_path / "s", [methods.VERSION, methods.VERSION], {})
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_closing_ends_streams_at_once_and_says_that_they_are_not_complete(served, client):
+    closed = []
+
+    async def events(_request):
+        try:
+            yield pb.ContainerEventResponse(container_id="x")
+            await asyncio.Event().wait()
+        finally:
+            closed.append(True)
+
+    server = await served({"GetContainerEvents": events})
+    stream = client.stream(methods.GET_CONTAINER_EVENTS, pb.GetEventsRequest())
+    await anext(stream)
+    closing = asyncio.create_task(server.close(30))
+    with pytest.raises(Unavailable, match="podwire is stopping"):
+        await anext(stream)
+    async with asyncio.timeout(5):
+        await closing
+    assert closed == [True]
+    assert not served.path.exists()
+
+
+async def test_closing_waits_for_calls_and_cuts_those_that_take_too_long(served, client):
+    ended = []
+
+    async def slow(request: pb.StopContainerRequest) -> pb.StopContainerResponse:
+        try:
+            await asyncio.sleep(request.timeout / 1000)
+            ended.append(request.timeout)
+        finally:
+            ended.append("left")
+        return pb.StopContainerResponse()
+
+    server = await served({"StopContainer": slow})
+    calls = [
+        asyncio.create_task(client.call(methods.STOP_CONTAINER, pb.StopContainerRequest(timeout=each), timeout=None))
+        for each in (100, 60_000)
+    ]
+    await asyncio.sleep(0.05)
+    await server.close(0.4)
+    assert ended == [100, "left", "left"]
+    assert await calls[0] == pb.StopContainerResponse()
+    with pytest.raises(RpcError):
+        await calls[1]
+
+
+async def test_closing_waits_for_shielded_work_whose_caller_is_gone(served, client, caplog):
+    done = []
+
+    async def critical(seconds: float):
+        await asyncio.sleep(seconds)
+        done.append(seconds)
+
+    async def handler(request: pb.StopContainerRequest):
+        await grpc_call.current().shielded(critical(request.timeout / 1000))
+        return pb.StopContainerResponse()
+
+    server = await served({"StopContainer": handler})
+    for each in (300, 60_000):
+        with pytest.raises(DeadlineExceeded):
+            await client.call(methods.STOP_CONTAINER, pb.StopContainerRequest(timeout=each), timeout=0.05)
+    await server.close(0.6)
+    assert done == [0.3]
+    assert [each.getMessage() for each in caplog.records] == ["shielded work is cut short"]
+
+
+async def test_a_client_meets_nobody_and_then_somebody(served, client):
+    with pytest.raises(Unavailable):
+        await client.call(methods.VERSION, pb.VersionRequest(), timeout=5)
+    server = await served({"Version": version})
+    await asyncio.sleep(0.3)
+    assert await client.call(methods.VERSION, pb.VersionRequest(), timeout=5) == VERSION
+    await server.close(0.1)
+    with pytest.raises(Unavailable):
+        await client.call(methods.VERSION, pb.VersionRequest(), timeout=5)
+    await served({"Version": version})
+
+    await asyncio.sleep(0.3)
+    assert await client.call(methods.VERSION, pb.VersionRequest(), timeout=5) == VERSION
+
+
+async def test_a_client_that_closes_a_stream_ends_the_handler(served, client):
+    closed = asyncio.Event()
+
+    async def events(_request):
+        try:
+            while True:
+                yield pb.ContainerEventResponse(container_id="x")
+                await asyncio.sleep(0.01)
+        finally:
+            closed.set()
+
+    await served({"GetContainerEvents": events})
+    stream = client.stream(methods.GET_CONTAINER_EVENTS, pb.GetEventsRequest())
+    await anext(stream)
+    await stream.aclose()
+    async with asyncio.timeout(5):
+        await closed.wait()
+
+
+async def test_an_answer_that_is_no_response_is_the_peers_fault(tmp_path):
+    async def nonsense(_request, _context):
+        return b"\xff\xff"
+
+    server = grpc.aio.server()
+    handlers = {"Version": grpc.unary_unary_rpc_method_handler(nonsense)}
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(methods.RUNTIME, handlers)])
+    server.add_insecure_port(f"unix:{tmp_path}/s")
+    await server.start()
+    try:
+        async with connect(tmp_path / "s") as client:
+            with pytest.raises(Internal, match="is not a VersionResponse"):
+                await client.call(methods.VERSION, pb.VersionRequest(), timeout=5)
+    finally:
+        await server.stop(None)
+
+
+async def test_a_tap_is_told_of_each_call_there_and_back_on_both_sides(served):
+    async def status(_request):
+        raise NotFound("no such container")
+
+    async def containers(_request):
+        yield pb.StreamContainersResponse()
+        yield pb.StreamContainersResponse()
+
+    handlers = {"Version": version, "ContainerStatus": status, "StreamContainers": containers}
+    hops = {"server": [], "client": []}
+    await served(handlers, tap=hops["server"].append, caller="kubelet", callee="runtime")
+    async with connect(served.path, tap=hops["client"].append, caller="kubelet", callee="runtime") as client:
+        await client.call(methods.VERSION, pb.VersionRequest(version="v1"), timeout=5)
+        with pytest.raises(NotFound):
+            await client.call(methods.CONTAINER_STATUS, pb.ContainerStatusRequest(), timeout=5)
+        async for _ in client.stream(methods.STREAM_CONTAINERS, pb.StreamContainersRequest()):
+            pass
+    for side in hops.values():
+        assert [(each.caller, each.callee, each.method, each.outcome) for each in side] == [
+            ("kubelet", "runtime", "Version", ""),
+            ("runtime", "kubelet", "Version", "OK"),
+            ("kubelet", "runtime", "ContainerStatus", ""),
+            ("runtime", "kubelet", "ContainerStatus", "NOT_FOUND"),
+            ("kubelet", "runtime", "StreamContainers", ""),
+            ("runtime", "kubelet", "StreamContainers", "OK"),
+        ]
+        assert side[0].detail["request"] == pb.VersionRequest(version="v1")
+        assert side[1].detail["response"] == VERSION
+        assert side[3].detail["error"] == "no such container"
+        assert side[5].detail["responses"] == 2
+        numbers = [each.detail["call"] for each in side]
+        assert numbers[0::2] == numbers[1::2]
+        assert len(set(numbers)) == 3
+
+
+async def test_a_tap_that_fails_is_dropped_and_the_calls_go_on(served, client, caplog):
+    hops = []
+
+    def tap(hop):
+        hops.append(hop)
+        raise RuntimeError("recorder broke")
+
+    await served({"Version": version}, tap=tap)
+    for _ in range(2):
+        assert await client.call(methods.VERSION, pb.VersionRequest(), timeout=5) == VERSION
+    assert len(hops) == 1
+    assert [(each.levelno, each.getMessage()) for each in caplog.records] == [
+        (logging.ERROR, "a tap failed and is dropped")
+    ]
