@@ -76,8 +76,8 @@ async def list_(store: Store, call: Call) -> Listing:
     paging = _paging(request, resource.scope(call.namespace))
     if paging.at is None:
         await fresh(store, _not_older_than(request))
-    if selection.narrow and (one := _only_key(call, selection)):
-        return await _list_one(store, one, selection, paging)
+    if paging.at is None and paging.after is None and (one := _only_key(call, selection)):
+        return await _list_one(store, one, selection)
     try:
         if selection.everything:
             return await _list_all(store, resource.scope(call.namespace), paging)
@@ -115,17 +115,16 @@ def too_large(revision: int, current: int) -> ApiError:
 
 def _only_key(call: Call, selection: Selection) -> str:
     """The one storage key that a selection by name can mean; '' when it may lie in any namespace."""
-    if call.resource.kind.namespaced and not call.namespace:
-        return ""
-    if "/" in selection.narrow:
+    everywhere = call.resource.kind.namespaced and not call.namespace
+    if everywhere or not selection.narrow or "/" in selection.narrow:
         return ""
     return call.resource.key(call.namespace, selection.narrow)
 
 
-async def _list_one(store: Store, key: str, selection: Selection, paging: Paging) -> Listing:
+async def _list_one(store: Store, key: str, selection: Selection) -> Listing:
     """A list by metadata.name is a get: no scan, whatever the size of the namespace."""
     revision = store.revision
-    item = await store.get(key) if paging.after is None else None
+    item = await store.get(key)
     items = [item] if item is not None and selection.picks(View(item)) else []
     return Listing(items, ListMeta(max(revision, *(each.revision for each in items), 0)))
 
@@ -167,7 +166,7 @@ def _paging(request: Request, scope: str) -> Paging:
     integer_option(request, "timeoutSeconds")
     revision, match = revision_option(request), request.option("resourceVersionMatch")
     token = request.option("continue")
-    _check_match(match, revision, token=bool(token))
+    _check(request, match, revision, token=bool(token))
     if token:
         if revision:
             raise bad_request("specifying resource version is not allowed when using continue")
@@ -177,21 +176,21 @@ def _paging(request: Request, scope: str) -> Paging:
     return Paging(at=revision if match == "Exact" else None, limit=limit)
 
 
-def _check_match(match: str, revision: int | None, *, token: bool) -> None:
-    if not match:
-        return
+def _check(request: Request, match: str, revision: int | None, *, token: bool) -> None:
     errors = []
-    if token:
-        errors.append(forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"))
-    if revision is None:
+    if match and revision is None:
         why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
         errors.append(forbidden("resourceVersionMatch", why))
-    if match not in ("Exact", "NotOlderThan"):
-        allowed = 'supported values: "Exact", "NotOlderThan"'
+    if match and token:
+        errors.append(forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"))
+    if match not in ("", "Exact", "NotOlderThan"):
+        allowed = 'supported values: "Exact", "NotOlderThan", ""'
         errors.append(FieldError(Problem.NOT_SUPPORTED, "resourceVersionMatch", match, allowed))
-    elif match == "Exact" and revision == 0:
+    if match == "Exact" and revision == 0:
         why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
         errors.append(forbidden("resourceVersionMatch", why))
+    if "sendInitialEvents" in request.query:
+        errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     if errors:
         raise invalid_object("ListOptions", "", errors, group="meta.k8s.io")
 
