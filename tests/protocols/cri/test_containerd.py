@@ -1,0 +1,70 @@
+"""The kubelet's chair against a runtime that is not ours: what a kubelet asks before it runs its first pod."""
+
+import pytest
+
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.cri import methods
+from podwire.protocols.grpc_status import NotFound, RpcError, Unimplemented
+from podwire.transports.grpc_client import connect
+
+
+@pytest.fixture
+async def client(containerd):
+    async with connect(containerd) as client:
+        yield client
+
+
+async def test_it_says_who_it_is(client):
+    told = await client.call(methods.VERSION, pb.VersionRequest(version="0.1.0"), timeout=10)
+    assert (told.version, told.runtime_name, told.runtime_api_version) == ("0.1.0", "containerd", "v1")
+    assert told.runtime_version
+
+
+async def test_it_says_how_it_is(client):
+    told = await client.call(methods.STATUS, pb.StatusRequest(verbose=True), timeout=10)
+    conditions = {each.type: each for each in told.status.conditions}
+    assert conditions["RuntimeReady"].status
+    assert not conditions["NetworkReady"].status
+    assert conditions["NetworkReady"].reason == "NetworkPluginNotReady"
+    assert told.info["config"].startswith("{")
+
+
+async def test_it_lists_that_it_has_nothing(client):
+    ready = pb.PodSandboxFilter(state=pb.PodSandboxStateValue(state=pb.SANDBOX_READY), label_selector={"a": "b"})
+    pods = await client.call(methods.LIST_POD_SANDBOX, pb.ListPodSandboxRequest(filter=ready), timeout=10)
+    containers = await client.call(methods.LIST_CONTAINERS, pb.ListContainersRequest(), timeout=10)
+    images = await client.call(methods.LIST_IMAGES, pb.ListImagesRequest(), timeout=10)
+    assert (list(pods.items), list(containers.containers), list(images.images)) == ([], [], [])
+
+
+async def test_it_says_where_images_are(client, containerd):
+    told = await client.call(methods.IMAGE_FS_INFO, pb.ImageFsInfoRequest(), timeout=10)
+    [image] = told.image_filesystems
+    assert image.fs_id.mountpoint.startswith(str(containerd.parent / "root"))
+    assert image.timestamp > 0
+
+
+async def test_unknown_things_are_not_found_and_removing_them_succeeds(client):
+    with pytest.raises(NotFound, match="sandbox: not found"):
+        await client.call(methods.POD_SANDBOX_STATUS, pb.PodSandboxStatusRequest(pod_sandbox_id="nobody"), timeout=10)
+    with pytest.raises(NotFound, match="not found"):
+        await client.call(methods.CONTAINER_STATUS, pb.ContainerStatusRequest(container_id="nothing"), timeout=10)
+    for method, request in (
+        (methods.REMOVE_POD_SANDBOX, pb.RemovePodSandboxRequest(pod_sandbox_id="nobody")),
+        (methods.REMOVE_CONTAINER, pb.RemoveContainerRequest(container_id="nothing")),
+    ):
+        assert await client.call(method, request, timeout=10) == method.response()
+    missing = pb.ImageStatusRequest(image=pb.ImageSpec(image="example.com/none:1"))
+    assert not (await client.call(methods.IMAGE_STATUS, missing, timeout=10)).HasField("image")
+
+
+async def test_calls_younger_than_it_are_unimplemented(client):
+    with pytest.raises(Unimplemented):
+        await client.call(methods.RUNTIME_CONFIG, pb.RuntimeConfigRequest(), timeout=10)
+    with pytest.raises(Unimplemented):
+        await anext(client.stream(methods.STREAM_CONTAINERS, pb.StreamContainersRequest(), timeout=10))
+
+
+async def test_what_it_cannot_do_fails_in_its_own_words(client):
+    with pytest.raises(RpcError, match="invalid reference format"):
+        await client.call(methods.PULL_IMAGE, pb.PullImageRequest(image=pb.ImageSpec(image="No//Such")), timeout=30)
