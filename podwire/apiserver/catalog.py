@@ -1,6 +1,5 @@
 """The built-in resources: the table of kinds joined with their schemas, defaults, rules and columns."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -8,10 +7,8 @@ from podwire.apiserver import defaults, tables, validation
 from podwire.apiserver.conversions import conversions
 from podwire.apiserver.registry import Resource, storage_prefix
 from podwire.apiserver.schema import Schemas
-from podwire.apiserver.stored import Object
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.kinds import Kind
-from podwire.protocols.k8sapi.status import FieldError
 
 
 def builtin_resources(schemas: Schemas) -> list[Resource]:
@@ -31,16 +28,7 @@ def _resource(kind: Kind, schemas: Schemas, conversion: Any) -> Resource:
         conversion=conversion,
         default=partial(defaults.apply, kind),
         validate=partial(validation.create, kind),
-        validate_update=_update_rules(kind),
+        validate_update=partial(validation.update, kind),
         columns=partial(tables.definitions, kind),
         cells=partial(tables.cells, kind),
     )
-
-
-def _update_rules(kind: Kind) -> Callable[[Object, Object, str], list[FieldError]]:
-    def validate(new: Object, old: Object, subresource: str) -> list[FieldError]:
-        if subresource == "binding":
-            return []  # the binding has checked what it changes
-        return validation.update(kind, new, old, subresource)
-
-    return validate

@@ -30,6 +30,7 @@ _is_percent = re.compile(_PERCENT).fullmatch
 _is_header = re.compile(_HEADER).fullmatch
 _is_port_charset = re.compile("[-a-z0-9]+").fullmatch
 _is_env_var = re.compile("[ -<>-~]+").fullmatch
+_is_prefix_length = re.compile("[0-9]{1,9}").fullmatch
 
 LABEL_LENGTH = 63
 SUBDOMAIN_LENGTH = 253
@@ -222,9 +223,9 @@ def ip(text: str) -> list[str]:
 
 
 def cidr(text: str) -> list[str]:
-    address, slash, length = text.partition("/")
+    address, _, length = text.partition("/")
     base = _address(address)
-    if base is None or not slash or not (length.isascii() and length.isdigit()) or int(length) > base.max_prefixlen:
+    if base is None or not _is_prefix_length(length) or int(length) > base.max_prefixlen:
         return ["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"]
     if length != str(int(length)):
         return ["must not have leading 0s in IP or prefix length"]

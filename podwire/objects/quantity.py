@@ -20,6 +20,8 @@ class Format(enum.Enum):
 
 NANO = 10**9
 LARGEST_BINARY = (2**63 - 1) * NANO
+LONGEST_TEXT = 256
+"""More characters than any amount needs; thousands of texts are remembered, so each is small."""
 LONGEST_EXPONENT = 1000
 """A power of ten above this is refused: such a number has no use but to keep the server busy."""
 
@@ -97,6 +99,8 @@ class Quantity:
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Quantity:
     """The quantity that a text writes; raises ValueError. The few that a cluster uses are parsed once."""
+    if len(text) > LONGEST_TEXT:
+        raise ValueError(_NUMBER)
     split = _SPLIT.fullmatch(text.strip())
     if split is None:
         raise ValueError(_FORM)
@@ -106,11 +110,7 @@ def parse(text: str) -> Quantity:
         raise ValueError(_NUMBER)
     whole, fraction = digits.groups()
     base, exponent, form = _suffix(suffix)
-    try:
-        mantissa = int(whole + fraction)
-    except ValueError:  # more digits than Python cares to read
-        raise ValueError(_NUMBER) from None
-    nano = _nanos(mantissa, len(fraction), base, exponent)
+    nano = _nanos(int(whole + fraction), len(fraction), base, exponent)
     if form is Format.BINARY_SI:
         nano = min(nano, LARGEST_BINARY)
         if 0 < nano < NANO:

@@ -7,11 +7,14 @@ from podwire.apiserver.render import answer
 from podwire.apiserver.stored import Object
 from podwire.apiserver.updates import Write
 from podwire.apiserver.verbs import body_of
+from podwire.objects.names import dns_subdomain
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.server_side import Answer
 from podwire.protocols.k8sapi.status import (
     ApiError,
+    bad_request,
     conflict,
+    invalid,
     invalid_object,
     no_such_resource,
     not_supported,
@@ -28,6 +31,7 @@ async def create(engine: Engine, call: Call) -> Answer:
     body = await body_of(call)
     wanted = bodies.shape_as(body, bindings.kind, bindings.shape, options.field_validation)
     name = call.name or wanted["metadata"].get("name", "")
+    check_place("Binding", wanted["metadata"], call.namespace, name)
     node = _node(wanted, name)
     pods = engine.registry.builtin("", "pods")
     now = engine.clock.wall()
@@ -44,6 +48,14 @@ async def create(engine: Engine, call: Call) -> Answer:
     return answer(call.request, stored.encode(SUCCESS), status=201, warnings=body.warnings)
 
 
+def check_place(kind: str, metadata: Object, namespace: str, name: str) -> None:
+    """A body that says which object it is for must say what the URL says."""
+    if metadata.get("namespace", namespace) not in ("", namespace):
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    if metadata.get("name", name) not in ("", name):
+        raise bad_request(f"name in URL does not match name in {kind} object")
+
+
 def _node(wanted: Object, name: str) -> str:
     if not name:
         raise no_such_resource()
@@ -53,6 +65,8 @@ def _node(wanted: Object, name: str) -> str:
         errors.append(not_supported("target.kind", target["kind"], ("Node", "<empty>")))
     if not target.get("name"):
         errors.append(required("target.name"))
+    else:
+        errors += [invalid("target.name", target["name"], why) for why in dns_subdomain(target["name"])]
     if errors:
         raise invalid_object("Binding", name, errors)
     node: str = target["name"]

@@ -1,5 +1,7 @@
 """eviction: a deletion that asks the pod's disruption budget first."""
 
+from dataclasses import replace
+
 from podwire.apiserver import bodies, stored
 from podwire.apiserver.call import Call, write_options
 from podwire.apiserver.deletes import DeleteOptions, options_of
@@ -7,13 +9,14 @@ from podwire.apiserver.engine import Engine
 from podwire.apiserver.registry import Resource
 from podwire.apiserver.render import answer
 from podwire.apiserver.stored import Object
+from podwire.apiserver.subresources.binding import check_place
 from podwire.apiserver.updates import Write
 from podwire.apiserver.verbs import body_of
 from podwire.objects.selectors import from_object
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.server_side import Answer
-from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request, not_found
+from podwire.protocols.k8sapi.status import ApiError, Reason, not_found
 
 SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 EVICTION = Kind(group="policy", version="v1", resource="evictions", kind="Eviction")
@@ -24,13 +27,15 @@ async def create(engine: Engine, call: Call) -> Answer:
     body = await body_of(call)
     shape = engine.shape("policy/v1", "Eviction")
     eviction = bodies.shape_as(body, EVICTION, shape, options.field_validation)
-    if (named := eviction["metadata"].get("name", call.name)) != call.name:
-        raise bad_request(f"name in URL does not match name in Eviction object: {named}")
-    deletion = options_of({**eviction.get("deleteOptions", {}), **({"dryRun": ["All"]} if options.dry_run else {})})
+    check_place("Eviction", eviction["metadata"], call.namespace, call.name)
+    deletion = options_of(eviction.get("deleteOptions", {}))
+    if options.dry_run:
+        deletion = replace(deletion, dry_run=True)
     pod = await engine.find(call.resource, call.namespace, call.name)
     if pod is None:
         raise not_found("pods", call.name)
     if not _unhindered(pod):
+        await _tried(engine, call, deletion)
         await _spend(engine, call, pod, deletion)
     await engine.deleter.delete(call.resource, call.namespace, call.name, deletion, call.user)
     return answer(call.request, stored.encode(SUCCESS), status=201, warnings=body.warnings)
@@ -40,6 +45,12 @@ def _unhindered(pod: Object) -> bool:
     """Pods that do not run, or go anyway, cost no budget."""
     phase = pod.get("status", {}).get("phase")
     return phase in ("Succeeded", "Failed", "Pending") or bool(pod["metadata"].get("deletionTimestamp"))
+
+
+async def _tried(engine: Engine, call: Call, options: DeleteOptions) -> None:
+    """Whether the deletion would be refused: a budget is not spent on that."""
+    trial = replace(options, dry_run=True)
+    await engine.deleter.delete(call.resource, call.namespace, call.name, trial, call.user)
 
 
 async def _spend(engine: Engine, call: Call, pod: Object, options: DeleteOptions) -> None:

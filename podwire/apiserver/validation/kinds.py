@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from podwire.apiserver.crds import definition
 from podwire.apiserver.validation import (
+    budgets,
     claims,
     config,
     endpoints,
@@ -30,6 +31,7 @@ RULES: Mapping[tuple[str, str], Rules] = {
         pod.update,
         {"ephemeralcontainers": pod.update_ephemeral_containers, "status": pod.update_status},
     ),
+    **budgets.RULES,
     **claims.RULES,
     **config.RULES,
     **endpoints.RULES,

@@ -47,11 +47,11 @@ def _deployment_strategy(strategy: Object, errors: Errors) -> None:
     elif kind == "RollingUpdate":
         rolling, place = rolling or {}, f"{path}.rollingUpdate"
         unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-        _int_or_percent(unavailable, f"{place}.maxUnavailable", errors)
-        _int_or_percent(surge, f"{place}.maxSurge", errors)
+        int_or_percent(unavailable, f"{place}.maxUnavailable", errors)
+        int_or_percent(surge, f"{place}.maxSurge", errors)
         if _amount(unavailable) == 0 and _amount(surge) == 0:
             errors.append(invalid(f"{place}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
-        _at_most_all(unavailable, f"{place}.maxUnavailable", errors)
+        at_most_all(unavailable, f"{place}.maxUnavailable", errors)
     else:
         errors.append(FieldError(Problem.NOT_SUPPORTED, path, strategy, _DEPLOYMENT_STRATEGIES.detail))
 
@@ -97,8 +97,8 @@ def _daemon_rolling(rolling: Object, errors: Errors) -> None:
     path = "spec.updateStrategy.rollingUpdate"
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
     for value, field in ((unavailable, "maxUnavailable"), (surge, "maxSurge")):
-        _int_or_percent(value, f"{path}.{field}", errors)
-        _at_most_all(value, f"{path}.{field}", errors)
+        int_or_percent(value, f"{path}.{field}", errors)
+        at_most_all(value, f"{path}.{field}", errors)
     if _amount(unavailable) and _amount(surge):
         errors.append(invalid(f"{path}.maxSurge", surge, "may not be set when maxUnavailable is non-zero"))
     elif not _amount(unavailable) and not _amount(surge):
@@ -147,10 +147,10 @@ def _stateful_strategy(strategy: Object, errors: Errors) -> None:
         place = f"{path}.rollingUpdate"
         non_negative((rolling or {}).get("partition") or 0, f"{place}.partition", errors)
         if (unavailable := (rolling or {}).get("maxUnavailable")) is not None:
-            _int_or_percent(unavailable, f"{place}.maxUnavailable", errors)
+            int_or_percent(unavailable, f"{place}.maxUnavailable", errors)
             if _amount(unavailable) == 0:
                 errors.append(invalid(f"{place}.maxUnavailable", unavailable, "cannot be 0"))
-            _at_most_all(unavailable, f"{place}.maxUnavailable", errors)
+            at_most_all(unavailable, f"{place}.maxUnavailable", errors)
     else:
         errors.append(invalid(path, strategy, "must be 'RollingUpdate' or 'OnDelete'"))
 
@@ -244,7 +244,7 @@ def _template_itself(template: Object, before: Object | None, kind: str, errors:
         errors.append(forbidden("spec.template.spec.activeDeadlineSeconds", detail))
 
 
-def _int_or_percent(value: int | str, path: str, errors: Errors) -> None:
+def int_or_percent(value: int | str, path: str, errors: Errors) -> None:
     if isinstance(value, str):
         named(names.percent, value, path, errors)
     else:
@@ -252,13 +252,14 @@ def _int_or_percent(value: int | str, path: str, errors: Errors) -> None:
 
 
 def _amount(value: int | str) -> int:
-    """The number or the percentage; 0 for what is neither."""
+    """The number or the percentage; 0 for what is neither. A percentage of many digits is just a large one."""
     if isinstance(value, str):
-        return int(value[:-1]) if not names.percent(value) else 0
+        digits = value[:-1].lstrip("0") if not names.percent(value) else ""
+        return int(digits[:9] or 0)
     return value
 
 
-def _at_most_all(value: int | str, path: str, errors: Errors) -> None:
+def at_most_all(value: int | str, path: str, errors: Errors) -> None:
     if isinstance(value, str) and _amount(value) > 100:
         errors.append(invalid(path, value, "must not be greater than 100%"))
 

@@ -86,6 +86,11 @@ _CAUSES = {
     Problem.TOO_MANY: "FieldValueTooMany",
 }
 
+MOST_TOLD = 100
+"""Problems of one object that are told; a body may hold a hundred thousand, and each answer is for one reader."""
+LONGEST_SHOWN = 1000
+"""Characters of a value that a problem repeats."""
+
 _SILENT = (Problem.REQUIRED, Problem.FORBIDDEN, Problem.TOO_LONG)
 """Problems whose text does not repeat the value."""
 
@@ -117,7 +122,11 @@ class FieldError:
 def _shown(value: Any) -> str:
     if isinstance(value, bool | int | float):
         return str(value).lower() if isinstance(value, bool) else str(value)
-    return msgspec.json.encode(value).decode()
+    return _short(msgspec.json.encode(value).decode())
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
 def required(field: str, detail: str = "") -> FieldError:
@@ -241,9 +250,12 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 def invalid_object(kind: str, name: str, errors: Sequence[FieldError], *, group: str = "") -> ApiError:
     """422 with one cause per field error; one error is told plainly, several in brackets."""
-    texts = list(dict.fromkeys(str(each) for each in errors))
+    name = _short(name)
+    texts = list(dict.fromkeys(str(each) for each in errors[:MOST_TOLD]))
+    if len(errors) > MOST_TOLD:
+        texts.append(f"and {len(errors) - MOST_TOLD} more")
     told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    causes = [{"reason": each.problem.cause, "message": each.body, "field": each.field} for each in errors]
+    causes = [{"reason": each.problem.cause, "message": each.body, "field": each.field} for each in errors[:MOST_TOLD]]
     shown = f"{kind}.{group}" if group else kind
     return ApiError(
         Reason.INVALID,
