@@ -135,7 +135,8 @@ class Element(NamedTuple):
     """A member of an nft set, or a key of an nft map with its data; see `keys.py` for their bytes."""
 
     key: bytes
-    data: bytes = b""
+    data: bytes | str = b""
+    """Bytes, or a verdict in words: `drop`, `jump CHAIN`."""
     comment: str = ""
     """The owner tag, at most 127 bytes."""
 

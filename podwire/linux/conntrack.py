@@ -1,0 +1,60 @@
+"""Connections that the kernel remembers: those of an address are forgotten when the address gets a new owner."""
+
+import errno
+from collections.abc import Iterator
+from struct import Struct
+
+from podwire.linux import errors, wire
+from podwire.linux.netlink import NETFILTER, Netlink
+from podwire.linux.values import IP, Path
+from podwire.linux.wire import Request, attribute, nested, u32
+
+_SUBSYSTEM = 1
+_GET, _DELETE = (_SUBSYSTEM << 8 | each for each in (1, 2))
+_MESSAGE = Struct(">BBH")  # family, version, resource
+_ORIGINAL, _REPLY, _ID, _FILTER, _TUPLE_IP = 1, 2, 12, 25, 1
+_SOURCE = {4: 1, 6: 3}
+_FILTER_ORIGINAL, _FILTER_REPLY, _BY_SOURCE = 1, 2, 1
+_FAMILY = {4: 2, 6: 10}
+_ERRORS: errors.Names = {errno.ENOENT: errors.Missing}
+
+
+class KernelConntrack:
+    def __init__(self, netns: Path | int | None = None) -> None:
+        self._netlink = Netlink(netns, protocol=NETFILTER)
+
+    def close(self) -> None:
+        self._netlink.close()
+
+    def flush(self, address: IP) -> int:
+        """Forget every connection that the address opened or answers; says how many there were."""
+        head = _MESSAGE.pack(_FAMILY[address.version], 0, 0)
+        count = 0
+        for body in {each for direction in (_ORIGINAL, _REPLY) for each in self._found(head, direction, address)}:
+            try:
+                self._netlink.do(Request(_DELETE, 0, head + body, f"forget a connection of {address}", _ERRORS))
+                count += 1
+            except errors.Missing:
+                pass  # it ended by itself meanwhile
+        return count
+
+    def _found(self, head: bytes, direction: int, address: IP) -> Iterator[bytes]:
+        """Original tuple and id of each connection whose packets in this direction come from the address."""
+        source = attribute(_SOURCE[address.version], address.packed)
+        wanted = nested(direction, nested(_TUPLE_IP, source))
+        flags = _BY_SOURCE if direction == _ORIGINAL else 0, _BY_SOURCE if direction == _REPLY else 0
+        only = nested(_FILTER, u32(_FILTER_ORIGINAL, flags[0]), u32(_FILTER_REPLY, flags[1]))
+        try:
+            bodies = self._netlink.dump(Request(_GET, 0, head + wanted + only, "list connections", _ERRORS))
+        except errors.LinuxError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            bodies = self._netlink.dump(Request(_GET, 0, head, "list connections", _ERRORS))  # before Linux 5.8
+        for body in bodies:
+            told = wire.attributes(body, _MESSAGE.size)
+            if _source(told.get(direction, b""), address) == address.packed:
+                yield nested(_ORIGINAL, told[_ORIGINAL]) + attribute(_ID, told[_ID])
+
+
+def _source(tuple_: bytes, address: IP) -> bytes | None:
+    return wire.attributes(wire.attributes(tuple_).get(_TUPLE_IP, b"")).get(_SOURCE[address.version])

@@ -1,0 +1,130 @@
+"""Mounts: made, changed, undone, listed; those of the calling thread's mount namespace."""
+
+import os
+from collections.abc import Sequence
+
+from podwire.linux import errors, syscalls
+from podwire.linux.values import Mounted, Path
+
+_READ_ONLY, _REMOUNT, _BIND, _RECURSIVE = 1, 32, 4096, 16384
+_FLAGS = {
+    "ro": _READ_ONLY,
+    "nosuid": 2,
+    "nodev": 4,
+    "noexec": 8,
+    "sync": 16,
+    "dirsync": 128,
+    "noatime": 1024,
+    "nodiratime": 2048,
+    "relatime": 1 << 21,
+    "strictatime": 1 << 24,
+    "rw": 0,
+}
+_PROPAGATION = {"unbindable": 1 << 17, "private": 1 << 18, "slave": 1 << 19, "shared": 1 << 20}
+_DETACH, _NOFOLLOW = 2, 8
+_AT_RECURSIVE, _ATTRIBUTE_READ_ONLY = 0x8000, 1
+
+
+class KernelMounts:
+    def mount(self, source: str, target: Path, kind: str, options: Sequence[str] = ()) -> None:
+        """Mount a file system; options as in fstab. NoSuchPath, Unsupported, NotPermitted."""
+        flags = 0
+        for each in options:
+            flags |= _FLAGS.get(each, 0)
+        rest = ",".join(each for each in options if each not in _FLAGS)
+        names = os.fspath(target)
+        try:
+            syscalls.mount(source, names, kind, flags, rest or None)
+        except errors.Missing as error:
+            if error.errno == 19:  # ENODEV: no such kind of file system
+                raise errors.Unsupported(error.errno, error.operation, f"no {kind} in this kernel") from error
+            raise
+
+    def bind(self, source: Path, target: Path, *, recursive: bool = False, read_only: bool = False) -> None:
+        """Show a file or directory at a second place; if it cannot be made read-only there, it is not shown."""
+        flags = _BIND | (_RECURSIVE if recursive else 0)
+        syscalls.mount(os.fspath(source), os.fspath(target), None, flags, None)
+        if read_only:
+            try:
+                self.make_read_only(target, recursive=recursive)
+            except BaseException:
+                self.unmount(target, lazily=True)
+                raise
+
+    def make_read_only(self, target: Path, *, recursive: bool = False) -> None:
+        """This mount, and all below it if so told; what is mounted elsewhere from the same source stays as it is."""
+        where = os.fspath(target)
+        change = b"".join(each.to_bytes(8, "little") for each in (_ATTRIBUTE_READ_ONLY, 0, 0, 0))
+        flags = _AT_RECURSIVE if recursive else 0
+        arguments = (syscalls.AT_FDCWD, where.encode("utf-8", "surrogateescape"), flags, change, len(change))
+        names: errors.Names = {22: errors.NoSuchMount, 2: errors.NoSuchMount}
+        try:
+            syscalls.syscall(syscalls.MOUNT_SETATTR, f"make {where} read-only", *arguments, names=names)
+        except errors.Unsupported:  # before Linux 5.12
+            below = where.rstrip("/") + "/"
+            for each in mounted():
+                if each.target == where or (recursive and each.target.startswith(below)):
+                    _remount_read_only(each)
+
+    def set_propagation(self, target: Path, how: str) -> None:
+        """private, slave, shared or unbindable; with an `r` in front for all below it too."""
+        recursive = how not in _PROPAGATION
+        flags = _PROPAGATION[how[1:] if recursive else how] | (_RECURSIVE if recursive else 0)
+        try:
+            syscalls.mount(None, os.fspath(target), None, flags, None)
+        except errors.Refused as error:
+            raise errors.NoSuchMount(error.errno, f"make {os.fspath(target)} {how}") from error
+
+    def unmount(self, target: Path, *, lazily: bool = False) -> None:
+        """The uppermost mount there. NoSuchMount; Busy unless `lazily`, which hides it now and ends it when unused."""
+        syscalls.umount(os.fspath(target), _NOFOLLOW | (_DETACH if lazily else 0))
+
+    def list(self) -> list[Mounted]:
+        return mounted()
+
+    def is_mounted(self, target: Path) -> bool:
+        where = os.path.realpath(target)
+        return any(each.target == where for each in mounted())
+
+
+def _remount_read_only(mount: Mounted) -> None:
+    kept = 0
+    for each in mount.options:
+        kept |= _FLAGS.get(each, 0)
+    syscalls.mount(None, mount.target, None, _BIND | _REMOUNT | _READ_ONLY | kept, None)
+
+
+def mounted() -> list[Mounted]:
+    """What the calling thread sees."""
+    with open("/proc/thread-self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        return parse_mountinfo(file.read())
+
+
+def parse_mountinfo(text: str) -> list[Mounted]:
+    return [_parsed(line) for line in text.splitlines()]
+
+
+def _parsed(line: str) -> Mounted:
+    words = line.split(" ")
+    end = words.index("-", 6)
+    kind, source, options = words[end + 1 : end + 4]
+    return Mounted(
+        id=int(words[0]),
+        parent=int(words[1]),
+        device=words[2],
+        root=_plain(words[3]),
+        target=_plain(words[4]),
+        options=tuple(words[5].split(",")),
+        propagation=tuple(words[6:end]),
+        kind=kind,
+        source=_plain(source),
+        super_options=tuple(_plain(options).split(",")),
+    )
+
+
+def _plain(word: str) -> str:
+    r"""Without the kernel's escapes: `\040` for a space and so on."""
+    if "\\" not in word:
+        return word
+    first, *rest = word.split("\\")
+    return first + "".join(chr(int(each[:3], 8)) + each[3:] if each[:3].isdigit() else "\\" + each for each in rest)

@@ -1,0 +1,173 @@
+"""Our nftables table: its ruleset set once by the `nft` program, the elements of its sets and maps by netlink.
+
+A transaction happens whole or not at all. The socket is kept: closing one after a deletion waits for the kernel's
+deferred work, milliseconds each time.
+"""
+
+import errno
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from podwire.linux import errors, keys, wire
+from podwire.linux.namespaces import visit
+from podwire.linux.netlink import NETFILTER, Netlink, Refusal
+from podwire.linux.processes import Finished, run
+from podwire.linux.values import Element, Path
+from podwire.linux.wire import ACK, CREATE, EXCL, REQUEST, Request, attribute, nested, text
+
+TABLE = "podwire"
+_INET = 1
+_SUBSYSTEM = 10
+_NEW, _GET, _DELETE = (_SUBSYSTEM << 8 | each for each in (12, 13, 14))
+_BEGIN, _END = 0x10, 0x11
+_MESSAGE = Struct(">BBH")  # family, version, resource
+_TABLE, _SET, _ELEMENTS, _LIST_ELEMENT = 1, 2, 3, 1
+_KEY, _DATA, _USERDATA = 1, 2, 6
+_VALUE, _VERDICT, _CODE, _CHAIN = 1, 2, 1, 2
+_VERDICTS = {"drop": 0, "accept": 1, "continue": -1, "jump": -3, "goto": -4, "return": -5}
+_WORDS = {code & 0xFFFFFFFF: word for word, code in _VERDICTS.items()}
+_PER_MESSAGE = 200  # a nest of elements ends at 64 KiB
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+_PATIENCE = 20.0
+
+
+class Change(NamedTuple):
+    """Elements that one set or map loses, and then gains."""
+
+    set: str
+    add: Sequence[Element] = ()
+    delete: Sequence[Element] = ()
+
+
+class KernelElements:
+    """The elements of one table in one namespace, on a socket that is kept until `close`."""
+
+    def __init__(self, netns: Path | int | None = None, table: str = TABLE) -> None:
+        self._netlink = Netlink(netns, protocol=NETFILTER)
+        self._table = table
+
+    def close(self) -> None:
+        self._netlink.close()
+
+    def add(self, name: str, *elements: Element) -> None:
+        """All or none. ElementExists, also for a key that has other data; NoSuchTable, NoSuchSet."""
+        self.change(Change(name, add=elements))
+
+    def delete(self, name: str, *elements: Element) -> None:
+        """All or none, by their keys. NoSuchElement, NoSuchTable, NoSuchSet."""
+        self.change(Change(name, delete=elements))
+
+    def change(self, *changes: Change) -> None:
+        """One transaction over several sets, in the order given."""
+        messages = [each for change in changes for each in self._messages(change)]
+        if not messages:
+            return
+        edge = _MESSAGE.pack(0, 0, _SUBSYSTEM)
+        framed = [(_BEGIN, REQUEST, edge), *messages, (_END, REQUEST, edge)]
+        answers = self._netlink.exchange(framed)
+        for (kind, _, body), refusal in zip(framed, answers, strict=True):
+            if refusal is not None:
+                raise _named(kind, body, refusal, f"change elements of {', '.join(each.set for each in changes)}")
+
+    def _messages(self, change: Change) -> Iterator[tuple[int, int, bytes]]:
+        for kind, flags, elements in ((_DELETE, 0, change.delete), (_NEW, CREATE | EXCL, change.add)):
+            for start in range(0, len(elements), _PER_MESSAGE):
+                packed = [_packed(each, kind == _NEW) for each in elements[start : start + _PER_MESSAGE]]
+                yield kind, REQUEST | ACK | flags, self._head(change.set) + nested(_ELEMENTS, *packed)
+
+    def _head(self, name: str) -> bytes:
+        return _MESSAGE.pack(_INET, 0, 0) + text(_TABLE, self._table) + text(_SET, name)
+
+    def list(self, name: str) -> list[Element]:
+        """NoSuchTable, NoSuchSet."""
+        names: errors.Names = {errno.ENOENT: errors.NoSuchSet}
+        request = Request(_GET, 0, self._head(name), f"list elements of {name}", names)
+        found: list[Element] = []
+        for body in self._netlink.dump(request):
+            told = wire.attributes(body, _MESSAGE.size)
+            found += [_parsed(each) for _, each in wire.each_attribute(told.get(_ELEMENTS, b""))]
+        return found
+
+
+class KernelRuleset:
+    """The ruleset of one namespace, as text."""
+
+    def __init__(self, netns: Path | int | None = None) -> None:
+        self._netns = netns
+
+    def apply(self, ruleset: str) -> None:
+        """Hand a text to `nft -f -`: one transaction. BadRuleset with what nft said; Unsupported without nft."""
+        done = self._nft("-f", "-", stdin=ruleset)
+        if done.code != 0:
+            raise errors.BadRuleset(
+                errno.EINVAL, "apply the nft ruleset", done.stderr.decode("utf-8", "replace").strip()
+            )
+
+    def delete_table(self, table: str = TABLE) -> None:
+        """The table with all that is in it; nothing happens when there is none."""
+        self.apply(f"add table inet {table}\ndelete table inet {table}\n")
+
+    def _nft(self, *arguments: str, stdin: str) -> Finished:
+        argv = ("nft", *arguments)
+        try:
+            if self._netns is None:
+                return run(argv, env=_ENVIRONMENT, stdin=stdin.encode(), deadline=_PATIENCE)
+            with visit(self._netns):  # the child starts where its parent's thread is
+                return run(argv, env=_ENVIRONMENT, stdin=stdin.encode(), deadline=_PATIENCE)
+        except errors.NoSuchPath as error:
+            raise errors.Unsupported(errno.ENOENT, "run nft", "it is not installed") from error
+
+
+def _packed(element: Element, whole: bool) -> bytes:
+    parts = [nested(_KEY, attribute(_VALUE, element.key))]
+    if whole and element.data:
+        parts.append(nested(_DATA, _data(element.data)))
+    if whole and element.comment:
+        parts.append(attribute(_USERDATA, keys.comment(element.comment)))
+    return nested(_LIST_ELEMENT, *parts)
+
+
+def _data(data: bytes | str) -> bytes:
+    if isinstance(data, bytes):
+        return attribute(_VALUE, data)
+    word, _, chain = data.partition(" ")
+    code = attribute(_CODE, wire.BE32.pack(_VERDICTS[word] & 0xFFFFFFFF))
+    return nested(_VERDICT, code, text(_CHAIN, chain) if chain else b"")
+
+
+def _parsed(body: bytes) -> Element:
+    told = wire.attributes(body)
+    key = wire.attributes(told.get(_KEY, b"")).get(_VALUE, b"")
+    data = wire.attributes(told.get(_DATA, b""))
+    comment = keys.commented(told.get(_USERDATA, b""))
+    if _VERDICT not in data:
+        return Element(key, data.get(_VALUE, b""), comment)
+    verdict = wire.attributes(data[_VERDICT])
+    word, chain = _WORDS[wire.big(verdict.get(_CODE))], wire.string(verdict.get(_CHAIN, b""))
+    return Element(key, f"{word} {chain}".strip(), comment)
+
+
+def _named(kind: int, body: bytes, refusal: Refusal, operation: str) -> errors.LinuxError:
+    """What is missing or there already: the kernel points at the attribute of the request that it stumbled on."""
+    at = None if refusal.offset is None else refusal.offset - wire.HEADER.size
+    pointed = None if at is None else wire.ATTRIBUTE.unpack_from(body, at)[1] & wire.TYPE_MASK
+    missing = {_TABLE: errors.NoSuchTable, _SET: errors.NoSuchSet} if at is not None and at < _elements_at(body) else {}
+    names: errors.Names = {
+        errno.ENOENT: missing.get(pointed or 0, errors.NoSuchElement),
+        errno.EEXIST: errors.ElementExists,
+    }
+    if kind == _NEW:
+        names = {**names, errno.EBUSY: errors.ElementExists}  # the key is there with other data
+    return errors.named(refusal.number, operation, refusal.words, names)
+
+
+def _elements_at(body: bytes) -> int:
+    """Where the elements begin; before them are the names of table and set."""
+    at = _MESSAGE.size
+    while at < len(body):
+        length, kind = wire.ATTRIBUTE.unpack_from(body, at)
+        if kind & wire.TYPE_MASK == _ELEMENTS:
+            return at
+        at += (length + 3) & ~3
+    return at

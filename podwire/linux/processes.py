@@ -1,0 +1,228 @@
+"""Programs run to their end or spawned, and processes held by descriptors instead of by numbers that are used again."""
+
+import errno
+import fcntl
+import os
+import select
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import Any, NamedTuple
+
+from podwire.linux import errors
+
+OUTPUT_LIMIT = 16 << 20
+_RESET = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+_CHUNK = 1 << 16
+
+
+class Finished(NamedTuple):
+    """How a program ended: its exit code, or minus the signal that killed it."""
+
+    code: int
+    stdout: bytes
+    stderr: bytes
+
+
+class Child(NamedTuple):
+    """A spawned process: its number, its descriptor (close it), and when it started."""
+
+    pid: int
+    pidfd: int
+    started: int
+
+
+def run(
+    argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"", deadline: float, limit: int = OUTPUT_LIMIT
+) -> Finished:
+    """Run a program to its end, in a process group of its own that dies with the deadline (seconds from now).
+
+    NoSuchPath, NotPermitted when it cannot be started; DeadlinePassed, TooMuchOutput when it was killed for that.
+    What it leaves running in the background keeps nobody waiting.
+    """
+    ends = [os.pipe() for _ in range(3)]
+    theirs = ends[0][0], ends[1][1], ends[2][1]
+    ours = [ends[0][1], ends[1][0], ends[2][0]]
+    child = None
+    try:
+        try:
+            child = spawn(argv, env=env, files=theirs)
+        finally:
+            _close(theirs)
+        stdout, stderr = _converse(child, ours, stdin, monotonic() + deadline, limit, argv[0])
+        return Finished(reap(child), stdout, stderr)
+    except BaseException:
+        if child is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            reap(child)
+        raise
+    finally:
+        _close(ours)
+        if child is not None:
+            os.close(child.pidfd)
+
+
+def spawn(argv: Sequence[str], *, env: Mapping[str, str], files: tuple[int, int, int], session: bool = False) -> Child:
+    """Start a program with these three files, no others, this environment and no blocked or ignored signals.
+
+    It leads a process group, or a session. The memory of the caller is not copied, so its size costs nothing.
+    """
+    actions: list[tuple[int, int, int] | tuple[int, int]] = [
+        (os.POSIX_SPAWN_DUP2, held, at) for at, held in enumerate(_above_standard(files))
+    ]
+    raised = [each[1] for each in actions]
+    actions += [(os.POSIX_SPAWN_CLOSE, each) for each in _inheritable() if each not in files]
+    own: dict[str, Any] = {"setsigdef": _RESET, "setsigmask": (), "file_actions": actions}
+    own |= {"setsid": True} if session else {"setpgroup": 0}
+    try:
+        pid = os.posix_spawnp(argv[0], list(argv), dict(env), **own)
+    except OSError as error:
+        names: errors.Names = {errno.ENOENT: errors.NoSuchPath, errno.ENOTDIR: errors.NoSuchPath}
+        raise errors.of(error, f"run {argv[0]}", names) from error
+    finally:
+        _close([each for each in raised if each not in files])
+    return Child(pid, os.pidfd_open(pid), start_time(pid))
+
+
+def _above_standard(files: tuple[int, int, int]) -> list[int]:
+    """The same files with numbers from 3 up, so that putting one in its place never overwrites another."""
+    return [each if each > 2 else _raised(each) for each in files]
+
+
+def _raised(file: int) -> int:
+    return fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 3)
+
+
+def _inheritable() -> list[int]:
+    """Descriptors from 3 up that a child would get: somebody else's, ours are all close-on-exec."""
+    found = []
+    for each in map(int, os.listdir("/proc/self/fd")):
+        with suppress(OSError):
+            if each > 2 and os.get_inheritable(each):
+                found.append(each)
+    return found
+
+
+def _close(files: Sequence[int]) -> None:
+    for each in files:
+        with suppress(OSError):
+            os.close(each)
+
+
+def _converse(child: Child, files: list[int], stdin: bytes, until: float, limit: int, name: str) -> tuple[bytes, bytes]:
+    """Feed and read it until it exits. Takes from `files` what it closes."""
+    write, *reads = files
+    poll = _polled(child.pidfd, write, reads)
+    waiting, output = memoryview(stdin), {each: bytearray() for each in reads}
+    exited = False
+    while not exited:
+        left = until - monotonic()
+        ready = {each for each, _ in poll.poll(left * 1000)} if left > 0 else set()
+        if not ready:
+            raise errors.DeadlinePassed(errno.ETIMEDOUT, f"run {name}")
+        if write in ready and not (waiting := _feed(write, waiting)):
+            poll.unregister(write)
+            files.remove(write)
+            os.close(write)
+        exited = child.pidfd in ready
+        for each in reads if exited else ready & set(reads):  # after its end, all that it wrote is there
+            if not _take(each, output[each]) and not exited:
+                poll.unregister(each)
+        if sum(map(len, output.values())) > limit:
+            raise errors.TooMuchOutput(errno.EFBIG, f"run {name}", f"more than {limit} bytes")
+    return bytes(output[reads[0]]), bytes(output[reads[1]])
+
+
+def _polled(pidfd: int, write: int, reads: Sequence[int]) -> "select.poll":
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    poll.register(write, select.POLLOUT)
+    for each in (write, *reads):
+        os.set_blocking(each, False)
+    for each in reads:
+        poll.register(each, select.POLLIN)
+    return poll
+
+
+def _feed(file: int, waiting: memoryview) -> memoryview:
+    """What is still to be written; nothing when the program does not want it."""
+    try:
+        return waiting[os.write(file, waiting[:_CHUNK]) :]
+    except BlockingIOError:
+        return waiting
+    except BrokenPipeError:
+        return waiting[:0]
+
+
+def _take(file: int, into: bytearray) -> bool:
+    """Read what is there, up to a round number of chunks; False at the end."""
+    for _ in range(64):
+        try:
+            chunk = os.read(file, _CHUNK)
+        except BlockingIOError:
+            return True
+        into += chunk
+        if not chunk:
+            return False
+    return True
+
+
+def reap(child: Child) -> int:
+    """Wait for a child to end; its exit code, or minus the signal that killed it."""
+    told = os.waitid(os.P_PIDFD, child.pidfd, os.WEXITED)
+    if told is None:
+        raise errors.NoSuchProcess(errno.ECHILD, f"wait for process {child.pid}")
+    return told.si_status if told.si_code == os.CLD_EXITED else -told.si_status
+
+
+def start_time(pid: int) -> int:
+    """When a process started, in clock ticks since boot: with its number, its identity until the next boot."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise errors.NoSuchProcess(errno.ESRCH, f"look at process {pid}") from error
+
+
+def open_process(pid: int, started: int) -> int:
+    """A descriptor of the very process that started then; never of one that got its number later. NoSuchProcess."""
+    operation = f"open process {pid}"
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError as error:
+        raise errors.of(
+            error, operation, {errno.EINVAL: errors.NoSuchProcess, errno.ESRCH: errors.NoSuchProcess}
+        ) from error
+    try:
+        if start_time(pid) == started:  # ours had the number until now, so it had it when the descriptor was made
+            return pidfd
+        raise errors.NoSuchProcess(errno.ESRCH, operation, "another process has its number now")
+    except BaseException:
+        os.close(pidfd)
+        raise
+
+
+def send_signal(pidfd: int, number: int) -> bool:
+    """False when it has ended."""
+    try:
+        signal.pidfd_send_signal(pidfd, number)
+    except ProcessLookupError:
+        return False
+    except OSError as error:
+        raise errors.of(error, f"send signal {number}") from error
+    return True
+
+
+def wait(pidfd: int, seconds: float) -> bool:
+    """Whether a process, anybody's, ended within this time."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(max(seconds, 0) * 1000))
+
+
+def boot_id() -> str:
+    """Changes with every boot; numbers of processes mean nothing beyond it."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
