@@ -5,6 +5,7 @@ A frame's bytes are made once per change and shared by all watchers that want it
 
 import asyncio
 import contextlib
+import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
@@ -19,9 +20,11 @@ from podwire.apiserver.registry import Resource
 from podwire.apiserver.render import Renderer
 from podwire.apiserver.selection import Selection, View
 from podwire.protocols.k8sapi.server_side import Request, Stream
-from podwire.protocols.k8sapi.status import ApiError, Reason, forbidden, invalid_object
+from podwire.protocols.k8sapi.status import ApiError, Reason, forbidden, invalid_object, not_supported
 from podwire.protocols.storage import Change, Gone, Item, SlowWatcher, StorageError, Watch
 from podwire.seams import Clock
+
+_log = logging.getLogger("podwire.apiserver.watches")
 
 BOOKMARK_EVERY = 60.0
 BOOKMARK_BEFORE_END = 2.0
@@ -37,8 +40,11 @@ class Wanted:
 
     selection: Selection
     after: int | None
-    """Changes after this revision; None means: first the present state."""
+    """Changes after this revision; None means: after the present one."""
+    initial: bool
+    """The present state comes first."""
     initial_bookmark: bool
+    """A bookmark says where the present state ends."""
     bookmarks: bool
     lifetime: float
 
@@ -46,31 +52,33 @@ class Wanted:
 def wanted(request: Request, resource: Resource) -> Wanted:
     """Read and check the options of a watch."""
     revision = revision_option(request)
-    initial = boolean_option(request, "sendInitialEvents")
-    _check(request, initial=initial)
+    _check(request)
+    asked = "sendInitialEvents" in request.query
+    initial = boolean_option(request, "sendInitialEvents") if asked else not revision
     seconds = integer_option(request, "timeoutSeconds")
     integer_option(request, "limit")
     return Wanted(
         selection=select.of(request, resource),
-        after=None if initial or not revision else revision,
-        initial_bookmark=initial and boolean_option(request, "allowWatchBookmarks"),
+        after=None if initial else revision or None,
+        initial=initial,
+        initial_bookmark=asked and initial and boolean_option(request, "allowWatchBookmarks"),
         bookmarks=boolean_option(request, "allowWatchBookmarks"),
         lifetime=float(seconds) if seconds and seconds > 0 else random.uniform(*LIFETIME),
     )
 
 
-def _check(request: Request, *, initial: bool) -> None:
-    match, errors = request.option("resourceVersionMatch"), []
-    if "sendInitialEvents" in request.query:
-        if match != "NotOlderThan":
-            why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            errors.append(forbidden("resourceVersionMatch", why))
-        if initial and not boolean_option(request, "allowWatchBookmarks"):
-            why = "sendInitialEvents requires allowWatchBookmarks to be set"
-            errors.append(forbidden("allowWatchBookmarks", why))
-    elif match:
+def _check(request: Request) -> None:
+    match, asked, errors = request.option("resourceVersionMatch"), "sendInitialEvents" in request.query, []
+    if asked and match != "NotOlderThan":
+        why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        errors.append(forbidden("resourceVersionMatch", why))
+    if match and not asked:
         why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
         errors.append(forbidden("resourceVersionMatch", why))
+    if match not in ("", "NotOlderThan"):
+        errors.append(not_supported("resourceVersionMatch", match, ["NotOlderThan"]))
+    if match and request.option("continue"):
+        errors.append(forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"))
     if errors:
         raise invalid_object("ListOptions", "", errors, group="meta.k8s.io")
 
@@ -78,17 +86,36 @@ def _check(request: Request, *, initial: bool) -> None:
 async def watch(store: Store, call: Call, clock: Clock) -> Stream:
     """The answer to a watch request: it is being served when this returns."""
     want = wanted(call.request, call.resource)
-    if want.initial_bookmark and (revision := revision_option(call.request)):
+    if want.initial and (revision := revision_option(call.request)):
         await fresh(store, revision)
     frames = _Frames(call.resource, call.form, call.request, clock)
-    return Stream(chunks=_chunks(store, call, want, frames, clock))
+    return Stream(chunks=_told(_chunks(store, call, want, frames, clock), frames))
 
 
-async def _chunks(store: Store, call: Call, want: Wanted, frames: "_Frames", clock: Clock) -> AsyncIterator[bytes]:
-    """1. The present state, if wanted.  2. Changes and bookmarks until the time is up.  3. A last bookmark."""
+async def _told(chunks: AsyncGenerator[bytes, None], frames: "_Frames") -> AsyncIterator[bytes]:
+    """The chunks, and how they ended where that was not the watch's own end."""
+    try:
+        async with contextlib.aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
+    except SlowWatcher:
+        return  # the client resumes from its last revision
+    except Gone as error:
+        yield frames.error(gone(error))
+    except StorageError as error:
+        yield frames.error(ApiError(Reason.INTERNAL_ERROR, f"the watch was ended by the store: {error}"))
+    except Exception:  # noqa: BLE001 - the door: the client gets a Status, the log the rest
+        _log.exception("watch failed")
+        yield frames.error(ApiError(Reason.INTERNAL_ERROR, "Internal error occurred; the server's log has the details"))
+
+
+async def _chunks(
+    store: Store, call: Call, want: Wanted, frames: "_Frames", clock: Clock
+) -> AsyncGenerator[bytes, None]:
+    """1. The present state, if wanted.  2. Changes and bookmarks until the time is up."""
     scope = call.resource.scope(call.namespace)
-    after = want.after
-    if after is None:
+    after = store.revision if want.after is None else want.after
+    if want.initial:
         page = await store.list(scope)
         after = page.revision
         present = [item for item in page.items if want.selection.everything or want.selection.picks(View(item))]
@@ -96,54 +123,35 @@ async def _chunks(store: Store, call: Call, want: Wanted, frames: "_Frames", clo
             yield b"".join(frames.event("ADDED", item) for item in present[start : start + 500])
         if want.initial_bookmark:
             yield frames.bookmark(after, initial_end=True)
-    try:
-        subscription = store.watch(scope, after=after)
-    except Gone as error:
-        yield frames.error(gone(error))
-        return
-    try:
+    with contextlib.closing(store.watch(scope, after=after)) as subscription:
         async with contextlib.aclosing(_live(subscription, want, frames, clock)) as live:
             async for chunk in live:
                 yield chunk
-    finally:
-        subscription.close()
 
 
 async def _live(subscription: Watch, want: Wanted, frames: "_Frames", clock: Clock) -> AsyncGenerator[bytes, None]:
-    end = clock.monotonic() + want.lifetime
-    sent = subscription.revision
-    while (left := end - clock.monotonic()) > 0:
+    """Bookmarks come when they are due however busy the resource is: a selective watcher may see nothing else."""
+    begun = clock.monotonic()
+    end = begun + want.lifetime
+    last = end - min(BOOKMARK_BEFORE_END, want.lifetime / 2)
+    due = min(begun + BOOKMARK_EVERY, last) if want.bookmarks else end
+    while (now := clock.monotonic()) < end:
+        if now >= due:
+            yield frames.bookmark(subscription.revision)
+            due = min(now + BOOKMARK_EVERY, last) if now < last else end
+            continue
         try:
-            async with asyncio.timeout(_pause(left) if want.bookmarks else left):
+            async with asyncio.timeout(due - now):
                 changes = await subscription.next()
         except TimeoutError:
-            if want.bookmarks and subscription.revision >= sent:
-                sent = subscription.revision
-                yield frames.bookmark(sent)
             continue
-        except StorageError as error:
-            if isinstance(error, SlowWatcher):
-                return  # the client resumes from its last revision
-            yield frames.error(gone(error) if isinstance(error, Gone) else _broken(error))
-            return
         chunk = b"".join(filter(None, (frames.change(each, want.selection) for each in changes)))
         if chunk:
             yield chunk
 
 
-def _pause(left: float) -> float:
-    """Until the next bookmark: every minute, and one shortly before the end."""
-    if left > BOOKMARK_BEFORE_END:
-        return min(BOOKMARK_EVERY, left - min(BOOKMARK_BEFORE_END, left / 2))
-    return left
-
-
 def gone(error: Gone) -> ApiError:
     return ApiError(Reason.EXPIRED, str(error))
-
-
-def _broken(error: StorageError) -> ApiError:
-    return ApiError(Reason.INTERNAL_ERROR, f"the watch was ended by the store: {error}")
 
 
 class _Frames:

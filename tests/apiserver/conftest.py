@@ -17,6 +17,7 @@ from podwire.apiserver import Assembled, Pki, Settings, assemble
 from podwire.protocols.k8sapi.server_side import Answer, BodyTooLarge, Certificate, Request, Stream
 from podwire.protocols.storage import Item, Page
 from podwire.store.memory import MemoryStore
+from podwire.transports.clock import SystemClock
 
 ADMIN = Certificate("kubernetes-admin", ("system:masters",))
 JSON = "application/json"
@@ -146,7 +147,7 @@ class Api:
 
     assembled: Assembled
     store: Any
-    clock: MovableClock
+    clock: Any
     watches: list[Watching] = field(default_factory=list)
 
     async def ask(
@@ -240,8 +241,8 @@ async def serve(pki) -> AsyncIterator[Serve]:
     """Assembles, fills and runs a server: `await serve(store, limits=Limits(...))`."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def start(store: Any = None, *, account: bool = True, **settings: Any) -> Api:
-            store, clock = store if store is not None else MemoryStore(), MovableClock()
+        async def start(store: Any = None, *, account: bool = True, clock: Any = None, **settings: Any) -> Api:
+            store, clock = store if store is not None else MemoryStore(), clock or MovableClock()
             assembled = assemble(store, pki, clock, Settings(**settings))
             await assembled.start()
             api = Api(assembled, store, clock)
@@ -266,6 +267,12 @@ async def _stop(running: "asyncio.Task[None]", watches: list[Watching]) -> None:
 async def api(serve) -> Api:
     """A server with the default service account of the default namespace, which controllers would make."""
     return await serve()
+
+
+@pytest.fixture
+async def ticking(serve) -> Api:
+    """A server whose clock runs by itself."""
+    return await serve(clock=SystemClock())
 
 
 @pytest.fixture
