@@ -70,7 +70,8 @@ class Creator:
     ) -> Item:
         """Store a new object.
 
-        1. Names, namespace, uid, time.  2. Defaults.  3. Admission.  4. Validation.  5. The store.
+        1. Names, namespace, uid, time.  2. Defaults.  3. Admission.  4. Validation.  5. What admission must take.
+        6. The store.
         """
         _claim_place(resource, namespace, obj, name)
         generated = not obj["metadata"].get("name")
@@ -92,23 +93,27 @@ class Creator:
         )
         await self.admission.admit(operation)
         try:
-            return await self._store(resource, namespace, obj, dry_run=dry_run)
+            return await self._store(operation)
         except (ApiError, KeyExists, StoreFull):
             await self.admission.undo(operation)  # only when it is certain that nothing was written
             raise
 
-    async def _store(self, resource: Resource, namespace: str, obj: Object, *, dry_run: bool) -> Item:
+    async def _store(self, operation: Operation) -> Item:
+        resource, obj = operation.resource, operation.obj
         resource.default(obj)
         first_status.prepare(resource.kind, obj)
         if errors := resource.validate(obj):
             name = obj["metadata"].get("name", "")
             raise invalid_object(resource.kind.kind, name, errors, group=resource.group)
-        value, key = packed(resource, obj), resource.key(namespace, obj["metadata"]["name"])
-        if not dry_run:
-            return await self.store.create(key, value)
-        if await self.store.get(key):
+        value, key = packed(resource, obj), resource.key(operation.namespace, obj["metadata"]["name"])
+        if (operation.dry_run or operation.reserve) and await self.store.get(key):
             raise KeyExists(key)
-        return Item(key, value, 0, 0)
+        if operation.dry_run:
+            return Item(key, value, 0, 0)
+        if operation.reserve:
+            await operation.reserve()
+            value = packed(resource, obj)
+        return await self.store.create(key, value)
 
     def _give_identity(self, resource: Resource, namespace: str, obj: Object) -> None:
         """What only the server may say of a new object."""

@@ -100,13 +100,13 @@ class Updater:
         )  # fmt: skip
         await self.admission.admit(operation)
         try:
-            return await self._store(write, item, new, old)
+            return await self._store(write, item, operation, old)
         except (ApiError, Stale, StoreFull):
             await self.admission.undo(operation)  # only when it is certain that nothing was written
             raise
 
-    async def _store(self, write: Write, item: Item, new: Object, old: Object) -> Item:
-        resource = write.resource
+    async def _store(self, write: Write, item: Item, operation: Operation, old: Object) -> Item:
+        resource, new = write.resource, operation.obj
         if errors := resource.validate_update(new, old, write.subresource):
             raise invalid_object(resource.kind.kind, write.name, errors, group=resource.group)
         if write.subresource not in NOT_GENERATIONS:
@@ -119,6 +119,9 @@ class Updater:
         if finished(resource, new):
             revision = await self.store.delete(item.key, expected=item.revision)
             return Item(item.key, value, revision, item.created)
+        if operation.reserve:
+            await operation.reserve()
+            value = packed(resource, new)
         return await self.store.update(item.key, value, expected=item.revision)
 
 

@@ -1,6 +1,6 @@
 """The chain of judges, and what each of them is shown."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -23,6 +23,8 @@ class Operation:
     subresource: str = ""
     dry_run: bool = False
     taken: list[str] = field(default_factory=list)
+    reserve: Callable[[], Awaitable[None]] | None = None
+    """What a judge takes when the object is known to be good and about to be stored: a refusal costs no revision."""
 
     def touches(self, group: str, resource: str) -> bool:
         return self.resource.name == resource and self.resource.group == group
