@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from podwire.protocols.k8sapi.client_side import Incoming, Interrupted, Reply
 from podwire.protocols.k8sapi.client_side.http import Query
-from podwire.protocols.k8sapi.server_side import Answer, BodyTooLarge, Certificate, Handler, Request, Response, Stream
+from podwire.protocols.k8sapi.server_side import BodyTooLarge, Certificate, Handler, Request, Response, Stream, Upgrade
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class LoopbackHttp:
 
     async def _ask(
         self, method: str, path: str, query: Query, headers: Mapping[str, str] | None, body: bytes
-    ) -> Answer:
+    ) -> Response | Stream:
         async def read(limit: int) -> bytes:
             if len(body) > limit:
                 raise BodyTooLarge(limit)
@@ -44,10 +44,13 @@ class LoopbackHttp:
             asked.setdefault(name, []).append(value)
         lowered = {name.lower(): value for name, value in (headers or {}).items()}
         request = Request(method=method, path=path, query=asked, headers=lowered, certificate=self.identity, read=read)
-        return await self.handler(request)
+        answer = await self.handler(request)
+        if isinstance(answer, Upgrade):
+            raise Interrupted(f"{method} {path}: a WebSocket needs a wire")
+        return answer
 
 
-def _headers(answer: Answer) -> dict[str, str]:
+def _headers(answer: Response | Stream) -> dict[str, str]:
     return {"content-type": answer.content_type, **{name.lower(): value for name, value in answer.headers}}
 
 

@@ -10,10 +10,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from urllib.parse import parse_qs
 
-from aiohttp import web
+from aiohttp import WSCloseCode, web
 from aiohttp.web_protocol import RequestPayloadError
 
-from podwire.protocols.k8sapi.server_side import Answer, BodyTooLarge, Certificate, Handler, Request, Response, Stream
+from podwire.protocols.k8sapi.server_side import (
+    Answer,
+    BodyTooLarge,
+    Certificate,
+    Handler,
+    Request,
+    Response,
+    Stream,
+    Upgrade,
+)
 from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
 from podwire.transports.http_connection import (
     INTERNAL_ERROR,
@@ -24,6 +33,7 @@ from podwire.transports.http_connection import (
     status_body,
 )
 from podwire.transports.http_reply import WholeReply
+from podwire.transports.http_websocket import converse, offered
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +69,8 @@ class Exchanges:
         answer = await self._ask(asked)
         if isinstance(answer, Stream):
             return await self._stream(request, answer)
+        if isinstance(answer, Upgrade):
+            return await self._upgrade(request, asked, answer)
         return await _whole(asked, answer, last=self._ending or _last(request))
 
     async def _ask(self, asked: Request) -> Answer:
@@ -139,6 +151,23 @@ class Exchanges:
             self._streams.discard(until)
             await _close(stream)
         return response
+
+    async def _upgrade(self, request: web.BaseRequest, asked: Request, upgrade: Upgrade) -> web.StreamResponse:
+        """A handshake, then the conversation for as long as both like; closed however it ends."""
+        try:
+            socket = offered(request, asked, upgrade, close_seconds=self._limits.linger_seconds)
+        except ApiError as error:
+            return await _whole(asked, _refused(error), last=True)
+        await socket.response.prepare(request)
+        try:
+            async with asyncio.timeout(0 if self._ending else None) as until:
+                self._streams.add(until)
+                await converse(socket, upgrade.run)
+        except TimeoutError:
+            await socket.close(WSCloseCode.GOING_AWAY)
+        finally:
+            self._streams.discard(until)
+        return socket.response
 
 
 def _certificate(request: web.BaseRequest) -> Certificate | None:

@@ -5,6 +5,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 
 class BodyTooLarge(Exception):
@@ -67,5 +68,37 @@ class Stream:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-Answer = Response | Stream
+class Socket(Protocol):
+    """A WebSocket after its handshake. Pings are answered while somebody receives."""
+
+    @property
+    def protocol(self) -> str:
+        """The subprotocol that was agreed on; '' for none."""
+        ...
+
+    async def receive(self) -> bytes | str | None:
+        """The next message, binary or text; None when the peer has closed or sent what no peer may."""
+        ...
+
+    async def send(self, data: bytes) -> None:
+        """Send a binary message; waits while the peer is slow. Raises ConnectionError when it is gone."""
+        ...
+
+    async def close(self, code: int = 1000) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upgrade:
+    """An answer that is a conversation: over a WebSocket that is open while `run` runs, and closed when it returns.
+
+    `run` is cancelled when the peer vanishes or the server stops.
+    """
+
+    protocols: tuple[str, ...]
+    """Subprotocols that may be agreed on; the client's order decides. '' stands for a client that names none."""
+    run: Callable[[Socket], Awaitable[None]]
+    max_message: int = 1024 * 1024
+
+
+Answer = Response | Stream | Upgrade
 Handler = Callable[[Request], Awaitable[Answer]]

@@ -1,0 +1,84 @@
+"""WebSockets on the HTTP server, on aiohttp's: the handshake, and a socket as the server's chair knows it."""
+
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Literal
+
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from podwire.protocols.k8sapi.server_side import Request, Socket, Upgrade
+from podwire.protocols.k8sapi.status import bad_request
+
+log = logging.getLogger(__name__)
+
+_DATA = frozenset({WSMsgType.BINARY, WSMsgType.TEXT})
+_Response = web.WebSocketResponse[Literal[True]]
+
+
+class WebSocket:
+    """Implements podwire.protocols.k8sapi.server_side.Socket."""
+
+    def __init__(self, response: _Response, protocol: str) -> None:
+        self.response = response
+        self._protocol = protocol
+
+    @property
+    def protocol(self) -> str:
+        return self._protocol
+
+    async def receive(self) -> bytes | str | None:
+        if self.response.closed:
+            return None
+        message = await self.response.receive()
+        data: bytes | str | None = message.data if message.type in _DATA else None
+        return data
+
+    async def send(self, data: bytes) -> None:
+        await self.response.send_bytes(data)
+
+    async def close(self, code: int = WSCloseCode.OK) -> None:
+        with contextlib.suppress(ConnectionError):
+            await self.response.close(code=code)
+
+
+def offered(request: web.BaseRequest, asked: Request, upgrade: Upgrade, *, close_seconds: float) -> WebSocket:
+    """The socket that the client asks for, before the handshake is answered. Raises ApiError when it asks wrongly."""
+    if "websocket" not in asked.headers.get("upgrade", "").lower():
+        raise bad_request("this is served over a WebSocket only: an upgrade to one is required")
+    protocol = choose(asked.headers, upgrade.protocols)
+    response: _Response = web.WebSocketResponse(
+        protocols=(protocol,),
+        timeout=close_seconds,
+        max_msg_size=upgrade.max_message,
+        compress=False,  # terminals do not gain by it, and a small message could unpack into a large one
+    )
+    if not response.can_prepare(request).ok:
+        raise bad_request("the WebSocket handshake is not one of RFC 6455")
+    response.headers["Server"] = "podwire"
+    if protocol:
+        response.headers["Sec-WebSocket-Protocol"] = protocol
+    return WebSocket(response, protocol)
+
+
+def choose(headers: Mapping[str, str], protocols: tuple[str, ...]) -> str:
+    """The first subprotocol of the client's that is served. Raises ApiError: going on without one helps nobody."""
+    wanted = [each.strip() for each in headers.get("sec-websocket-protocol", "").split(",")]
+    for each in wanted:
+        if each in protocols:
+            return each
+    served = ", ".join(filter(None, protocols)) or "none"
+    raise bad_request(f"no subprotocol of {', '.join(wanted) or 'none'} is served here, but {served}")
+
+
+async def converse(socket: WebSocket, run: Callable[[Socket], Awaitable[None]]) -> None:
+    """Run the conversation; the code of its end tells the peer whether it went well."""
+    try:
+        await run(socket)
+    except ConnectionError as error:
+        log.debug("the peer of a WebSocket vanished", extra={"error": str(error)})
+    except Exception:
+        log.exception("a conversation failed", extra={"protocol": socket.protocol})
+        await socket.close(WSCloseCode.INTERNAL_ERROR)
+    else:
+        await socket.close()
