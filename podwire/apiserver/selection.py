@@ -1,12 +1,12 @@
 """Label and field selectors of list, watch and deletecollection, compiled to one predicate over stored bytes."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from podwire.apiserver import stored
 from podwire.apiserver.registry import Resource
-from podwire.objects.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
+from podwire.objects.selectors import FieldRequirement, FieldSelector, LabelSelector, parse_fields, parse_labels
 from podwire.protocols.k8sapi.server_side import Request
 from podwire.protocols.k8sapi.status import bad_request
 from podwire.protocols.storage import Change, Item
@@ -52,7 +52,14 @@ FIELDS: Mapping[tuple[str, str], tuple[str, ...]] = {
 }
 """Fields that can be selected on, besides metadata.name and metadata.namespace."""
 
-_ZERO = {"spec.unschedulable": "false", "spec.hostNetwork": "false", "status.replicas": "0", "status.successful": "0"}
+_STORED = {
+    "status.successful": "status.succeeded",
+    "reportingController": "reportingComponent",
+    **{f"regarding.{each}": f"involvedObject.{each}" for each in _INVOLVED},
+}
+"""What a field of a built-in kind is called where it is stored, where that is not its own name."""
+
+_ZERO = {"spec.unschedulable": "false", "spec.hostNetwork": "false", "status.replicas": "0", "status.succeeded": "0"}
 """What an absent field counts as, where that is not the empty string."""
 
 
@@ -128,7 +135,11 @@ def _fields(text: str, resource: Resource) -> FieldSelector:
     for requirement in selector.requirements:
         if requirement.field not in known:
             raise bad_request(f"field label not supported: {requirement.field}")
-    return selector
+    return selector if resource.custom else FieldSelector(tuple(map(_as_stored, selector.requirements)))
+
+
+def _as_stored(requirement: FieldRequirement) -> FieldRequirement:
+    return replace(requirement, field=_STORED.get(requirement.field, requirement.field))
 
 
 class _Values(Mapping[str, str]):
