@@ -13,6 +13,7 @@ from podwire.protocols.k8sapi.server_side import Request, Response
 from podwire.protocols.k8sapi.status import ApiError, bad_request
 from podwire.protocols.storage import Item
 
+GO_TRUE = ("1", "t", "T", "true", "TRUE", "True")
 INCLUDE = ("None", "Metadata", "Object")
 
 
@@ -91,8 +92,7 @@ def _include(request: Request) -> str:
 
 def answer(request: Request, body: bytes, *, status: int = 200, warnings: Sequence[str] = ()) -> Response:
     """A JSON answer, indented when the client asks for that."""
-    pretty = request.query.get("pretty")
-    if pretty and pretty[0] not in ("0", "false"):
+    if request.query and request.option("pretty") in GO_TRUE:
         body = msgspec.json.format(body, indent=2) + b"\n"
     return Response(status=status, body=body, headers=tuple(("Warning", _warning(each)) for each in warnings))
 
