@@ -105,13 +105,13 @@ class Resource:
         obj = stored.unpack(item)
         if self.conversion:
             return self.conversion.from_stored(obj)
-        if self.stored_api_version:
-            obj["apiVersion"] = self.kind.api_version
+        if self.custom:
+            obj["apiVersion"] = self.kind.api_version  # it may lie there in any version that ever was the stored one
         return obj
 
     def serve(self, item: Item) -> bytes:
         """The object's JSON in the served version, straight from the stored bytes where it can be."""
-        if self.conversion:
+        if self.conversion or (self.custom and not item.value.startswith(self.stored_head)):
             return stored.encode(self.unpack(item))
         return stored.splice(item.value, item.revision, self.stored_head, self.served_head)
 
