@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from benchmarks import wrk
 from benchmarks.figures import Figure, Peer
-from benchmarks.machine import pss_mb
 from benchmarks.server import Server, serving
 from benchmarks.workload import CONFIG_MAP, CONFIG_MAPS, NAMESPACE, PODS, STATUS_PATCH, STRATEGIC, pod
 from benchmarks.wrk import Load
+from podwire.cluster.processes import memory_of
 
 KUBE = "kube-apiserver 1.36 + etcd"
 
@@ -29,13 +29,13 @@ MEMORY_PEER = Peer(KUBE, 328, 1 / 3)
 def measure(seconds: float) -> Iterator[Figure]:
     with serving() as server:
         server.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-        idle = pss_mb(server.process.pid)
+        idle = memory_of(server.process.pid)
         _run(server, _create_pods(9), 16, 1)  # whatever is made on first use is made now
         for number, connections in enumerate((1, 16), 1):
             yield from _requests(server, connections, seconds, first=number * 1_000_000)
         yield _collection(server)
         yield _memory("memory, idle", idle, MEMORY_PEER)
-        yield _memory("memory, after the load", pss_mb(server.process.pid), None)
+        yield _memory("memory, after the load", memory_of(server.process.pid), None)
 
 
 def _requests(server: Server, connections: int, seconds: float, *, first: int) -> Iterator[Figure]:
@@ -101,8 +101,8 @@ def _collection(server: Server) -> Figure:
     return Figure(group="API server", what=f"DELETE a collection of {COLLECTED} Pods", value=taken, unit=" ms")
 
 
-def _memory(what: str, value: float, peer: Peer | None) -> Figure:
-    return Figure(group="API server", what=what, value=value, unit=" MB", peer=peer)
+def _memory(what: str, value: int, peer: Peer | None) -> Figure:
+    return Figure(group="API server", what=what, value=value / 1e6, unit=" MB", peer=peer)
 
 
 def _run(server: Server, load: Load, connections: int, seconds: float) -> wrk.Loaded:

@@ -26,15 +26,6 @@ def on_core(core: int) -> list[str]:
     return [program("taskset"), "-c", str(cores[core % len(cores)])] if len(cores) > 1 else []
 
 
-def pss_mb(process: int) -> float:
-    """Memory of a process in MB: its own, and its part of what it has in common with others."""
-    for line in Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii").splitlines():
-        name, _, value = line.partition(":")
-        if name == "Pss":
-            return int(value.split()[0]) / 1000
-    raise CannotMeasure(f"process {process} does not tell its memory")
-
-
 def description() -> str:
     load = os.getloadavg()[0]
     busy = "" if load < 0.5 else "; others were busy here, so take this with care"
