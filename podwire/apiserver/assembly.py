@@ -13,6 +13,7 @@ from podwire.apiserver.admission import Admission
 from podwire.apiserver.admission.addresses import Network, ServiceAddresses
 from podwire.apiserver.admission.lifecycle import NamespaceLifecycle
 from podwire.apiserver.admission.pods import FailingNodes, Priorities, ServiceAccounts
+from podwire.apiserver.admission.requesters import Requesters
 from podwire.apiserver.authn import Authenticator
 from podwire.apiserver.authz import Authorizer
 from podwire.apiserver.catalog import builtin_resources
@@ -111,6 +112,7 @@ def _admission(store: Store, addresses: ServiceAddresses) -> Admission:
             FailingNodes(),
             addresses,
             DefinitionFinalizer(),
+            Requesters(),
         ]
     )
 

@@ -20,11 +20,15 @@ from podwire.protocols.k8sapi.status import ApiError, Reason, not_found
 
 SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 EVICTION = Kind(group="policy", version="v1", resource="evictions", kind="Eviction")
+BEFORE = "policy/v1beta1"
+"""What kubectl up to 1.21 sends; the same words, so the door stays open after the version itself is gone."""
 
 
 async def create(engine: Engine, call: Call) -> Answer:
     options = write_options(call.request, "CreateOptions")
     body = await body_of(call)
+    if isinstance(body.value, dict) and body.value.get("apiVersion") == BEFORE:
+        body.value["apiVersion"] = EVICTION.api_version
     shape = engine.shape("policy/v1", "Eviction")
     eviction = bodies.shape_as(body, EVICTION, shape, options.field_validation)
     check_place("Eviction", eviction["metadata"], call.namespace, call.name)

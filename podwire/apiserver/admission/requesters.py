@@ -1,0 +1,28 @@
+"""A certificate signing request says who asked, whatever the body claims; it says so for good."""
+
+from podwire.apiserver.admission.chain import Operation
+
+
+class Requesters:
+    """Writes the user into new requests; an update keeps the whole spec, for a signer has judged it or will."""
+
+    async def admit(self, operation: Operation) -> None:
+        if operation.verb == "DELETE" or not operation.touches("certificates.k8s.io", "certificatesigningrequests"):
+            return
+        if operation.old is not None:
+            operation.obj["spec"] = operation.old["spec"]
+            return
+        user, spec = operation.user, operation.obj.setdefault("spec", {})
+        told = {
+            "username": user.name,
+            "uid": user.uid,
+            "groups": list(user.groups),
+            "extra": {name: list(values) for name, values in user.extra.items()},
+        }
+        for name, value in told.items():
+            spec.pop(name, None)
+            if value:
+                spec[name] = value
+
+    async def undo(self, operation: Operation) -> None:
+        """Takes nothing."""
