@@ -22,13 +22,15 @@ class Command:
 
 
 COMMANDS = (
-    Command("demo", "podwire.cli.demo", "bring an API server up, tour it with kubectl, leave nothing behind"),
+    Command("demo", "podwire.cli.demo", "bring an API server up, tour it with kubectl, leave no trace"),
     Command("apiserver", "podwire.cli.apiserver", "serve the Kubernetes API over SQLite, etcd or memory"),
     Command(
         "controllers", "podwire.cli.controllers", "namespaces, service accounts, owners: what follows from objects"
     ),
     Command("failpoints", "podwire.cli.failpoints", "list the places where a test can make podwire fail"),
 )
+
+DESCRIPTION = "The whole way of a Kubernetes pod onto its network, one command per participant."
 
 EPILOG = """\
 exit codes: 0 ok, 1 failed, 2 usage
@@ -62,15 +64,23 @@ class UserError(Exception):
     """Something that the user can mend; told in one line, without a traceback."""
 
 
+def _page() -> str:
+    """What the help says first; argparse would break these lines."""
+    width = max(len(each.name) for each in COMMANDS)
+    lines = [f"  {each.name:{width}}  {each.summary}" for each in COMMANDS]
+    return "\n".join([DESCRIPTION, "", "commands:", *lines])
+
+
 def _parse(given: Sequence[str]) -> tuple[argparse.ArgumentParser, argparse.Namespace]:
     parser = argparse.ArgumentParser(
         prog="podwire",
-        description="The whole way of a Kubernetes pod onto its network, one command per participant.",
+        usage="podwire [-h] [--version] COMMAND ...",
+        description=_page(),
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"podwire {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", prog="podwire", help=argparse.SUPPRESS)
     wanted = next((each for each in given if not each.startswith("-")), "")
     for command in COMMANDS:
         below = commands.add_parser(command.name, help=command.summary, description=command.summary)

@@ -1,5 +1,6 @@
 """Runs the command line as a user does: as processes."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -14,8 +15,10 @@ PODWIRE = str(Path(sys.executable).with_name("podwire"))
 class Daemon:
     """A `podwire` that runs until it is stopped; what it logs is kept."""
 
-    def __init__(self, *arguments: str) -> None:
-        self.process = subprocess.Popen([PODWIRE, *arguments], stderr=subprocess.PIPE, text=True)
+    def __init__(self, *arguments: str, **environ: str) -> None:
+        self.process = subprocess.Popen(
+            [PODWIRE, *arguments], stderr=subprocess.PIPE, text=True, env={**os.environ, **environ}
+        )
         self.lines: list[str] = []
         self._said = threading.Condition()
         self._reader = threading.Thread(target=self._read)
@@ -43,6 +46,10 @@ class Daemon:
     def stop(self) -> int:
         """Ask it to end; its exit code."""
         self.process.terminate()
+        return self.wait()
+
+    def wait(self) -> int:
+        """Until it ends; its exit code."""
         try:
             return self.process.wait(timeout=20)
         finally:
@@ -53,15 +60,15 @@ class Daemon:
 
 @pytest.fixture
 def daemon() -> Iterator[Callable[..., Daemon]]:
-    """Start one with `daemon("apiserver", …)`; all are ended with the test, the last first."""
+    """Start one with `daemon("apiserver", …)`; those that still run end with the test, the last first, and well."""
     started: list[Daemon] = []
 
-    def start(*arguments: str) -> Daemon:
-        started.append(Daemon(*arguments))
+    def start(*arguments: str, **environ: str) -> Daemon:
+        started.append(Daemon(*arguments, **environ))
         return started[-1]
 
     yield start
-    codes = [each.stop() for each in reversed(started)]
+    codes = [each.stop() for each in reversed(started) if each.process.returncode is None]
     assert set(codes) <= {0}
 
 

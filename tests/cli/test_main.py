@@ -1,0 +1,115 @@
+"""The command line itself: what it tells, and what it answers to what it does not know."""
+
+import re
+import socket
+
+import pytest
+
+from podwire import __version__
+from podwire.cli.main import COMMANDS, main
+
+HELP = """\
+usage: podwire [-h] [--version] COMMAND ...
+
+The whole way of a Kubernetes pod onto its network, one command per participant.
+"""
+
+names = pytest.mark.parametrize("name", [each.name for each in COMMANDS])
+
+
+def told(capsys, *given: str) -> tuple[int, str, str]:
+    """What a command line says before it does anything: exit code, output, errors."""
+    try:
+        code = main(given)
+    except SystemExit as end:
+        code = end.code
+    return code, *capsys.readouterr()
+
+
+def test_help_is_a_page_with_every_command_exit_codes_and_something_to_try(capsys):
+    code, out, err = told(capsys, "--help")
+    assert (code, err) == (0, "")
+    assert out.startswith(HELP)
+    for each in COMMANDS:
+        assert re.search(rf"^  {each.name} +{re.escape(each.summary)}$", out, re.MULTILINE)
+    assert "exit codes: 0 ok, 1 failed, 2 usage" in out
+    assert "podwire demo" in out.partition("try:")[2]
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_without_a_command_the_help_is_shown_and_it_is_a_mistake(capsys):
+    code, out, _ = told(capsys)
+    assert code == 2
+    assert out.startswith(HELP)
+
+
+def test_the_version_is_told(capsys):
+    assert told(capsys, "--version") == (0, f"podwire {__version__}\n", "")
+
+
+def test_an_unknown_command_is_a_mistake_and_the_known_ones_are_named(capsys):
+    code, out, err = told(capsys, "dmeo")
+    assert (code, out) == (2, "")
+    assert "'dmeo'" in err
+    assert all(each.name in err for each in COMMANDS)
+
+
+@names
+def test_every_command_has_help_that_says_what_it_does(capsys, name):
+    [command] = [each for each in COMMANDS if each.name == name]
+    code, out, err = told(capsys, name, "--help")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"usage: podwire {name} ")
+    assert command.summary in " ".join(out.split())
+
+
+@names
+def test_a_flag_that_a_command_does_not_know_is_a_mistake(capsys, name):
+    code, out, err = told(capsys, name, "--no-such-flag")
+    assert (code, out) == (2, "")
+    assert "--no-such-flag" in err or "required" in err
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        pytest.param(("apiserver", "--listen", "localhost:6443"), "is no ADDRESS:PORT", id="a host name to listen on"),
+        pytest.param(("apiserver", "--listen", "127.0.0.1:70000"), "is no ADDRESS:PORT", id="a port that is too high"),
+        pytest.param(("apiserver", "--listen", "127.0.0.1"), "is no ADDRESS:PORT", id="no port"),
+        pytest.param(("apiserver", "--service-cluster-ip-range", "10.96.0.1/16"), "10.96.0.1/16", id="host bits set"),
+        pytest.param(("apiserver", "--token-auth-file", "/no/file"), "/no/file: No such file", id="a missing file"),
+        pytest.param(("apiserver", "--log-level", "loud"), "invalid choice: 'loud'", id="an unknown level"),
+        pytest.param(("demo", "-o", "yaml"), "invalid choice: 'yaml'", id="an unknown form"),
+        pytest.param(("failpoints", "more"), "unrecognized arguments: more", id="one argument too many"),
+    ],
+)
+def test_a_bad_value_is_a_mistake_and_is_named(capsys, given, words):
+    code, out, err = told(capsys, *given)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_what_the_user_can_mend_is_told_in_one_line(capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, out, err = told(capsys, "apiserver", "--data-dir", str(tmp_path / "file"), "--listen", "127.0.0.1:0")
+    assert (code, out) == (1, "")
+    assert err.startswith("podwire apiserver: ")
+    assert err.count("\n") == 1
+
+
+def test_a_store_of_an_unknown_kind_is_named(capsys, tmp_path):
+    given = ("apiserver", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", "--store", "mysql://db")
+    code, _, err = told(capsys, *given)
+    assert code == 1
+    assert "mysql" in err
+
+
+def test_an_address_that_is_taken_is_told(capsys, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, err = told(
+            capsys, "apiserver", "--data-dir", str(tmp_path), "--store", "memory://", "--listen", f"127.0.0.1:{port}"
+        )
+    assert code == 1
+    assert "in use" in err
