@@ -101,14 +101,15 @@ def shape_as(body: Body, kind: Kind, shape: Shape, validation: str, *, custom: b
 def _check_kind(value: Object, kind: Kind, *, custom: bool) -> None:
     """A body must be of the URL's kind. Built-in kinds may leave both words out; custom ones may not."""
     api_version, name = value.get("apiVersion"), value.get("kind")
-    for word, given in (("apiVersion", api_version), ("kind", name)):
-        if not isinstance(given, str | None):
+    for word, found in (("apiVersion", api_version), ("kind", name)):
+        if not isinstance(found, str | None):
             raise bad_request(f"couldn't get version/kind; json parse error: .{word} must be a string")
     if custom and not name:
         raise bad_request("Object 'Kind' is missing in the body")
-    if api_version and api_version != kind.api_version:
+    given = api_version or ""
+    if (given or custom) and given != kind.api_version:
         raise bad_request(
-            f"the API version in the data ({api_version}) does not match the expected API version ({kind.api_version})"
+            f"the API version in the data ({given}) does not match the expected API version ({kind.api_version})"
         )
     if name and name != kind.kind:
         raise bad_request(f"the kind in the data ({name}) does not match the expected kind ({kind.kind})")
