@@ -27,6 +27,7 @@ COMMANDS = (
     Command(
         "controllers", "podwire.cli.controllers", "namespaces, service accounts, owners: what follows from objects"
     ),
+    Command("image", "podwire.cli.image", "images without a registry: import archives, list, remove, build one here"),
     Command("failpoints", "podwire.cli.failpoints", "list the places where a test can make podwire fail"),
 )
 

@@ -1,0 +1,93 @@
+"""`podwire image`: the images of this machine, from archives or made here."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from podwire.cli.main import UserError
+from podwire.runtime.images import Image, ImageError, Images
+from podwire.runtime.images.build import BUSYBOX, ROOT_REFERENCE, build_root
+
+STORE = Path("var/lib/podwire/images")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    listing = verbs.add_parser("list", help="show the images")
+    listing.add_argument("image", nargs="?", default="", help="only this name, repository or id")
+    taking = verbs.add_parser("import", help="take in an OCI image layout or what `docker save` wrote")
+    taking.add_argument("archive", type=Path, help="a directory or a tar, plain or in gzip")
+    taking.add_argument("--name", default="", help="the name to give it, instead of the one in the archive")
+    removing = verbs.add_parser("remove", help="remove images, with all their names")
+    removing.add_argument("image", nargs="+", help="a name or an id")
+    building = verbs.add_parser("build-root", help="make an image of this host's static busybox")
+    building.add_argument("--name", default=ROOT_REFERENCE)
+    building.add_argument("--busybox", type=Path, default=BUSYBOX, metavar="FILE")
+    for each in (listing, taking, removing, building):
+        each.add_argument("--prefix", type=Path, default=Path("/"), metavar="DIR", help=f"the store is DIR/{STORE}")
+        each.add_argument("-o", "--output", choices=("text", "json"), default="text")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        images = Images(arguments.prefix / STORE)
+        try:
+            shown = _VERBS[arguments.verb](images, arguments)
+        finally:
+            images.close()
+    except (ImageError, OSError) as error:
+        raise UserError(str(error)) from error
+    if arguments.output == "json":
+        print(json.dumps([_as_json(each) for each in shown], indent=2))
+    else:
+        _print_table(shown)
+    return 0
+
+
+def _list(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
+    return images.list(arguments.image)
+
+
+def _import(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
+    return images.import_archive(arguments.archive, name=arguments.name)
+
+
+def _remove(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
+    """What was removed; nothing is when one of them is not there."""
+    found = {}
+    for each in arguments.image:
+        image = images.status(each)
+        if image is None:
+            raise UserError(f"there is no image {each!r}")
+        found[image.id] = image
+    for each in found:
+        images.remove(each)
+    return list(found.values())
+
+
+def _build_root(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
+    return [build_root(images, arguments.name, arguments.busybox)]
+
+
+_VERBS = {"list": _list, "import": _import, "remove": _remove, "build-root": _build_root}
+
+
+def _as_json(image: Image) -> dict[str, Any]:
+    return {
+        "id": image.id,
+        "names": image.names,
+        "digests": image.digests,
+        "size": image.size,
+        "user": image.config.user,
+        "entrypoint": image.config.entrypoint,
+        "cmd": image.config.cmd,
+    }
+
+
+def _print_table(images: Sequence[Image]) -> None:
+    rows = [(name, each.id[7:20], f"{each.size / 1e6:.1f}MB") for each in images for name in each.names or ("<none>",)]
+    widths = [max(map(len, column)) for column in zip(("IMAGE", "ID", "SIZE"), *rows, strict=True)]
+    for row in (("IMAGE", "ID", "SIZE"), *rows):
+        print("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -1,0 +1,9 @@
+"""Images without a registry: archives are taken in, verified, unpacked and kept for overlayfs. Knows no container."""
+
+from podwire.runtime.images.errors import BadImage, ImageError
+from podwire.runtime.images.image import Image, ImageConfig, parse_user
+from podwire.runtime.images.images import FsInfo, Images
+from podwire.runtime.images.limits import Limits
+from podwire.runtime.images.snapshots import Writable
+
+__all__ = ["BadImage", "FsInfo", "Image", "ImageConfig", "ImageError", "Images", "Limits", "Writable", "parse_user"]

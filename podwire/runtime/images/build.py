@@ -1,0 +1,170 @@
+"""Images made here, for machines that reach no registry: one from this host's busybox, or one from any tar.
+
+The same input makes the same digests, on any day and any machine: no times, no compression, everything in order.
+"""
+
+import io
+import os
+import re
+import struct
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from podwire.runtime.images import documents
+from podwire.runtime.images.contents import CONTAINERD_NAME
+from podwire.runtime.images.documents import digest_of
+from podwire.runtime.images.errors import BadImage
+from podwire.runtime.images.image import Image
+from podwire.runtime.images.images import Images
+from podwire.runtime.images.platforms import this_machine
+
+ROOT_REFERENCE = "podwire.local/busybox:latest"
+BUSYBOX = Path("/bin/busybox")
+_APPLET = re.compile(r"[A-Za-z0-9_.\[-]{1,64}", re.ASCII)
+_LIST_SECONDS = 10.0
+_INTERPRETER = 3
+_SETTINGS = {"Cmd": ["sh"], "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]}
+_DIRECTORIES = {
+    "bin": 0o755,
+    "dev": 0o755,
+    "etc": 0o755,
+    "home": 0o755,
+    "proc": 0o555,
+    "root": 0o700,
+    "run": 0o755,
+    "sys": 0o555,
+    "tmp": 0o1777,
+    "usr": 0o755,
+    "var": 0o755,
+    "var/tmp": 0o1777,
+    "var/www": 0o755,
+}
+_LINKS = {"sbin": "bin", "usr/bin": "../bin", "usr/sbin": "../bin", "var/run": "../run"}
+_FILES = {
+    "etc/passwd": (
+        "root:x:0:0:root:/root:/bin/sh\n"
+        "daemon:x:1:1:daemon:/usr/sbin:/bin/false\n"
+        "www-data:x:33:33:www-data:/var/www:/bin/false\n"
+        "nobody:x:65534:65534:nobody:/home:/bin/false\n"
+    ),
+    "etc/group": "root:x:0:\ndaemon:x:1:\ntty:x:5:\nwww-data:x:33:\nnogroup:x:65534:\n",
+    "etc/nsswitch.conf": "hosts: files dns\n",
+}
+
+
+def build_root(images: Images, reference: str = ROOT_REFERENCE, busybox: Path = BUSYBOX) -> Image:
+    """An image of this host's static busybox, with all that it can do under `/bin`. Raises BadImage, StoreFull."""
+    return build_image(images, reference, root_layer(busybox), _SETTINGS)
+
+
+def build_image(images: Images, reference: str, layer: bytes, settings: Mapping[str, Any]) -> Image:
+    """An image of one layer, a tar, and of settings in the words of an image's config (`Cmd`, `Env`, `User`, …)."""
+    diff_id = digest_of(layer)
+    config = msgspec.json.encode(
+        {
+            "created": "1970-01-01T00:00:00Z",
+            "architecture": this_machine().architecture,
+            "os": "linux",
+            "config": dict(sorted(settings.items())),
+            "rootfs": {"type": "layers", "diff_ids": [diff_id]},
+        }
+    )
+    manifest = msgspec.json.encode(
+        {
+            "schemaVersion": 2,
+            "mediaType": documents.OCI_MANIFEST,
+            "config": _descriptor(documents.OCI_CONFIG, config),
+            "layers": [_descriptor(documents.OCI_LAYER, layer)],
+        }
+    )
+    row = _descriptor(documents.OCI_MANIFEST, manifest) | {"annotations": {CONTAINERD_NAME: reference}}
+    index = {"schemaVersion": 2, "mediaType": documents.OCI_INDEX, "manifests": [row]}
+    with tempfile.TemporaryDirectory(prefix="podwire-image-") as folder:
+        layout = Path(folder)
+        (layout / "oci-layout").write_bytes(b'{"imageLayoutVersion":"1.0.0"}')
+        (layout / "index.json").write_bytes(msgspec.json.encode(index))
+        (layout / "blobs" / "sha256").mkdir(parents=True)
+        for blob in (config, manifest, layer):
+            (layout / "blobs" / digest_of(blob).replace(":", "/")).write_bytes(blob)
+        return images.import_archive(layout)[0]
+
+
+def _descriptor(media_type: str, blob: bytes) -> dict[str, Any]:
+    return {"mediaType": media_type, "digest": digest_of(blob), "size": len(blob)}
+
+
+def root_layer(busybox: Path) -> bytes:
+    """The tar of a small root file system around a static busybox. Raises BadImage."""
+    try:
+        program = busybox.read_bytes()
+    except OSError as error:
+        raise BadImage(str(busybox), f"{error.strerror} (Debian: busybox-static)") from error
+    if not _is_static(program):
+        raise BadImage(str(busybox), "needs libraries of this host, or is no program (Debian: busybox-static)")
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for info, data in sorted(_members(program, applets(busybox)), key=lambda each: each[0].name):
+            tar.addfile(info, io.BytesIO(data))
+    return whole.getvalue()
+
+
+def applets(busybox: Path) -> list[str]:
+    """What a busybox can be called as. It names itself, too: a link of that name would be all that is left of it."""
+    try:
+        listed = subprocess.run(  # noqa: S603 - the operator's own busybox, which its image is about to be made of
+            [os.fspath(busybox), "--list"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_LIST_SECONDS,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BadImage(str(busybox), f"does not say what it can do ({error})") from error
+    names = {each for each in listed.decode("ascii", "replace").split() if _APPLET.fullmatch(each)}
+    return sorted(names - {"busybox", ".", ".."})
+
+
+def _members(program: bytes, names: list[str]) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
+    for name, mode in _DIRECTORIES.items():
+        yield _member(name, tarfile.DIRTYPE, mode), b""
+    for name, target in {**_LINKS, **{f"bin/{each}": "busybox" for each in names}}.items():
+        link = _member(name, tarfile.SYMTYPE, 0o777)
+        link.linkname = target
+        yield link, b""
+    for name, text in _FILES.items():
+        yield _file(name, 0o644, text.encode())
+    yield _file("bin/busybox", 0o755, program)
+
+
+def _file(name: str, mode: int, data: bytes) -> tuple[tarfile.TarInfo, bytes]:
+    info = _member(name, tarfile.REGTYPE, mode)
+    info.size = len(data)
+    return info, data
+
+
+def _member(name: str, kind: bytes, mode: int) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.mode = kind, mode
+    return info
+
+
+def _is_static(program: bytes) -> bool:
+    """Whether an ELF program asks for no interpreter, and so for no library."""
+    try:
+        wide, little = program[4] == 2, program[5] == 1
+        order = "<" if little else ">"
+        if program[:4] != b"\x7fELF":
+            return False
+        (start,) = struct.unpack_from(order + ("Q" if wide else "I"), program, 32 if wide else 28)
+        size, count = struct.unpack_from(order + "HH", program, 54 if wide else 42)
+        kinds = (struct.unpack_from(order + "I", program, start + number * size)[0] for number in range(count))
+        asks_for_one = _INTERPRETER in kinds
+    except (struct.error, IndexError):
+        return False
+    return not asks_for_one

@@ -1,0 +1,61 @@
+"""What can go wrong with images.
+
+ImageError
+├── BadImage           an archive or what is in it is not what it must be; names the field and the reason
+│   └── OverLimit      … or is more than is allowed
+├── BadReference       a name, digest or id that cannot be one
+├── AmbiguousImage     a short id that several images share
+├── NoSuchImage        an image that is needed and not there
+├── ImageInUse         containers run from it
+└── StoreFull          the disk has no room; nothing was kept
+"""
+
+from collections.abc import Iterable
+
+
+class ImageError(Exception):
+    pass
+
+
+class BadImage(ImageError):
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(field, reason)
+        self.field = field
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.reason}"
+
+
+class OverLimit(BadImage):
+    pass
+
+
+class BadReference(ImageError):
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(text, reason)
+        self.text = text
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.text[:300]!r}: {self.reason}"
+
+
+class AmbiguousImage(ImageError):
+    def __init__(self, text: str, ids: Iterable[str]) -> None:
+        self.ids = sorted(ids)
+        super().__init__(f"{text!r} is the beginning of {len(self.ids)} images' ids")
+
+
+class NoSuchImage(ImageError):
+    def __init__(self, text: str) -> None:
+        super().__init__(f"there is no image {text[:300]!r}")
+
+
+class ImageInUse(ImageError):
+    def __init__(self, image_id: str, by: str) -> None:
+        super().__init__(f"image {image_id} is in use by {by}")
+
+
+class StoreFull(ImageError):
+    pass

@@ -1,0 +1,274 @@
+"""The images of this machine, in CRI's words. Synchronous: a daemon calls this in a worker thread.
+
+What is on disk is the truth, also for other processes: `podwire image` changes it while a runtime is running.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from podwire.failpoints import declare, failpoint
+from podwire.runtime.images import documents, importing, references
+from podwire.runtime.images.directories import is_opaque
+from podwire.runtime.images.disk import Disk
+from podwire.runtime.images.errors import AmbiguousImage, BadImage, BadReference, ImageInUse, NoSuchImage
+from podwire.runtime.images.image import Image, ImageConfig, image_config
+from podwire.runtime.images.limits import Limits
+from podwire.runtime.images.platforms import Machine, this_machine
+from podwire.runtime.images.records import Broken, Record, Records
+from podwire.runtime.images.snapshots import Containers, Hold, Snapshots, Writable
+
+log = logging.getLogger(__name__)
+
+UNNAMED = declare("images.unnamed", "an image that is removed has lost its names, and has its record")
+FORGOTTEN = declare("images.forgotten", "its record is gone; its layers and blobs are there")
+
+SHORTEST_ID = 4
+
+
+@dataclass(frozen=True, slots=True)
+class FsInfo:
+    """What images take on disk, and where."""
+
+    mountpoint: Path
+    used_bytes: int
+    inodes_used: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What does not change about an image."""
+
+    size: int
+    config: ImageConfig
+
+
+class Images:
+    """`in_use` tells, whenever it is asked, the ids of images that must stay besides those of prepared containers."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        in_use: Callable[[], Iterable[str]] = tuple,
+        pinned: Collection[str] = (),
+        limits: Limits | None = None,
+        machine: Machine | None = None,
+    ) -> None:
+        """Open the store at `root`, making it if need be, and sweep what crashes have left."""
+        self._disk = Disk(root)
+        self._records = Records(self._disk)
+        self._snapshots = Snapshots(self._disk)
+        self._containers = Containers(self._disk)
+        self._in_use = in_use
+        self._pinned = {str(references.parse(each)) for each in pinned}
+        self._limits = limits or Limits()
+        self._machine = machine or this_machine()
+        self._contents: dict[str, _Content] = {}
+        with self._disk.stage() as stage, self._disk.exclusive():
+            self._disk.sweep()
+            self._drop_unneeded(stage)
+        for problem in self.problems():
+            log.warning("something in the image store is broken and left out", extra={"what": problem})
+
+    def close(self) -> None:
+        self._disk.close()
+
+    # Reading
+
+    def list(self, filter: str = "") -> Sequence[Image]:  # noqa: A002 - CRI's word
+        """All images, by id. A filter is a reference or id, or a repository for all of its tags."""
+        names = self._names()
+        images = [image for each in self._records.ids() if (image := self._image(each, names))]
+        if not filter:
+            return images
+        found = self.status(filter)
+        ids = {found.id} if found else set()
+        if not references.has_tag_or_digest(filter):
+            ids |= {each.id for each in images if self._is_in(each, filter)}
+        return [each for each in images if each.id in ids]
+
+    def status(self, reference: str) -> Image | None:
+        """The image of a name, a digest reference, an id or the beginning of one. Raises AmbiguousImage."""
+        image_id = self._resolve(reference)
+        return self._image(image_id, self._names()) if image_id else None
+
+    def rootfs_layers(self, image: Image) -> Sequence[Path]:
+        """The `lowerdir`s of an image's overlayfs, the highest first.
+
+        overlayfs merges the roots of all layers, even of one that says it hides all below; so those are left out here.
+        """
+        paths = [self._snapshots.path(each) for each in reversed(image.layers)]
+        hiding = next((number for number, path in enumerate(paths) if is_opaque(path)), len(paths))
+        return paths[: hiding + 1]
+
+    def fs_info(self) -> FsInfo:
+        used = inodes = 0
+        for chain in self._snapshots.chains():
+            if self._snapshots.has(chain):
+                usage = self._snapshots.usage(chain)
+                used, inodes = used + usage.bytes, inodes + usage.inodes
+        for digest in self._records.blob_digests():
+            used, inodes = used + self._records.blob_size(digest), inodes + 1
+        return FsInfo(self._disk.root, used, inodes)
+
+    def problems(self) -> Sequence[str]:
+        """What in the store is broken, a sentence each. It is left out; importing the image again mends it."""
+        found = [str(each) for each in self._records.names() if isinstance(each, Broken)]
+        found += [str(each) for _id, each in self._containers.holds() if isinstance(each, Broken)]
+        for image_id in self._records.ids():
+            try:
+                self._content(image_id)
+            except Broken as error:
+                found.append(str(error))
+        return found
+
+    # Changing
+
+    def import_archive(self, path: Path, *, name: str = "") -> Sequence[Image]:
+        """Take in the images of an OCI layout or of `docker save`; `name` instead of the name that it has there.
+
+        Raises BadImage, BadReference, StoreFull; then nothing has changed.
+        """
+        store = importing.Store(self._disk, self._records, self._snapshots)
+        ids = importing.import_archive(store, path, name, self._limits, self._machine)
+        names = self._names()
+        return [image for each in dict.fromkeys(ids) if (image := self._image(each, names))]
+
+    def remove(self, reference: str) -> bool:
+        """Remove an image with all its names, and the layers that no other needs; whether it was there.
+
+        Raises ImageInUse while a container needs it; then nothing has changed.
+        """
+        with self._disk.stage() as stage, self._disk.exclusive():
+            image_id = self._resolve(reference)
+            if image_id is None:
+                return False
+            self._refuse_if_used(image_id)
+            for each in self._records.names():
+                if not isinstance(each, Broken) and each.id == image_id:
+                    self._records.unname(each.name)
+            self._disk.sync("references")
+            failpoint(UNNAMED)
+            self._records.drop(image_id)
+            self._disk.sync("records")
+            failpoint(FORGOTTEN)
+            self._contents.pop(image_id, None)
+            self._drop_unneeded(stage)
+        return True
+
+    # Containers
+
+    def prepare(self, container_id: str, image: Image) -> Writable:
+        """The directories that a container writes to. Until `release`, its image cannot be removed.
+
+        Raises NoSuchImage when it has been removed since it was looked up.
+        """
+        with self._disk.stage() as stage, self._disk.exclusive():
+            if not self._records.has(image.id):
+                raise NoSuchImage(image.id)
+            hold = Hold(image.id, image.layers)
+            return self._containers.prepare(container_id, hold, self.rootfs_layers(image)[0], stage)
+
+    def release(self, container_id: str) -> None:
+        """Remove what a container wrote; it must not be mounted any more. What is gone already is fine."""
+        with self._disk.stage() as stage, self._disk.exclusive():
+            self._containers.release(container_id, stage)
+
+    # Inside
+
+    def _names(self) -> Mapping[str, Collection[str]]:
+        """Each image's references, by id."""
+        names: dict[str, set[str]] = {}
+        for each in self._records.names():
+            if not isinstance(each, Broken):
+                names.setdefault(each.id, set()).add(each.name)
+        return names
+
+    def _is_in(self, image: Image, repository: str) -> bool:
+        try:
+            wanted = references.repository(repository)
+        except BadReference:
+            return False
+        return any(references.parse(each).repository == wanted for each in (*image.names, *image.digests))
+
+    def _resolve(self, reference: str) -> str | None:
+        """The id that a reference means; of an image that is broken, too."""
+        text = reference.removeprefix("sha256:")
+        exact = f"sha256:{text}"
+        if references.is_digest(exact):
+            return exact if self._records.has(exact) else None
+        if reference == text:
+            named = self._named(reference)
+            if named is not None:
+                return named
+        found = [each for each in self._records.ids() if each.startswith(exact)] if len(text) >= SHORTEST_ID else []
+        if len(found) > 1:
+            raise AmbiguousImage(reference, found)
+        return found[0] if found else None
+
+    def _named(self, reference: str) -> str | None:
+        try:
+            return self._records.named(str(references.parse(reference)))
+        except (BadReference, Broken):
+            return None
+
+    def _image(self, image_id: str, names: Mapping[str, Collection[str]]) -> Image | None:
+        try:
+            record, content = self._content(image_id)
+        except Broken:
+            return None
+        mine = sorted(names.get(image_id, ()))
+        return Image(
+            id=image_id,
+            names=tuple(each for each in mine if "@" not in each),
+            digests=tuple(each for each in mine if "@" in each),
+            size=content.size,
+            layers=record.layers,
+            config=content.config,
+            pinned=any(each in self._pinned for each in mine),
+        )
+
+    def _content(self, image_id: str) -> tuple[Record, _Content]:
+        """Raises Broken."""
+        record = self._records.get(image_id)
+        size = sum(self._snapshots.usage(each).bytes for each in record.layers)
+        if image_id not in self._contents:
+            manifest, config = self._records.blob(record.manifest), self._records.blob(image_id)
+            try:
+                parsed = documents.parse_config(config, len(record.layers), image_id)
+            except BadImage as error:
+                raise Broken(self._disk.root / "records", str(error)) from error
+            if tuple(documents.chain_ids(parsed.diff_ids)) != record.layers:
+                raise Broken(self._disk.root / "records", f"{image_id} has other layers than its config says")
+            self._contents[image_id] = _Content(len(manifest) + len(config), image_config(parsed))
+        content = self._contents[image_id]
+        return record, _Content(size + content.size, content.config)
+
+    def _refuse_if_used(self, image_id: str) -> None:
+        for container_id, hold in self._containers.holds():
+            if isinstance(hold, Hold) and hold.image == image_id:
+                raise ImageInUse(image_id, f"container {container_id}")
+        if image_id in self._in_use():
+            raise ImageInUse(image_id, "a container")
+
+    def _drop_unneeded(self, stage: Path) -> None:
+        """Remove layers and blobs that no image and no container has. Only within `exclusive`."""
+        layers: set[str] = set()
+        blobs: set[str] = set()
+        for image_id in self._records.ids():
+            try:
+                record = self._records.get(image_id)
+            except Broken:
+                continue
+            layers.update(record.layers)
+            blobs.update((record.id, record.manifest))
+        for _id, hold in self._containers.holds():
+            if isinstance(hold, Broken):
+                return  # it may need any of them
+            layers.update(hold.layers)
+        for chain in set(self._snapshots.chains()) - layers:
+            self._snapshots.drop(chain, stage)
+        for digest in set(self._records.blob_digests()) - blobs:
+            self._records.drop_blob(digest)

@@ -1,0 +1,151 @@
+"""An archive becomes images: unpacked in staging, synced, then put in place from the bottom up.
+
+1. Every document of every image is read and judged; nothing is unpacked for an archive that would be refused.
+2. Missing layers are unpacked in staging; those that are there are only read, to see that the archive is sound.
+3. The file system is synced.
+4. Under the lock: layers, then manifest and config, then the record, then the names. A crash leaves at most
+   layers and blobs that no record names, which the next opening sweeps.
+"""
+
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+
+from podwire.failpoints import declare, failpoint
+from podwire.runtime.images import archives, beneath, contents, durable, layers, references
+from podwire.runtime.images.archives import Archive
+from podwire.runtime.images.contents import Found
+from podwire.runtime.images.disk import Disk
+from podwire.runtime.images.documents import OCI_CONFIG, OCI_MANIFEST, Descriptor, chain_ids, digest_of
+from podwire.runtime.images.errors import BadImage
+from podwire.runtime.images.limits import Budget, Limits
+from podwire.runtime.images.platforms import Machine
+from podwire.runtime.images.records import Record, Records
+from podwire.runtime.images.snapshots import Snapshots
+
+UNPACKED = declare("images.unpacked", "an archive's layers are unpacked in staging; nothing is synced")
+SYNCED = declare("images.synced", "they are synced; nothing is in place")
+LAYER_PUT = declare("images.layer-put", "a layer is in place; no record names it")
+BLOBS_PUT = declare("images.blobs-put", "an image's manifest and config are in place; it has no record")
+RECORDED = declare("images.recorded", "an image has its record, and no names yet")
+NAMED = declare("images.named", "an image has one of its names")
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    disk: Disk
+    records: Records
+    snapshots: Snapshots
+
+
+@dataclass(slots=True)
+class _Work:
+    """What one import has done so far, by chain id."""
+
+    archive: Archive
+    stage: Path
+    limits: Limits
+    budget: Budget
+    staged: dict[str, Path] = field(default_factory=dict)
+    descriptors: dict[tuple[str, str], Descriptor] = field(default_factory=dict)
+
+
+def import_archive(store: Store, path: Path, name: str, limits: Limits, machine: Machine) -> list[str]:
+    """Take the images of an archive in; their ids. Raises BadImage, StoreFull."""
+    with durable.no_room_is_told(), store.disk.stage() as stage:
+        (stage / "rubbish").mkdir()
+        with archives.opened(path, stage / "archive", limits) as archive:
+            found = _renamed(contents.find(archive, machine, limits), name)
+            work = _Work(archive, stage, limits, Budget(limits))
+            while True:
+                for image in found:
+                    _unpack_missing(store, work, image)
+                failpoint(UNPACKED)
+                _sync(stage)
+                failpoint(SYNCED)
+                with store.disk.exclusive():
+                    # A layer that was there may have been removed with its image since.
+                    if all(_is_there(store, work, image) for image in found):
+                        return [_commit(store, work, image) for image in found]
+
+
+def _renamed(found: list[Found], name: str) -> list[Found]:
+    if not name:
+        return found
+    if len(found) != 1:
+        raise BadImage("name", f"the archive has {len(found)} images, and the name is for one")
+    return [replace(found[0], names=(str(references.parse(name)),))]
+
+
+def _unpack_missing(store: Store, work: _Work, image: Found) -> None:
+    lowers: list[Path] = []
+    for layer, seen in zip(image.layers, _seen(image), strict=True):
+        chain = seen[0]
+        if chain in work.staged or store.snapshots.has(chain):
+            if seen not in work.descriptors:
+                work.descriptors[seen] = layers.verify(work.archive, layer)
+        else:
+            home = work.stage / chain.removeprefix("sha256:")
+            (home / "fs").mkdir(parents=True)
+            unpacked = layers.unpack_layer(
+                work.archive, layer, home / "fs", lowers, work.stage / "rubbish", work.limits, work.budget
+            )
+            store.snapshots.write_facts(home, chain, unpacked.usage)
+            work.staged[chain] = home
+            work.descriptors[seen] = unpacked.descriptor
+        lowers.insert(0, work.staged[chain] / "fs" if chain in work.staged else store.snapshots.path(chain))
+
+
+def _sync(stage: Path) -> None:
+    descriptor = os.open(stage, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        beneath.sync_filesystem(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_there(store: Store, work: _Work, image: Found) -> bool:
+    return all(each in work.staged or store.snapshots.has(each) for each in chain_ids(image.diff_ids))
+
+
+def _commit(store: Store, work: _Work, image: Found) -> str:
+    chain = chain_ids(image.diff_ids)
+    for each in chain:
+        if each in work.staged and not store.snapshots.has(each):
+            store.snapshots.put(each, work.staged[each], work.stage)
+            failpoint(LAYER_PUT)
+    store.disk.sync("snapshots")
+    manifest = image.manifest or _manifest(image, [work.descriptors[pair] for pair in _seen(image)])
+    image_id = store.records.put_blob(image.config)
+    record = Record(image_id, store.records.put_blob(manifest), tuple(chain))
+    failpoint(BLOBS_PUT)
+    store.records.put(record)
+    failpoint(RECORDED)
+    digests = image.digests or (record.manifest,)
+    for name in (*image.names, *contents.digest_names(image.names, digests)):
+        store.records.name(name, image_id)
+        failpoint(NAMED)
+    return image_id
+
+
+def _seen(image: Found) -> list[tuple[str, str]]:
+    """A layer of an image as it is told from others: what it is, and the file that it was read from."""
+    return list(zip(chain_ids(image.diff_ids), (each.path for each in image.layers), strict=True))
+
+
+def _manifest(image: Found, descriptors: list[Descriptor]) -> bytes:
+    """The manifest that docker does not save."""
+    config = Descriptor(media_type=OCI_CONFIG, digest=digest_of(image.config), size=len(image.config))
+    pieces = {
+        "schemaVersion": 2,
+        "mediaType": OCI_MANIFEST,
+        "config": _plain(config),
+        "layers": [_plain(each) for each in descriptors],
+    }
+    return msgspec.json.encode(pieces)
+
+
+def _plain(descriptor: Descriptor) -> dict[str, str | int]:
+    return {"mediaType": descriptor.media_type, "digest": descriptor.digest, "size": descriptor.size}

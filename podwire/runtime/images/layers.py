@@ -1,0 +1,76 @@
+"""One layer on its way from an archive to a directory: verified by what its manifest and its config say of it."""
+
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from podwire.runtime.images.archives import Archive
+from podwire.runtime.images.contents import Layer
+from podwire.runtime.images.documents import LAYERS, OCI_LAYER, Descriptor, check_compression
+from podwire.runtime.images.errors import BadImage
+from podwire.runtime.images.limits import Budget, Limits
+from podwire.runtime.images.streams import Gunzip, Hashing, Pieces, Readable, compression
+from podwire.runtime.images.unpack import Usage, unpack
+
+_BEGINNING = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    descriptor: Descriptor
+    usage: Usage
+
+
+def verify(archive: Archive, layer: Layer) -> Descriptor:
+    """Read a layer that is unpacked already, to see that the archive is sound; what it is as a file."""
+    packed = _packed(archive, layer)
+    with archive.open(layer.path) as file:
+        raw = Hashing(file)
+        raw.read_all()
+    return _checked(layer, raw, packed)
+
+
+def unpack_layer(
+    archive: Archive, layer: Layer, target: Path, lowers: Sequence[Path], rubbish: Path, limits: Limits, budget: Budget
+) -> Unpacked:
+    """Unpack a layer into the empty directory `target`, over `lowers`, the highest first. Raises BadImage."""
+    packed = _packed(archive, layer)
+    with contextlib.ExitStack() as held:
+        raw = Hashing(held.enter_context(archive.open(layer.path)))
+        source: Readable = Gunzip(raw, limits, layer.path) if packed else raw
+        plain = Hashing(source)
+        root, bin_, *below = (_directory(held, each) for each in (target, rubbish, *lowers))
+        usage = unpack(Pieces(plain, layer.path), root, below, bin_, limits=limits, budget=budget, field=layer.path)
+    descriptor = _checked(layer, raw, packed)
+    if plain.digest != layer.diff_id:
+        raise BadImage(layer.path, f"unpacks to {plain.digest}, and the config says {layer.diff_id}")
+    return Unpacked(descriptor, usage)
+
+
+def _directory(held: contextlib.ExitStack, path: Path) -> int:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    held.callback(os.close, descriptor)
+    return descriptor
+
+
+def _packed(archive: Archive, layer: Layer) -> str:
+    """What the layer is packed with, when that is what its media type says."""
+    told = layer.descriptor
+    if told and archive.size(layer.path) != told.size:
+        raise BadImage(layer.path, f"has {archive.size(layer.path)} bytes, not {told.size}")
+    with archive.open(layer.path) as file:
+        packed = compression(file.read(_BEGINNING))
+    check_compression(packed, layer.path)
+    if told and LAYERS[told.media_type] != packed:
+        raise BadImage(layer.path, f"its media type {told.media_type!r} is not what it is")
+    return packed
+
+
+def _checked(layer: Layer, raw: Hashing, packed: str) -> Descriptor:
+    if layer.descriptor is None:
+        return Descriptor(media_type=OCI_LAYER + ("+gzip" if packed else ""), digest=raw.digest, size=raw.size)
+    if (raw.digest, raw.size) != (layer.descriptor.digest, layer.descriptor.size):
+        raise BadImage(layer.path, f"is {raw.digest} with {raw.size} bytes, something else than its name says")
+    return layer.descriptor

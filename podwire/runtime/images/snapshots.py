@@ -1,0 +1,127 @@
+"""Unpacked layers by chain id, and for each container the directories in which overlayfs keeps what it writes."""
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from podwire.runtime.images.disk import Disk
+from podwire.runtime.images.errors import BadReference
+from podwire.runtime.images.records import Broken, decode
+from podwire.runtime.images.unpack import Usage
+
+_CONTAINER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
+
+
+class _Facts(msgspec.Struct):
+    chain: str
+    bytes: int
+    inodes: int
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """Which image a container runs from."""
+
+    image: str
+    layers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Writable:
+    """`upperdir` and `workdir` of a container's overlayfs."""
+
+    upper: Path
+    work: Path
+
+
+class Snapshots:
+    """`snapshots/CHAIN/fs` is a layer; `layer.json` beside it is written when it is whole."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._home = disk.root / "snapshots"
+        self._facts: dict[str, Usage] = {}
+
+    def path(self, chain: str) -> Path:
+        return self._home / chain.removeprefix("sha256:") / "fs"
+
+    def usage(self, chain: str) -> Usage:
+        """What a layer takes on disk. Raises Broken for one that is not there."""
+        if not self.path(chain).is_dir():
+            raise Broken(self.path(chain), "is missing")
+        if chain not in self._facts:
+            facts = decode(self.path(chain).with_name("layer.json"), _Facts)
+            if facts.chain != chain:
+                raise Broken(self.path(chain), "is another layer")
+            self._facts[chain] = Usage(facts.bytes, facts.inodes)
+        return self._facts[chain]
+
+    def has(self, chain: str) -> bool:
+        try:
+            self.usage(chain)
+        except Broken:
+            return False
+        return True
+
+    def chains(self) -> list[str]:
+        return [f"sha256:{each.name}" for each in self._home.iterdir()]
+
+    def write_facts(self, staged: Path, chain: str, usage: Usage) -> None:
+        facts = _Facts(chain=chain, bytes=usage.bytes, inodes=usage.inodes)
+        (staged / "layer.json").write_bytes(msgspec.json.encode(facts))
+
+    def put(self, chain: str, staged: Path, stage: Path) -> None:
+        """Put a layer in place that is synced already; what was there, not being whole, goes."""
+        place = self.path(chain).parent
+        self._disk.discard(place, stage)
+        staged.rename(place)
+        self._facts.pop(chain, None)
+
+    def drop(self, chain: str, stage: Path) -> None:
+        self._disk.discard(self.path(chain).parent, stage)
+        self._facts.pop(chain, None)
+
+
+class Containers:
+    """`containers/ID`: upper, work, and which image they lie on.
+
+    Not synced: after a loss of power no container runs, and what it had written is not wanted any more.
+    """
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._home = disk.root / "containers"
+
+    def prepare(self, container_id: str, hold: Hold, model: Path, stage: Path) -> Writable:
+        """Make the directories, or find them. The upper one is what a container's `/` shows, so it is like `model`."""
+        home = self._path(container_id)
+        if not home.exists():
+            made = stage / "container"
+            (made / "upper").mkdir(parents=True)
+            (made / "work").mkdir(mode=0o700)
+            like = model.stat()
+            os.chown(made / "upper", like.st_uid, like.st_gid)
+            (made / "upper").chmod(stat.S_IMODE(like.st_mode))
+            (made / "image.json").write_bytes(msgspec.json.encode(hold))
+            made.rename(home)
+        return Writable(home / "upper", home / "work")
+
+    def release(self, container_id: str, stage: Path) -> None:
+        self._disk.discard(self._path(container_id), stage)
+
+    def holds(self) -> Iterator[tuple[str, Hold | Broken]]:
+        """Each container's id and what it holds."""
+        for home in sorted(self._home.iterdir()):
+            try:
+                yield home.name, decode(home / "image.json", Hold)
+            except Broken as error:
+                yield home.name, error
+
+    def _path(self, container_id: str) -> Path:
+        if not _CONTAINER_ID.fullmatch(container_id):
+            raise BadReference(container_id, "is no container's id")
+        return self._home / container_id
