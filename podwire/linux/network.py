@@ -57,11 +57,3 @@ class KernelBatch(_Parts):
             self._batch.send()
         else:
             self._batch.drop()
-
-
-class KernelNetworks:
-    """Opens networks by the path of their namespace."""
-
-    def open(self, netns: Path | int | None = None) -> KernelNetwork:
-        """None is the calling thread's own. NoSuchNamespace, WrongKind."""
-        return KernelNetwork(netns)

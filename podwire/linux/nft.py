@@ -5,15 +5,14 @@ deferred work, milliseconds each time.
 """
 
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from struct import Struct
-from typing import NamedTuple
 
 from podwire.linux import errors, keys, wire
 from podwire.linux.namespaces import visit
 from podwire.linux.netlink import NETFILTER, Netlink, Refusal
 from podwire.linux.processes import Finished, run
-from podwire.linux.values import Element, Path
+from podwire.linux.values import Change, Element, Path
 from podwire.linux.wire import ACK, CREATE, EXCL, REQUEST, Request, attribute, nested, text
 
 TABLE = "podwire"
@@ -30,14 +29,6 @@ _WORDS = {code & 0xFFFFFFFF: word for word, code in _VERDICTS.items()}
 _PER_MESSAGE = 200  # a nest of elements ends at 64 KiB
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 _PATIENCE = 20.0
-
-
-class Change(NamedTuple):
-    """Elements that one set or map loses, and then gains."""
-
-    set: str
-    add: Sequence[Element] = ()
-    delete: Sequence[Element] = ()
 
 
 class KernelElements:

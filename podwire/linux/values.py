@@ -1,5 +1,6 @@
 """What the kernel is told and tells: links, addresses, routes and the like, as values."""
 
+from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 from os import PathLike
 from typing import NamedTuple
@@ -141,6 +142,14 @@ class Element(NamedTuple):
     """The owner tag, at most 127 bytes."""
 
 
+class Change(NamedTuple):
+    """Elements that one set or map loses, and then gains."""
+
+    set: str
+    add: Sequence[Element] = ()
+    delete: Sequence[Element] = ()
+
+
 class Mounted(NamedTuple):
     """One line of mountinfo."""
 
@@ -178,5 +187,8 @@ class Usage(NamedTuple):
     memory: int | None
     working_set: int | None
     """Memory that could not be taken away without harm: without inactive file pages."""
+    rss: int | None
+    page_faults: int | None
+    major_page_faults: int | None
     pids: int | None
     oom_kills: int | None
