@@ -134,8 +134,13 @@ def _text(text: str, *, status: int = 200) -> Response:
     return Response(status=status, body=text.encode(), content_type="text/plain; charset=utf-8", headers=headers)
 
 
+def page_not_found() -> Response:
+    """What upstream says of groups and versions that it does not serve."""
+    return _text("404 page not found\n", status=404)
+
+
 def _not_found(request: Request) -> Response:
     if request.path.startswith("/api"):
-        return _text("404 page not found\n", status=404)
+        return page_not_found()
     error = ApiError(Reason.NOT_FOUND, "the server could not find the requested resource")
     return Response(status=404, body=stored.encode(error.status()))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from podwire.apiserver import negotiate, reviews, subresources
 from podwire.apiserver.authz import Attributes
 from podwire.apiserver.call import Call, boolean_option
-from podwire.apiserver.endpoints import Endpoints
+from podwire.apiserver.endpoints import Endpoints, page_not_found
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.registry import Resource
 from podwire.apiserver.render import refusal
@@ -81,6 +81,8 @@ class ApiServer:
         resource = self._engine.registry.find(target.group, target.version, target.resource)
         verb = self._authorized(request, user, target)
         if resource is None:
+            if not self._engine.registry.serves_group_version(target.group, target.version):
+                return page_not_found()
             raise no_such_resource()
         function = choose(resource, target, verb)
         call = Call(
