@@ -57,7 +57,7 @@ class Endpoints:
         path = request.path.rstrip("/") or "/"
         if path == "/version":
             return _json(VERSION)
-        if path.startswith(HEALTH_PATHS):
+        if f"/{path[1:].partition('/')[0]}" in HEALTH_PATHS:
             return self._health(request, path)
         if path in self._documents:
             return Response(status=200, body=self._documents[path])

@@ -1,0 +1,213 @@
+"""URLs that are no resource: discovery, OpenAPI, version, health, the token issuer."""
+
+import gzip
+
+import msgspec
+import pytest
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+OLD_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+# --- discovery --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/api", "/api/"])
+async def test_the_core_group_says_its_versions(api, path):
+    reply = await api.get(path)
+
+    assert (reply.status, reply.body["kind"], reply.body["versions"]) == (200, "APIVersions", ["v1"])
+
+
+async def test_groups_are_listed(api):
+    reply = await api.get("/apis")
+
+    names = {each["name"] for each in reply.body["groups"]}
+    assert reply.body["kind"] == "APIGroupList"
+    assert {"apps", "batch", "apiextensions.k8s.io", "coordination.k8s.io", "resource.k8s.io"} <= names
+
+
+async def test_a_group_says_its_versions(api):
+    reply = await api.get("/apis/autoscaling")
+
+    assert reply.body["kind"] == "APIGroup"
+    assert {each["version"] for each in reply.body["versions"]} == {"v1", "v2"}
+    assert reply.body["preferredVersion"]["version"] == "v2"
+
+
+async def test_a_version_says_its_resources(api):
+    reply = await api.get("/api/v1")
+
+    resources = {each["name"]: each for each in reply.body["resources"]}
+    assert reply.body["kind"] == "APIResourceList"
+    assert resources["pods"]["kind"] == "Pod"
+    assert resources["pods"]["namespaced"]
+    assert resources["pods"]["shortNames"] == ["po"]
+    assert resources["pods/eviction"]["group"] == "policy"
+    assert "deletecollection" not in resources["namespaces"]["verbs"]
+
+
+@pytest.mark.parametrize("path", ["/api", "/apis"])
+async def test_aggregated_discovery_is_one_answer_with_a_tag(api, path):
+    reply = await api.get(path, accept=f"{AGGREGATED},application/json")
+
+    assert reply.body["kind"] == "APIGroupDiscoveryList"
+    assert reply.headers["content-type"] == AGGREGATED
+    assert reply.headers["etag"]
+    assert reply.headers["vary"] == "Accept"
+    again = await api.get(
+        path, accept=f"{AGGREGATED},application/json", headers={"if-none-match": reply.headers["etag"]}
+    )
+    assert (again.status, again.raw) == (304, b"")
+
+
+async def test_a_client_that_knows_only_the_old_form_gets_the_plain_list(api):
+    reply = await api.get("/apis", accept=f"{OLD_AGGREGATED},application/json")
+
+    assert reply.body["kind"] == "APIGroupList"
+
+
+async def test_custom_resources_appear_in_discovery_and_change_its_tag(api, definition, eventually):
+    before = await api.get("/apis", accept=AGGREGATED)
+
+    await api.made(DEFINITIONS, definition())
+    reply = await eventually(lambda: api.get("/apis/example.com/v1"), lambda reply: reply.status == 200)
+
+    resources = {each["name"] for each in reply.body["resources"]}
+    assert resources == {"widgets", "widgets/status"}
+    after = await api.get("/apis", accept=AGGREGATED)
+    assert "example.com" in {each["metadata"]["name"] for each in after.body["items"]}
+    assert after.headers["etag"] != before.headers["etag"]
+
+
+@pytest.mark.parametrize("path", ["/api/v9", "/apis/none", "/apis/none/v1", "/apis/apps/v9", "/apix"])
+async def test_what_is_not_there_is_a_bare_page(api, path):
+    reply = await api.get(path)
+
+    assert (reply.status, reply.body) == (404, "404 page not found\n")
+
+
+async def test_the_root_lists_the_paths(api):
+    reply = await api.get("/")
+
+    assert reply.body["paths"] == sorted(reply.body["paths"])
+    assert {"/api/v1", "/apis/apps/v1", "/apis/apps", "/healthz", "/version", "/openapi/v3"} <= {*reply.body["paths"]}
+
+
+async def test_nothing_is_written_there(api):
+    for path in ("/api", "/apis/apps/v1", "/version", "/openapi/v3"):
+        assert (await api.post(path, {})).status == 405
+
+
+async def test_a_path_that_means_nothing_is_not_found(api):
+    assert (await api.get("/nonsense")).status == 404
+
+
+# --- OpenAPI ----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_openapi_index_leads_to_documents_that_may_be_kept_for_ever(api):
+    index = await api.get("/openapi/v3")
+    assert index.headers["cache-control"] == "no-cache, private"
+    url = index.body["paths"]["api/v1"]["serverRelativeURL"]
+    assert "?hash=" in url
+
+    reply = await api.get(url)
+
+    assert (reply.status, reply.body["openapi"]) == (200, "3.0.0")
+    assert "immutable" in reply.headers["cache-control"]
+    assert reply.headers["etag"]
+    again = await api.get(url, headers={"if-none-match": reply.headers["etag"]})
+    assert (again.status, again.raw) == (304, b"")
+
+
+async def test_a_large_document_goes_compressed_to_who_takes_that(api):
+    plain = await api.get("/openapi/v3/api/v1")
+
+    packed = await api.get("/openapi/v3/api/v1", headers={"accept-encoding": "gzip"})
+
+    assert packed.headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in plain.headers
+    assert gzip.decompress(packed.raw) == plain.raw
+    assert len(packed.raw) < len(plain.raw) / 4
+
+
+async def test_a_document_that_is_not_there_is_not_found(api):
+    assert (await api.get("/openapi/v3/apis/none/v1")).status == 404
+    assert (await api.get("/openapi/v4")).status == 404
+
+
+async def test_the_old_openapi_is_one_document(api):
+    reply = await api.get("/openapi/v2")
+
+    assert reply.body["swagger"] == "2.0"
+
+
+# --- version, health, issuer ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/version", "/version/"])
+@pytest.mark.parametrize("user", [None], ids=["anybody"])
+async def test_the_version_is_told_to_anybody(api, path, user):
+    reply = await api.get(path, user=user)
+
+    assert (reply.body["major"], reply.body["minor"]) == ("1", "36")
+    assert reply.body["gitVersion"].startswith("v1.36.")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
+async def test_health_is_one_word_to_anybody(api, path):
+    reply = await api.get(path, user=None)
+
+    assert (reply.status, reply.body) == (200, "ok")
+    assert reply.headers["content-type"].startswith("text/plain")
+
+
+async def test_health_can_be_told_at_length(serve):
+    api = await serve(checks={"store": lambda: ""})
+
+    reply = await api.get("/readyz?verbose")
+
+    assert reply.body == "[+]ping ok\n[+]store ok\nreadyz check passed\n"
+    assert (await api.get("/readyz/store")).body == "ok"
+
+
+async def test_what_is_wrong_is_told(serve):
+    api = await serve(checks={"store": lambda: "it is full"})
+
+    reply = await api.get("/readyz")
+
+    assert reply.status == 500
+    assert reply.body == "[+]ping ok\n[-]store failed: it is full\nreadyz check failed\n"
+    assert (await api.get("/readyz/store")).status == 500
+    assert (await api.get("/readyz/ping")).status == 200
+    assert (await api.get("/readyz?exclude=store")).status == 200
+
+
+@pytest.mark.parametrize("path", ["/healthz/nothing", "/healthzz", "/livezone", "/readyz2"])
+async def test_what_is_no_check_is_not_found(api, path):
+    assert (await api.get(path)).status == 404
+
+
+async def test_others_can_verify_the_servers_tokens(api):
+    discovery = await api.get("/.well-known/openid-configuration")
+    keys = await api.get("/openid/v1/jwks")
+
+    assert discovery.body["issuer"].startswith("https://")
+    assert discovery.body["jwks_uri"].endswith("/openid/v1/jwks")
+    assert keys.body["keys"][0]["use"] == "sig"
+
+
+async def test_discovery_is_not_for_everybody(api):
+    for path in ("/api", "/apis", "/openapi/v3", "/"):
+        reply = await api.get(path, user=None)
+        assert reply.status == 403
+        assert reply.message == f'forbidden: User "system:anonymous" cannot get path "{path}"'
+
+
+async def test_the_documents_are_json(api):
+    for path in ("/api", "/apis", "/api/v1", "/version", "/openapi/v3", "/.well-known/openid-configuration"):
+        reply = await api.get(path)
+        assert reply.headers["content-type"] == "application/json"
+        assert msgspec.json.decode(reply.raw)
