@@ -24,7 +24,6 @@ from podwire.protocols.k8sapi.status import (
     invalid,
     invalid_object,
     not_found,
-    not_supported,
     required,
 )
 
@@ -80,7 +79,9 @@ async def token_review(engine: Engine, call: Call) -> Answer:
 async def self_access(engine: Engine, call: Call) -> Answer:
     """May I?"""
     review = await _asked(call)
-    return _answered(call, review, _decided(engine, call.user, review.get("spec", {})))
+    spec = review.get("spec", {})
+    _check(call, _attribute_errors(spec))
+    return _answered(call, review, _decided(engine, call.user, spec))
 
 
 async def subject_access(engine: Engine, call: Call) -> Answer:
@@ -93,12 +94,36 @@ async def subject_access(engine: Engine, call: Call) -> Answer:
         groups=tuple(spec.get("groups", ())),
         extra={key: tuple(values) for key, values in spec.get("extra", {}).items()},
     )
+    errors = _attribute_errors(spec)
     if not user.name and not user.groups:
-        error = invalid("spec.user", "", "at least one of user or group must be specified")
-        raise invalid_object(call.resource.kind.kind, "", [error], group=call.resource.group)
-    if call.namespace and spec.get("resourceAttributes", {}).get("namespace", "") != call.namespace:
-        raise bad_request("spec.resourceAttributes.namespace must match the namespace of the URL")
+        errors.append(invalid("spec.user", "", "at least one of user or group must be specified"))
+    if call.namespace:
+        errors += _elsewhere(spec, call.namespace)
+    _check(call, errors)
     return _answered(call, review, _decided(engine, user, spec))
+
+
+def _check(call: Call, errors: list[FieldError]) -> None:
+    if errors:
+        raise invalid_object(call.resource.kind.kind, "", errors, group=call.resource.group)
+
+
+def _attribute_errors(spec: Object) -> list[FieldError]:
+    if ("resourceAttributes" in spec) != ("nonResourceAttributes" in spec):
+        return []
+    why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+    return [invalid("spec", spec.get("nonResourceAttributes"), why)]
+
+
+def _elsewhere(spec: Object, namespace: str) -> list[FieldError]:
+    """What a review within a namespace may not ask about."""
+    if "nonResourceAttributes" in spec:
+        asked = spec["nonResourceAttributes"]
+        return [invalid("spec.nonResourceAttributes", asked, "disallowed on this kind of request")]
+    asked = spec.get("resourceAttributes", {}).get("namespace", "")
+    if asked == namespace:
+        return []
+    return [invalid("spec.resourceAttributes.namespace", asked, "must match metadata.namespace")]
 
 
 def _decided(engine: Engine, user: User, spec: Object) -> Object:
@@ -107,8 +132,6 @@ def _decided(engine: Engine, user: User, spec: Object) -> Object:
 
 
 def _attributes(spec: Object) -> Attributes:
-    if ("resourceAttributes" in spec) == ("nonResourceAttributes" in spec):
-        raise bad_request("exactly one of spec.resourceAttributes and spec.nonResourceAttributes must be given")
     if "nonResourceAttributes" in spec:
         path = spec["nonResourceAttributes"]
         return Attributes(verb=path.get("verb", ""), path=path.get("path", ""))
@@ -149,10 +172,10 @@ async def token(engine: Engine, call: Call) -> Answer:
     account = await engine.find(call.resource, call.namespace, call.name)
     if account is None:
         raise not_found("serviceaccounts", call.name)
-    _check_place(request["metadata"], call)
+    _check_place(request["metadata"], call, account)
     spec = request.setdefault("spec", {})
     seconds = _seconds(spec)
-    bound = await _bound(engine, call.namespace, spec.get("boundObjectRef"))
+    bound = await _bound(engine, call, spec.get("boundObjectRef"))
     try:
         issued = engine.identity.tokens.issue(
             call.namespace,
@@ -165,8 +188,13 @@ async def token(engine: Engine, call: Call) -> Answer:
     except TokenTooLong as error:
         raise _refused([FieldError(Problem.TOO_LONG, "spec.audiences", "", str(error))]) from error
     spec["expirationSeconds"] = seconds
-    spec.setdefault("audiences", list(engine.identity.tokens.audiences))
-    metadata = {"name": call.name, "namespace": call.namespace, "creationTimestamp": rfc3339(engine.clock.wall())}
+    spec["audiences"] = spec.get("audiences") or list(engine.identity.tokens.audiences)
+    metadata = {
+        "name": call.name,
+        "namespace": call.namespace,
+        "uid": account["metadata"]["uid"],
+        "creationTimestamp": rfc3339(engine.clock.wall()),
+    }
     status = {"token": issued.token, "expirationTimestamp": rfc3339(issued.expiration.timestamp())}
     whole = {**request, "metadata": metadata, "status": status}
     return answer(call.request, stored.encode(whole), status=201)
@@ -183,7 +211,7 @@ def _seconds(spec: Object) -> int:
     raise _refused([error])
 
 
-def _check_place(metadata: Object, call: Call) -> None:
+def _check_place(metadata: Object, call: Call, account: Object) -> None:
     """A request that names its service account must name the URL's."""
     errors = [
         invalid(f"metadata.{word}", given, f"must match the service account {word} if specified")
@@ -192,37 +220,39 @@ def _check_place(metadata: Object, call: Call) -> None:
     ]
     if errors:
         raise _refused(errors)
+    uid, real = metadata.get("uid"), account["metadata"]["uid"]
+    if uid and uid != real:
+        why = f"the UID in the token request ({uid}) does not match the UID of the service account ({real})"
+        raise conflict("TokenRequest", call.name, why, group="authentication.k8s.io")
 
 
 def _refused(errors: list[FieldError]) -> ApiError:
     return invalid_object("TokenRequest", "", errors, group="authentication.k8s.io")
 
 
-async def _bound(engine: Engine, namespace: str, reference: Object | None) -> dict[str, Any]:
-    """The object that a token lives and dies with, checked to be there."""
+async def _bound(engine: Engine, call: Call, reference: Object | None) -> dict[str, Any]:
+    """The object that a token lives and dies with, checked to be there and to be the account's own."""
     if reference is None:
         return {}
     kind, name, uid = reference.get("kind", ""), reference.get("name", ""), reference.get("uid", "")
-    errors = []
     if kind not in _BOUND_RESOURCES or "/" in reference.get("apiVersion", ""):
-        errors.append(not_supported("spec.boundObjectRef.kind", kind, _BOUND_RESOURCES))
+        raise bad_request(f"cannot bind token to object of type {reference.get('apiVersion', '')}, Kind={kind}")
     if not name:
-        errors.append(required("spec.boundObjectRef.name"))
-    if errors:
-        raise _refused(errors)
+        raise _refused([required("spec.boundObjectRef.name")])
     resource = engine.registry.builtin("", _BOUND_RESOURCES[kind])
-    obj = await engine.find(resource, namespace, name)
+    obj = await engine.find(resource, call.namespace, name)
     if obj is None:
         raise not_found(resource.name, name)
+    if kind == "Pod" and obj["spec"].get("serviceAccountName", "") != call.name:
+        why = f'cannot bind token for serviceaccount "{call.name}" to pod running with different serviceaccount name.'
+        raise bad_request(why)
     if uid and uid != obj["metadata"]["uid"]:
-        real = obj["metadata"]["uid"]
-        why = f"the UID in the bound object reference ({uid}) does not match the UID in record ({real})"
-        raise conflict(resource.name, name, why)
+        why = f"the UID in the bound object reference ({uid}) does not match the UID in record. "
+        raise conflict(kind, name, f"{why}The object might have been deleted and then recreated")
     bound: dict[str, Any] = {kind.lower(): Named(name, obj["metadata"]["uid"])}
     if kind == "Pod" and (node := obj["spec"].get("nodeName")):
         found = await engine.find(engine.registry.builtin("", "nodes"), "", node)
-        if found is not None:
-            bound["node"] = Named(node, found["metadata"]["uid"])
+        bound["node"] = Named(node, found["metadata"]["uid"] if found else "")
     return bound
 
 
