@@ -13,6 +13,7 @@ from podwire.apiserver.crds import (
     compile_schema,
     established,
     kinds_of,
+    scale_path,
     selectable_fields,
     storage_version,
 )
@@ -20,7 +21,7 @@ from podwire.apiserver.crds import definition as crd
 from podwire.apiserver.crds.structural import Structural
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.keepers import follow
-from podwire.apiserver.registry import Resource, storage_prefix
+from podwire.apiserver.registry import Resource, ScalePaths, storage_prefix
 from podwire.apiserver.schema import OpenApi
 from podwire.apiserver.shape import Shape
 from podwire.apiserver.stored import Object, unpack
@@ -154,4 +155,9 @@ def _custom(kind: Kind, version: dict[str, Any], structural: Structural, stored:
         columns=partial(list, columns.definitions),
         cells=columns.cells,
         selectable=selectable_fields(version),
+        scale=ScalePaths(
+            wanted=scale_path(version, "specReplicasPath"),
+            present=scale_path(version, "statusReplicasPath"),
+            selector=scale_path(version, "labelSelectorPath"),
+        ),
     )

@@ -42,6 +42,16 @@ class Conversion:
     from_stored: Callable[[Object], Object]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalePaths:
+    """Where an object says what a Scale shows; built-in kinds all say it in the same place."""
+
+    wanted: tuple[str, ...] = ("spec", "replicas")
+    present: tuple[str, ...] = ("status", "replicas")
+    selector: tuple[str, ...] = ()
+    """The place of a selector written as a string, which only custom kinds have; empty for none."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Resource:
     """One served resource: what the verbs need to know of it."""
@@ -60,6 +70,7 @@ class Resource:
     cells: Callable[[Object, float], list[Any]]
     selectable: tuple[str, ...] = ()
     """Extra field-selector paths of a CRD."""
+    scale: ScalePaths = ScalePaths()
 
     @cached_property
     def name(self) -> str:

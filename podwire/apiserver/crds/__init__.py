@@ -4,7 +4,7 @@ All of it is pure: a definition or an object in, a value out.
 """
 
 from podwire.apiserver.crds.columns import columns_of
-from podwire.apiserver.crds.kinds import kinds_of, selectable_fields, storage_version
+from podwire.apiserver.crds.kinds import kinds_of, scale_path, selectable_fields, storage_version
 from podwire.apiserver.crds.naming import established
 from podwire.apiserver.crds.structural import compile_schema
 
@@ -13,6 +13,7 @@ __all__ = [
     "compile_schema",
     "established",
     "kinds_of",
+    "scale_path",
     "selectable_fields",
     "storage_version",
 ]

@@ -32,6 +32,12 @@ def selectable_fields(version: Json) -> tuple[str, ...]:
     return tuple(each["jsonPath"].removeprefix(".") for each in version.get("selectableFields") or [])
 
 
+def scale_path(version: Json, name: str) -> tuple[str, ...]:
+    """The words of a path that the scale subresource of a version names, such as `specReplicasPath`."""
+    scale: Json = (version.get("subresources") or {}).get("scale") or {}
+    return tuple(filter(None, scale.get(name, "").split(".")))
+
+
 def _kind(crd: Json, version: Json) -> Kind:
     spec, names = crd["spec"], names_of(crd)
     kind = names["kind"]

@@ -20,7 +20,7 @@ from podwire.apiserver.schema.operations import paths
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError, Reason
 
-_FORM = "1"
+_FORM = "2"
 """Changes whenever documents are made in another way, for clients keep what they have seen by hash."""
 
 _V2_TITLE = b"podwire"
@@ -38,10 +38,6 @@ class _Part:
     def __init__(self) -> None:
         self.builtin: list[Kind] = []
         self.custom: list[tuple[Kind, dict[str, Any]]] = []
-
-    @property
-    def kinds(self) -> list[Kind]:
-        return [*self.builtin, *(kind for kind, _ in self.custom)]
 
     def hash(self) -> str:
         source = msgspec.json.encode([podwire.__version__, VERSION, _FORM, self.builtin, self.custom])
@@ -114,7 +110,9 @@ class OpenApi:
             name = custom_name(group, version, kind)
             return name if name in custom else None
 
-        told = {path: each for kind in part.kinds for path, each in paths(kind, schema_of).items()}
+        told = {path: each for kind in part.builtin for path, each in paths(kind, schema_of).items()}
+        for kind, _ in part.custom:
+            told |= paths(kind, schema_of, custom=True)
         schemas = {**components(self._definitions, names), **custom}
         return msgspec.json.encode(
             {

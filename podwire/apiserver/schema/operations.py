@@ -18,7 +18,9 @@ _CONNECTING = ("attach", "exec", "portforward", "proxy")
 """Subresources that open a connection of their own."""
 
 _NAMES = {"get": "read", "list": "list", "post": "create", "put": "replace", "patch": "patch", "delete": "delete"}
-_PATCHES = ("application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json")
+_PATCHES = ("application/json-patch+json", "application/merge-patch+json")
+_STRATEGIC = "application/strategic-merge-patch+json"
+"""kubectl sends what it finds here; custom kinds have no merge keys, so theirs must not name it."""
 
 
 def _parameter(name: str, kind: str, description: str) -> dict[str, Any]:
@@ -66,14 +68,15 @@ _IN_PATH = {
 }
 
 
-def paths(kind: Kind, schema_of: SchemaOf) -> dict[str, Any]:
+def paths(kind: Kind, schema_of: SchemaOf, *, custom: bool = False) -> dict[str, Any]:
     """Every path of a resource."""
-    return dict(_Paths(kind, schema_of).all())
+    return dict(_Paths(kind, schema_of, _PATCHES if custom else (*_PATCHES, _STRATEGIC)).all())
 
 
 class _Paths:
-    def __init__(self, kind: Kind, schema_of: SchemaOf) -> None:
+    def __init__(self, kind: Kind, schema_of: SchemaOf, patches: tuple[str, ...]) -> None:
         self._kind = kind
+        self._patches = patches
         self._schema_of = schema_of
         self._root = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.version}"
 
@@ -148,7 +151,7 @@ class _Paths:
         if action in ("delete", "deletecollection"):
             return {"content": _media(("*/*",), f"{META}.DeleteOptions")}
         if action == "patch":
-            return {"required": True, "content": _media(_PATCHES, f"{META}.Patch")}
+            return {"required": True, "content": _media(self._patches, f"{META}.Patch")}
         if action in ("post", "put") and schema:
             return {"required": True, "content": _media(("*/*",), schema)}
         return {}

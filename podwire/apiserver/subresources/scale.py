@@ -13,28 +13,48 @@ from podwire.apiserver.verbs import body_of
 from podwire.objects.selectors import from_labels, from_object
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.server_side import Answer
-from podwire.protocols.k8sapi.status import invalid, invalid_object, not_found
+from podwire.protocols.k8sapi.status import ApiError, Reason, invalid, invalid_object, not_found
 
 SCALE = Kind(group="autoscaling", version="v1", resource="scales", kind="Scale")
 
 
-def scale_of(obj: Object) -> Object:
-    """The Scale of an object."""
-    metadata = obj["metadata"]
+def scale_of(obj: Object, resource: Resource) -> Object:
+    """The Scale of an object; 500 for a custom one that leaves out how many it wants, as upstream answers."""
+    metadata, paths = obj["metadata"], resource.scale
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    status: dict[str, Any] = {"replicas": obj.get("status", {}).get("replicas", 0)}
-    if selector := _selector(obj):
+    wanted = _at(obj, paths.wanted)
+    if wanted is None and resource.custom:
+        raise ApiError(Reason.INTERNAL_ERROR, f'the spec replicas field ".{".".join(paths.wanted)}" does not exist')
+    status: dict[str, Any] = {"replicas": _at(obj, paths.present) or 0}
+    if selector := _selector(obj, resource):
         status["selector"] = selector
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {key: metadata[key] for key in kept if key in metadata},
-        "spec": {"replicas": obj.get("spec", {}).get("replicas", 0)},
+        "spec": {"replicas": wanted or 0},
         "status": status,
     }
 
 
-def _selector(obj: Object) -> str:
+def scaled(obj: Object, path: tuple[str, ...], replicas: int) -> Object:
+    """The object with so many replicas at the path; what leads there is copied, not changed."""
+    word, *rest = path
+    if not rest:
+        return {**obj, word: replicas}
+    return {**obj, word: scaled(obj.get(word) or {}, tuple(rest), replicas)}
+
+
+def _at(obj: Object, path: tuple[str, ...]) -> Any:
+    found: Any = obj
+    for word in path:
+        found = found.get(word) if isinstance(found, dict) else None
+    return found
+
+
+def _selector(obj: Object, resource: Resource) -> str:
+    if resource.custom:
+        return str(_at(obj, resource.scale.selector) or "") if resource.scale.selector else ""
     selector = obj.get("spec", {}).get("selector")
     if not isinstance(selector, dict) or not selector:
         return ""
@@ -46,7 +66,7 @@ async def get(engine: Engine, call: Call) -> Answer:
     obj = await engine.find(call.resource, call.namespace, call.name)
     if obj is None:
         raise not_found(call.resource.name, call.name, group=call.resource.group)
-    return answer(call.request, stored.encode(scale_of(obj)))
+    return answer(call.request, stored.encode(scale_of(obj, call.resource)))
 
 
 async def update(engine: Engine, call: Call) -> Answer:
@@ -64,8 +84,8 @@ async def patch(engine: Engine, call: Call) -> Answer:
 
 
 async def _write(engine: Engine, call: Call, change: Any, *, dry_run: bool) -> Answer:
-    def scaled(old: Object) -> Object:
-        scale = change(scale_of(old))
+    def changed(old: Object) -> Object:
+        scale = change(scale_of(old, call.resource))
         replicas = scale.get("spec", {}).get("replicas", 0)
         if replicas < 0:
             error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
@@ -73,18 +93,18 @@ async def _write(engine: Engine, call: Call, change: Any, *, dry_run: bool) -> A
         metadata = {**old["metadata"]}
         if version := scale["metadata"].get("resourceVersion"):
             metadata["resourceVersion"] = version
-        return {**old, "metadata": metadata, "spec": {**old.get("spec", {}), "replicas": replicas}}
+        return scaled({**old, "metadata": metadata}, call.resource.scale.wanted, replicas)
 
     write = Write(
         resource=call.resource,
         namespace=call.namespace,
         name=call.name,
-        change=scaled,
+        change=changed,
         user=call.user,
         dry_run=dry_run,
     )
     item = await engine.updater.update(write)
-    return answer(call.request, stored.encode(scale_of(call.resource.unpack(item))))
+    return answer(call.request, stored.encode(scale_of(call.resource.unpack(item), call.resource)))
 
 
 def _as_scale(engine: Engine) -> Resource:
