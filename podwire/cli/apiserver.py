@@ -9,7 +9,7 @@ from pathlib import Path
 from podwire.apiserver.pki import PkiError
 from podwire.apiserver.users import User
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, address, run_until_stopped
+from podwire.cli.options import add_logging, address, run_until_stopped, settle
 from podwire.cluster.apiserver import Options, running
 from podwire.store import BadUrl, CannotOpen
 
@@ -91,4 +91,5 @@ def _token_file(path: str) -> dict[str, User]:
 
 async def _serve(options: Options) -> None:
     async with running(options):
+        settle()
         await asyncio.Event().wait()

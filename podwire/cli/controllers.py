@@ -4,9 +4,9 @@ import argparse
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, run_until_stopped
+from podwire.cli.options import add_logging, run_until_stopped, settle
 from podwire.cluster.remote_controllers import over_http
-from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
+from podwire.protocols.k8sapi.kubeconfig import Access, BadKubeconfig
 from podwire.transports import credentials
 
 
@@ -31,8 +31,13 @@ def run(arguments: argparse.Namespace) -> int:
         root_ca = _root_ca(arguments.root_ca_file or access.ca.file, access.ca.text)
     except (BadKubeconfig, OSError) as error:
         raise UserError(str(error)) from error
-    return run_until_stopped(over_http(access, root_ca), arguments)
+    return run_until_stopped(_work(access, root_ca), arguments)
 
 
 def _root_ca(file: str | Path | None, text: str) -> str:
     return Path(file).read_text(encoding="ascii") if file else text
+
+
+async def _work(access: Access, root_ca: str) -> None:
+    settle()
+    await over_http(access, root_ca)
