@@ -2,8 +2,8 @@
 
     BadBody        a body that is not what its Content-Type says: malformed, too deep, a number out of range
 
-Strict means: UTF-8 only, no NaN or Infinity, no lone surrogates, integers in int64, bounded depth. A duplicate key is
-no error here (the last one wins); it is reported, because `fieldValidation` decides what it means.
+Strict means: UTF-8 only, no NaN or Infinity, no lone surrogates, integers in int64, bounded depth and number of parts.
+A duplicate key is no error here (the last one wins); it is reported, because `fieldValidation` decides what it means.
 """
 
 import json
@@ -15,6 +15,9 @@ import msgspec
 
 MAX_DEPTH = 100
 """Levels of objects and lists. The deepest built-in kinds need about forty; code after us may recurse safely."""
+MOST_CONTAINERS = 50_000
+"""Objects and lists in one body. Three bytes are enough for one, and each may cost a kilobyte and the time of many
+rules: a body of the largest size would keep the server busy for half a minute."""
 MIN_INT, MAX_INT = -(2**63), 2**63 - 1
 MAX_DUPLICATES = 100
 """Upstream stops counting here too: nobody reads more."""
@@ -48,17 +51,17 @@ def decode_json(body: bytes, *, max_depth: int = MAX_DEPTH) -> Decoded:
         raise BadBody(_too_deep(max_depth)) from None
     except msgspec.DecodeError as error:
         raise BadBody(str(error)) from None
-    if _most_members(body) == _survey(value, max_depth):
+    if _most_members(body) == survey(value, max_depth):
         return Decoded(value)
     return Decoded(value, _duplicates(body))
 
 
-def _survey(value: Any, max_depth: int) -> int:
-    """How many members all objects have together. Raises BadBody for what is too deep or out of range.
+def survey(value: Any, max_depth: int = MAX_DEPTH) -> int:
+    """How many members all objects have together. Raises BadBody for what is too deep, too much or out of range.
 
     Level by level, so that no input can exhaust the stack.
     """
-    members = depth = 0
+    members = depth = containers = 0
     level: list[Any] = [[value]]
     while level:
         if depth > max_depth:
@@ -79,6 +82,9 @@ def _survey(value: Any, max_depth: int) -> int:
                     below.append(each)
                 elif kind is int and not MIN_INT <= each <= MAX_INT:
                     raise BadBody(f"number {each} does not fit in 64 bits")
+        containers += len(below)
+        if containers > MOST_CONTAINERS:
+            raise BadBody(f"the body has more than {MOST_CONTAINERS} objects and lists")
         level = below
     return members
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from podwire.protocols.k8sapi import protowire
-from podwire.protocols.k8sapi.codec import MAX_DEPTH, BadBody
+from podwire.protocols.k8sapi.codec import MAX_DEPTH, BadBody, survey
 from podwire.protocols.k8sapi.protowire import FIXED64, SIZED, VARINT, Convert, Fields, Object, Read, Store, fill, tag
 
 MAGIC = b"k8s\x00"
@@ -42,11 +42,13 @@ def decode(body: bytes) -> Object:
     envelope: Object = {}
     try:
         fill(envelope, _ENVELOPE, body, len(MAGIC), len(body), MAX_DEPTH)
-        return _opened(body, envelope)
+        obj = _opened(body, envelope)
     except IndexError:
         raise BadBody("the protobuf message ends in the middle of a field") from None
     except UnicodeDecodeError:
         raise BadBody("a string in the protobuf message is not UTF-8") from None
+    survey(obj)
+    return obj
 
 
 def _opened(body: bytes, envelope: Object) -> Object:

@@ -15,10 +15,22 @@ from typing import Any
 
 import yaml
 
-from podwire.protocols.k8sapi.codec import MAX_DEPTH, MAX_DUPLICATES, MAX_INT, MIN_INT, BadBody, Decoded, decode_json
+from podwire.protocols.k8sapi.codec import (
+    MAX_DEPTH,
+    MAX_DUPLICATES,
+    MAX_INT,
+    MIN_INT,
+    BadBody,
+    Decoded,
+    decode_json,
+    survey,
+)
 
 MAX_ALIASED = 3 * 1024 * 1024
 """What aliases may add to a text, in characters: as much as the largest request body."""
+
+MAX_EVENTS = 250_000
+"""Scalars, beginnings and ends that one body may have: a second's work. JSON bodies are not counted so."""
 
 _WORDS: dict[str, Any] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
@@ -41,10 +53,12 @@ def decode_yaml(body: bytes) -> Decoded:
             return decode_json(body)
         except BadBody:  # a flow mapping such as {a: 1} begins like JSON
             pass
-    documents = list(_documents(_text(body)))
-    if len(documents) > 1:
+    documents = _documents(_text(body), MAX_EVENTS)
+    document = next(documents, Decoded(None))
+    if next(documents, None):
         raise BadBody("expected one YAML document, got more")
-    return documents[0] if documents else Decoded(None)
+    survey(document.value)  # an alias is short, what it stands for need not be
+    return document
 
 
 def load_all(text: str) -> list[Any]:
@@ -65,10 +79,12 @@ def _text(body: bytes) -> str:
         raise BadBody(f"the body is not UTF-8 (byte {error.start})") from None
 
 
-def _documents(text: str) -> Iterator[Decoded]:
+def _documents(text: str, most_events: float = math.inf) -> Iterator[Decoded]:
     builder = _Builder()
     try:
-        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        for number, event in enumerate(yaml.parse(text, Loader=yaml.CSafeLoader)):
+            if number > most_events:
+                raise BadBody(f"the body has more than {most_events} YAML nodes")
             if isinstance(event, yaml.DocumentStartEvent):
                 builder = _Builder()
             elif isinstance(event, yaml.DocumentEndEvent):
