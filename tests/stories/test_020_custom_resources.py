@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+FEW_KUBECTLS = "they differ in how they discover: group by group, in a first draft of the whole, in the whole"
+
 DEFINITION = """
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
