@@ -37,10 +37,23 @@ def change(data: bytes, media: str, resource: Resource, validation: str) -> tupl
             value = apply(old, body.value, resource)
         except PatchError as error:
             raise _refused(error) from error
-        patched = Body(value, list(body.duplicates), warned.warnings)
-        return bodies.shaped(patched, resource, validation)
+        alone = _left_alone(value, old, resource)
+        touched = {key: each for key, each in value.items() if key not in alone} if alone else value
+        obj = bodies.shaped(Body(touched, list(body.duplicates), warned.warnings), resource, validation)
+        return {key: alone.get(key, obj.get(key)) for key in (*value, *obj) if key in alone or key in obj}
 
     return warned, changed
+
+
+def _left_alone(value: Any, old: Object, resource: Resource) -> Object:
+    """The members that a patch did not touch: the very objects that were there, since patches copy what they change.
+
+    What was stored is in normal form already, so a report of a pod's status need not read its spec anew. Not so for
+    custom resources, whose schema may be another one by now.
+    """
+    if resource.custom or not isinstance(value, dict):
+        return {}
+    return {key: each for key, each in value.items() if key in old and each is old[key]}
 
 
 def _format(media: str, resource: Resource) -> Patch:

@@ -271,3 +271,20 @@ async def test_force_is_for_apply_only(api, config):
 
     assert reply.status == 422
     assert "force: Forbidden: may not be specified for non-apply patch" in reply.message
+
+
+async def test_a_null_that_a_json_patch_puts_where_nothing_was_is_left_out(api, config):
+    await api.made(CONFIGS, config("one", a="1"))
+
+    reply = await api.patch(f"{CONFIGS}/one", [{"op": "add", "path": "/immutable", "value": None}], "json")
+
+    assert (reply.status, "immutable" in reply.body, reply.body["data"]) == (200, False, {"a": "1"})
+
+
+async def test_what_a_patch_does_not_touch_keeps_its_place_and_its_value(api, deployment):
+    made = await api.made(DEPLOYMENTS, deployment())
+
+    reply = await api.patch(f"{DEPLOYMENTS}/web/status", {"status": {"replicas": 3}})
+
+    assert list(reply.body) == list(made)
+    assert (reply.body["spec"], reply.body["status"]["replicas"]) == (made["spec"], 3)
