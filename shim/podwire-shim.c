@@ -1,0 +1,500 @@
+/* podwire-shim: the parent of one container's processes, the writer of its log, the keeper of its exit status.
+ * README.md beside this file is the contract; podwire/shim/standin.py keeps the same one where there is no compiler,
+ * and tests/shim runs every test on both. One thread, one poll loop, all descriptors close-on-exec, no endless wait. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define UNIFIED "/sys/fs/cgroup/unified"
+#define EACH(client) for (struct client *client = clients; client < clients + CLIENTS; client++)
+#define USAGE_LINE "usage: podwire-shim run OPTIONS -- RUNTIME [ARG]... | exec OPTIONS -- PROGRAM [ARG]... | version"
+#define say(...) (snprintf(said, sizeof said, __VA_ARGS__), said)
+
+enum { USAGE = 2, FAILED = 125, CANNOT_RUN = 126, NOT_FOUND = 127 }; /* exit codes; then bytes and counts, then ms */
+enum { LINE = 16 << 10, CHUNK = 64 << 10, REASON = 3 << 10, PATH = 4000, CGROUPS = 16, CLIENTS = 64 };
+enum { HOLD = 3000, ADOPT = 2000, DRAIN = 500, ASK = 5000, END = 5000, TICK = 100 };
+enum mode { FREE, ASKING, WAITING, FEEDING, WATCHING };
+enum channel { STDOUT = 1, STDERR, LOST, EXITED };
+
+struct stream { int fd; enum channel channel; const char *name; size_t length; char text[LINE + CHUNK]; };
+
+static struct {
+    const char *id, *bundle, *state, *log, *die_with, *cgroups[CGROUPS + 1];
+    bool tty, input, input_once, cover;
+    char **command;
+} given;
+static struct stream out = {-1, STDOUT, "stdout", 0, ""}, err = {-1, STDERR, "stderr", 0, ""};
+static struct { int fd; size_t length, lines, lost; char text[CHUNK]; } journal = {.fd = -1};
+static struct { int fd; size_t from, to; char bytes[CHUNK]; } input = {.fd = -1};
+static struct client { int fd; enum mode mode; long long since; size_t lost; } clients[CLIENTS];
+static char said[REASON + PATH], reason[REASON];
+static enum { STARTING, RUNNING, ENDED, TOLD } life;
+static int door = -1, console = -1, told = -1, status;
+static pid_t launcher, init; /* 0 once reaped: the number may be another's then */
+static bool owner, recorded; /* of the state directory; is the exit */
+static long long since, started_ns, ended_ns, start_ticks; /* the present life, in ms; the next two by the wall clock */
+static sigset_t waiting;
+static volatile sig_atomic_t stopped;
+
+static _Noreturn void die(int code, const char *text) {
+    dprintf(STDERR_FILENO, "podwire-shim: %s\n", text);
+    exit(code);
+}
+
+static long long clock_ns(clockid_t which) {
+    struct timespec now;
+    clock_gettime(which, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static long long now_ms(void) { return clock_ns(CLOCK_MONOTONIC) / 1000000; }
+static void nap(void) { usleep(2000); }
+static int code_of(int how) { return WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how); }
+static void on_signal(int number) { stopped |= number != SIGCHLD; }
+
+static void shut(int *fd) {
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+static bool read_text(const char *path, char *text, size_t size) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, text, size - 1);
+    text[got > 0 ? got : 0] = 0;
+    shut(&fd);
+    return got > 0;
+}
+
+/* Kills whom a file lists, and their groups if they lead any: whom a runtime starts leads a session. */
+static int kill_listed(const char *path, bool groups) {
+    char text[CHUNK], *at = text, *next;
+    int count = 0;
+    read_text(path, text, sizeof text);
+    for (long pid; pid = strtol(at, &next, 10), next != at; at = next) {
+        if (groups) kill((pid_t)-pid, SIGKILL);
+        count += pid > 0 && pid != getpid() && kill((pid_t)pid, SIGKILL) == 0;
+    }
+    return count;
+}
+
+/* Ends all descendants: who loses its parent becomes our child, so there are new rounds until there is none. */
+static void end_family(void) {
+    for (long long until = now_ms() + END; now_ms() < until && waitpid(-1, NULL, WNOHANG) >= 0; nap())
+        kill_listed("/proc/thread-self/children", true);
+}
+
+static int kill_all(void) {
+    int count = (launcher || init) && kill(launcher ? launcher : init, SIGKILL) == 0;
+    for (const char **each = given.cgroups; *each; each++) count += kill_listed(say("%s/cgroup.procs", *each), false);
+    return count;
+}
+
+/* Makes us the parent of whoever gets orphaned below; these signals arrive only while we poll, the others never. */
+static void stand_over(const int *arriving) {
+    sigfillset(&waiting);
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 || sigprocmask(SIG_SETMASK, &waiting, NULL) < 0) die(FAILED, say("%m"));
+    for (; *arriving; arriving++) signal(*arriving, on_signal), sigdelset(&waiting, *arriving);
+}
+
+/* crun takes a version 2 hierarchy with controllers beside version 1 for an error. It is covered for crun alone: only
+ * this mount is made private, in a namespace of its own; all others still tell the host of mounts and hear of its. */
+static void cover_unified(void) {
+    if (access(UNIFIED, F_OK) < 0) return;
+    if (unshare(CLONE_NEWNS) < 0) die(FAILED, say("a new mount namespace: %m"));
+    if (mount(NULL, UNIFIED, NULL, MS_PRIVATE, NULL) < 0 && errno == EINVAL) return; /* a directory: nothing to cover */
+    if (mount("tmpfs", UNIFIED, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY, "mode=0755") < 0)
+        die(FAILED, say(UNIFIED " could not be covered: %m"));
+}
+
+/* With stdio in place: becomes the given command. What goes wrong is told on stderr. */
+static _Noreturn void launch(void) {
+    for (int each = 1; each < NSIG; each++) signal(each, SIG_DFL);
+    sigemptyset(&waiting);
+    sigprocmask(SIG_SETMASK, &waiting, NULL);
+    unsetenv("LISTEN_FDS"), unsetenv("LISTEN_PID"), unsetenv("NOTIFY_SOCKET"); /* meant for our caller alone */
+    for (const char **each = given.cgroups; *each; each++) { /* before the cover: one of them may be under it */
+        int fd = open(say("%s/cgroup.procs", *each), O_WRONLY | O_CLOEXEC);
+        if (fd < 0 || write(fd, "0", 1) != 1) die(FAILED, say("%s/cgroup.procs: %m", *each));
+        close(fd);
+    }
+    if (given.cover) cover_unified();
+    if (given.bundle && chdir(given.bundle) < 0) die(FAILED, say("%s: %m", given.bundle));
+    execvp(given.command[0], given.command);
+    die(errno == ENOENT ? NOT_FOUND : CANNOT_RUN, say("%s: %m", given.command[0]));
+}
+
+/* A child that becomes the command, and does not outlive us. */
+static pid_t fork_launcher(int in_from, int out_to, int err_to) {
+    pid_t self = getpid(), child = fork();
+    if (child != 0) return child;
+    bool bound = prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == self;
+    if (bound && dup2(in_from, 0) >= 0 && dup2(out_to, 1) >= 0 && dup2(err_to, 2) >= 0) launch();
+    _exit(FAILED);
+}
+
+/* `exec --die-with`: stays as the parent, and ends the command with the caller or on a signal. */
+static int supervise(pid_t caller) {
+    struct pollfd gone = {(int)syscall(SYS_pidfd_open, caller, 0), POLLIN, 0};
+    if (gone.fd < 0 || getppid() != caller) die(FAILED, say("the caller, process %d, is gone", caller));
+    stand_over((const int[]){SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, 0});
+    pid_t each = 0, child = fork_launcher(0, 1, 2);
+    if (child < 0) die(FAILED, say("fork: %m"));
+    close(0), close(1), close(2); /* the command's pipes end with it, not with us */
+    while (each != child && ppoll(&gone, 1, NULL, &waiting) < 0 && !stopped)
+        while (each != child && (each = waitpid(-1, &status, WNOHANG)) > 0) continue;
+    end_family(); /* when it ended by itself: what the runtime left behind */
+    return each == child ? code_of(status) : 128 + SIGKILL;
+}
+
+/* Into the state directory, which is the working directory. */
+static bool write_file(const char *name, const char *text, bool durable) {
+    int here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open(".new", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    bool good = here >= 0 && fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) &&
+                (!durable || fsync(fd) == 0) && rename(".new", name) == 0 && (!durable || fsync(here) == 0);
+    shut(&here), shut(&fd);
+    return good;
+}
+
+static const char *describe(void) {
+    if (life == STARTING) return say("{\"state\":\"starting\",\"shim\":%d}\n", getpid());
+    if (life == RUNNING)
+        return say("{\"state\":\"running\",\"pid\":%d,\"start_ticks\":%lld,\"time_ns\":%lld,\"lost\":%zu,"
+                   "\"shim\":%d}\n", init, start_ticks, started_ns, journal.lost, getpid());
+    return say("{\"state\":\"exited\",\"code\":%d,\"signal\":%d,\"time_ns\":%lld,\"lost\":%zu}\n", code_of(status),
+               WIFSIGNALED(status) ? WTERMSIG(status) : 0, ended_ns, journal.lost);
+}
+
+static _Noreturn void give_up(const char *text) {
+    text = strdupa(text);
+    end_family();
+    if (owner) write_file("failed", text, false), unlink("console.sock"), unlink("shim.sock");
+    dprintf(told, "-%s", text); /* the foreground process may be gone; the file tells, too */
+    exit(1);
+}
+
+/* No link is followed at the end of the path, and nothing but a file is written: what stands there may be a trap. */
+static int open_log(void) {
+    struct stat found;
+    int fd = open(given.log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0640);
+    if (fd >= 0 && (fstat(fd, &found) < 0 || !S_ISREG(found.st_mode))) shut(&fd), errno = EINVAL;
+    return fd;
+}
+
+/* What cannot be written is counted and dropped, in whole lines: a container never waits for a full disk. */
+static void flush_log(void) {
+    off_t size = lseek(journal.fd, 0, SEEK_END);
+    size_t done = 0;
+    for (ssize_t n; done < journal.length && (n = write(journal.fd, journal.text + done, journal.length - done)) > 0;)
+        done += (size_t)n;
+    if (given.log && done < journal.length) journal.lost += journal.lines;
+    if (done > 0 && done < journal.length && ftruncate(journal.fd, size) < 0) shut(&journal.fd); /* until reopened */
+    journal.length = journal.lines = 0;
+}
+
+static void log_line(const char *head, char tag, const char *text, size_t length) {
+    if (journal.length + strlen(head) + length + 3 > sizeof journal.text) flush_log();
+    char *end = stpcpy(journal.text + journal.length, head);
+    *end++ = tag, *end++ = ' ';
+    end = mempcpy(end, text, length);
+    *end++ = '\n';
+    journal.length = (size_t)(end - journal.text);
+    journal.lines++;
+}
+
+/* Logs the lines of what was read; the rest of a line stays until more comes, or until this is the last. */
+static void log_lines(struct stream *from, bool last) {
+    char head[64], *at = from->text, *end = at + from->length;
+    struct timespec now;
+    struct tm utc;
+    clock_gettime(CLOCK_REALTIME, &now);
+    size_t date = strftime(head, sizeof head, "%Y-%m-%dT%H:%M:%S", gmtime_r(&now.tv_sec, &utc));
+    snprintf(head + date, sizeof head - date, ".%09ldZ %s ", now.tv_nsec, from->name);
+    for (char *newline, *stop; at < end; at = stop) {
+        newline = memchr(at, '\n', (size_t)(end - at));
+        size_t length = (size_t)((newline ? newline : end) - at);
+        if (length > 0 && at[length - 1] == '\r' && (newline || !last)) length--; /* of "\r\n", part of no line */
+        if (length > LINE) log_line(head, 'P', at, LINE), stop = at + LINE;
+        else if (newline) log_line(head, 'F', at, length), stop = newline + 1;
+        else if (last) log_line(head, 'P', at, length), stop = end;
+        else break;
+    }
+    flush_log();
+    from->length = (size_t)(end - at);
+    memmove(from->text, at, from->length);
+    if (last) shut(&from->fd);
+}
+
+static void drop(struct client *from) {
+    shut(&from->fd);
+    from->mode = FREE;
+}
+
+static void answer(struct client *to, const char *text) {
+    send(to->fd, text, strlen(text), MSG_NOSIGNAL);
+    drop(to);
+}
+
+/* As one record, which fits or is not sent: who is too far behind loses output, and is told how much; nobody waits. */
+static void offer(struct client *to, enum channel channel, const char *data, size_t length) {
+    char lost[32], first = (char)channel;
+    if (to->lost && send(to->fd, lost, (size_t)snprintf(lost, sizeof lost, "%c%zu", LOST, to->lost), MSG_NOSIGNAL) > 0)
+        to->lost = 0;
+    struct iovec parts[] = {{&first, 1}, {(char *)data, length}};
+    if (!to->lost && sendmsg(to->fd, &(struct msghdr){.msg_iov = parts, .msg_iovlen = 2}, MSG_NOSIGNAL) >= 0) return;
+    if (errno == EAGAIN) to->lost += length;
+    else drop(to);
+}
+
+static void pump(struct stream *from) {
+    char *at = from->text + from->length;
+    ssize_t got = read(from->fd, at, CHUNK - 1);
+    if (got < 0 && errno == EAGAIN) return;
+    size_t length = got > 0 ? (size_t)got : 0; /* a terminal tells its end as EIO */
+    if (life == STARTING && from == &err) snprintf(reason, sizeof reason, "%.*s", (int)length, at);
+    EACH(client) if (length > 0 && client->mode == WATCHING) offer(client, from->channel, at, length);
+    from->length += length;
+    log_lines(from, length == 0);
+}
+
+static void close_input(void) {
+    shut(&input.fd);
+    EACH(client) if (client->mode == FEEDING) drop(client);
+}
+
+static void write_input(void) {
+    ssize_t wrote = write(input.fd, input.bytes + input.from, input.to - input.from);
+    if (wrote > 0) input.from += (size_t)wrote;
+    else if (errno != EAGAIN) close_input();
+}
+
+static void read_input(struct client *from) {
+    ssize_t got = input.from < input.to ? -1 : recv(from->fd, input.bytes, sizeof input.bytes, 0);
+    if (got > 0) input.from = 0, input.to = (size_t)got, write_input();
+    else if (got == 0 && given.input_once) close_input();
+    else if (got == 0) drop(from);
+}
+
+static const char *reopen(void) {
+    int fd = given.log ? open_log() : -1;
+    if (fd < 0) return say("error %s", given.log ? strerror(errno) : "there is no log");
+    shut(&journal.fd);
+    journal.fd = fd;
+    return "ok";
+}
+
+static void serve(struct client *from) {
+    char request[64] = "";
+    struct winsize size = {0};
+    int number;
+    ssize_t got = recv(from->fd, request, sizeof request - 1, 0);
+    request[strcspn(request, "\n")] = 0;
+    bool wait = !strcmp(request, "wait"), feed = !strcmp(request, "stdin"), watch = !strcmp(request, "attach");
+    if (got <= 0) drop(from);
+    else if (!strcmp(request, "status") || (wait && life == TOLD)) answer(from, describe());
+    else if (wait) from->mode = WAITING;
+    else if (feed && input.fd < 0) answer(from, "error stdin is not open");
+    else if ((feed || watch) && send(from->fd, "ok", 2, MSG_NOSIGNAL) == 2) from->mode = feed ? FEEDING : WATCHING;
+    else if (!strcmp(request, "reopen")) answer(from, reopen());
+    else if (!strcmp(request, "killall")) answer(from, say("ok %d", kill_all()));
+    else if (sscanf(request, "resize %hu %hu", &size.ws_col, &size.ws_row) == 2)
+        answer(from, given.tty && ioctl(out.fd, TIOCSWINSZ, &size) == 0 ? "ok" : "error there is no terminal");
+    else if (sscanf(request, "kill %d", &number) != 1) answer(from, "error unknown request");
+    else answer(from, !init ? "error nothing runs" : kill(init, number) < 0 ? "error no such signal" : "ok");
+}
+
+static void welcome(void) {
+    int fd = accept4(door, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &(int){8 * CHUNK}, sizeof(int)); /* how far a client may be behind */
+    EACH(client) if (fd >= 0 && client->mode == FREE) *client = (struct client){fd, ASKING, now_ms(), 0}, fd = -1;
+    shut(&fd); /* too many */
+}
+
+static int listen_at(const char *name, int type) {
+    struct sockaddr_un place = {.sun_family = AF_UNIX};
+    stpncpy(place.sun_path, name, sizeof place.sun_path - 1);
+    int fd = socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0 || fchmod(fd, 0600) < 0 || bind(fd, (struct sockaddr *)&place, sizeof place) < 0 || listen(fd, 64) < 0)
+        give_up(say("%s/%s: %m", given.state, name));
+    owner = true;
+    return fd;
+}
+
+/* The runtime made the terminal, in the container's own devpts, and has sent its master before it ended. */
+static void receive_terminal(void) {
+    union { struct cmsghdr head; char space[CMSG_SPACE(sizeof(int))]; } part = {.space = ""};
+    char name[256];
+    struct msghdr message = {.msg_iov = &(struct iovec){name, sizeof name}, .msg_iovlen = 1, .msg_control = &part,
+                             .msg_controllen = sizeof part};
+    int peer = accept4(console, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (peer < 0 || recvmsg(peer, &message, MSG_CMSG_CLOEXEC) <= 0 || part.head.cmsg_type != SCM_RIGHTS)
+        give_up("the runtime handed over no terminal");
+    shut(&peer), shut(&console), shut(&out.fd), shut(&err.fd), shut(&input.fd);
+    unlink("console.sock");
+    memcpy(&out.fd, CMSG_DATA(&part.head), sizeof out.fd);
+    fcntl(out.fd, F_SETFL, O_RDWR | O_NONBLOCK);
+    if (given.input) input.fd = fcntl(out.fd, F_DUPFD_CLOEXEC, 3);
+}
+
+/* The runtime is gone: is its container there, and our child? */
+static void decide(int how) {
+    siginfo_t dead;
+    char text[1024], *rest;
+    if (how && !reason[0] && read(err.fd, reason, sizeof reason - 1) <= 0) strcpy(reason, "it did not say why");
+    for (size_t n = strlen(reason); n > 0 && reason[n - 1] == '\n';) reason[--n] = 0;
+    if (how) give_up(say("the runtime ended with %d: %s", code_of(how), reason));
+    if (given.tty) receive_terminal();
+    if (!read_text("pid", text, sizeof text) || (init = atoi(text)) <= 0) give_up("the runtime left no pid file");
+    for (long long until = now_ms() + ADOPT; waitid(P_PID, (id_t)init, &dead, WEXITED | WNOHANG | WNOWAIT) < 0; nap())
+        if (now_ms() > until) give_up(say("process %d of the pid file is not ours", init));
+    read_text(say("/proc/%d/stat", init), text, sizeof text);
+    rest = strrchr(text, ')'); /* a process may be called anything, also "x) S 1" */
+    if (!rest || sscanf(rest, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %lld",
+                        &start_ticks) != 1) give_up(say("/proc/%d/stat cannot be read", init));
+    started_ns = clock_ns(CLOCK_REALTIME), life = RUNNING;
+    if (!write_file("started", describe(), false)) give_up(say("%s/started: %m", given.state));
+    dprintf(told, "+%d", init);
+    shut(&told);
+}
+
+/* Tells whether there are children left. */
+static bool reap(void) {
+    pid_t each;
+    int how;
+    if (launcher) { /* init, if it is already dead, stays dead until its number is known */
+        if (waitpid(launcher, &how, WNOHANG) != launcher) return true;
+        launcher = 0;
+        decide(how);
+    }
+    while ((each = waitpid(-1, &how, WNOHANG)) > 0)
+        if (each == init) init = 0, status = how, life = ENDED, since = now_ms(), ended_ns = clock_ns(CLOCK_REALTIME);
+    return each == 0;
+}
+
+static void finish(void) {
+    log_lines(&out, true), log_lines(&err, true), close_input();
+    life = TOLD;
+    const char *text = describe();
+    recorded = write_file("exit", text, true);
+    EACH(client) if (client->mode == WAITING) answer(client, text);
+    EACH(client) if (client->mode == WATCHING) offer(client, EXITED, text, strlen(text)), drop(client);
+}
+
+static void look_after(void) {
+    enum { OUT, ERR, INPUT, DOOR, FIRST };
+    for (bool children = true; life != TOLD || !recorded || children;) {
+        bool held = life == STARTING && now_ms() < since + HOLD, fed = input.from < input.to;
+        bool ticking = life != RUNNING && !recorded;
+        struct pollfd set[FIRST + CLIENTS] = {{held ? -1 : out.fd, POLLIN, 0}, {held ? -1 : err.fd, POLLIN, 0},
+                                              {fed ? input.fd : -1, POLLOUT, 0}, {door, POLLIN, 0}};
+        EACH(client) {
+            bool asking = client->mode == ASKING, feeding = client->mode == FEEDING;
+            int fd = client->mode == FREE || (feeding && fed) ? -1 : client->fd;
+            set[FIRST + (client - clients)] = (struct pollfd){fd, asking || feeding ? POLLIN : 0, 0};
+            ticking |= asking;
+        }
+        if (ppoll(set, FIRST + CLIENTS, ticking ? &(struct timespec){.tv_nsec = TICK * 1000000} : NULL, &waiting) < 0)
+            memset(set, 0, sizeof set); /* a signal */
+        children = reap();
+        if (set[OUT].revents) pump(&out);
+        if (set[ERR].revents) pump(&err);
+        if (set[INPUT].revents) write_input();
+        EACH(client) {
+            bool ready = set[FIRST + (client - clients)].revents, late = now_ms() > client->since + ASK;
+            if (ready && client->mode == ASKING) serve(client);
+            else if (ready && client->mode == FEEDING) read_input(client);
+            else if (ready || (late && client->mode == ASKING)) drop(client);
+        }
+        if (set[DOOR].revents) welcome();
+        if (life == ENDED && ((out.fd < 0 && err.fd < 0) || now_ms() > since + DRAIN)) finish();
+        if (life == TOLD && !recorded) recorded = write_file("exit", describe(), true) || errno == ENOENT;
+    }
+}
+
+static _Noreturn void be_shim(void) {
+    int to_in[2] = {-1, -1}, to_out[2], to_err[2];
+    if (daemon(1, 0) < 0) give_up(say("daemon: %m"));
+    stand_over((const int[]){SIGCHLD, 0});
+    if (chdir(given.state) < 0) give_up(say("%s: %m", given.state));
+    if (access("started", F_OK) == 0) give_up(say("%s served a start before", given.state));
+    door = listen_at("shim.sock", SOCK_SEQPACKET);
+    unlink("failed"), unlink("pid");
+    if (given.tty) console = listen_at("console.sock", SOCK_STREAM);
+    if (given.log && (journal.fd = open_log()) < 0) give_up(say("%s: %m", given.log));
+    if (pipe2(to_out, O_CLOEXEC) < 0 || pipe2(to_err, O_CLOEXEC) < 0 || (given.input && pipe2(to_in, O_CLOEXEC) < 0))
+        give_up(say("pipe: %m"));
+    input.fd = to_in[1], out.fd = to_out[0], err.fd = to_err[0], since = now_ms();
+    fcntl(input.fd, F_SETFL, O_NONBLOCK), fcntl(out.fd, F_SETFL, O_NONBLOCK), fcntl(err.fd, F_SETFL, O_NONBLOCK);
+    if ((launcher = fork_launcher(given.input ? to_in[0] : 0, to_out[1], to_err[1])) < 0) give_up(say("fork: %m"));
+    shut(&to_in[0]), shut(&to_out[1]), shut(&to_err[1]);
+    look_after();
+    unlink("shim.sock");
+    exit(0);
+}
+
+/* The foreground: waits until the start is decided, and says so. */
+static int run(void) {
+    char text[REASON + PATH] = "";
+    size_t length = 0;
+    int ends[2];
+    pid_t child = pipe2(ends, O_CLOEXEC) < 0 ? -1 : fork();
+    if (child < 0) die(1, say("fork: %m"));
+    if (child == 0) close(ends[0]), told = ends[1], be_shim();
+    shut(&ends[1]);
+    for (ssize_t got; (got = read(ends[0], text + length, sizeof text - 1 - length)) > 0;) length += (size_t)got;
+    if (text[0] != '+') die(1, text[0] ? text + 1 : "the shim died before the start was decided");
+    return dprintf(STDOUT_FILENO, "%s\n", text + 1) < 0;
+}
+
+static void parse(const char *verb, char **rest) {
+    static const struct option { const char *name, *verbs, **value; bool *flag; } options[] = {
+        {"--id", "run", &given.id, 0}, {"--bundle", "run path", &given.bundle, 0}, {"--tty", "run", 0, &given.tty},
+        {"--state", "run path", &given.state, 0}, {"--log", "run path", &given.log, 0},
+        {"--stdin", "run", 0, &given.input}, {"--stdin-once", "run", 0, &given.input_once},
+        {"--cgroup", "run exec path", given.cgroups, 0}, {"--cover-unified", "run exec", 0, &given.cover},
+        {"--die-with", "exec", &given.die_with, 0},
+    }, *end = options + sizeof options / sizeof *options;
+    int cgroups = 0;
+    for (; *rest && strcmp(*rest, "--") != 0; rest++) {
+        const struct option *each = options;
+        while (each < end && (strcmp(each->name, *rest) != 0 || !strstr(each->verbs, verb))) each++;
+        if (each == end || (each->value && !*++rest)) die(USAGE, USAGE_LINE);
+        if (strstr(each->verbs, "path") && (**rest != '/' || strlen(*rest) > PATH))
+            die(USAGE, say("%s wants an absolute path, not %.99s", each->name, *rest));
+        if (each->flag) *each->flag = true;
+        else if (each->value != given.cgroups) *each->value = *rest;
+        else if (cgroups < CGROUPS) given.cgroups[cgroups++] = *rest;
+        else die(USAGE, USAGE_LINE);
+    }
+    if (!*rest || !*++rest) die(USAGE, USAGE_LINE);
+    given.command = rest;
+}
+
+int main(int argc, char **argv) {
+    const char *verb = argc > 1 ? argv[1] : "";
+    if (syscall(SYS_close_range, 3, ~0U, 0) < 0) die(FAILED, say("close_range: %m"));
+    if (strcmp(verb, "version") == 0 && argc == 2) return dprintf(STDOUT_FILENO, "podwire-shim 1 c\n") < 0;
+    if (strcmp(verb, "run") != 0 && strcmp(verb, "exec") != 0) die(USAGE, USAGE_LINE);
+    parse(verb, argv + 2);
+    if (given.die_with) return supervise(atoi(given.die_with));
+    if (verb[0] == 'e') launch();
+    if (!given.id || !given.bundle || !given.state) die(USAGE, USAGE_LINE);
+    return run();
+}
