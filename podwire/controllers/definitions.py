@@ -85,7 +85,7 @@ class DefinitionCleanup:
             (self._ending.add if ends else self._ending.discard)(latest.name)
             if ends and not (before and before.deleting) and self._graph.complete:
                 self._queue.add(latest.name)
-        elif now is None and not self._graph.of_kind(latest.kind):
+        elif now is None and self._ending and not self._graph.has(latest.kind):
             name = f"{latest.kind.resource}.{latest.kind.group}"
             if name in self._ending:
                 self._queue.add(name)

@@ -1,6 +1,6 @@
 """Everything there is, as one graph: objects by uid, dependents by owner, content by namespace and by kind. Pure."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import TypeVar
 
@@ -17,7 +17,7 @@ class Graph:
         self._nodes: dict[str, Seen] = {}
         self._dependents: defaultdict[str, set[str]] = defaultdict(set)
         self._by_place: defaultdict[tuple[str, tuple[str, str]], set[str]] = defaultdict(set)
-        self._by_kind: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        self._counts: Counter[tuple[str, str]] = Counter()
         self._resources: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
         self.complete = False
         """Whether what is not here is not there."""
@@ -28,7 +28,7 @@ class Graph:
         if before is None:
             place = (seen.namespace, seen.resource)
             self._by_place[place].add(seen.uid)
-            self._by_kind[seen.resource].add(seen.uid)
+            self._counts[seen.resource] += 1
             self._resources[seen.namespace].add(seen.resource)
         else:
             self._forget_owners(before)
@@ -43,7 +43,7 @@ class Graph:
         if before is None:
             return None
         self._forget_owners(before)
-        _remove(self._by_kind, before.resource, uid)
+        self._counts[before.resource] -= 1
         place = (before.namespace, before.resource)
         _remove(self._by_place, place, uid)
         if place not in self._by_place:
@@ -65,8 +65,9 @@ class Graph:
         """How many objects of which group and resource a namespace holds."""
         return {each: len(self._by_place[namespace, each]) for each in sorted(self._resources.get(namespace, ()))}
 
-    def of_kind(self, kind: Kind) -> list[Seen]:
-        return [self._nodes[each] for each in self._by_kind.get(resource_of(kind), ())]
+    def has(self, kind: Kind) -> bool:
+        """Whether there is any object of a kind, in whatever version."""
+        return self._counts[resource_of(kind)] > 0
 
     def _forget_owners(self, seen: Seen) -> None:
         for owner in seen.owners:
