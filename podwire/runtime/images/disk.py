@@ -36,7 +36,9 @@ class Disk:
         self._lock_file = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def close(self) -> None:
-        os.close(self._lock_file)
+        if self._lock_file >= 0:
+            os.close(self._lock_file)
+            self._lock_file = -1
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:

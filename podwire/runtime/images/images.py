@@ -65,10 +65,8 @@ class Images:
         self._pinned = {str(references.parse(each)) for each in pinned}
         self._limits = limits or Limits()
         self._machine = machine or this_machine()
-        self._contents: dict[str, _Content] = {}
-        with self._disk.stage() as stage, self._disk.exclusive():
-            self._disk.sweep()
-            self._drop_unneeded(stage)
+        self._contents: dict[Record, _Content] = {}
+        self._sweep()
         for problem in self.problems():
             log.warning("something in the image store is broken and left out", extra={"what": problem})
 
@@ -129,10 +127,14 @@ class Images:
     def import_archive(self, path: Path, *, name: str = "") -> Sequence[Image]:
         """Take in the images of an OCI layout or of `docker save`; `name` instead of the name that it has there.
 
-        Raises BadImage, BadReference, StoreFull; then nothing has changed.
+        Raises BadImage, BadReference, StoreFull; the image at which it happened then leaves nothing.
         """
         store = importing.Store(self._disk, self._records, self._snapshots)
-        ids = importing.import_archive(store, path, name, self._limits, self._machine)
+        try:
+            ids = importing.import_archive(store, path, name, self._limits, self._machine)
+        except Exception:
+            self._sweep()
+            raise
         names = self._names()
         return [image for each in dict.fromkeys(ids) if (image := self._image(each, names))]
 
@@ -154,7 +156,7 @@ class Images:
             self._records.drop(image_id)
             self._disk.sync("records")
             failpoint(FORGOTTEN)
-            self._contents.pop(image_id, None)
+            self._contents.clear()
             self._drop_unneeded(stage)
         return True
 
@@ -234,7 +236,7 @@ class Images:
         """Raises Broken."""
         record = self._records.get(image_id)
         size = sum(self._snapshots.usage(each).bytes for each in record.layers)
-        if image_id not in self._contents:
+        if record not in self._contents:
             manifest, config = self._records.blob(record.manifest), self._records.blob(image_id)
             try:
                 parsed = documents.parse_config(config, len(record.layers), image_id)
@@ -242,8 +244,8 @@ class Images:
                 raise Broken(self._disk.root / "records", str(error)) from error
             if tuple(documents.chain_ids(parsed.diff_ids)) != record.layers:
                 raise Broken(self._disk.root / "records", f"{image_id} has other layers than its config says")
-            self._contents[image_id] = _Content(len(manifest) + len(config), image_config(parsed))
-        content = self._contents[image_id]
+            self._contents[record] = _Content(len(manifest) + len(config), image_config(parsed))
+        content = self._contents[record]
         return record, _Content(size + content.size, content.config)
 
     def _refuse_if_used(self, image_id: str) -> None:
@@ -252,6 +254,15 @@ class Images:
                 raise ImageInUse(image_id, f"container {container_id}")
         if image_id in self._in_use():
             raise ImageInUse(image_id, "a container")
+
+    def _sweep(self) -> None:
+        """Remove what a crash or a failure has left."""
+        with self._disk.stage() as stage, self._disk.exclusive():
+            self._disk.sweep()
+            for each in self._records.names():
+                if not isinstance(each, Broken) and not self._records.has(each.id):
+                    self._records.unname(each.name)
+            self._drop_unneeded(stage)
 
     def _drop_unneeded(self, stage: Path) -> None:
         """Remove layers and blobs that no image and no container has. Only within `exclusive`."""

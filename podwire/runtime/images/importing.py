@@ -121,12 +121,18 @@ def _commit(store: Store, work: _Work, image: Found) -> str:
     image_id = store.records.put_blob(image.config)
     record = Record(image_id, store.records.put_blob(manifest), tuple(chain))
     failpoint(BLOBS_PUT)
-    store.records.put(record)
-    failpoint(RECORDED)
-    digests = image.digests or (record.manifest,)
-    for name in (*image.names, *contents.digest_names(image.names, digests)):
-        store.records.name(name, image_id)
-        failpoint(NAMED)
+    is_new = not store.records.has(image_id)
+    digests = contents.digest_names(image.names, image.digests or (record.manifest,))
+    try:
+        store.records.put(record)
+        failpoint(RECORDED)
+        for name in (*image.names, *digests):
+            store.records.name(name, image_id)
+            failpoint(NAMED)
+    except Exception:
+        if is_new:  # an image without all of its names would be found by nobody, and removed by nobody
+            store.records.drop(image_id)
+        raise
     return image_id
 
 

@@ -224,7 +224,10 @@ BAD = {
     "nothing in it": lambda kit, made: {"readme": b"x"},
     "another version of the layout": lambda kit, made: {**made.files(), "oci-layout": b'{"imageLayoutVersion":"2"}'},
     "an index that is no JSON": lambda kit, made: {**made.files(), "index.json": b"{"},
-    "an index that is nested without an end": lambda kit, made: {**made.files(), "index.json": b"[" * 200_000},
+    "an index that is nested without an end": lambda kit, made: {
+        **made.files(),
+        "index.json": b'{"x": ' + b"[" * 200_000,
+    },
     "an index of nothing": lambda kit, made: {**made.files(), "index.json": b'{"schemaVersion":2,"manifests":[]}'},
     "an index with a number for a list": lambda kit, made: {
         **made.files(),

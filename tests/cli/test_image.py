@@ -1,0 +1,47 @@
+"""`podwire image`, as a user runs it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from podwire.runtime.images.build import BUSYBOX
+
+PODWIRE = str(Path(sys.executable).with_name("podwire"))
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other owners"),
+    pytest.mark.skipif(not BUSYBOX.exists(), reason="no busybox (Debian: busybox-static)"),
+]
+
+
+@pytest.fixture
+def image(tmp_path):
+    def run(verb: str, *arguments: object, fails: bool = False) -> str:
+        command = [PODWIRE, "image", verb, *map(str, arguments), "--prefix", str(tmp_path / "prefix")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode != 0) == fails, done.stderr
+        return done.stderr if fails else done.stdout
+
+    return run
+
+
+def test_an_image_is_made_listed_and_removed(image, tmp_path):
+    assert image("list") == "IMAGE  ID  SIZE\n"
+    assert "podwire.local/busybox:latest" in image("build-root")
+    [told] = json.loads(image("list", "-o", "json"))
+    assert told["names"] == ["podwire.local/busybox:latest"]
+    assert (tmp_path / "prefix/var/lib/podwire/images/records").is_dir()
+    assert told["id"][7:20] in image("remove", "podwire.local/busybox")
+    assert image("list") == "IMAGE  ID  SIZE\n"
+
+
+def test_what_goes_wrong_is_one_line(image, tmp_path):
+    (tmp_path / "text").write_text("no archive")
+    assert image("import", tmp_path / "text", fails=True).startswith("podwire image: text: ")
+    assert "No such file" in image("import", tmp_path / "nowhere", fails=True)
+    assert image("remove", "other", fails=True) == "podwire image: there is no image 'other'\n"
+    assert image("build-root", "--busybox", "/etc/passwd", fails=True).count("\n") == 1

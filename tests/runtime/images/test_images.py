@@ -1,0 +1,302 @@
+"""The images of a machine, as CRI asks for them and as containers hold them."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from podwire.runtime.images import Images
+from podwire.runtime.images.errors import AmbiguousImage, BadReference, ImageInUse, NoSuchImage
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other owners")
+
+
+@pytest.fixture
+def take(images, kit, tmp_path):
+    """Takes in an image of these layers under this name."""
+
+    def taken(name: str, *layers: str, into: Images = images, **settings):
+        made = kit.Made(*(kit.tar_of(kit.entry(each, b"x" * 5000)) for each in layers), name=name, **settings)
+        path = kit.write_directory(tmp_path / f"{name.replace('/', '_')}-{'-'.join(layers)}", made.files())
+        return into.import_archive(path)[0]
+
+    return taken
+
+
+def layer_count(images: Images) -> int:
+    return len(list((images.fs_info().mountpoint / "snapshots").iterdir()))
+
+
+def blob_count(images: Images) -> int:
+    return len(list((images.fs_info().mountpoint / "blobs" / "sha256").iterdir()))
+
+
+def test_an_image_is_found_by_name_digest_id_and_the_beginning_of_its_id(images, take):
+    image = take("busybox", "a")
+    hexadecimal = image.id.removeprefix("sha256:")
+    asked = [
+        "busybox",
+        "busybox:latest",
+        "docker.io/library/busybox:latest",
+        image.digests[0],
+        f"busybox:other@{image.digests[0].partition('@')[2]}",
+        image.id,
+        hexadecimal,
+        hexadecimal[:13],
+        f"sha256:{hexadecimal[:6]}",
+    ]
+    assert [images.status(each) for each in asked] == [image] * len(asked)
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["", "other", "busybox:1", "a" * 64, "sha256:" + "a" * 64, "../../etc", "UPPER", "abc", "sha256:", "x\0y", "é" * 9],
+)
+def test_what_is_not_there_is_not_found_and_removing_it_changes_nothing(images, take, reference):
+    image = take("busybox", "a")
+    assert images.status(reference) is None
+    assert images.remove(reference) is False
+    assert images.list() == [image]
+
+
+def test_the_beginning_of_two_ids_is_ambiguous(images, take, monkeypatch):
+    for number in range(3):
+        take(f"image{number}", f"file{number}")
+    monkeypatch.setattr("podwire.runtime.images.images.SHORTEST_ID", 0)
+    with pytest.raises(AmbiguousImage):
+        images.status("sha256:")
+
+
+def test_a_name_that_looks_like_the_beginning_of_an_id_is_a_name(images, take):
+    first = take("one", "a")
+    second = take(first.id.removeprefix("sha256:")[:12], "b")
+    assert images.status(first.id[7:19]) == second
+
+
+def test_images_are_listed_by_what_is_asked(images, take):
+    one, two, other = take("app:1", "a"), take("app:2", "b"), take("example.test/app:1", "c")
+    assert {each.id for each in images.list()} == {one.id, two.id, other.id}
+    assert {each.id for each in images.list("app")} == {one.id, two.id}
+    assert images.list("app:2") == [two]
+    assert images.list(other.id) == [other]
+    assert images.list("nothing") == []
+
+
+def test_one_image_under_two_names_goes_with_either(images, kit, tmp_path, take):
+    take("one", "a")
+    image = take("two", "a")
+    assert image.names == ("docker.io/library/one:latest", "docker.io/library/two:latest")
+    assert len(images.list()) == 1
+    assert images.remove("one") is True
+    assert images.list() == []
+    assert images.status("two") is None
+    assert (layer_count(images), blob_count(images)) == (0, 0)
+
+
+def test_removing_an_image_leaves_the_layers_that_others_have(images, take, merged):
+    take("one", "shared", "mine")
+    other = take("two", "shared", "theirs")
+    assert layer_count(images) == 3
+    images.remove("one")
+    assert layer_count(images) == 2
+    assert merged(images.rootfs_layers(other), "ls") == "shared\ntheirs\n"
+
+
+def test_an_image_that_a_container_runs_from_stays(images, take):
+    image = take("one", "a")
+    writable = images.prepare("c1", image)
+    (writable.upper / "written").write_text("x")
+    with pytest.raises(ImageInUse, match="c1"):
+        images.remove("one")
+    assert images.status("one") == image
+    assert images.prepare("c1", image) == writable
+    images.release("c1")
+    images.release("c1")
+    assert not writable.upper.exists()
+    assert images.remove("one")
+
+
+def test_an_image_that_somebody_says_is_in_use_stays(tmp_path, take):
+    used: list[str] = []
+    images = Images(tmp_path / "other", in_use=lambda: used)
+    image = take("one", "a", into=images)
+    used.append(image.id)
+    with pytest.raises(ImageInUse):
+        images.remove(image.id)
+    used.clear()
+    assert images.remove(image.id)
+    images.close()
+
+
+def test_a_container_cannot_be_prepared_on_an_image_that_is_gone(images, take):
+    image = take("one", "a")
+    images.remove("one")
+    with pytest.raises(NoSuchImage):
+        images.prepare("c1", image)
+
+
+@pytest.mark.parametrize("container", ["", ".", "..", "../x", "a/b", "-a", "x" * 129, "a\0", "a\n", "é"])
+def test_a_container_s_id_is_a_plain_name(images, take, container):
+    image = take("one", "a")
+    for call in (lambda: images.prepare(container, image), lambda: images.release(container)):
+        with pytest.raises(BadReference):
+            call()
+
+
+def test_a_container_sees_the_root_as_the_image_has_it_and_writes_to_its_own(images, kit, tmp_path, merged):
+    layer = kit.tar_of(kit.folder(".", 0o711, uid=5, gid=6), kit.entry("f", b"x"))
+    [image] = images.import_archive(kit.write_directory(tmp_path / "a", kit.Made(layer).files()))
+    writable = images.prepare("c1", image)
+    said = merged(images.rootfs_layers(image), "stat -c '%a %u %g' .; rm f; echo y > g", writable)
+    assert said == "711 5 6\n"
+    assert {each.name for each in writable.upper.iterdir()} == {"f", "g"}
+    assert (images.rootfs_layers(image)[0] / "f").exists()
+
+
+def test_what_a_container_wrote_goes_away_however_deep_it_is(images, take):
+    writable = images.prepare("c1", take("one", "a"))
+    here = os.open(writable.upper, os.O_RDONLY)
+    for number in range(1500):
+        os.mkdir("d", dir_fd=here)
+        deeper = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = deeper
+        if number % 100 == 0:
+            os.symlink("/etc", "link", dir_fd=here)
+            os.mkfifo("fifo", dir_fd=here)
+    os.close(here)
+    images.release("c1")
+    assert list((images.fs_info().mountpoint / "staging").iterdir()) == []
+    assert list((images.fs_info().mountpoint / "containers").iterdir()) == []
+    assert Path("/etc/passwd").exists()
+
+
+def test_a_root_that_hides_all_below_is_the_last_of_the_layers(images, kit, tmp_path, merged):
+    layers = [
+        kit.tar_of(kit.entry("old")),
+        kit.tar_of(kit.entry(".wh..wh..opq"), kit.entry("new")),
+        kit.tar_of(kit.entry("top")),
+    ]
+    [image] = images.import_archive(kit.write_directory(tmp_path / "a", kit.Made(*layers).files()))
+    assert len(images.rootfs_layers(image)) == 2
+    assert merged(images.rootfs_layers(image), "ls") == "new\ntop\n"
+
+
+def test_pinned_images_are_told(tmp_path, take):
+    images = Images(tmp_path / "other", pinned=["one:latest"])
+    assert take("one", "a", into=images).pinned
+    assert not take("two", "b", into=images).pinned
+    images.close()
+
+
+def test_the_space_that_images_take_is_told(images, take):
+    empty = images.fs_info()
+    assert (empty.used_bytes, empty.inodes_used) == (0, 0)
+    one = take("one", "shared", "a")
+    two = take("two", "shared", "b")
+    info = images.fs_info()
+    assert info.used_bytes == sum(each.stat().st_size for each in info.mountpoint.glob("blobs/sha256/*")) + 3 * 12288
+    assert info.inodes_used == 3 * 2 + 4
+    assert info.used_bytes < one.size + two.size
+    images.remove("one")
+    images.remove("two")
+    assert images.fs_info() == empty
+
+
+def test_another_process_s_changes_are_seen_at_once(images, take):
+    other = Images(images.fs_info().mountpoint)
+    image = take("one", "a", into=other)
+    assert images.list() == [image]
+    images.remove("one")
+    assert other.status("one") is None
+    other.close()
+
+
+def test_the_store_is_nobody_else_s_to_look_into(images):
+    assert images.fs_info().mountpoint.stat().st_mode & 0o777 == 0o700
+
+
+# Broken records
+
+
+def damage(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0x01
+    path.write_bytes(data)
+
+
+BROKEN = {
+    "a record": lambda root, image: root / "records" / f"{image.id[7:]}.json",
+    "a config": lambda root, image: root / "blobs" / "sha256" / image.id[7:],
+    "a layer's facts": lambda root, image: root / "snapshots" / image.layers[1][7:] / "layer.json",
+}
+
+
+@pytest.mark.parametrize(
+    "how", [damage, Path.unlink, lambda path: path.write_bytes(b"")], ids=["flip", "gone", "empty"]
+)
+@pytest.mark.parametrize("what", BROKEN)
+def test_what_is_broken_is_named_harms_only_itself_and_is_mended_by_importing_again(images, take, what, how):
+    root = images.fs_info().mountpoint
+    good, bad = take("good", "shared", "a"), take("bad", "shared", "b")
+    how(BROKEN[what](root, bad))
+    images.close()
+    reopened = Images(root)
+    assert [each.names for each in reopened.list()] == [good.names]
+    assert reopened.status("good") == good
+    assert reopened.status("bad") is None
+    if not (what == "a record" and how is Path.unlink):  # then it is not there any more
+        assert reopened.problems()
+    assert all(each.is_dir() for each in reopened.rootfs_layers(good))
+    assert take("bad", "shared", "b", into=reopened) == bad
+    assert reopened.problems() == []
+    reopened.close()
+
+
+def test_a_broken_image_can_be_removed(images, take):
+    image = take("bad", "a")
+    damage(images.fs_info().mountpoint / "records" / f"{image.id[7:]}.json")
+    assert images.status(image.id) is None
+    assert images.remove(image.id) is True
+    assert images.problems() == []
+    assert (layer_count(images), blob_count(images)) == (0, 0)
+
+
+def test_a_broken_name_is_named_and_only_it_is_lost(images, take):
+    root = images.fs_info().mountpoint
+    image = take("one", "a")
+    for each in (root / "references").iterdir():
+        if b"@" not in each.read_bytes():
+            each.write_bytes(b"{")
+    assert images.status("one") is None
+    assert images.status(image.id).digests == image.digests
+    assert len(images.problems()) == 1
+
+
+def test_layers_of_a_running_container_stay_when_its_image_s_record_is_broken(images, take):
+    root = images.fs_info().mountpoint
+    image = take("one", "a")
+    images.prepare("c1", image)
+    (root / "records" / f"{image.id[7:]}.json").write_bytes(b"broken")
+    images.close()
+    reopened = Images(root)
+    assert all(each.is_dir() for each in reopened.rootfs_layers(image))
+    reopened.release("c1")
+    reopened.close()
+    reopened = Images(root)
+    assert layer_count(reopened) == 0
+    reopened.close()
+
+
+def test_nothing_is_swept_while_it_is_unknown_what_a_container_needs(images, take):
+    root = images.fs_info().mountpoint
+    image = take("one", "a")
+    writable = images.prepare("c1", image)
+    (writable.upper.parent / "image.json").write_bytes(b"broken")
+    shutil.rmtree(root / "records")
+    images.close()
+    reopened = Images(root)
+    assert layer_count(reopened) == 1
+    assert len(reopened.problems()) == 1
+    reopened.close()
