@@ -16,7 +16,7 @@ from podwire.protocols.k8sapi.client_side import (
     TooSlow,
     Unreachable,
 )
-from podwire.protocols.k8sapi.client_side.calls import Patience
+from podwire.protocols.k8sapi.client_side.calls import Patience, refusal
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.kubeconfig import Access
 from podwire.protocols.k8sapi.server_side import Request, Response, Stream
@@ -469,3 +469,17 @@ async def test_cancelling_an_informer_hangs_up(client, script):
     with pytest.raises(asyncio.CancelledError):
         await task
     await asyncio.wait_for(feed.closed.wait(), 2)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        pytest.param(404, Reason.NOT_FOUND, id="a kind that is not served"),
+        pytest.param(503, Reason.SERVICE_UNAVAILABLE, id="a proxy without a server"),
+        pytest.param(409, Reason.UNKNOWN, id="a conflict of either kind"),
+        pytest.param(418, Reason.UNKNOWN, id="a teapot"),
+    ],
+)
+def test_an_answer_without_a_status_means_what_its_code_can_only_mean(code, reason):
+    error = refusal(code, {}, b"404 page not found\n")
+    assert (error.reason, error.code, error.message) == (reason, code, "404 page not found")

@@ -16,7 +16,7 @@ from podwire.protocols.k8sapi.client_side.http import (
     TooSlow,
     Unreachable,
 )
-from podwire.protocols.k8sapi.status import ApiError, Reason
+from podwire.protocols.k8sapi.status import CODES, ApiError, Reason
 
 JSON = "application/json"
 
@@ -106,6 +106,10 @@ def retry_after(status: int, headers: Mapping[str, str]) -> float | None:
     return min(float(told), LONGEST_RETRY_AFTER) if status in POSTPONED and told.isdecimal() else None
 
 
+_ONLY_REASON = {code: reason for reason, code in CODES.items() if list(CODES.values()).count(code) == 1}
+"""What a bare code means where it can mean one thing only: a 404 without a Status is NotFound too."""
+
+
 def refusal(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
     """What an answer that is no success means, whether or not it is a Status."""
     try:
@@ -116,7 +120,7 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
         error = ApiError.from_status(told, code=status)
     else:
         text = body[:500].decode("utf-8", "replace").strip()
-        error = ApiError(Reason.UNKNOWN, text or f"HTTP {status}", code=status)
+        error = ApiError(_ONLY_REASON.get(status, Reason.UNKNOWN), text or f"HTTP {status}", code=status)
     if "retry-after" in headers:
         error.headers = (("Retry-After", headers["retry-after"]),)
     return error
