@@ -16,7 +16,9 @@ from typing import Any
 
 from benchmarks.machine import DISK, CannotMeasure, on_core
 
-PODWIRE = str(Path(sys.executable).with_name("podwire"))
+PODWIRE = [sys.executable, "-m", "podwire.cli.main"]
+"""Of the tree that the benchmarks stand in."""
+ROOT = Path(__file__).parents[1]
 TOKEN = "benchmark-token"  # noqa: S105 - of a server that lives for a minute, on loopback
 DEADLINE = 60.0
 JSON = "application/json"
@@ -38,11 +40,11 @@ class Server:
         tokens = data_dir / "tokens.csv"
         tokens.write_text(f'{TOKEN},bench,1,"system:masters"\n', encoding="ascii")
         self.port = _free_port()
-        command = [*on_core(0), PODWIRE, "apiserver", "--data-dir", str(data_dir), "--token-auth-file", str(tokens)]
+        command = [*on_core(0), *PODWIRE, "apiserver", "--data-dir", str(data_dir), "--token-auth-file", str(tokens)]
         self._log = (data_dir / "log").open("wb")
         begin = time.perf_counter()
         self.process = subprocess.Popen(
-            [*command, "--listen", f"127.0.0.1:{self.port}", *flags], stderr=self._log, env=_environment()
+            [*command, "--listen", f"127.0.0.1:{self.port}", *flags], stderr=self._log, cwd=ROOT, env=_environment()
         )
         self._context = untrusting()
         self.ready_ms = (self._ready(begin) - begin) * 1e3
@@ -57,7 +59,8 @@ class Server:
                     return time.perf_counter()
             time.sleep(0.002)
         self.stop()
-        raise CannotMeasure(f"the API server did not come up; its log is {self._log.name}")
+        told = Path(self._log.name).read_text(encoding="utf-8", errors="replace").strip()
+        raise CannotMeasure(f"the API server did not come up: {told[-1000:]}")
 
     def connect(self) -> http.client.HTTPSConnection:
         return http.client.HTTPSConnection("127.0.0.1", self.port, context=self._context, timeout=DEADLINE)
