@@ -11,6 +11,7 @@ from podwire.apiserver import bootstrap
 from podwire.apiserver.accounts import StoredAccounts
 from podwire.apiserver.admission import Admission
 from podwire.apiserver.admission.addresses import Network, ServiceAddresses
+from podwire.apiserver.admission.holdings import Holdings
 from podwire.apiserver.admission.lifecycle import NamespaceLifecycle
 from podwire.apiserver.admission.pods import FailingNodes, Priorities, ServiceAccounts
 from podwire.apiserver.admission.requesters import Requesters
@@ -79,13 +80,13 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
     definitions = load()
     schemas = Schemas(definitions)
     registry = Registry(builtin_resources(schemas))
-    addresses = ServiceAddresses(store, settings.service_network, clock)
+    holdings = Holdings(store, clock)
     engine = Engine.build(
         store=store,
         registry=registry,
         schemas=schemas,
         identity=_identity(store, pki, clock, settings),
-        admission=_admission(store, addresses),
+        admission=_admission(store, ServiceAddresses(holdings, settings.service_network)),
         clock=clock,
     )
     openapi = OpenApi(BUILTIN.all, definitions)
@@ -93,7 +94,7 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
     endpoints = Endpoints(registry, openapi, address=settings.address, checks=checks, documents=_issuer(pki))
     server = ApiServer(engine, endpoints, settings.limits)
     custom = CustomResources(engine, openapi)
-    return Assembled(server, engine, custom, AddressKeeper(store, addresses), pki, settings)
+    return Assembled(server, engine, custom, AddressKeeper(holdings), pki, settings)
 
 
 def _identity(store: Store, pki: Pki, clock: Clock, settings: Settings) -> Identity:

@@ -8,15 +8,19 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
-from podwire.apiserver.admission.addresses import ADDRESSES, SERVICES, ServiceAddresses
+from podwire.apiserver.admission.holdings import ADDRESSES, NODE_PORTS, SERVICES, Holdings, held_by, holder_of
 from podwire.apiserver.ports import Store
-from podwire.apiserver.stored import Object, unpack
+from podwire.apiserver.stored import unpack
 from podwire.protocols.storage import Change, Gone, Item, SlowWatcher, StorageError
 
 _log = logging.getLogger("podwire.apiserver.keepers")
 
 RETRY = 1.0
 """Seconds until a store that refused is asked again."""
+
+SWEEP_EVERY = 60.0
+SETTLED = 120.0
+"""Seconds after which a service that was on its way has arrived or never will: twice what a request may take."""
 
 
 async def follow(
@@ -46,40 +50,47 @@ async def _changes(store: Store, prefix: str, after: int, changed: Callable[[Cha
 
 
 class AddressKeeper:
-    """Gives the address of every deleted service back."""
+    """Gives back what services let go, and keeps the records of what they hold true."""
 
-    def __init__(self, store: Store, addresses: ServiceAddresses) -> None:
-        self._store = store
-        self._addresses = addresses
+    def __init__(self, holdings: Holdings) -> None:
+        self._holdings = holdings
+        self._store = holdings.store
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await follow(self._store, SERVICES, self._sweep, self._changed)
-
-    async def _sweep(self, services: list[Item]) -> None:
-        """Release what a crash or a missed deletion left: addresses whose service is not there."""
-        held = {address for item in services for address in _addresses(unpack(item))}
-        page = await self._store.list(ADDRESSES)
-        for item in page.items:
-            parent = unpack(item).get("spec", {}).get("parentRef", {})
-            address = item.key.removeprefix(ADDRESSES)
-            if parent.get("resource") == "services" and address not in held and item.revision <= page.revision:
-                await self._release_unheld(address, parent)
-
-    async def _release_unheld(self, address: str, parent: Object) -> None:
-        """A service that is being created right now holds its address before it is stored: look again, by name."""
-        key = f"{SERVICES}{parent.get('namespace')}/{parent.get('name')}"
-        if await self._store.get(key) is None:
-            await self._addresses.release(address)
+        async with asyncio.TaskGroup() as parts:
+            parts.create_task(follow(self._store, SERVICES, _nothing, self._changed))
+            parts.create_task(self._sweep_for_ever())
 
     async def _changed(self, change: Change) -> None:
         if change.previous is None:
             return
-        before = set(_addresses(unpack(change.previous)))
-        for address in before - set(_addresses(unpack(change.item)) if change.item else ()):
-            await self._addresses.release(address)
+        now = held_by(unpack(change.item)) if change.item else set()
+        for key in held_by(unpack(change.previous)) - now:
+            await self._holdings.release_until(key, change.revision)
+
+    async def _sweep_for_ever(self) -> None:
+        while True:
+            try:
+                await self.sweep()
+            except StorageError as error:
+                _log.warning("cannot sweep", extra={"reason": str(error)})
+            await asyncio.sleep(SWEEP_EVERY)
+
+    async def sweep(self) -> None:
+        """Release what a crash has left, and record what is held without a record.
+
+        A record that no service holds may be that of one on its way: only what is older than any request is left.
+        """
+        records = [each for prefix in (ADDRESSES, NODE_PORTS) for each in (await self._store.list(prefix)).items]
+        services = [unpack(each) for each in (await self._store.list(SERVICES)).items]
+        held = {key: service for service in services for key in held_by(service)}
+        for item in records:
+            if item.key not in held and holder_of(item) and self._holdings.age(item) > SETTLED:
+                await self._holdings.release(item)
+        for key in held.keys() - {each.key for each in records}:
+            await self._holdings.take(key, held[key])
 
 
-def _addresses(service: Object) -> list[str]:
-    spec = service.get("spec", {})
-    return [each for each in spec.get("clusterIPs") or [spec.get("clusterIP", "")] if each and each != "None"]
+async def _nothing(_items: list[Item]) -> None:
+    """What is there already is the sweep's."""

@@ -248,6 +248,7 @@ async def serve(pki) -> AsyncIterator[Serve]:
             api = Api(assembled, store, clock)
             running = asyncio.create_task(assembled.run())
             stack.push_async_callback(_stop, running, api.watches)
+            await asyncio.sleep(0.001)  # what runs in the background watches the store from here on
             if account:
                 await api.post("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
             return api

@@ -485,6 +485,7 @@ async def test_a_slow_watcher_is_cut_and_the_others_are_not_held_back(serve, con
 
 async def test_a_closed_watch_leaves_nothing_in_the_store(api):
     subscribers = api.store._feed._subscribers
+    await asyncio.sleep(0.01)  # until all that runs in the background watches too
     before = {key: len(value) for key, value in subscribers.items()}
 
     watch = await api.watch(CONFIGS)
@@ -552,6 +553,7 @@ async def test_a_get_of_one_object_is_no_watch(api, config):
 
 
 async def test_a_watch_that_nobody_reads_costs_no_subscription(api):
+    await asyncio.sleep(0.01)
     before = sum(map(len, api.store._feed._subscribers.values()))
 
     answer = await api.ask("GET", f"{CONFIGS}?watch=true")

@@ -7,6 +7,7 @@ from typing import Protocol
 from podwire.apiserver.authn import User
 from podwire.apiserver.registry import Resource
 from podwire.apiserver.stored import Object
+from podwire.protocols.storage import Item
 
 
 @dataclass(slots=True, kw_only=True)
@@ -22,7 +23,7 @@ class Operation:
     user: User
     subresource: str = ""
     dry_run: bool = False
-    taken: list[str] = field(default_factory=list)
+    taken: list[Item] = field(default_factory=list)
     reserve: Callable[[], Awaitable[None]] | None = None
     """What a judge takes when the object is known to be good and about to be stored: a refusal costs no revision."""
 

@@ -1,0 +1,139 @@
+"""What services hold: cluster addresses and node ports. Each is a record in the store; the record's key is the lock.
+
+So nothing is given twice, not even by two servers. A record is taken just before its service is stored and released
+when the service lets go. What a crash leaves in between is nobody's; only its age tells it from the record of a
+service that is on its way (see keepers).
+"""
+
+import asyncio
+import contextlib
+import uuid
+from dataclasses import dataclass
+
+from podwire.apiserver.ports import Store
+from podwire.apiserver.registry import PREFIX
+from podwire.apiserver.stored import Object, pack, unpack
+from podwire.objects.times import parse, rfc3339
+from podwire.protocols.storage import Item, KeyExists, Stale
+from podwire.seams import Clock
+
+ADDRESSES = f"{PREFIX}ipaddresses/"
+NODE_PORTS = f"{PREFIX}ranges/servicenodeports/"
+SERVICES = f"{PREFIX}services/specs/"
+
+RELEASE_WAIT = 1.0
+"""Seconds that a service waits for what another one has just let go."""
+
+_MANAGED_BY = "ipaddress.kubernetes.io/managed-by"
+_MANAGER = "ipallocator.k8s.io"
+
+
+def held_by(service: Object | None) -> set[str]:
+    """The keys of all that a service holds."""
+    spec = (service or {}).get("spec", {})
+    addresses = spec.get("clusterIPs") or [spec.get("clusterIP", "")]
+    ports = [spec.get("healthCheckNodePort"), *(each.get("nodePort") for each in spec.get("ports", []))]
+    held = {f"{ADDRESSES}{each}" for each in addresses if each and each != "None"}
+    return held | {f"{NODE_PORTS}{each}" for each in ports if each}
+
+
+def place(service: Object) -> str:
+    """A service as its records name it."""
+    return f"{service['metadata']['namespace']}/{service['metadata']['name']}"
+
+
+def record(key: str, holder: str, now: str) -> Object:
+    """What stands for a taken address or port: an IPAddress, or its like for a port, which is no kind of the API."""
+    namespace, _, name = holder.partition("/")
+    what = key.rpartition("/")[2]
+    family = "IPv6" if ":" in what else "IPv4"
+    labels = {"ipaddress.kubernetes.io/ip-family": family, _MANAGED_BY: _MANAGER}
+    address = key.startswith(ADDRESSES)
+    parent = {"group": "", "resource": "services", "namespace": namespace, "name": name}
+    return {
+        "kind": "IPAddress" if address else "NodePort",
+        "apiVersion": "networking.k8s.io/v1" if address else "internal",
+        "metadata": {
+            "name": what,
+            "uid": str(uuid.uuid4()),
+            "creationTimestamp": now,
+            **({"labels": labels} if address else {}),
+        },
+        "spec": {"parentRef": parent},
+    }
+
+
+def holder_of(item: Item) -> str:
+    """The service that a record names; empty for one that somebody else made for their own ends."""
+    obj = unpack(item)
+    parent = obj.get("spec", {}).get("parentRef", {})
+    ours = obj["kind"] == "NodePort" or obj["metadata"].get("labels", {}).get(_MANAGED_BY) == _MANAGER
+    return f"{parent.get('namespace')}/{parent.get('name')}" if ours and parent.get("resource") == "services" else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """Takes and releases."""
+
+    store: Store
+    clock: Clock
+
+    async def available(self, key: str, service: Object) -> bool:
+        """Whether the service can take it: nobody has it, or its last holder, even one of the same name, is gone."""
+        revision = self.store.revision
+        item = await self.store.get(key)
+        if item is None:
+            return True
+        holder = holder_of(item)
+        if not holder or await self._holds(holder, key):
+            return False
+        return holder == place(service) or await self._released(key, revision)
+
+    async def take(self, key: str, service: Object) -> Item | None:
+        """The new record, which is the service's now; None when it is another's."""
+        try:
+            return await self.store.create(key, self._value(key, place(service)))
+        except KeyExists:
+            return None
+
+    async def inherit(self, key: str, service: Object) -> bool:
+        """Take over the record of an earlier service of the same name, which is gone."""
+        item, name = await self.store.get(key), place(service)
+        if item is None or holder_of(item) != name or await self._holds(name, key):
+            return False
+        try:
+            await self.store.update(key, self._value(key, name), expected=item.revision)
+        except Stale:
+            return False
+        return True
+
+    async def release(self, item: Item) -> None:
+        """Give back what this very record stands for; one that was taken over meanwhile stays."""
+        with contextlib.suppress(Stale):
+            await self.store.delete(item.key, expected=item.revision)
+
+    async def release_until(self, key: str, revision: int) -> None:
+        """Give back what was taken no later than `revision`, when its holder let go."""
+        item = await self.store.get(key)
+        if item is not None and item.revision <= revision and holder_of(item):
+            await self.release(item)
+
+    def age(self, item: Item) -> float:
+        """Seconds since a record was made."""
+        return self.clock.wall() - parse(unpack(item)["metadata"]["creationTimestamp"])
+
+    async def _holds(self, holder: str, key: str) -> bool:
+        item = await self.store.get(f"{SERVICES}{holder}")
+        return item is not None and key in held_by(unpack(item))
+
+    async def _released(self, key: str, after: int) -> bool:
+        prefix = f"{key.rpartition('/')[0]}/"
+        with contextlib.closing(self.store.watch(prefix, after=after)) as watch, contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RELEASE_WAIT):
+                while True:
+                    if any(each.key == key and each.item is None for each in await watch.next()):
+                        return True
+        return False
+
+    def _value(self, key: str, holder: str) -> bytes:
+        return pack(record(key, holder, rfc3339(self.clock.wall())))

@@ -1,0 +1,74 @@
+"""What a service keeps of its allotments and what it gives up when it changes. Pure.
+
+A client that replaces a service need not repeat what the server chose for it, and one that changes its type need not
+take out what the new type has no use for.
+"""
+
+from podwire.apiserver.stored import Object
+
+INSIDE = ("ClusterIP", "NodePort", "LoadBalancer")
+
+
+def needs_address(spec: Object) -> bool:
+    return spec.get("type", "ClusterIP") in INSIDE
+
+
+def needs_node_ports(spec: Object) -> bool:
+    kind = spec.get("type")
+    return kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True))
+
+
+def needs_health_check(spec: Object) -> bool:
+    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+
+
+def keep(spec: Object, before: Object) -> None:
+    """Fill in what the client left out and the service already has."""
+    if needs_address(spec) and needs_address(before):
+        for part in ("clusterIP", "clusterIPs"):
+            if before.get(part):
+                spec.setdefault(part, before[part])
+    if needs_node_ports(spec) and needs_node_ports(before):
+        _keep_node_ports(spec.get("ports", []), before.get("ports", []))
+    if needs_health_check(spec) and needs_health_check(before) and before.get("healthCheckNodePort"):
+        spec.setdefault("healthCheckNodePort", before["healthCheckNodePort"])
+
+
+def _keep_node_ports(ports: list[Object], before: list[Object]) -> None:
+    """By the port's name; a node port that another port uses already stays with that."""
+    asked = {each["nodePort"] for each in ports if each.get("nodePort")}
+    had = {each.get("name", ""): each["nodePort"] for each in before if each.get("nodePort")}
+    for each in ports:
+        number = had.get(each.get("name", ""))
+        if not each.get("nodePort") and number and number not in asked:
+            each["nodePort"] = number
+
+
+def drop(service: Object, before: Object) -> None:
+    """Take out what the new type has no use for, unless the client has changed that very thing: then it is told."""
+    spec = service["spec"]
+    if needs_address(before) and not needs_address(spec):
+        _forget(spec, before, "clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+    if needs_node_ports(before) and not needs_node_ports(spec):
+        numbers = [each.get("nodePort") for each in spec.get("ports", [])]
+        if numbers == [each.get("nodePort") for each in before.get("ports", [])]:
+            for each in spec.get("ports", []):
+                each.pop("nodePort", None)
+    if needs_health_check(before) and not needs_health_check(spec):
+        _forget(spec, before, "healthCheckNodePort")
+    if before.get("type") == "LoadBalancer" != spec.get("type"):
+        _forget(spec, before, "allocateLoadBalancerNodePorts", "loadBalancerClass")
+        service["status"] = {**service.get("status", {}), "loadBalancer": {}}
+    if _outside(before) and not _outside(spec):
+        _forget(spec, before, "externalTrafficPolicy")
+
+
+def _outside(spec: Object) -> bool:
+    kind = spec.get("type")
+    return kind in ("NodePort", "LoadBalancer") or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
+
+
+def _forget(spec: Object, before: Object, *parts: str) -> None:
+    for part in parts:
+        if spec.get(part) == before.get(part):
+            spec.pop(part, None)
