@@ -17,10 +17,14 @@ increasing and never reused. Readers see the state at a revision; watchers get e
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A key's value as of `revision`, the change that wrote it; `created` is the revision that created the key."""
+
+class Item(msgspec.Struct, frozen=True, gc=False):
+    """A key's value as of `revision`, the change that wrote it; `created` is the revision that created the key.
+
+    There is one for every object of a cluster, and it refers to nothing: the garbage collector need not know it.
+    """
 
     key: str
     value: bytes
