@@ -32,7 +32,7 @@ class KernelCgroups:
 
     def create(self, path: str) -> None:
         """Make a group and those above it; one that is there stays as it is."""
-        steps = _steps(path)
+        steps = plain_steps(path)
         for tree in self.trees:
             for parent, child in zip(("", *steps), steps, strict=False):
                 self._make(tree, _join(tree, parent), _join(tree, child))
@@ -180,7 +180,7 @@ def _opened(pids: list[int]) -> Iterator[int]:
             yield os.pidfd_open(pid)
 
 
-def _steps(path: str) -> list[str]:
+def plain_steps(path: str) -> list[str]:
     """A path and those above it, the uppermost first. Escapes when it is not plain."""
     parts = path.split("/")
     if not all(parts) or "." in parts or ".." in parts:

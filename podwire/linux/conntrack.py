@@ -40,20 +40,23 @@ class KernelConntrack:
 
     def _found(self, head: bytes, direction: int, address: IP) -> Iterator[bytes]:
         """Original tuple and id of each connection whose packets in this direction come from the address."""
-        source = attribute(_SOURCE[address.version], address.packed)
-        wanted = nested(direction, nested(_TUPLE_IP, source))
-        flags = _BY_SOURCE if direction == _ORIGINAL else 0, _BY_SOURCE if direction == _REPLY else 0
-        only = nested(_FILTER, u32(_FILTER_ORIGINAL, flags[0]), u32(_FILTER_REPLY, flags[1]))
-        try:
-            bodies = self._netlink.dump(Request(_GET, 0, head + wanted + only, "list connections", _ERRORS))
-        except errors.LinuxError as error:
-            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
-                raise
-            bodies = self._netlink.dump(Request(_GET, 0, head, "list connections", _ERRORS))  # before Linux 5.8
-        for body in bodies:
+        for body in self._dumped(head, direction, address):
             told = wire.attributes(body, _MESSAGE.size)
             if _source(told.get(direction, b""), address) == address.packed:
                 yield nested(_ORIGINAL, told[_ORIGINAL]) + attribute(_ID, told[_ID])
+
+    def _dumped(self, head: bytes, direction: int, address: IP) -> list[bytes]:
+        """At least those; the kernel picks them out itself where it can."""
+        everything = Request(_GET, 0, head, "list connections", _ERRORS)
+        if address.version == 6:
+            return self._netlink.dump(everything)  # the kernel's filter takes the others: its comparison is inverted
+        wanted = nested(direction, nested(_TUPLE_IP, attribute(_SOURCE[4], address.packed)))
+        flags = _BY_SOURCE if direction == _ORIGINAL else 0, _BY_SOURCE if direction == _REPLY else 0
+        only = nested(_FILTER, u32(_FILTER_ORIGINAL, flags[0]), u32(_FILTER_REPLY, flags[1]))
+        try:
+            return self._netlink.dump(everything._replace(body=head + wanted + only))
+        except (errors.Unsupported, errors.Refused):
+            return self._netlink.dump(everything)  # before Linux 5.8
 
 
 def _source(tuple_: bytes, address: IP) -> bytes | None:

@@ -119,24 +119,27 @@ class KernelNamespaces:
         """Make and pin one. A file that a crash left without a namespace is used again. NamespaceExists."""
         path = self.path(name)
         operation = f"make the {self._kind} namespace {path}"
-        os.makedirs(self._directory, mode=0o755, exist_ok=True)
         try:
+            os.makedirs(self._directory, mode=0o755, exist_ok=True)
             file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o444)
         except OSError as error:
             raise errors.of(error, operation) from error
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of two who make the same one, the second is told
-            if syscalls.filesystem_magic(file) == syscalls.NSFS_MAGIC:
+            # Of two who make the same one, the second is told: it gets no lock, or what it has locked is no longer what
+            # is seen at the path, because the first has pinned its namespace over it.
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            pinned = syscalls.filesystem_magic(file) == syscalls.NSFS_MAGIC
+            if pinned or not os.path.samestat(os.fstat(file), os.stat(path, follow_symlinks=False)):
                 raise errors.NamespaceExists(errno.EEXIST, operation)
             in_thread(lambda: self._pin(path))
         except BlockingIOError as error:
             raise errors.NamespaceExists(errno.EEXIST, operation, "it is being made") from error
         except errors.NamespaceExists:
             raise
-        except OSError:
+        except OSError as error:
             with contextlib.suppress(OSError):
                 os.unlink(path)
-            raise
+            raise errors.of(error, operation) from error
         finally:
             os.close(file)
         return Pinned(name, path, identity(path, self._kind))

@@ -77,13 +77,24 @@ def spawn(argv: Sequence[str], *, env: Mapping[str, str], files: tuple[int, int,
     own: dict[str, Any] = {"setsigdef": _RESET, "setsigmask": (), "file_actions": actions}
     own |= {"setsid": True} if session else {"setpgroup": 0}
     try:
-        pid = os.posix_spawnp(argv[0], list(argv), dict(env), **own)
+        pid = os.posix_spawn(_program(argv[0], env), list(argv), dict(env), **own)
     except OSError as error:
         names: errors.Names = {errno.ENOENT: errors.NoSuchPath, errno.ENOTDIR: errors.NoSuchPath}
         raise errors.of(error, f"run {argv[0]}", names) from error
     finally:
         _close([each for each in raised if each not in files])
     return Child(pid, os.pidfd_open(pid), start_time(pid))
+
+
+def _program(name: str, env: Mapping[str, str]) -> str:
+    """Where a program is, looked for on the PATH that it will have itself."""
+    if "/" in name:
+        return name
+    for directory in env.get("PATH", os.defpath).split(":"):
+        path = os.path.join(directory, name)
+        if os.access(path, os.X_OK) and os.path.isfile(path):
+            return path
+    raise errors.NoSuchPath(errno.ENOENT, f"run {name}", "it is not on PATH")
 
 
 def _above_standard(files: tuple[int, int, int]) -> list[int]:

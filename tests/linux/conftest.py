@@ -1,0 +1,149 @@
+"""Every test that asks for the kernel runs in a thread of its own, with network and mount namespaces of its own.
+
+So no test sees the machine's links, routes, rulesets or mounts, and what it makes there ends with its thread.
+"""
+
+import json
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from podwire.linux import errors, syscalls
+from podwire.linux.kernel import RealKernel
+from podwire.linux.memory import MemoryKernel
+from podwire.linux.mounts import mounted
+from podwire.linux.namespaces import in_thread
+
+TAG = f"pwt{uuid.uuid4().hex[:8]}"
+"""In the name of everything that outlives a namespace."""
+
+MS_REC_PRIVATE = 16384 | 1 << 18
+
+
+def alone(work: Callable[[], None]) -> None:
+    """In a thread with namespaces of its own."""
+
+    def run() -> None:
+        syscalls.unshare(syscalls.NEWNET | syscalls.NEWNS | syscalls.NEWIPC)
+        syscalls.mount(None, "/", None, MS_REC_PRIVATE, None)
+        work()
+
+    in_thread(run)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not {"kernel", "real"} & set(pyfuncitem.fixturenames):
+        return None
+    arguments = {each: pyfuncitem.funcargs[each] for each in pyfuncitem._fixtureinfo.argnames}
+    alone(lambda: pyfuncitem.obj(**arguments))
+    return True
+
+
+@pytest.fixture(params=["kernel", "memory"])
+def kernel(request):
+    """The real kernel and its double, by turns: what a test says of one holds for the other."""
+    return RealKernel() if request.param == "kernel" else MemoryKernel()
+
+
+@pytest.fixture
+def real():
+    return RealKernel()
+
+
+@pytest.fixture
+def is_real(kernel):
+    return isinstance(kernel, RealKernel)
+
+
+@pytest.fixture
+def host(kernel, tmp_path):
+    """Opens a namespace, on demand: the test's thread must be the one that asks."""
+    made = kernel.namespaces(tmp_path / "ns")
+    opened = []
+
+    def open_(name):
+        try:
+            path = made.create(name).path
+        except errors.NamespaceExists:
+            path = made.path(name)
+        opened.append(kernel.network(path))
+        return opened[-1], path
+
+    yield open_
+    for each in opened:
+        each.close()
+    for each in made.list():
+        made.remove(each.name)
+
+
+@pytest.fixture
+def group() -> Iterator[str]:
+    """A cgroup path that nobody else uses; whatever is there afterwards is killed and removed."""
+    path = f"{TAG}-{uuid.uuid4().hex[:8]}"
+    yield path
+    cgroups = RealKernel().cgroups
+    cgroups.kill(path)
+    cgroups.remove(path)
+
+
+def told(*command: str, netns: str | None = None):
+    """What another program, in a namespace, says in JSON."""
+    entered = ("nsenter", f"--net={netns}", "--", *command) if netns else command
+    done = subprocess.run(entered, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout or "[]")
+
+
+@pytest.fixture(name="told")
+def _told():
+    return told
+
+
+def eventually(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    """For what the kernel does in its own time."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it never came true"
+        time.sleep(0.002)
+
+
+@pytest.fixture(name="eventually")
+def _eventually():
+    return eventually
+
+
+def descriptors() -> int:
+    """How many are open."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+@pytest.fixture(name="descriptors")
+def _descriptors():
+    return descriptors
+
+
+def children() -> list[str]:
+    """Processes that this one has yet to reap."""
+    found = []
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError):
+            found += (thread / "children").read_text().split()
+    return found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_left(tmp_path_factory) -> Iterator[None]:
+    """After the last test: no mount, group, child or descriptor of ours."""
+    files = descriptors()
+    yield
+    base = str(tmp_path_factory.getbasetemp())
+    assert [each.target for each in mounted() if each.target.startswith(base)] == []
+    assert [str(each) for each in Path("/sys/fs/cgroup").glob(f"*/{TAG}*")] == []
+    assert [str(each) for each in Path("/sys/fs/cgroup").glob(f"{TAG}*")] == []
+    assert children() == []
+    assert descriptors() <= files + 4, "descriptors leak"

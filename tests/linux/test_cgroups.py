@@ -1,0 +1,291 @@
+"""Control groups, on the kernel and on its double; limits, use and killing of real processes on the kernel."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podwire.linux import cgroup_layout, errors
+from podwire.linux.cgroup_layout import CONTROLLERS, Setting, Tree, homes, settings, weight
+from podwire.linux.cgroups import KernelCgroups
+from podwire.linux.mounts import parse_mountinfo
+from podwire.linux.values import Limits
+
+HYBRID = """\
+31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct
+35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
+36 31 0:32 / /elsewhere/memory rw,relatime - cgroup cgroup rw,memory
+40 31 0:37 / /sys/fs/cgroup/systemd rw,relatime - cgroup cgroup rw,name=systemd
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
+"""
+UNIFIED = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
+ALL = Limits(
+    cpu_shares=1024,
+    cpu_quota=50_000,
+    cpu_period=100_000,
+    memory=64 << 20,
+    pids=32,
+    cpus="0",
+    mems="0",
+    hugepages=(("2MB", 0),),
+)
+
+
+@pytest.fixture
+def spawned():
+    """Starts shells that sleep; whatever is left is killed and reaped."""
+    children = []
+
+    def start(script="exec sleep 60"):
+        children.append(subprocess.Popen(["sh", "-c", script], stdout=subprocess.DEVNULL))
+        return children[-1]
+
+    yield start
+    for each in children:
+        each.kill()
+        each.wait()
+
+
+def entered(cgroups, path, child_script):
+    """A shell that waits outside until it is in the group, so that all its children are."""
+    child = subprocess.Popen(["sh", "-c", f"read go; {child_script}"], stdin=subprocess.PIPE)
+    cgroups.enter(path, child.pid)
+    child.stdin.write(b"go\n")
+    child.stdin.close()
+    return child
+
+
+def test_groups_are_made_with_those_above_and_found(kernel, group):
+    cgroups = kernel.cgroups
+    cgroups.create(f"{group}/pod-1/web")
+    cgroups.create(f"{group}/pod-1/web")
+    cgroups.create(f"{group}/pod-2")
+    assert cgroups.below(group) == [f"{group}/pod-1", f"{group}/pod-1/web", f"{group}/pod-2"]
+    cgroups.remove(f"{group}/pod-1")
+    assert cgroups.below(group) == [f"{group}/pod-2"]
+    cgroups.remove(f"{group}/pod-1")
+    assert cgroups.below("nobody-has-this") == []
+
+
+@pytest.mark.parametrize("path", ["", "/a", "a/", "a//b", "../a", "a/../b", "."])
+def test_a_group_stays_below_the_root(kernel, path):
+    with pytest.raises(errors.Escapes):
+        kernel.cgroups.create(path)
+
+
+def test_processes_enter_and_are_killed(kernel, group, spawned):
+    cgroups = kernel.cgroups
+    cgroups.create(f"{group}/web")
+    one, two = spawned(), spawned()
+    cgroups.enter(f"{group}/web", one.pid)
+    cgroups.enter(f"{group}/web", two.pid)
+    assert cgroups.pids(f"{group}/web") == cgroups.pids(group) == sorted([one.pid, two.pid])
+    assert cgroups.usage(f"{group}/web").pids == 2
+    with pytest.raises(errors.Busy, match="remove the cgroup"):
+        cgroups.remove(group)
+    cgroups.kill(group)
+    assert cgroups.pids(group) == []
+    cgroups.remove(group)
+
+
+def test_an_empty_group_and_one_that_is_not_there_are_killed_without_fuss(kernel, group):
+    kernel.cgroups.kill(group)
+    kernel.cgroups.create(group)
+    kernel.cgroups.kill(group)
+
+
+def test_a_group_that_is_not_there_is_missing(kernel, group, spawned):
+    child = spawned()
+    for call in (
+        lambda: kernel.cgroups.enter(group, child.pid),
+        lambda: kernel.cgroups.usage(group),
+        lambda: kernel.cgroups.limit(group, Limits(pids=5)),
+    ):
+        with pytest.raises(errors.NoSuchCgroup):
+            call()
+
+
+def test_limits_are_taken(kernel, group):
+    kernel.cgroups.create(group)
+    kernel.cgroups.limit(group, ALL._replace(hugepages=(), mems=None))
+    kernel.cgroups.limit(group, Limits(memory=-1, pids=-1, cpu_quota=-1))
+
+
+def test_limits_are_in_the_files(real, group):
+    cgroups = real.cgroups
+    cgroups.create(group)
+    wanted = settings(ALL._replace(hugepages=(), mems=None), homes(cgroups.trees))
+    cgroups.limit(group, ALL._replace(hugepages=(), mems=None))
+    home = homes(cgroups.trees)
+    for each in wanted:
+        assert Path(home[each.controller].mount, group, each.file).read_text().strip() == each.value, each.file
+
+
+def test_a_limit_of_pids_holds(real, group):
+    real.cgroups.create(group)
+    real.cgroups.limit(group, Limits(pids=2))
+    child = entered(real.cgroups, group, "sleep 60 & sleep 60 & sleep 60 & wait")
+    assert child.wait(20) != 0, "the second child cannot be forked"
+    real.cgroups.kill(group)
+
+
+def test_a_limit_of_memory_kills_and_is_counted(real, group):
+    real.cgroups.create(group)
+    real.cgroups.limit(group, Limits(memory=8 << 20))
+    child = entered(real.cgroups, group, f"exec {sys.executable} -c 'bytearray(1 << 28)'")
+    assert child.wait(60) in (-signal.SIGKILL, 128 + signal.SIGKILL)
+    assert real.cgroups.usage(group).oom_kills == 1
+
+
+def test_use_is_counted(real, group):
+    real.cgroups.create(f"{group}/web")
+    child = entered(real.cgroups, f"{group}/web", "while :; do :; done")
+    try:
+        until = time.monotonic() + 20
+        while (real.cgroups.usage(f"{group}/web").cpu_nanoseconds or 0) < 20_000_000:
+            assert time.monotonic() < until
+        used = real.cgroups.usage(f"{group}/web")
+    finally:
+        real.cgroups.kill(group)
+        child.wait()
+    assert used.pids == 1
+    assert used.memory >= used.working_set >= 0
+    assert used.oom_kills == 0
+
+
+@pytest.mark.parametrize("version", [2, 1], ids=["at once", "frozen, for want of version 2"])
+def test_no_child_escapes_the_kill_however_fast_it_forks(real, group, version):
+    trees = [each for each in real.cgroups.trees if each.version == 1 or version == 2]
+    if not trees:
+        pytest.skip("no cgroup tree of version 1")
+    cgroups = KernelCgroups(trees)
+    cgroups.create(f"{group}/bomb")
+    cgroups.limit(f"{group}/bomb", Limits(pids=40))
+    child = entered(cgroups, f"{group}/bomb", "f() { f & f & wait; }; f 2>/dev/null")
+    time.sleep(0.05)
+    cgroups.kill(group, patience=30)
+    child.wait(20)
+    assert cgroups.pids(group) == []
+    cgroups.remove(group)
+
+
+def test_a_stopped_process_is_killed_too(real, group, spawned):
+    real.cgroups.create(group)
+    child = spawned()
+    real.cgroups.enter(group, child.pid)
+    child.send_signal(signal.SIGSTOP)
+    real.cgroups.kill(group)
+    assert child.wait(10) == -signal.SIGKILL
+
+
+def test_nobody_kills_itself(real, group):
+    real.cgroups.create(group)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            real.cgroups.enter(group, os.getpid())
+            real.cgroups.kill(group)
+        except errors.Refused:
+            code = 7
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_a_process_that_is_gone_cannot_enter(real, group, spawned):
+    real.cgroups.create(group)
+    child = spawned("exit 0")
+    child.wait()
+    with pytest.raises(errors.NoSuchProcess):
+        real.cgroups.enter(group, child.pid)
+
+
+def test_a_number_that_makes_no_sense_is_refused(real, group):
+    real.cgroups.create(group)
+    with pytest.raises(errors.LinuxError, match=f"cpuset.cpus of the cgroup {group} to 4000"):
+        real.cgroups.limit(group, Limits(cpus="4000"))
+
+
+def test_whoever_writes_into_every_door_is_in(real, group, spawned):
+    real.cgroups.create(group)
+    child = spawned()
+    for each in real.cgroups.doors(group):
+        Path(each).write_text(str(child.pid))
+    assert real.cgroups.pids(group) == [child.pid]
+
+
+def test_trees_of_a_hybrid_machine_are_found_once_each():
+    found = cgroup_layout.trees(parse_mountinfo(HYBRID), lambda mount: "hugetlb misc")
+    assert found == [
+        Tree(1, "/sys/fs/cgroup/cpu,cpuacct", frozenset(("cpu", "cpuacct"))),
+        Tree(1, "/sys/fs/cgroup/memory", frozenset(("memory",))),
+        Tree(2, "/sys/fs/cgroup/unified", frozenset(("hugetlb",))),
+    ]
+    assert homes(found)["hugetlb"].version == 2
+
+
+def test_the_tree_of_a_unified_machine_is_one():
+    found = cgroup_layout.trees(parse_mountinfo(UNIFIED), lambda mount: "cpuset cpu io memory hugetlb pids rdma")
+    assert [each.version for each in found] == [2]
+    assert found[0].controllers == {"cpuset", "cpu", "io", "memory", "hugetlb", "pids"}
+
+
+def test_limits_have_their_names_in_each_version():
+    first = {each: Tree(1, f"/{each}", frozenset((each,))) for each in CONTROLLERS}
+    second = {each: Tree(2, "/", frozenset(CONTROLLERS)) for each in CONTROLLERS}
+    assert settings(ALL, first) == [
+        Setting("cpu", "cpu.shares", "1024"),
+        Setting("cpu", "cpu.cfs_period_us", "100000"),
+        Setting("cpu", "cpu.cfs_quota_us", "50000"),
+        Setting("memory", "memory.limit_in_bytes", "67108864"),
+        Setting("pids", "pids.max", "32"),
+        Setting("cpuset", "cpuset.cpus", "0"),
+        Setting("cpuset", "cpuset.mems", "0"),
+        Setting("hugetlb", "hugetlb.2MB.limit_in_bytes", "0"),
+    ]
+    assert settings(ALL, second) == [
+        Setting("cpu", "cpu.weight", "39"),
+        Setting("cpu", "cpu.max", "50000 100000"),
+        Setting("memory", "memory.max", "67108864"),
+        Setting("pids", "pids.max", "32"),
+        Setting("cpuset", "cpuset.cpus", "0"),
+        Setting("cpuset", "cpuset.mems", "0"),
+        Setting("hugetlb", "hugetlb.2MB.max", "0"),
+    ]
+    none = Limits(cpu_quota=-1, memory=-1, pids=-1)
+    assert [each.value for each in settings(none, first)] == ["-1", "-1", "max"]
+    assert [each.value for each in settings(none, second)] == ["max 100000", "max", "max"]
+    assert settings(Limits(), {}) == []
+
+
+def test_a_limit_without_a_controller_is_refused_out_loud():
+    with pytest.raises(errors.Unsupported, match="no cgroup has the hugetlb controller"):
+        settings(ALL, {each: Tree(2, "/", frozenset()) for each in ("cpu", "memory", "pids", "cpuset")})
+
+
+@given(st.integers(0, 1 << 20))
+def test_a_weight_is_one_that_the_kernel_takes(shares):
+    assert 1 <= weight(shares) <= 10_000
+    assert weight(shares) <= weight(shares + 1)
+
+
+def test_use_is_read_from_either_version():
+    second = {
+        "cpu.stat": "usage_usec 1500\nuser_usec 1\n",
+        "memory.current": "5000\n",
+        "memory.stat": "anon 700\ninactive_file 1000\npgfault 9\npgmajfault 2\n",
+        "memory.events": "low 0\noom 2\noom_kill 1\n",
+        "pids.current": "3\n",
+    }
+    found = cgroup_layout.usage(lambda _, file: second.get(file), {"memory": Tree(2, "/", frozenset())})
+    assert found == (1_500_000, 5000, 4000, 700, 9, 2, 3, 1)
+    nothing = cgroup_layout.usage(lambda *_: None, {})
+    assert set(nothing) == {None}

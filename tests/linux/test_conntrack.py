@@ -1,0 +1,57 @@
+"""Connections that are forgotten with their address, on the kernel."""
+
+import socket
+from ipaddress import ip_address, ip_interface
+from pathlib import Path
+
+import pytest
+
+from podwire.linux.namespaces import visit
+
+RULESET = """
+table inet podwire {
+    chain incoming { type filter hook input priority 0; ct state new accept; }
+}
+"""
+
+
+def send(address: str, source: str, port: int) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as talker:
+        talker.bind((source, 0))
+        talker.sendto(b"x", (address, port))
+
+
+def remembered() -> int:
+    return int(Path("/proc/sys/net/netfilter/nf_conntrack_count").read_text())
+
+
+@pytest.mark.parametrize(("one", "two"), [("127.0.0.2", "127.0.0.3"), ("::1", "fd00::2")], ids=["IPv4", "IPv6"])
+def test_an_addresses_connections_are_forgotten_and_no_others(real, tmp_path, one, two):
+    path = real.namespaces(tmp_path).create("one").path
+    network = real.network(path)
+    network.links.change("lo", up=True)
+    if ":" in two:
+        network.addresses.add(1, ip_interface(f"{two}/128"))
+    real.ruleset(path).apply(RULESET)
+    conntrack = real.conntrack(path)
+    with visit(path):
+        for port in range(1, 6):
+            send(one, one, port)
+        send(one, two, 100)
+        send(two, one, 101)
+        send(two, two, 102)
+        assert remembered() == 8
+        assert conntrack.flush(ip_address(two)) == 3
+        assert remembered() == 5
+        assert conntrack.flush(ip_address(two)) == 0
+        assert conntrack.flush(ip_address(one)) == 5
+        assert remembered() == 0
+    conntrack.close()
+    network.close()
+
+
+def test_the_double_remembers_nothing(kernel, tmp_path):
+    conntrack = kernel.conntrack(kernel.namespaces(tmp_path).create("one").path)
+    assert conntrack.flush(ip_address("10.0.0.1")) == 0
+    conntrack.close()
