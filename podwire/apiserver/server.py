@@ -8,7 +8,7 @@ Nothing here knows sockets; `transports/` carries requests in and answers out.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from podwire.apiserver import negotiate, reviews, subresources
@@ -95,8 +95,9 @@ class ApiServer:
         )
         if verb == "watch":
             return await function(self._engine, call)
-        async with self._place(verb), asyncio.timeout(self._limits.seconds):
-            return await function(self._engine, call)
+        with self._place(verb):
+            async with asyncio.timeout(self._limits.seconds):
+                return await function(self._engine, call)
 
     async def _endpoint(self, request: Request, user: User) -> Response:
         attributes = Attributes(verb=request.method.lower(), path=request.path)
@@ -127,8 +128,8 @@ class ApiServer:
         )
         self._engine.identity.authorizer.require(user, attributes)
 
-    @contextlib.asynccontextmanager
-    async def _place(self, verb: str) -> AsyncIterator[None]:
+    @contextlib.contextmanager
+    def _place(self, verb: str) -> Iterator[None]:
         """A place among the requests in flight; 429 when there is none, so that overload is told, not suffered."""
         if verb in ("get", "list"):
             if self._reading >= self._limits.reading:
