@@ -1,0 +1,241 @@
+"""A container's directory: what the OCI runtime and the shim find there, and what must be mounted and unmounted for it.
+
+    HOME/config.json   what to run          HOME/rootfs       where the layers are mounted
+    HOME/upper, work   what it writes       HOME/shim         the shim's socket, pid and exit code
+
+Synchronous; called in worker threads. Every step can be done again, removal at any point of the way.
+"""
+
+import contextlib
+import os
+import platform
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from podwire.linux.cgroups import KernelCgroups
+from podwire.linux.errors import LinuxError, NoSuchMount
+from podwire.linux.files import open_in_root
+from podwire.linux.mounts import KernelMounts
+from podwire.linux.overlay import mount_overlay
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.grpc_status import Internal, InvalidArgument, NotFound
+from podwire.runtime.devices import asked_devices
+from podwire.runtime.host import Host
+from podwire.runtime.images import Image, Images
+from podwire.runtime.limits import limits_of
+from podwire.runtime.spec import Container, Pod, build
+from podwire.runtime.spec.users import Accounts, User, user_of
+
+ACCOUNTS_BYTES = 1024 * 1024
+"""How much of an image's passwd or group is read; a larger one is hostile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A container that can be made: everything was looked up and checked, nothing was done."""
+
+    id: str
+    image_id: str
+    image_ref: str
+    log_path: str
+    user: User
+    spec: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mounted:
+    """A container that can be started."""
+
+    id: str
+    bundle: Path
+    state: Path
+    log_path: str
+    tty: bool
+    stdin: bool
+    cgroup_doors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bundles:
+    """Makes and removes containers' directories, mounts and cgroups."""
+
+    directory: Path
+    images: Images
+    cgroups: KernelCgroups
+    mounts: KernelMounts
+    host: Host
+    cgroup_parent: str
+    """Where containers are counted whose pod names no parent; nobody else's groups may lie below it."""
+
+    def home(self, id_: str) -> Path:
+        return self.directory / id_
+
+    def state(self, id_: str) -> Path:
+        return self.home(id_) / "shim"
+
+    def plan(self, id_: str, pod: Pod, config: pb.ContainerConfig, target_pid: int) -> Planned:
+        """Look everything up that a container needs; raises NotFound for an image, InvalidArgument for the rest."""
+        image = self._image(config.image.image)
+        accounts = self._accounts(image)
+        security = config.linux.security_context
+        container = Container(
+            id=id_,
+            config=config,
+            rootfs=str(self.home(id_) / "rootfs"),
+            entrypoint=image.config.entrypoint,
+            command=image.config.cmd,
+            environment=image.config.env,
+            working_dir=image.config.workdir,
+            user=image.config.user,
+            accounts=accounts,
+            target_pid=target_pid,
+            devices=asked_devices(config.devices, privileged=security.privileged),
+            available=self.host.capabilities,
+            machine=platform.machine(),
+            oom_score_adj=self.host.oom_score_adj(config.linux.resources.oom_score_adj),
+        )
+        return Planned(
+            id=id_,
+            image_id=image.id,
+            image_ref=image.digests[0] if image.digests else image.id,
+            log_path=_log_path(pod.config, config),
+            user=user_of(security, image.config.user, accounts),
+            spec=build(pod, container),
+        )
+
+    def _image(self, reference: str) -> Image:
+        image = self.images.status(reference)
+        if image is None:
+            raise NotFound(f"config.image.image: {reference!r} is not on this node")
+        return image
+
+    def _accounts(self, image: Image) -> Accounts:
+        """The image's users and groups: the topmost layer that has such a file counts."""
+        layers = self.images.rootfs_layers(image)
+        return Accounts(_first(layers, "etc/passwd"), _first(layers, "etc/group"))
+
+    def write(self, planned: Planned) -> None:
+        """Make the directory."""
+        home = self.home(planned.id)
+        for name in ("rootfs", "upper", "work", "shim"):
+            (home / name).mkdir(mode=0o700 if name != "upper" else 0o755, parents=True, exist_ok=True)
+        (home / "config.json").write_bytes(msgspec.json.encode(planned.spec))
+
+    def mount(self, id_: str, pod: pb.PodSandboxConfig, config: pb.ContainerConfig) -> Mounted:
+        """Mount the layers, make the cgroup with its limits, and the log's directory."""
+        home, group = self.home(id_), self._group(pod, id_)
+        image = self._image(config.image.image)
+        try:
+            self.cgroups.create(group)
+            self.cgroups.limit(group, limits_of(config.linux.resources))
+            (home / "cgroup").write_text(group, encoding="utf-8")
+            mount_overlay(home / "rootfs", self.images.rootfs_layers(image), upper=home / "upper", work=home / "work")
+        except LinuxError as error:
+            self.unmount(id_)
+            raise Internal(f"container {id_}: {error}") from error
+        log_path = _log_path(pod, config)
+        if log_path:
+            Path(log_path).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        return Mounted(
+            id=id_,
+            bundle=home,
+            state=self.state(id_),
+            log_path=log_path,
+            tty=config.tty,
+            stdin=config.stdin,
+            cgroup_doors=tuple(self.cgroups.doors(group)),
+        )
+
+    def _group(self, pod: pb.PodSandboxConfig, id_: str) -> str:
+        """Where a container is counted: below the parent that the kubelet made for its pod."""
+        parent = pod.linux.cgroup_parent.strip("/")
+        if ".." in parent.split("/"):
+            raise InvalidArgument(f"config.linux.cgroup_parent: {parent!r} must not contain '..'")
+        return f"{parent or self.cgroup_parent}/{id_}"
+
+    def cgroup(self, id_: str) -> str:
+        """The container's cgroup; empty before it was started."""
+        try:
+            return (self.home(id_) / "cgroup").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return ""
+
+    def update(self, id_: str, resources: pb.LinuxContainerResources) -> None:
+        """Change the limits of a container that runs."""
+        try:
+            self.cgroups.limit(self.cgroup(id_), limits_of(resources))
+        except LinuxError as error:
+            raise InvalidArgument(f"linux: {error}") from error
+
+    def was_oom_killed(self, id_: str) -> bool:
+        group = self.cgroup(id_)
+        try:
+            return bool(group and self.cgroups.usage(group).oom_kills)
+        except LinuxError:
+            return False
+
+    def kill(self, id_: str) -> None:
+        """Kill everything in the container, at once."""
+        if group := self.cgroup(id_):
+            self.cgroups.kill(group)
+
+    def unmount(self, id_: str) -> None:
+        """Kill what is left in the cgroup, remove it, and take the root file system away. Again is fine."""
+        if group := self.cgroup(id_):
+            self.cgroups.kill(group)
+            self.cgroups.remove(group)
+        rootfs = self.home(id_) / "rootfs"
+        try:
+            while True:
+                self.mounts.unmount(rootfs, lazily=True)
+        except (NoSuchMount, FileNotFoundError):
+            pass
+
+    def remove(self, id_: str) -> None:
+        """Remove all but the record."""
+        self.unmount(id_)
+        for name in ("rootfs", "upper", "work", "shim"):
+            shutil.rmtree(self.home(id_) / name, ignore_errors=True)
+
+    def leave(self) -> None:
+        """Remove the parent of all cgroups, if nothing is in it any more."""
+        for tree in self.cgroups.trees:
+            with contextlib.suppress(OSError):
+                Path(tree.mount, self.cgroup_parent).rmdir()
+
+    def sweep(self, known: set[str]) -> None:
+        """Take down what has our name on it and no record: mounts and cgroups of directories that are gone."""
+        for mounted in self.mounts.list():
+            path = Path(mounted.target)
+            if path.name == "rootfs" and path.parent.parent == self.directory and path.parent.name not in known:
+                self.mounts.unmount(path, lazily=True)
+        for group in self.cgroups.below(self.cgroup_parent):
+            if group.rpartition("/")[2] not in known:
+                self.cgroups.kill(group)
+                self.cgroups.remove(group)
+
+
+def _log_path(pod: pb.PodSandboxConfig, config: pb.ContainerConfig) -> str:
+    if not pod.log_directory or not config.log_path:
+        return ""
+    return f"{pod.log_directory}/{config.log_path}"
+
+
+def _first(layers: Sequence[Path], path: str) -> str:
+    """A file of an image, read as a container would see it; never followed out of its layer."""
+    for layer in layers:
+        root = os.open(layer, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            descriptor = open_in_root(root, path)
+        except (LinuxError, OSError):
+            continue
+        finally:
+            os.close(root)
+        with os.fdopen(descriptor, "rb") as file:
+            return file.read(ACCOUNTS_BYTES).decode("utf-8", "replace")
+    return ""

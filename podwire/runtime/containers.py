@@ -1,0 +1,296 @@
+"""Containers: created as a record and a bundle, started through the shim, noticed the moment they exit.
+
+Create makes the record, the writable layer and config.json; start mounts, makes the cgroups and lets the shim run the
+OCI runtime. The shim outlives this daemon, keeps the exit code and writes the log; after a restart its state is picked
+up where it is.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from podwire.failpoints import declare, failpoint
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.grpc_status import FailedPrecondition, Internal, NotFound, RpcError
+from podwire.runtime.bundles import Bundles
+from podwire.runtime.events import Events
+from podwire.runtime.ids import check_container, new_id
+from podwire.runtime.ports import Exited
+from podwire.runtime.records import ContainerRecord, Records
+from podwire.runtime.sandboxes import Sandbox, Sandboxes
+from podwire.runtime.shims import Shims
+from podwire.runtime.signals import stop_signal
+from podwire.seams import Clock
+
+_log = logging.getLogger("podwire.runtime.containers")
+
+KILLED_WITHIN = 10.0
+"""How long a killed container may take to be gone."""
+START_FAILED = 128
+
+RECORDED = declare("runtime.container-recorded", "a container has its record, its bundle is not made yet")
+BUNDLED = declare("runtime.container-bundled", "a container is created, the caller was not told yet")
+MOUNTED = declare("runtime.container-mounted", "root file system and cgroups stand, the shim was not started yet")
+STARTED = declare("runtime.container-started", "the process runs, the record does not say so yet")
+UNMOUNTED = declare("runtime.container-unmounted", "mounts and cgroups are gone, the record is still there")
+
+
+@dataclass(slots=True)
+class Container:
+    """One container as the runtime knows it. Calls that change it take turns."""
+
+    record: ContainerRecord
+    config: pb.ContainerConfig
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    exited: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def id(self) -> str:
+        return self.record.id
+
+    @property
+    def running(self) -> bool:
+        return self.record.state == "running"
+
+
+class Containers:
+    """All containers of this runtime."""
+
+    def __init__(
+        self,
+        records: Records[ContainerRecord],
+        sandboxes: Sandboxes,
+        bundles: Bundles,
+        shims: Shims,
+        events: Events,
+        clock: Clock,
+    ) -> None:
+        self._records = records
+        self._sandboxes = sandboxes
+        self._bundles = bundles
+        self._shims = shims
+        self._events = events
+        self._clock = clock
+        self._all: dict[str, Container] = {}
+        self._watches: set[asyncio.Task[None]] = set()
+
+    def __iter__(self) -> Iterator[Container]:
+        return iter(list(self._all.values()))
+
+    def of(self, sandbox_id: str) -> list[Container]:
+        return [each for each in self._all.values() if each.record.sandbox_id == sandbox_id]
+
+    def find(self, id_: str) -> Container | None:
+        """By id, or by the beginning of one that no other has."""
+        if found := self._all.get(id_):
+            return found
+        matching = [each for key, each in self._all.items() if id_ and key.startswith(id_)]
+        return matching[0] if len(matching) == 1 else None
+
+    def get(self, id_: str) -> Container:
+        found = self.find(id_)
+        if found is None:
+            raise NotFound(f"container {id_!r} is not there")
+        return found
+
+    async def create(self, request: pb.CreateContainerRequest) -> str:
+        """CreateContainer; a second one of the same name and attempt in a sandbox gets the first one's id."""
+        check_container(request.config)
+        sandbox = self._sandboxes.get(request.pod_sandbox_id)
+        if not sandbox.ready:
+            raise FailedPrecondition(f"sandbox {sandbox.id} is not ready")
+        async with sandbox.turn:
+            for each in self.of(sandbox.id):
+                if each.config.metadata == request.config.metadata and each.config == request.config:
+                    return each.id
+            return await self._create(sandbox, request.config)
+
+    async def _create(self, sandbox: Sandbox, config: pb.ContainerConfig) -> str:
+        planned = await asyncio.to_thread(
+            self._bundles.plan, new_id(), self._sandboxes.pod(sandbox), config, self._target_pid(config)
+        )
+        record = ContainerRecord(
+            id=planned.id,
+            sandbox_id=sandbox.id,
+            state="created",
+            config=config.SerializeToString(),
+            image_id=planned.image_id,
+            image_ref=planned.image_ref,
+            created_at=int(self._clock.wall() * 1e9),
+            log_path=planned.log_path,
+            uid=planned.user.uid,
+            gid=planned.user.gid,
+            groups=planned.user.groups,
+        )
+        await asyncio.to_thread(self._records.write, record)
+        failpoint(RECORDED)
+        try:
+            await asyncio.to_thread(self._bundles.write, planned)
+        except BaseException:
+            await asyncio.to_thread(self._clear, record)
+            raise
+        failpoint(BUNDLED)
+        self._all[record.id] = Container(record, config)
+        self._events.container(record.id, sandbox, "CREATED")
+        return record.id
+
+    def _target_pid(self, config: pb.ContainerConfig) -> int:
+        options = config.linux.security_context.namespace_options
+        if options.pid != pb.NamespaceMode.Value("TARGET"):
+            return 0
+        target = self.get(options.target_id)
+        if not target.running:
+            raise FailedPrecondition(f"namespace_options.target_id: container {target.id} is not running")
+        return target.record.pid
+
+    def _clear(self, record: ContainerRecord) -> None:
+        """Remove everything of a container, its record last."""
+        self._shims.forget(record.id)
+        self._bundles.remove(record.id)
+        failpoint(UNMOUNTED)
+        self._records.remove(record.id)
+
+    async def start(self, container: Container) -> None:
+        """StartContainer."""
+        async with container.turn:
+            if container.record.state != "created":
+                raise FailedPrecondition(f"container {container.id} is {container.record.state}")
+            sandbox = self._sandboxes.get(container.record.sandbox_id)
+            if not sandbox.ready:
+                raise FailedPrecondition(f"sandbox {sandbox.id} is not ready")
+            try:
+                mounted = await asyncio.to_thread(self._bundles.mount, container.id, sandbox.config, container.config)
+                failpoint(MOUNTED)
+                started = await self._shims.start(mounted)
+            except RpcError as error:
+                await self._failed(container, sandbox, str(error))
+                raise
+            failpoint(STARTED)
+            now = int(self._clock.wall() * 1e9)
+            await self._write(
+                container, state="running", pid=started.pid, pid_started=started.pid_started, started_at=now
+            )
+            self._watch(container)
+            self._events.container(container.id, sandbox, "STARTED")
+
+    async def _failed(self, container: Container, sandbox: Sandbox, why: str) -> None:
+        """A container that could not be started is exited, with the reason."""
+        now = int(self._clock.wall() * 1e9)
+        await self._write(
+            container, state="exited", exit_code=START_FAILED, reason="StartError", message=why, finished_at=now,
+            started_at=0,
+        )  # fmt: skip
+        container.exited.set()
+        await asyncio.to_thread(self._bundles.unmount, container.id)
+        self._events.container(container.id, sandbox, "STOPPED")
+
+    def _watch(self, container: Container) -> None:
+        task = asyncio.create_task(self._until_exit(container), name=f"exit of {container.id[:12]}")
+        self._watches.add(task)
+        task.add_done_callback(self._watches.discard)
+
+    async def _until_exit(self, container: Container) -> None:
+        record = container.record
+        exited = await self._shims.wait(self._bundles.state(record.id), record.pid, record.pid_started)
+        oom = await asyncio.to_thread(self._bundles.was_oom_killed, record.id)
+        await self._write(
+            container,
+            state="exited",
+            exit_code=exited.code,
+            finished_at=exited.finished_at or int(self._clock.wall() * 1e9),
+            reason=reason_of(exited, oom=oom),
+        )
+        container.exited.set()
+        await asyncio.to_thread(self._bundles.unmount, record.id)
+        if sandbox := self._sandboxes.find(record.sandbox_id):
+            self._events.container(record.id, sandbox, "STOPPED")
+
+    async def stop(self, container: Container, timeout_seconds: float) -> None:
+        """StopContainer: ask, wait, insist. Again is fine."""
+        if container.record.state == "created":
+            return
+        if container.running and timeout_seconds > 0:
+            await self._shims.signal(container.record.pid, container.record.pid_started, stop_signal(container.config))
+            await _wait(container.exited, timeout_seconds)
+        if container.running:
+            await asyncio.to_thread(self._bundles.kill, container.id)
+            if not await _wait(container.exited, KILLED_WITHIN):
+                raise Internal(f"container {container.id} is still there {KILLED_WITHIN:g} s after it was killed")
+
+    async def update_resources(self, container: Container, resources: pb.LinuxContainerResources) -> None:
+        """UpdateContainerResources: new limits at once, and in the record."""
+        async with container.turn:
+            if container.running:
+                await asyncio.to_thread(self._bundles.update, container.id, resources)
+            container.config.linux.resources.MergeFrom(resources)
+            await self._write(container, config=container.config.SerializeToString())
+
+    async def reopen_log(self, container: Container) -> None:
+        await self._shims.reopen(self._bundles.state(container.id))
+
+    async def remove(self, container: Container) -> None:
+        """RemoveContainer: kill it if it runs, then forget it."""
+        await self.stop(container, 0)
+        async with container.turn:
+            if container.id not in self._all:
+                return
+            if sandbox := self._sandboxes.find(container.record.sandbox_id):
+                self._events.container(container.id, sandbox, "DELETED")
+            await asyncio.to_thread(self._clear, container.record)
+            self._all.pop(container.id, None)
+
+    async def _write(self, container: Container, **changes: Any) -> None:
+        record = msgspec.structs.replace(container.record, **changes)
+        await asyncio.to_thread(self._records.write, record)
+        container.record = record
+
+    async def recover(self) -> None:
+        """After a start: containers that run are watched again, those that ended meanwhile have ended."""
+        for record in await asyncio.to_thread(lambda: list(self._records.load())):
+            config = pb.ContainerConfig.FromString(record.config)
+            container = Container(record, config)
+            if self._sandboxes.find(record.sandbox_id) is None:
+                _log.warning("removing a container without a sandbox", extra={"container": record.id})
+                await asyncio.to_thread(self._clear, record)
+                continue
+            self._all[record.id] = container
+            await self._pick_up(container)
+        await asyncio.to_thread(self._bundles.sweep, set(self._all))
+
+    async def _pick_up(self, container: Container) -> None:
+        """A container that was started, as far as the shim knows, is running or has exited by now."""
+        if container.record.state == "exited":
+            container.exited.set()
+            return
+        started = await asyncio.to_thread(self._shims.started, self._bundles.state(container.id))
+        if started is not None:
+            now = container.record.started_at or int(self._clock.wall() * 1e9)
+            await self._write(
+                container, state="running", pid=started.pid, pid_started=started.pid_started, started_at=now
+            )
+            self._watch(container)
+
+    async def close(self) -> None:
+        """Stop watching; containers go on."""
+        for task in list(self._watches):
+            task.cancel()
+        await asyncio.gather(*self._watches, return_exceptions=True)
+
+
+def reason_of(exited: Exited, *, oom: bool) -> str:
+    if oom and exited.code == 137:
+        return "OOMKilled"
+    return "Completed" if exited.code == 0 else "Error"
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True

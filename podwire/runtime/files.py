@@ -1,0 +1,33 @@
+"""The files that a sandbox gives to its containers: hostname and resolv.conf."""
+
+from pathlib import Path
+
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.grpc_status import InvalidArgument
+
+HOST_RESOLV = Path("/etc/resolv.conf")
+
+
+def write_pod_files(home: Path, config: pb.PodSandboxConfig) -> None:
+    """Write both; the names do not change while containers use them."""
+    (home / "hostname").write_text(f"{config.hostname}\n", encoding="utf-8")
+    (home / "resolv.conf").write_text(resolv_conf(config), encoding="utf-8")
+
+
+def resolv_conf(config: pb.PodSandboxConfig) -> str:
+    """What the kubelet says of DNS, or, when it says nothing, what the host does."""
+    if not config.HasField("dns_config"):
+        try:
+            return HOST_RESOLV.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+    dns = config.dns_config
+    for each in (*dns.servers, *dns.searches, *dns.options):
+        if any(letter.isspace() for letter in each):
+            raise InvalidArgument(f"config.dns_config: {each!r} must not contain white space")
+    lines = [f"nameserver {each}" for each in dns.servers]
+    if dns.searches:
+        lines.append(f"search {' '.join(dns.searches)}")
+    if dns.options:
+        lines.append(f"options {' '.join(dns.options)}")
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,60 @@
+"""Ids, names and paths that come from outside, checked before anything is made of them."""
+
+import re
+import secrets
+from collections.abc import Mapping
+
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.grpc_status import InvalidArgument
+from podwire.runtime.spec.mounts import clean_path
+
+ID = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$")
+LABEL_BYTES = 256 * 1024
+
+
+def new_id() -> str:
+    """64 hexadecimal digits, as everybody expects of a container runtime."""
+    return secrets.token_hex(32)
+
+
+def check_sandbox(config: pb.PodSandboxConfig) -> None:
+    """Raises InvalidArgument with the field that is wrong."""
+    metadata = config.metadata
+    for field in ("name", "namespace", "uid"):
+        value = getattr(metadata, field)
+        if not value:
+            raise InvalidArgument(f"config.metadata.{field}: must be given")
+        if not ID.match(value):
+            raise InvalidArgument(f"config.metadata.{field}: {value!r} may hold letters, digits, '-', '_' and '.' only")
+    if len(config.hostname) > 64:
+        raise InvalidArgument("config.hostname: may not be longer than 64 characters")
+    if config.log_directory:
+        clean_path(config.log_directory, "config.log_directory")
+    _check_sizes(config.labels, "config.labels")
+    _check_sizes(config.annotations, "config.annotations")
+    for number, port in enumerate(config.port_mappings):
+        if not 0 < port.container_port < 65536 or not 0 <= port.host_port < 65536:
+            raise InvalidArgument(f"config.port_mappings[{number}]: ports are between 1 and 65535")
+
+
+def check_container(config: pb.ContainerConfig) -> None:
+    """Raises InvalidArgument with the field that is wrong."""
+    if not ID.match(config.metadata.name):
+        raise InvalidArgument(f"config.metadata.name: {config.metadata.name!r} is no name")
+    if not config.image.image:
+        raise InvalidArgument("config.image.image: must be given")
+    path = config.log_path
+    if path.startswith("/") or ".." in path.split("/") or "\x00" in path:
+        raise InvalidArgument(f"config.log_path: {path!r} must lie below the pod's log directory")
+    _check_sizes(config.labels, "config.labels")
+    _check_sizes(config.annotations, "config.annotations")
+
+
+def _check_sizes(pairs: Mapping[str, str], field: str) -> None:
+    if sum(len(key) + len(value) for key, value in pairs.items()) > LABEL_BYTES:
+        raise InvalidArgument(f"{field}: may not be larger than {LABEL_BYTES} bytes together")
+
+
+def name_of(metadata: pb.PodSandboxMetadata) -> str:
+    """What makes a sandbox unique: a second one of this name is the same pod's retry."""
+    return f"{metadata.name}_{metadata.namespace}_{metadata.uid}_{metadata.attempt}"

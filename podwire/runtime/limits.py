@@ -1,0 +1,20 @@
+"""CRI's resources as the limits of a cgroup. Pure."""
+
+from podwire.linux.values import Limits
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.grpc_status import InvalidArgument
+
+
+def limits_of(resources: pb.LinuxContainerResources) -> Limits:
+    """Zero means that nothing was said."""
+    if resources.unified:
+        raise InvalidArgument("linux.resources.unified: raw cgroup settings are not supported by podwire")
+    return Limits(
+        cpu_shares=resources.cpu_shares or None,
+        cpu_quota=resources.cpu_quota or None,
+        cpu_period=resources.cpu_period or None,
+        memory=resources.memory_limit_in_bytes or None,
+        cpus=resources.cpuset_cpus or None,
+        mems=resources.cpuset_mems or None,
+        hugepages=tuple((each.page_size, each.limit) for each in resources.hugepage_limits),
+    )

@@ -1,0 +1,111 @@
+"""What the runtime must not forget: one durable record per sandbox and per container, before the thing exists.
+
+A record is a small JSON file in a directory of its own, replaced at once. One that cannot be read harms only itself: it
+is set aside, named in the log, and what it stood for is left to the sweep.
+"""
+
+import logging
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+
+from podwire.linux.files import write_durably
+
+_log = logging.getLogger("podwire.runtime.records")
+
+FORMAT = 1
+FILE = "record.json"
+
+
+class SandboxRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod's sandbox. `making` until its network stands, `ready`, then `stopped`."""
+
+    id: str
+    state: str
+    config: bytes
+    """The PodSandboxConfig as it came."""
+    created_at: int
+    boot_id: str
+    handler: str = ""
+    network: str = ""
+    """Where its network namespace is pinned; empty for the node's own."""
+    ipc: str = ""
+    addresses: tuple[str, ...] = ()
+    attached: bool = False
+    """Whether CNI was asked for an attachment, so that it must be asked to give it back."""
+    format: int = FORMAT
+
+
+class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A container: `created`, `running`, `exited`."""
+
+    id: str
+    sandbox_id: str
+    state: str
+    config: bytes
+    """The ContainerConfig as it came."""
+    image_id: str
+    image_ref: str
+    created_at: int
+    started_at: int = 0
+    finished_at: int = 0
+    pid: int = 0
+    pid_started: int = 0
+    """The start time of the process, so that a reused pid is never taken for it."""
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    log_path: str = ""
+    uid: int = 0
+    gid: int = 0
+    groups: tuple[int, ...] = ()
+    format: int = FORMAT
+
+
+Record = TypeVar("Record", SandboxRecord, ContainerRecord)
+
+
+class Records(Generic[Record]):
+    """All records of one kind, each in `DIRECTORY/ID/`."""
+
+    def __init__(self, directory: Path, kind: type[Record]) -> None:
+        self._directory = directory
+        self._decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(kind)
+
+    def home(self, id_: str) -> Path:
+        """The directory that belongs to one record; whatever else is kept for it lies there too."""
+        return self._directory / id_
+
+    def write(self, record: Record) -> None:
+        """Durable when it returns."""
+        home = self.home(record.id)
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_durably(home / FILE, msgspec.json.encode(record))
+
+    def remove(self, id_: str) -> None:
+        """Forget one, with its directory; the record itself goes first, so that a crash leaves only litter."""
+        home = self.home(id_)
+        (home / FILE).unlink(missing_ok=True)
+        shutil.rmtree(home, ignore_errors=True)
+
+    def load(self) -> Iterator[Record]:
+        """Every record that can be read; litter without one is removed."""
+        for id_ in sorted(each.name for each in self._directory.iterdir()) if self._directory.exists() else ():
+            try:
+                record = self._decoder.decode((self.home(id_) / FILE).read_bytes())
+            except FileNotFoundError:
+                shutil.rmtree(self.home(id_), ignore_errors=True)
+                continue
+            except (OSError, msgspec.MsgspecError) as error:
+                self._set_aside(id_, str(error))
+                continue
+            if record.format > FORMAT or record.id != id_:
+                self._set_aside(id_, f"format {record.format} of {record.id!r} is not ours")
+                continue
+            yield record
+
+    def _set_aside(self, id_: str, reason: str) -> None:
+        _log.error("a record cannot be read", extra={"record": str(self.home(id_)), "reason": reason})

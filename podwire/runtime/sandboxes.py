@@ -1,0 +1,286 @@
+"""Pod sandboxes: made in an order that a crash can interrupt anywhere, and removed by the same code that undoes.
+
+    reserve the name → durable record → namespaces at paths that follow from the id → CNI ADD → ready → listed
+
+Whatever fails is undone in reverse, each step with its own deadline. What cannot be undone stays as a record that is
+not ready, for StopPodSandbox, RemovePodSandbox or the next start of the runtime to finish.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from podwire.failpoints import declare, failpoint
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.grpc_status import (
+    AlreadyExists,
+    FailedPrecondition,
+    Internal,
+    InvalidArgument,
+    NotFound,
+    RpcError,
+)
+from podwire.runtime.events import Events
+from podwire.runtime.files import write_pod_files
+from podwire.runtime.ids import check_sandbox, name_of, new_id
+from podwire.runtime.ports import Attachment, Network
+from podwire.runtime.records import Records, SandboxRecord
+from podwire.runtime.sandbox_kernel import SandboxKernel
+from podwire.runtime.spec.build import NODE, Pod
+from podwire.seams import Clock
+
+_log = logging.getLogger("podwire.runtime.sandboxes")
+
+UNDO_SECONDS = 30.0
+"""How long each step of an undo may take; the caller's own deadline may have passed already."""
+
+RECORDED = declare("runtime.sandbox-recorded", "a sandbox has its record and nothing else")
+PINNED = declare("runtime.sandbox-pinned", "a sandbox has its namespaces, CNI was not asked yet")
+ATTACHED = declare("runtime.sandbox-attached", "CNI has answered, the record does not say so yet")
+READY = declare("runtime.sandbox-ready", "the record says ready, the caller was not told yet")
+DETACHED = declare("runtime.sandbox-detached", "CNI has given back, the namespaces are still there")
+UNPINNED = declare("runtime.sandbox-unpinned", "the namespaces are gone, the record does not say so yet")
+
+HANDLERS = ("", "podwire")
+
+
+@dataclass(slots=True)
+class Sandbox:
+    """One sandbox as the runtime knows it. Calls that change it take turns."""
+
+    record: SandboxRecord
+    config: pb.PodSandboxConfig
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def id(self) -> str:
+        return self.record.id
+
+    @property
+    def ready(self) -> bool:
+        return self.record.state == "ready"
+
+
+class Sandboxes:
+    """All sandboxes of this runtime."""
+
+    def __init__(
+        self,
+        records: Records[SandboxRecord],
+        kernel: SandboxKernel,
+        network: Network,
+        events: Events,
+        clock: Clock,
+        boot_id: str,
+    ) -> None:
+        self._records = records
+        self._kernel = kernel
+        self._network = network
+        self._events = events
+        self._clock = clock
+        self._boot_id = boot_id
+        self._all: dict[str, Sandbox] = {}
+        self._making: dict[str, tuple[pb.RunPodSandboxRequest, asyncio.Task[str]]] = {}
+
+    def __iter__(self) -> Iterator[Sandbox]:
+        return iter(list(self._all.values()))
+
+    def find(self, id_: str) -> Sandbox | None:
+        """By id, or by the beginning of one that no other has."""
+        if found := self._all.get(id_):
+            return found
+        matching = [each for key, each in self._all.items() if id_ and key.startswith(id_)]
+        return matching[0] if len(matching) == 1 else None
+
+    def get(self, id_: str) -> Sandbox:
+        found = self.find(id_)
+        if found is None:
+            raise NotFound(f"pod sandbox {id_!r} is not there")
+        return found
+
+    async def run(self, request: pb.RunPodSandboxRequest) -> str:
+        """RunPodSandbox. A retry after a time-out gets what the first call is making, or has made."""
+        check_sandbox(request.config)
+        if request.runtime_handler not in HANDLERS:
+            raise InvalidArgument(f"runtime_handler: {request.runtime_handler!r} is not one of this runtime's")
+        name = name_of(request.config.metadata)
+        if (earlier := self._made(name, request)) is not None:
+            return earlier
+        if name not in self._making:
+            task = asyncio.create_task(self._run(request), name=f"run sandbox {name}")
+            self._making[name] = (request, task)
+            task.add_done_callback(lambda _task: self._making.pop(name, None))
+        asked, task = self._making[name]
+        if asked != request:
+            raise AlreadyExists(f"config.metadata: a sandbox {name} with another configuration is being made")
+        return await asyncio.shield(task)
+
+    def _made(self, name: str, request: pb.RunPodSandboxRequest) -> str | None:
+        for each in self._all.values():
+            if name_of(each.config.metadata) == name:
+                if each.ready and each.config == request.config:
+                    return each.id
+                raise AlreadyExists(f"config.metadata: {name} is the name of sandbox {each.id}")
+        return None
+
+    async def _run(self, request: pb.RunPodSandboxRequest) -> str:
+        config = request.config
+        options = config.linux.security_context.namespace_options
+        id_ = new_id()
+        record = SandboxRecord(
+            id=id_,
+            state="making",
+            config=config.SerializeToString(),
+            created_at=int(self._clock.wall() * 1e9),
+            boot_id=self._boot_id,
+            handler=request.runtime_handler,
+            network="" if options.network == NODE else self._kernel.network(id_),
+            ipc="" if options.ipc == NODE else self._kernel.ipc(id_),
+            attached=options.network != NODE,
+        )
+        await asyncio.to_thread(self._records.write, record)
+        failpoint(RECORDED)
+        sandbox = Sandbox(record, config)
+        try:
+            await self._make(sandbox)
+        except BaseException as error:
+            await asyncio.shield(self._give_up(sandbox, error))
+            raise
+        self._all[id_] = sandbox
+        self._events.sandbox(sandbox, "CREATED")
+        self._events.sandbox(sandbox, "STARTED")
+        return id_
+
+    async def _make(self, sandbox: Sandbox) -> None:
+        record = sandbox.record
+        await asyncio.to_thread(
+            self._kernel.make, record.id, sandbox.config, network=bool(record.network), ipc=bool(record.ipc)
+        )
+        await asyncio.to_thread(write_pod_files, self._records.home(record.id), sandbox.config)
+        failpoint(PINNED)
+        addresses: tuple[str, ...] = ()
+        if record.network:
+            addresses = await self._network.attach(attachment(sandbox))
+            failpoint(ATTACHED)
+        await self._write(sandbox, state="ready", addresses=addresses)
+        failpoint(READY)
+
+    async def _give_up(self, sandbox: Sandbox, why: BaseException) -> None:
+        """Undo a sandbox that did not come to be; keep its record when something of it could not be removed."""
+        _log.warning("sandbox not made", extra={"sandbox": sandbox.id, "pod": pod_of(sandbox), "reason": str(why)})
+        left = await self._take_down(sandbox)
+        if not left:
+            await asyncio.to_thread(self._records.remove, sandbox.id)
+            return
+        _log.error("sandbox not undone", extra={"sandbox": sandbox.id, "left": "; ".join(left)})
+        await self._write(sandbox, state="stopped")
+        self._all[sandbox.id] = sandbox
+
+    async def stop(self, sandbox: Sandbox) -> None:
+        """Take the network and the namespaces away; its containers are stopped already. Again is fine."""
+        async with sandbox.turn:
+            was_ready = sandbox.ready
+            if was_ready:
+                await self._write(sandbox, state="stopped")
+            if left := await self._take_down(sandbox):
+                raise Internal(f"sandbox {sandbox.id} is not wholly stopped: {'; '.join(left)}")
+            if was_ready:
+                self._events.sandbox(sandbox, "STOPPED")
+
+    async def remove(self, sandbox: Sandbox) -> None:
+        """Forget a sandbox that is stopped."""
+        if sandbox.ready:
+            raise FailedPrecondition(f"sandbox {sandbox.id} is still ready")
+        async with sandbox.turn:
+            self._events.sandbox(sandbox, "DELETED")
+            await asyncio.to_thread(self._records.remove, sandbox.id)
+            self._all.pop(sandbox.id, None)
+
+    async def _take_down(self, sandbox: Sandbox) -> list[str]:
+        """1. CNI DEL.  2. Namespaces and shared memory, unless CNI still needs them.  What is left is told."""
+        left = []
+        if sandbox.record.attached:
+            left += await _within("network", lambda: self._network.detach(attachment(sandbox)))
+            if left:
+                return left
+            failpoint(DETACHED)
+            await self._write(sandbox, attached=False, addresses=())
+        left += await asyncio.to_thread(self._kernel.remove, sandbox.id)
+        failpoint(UNPINNED)
+        return left
+
+    async def _write(self, sandbox: Sandbox, **changes: Any) -> None:
+        record = msgspec.structs.replace(sandbox.record, **changes)
+        await asyncio.to_thread(self._records.write, record)
+        sandbox.record = record
+
+    async def recover(self) -> None:
+        """After a start: adopt what is whole, finish what was begun, give back what belongs to nobody."""
+        for record in await asyncio.to_thread(lambda: list(self._records.load())):
+            config = pb.PodSandboxConfig.FromString(record.config)
+            sandbox = Sandbox(record, config)
+            if record.state == "making":
+                await self._give_up(sandbox, RuntimeError("the runtime was stopped while it was made"))
+                continue
+            self._all[record.id] = sandbox
+            if record.state == "ready" and not self._stands(record):
+                await self._write(sandbox, state="stopped")
+        await self._sweep()
+
+    def _stands(self, record: SandboxRecord) -> bool:
+        """Whether a sandbox that was ready still is: same boot, namespaces where they were."""
+        if record.boot_id != self._boot_id:
+            return False
+        return not record.network or self._kernel.stands(record.network)
+
+    async def _sweep(self) -> None:
+        """Remove what has our name on it and no record."""
+        for id_ in await asyncio.to_thread(self._kernel.pinned) - set(self._all):
+            _log.warning("removing what no sandbox has", extra={"sandbox": id_})
+            await asyncio.to_thread(self._kernel.remove, id_)
+
+    def pod(self, sandbox: Sandbox) -> Pod:
+        """What the containers of a sandbox are built from."""
+        home = self._records.home(sandbox.id)
+        return Pod(
+            id=sandbox.id,
+            config=sandbox.config,
+            network=sandbox.record.network,
+            ipc=sandbox.record.ipc,
+            shm=str(self._kernel.shm(sandbox.id)),
+            files={"/etc/hostname": str(home / "hostname"), "/etc/resolv.conf": str(home / "resolv.conf")},
+        )
+
+
+async def _within(name: str, work: Callable[[], Awaitable[None]]) -> list[str]:
+    """Do one step of an undo within its own deadline; what went wrong, in words."""
+    try:
+        async with asyncio.timeout(UNDO_SECONDS):
+            await work()
+    except TimeoutError:
+        return [f"{name}: not done within {UNDO_SECONDS:g} s"]
+    except RpcError as error:
+        return [f"{name}: {error}"]
+    return []
+
+
+def attachment(sandbox: Sandbox) -> Attachment:
+    """What CNI is told of a sandbox."""
+    metadata = sandbox.config.metadata
+    return Attachment(
+        id=sandbox.id,
+        netns=sandbox.record.network,
+        name=metadata.name,
+        namespace=metadata.namespace,
+        uid=metadata.uid,
+        ports=tuple(sandbox.config.port_mappings),
+        annotations=dict(sandbox.config.annotations),
+    )
+
+
+def pod_of(sandbox: Sandbox) -> str:
+    return f"{sandbox.config.metadata.namespace}/{sandbox.config.metadata.name}"

@@ -1,0 +1,213 @@
+"""The RuntimeService of CRI: each call to what the room does. Calls without a line here are Unimplemented, by name."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from podwire import __version__
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.grpc_methods import Handler
+from podwire.protocols.grpc_status import FailedPrecondition, InvalidArgument
+from podwire.runtime import statuses
+from podwire.runtime.containers import Containers
+from podwire.runtime.events import Events
+from podwire.runtime.executions import Executions
+from podwire.runtime.ports import Network
+from podwire.runtime.sandboxes import Sandbox, Sandboxes
+from podwire.runtime.usage import Usage
+from podwire.seams import Clock
+
+NAME = "podwire"
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeService:
+    """Handlers by the calls' bare names."""
+
+    sandboxes: Sandboxes
+    containers: Containers
+    executions: Executions
+    usage: Usage
+    network: Network
+    events: Events
+    clock: Clock
+
+    def handlers(self) -> dict[str, Handler]:
+        return {
+            "Version": self.version,
+            "Status": self.status,
+            "RuntimeConfig": self.runtime_config,
+            "UpdateRuntimeConfig": self.update_runtime_config,
+            "RunPodSandbox": self.run_pod_sandbox,
+            "StopPodSandbox": self.stop_pod_sandbox,
+            "RemovePodSandbox": self.remove_pod_sandbox,
+            "PodSandboxStatus": self.pod_sandbox_status,
+            "ListPodSandbox": self.list_pod_sandbox,
+            "CreateContainer": self.create_container,
+            "StartContainer": self.start_container,
+            "StopContainer": self.stop_container,
+            "RemoveContainer": self.remove_container,
+            "ContainerStatus": self.container_status,
+            "ListContainers": self.list_containers,
+            "UpdateContainerResources": self.update_container_resources,
+            "ReopenContainerLog": self.reopen_container_log,
+            "ExecSync": self.exec_sync,
+            "Exec": self.exec,
+            "ContainerStats": self.container_stats,
+            "ListContainerStats": self.list_container_stats,
+            "PodSandboxStats": self.pod_sandbox_stats,
+            "ListPodSandboxStats": self.list_pod_sandbox_stats,
+            "GetContainerEvents": self.get_container_events,
+        }
+
+    def describe(self, sandbox: Sandbox) -> tuple[pb.PodSandboxStatus, list[pb.ContainerStatus]]:
+        """A pod as events show it."""
+        containers = [statuses.container_status(each) for each in self.containers.of(sandbox.id)]
+        return statuses.sandbox_status(sandbox), containers
+
+    async def version(self, _request: pb.VersionRequest) -> pb.VersionResponse:
+        return pb.VersionResponse(
+            version="0.1.0", runtime_name=NAME, runtime_version=__version__, runtime_api_version="v1"
+        )
+
+    async def status(self, _request: pb.StatusRequest) -> pb.StatusResponse:
+        trouble = self.network.trouble()
+        network = pb.RuntimeCondition(type="NetworkReady", status=not trouble)
+        if trouble:
+            network.reason, network.message = "NetworkPluginNotReady", trouble
+        response = pb.StatusResponse(runtime_handlers=[pb.RuntimeHandler(name=""), pb.RuntimeHandler(name=NAME)])
+        response.status.conditions.extend([pb.RuntimeCondition(type="RuntimeReady", status=True), network])
+        response.features.supplemental_groups_policy = True
+        return response
+
+    async def runtime_config(self, _request: pb.RuntimeConfigRequest) -> pb.RuntimeConfigResponse:
+        response = pb.RuntimeConfigResponse()
+        response.linux.cgroup_driver = pb.CGROUPFS
+        return response
+
+    async def update_runtime_config(self, _request: pb.UpdateRuntimeConfigRequest) -> pb.UpdateRuntimeConfigResponse:
+        """The pod range belongs into the network's own configuration here; a kubelet only needs the yes."""
+        return pb.UpdateRuntimeConfigResponse()
+
+    async def run_pod_sandbox(self, request: pb.RunPodSandboxRequest) -> pb.RunPodSandboxResponse:
+        return pb.RunPodSandboxResponse(pod_sandbox_id=await self.sandboxes.run(request))
+
+    async def stop_pod_sandbox(self, request: pb.StopPodSandboxRequest) -> pb.StopPodSandboxResponse:
+        """Stops the containers, then the sandbox; what is not there is stopped."""
+        sandbox = self.sandboxes.find(request.pod_sandbox_id)
+        if sandbox is not None:
+            await self._stop_containers(sandbox)
+            await self.sandboxes.stop(sandbox)
+        return pb.StopPodSandboxResponse()
+
+    async def _stop_containers(self, sandbox: Sandbox) -> None:
+        async with asyncio.TaskGroup() as group:
+            for each in self.containers.of(sandbox.id):
+                group.create_task(self.containers.stop(each, 0))
+
+    async def remove_pod_sandbox(self, request: pb.RemovePodSandboxRequest) -> pb.RemovePodSandboxResponse:
+        """Stops what is not stopped, and forgets it all; what is not there is removed."""
+        sandbox = self.sandboxes.find(request.pod_sandbox_id)
+        if sandbox is not None:
+            await self._stop_containers(sandbox)
+            await self.sandboxes.stop(sandbox)
+            for each in self.containers.of(sandbox.id):
+                await self.containers.remove(each)
+            await self.sandboxes.remove(sandbox)
+        return pb.RemovePodSandboxResponse()
+
+    async def pod_sandbox_status(self, request: pb.PodSandboxStatusRequest) -> pb.PodSandboxStatusResponse:
+        sandbox = self.sandboxes.get(request.pod_sandbox_id)
+        status, containers = self.describe(sandbox)
+        now = int(self.clock.wall() * 1e9)
+        response = pb.PodSandboxStatusResponse(status=status, containers_statuses=containers, timestamp=now)
+        if request.verbose:
+            response.info["netns"] = sandbox.record.network
+        return response
+
+    async def list_pod_sandbox(self, request: pb.ListPodSandboxRequest) -> pb.ListPodSandboxResponse:
+        picked = statuses.picked_sandboxes(self.sandboxes, request.filter)
+        return pb.ListPodSandboxResponse(items=[statuses.sandbox_row(each) for each in picked])
+
+    async def create_container(self, request: pb.CreateContainerRequest) -> pb.CreateContainerResponse:
+        return pb.CreateContainerResponse(container_id=await self.containers.create(request))
+
+    async def start_container(self, request: pb.StartContainerRequest) -> pb.StartContainerResponse:
+        await self.containers.start(self.containers.get(request.container_id))
+        return pb.StartContainerResponse()
+
+    async def stop_container(self, request: pb.StopContainerRequest) -> pb.StopContainerResponse:
+        if request.timeout < 0:
+            raise InvalidArgument(f"timeout: {request.timeout} is negative")
+        container = self.containers.find(request.container_id)
+        if container is not None:
+            await self.containers.stop(container, float(request.timeout))
+        return pb.StopContainerResponse()
+
+    async def remove_container(self, request: pb.RemoveContainerRequest) -> pb.RemoveContainerResponse:
+        container = self.containers.find(request.container_id)
+        if container is not None:
+            await self.containers.remove(container)
+        return pb.RemoveContainerResponse()
+
+    async def container_status(self, request: pb.ContainerStatusRequest) -> pb.ContainerStatusResponse:
+        container = self.containers.get(request.container_id)
+        response = pb.ContainerStatusResponse(status=statuses.container_status(container))
+        if request.verbose:
+            response.info["pid"] = str(container.record.pid)
+        return response
+
+    async def list_containers(self, request: pb.ListContainersRequest) -> pb.ListContainersResponse:
+        picked = statuses.picked_containers(self.containers, request.filter)
+        return pb.ListContainersResponse(containers=[statuses.container_row(each) for each in picked])
+
+    async def update_container_resources(
+        self, request: pb.UpdateContainerResourcesRequest
+    ) -> pb.UpdateContainerResourcesResponse:
+        await self.containers.update_resources(self.containers.get(request.container_id), request.linux)
+        return pb.UpdateContainerResourcesResponse()
+
+    async def reopen_container_log(self, request: pb.ReopenContainerLogRequest) -> pb.ReopenContainerLogResponse:
+        container = self.containers.get(request.container_id)
+        if not container.running:
+            raise FailedPrecondition(f"container {container.id} is not running")
+        await self.containers.reopen_log(container)
+        return pb.ReopenContainerLogResponse()
+
+    async def exec_sync(self, request: pb.ExecSyncRequest) -> pb.ExecSyncResponse:
+        container = self.containers.get(request.container_id)
+        done = await self.executions.run(container, list(request.cmd), float(request.timeout))
+        return pb.ExecSyncResponse(stdout=done.stdout, stderr=done.stderr, exit_code=done.code)
+
+    async def exec(self, request: pb.ExecRequest) -> pb.ExecResponse:
+        container = self.containers.get(request.container_id)
+        return pb.ExecResponse(url=self.executions.offer(container, request))
+
+    async def container_stats(self, request: pb.ContainerStatsRequest) -> pb.ContainerStatsResponse:
+        container = self.containers.get(request.container_id)
+        return pb.ContainerStatsResponse(stats=await asyncio.to_thread(self.usage.container, container))
+
+    async def list_container_stats(self, request: pb.ListContainerStatsRequest) -> pb.ListContainerStatsResponse:
+        wanted = request.filter
+        asked = pb.ContainerFilter(
+            id=wanted.id, pod_sandbox_id=wanted.pod_sandbox_id, label_selector=dict(wanted.label_selector)
+        )
+        picked = [each for each in statuses.picked_containers(self.containers, asked) if each.running]
+        stats = await asyncio.to_thread(lambda: [self.usage.container(each) for each in picked])
+        return pb.ListContainerStatsResponse(stats=stats)
+
+    async def pod_sandbox_stats(self, request: pb.PodSandboxStatsRequest) -> pb.PodSandboxStatsResponse:
+        sandbox = self.sandboxes.get(request.pod_sandbox_id)
+        containers = self.containers.of(sandbox.id)
+        return pb.PodSandboxStatsResponse(stats=await asyncio.to_thread(self.usage.sandbox, sandbox, containers))
+
+    async def list_pod_sandbox_stats(self, request: pb.ListPodSandboxStatsRequest) -> pb.ListPodSandboxStatsResponse:
+        asked = pb.PodSandboxFilter(id=request.filter.id, label_selector=dict(request.filter.label_selector))
+        picked = [each for each in statuses.picked_sandboxes(self.sandboxes, asked) if each.ready]
+        stats = await asyncio.to_thread(
+            lambda: [self.usage.sandbox(each, self.containers.of(each.id)) for each in picked]
+        )
+        return pb.ListPodSandboxStatsResponse(stats=stats)
+
+    def get_container_events(self, _request: pb.GetEventsRequest) -> AsyncIterator[pb.ContainerEventResponse]:
+        return self.events.listen()

@@ -1,0 +1,178 @@
+"""The shim's command line and socket, from the runtime's side. shim/README.md is the contract.
+
+The shim is started by `podwire-shim run`, which returns when the start is decided, and outlives this daemon. What it
+knows lies in files: `started` while the container runs, `exit` once it has ended.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from podwire.linux import processes
+from podwire.linux.errors import DeadlinePassed, LinuxError, NoSuchProcess
+from podwire.protocols.grpc_status import Internal, NotFound
+from podwire.runtime import descriptors
+from podwire.runtime.bundles import Mounted
+from podwire.runtime.ports import Exited, Started
+
+START_SECONDS = 60.0
+FORGET_SECONDS = 10.0
+ASK_SECONDS = 5.0
+UNKNOWN_EXIT = 255
+"""The code of a container whose shim and whose exit nobody saw."""
+
+EXIT_FILE_SECONDS = 5.0
+"""How long the shim may take to write the exit down once the process is gone: it drains the output first."""
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class _Told(msgspec.Struct):
+    """What `started` and `exit` say."""
+
+    state: str = ""
+    pid: int = 0
+    start_ticks: int = 0
+    code: int = 0
+    signal: int = 0
+    time_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shims:
+    """Starts containers through the shim, and asks it."""
+
+    shim: Sequence[str]
+    """The program and its first arguments: the C one, or Python and the stand-in."""
+    runtime: str
+    """crun or runc, by path."""
+    root: Path
+    """Where the OCI runtime keeps its own state."""
+    cover_unified: bool
+    """Whether the version 2 tree must be hidden from crun: it refuses hybrids of both versions."""
+    environment: Mapping[str, str] = field(default_factory=lambda: {"PATH": PATH})
+
+    def _launcher(self, verb: str, doors: Sequence[str]) -> list[str]:
+        argv = [*self.shim, verb]
+        for door in doors:
+            argv += ["--cgroup", str(Path(door).parent)]
+        return [*argv, "--cover-unified"] if self.cover_unified else argv
+
+    def _oci(self) -> list[str]:
+        argv = [self.runtime, "--root", str(self.root)]
+        return [*argv, "--cgroup-manager=disabled"] if Path(self.runtime).name == "crun" else argv
+
+    async def start(self, container: Mounted) -> Started:
+        """Run a container; raises Internal with what the OCI runtime said."""
+        argv = self._launcher("run", container.cgroup_doors)
+        argv += ["--id", container.id, "--bundle", str(container.bundle), "--state", str(container.state)]
+        argv += ["--log", container.log_path] if container.log_path else []
+        argv += ["--tty"] if container.tty else []
+        argv += ["--stdin"] if container.stdin else []
+        argv += ["--", *self._oci(), "run", "--detach", "--bundle", str(container.bundle)]
+        argv += ["--pid-file", str(container.state / "pid")]
+        argv += ["--console-socket", str(container.state / "console.sock")] if container.tty else []
+        try:
+            done = await asyncio.to_thread(
+                processes.run, [*argv, container.id], env=self.environment, deadline=START_SECONDS
+            )
+        except DeadlinePassed as error:
+            raise Internal(f"container {container.id} was not started within {START_SECONDS:g} s") from error
+        except LinuxError as error:
+            raise Internal(f"the shim cannot be run: {error}") from error
+        if done.code:
+            reason = done.stderr.decode("utf-8", "replace").strip()
+            raise Internal(f"container {container.id} cannot be started: {reason or f'exit code {done.code}'}")
+        started = self.started(container.state)
+        if started is None:
+            raise Internal(f"container {container.id} was started, but the shim did not say so")
+        return started
+
+    def started(self, state: Path) -> Started | None:
+        """The container's process as the shim wrote it down; None when it was never started."""
+        told = _read(state / "started")
+        return Started(told.pid, told.start_ticks) if told else None
+
+    async def wait(self, state: Path, pid: int, pid_started: int) -> Exited:
+        """Until a container's process has ended and the shim has written down how."""
+        try:
+            pidfd = processes.open_process(pid, pid_started)
+        except NoSuchProcess:
+            return await self._exit_of(state)
+        try:
+            await descriptors.readable(pidfd)
+        finally:
+            os.close(pidfd)
+        return await self._exit_of(state)
+
+    async def _exit_of(self, state: Path) -> Exited:
+        """What the shim wrote; asked by its socket, which answers when all is written, else by the file alone."""
+        if (told := _read(state / "exit")) is None:
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(EXIT_FILE_SECONDS):
+                    await _ask(state, "wait")
+            told = _read(state / "exit")
+        return Exited(told.code, told.time_ns) if told else Exited(UNKNOWN_EXIT, 0)
+
+    async def reopen(self, state: Path) -> None:
+        """Write the log to a new file at the same path."""
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                answer = await _ask(state, "reopen")
+        except (OSError, TimeoutError) as error:
+            raise NotFound(f"the container's shim does not answer: {error}") from error
+        if not answer.startswith("ok"):
+            raise Internal(f"the log cannot be reopened: {answer}")
+
+    async def signal(self, pid: int, pid_started: int, number: int) -> None:
+        """Send a signal to a container's process; one that has ended is fine."""
+        await asyncio.to_thread(_signal, pid, pid_started, number)
+
+    def forget(self, id_: str) -> None:
+        """Let the OCI runtime forget a container that has ended; again is fine."""
+        argv = [*self._launcher("exec", ()), "--", *self._oci(), "delete", "--force", id_]
+        with contextlib.suppress(LinuxError):
+            processes.run(argv, env=self.environment, deadline=FORGET_SECONDS)
+
+    def exec_argv(self, id_: str, process: Path, pid_file: Path, doors: Sequence[str]) -> list[str]:
+        """The command line that runs another process in a container, and dies with this daemon."""
+        argv = [*self._launcher("exec", doors), "--die-with", str(os.getpid()), "--", *self._oci()]
+        return [*argv, "exec", "--process", str(process), "--pid-file", str(pid_file), id_]
+
+
+def _read(path: Path) -> _Told | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Told)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None
+
+
+def _signal(pid: int, pid_started: int, number: int) -> None:
+    try:
+        pidfd = processes.open_process(pid, pid_started)
+    except NoSuchProcess:
+        return
+    try:
+        processes.send_signal(pidfd, signal.Signals(number) if number in signal.valid_signals() else signal.SIGKILL)
+    finally:
+        os.close(pidfd)
+
+
+async def _ask(state: Path, request: str) -> str:
+    """One question to the shim. Its directory's path may be longer than a socket's may be, so it is named shortly."""
+    loop = asyncio.get_running_loop()
+    directory = os.open(state, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, directory)
+        door = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        door.setblocking(False)
+        await loop.sock_connect(door, f"/proc/self/fd/{directory}/shim.sock")
+        await loop.sock_sendall(door, f"{request}\n".encode())
+        return (await loop.sock_recv(door, 4096)).decode("utf-8", "replace").strip()

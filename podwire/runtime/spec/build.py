@@ -1,0 +1,192 @@
+"""Puts a container's config.json together."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.grpc_status import InvalidArgument
+from podwire.runtime.spec.capabilities import capabilities
+from podwire.runtime.spec.mounts import asked_mounts, bind, clean_path, kernel_mounts
+from podwire.runtime.spec.seccomp import profile
+from podwire.runtime.spec.users import Accounts, user_of
+
+VERSION = "1.0.2"
+DEFAULT_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+MASKED = (
+    "/proc/asound", "/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
+    "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap",
+)  # fmt: skip
+READONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+"""What is hidden or frozen when CRI does not say; kubelets always do."""
+
+POD, CONTAINER, NODE, TARGET = (pb.NamespaceMode.Value(each) for each in ("POD", "CONTAINER", "NODE", "TARGET"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """What the sandbox has: pinned namespaces (none for the node's own), and files that are mounted into containers."""
+
+    id: str
+    config: pb.PodSandboxConfig
+    network: str = ""
+    ipc: str = ""
+    shm: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Path in the container to path on the host: /etc/hostname, /etc/resolv.conf."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """What CRI asks for, what the image brings, and what this host can do."""
+
+    id: str
+    config: pb.ContainerConfig
+    rootfs: str
+    entrypoint: Sequence[str] = ()
+    command: Sequence[str] = ()
+    environment: Sequence[str] = ()
+    working_dir: str = ""
+    user: str = ""
+    accounts: Accounts = field(default_factory=Accounts)
+    target_pid: int = 0
+    """The process whose pid namespace is joined (mode TARGET)."""
+    devices: Sequence[Mapping[str, Any]] = ()
+    """Device nodes in the specification's own form, looked up by the caller."""
+    available: Sequence[str] = ()
+    """The capabilities of this host."""
+    machine: str = "x86_64"
+    oom_score_adj: int | None = None
+
+
+def build(pod: Pod, container: Container) -> dict[str, Any]:
+    """The config.json. Raises InvalidArgument with the field that is wrong."""
+    security = container.config.linux.security_context
+    return {
+        "ociVersion": VERSION,
+        "process": _process(container, security),
+        "root": {"path": container.rootfs, "readonly": security.readonly_rootfs},
+        "hostname": pod.config.hostname,
+        "mounts": _mounts(pod, container, privileged=security.privileged),
+        "annotations": _annotations(pod, container),
+        "linux": _linux(pod, container, security),
+    }
+
+
+def _process(container: Container, security: pb.LinuxContainerSecurityContext) -> dict[str, Any]:
+    user = user_of(security, container.user, container.accounts)
+    process: dict[str, Any] = {
+        "terminal": container.config.tty,
+        "user": {"uid": user.uid, "gid": user.gid, "additionalGids": list(user.groups)},
+        "args": arguments(container),
+        "env": environment(container),
+        "cwd": clean_path(container.config.working_dir or container.working_dir or "/", "working_dir"),
+        "capabilities": capabilities(security, available=container.available),
+        "noNewPrivileges": security.no_new_privs,
+    }
+    if container.oom_score_adj is not None:
+        process["oomScoreAdj"] = container.oom_score_adj
+    return process
+
+
+def arguments(container: Container) -> list[str]:
+    """The command line: Kubernetes' command replaces the image's entrypoint and with it the image's command."""
+    config = container.config
+    command = list(config.command) or list(container.entrypoint)
+    extra = list(config.args) or ([] if config.command else list(container.command))
+    if not command and not extra:
+        raise InvalidArgument("command: neither the container nor its image says what to run")
+    return [*command, *extra]
+
+
+def environment(container: Container) -> list[str]:
+    """The image's variables, then the container's; a later one of the same name wins."""
+    found: dict[str, str] = {}
+    for each in (DEFAULT_PATH, *container.environment):
+        name, _, value = each.partition("=")
+        found[name] = value
+    for number, pair in enumerate(container.config.envs):
+        if not pair.key or "=" in pair.key or "\x00" in pair.key:
+            raise InvalidArgument(f"envs[{number}].key: {pair.key!r} is no name of an environment variable")
+        found[pair.key] = _text(pair.value, f"envs[{number}].value")
+    if container.config.tty:
+        found.setdefault("TERM", "xterm")
+    return [f"{name}={value}" for name, value in found.items()]
+
+
+def _text(value: bytes, field: str) -> str:
+    """A variable's value; config.json is JSON, so what is no UTF-8 cannot be handed on."""
+    if b"\x00" in value:
+        raise InvalidArgument(f"{field}: contains a zero byte")
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"{field}: is not valid UTF-8") from error
+
+
+def _mounts(pod: Pod, container: Container, *, privileged: bool) -> list[dict[str, Any]]:
+    asked = asked_mounts(container.config.mounts)
+    taken = {each["destination"] for each in asked}
+    mounts = [each for each in kernel_mounts(privileged=privileged, shm=pod.shm) if each["destination"] not in taken]
+    for path, source in pod.files.items():
+        if path not in taken:
+            mounts.append(bind(source, path, ["rprivate", "ro" if _frozen(container) else "rw"]))
+    return mounts + asked
+
+
+def _frozen(container: Container) -> bool:
+    return container.config.linux.security_context.readonly_rootfs
+
+
+def _annotations(pod: Pod, container: Container) -> dict[str, str]:
+    metadata = pod.config.metadata
+    return {
+        "io.kubernetes.cri.container-type": "container",
+        "io.kubernetes.cri.container-name": container.config.metadata.name,
+        "io.kubernetes.cri.sandbox-id": pod.id,
+        "io.kubernetes.cri.sandbox-name": metadata.name,
+        "io.kubernetes.cri.sandbox-namespace": metadata.namespace,
+        "io.kubernetes.cri.sandbox-uid": metadata.uid,
+        "io.kubernetes.cri.image-name": container.config.image.user_specified_image or container.config.image.image,
+    }
+
+
+def _linux(pod: Pod, container: Container, security: pb.LinuxContainerSecurityContext) -> dict[str, Any]:
+    linux: dict[str, Any] = {"namespaces": namespaces(pod, container, security.namespace_options)}
+    if container.devices:
+        linux["devices"] = [dict(each) for each in container.devices]
+    if not security.privileged:
+        linux["maskedPaths"] = list(security.masked_paths) or list(MASKED)
+        linux["readonlyPaths"] = list(security.readonly_paths) or list(READONLY)
+    kept = capabilities(security, available=container.available)["effective"]
+    if (seccomp := profile(security, kept, container.machine)) is not None:
+        linux["seccomp"] = seccomp
+    return linux
+
+
+def namespaces(pod: Pod, container: Container, options: pb.NamespaceOption) -> list[dict[str, str]]:
+    """Which namespaces are the container's own, which the pod's, and which the node's."""
+    if options.HasField("userns_options") and options.userns_options.mode != NODE:
+        raise InvalidArgument("linux.security_context.namespace_options.userns_options: not supported by podwire yet")
+    found = [{"type": "mount"}, {"type": "uts"}]
+    if pod.network:
+        found.append({"type": "network", "path": pod.network})
+    if options.ipc == CONTAINER:
+        found.append({"type": "ipc"})
+    elif pod.ipc:
+        found.append({"type": "ipc", "path": pod.ipc})
+    return [*found, *_pid(options, container)]
+
+
+def _pid(options: pb.NamespaceOption, container: Container) -> list[dict[str, str]]:
+    if options.pid == NODE:
+        return []
+    if options.pid == CONTAINER:
+        return [{"type": "pid"}]
+    if options.pid == TARGET:
+        return [{"type": "pid", "path": f"/proc/{container.target_pid}/ns/pid"}]
+    raise InvalidArgument(
+        "linux.security_context.namespace_options.pid: one pid namespace for the whole pod (shareProcessNamespace) "
+        "is not supported by podwire yet"
+    )

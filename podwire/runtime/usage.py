@@ -1,0 +1,90 @@
+"""What containers and pods use, from their cgroups, as CRI wants it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from podwire.linux.errors import LinuxError
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.runtime.bundles import Bundles
+from podwire.runtime.containers import Container
+from podwire.runtime.sandboxes import Sandbox
+from podwire.seams import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    bundles: Bundles
+    clock: Clock
+
+    def container(self, container: Container) -> pb.ContainerStats:
+        """One container; zeros when its cgroup is gone."""
+        config, now = container.config, int(self.clock.wall() * 1e9)
+        stats = pb.ContainerStats()
+        stats.attributes.id = container.id
+        stats.attributes.metadata.CopyFrom(config.metadata)
+        stats.attributes.labels.update(dict(config.labels))
+        stats.attributes.annotations.update(dict(config.annotations))
+        stats.cpu.timestamp = stats.memory.timestamp = now
+        try:
+            used = self.bundles.cgroups.usage(self.bundles.cgroup(container.id))
+        except LinuxError:
+            return stats
+        stats.cpu.usage_core_nano_seconds.value = used.cpu_nanoseconds or 0
+        stats.memory.usage_bytes.value = used.memory or 0
+        stats.memory.working_set_bytes.value = used.working_set or 0
+        stats.memory.rss_bytes.value = used.rss or 0
+        stats.memory.page_faults.value = used.page_faults or 0
+        stats.memory.major_page_faults.value = used.major_page_faults or 0
+        self._writable(container, stats.writable_layer, now)
+        return stats
+
+    def _writable(self, container: Container, usage: pb.FilesystemUsage, now: int) -> None:
+        upper = self.bundles.home(container.id) / "upper"
+        usage.timestamp = now
+        usage.fs_id.mountpoint = str(self.bundles.directory)
+        files = [each.lstat() for each in upper.rglob("*")] if upper.exists() else []
+        usage.used_bytes.value = sum(each.st_blocks * 512 for each in files)
+        usage.inodes_used.value = len(files)
+
+    def sandbox(self, sandbox: Sandbox, containers: Sequence[Container]) -> pb.PodSandboxStats:
+        """A pod: the sum of its containers, and its network."""
+        now = int(self.clock.wall() * 1e9)
+        stats = pb.PodSandboxStats()
+        stats.attributes.id = sandbox.id
+        stats.attributes.metadata.CopyFrom(sandbox.config.metadata)
+        stats.attributes.labels.update(dict(sandbox.config.labels))
+        each = [self.container(one) for one in containers if one.running]
+        linux = stats.linux
+        linux.containers.extend(each)
+        linux.cpu.timestamp = linux.memory.timestamp = linux.network.timestamp = now
+        linux.cpu.usage_core_nano_seconds.value = sum(one.cpu.usage_core_nano_seconds.value for one in each)
+        linux.memory.usage_bytes.value = sum(one.memory.usage_bytes.value for one in each)
+        linux.memory.working_set_bytes.value = sum(one.memory.working_set_bytes.value for one in each)
+        running = next((one.record.pid for one in containers if one.running), 0)
+        if running and sandbox.record.network:
+            _fill_network(linux.network, f"/proc/{running}/net/dev")
+        return stats
+
+
+def _fill_network(usage: pb.NetworkUsage, counters: str) -> None:
+    """The counters of the pod's namespace, as one of its processes sees them; none when that has just ended."""
+    try:
+        lines = Path(counters).read_text(encoding="ascii").splitlines()[2:]
+    except OSError:
+        return
+    for name, received, sent in interface_counters(lines):
+        if name != "lo":
+            row = usage.interfaces.add(name=name)
+            row.rx_bytes.value, row.tx_bytes.value = received, sent
+    if usage.interfaces:
+        usage.default_interface.CopyFrom(usage.interfaces[0])
+
+
+def interface_counters(lines: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+    """Name, received and sent bytes of the rows of /proc/net/dev."""
+    for line in lines:
+        name, _, rest = line.partition(":")
+        fields = rest.split()
+        if len(fields) > 8:
+            yield name.strip(), int(fields[0]), int(fields[8])
