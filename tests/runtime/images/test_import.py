@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import tarfile
 from pathlib import Path
 
@@ -220,82 +221,105 @@ def replaced_blob(made, of: bytes, by: bytes) -> dict[str, bytes]:
 ZSTD = b"\x28\xb5\x2f\xfd" + bytes(100)
 DOCKER_1 = {"schemaVersion": 1, "fsLayers": [{"blobSum": "x"}], "history": []}
 
-BAD = {
-    "nothing in it": lambda kit, made: {"readme": b"x"},
-    "another version of the layout": lambda kit, made: {**made.files(), "oci-layout": b'{"imageLayoutVersion":"2"}'},
-    "an index that is no JSON": lambda kit, made: {**made.files(), "index.json": b"{"},
-    "an index that is nested without an end": lambda kit, made: {
+BAD = {  # what is wrong, and words of what is told
+    ("nothing in it", "neither oci-layout nor manifest"): lambda kit, made: {"readme": b"x"},
+    ("another version of the layout", "version '2'"): lambda kit, made: {
+        **made.files(),
+        "oci-layout": b'{"imageLayoutVersion":"2"}',
+    },
+    ("an index that is no JSON", "index.json: is not as it must be"): lambda kit, made: {
+        **made.files(),
+        "index.json": b"{",
+    },
+    ("an index that is nested without an end", "index.json: is not as it must be"): lambda kit, made: {
         **made.files(),
         "index.json": b'{"x": ' + b"[" * 200_000,
     },
-    "an index of nothing": lambda kit, made: {**made.files(), "index.json": b'{"schemaVersion":2,"manifests":[]}'},
-    "an index with a number for a list": lambda kit, made: {
+    ("an index of nothing", "it has nothing"): lambda kit, made: {
+        **made.files(),
+        "index.json": b'{"schemaVersion":2,"manifests":[]}',
+    },
+    ("an index with a number for a list", "manifests`"): lambda kit, made: {
         **made.files(),
         "index.json": b'{"schemaVersion":2,"manifests":1}',
     },
-    "an index that is a manifest": lambda kit, made: {**made.files(), "index.json": made.manifest_blob},
-    "a manifest that is an index, too": lambda kit, made: change(made, manifests=[]).files(),
-    "a manifest that says it is an index": lambda kit, made: change(made, mediaType=f"{kit.OCI}.index.v1+json").files(),
-    "a row that says it is an index": lambda kit, made: made.files(
+    ("an index that is a manifest", "media type"): lambda kit, made: {**made.files(), "index.json": made.manifest_blob},
+    ("a manifest that is an index, too", "at once"): lambda kit, made: change(made, manifests=[]).files(),
+    ("a manifest that says it is an index", "media type"): lambda kit, made: change(
+        made, mediaType=f"{kit.OCI}.index.v1+json"
+    ).files(),
+    ("a row that says it is an index", "media type"): lambda kit, made: made.files(
         {**made.row, "mediaType": f"{kit.OCI}.index.v1+json"}
     ),
-    "schema 1": lambda kit, made: change(made, **DOCKER_1).files(),
-    "no schema version": lambda kit, made: change(made, schemaVersion=0).files(),
-    "a manifest without a config": lambda kit, made: change(made, config={}).files(),
-    "an artifact": lambda kit, made: change(
+    ("schema 1", "schema version 1"): lambda kit, made: change(made, **DOCKER_1).files(),
+    ("no schema version", "schema version 0"): lambda kit, made: change(made, schemaVersion=0).files(),
+    ("a manifest without a config", "config.digest"): lambda kit, made: change(made, config={}).files(),
+    ("an artifact", "not that of a container image"): lambda kit, made: change(
         made, config=kit.described(made.config_blob, "application/vnd.example+json")
     ).files(),
-    "no layers": lambda kit, made: change(made, layers=[]).files(),
-    "128 layers": lambda kit, made: change(made, layers=made.manifest["layers"] * 64).files(),
-    "a layer of another kind": lambda kit, made: with_layer(made, mediaType="text/plain").files(),
-    "a packed layer that says it is plain": lambda kit, made: with_layer(
+    ("no layers", "without layers"): lambda kit, made: change(made, layers=[]).files(),
+    ("128 layers", "more than 127"): lambda kit, made: change(made, layers=made.manifest["layers"] * 64).files(),
+    ("a layer of another kind", "not that of a layer"): lambda kit, made: with_layer(
+        made, mediaType="text/plain"
+    ).files(),
+    ("a packed layer that says it is plain", "media type"): lambda kit, made: with_layer(
         made, mediaType=f"{kit.OCI}.layer.v1.tar"
     ).files(),
-    "a zstd layer": lambda kit, made: with_layer(made, mediaType=f"{kit.OCI}.layer.v1.tar+zstd").files(),
-    "a zstd layer that says it is gzip": lambda kit, made: with_layer(
+    ("a zstd layer", "zstd is not supported"): lambda kit, made: with_layer(
+        made, mediaType=f"{kit.OCI}.layer.v1.tar+zstd"
+    ).files(),
+    ("a zstd layer that says it is gzip", "zstd is not supported"): lambda kit, made: with_layer(
         made, digest=kit.digest(ZSTD), size=len(ZSTD)
     ).files(blobs={kit.digest(ZSTD): ZSTD}),
-    "a digest that leads out": lambda kit, made: with_layer(made, digest="sha256:../../../etc/passwd").files(),
-    "another digest": lambda kit, made: with_layer(made, digest="sha512:" + "a" * 128).files(),
-    "a wrong size": lambda kit, made: with_layer(made, size=made.manifest["layers"][0]["size"] + 1).files(),
-    "a negative size": lambda kit, made: with_layer(made, size=-1).files(),
-    "a size in letters": lambda kit, made: with_layer(made, size="1").files(),
-    "a wrong size of the manifest": lambda kit, made: made.files({**made.row, "size": 3}),
-    "another layer under its name": lambda kit, made: replaced_blob(
-        made, made.layers[0], made.layers[0][:-9] + b"x" + made.layers[0][-8:]
+    ("a digest that leads out", "no sha256: digest"): lambda kit, made: with_layer(
+        made, digest="sha256:../../../etc/passwd"
+    ).files(),
+    ("another digest", "no sha256: digest"): lambda kit, made: with_layer(made, digest="sha512:" + "a" * 128).files(),
+    ("a wrong size", "bytes, not"): lambda kit, made: with_layer(
+        made, size=made.manifest["layers"][0]["size"] + 1
+    ).files(),
+    ("a negative size", "-1 is no size"): lambda kit, made: with_layer(made, size=-1).files(),
+    ("a size in letters", "layers[0].size"): lambda kit, made: with_layer(made, size="1").files(),
+    ("a wrong size of the manifest", "bytes, not 3"): lambda kit, made: made.files({**made.row, "size": 3}),
+    ("another layer under its name", "something else than its name says"): lambda kit, made: replaced_blob(
+        made, made.layers[0], b"".join([made.layers[0][:4], b"time", made.layers[0][8:]])
     ),
-    "another manifest under its name": lambda kit, made: replaced_blob(
+    ("another manifest under its name", "something else in the archive"): lambda kit, made: replaced_blob(
         made, made.manifest_blob, made.manifest_blob.replace(b"gzip", b"zstd")
     ),
-    "another config under its name": lambda kit, made: replaced_blob(
+    ("another config under its name", "something else in the archive"): lambda kit, made: replaced_blob(
         made, made.config_blob, made.config_blob.replace(b"linux", b"xinul")
     ),
-    "a layer that is missing": lambda kit, made: without(
+    ("a layer that is missing", "is not in the archive"): lambda kit, made: without(
         made.files(), f"blobs/sha256/{hashlib.sha256(made.layers[1]).hexdigest()}"
     ),
-    "a layer that is longer": lambda kit, made: replaced_blob(made, made.layers[0], made.layers[0] + b"\0"),
-    "other diff ids": lambda kit, made: with_config(
+    ("a layer that is longer", "bytes, not"): lambda kit, made: replaced_blob(
+        made, made.layers[0], made.layers[0] + b"\0"
+    ),
+    ("other diff ids", "unpacks to"): lambda kit, made: with_config(
         made, rootfs={"type": "layers", "diff_ids": ["sha256:" + "a" * 64] * 2}
     ).files(),
-    "diff ids that lead out": lambda kit, made: with_config(
+    ("diff ids that lead out", "no sha256: digest"): lambda kit, made: with_config(
         made, rootfs={"type": "layers", "diff_ids": ["sha256:../../x"] * 2}
     ).files(),
-    "too few diff ids": lambda kit, made: with_config(made, rootfs={"type": "layers", "diff_ids": []}).files(),
-    "no rootfs": lambda kit, made: with_config(made, rootfs=None).files(),
-    "an environment with a NUL": lambda kit, made: with_config(made, config={"Env": ["A=\0"]}).files(),
-    "an environment of numbers": lambda kit, made: with_config(made, config={"Env": [1]}).files(),
-    "a config of 10 MB": lambda kit, made: with_config(made, padding="x" * 10_000_000).files(),
-    "a name that is none": lambda kit, made: made.files(
+    ("too few diff ids", "does not describe 2 layers"): lambda kit, made: with_config(
+        made, rootfs={"type": "layers", "diff_ids": []}
+    ).files(),
+    ("no rootfs", "does not describe 2 layers"): lambda kit, made: with_config(made, rootfs=None).files(),
+    ("an environment with a NUL", "NUL"): lambda kit, made: with_config(made, config={"Env": ["A=\0"]}).files(),
+    ("an environment of numbers", "config.Env[0]"): lambda kit, made: with_config(made, config={"Env": [1]}).files(),
+    ("a config of 10 MB", "more than 4194304"): lambda kit, made: with_config(made, padding="x" * 10_000_000).files(),
+    ("a name that is none", "annotations"): lambda kit, made: made.files(
         {**made.row, "annotations": {"io.containerd.image.name": "../../etc"}}
     ),
 }
 
 
-@pytest.mark.parametrize("case", BAD)
+@pytest.mark.parametrize("case", BAD, ids=lambda case: case[0])
 def test_what_is_wrong_is_refused_and_leaves_nothing(images, kit, two_layers, tmp_path, case):
     files = BAD[case](kit, two_layers)
     for write, name in ((kit.write_directory, "directory"), (kit.write_tar, "tar")):
-        with pytest.raises(BadImage):
+        with pytest.raises(BadImage, match=re.escape(case[1])):
             images.import_archive(write(tmp_path / name, files))
     assert traces(images) == ["blobs/sha256"]
 
@@ -307,24 +331,28 @@ def docker_row(made, **values) -> dict[str, bytes]:
 
 
 BAD_DOCKER = {
-    "a list of nothing": lambda made: {**made.docker_files(), "manifest.json": b"[]"},
-    "a list that is none": lambda made: {**made.docker_files(), "manifest.json": b"{}"},
-    "a config that leads out": lambda made: docker_row(made, Config="../../../etc/passwd"),
-    "a config under another's name": lambda made: {
+    ("a list of nothing", "names no image"): lambda made: {**made.docker_files(), "manifest.json": b"[]"},
+    ("a list that is none", "Expected `array`"): lambda made: {**made.docker_files(), "manifest.json": b"{}"},
+    ("a config that leads out", "not in the archive"): lambda made: docker_row(made, Config="../../../etc/passwd"),
+    ("a config under another's name", "something else in the archive"): lambda made: {
         **docker_row(made, Config="a" * 64 + ".json"),
         "a" * 64 + ".json": made.config_blob,
     },
-    "a layer that leads out": lambda made: docker_row(made, Layers=["/etc/passwd", "/etc/passwd"]),
-    "too few layers": lambda made: docker_row(made, Layers=["x"]),
-    "no layers": lambda made: docker_row(made, Layers=None),
-    "a name that is none": lambda made: docker_row(made, RepoTags=["NOT VALID"]),
-    "layers in another order": lambda made: docker_row(made, Layers=[f"{number:064x}/layer.tar" for number in (1, 0)]),
+    ("a layer that leads out", "not in the archive"): lambda made: docker_row(
+        made, Layers=["/etc/passwd", "/etc/passwd"]
+    ),
+    ("too few layers", "does not describe 1 layers"): lambda made: docker_row(made, Layers=["x"]),
+    ("no layers", "without layers"): lambda made: docker_row(made, Layers=None),
+    ("a name that is none", "RepoTags"): lambda made: docker_row(made, RepoTags=["NOT VALID"]),
+    ("layers in another order", "unpacks to"): lambda made: docker_row(
+        made, Layers=[f"{number:064x}/layer.tar" for number in (1, 0)]
+    ),
 }
 
 
-@pytest.mark.parametrize("case", BAD_DOCKER)
+@pytest.mark.parametrize("case", BAD_DOCKER, ids=lambda case: case[0])
 def test_what_is_wrong_with_docker_s_is_refused_and_leaves_nothing(images, kit, two_layers, tmp_path, case):
-    with pytest.raises(BadImage):
+    with pytest.raises(BadImage, match=re.escape(case[1])):
         images.import_archive(kit.write_tar(tmp_path / "a", BAD_DOCKER[case](two_layers)))
     assert traces(images) == ["blobs/sha256"]
 
