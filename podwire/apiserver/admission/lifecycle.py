@@ -1,4 +1,4 @@
-"""Nothing is created in a namespace that is not there or on its way out; four namespaces are never deleted."""
+"""Nothing is created in a namespace that is not there or on its way out; three namespaces are never deleted."""
 
 from dataclasses import dataclass
 

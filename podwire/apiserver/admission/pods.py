@@ -10,9 +10,10 @@ from podwire.apiserver.ports import Store
 from podwire.apiserver.registry import PREFIX
 from podwire.apiserver.stored import Object, unpack
 from podwire.objects.names import generate_name
-from podwire.protocols.k8sapi.status import access_denied
+from podwire.protocols.k8sapi.status import ApiError, access_denied
 
 TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105  a path, no secret
+TOKEN_VOLUME = "kube-api-access-"  # noqa: S105  a name, no secret
 TOKEN_SECONDS = 3607
 ROOT_CA = "kube-root-ca.crt"
 MIRROR = "kubernetes.io/config.mirror"
@@ -37,20 +38,16 @@ class ServiceAccounts:
     async def admit(self, operation: Operation) -> None:
         if operation.verb != "CREATE" or not operation.touches("", "pods"):
             return
-        pod = operation.obj
-        if MIRROR in pod["metadata"].get("annotations", {}):
+        spec = operation.obj["spec"]
+        if MIRROR in operation.obj["metadata"].get("annotations", {}):
+            if spec.get("serviceAccountName"):
+                raise _refused(operation, "a mirror pod may not reference service accounts")
             return
-        spec = pod["spec"]
         name = spec.get("serviceAccountName") or "default"
         account = await self._account(operation.namespace, name)
         if account is None:
             where = f"{operation.namespace}/{name}"
-            raise access_denied(
-                f'pods "{operation.name}" is forbidden: error looking up service account {where}: '
-                f'serviceaccount "{name}" not found',
-                resource="pods",
-                name=operation.name,
-            )
+            raise _refused(operation, f'error looking up service account {where}: serviceaccount "{name}" not found')
         spec["serviceAccountName"] = spec["serviceAccount"] = name
         if "imagePullSecrets" not in spec and account.get("imagePullSecrets"):
             spec["imagePullSecrets"] = account["imagePullSecrets"]
@@ -77,17 +74,23 @@ class ServiceAccounts:
         return unpack(item) if item else None
 
 
+def _refused(operation: Operation, why: str) -> ApiError:
+    return access_denied(f'pods "{operation.name}" is forbidden: {why}', resource="pods", name=operation.name)
+
+
 def mount_token(spec: Object) -> None:
-    """Project the token volume into every container that has nothing at its place yet."""
+    """Project the token volume into every container that has nothing at its place yet; one that is there is used."""
     containers = [*spec.get("initContainers", []), *spec.get("containers", [])]
     bare = [each for each in containers if not _mounted(each)]
     if not bare:
         return
-    name = generate_name("kube-api-access-", _RANDOM)
+    there = next((each["name"] for each in spec.get("volumes", []) if each["name"].startswith(TOKEN_VOLUME)), "")
+    name = there or generate_name(TOKEN_VOLUME, _RANDOM)
     for container in bare:
         mount = {"name": name, "readOnly": True, "mountPath": TOKEN_MOUNT}
         container["volumeMounts"] = [*container.get("volumeMounts", []), mount]
-    spec["volumes"] = [*spec.get("volumes", []), _token_volume(name)]
+    if not there:
+        spec["volumes"] = [*spec.get("volumes", []), _token_volume(name)]
 
 
 def _mounted(container: Object) -> bool:
@@ -111,23 +114,25 @@ class Priorities:
     store: Store
 
     async def admit(self, operation: Operation) -> None:
-        if operation.verb != "CREATE" or not operation.touches("", "pods"):
+        if operation.verb == "DELETE" or not operation.touches("", "pods"):
             return
         spec = operation.obj["spec"]
+        if operation.old is not None:
+            for part in ("priority", "preemptionPolicy"):
+                if part in operation.old["spec"]:
+                    spec.setdefault(part, operation.old["spec"][part])
+            return
         name = spec.get("priorityClassName", "")
         chosen = await (self._named(operation, name) if name else self._default())
         value = chosen["value"] if chosen else 0
-        if spec.get("priority", value) != value:
-            why = (
-                "the integer value of priority must not be provided in pod spec; priority admission controller computed"
-            )
-            raise access_denied(
-                f'pods "{operation.name}" is forbidden: {why} {value} from the given PriorityClass name',
-                resource="pods",
-                name=operation.name,
-            )
-        spec["priority"] = value
-        spec.setdefault("preemptionPolicy", (chosen or {}).get("preemptionPolicy", "PreemptLowerPriority"))
+        policy = (chosen or {}).get("preemptionPolicy", "PreemptLowerPriority")
+        for what, part, computed in (
+            ("integer value of priority", "priority", value),
+            ("string value of PreemptionPolicy", "preemptionPolicy", policy),
+        ):
+            if spec.setdefault(part, computed) != computed:
+                why = f"the {what} ({spec[part]}) must not be provided in pod spec; priority admission controller "
+                raise _refused(operation, f"{why}computed {computed} from the given PriorityClass name")
         if chosen and not name:
             spec["priorityClassName"] = chosen["metadata"]["name"]
 
@@ -137,11 +142,7 @@ class Priorities:
     async def _named(self, operation: Operation, name: str) -> Object:
         item = await self.store.get(f"{PREFIX}priorityclasses/{name}")
         if item is None:
-            raise access_denied(
-                f'pods "{operation.name}" is forbidden: no PriorityClass with name {name} was found',
-                resource="pods",
-                name=operation.name,
-            )
+            raise _refused(operation, f"no PriorityClass with name {name} was found")
         return unpack(item)
 
     async def _default(self) -> Object | None:
@@ -154,7 +155,7 @@ class FailingNodes:
     """Lets a pod stay five minutes on a node that fails, unless it says otherwise itself."""
 
     async def admit(self, operation: Operation) -> None:
-        if operation.verb != "CREATE" or not operation.touches("", "pods"):
+        if operation.verb == "DELETE" or operation.subresource or not operation.touches("", "pods"):
             return
         spec = operation.obj["spec"]
         tolerations = spec.get("tolerations", [])
