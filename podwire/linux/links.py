@@ -162,11 +162,17 @@ def _common(mtu: int, mac: str) -> bytes:
     return (u32(_MTU, mtu) if mtu else b"") + (attribute(_ADDRESS, mac_bytes(mac)) if mac else b"")
 
 
+def _opened(netns: Path | None) -> tuple[int, ...]:
+    """The last thing before a request is made: nothing that can fail may come between this and its sending."""
+    return () if netns is None else (open_namespace(netns),)
+
+
 def _new_veth(new: Veth) -> list[Request]:
+    checked_name(new.name)
     peer = _MESSAGE.pack(0, 0, new.peer_index, 0, 0)
     peer += text(_NAME, checked_name(new.peer)) + _common(new.mtu, new.peer_mac)
     parts = _common(new.mtu, new.mac) + (u32(_MASTER, new.master) if new.master else b"")
-    held = () if new.peer_netns is None else (open_namespace(new.peer_netns),)
+    held = _opened(new.peer_netns)
     if held:
         peer += u32(_NETNS_FD, held[0])
     return [_new(new.name, new.up, parts, "veth", nested(_INFO_DATA, nested(_NEW_INDEX_IN_PEER, peer)), held)]
@@ -181,9 +187,10 @@ def _new_macvlan(new: Macvlan) -> Request:
         raise errors.Refused(
             errno.EINVAL, f"add macvlan {new.name}", f"mode {new.mode!r} is none of {', '.join(_MODES)}"
         )
+    checked_name(new.name)
     parts = _common(new.mtu, new.mac) + u32(_LINK, new.parent)
     data = nested(_INFO_DATA, u32(_MACVLAN_MODE, _MODES[new.mode]))
-    held = () if new.netns is None else (open_namespace(new.netns),)
+    held = _opened(new.netns)
     if held:
         parts += u32(_NETNS_FD, held[0])
     return _new(new.name, False, parts, "macvlan", data, held)

@@ -1,0 +1,57 @@
+"""Errors: named for what is wrong, with the errno and what was tried."""
+
+import errno
+import pickle
+
+import pytest
+
+from podwire.linux import errors
+from podwire.linux.errors import LinuxError, named, of
+
+
+def classes(kind=LinuxError):
+    for each in kind.__subclasses__():
+        yield each
+        yield from classes(each)
+
+
+def test_the_tree_in_the_docstring_is_the_tree():
+    assert [each.__name__ for each in classes() if each.__name__ not in errors.__doc__] == []
+
+
+@pytest.mark.parametrize(
+    ("number", "names", "kind"),
+    [
+        pytest.param(
+            errno.EEXIST, {errno.EEXIST: errors.LinkExists}, errors.LinkExists, id="as the operation names it"
+        ),
+        pytest.param(errno.EPERM, {errno.EEXIST: errors.LinkExists}, errors.NotPermitted, id="as all do"),
+        pytest.param(errno.EDOM, None, errors.Refused, id="any other"),
+    ],
+)
+def test_an_errno_gets_its_name(number, names, kind):
+    error = named(number, "do this", "for that", names)
+    assert type(error) is kind
+    assert (error.errno, error.operation, error.detail) == (number, "do this", "for that")
+    assert str(error).startswith("do this: ")
+    assert str(error).endswith(" (for that)")
+
+
+def test_what_is_raised_is_an_os_error_and_survives_pickling():
+    error = errors.NoSuchLink(errno.ENODEV, "find link eth0")
+    assert isinstance(error, OSError)
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again)) == (errors.NoSuchLink, "find link eth0: No such device")
+
+
+def test_a_named_error_keeps_its_name():
+    error = errors.NoSuchLink(errno.ENODEV, "find link eth0")
+    assert of(error, "something else") is error
+    assert type(of(FileNotFoundError(errno.ENOENT, "x", "/path"), "open")) is errors.Missing
+    assert str(of(FileNotFoundError(errno.ENOENT, "x", "/path"), "open")) == "open: No such file or directory (/path)"
+
+
+def test_nothing_here_is_the_name_of_a_builtin():
+    import builtins
+
+    assert [each.__name__ for each in classes() if hasattr(builtins, each.__name__)] == []

@@ -1,0 +1,47 @@
+"""Short-lived programs pay for what they import: nothing here pulls in more than this."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import podwire.linux
+
+ROOM = Path(podwire.linux.__file__).parent
+ALLOWED = {
+    "podwire",
+    # what the work needs
+    *("ctypes", "errno", "fcntl", "ipaddress", "os", "select", "signal", "socket", "struct", "threading", "typing"),
+    # what those need themselves
+    *("collections", "contextlib", "copyreg", "enum", "functools", "genericpath", "itertools", "keyword", "operator"),
+    *("posixpath", "re", "reprlib", "stat", "types", "warnings", "weakrefset"),
+}
+LIST = """
+import sys
+sys.path.insert(0, {root!r})
+before = set(sys.modules)
+import podwire.linux.{module}
+print(*{{each.partition(".")[0].lstrip("_") for each in set(sys.modules) - before}})
+print(*(each for each in sys.modules if each.startswith("podwire")))
+"""
+
+
+def pulled_in(module: str) -> tuple[set[str], set[str]]:
+    """What a bare interpreter has more of after the import: packages of others, modules of ours."""
+    script = LIST.format(root=str(ROOM.parents[1]), module=module)
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
+    others, ours = done.stdout.splitlines()
+    return set(others.split()), set(ours.split())
+
+
+@pytest.mark.parametrize("module", sorted(each.stem for each in ROOM.glob("[a-z]*.py")))
+def test_a_file_is_light_to_import_and_knows_only_this_room(module):
+    others, ours = pulled_in(module)
+    assert others - {"collections_abc", "sre", "typing", "stat"} <= ALLOWED
+    assert {each for each in ours if not each.startswith("podwire.linux")} == {"podwire"}
+
+
+def test_the_double_is_not_loaded_with_the_kernel():
+    _, ours = pulled_in("kernel")
+    assert not any("memory" in each for each in ours)

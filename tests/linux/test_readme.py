@@ -1,0 +1,26 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import podwire.linux
+
+ROOM = Path(podwire.linux.__file__).parent
+README = (ROOM / "README.md").read_text()
+
+
+def test_it_tells_what_it_does_what_it_speaks_what_is_where_and_how_to_try_it():
+    assert re.findall(r"^## (.+)$", README, re.MULTILINE) == ["What it does", "Speaks", "Files", "Try it"]
+
+
+def test_the_example_works():
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "0.0.0.0/0 10.1.0.1\n10.1.0.0/24 None\n"
+
+
+def test_every_file_is_named_and_no_other():
+    section = re.split(r"^## ", README, flags=re.MULTILINE)[3]
+    told = set(re.findall(r"`([a-z0-9_]+(?:\.py|/))`", section))
+    there = {each.name for each in ROOM.glob("*.py")} | {f"{each.parent.name}/" for each in ROOM.glob("*/__init__.py")}
+    assert told == there - {"__init__.py"}
