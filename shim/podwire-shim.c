@@ -2,6 +2,7 @@
  * README.md beside this file is the contract; podwire/shim/standin.py keeps the same one where there is no compiler,
  * and tests/shim runs every test on both. One thread, one poll loop, all descriptors close-on-exec, no endless wait. */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -28,10 +29,10 @@
 #define say(...) (snprintf(said, sizeof said, __VA_ARGS__), said)
 
 enum { USAGE = 2, FAILED = 125, CANNOT_RUN = 126, NOT_FOUND = 127 }; /* exit codes; then bytes and counts, then ms */
-enum { LINE = 16 << 10, CHUNK = 64 << 10, REASON = 3 << 10, PATH = 4000, CGROUPS = 16, CLIENTS = 64 };
+enum { LINE = 16 << 10, CHUNK = 64 << 10, SPARE = 512, REASON = 3 << 10, PATH = 4000, CGROUPS = 16, CLIENTS = 64 };
 enum { HOLD = 3000, ADOPT = 2000, DRAIN = 500, ASK = 5000, END = 5000, TICK = 100 };
 enum mode { FREE, ASKING, WAITING, FEEDING, WATCHING };
-enum channel { STDOUT = 1, STDERR, LOST, EXITED };
+enum channel { STDOUT = 1, STDERR, EXITED };
 
 struct stream { int fd; enum channel channel; const char *name; size_t length; char text[LINE + CHUNK]; };
 
@@ -42,13 +43,14 @@ static struct {
 } given;
 static struct stream out = {-1, STDOUT, "stdout", 0, ""}, err = {-1, STDERR, "stderr", 0, ""};
 static struct { int fd; size_t length, lines, lost; char text[CHUNK]; } journal = {.fd = -1};
-static struct { int fd; size_t from, to; char bytes[CHUNK]; } input = {.fd = -1};
-static struct client { int fd; enum mode mode; long long since; size_t lost; } clients[CLIENTS];
-static char said[REASON + PATH], reason[REASON];
+static struct client {
+    int fd; enum mode mode; long long since; size_t lost, from, to; char request[64];
+} clients[CLIENTS];
+static char queues[CLIENTS][CHUNK + SPARE], said[REASON + PATH], reason[REASON];
 static enum { STARTING, RUNNING, ENDED, TOLD } life;
-static int door = -1, console = -1, told = -1, status;
+static int door = -1, console = -1, told = -1, input = -1, status;
 static pid_t launcher, init; /* 0 once reaped: the number may be another's then */
-static bool owner, recorded; /* of the state directory; is the exit */
+static bool owner, full, recorded; /* of the state directory; is stdin; is the exit */
 static long long since, started_ns, ended_ns, start_ticks; /* the present life, in ms; the next two by the wall clock */
 static sigset_t waiting;
 static volatile sig_atomic_t stopped;
@@ -58,13 +60,9 @@ static _Noreturn void die(int code, const char *text) {
     exit(code);
 }
 
-static long long clock_ns(clockid_t which) {
-    struct timespec now;
-    clock_gettime(which, &now);
-    return now.tv_sec * 1000000000LL + now.tv_nsec;
-}
-
-static long long now_ms(void) { return clock_ns(CLOCK_MONOTONIC) / 1000000; }
+static struct timespec now(clockid_t which) { struct timespec time; clock_gettime(which, &time); return time; }
+static long long ns(struct timespec time) { return time.tv_sec * 1000000000LL + time.tv_nsec; }
+static long long now_ms(void) { return ns(now(CLOCK_MONOTONIC)) / 1000000; }
 static void nap(void) { usleep(2000); }
 static int code_of(int how) { return WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how); }
 static void on_signal(int number) { stopped |= number != SIGCHLD; }
@@ -167,18 +165,18 @@ static int supervise(pid_t caller) {
 static bool write_file(const char *name, const char *text, bool durable) {
     int here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int fd = open(".new", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    bool good = here >= 0 && fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) &&
+    bool good = here >= 0 && fd >= 0 && dprintf(fd, "%s\n", text) == (int)strlen(text) + 1 &&
                 (!durable || fsync(fd) == 0) && rename(".new", name) == 0 && (!durable || fsync(here) == 0);
     shut(&here), shut(&fd);
     return good;
 }
 
 static const char *describe(void) {
-    if (life == STARTING) return say("{\"state\":\"starting\",\"shim\":%d}\n", getpid());
+    if (life == STARTING) return say("{\"state\":\"starting\",\"shim\":%d}", getpid());
     if (life == RUNNING)
         return say("{\"state\":\"running\",\"pid\":%d,\"start_ticks\":%lld,\"time_ns\":%lld,\"lost\":%zu,"
-                   "\"shim\":%d}\n", init, start_ticks, started_ns, journal.lost, getpid());
-    return say("{\"state\":\"exited\",\"code\":%d,\"signal\":%d,\"time_ns\":%lld,\"lost\":%zu}\n", code_of(status),
+                   "\"shim\":%d}", init, start_ticks, started_ns, journal.lost, getpid());
+    return say("{\"state\":\"exited\",\"code\":%d,\"signal\":%d,\"time_ns\":%lld,\"lost\":%zu}", code_of(status),
                WIFSIGNALED(status) ? WTERMSIG(status) : 0, ended_ns, journal.lost);
 }
 
@@ -222,11 +220,9 @@ static void log_line(const char *head, char tag, const char *text, size_t length
 /* Logs the lines of what was read; the rest of a line stays until more comes, or until this is the last. */
 static void log_lines(struct stream *from, bool last) {
     char head[64], *at = from->text, *end = at + from->length;
-    struct timespec now;
-    struct tm utc;
-    clock_gettime(CLOCK_REALTIME, &now);
-    size_t date = strftime(head, sizeof head, "%Y-%m-%dT%H:%M:%S", gmtime_r(&now.tv_sec, &utc));
-    snprintf(head + date, sizeof head - date, ".%09ldZ %s ", now.tv_nsec, from->name);
+    struct timespec time = now(CLOCK_REALTIME);
+    size_t date = strftime(head, sizeof head, "%Y-%m-%dT%H:%M:%S", gmtime(&time.tv_sec));
+    snprintf(head + date, sizeof head - date, ".%09ldZ %s ", time.tv_nsec, from->name);
     for (char *newline, *stop; at < end; at = stop) {
         newline = memchr(at, '\n', (size_t)(end - at));
         size_t length = (size_t)((newline ? newline : end) - at);
@@ -247,20 +243,26 @@ static void drop(struct client *from) {
     from->mode = FREE;
 }
 
-static void answer(struct client *to, const char *text) {
-    send(to->fd, text, strlen(text), MSG_NOSIGNAL);
+static void answer(struct client *to, const char *text) { /* a line; a fresh socket has room for it */
+    dprintf(to->fd, "%s\n", text);
     drop(to);
 }
 
-/* As one record, which fits or is not sent: who is too far behind loses output, and is told how much; nobody waits. */
+static void send_queue(struct client *to) {
+    ssize_t sent = send(to->fd, queues[to - clients] + to->from, to->to - to->from, MSG_NOSIGNAL);
+    if (sent > 0) to->from += (size_t)sent;
+    else if (errno != EAGAIN) drop(to);
+}
+
+/* As a frame. Who has not taken the last one loses the next ones, and is told how much; nobody waits. */
 static void offer(struct client *to, enum channel channel, const char *data, size_t length) {
-    char lost[32], first = (char)channel;
-    if (to->lost && send(to->fd, lost, (size_t)snprintf(lost, sizeof lost, "%c%zu", LOST, to->lost), MSG_NOSIGNAL) > 0)
-        to->lost = 0;
-    struct iovec parts[] = {{&first, 1}, {(char *)data, length}};
-    if (!to->lost && sendmsg(to->fd, &(struct msghdr){.msg_iov = parts, .msg_iovlen = 2}, MSG_NOSIGNAL) >= 0) return;
-    if (errno == EAGAIN) to->lost += length;
-    else drop(to);
+    if (to->from == to->to) to->from = to->to = 0;
+    else if (channel != EXITED) to->lost += length;
+    if (to->to > 0 && channel != EXITED) return;
+    const uint32_t head[] = {htonl(channel), htonl((uint32_t)to->lost), htonl((uint32_t)length)};
+    char *queue = queues[to - clients], *end = mempcpy(mempcpy(queue + to->to, head, sizeof head), data, length);
+    to->to = (size_t)(end - queue), to->lost = 0;
+    send_queue(to);
 }
 
 static void pump(struct stream *from) {
@@ -275,21 +277,19 @@ static void pump(struct stream *from) {
 }
 
 static void close_input(void) {
-    shut(&input.fd);
+    shut(&input);
     EACH(client) if (client->mode == FEEDING) drop(client);
 }
 
-static void write_input(void) {
-    ssize_t wrote = write(input.fd, input.bytes + input.from, input.to - input.from);
-    if (wrote > 0) input.from += (size_t)wrote;
-    else if (errno != EAGAIN) close_input();
-}
-
-static void read_input(struct client *from) {
-    ssize_t got = input.from < input.to ? -1 : recv(from->fd, input.bytes, sizeof input.bytes, 0);
-    if (got > 0) input.from = 0, input.to = (size_t)got, write_input();
-    else if (got == 0 && given.input_once) close_input();
-    else if (got == 0) drop(from);
+/* Takes from the client what the container takes. */
+static void feed(struct client *from) {
+    char bytes[4096];
+    ssize_t got = recv(from->fd, bytes, sizeof bytes, MSG_PEEK), took = got > 0 ? write(input, bytes, (size_t)got) : 0;
+    if (got < 0 && errno == EAGAIN) return;
+    if (took > 0) recv(from->fd, bytes, (size_t)took, 0);
+    else if (took < 0 && errno == EAGAIN) full = true;
+    else if (took < 0 || given.input_once) close_input();
+    else drop(from);
 }
 
 static const char *reopen(void) {
@@ -301,36 +301,35 @@ static const char *reopen(void) {
 }
 
 static void serve(struct client *from) {
-    char request[64] = "";
     struct winsize size = {0};
-    int number;
-    ssize_t got = recv(from->fd, request, sizeof request - 1, 0);
-    request[strcspn(request, "\n")] = 0;
+    char *request = from->request, *end = request + strlen(request), *last = request + sizeof from->request - 2;
+    ssize_t got; /* byte by byte, for what follows the line may be for stdin */
+    while ((got = recv(from->fd, end, 1, 0)) == 1 && *end != '\n' && end < last) end++;
+    if (got < 0 && errno == EAGAIN) return;
+    *end = 0;
     bool wait = !strcmp(request, "wait"), feed = !strcmp(request, "stdin"), watch = !strcmp(request, "attach");
     if (got <= 0) drop(from);
     else if (!strcmp(request, "status") || (wait && life == TOLD)) answer(from, describe());
     else if (wait) from->mode = WAITING;
-    else if (feed && input.fd < 0) answer(from, "error stdin is not open");
-    else if ((feed || watch) && send(from->fd, "ok", 2, MSG_NOSIGNAL) == 2) from->mode = feed ? FEEDING : WATCHING;
+    else if (feed && input < 0) answer(from, "error stdin is not open");
+    else if (feed || watch) dprintf(from->fd, "ok\n"), from->mode = feed ? FEEDING : WATCHING;
     else if (!strcmp(request, "reopen")) answer(from, reopen());
     else if (!strcmp(request, "killall")) answer(from, say("ok %d", kill_all()));
-    else if (sscanf(request, "resize %hu %hu", &size.ws_col, &size.ws_row) == 2)
-        answer(from, given.tty && ioctl(out.fd, TIOCSWINSZ, &size) == 0 ? "ok" : "error there is no terminal");
-    else if (sscanf(request, "kill %d", &number) != 1) answer(from, "error unknown request");
-    else answer(from, !init ? "error nothing runs" : kill(init, number) < 0 ? "error no such signal" : "ok");
+    else if (sscanf(request, "resize %hu %hu", &size.ws_col, &size.ws_row) != 2) answer(from, "error unknown request");
+    else answer(from, given.tty && ioctl(out.fd, TIOCSWINSZ, &size) == 0 ? "ok" : "error there is no terminal");
 }
 
 static void welcome(void) {
     int fd = accept4(door, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &(int){8 * CHUNK}, sizeof(int)); /* how far a client may be behind */
-    EACH(client) if (fd >= 0 && client->mode == FREE) *client = (struct client){fd, ASKING, now_ms(), 0}, fd = -1;
+    EACH(client) if (fd >= 0 && client->mode == FREE)
+        *client = (struct client){.fd = fd, .mode = ASKING, .since = now_ms()}, fd = -1;
     shut(&fd); /* too many */
 }
 
-static int listen_at(const char *name, int type) {
+static int listen_at(const char *name) {
     struct sockaddr_un place = {.sun_family = AF_UNIX};
     stpncpy(place.sun_path, name, sizeof place.sun_path - 1);
-    int fd = socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0 || fchmod(fd, 0600) < 0 || bind(fd, (struct sockaddr *)&place, sizeof place) < 0 || listen(fd, 64) < 0)
         give_up(say("%s/%s: %m", given.state, name));
     owner = true;
@@ -346,29 +345,28 @@ static void receive_terminal(void) {
     int peer = accept4(console, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (peer < 0 || recvmsg(peer, &message, MSG_CMSG_CLOEXEC) <= 0 || part.head.cmsg_type != SCM_RIGHTS)
         give_up("the runtime handed over no terminal");
-    shut(&peer), shut(&console), shut(&out.fd), shut(&err.fd), shut(&input.fd);
+    shut(&peer), shut(&console), shut(&out.fd), shut(&err.fd), shut(&input);
     unlink("console.sock");
     memcpy(&out.fd, CMSG_DATA(&part.head), sizeof out.fd);
     fcntl(out.fd, F_SETFL, O_RDWR | O_NONBLOCK);
-    if (given.input) input.fd = fcntl(out.fd, F_DUPFD_CLOEXEC, 3);
+    if (given.input) input = fcntl(out.fd, F_DUPFD_CLOEXEC, 3);
 }
 
 /* The runtime is gone: is its container there, and our child? */
 static void decide(int how) {
-    siginfo_t dead;
     char text[1024], *rest;
     if (how && !reason[0] && read(err.fd, reason, sizeof reason - 1) <= 0) strcpy(reason, "it did not say why");
     for (size_t n = strlen(reason); n > 0 && reason[n - 1] == '\n';) reason[--n] = 0;
     if (how) give_up(say("the runtime ended with %d: %s", code_of(how), reason));
     if (given.tty) receive_terminal();
     if (!read_text("pid", text, sizeof text) || (init = atoi(text)) <= 0) give_up("the runtime left no pid file");
-    for (long long until = now_ms() + ADOPT; waitid(P_PID, (id_t)init, &dead, WEXITED | WNOHANG | WNOWAIT) < 0; nap())
+    for (long long until = now_ms() + ADOPT; waitid(P_PID, (id_t)init, NULL, WEXITED | WNOHANG | WNOWAIT) < 0; nap())
         if (now_ms() > until) give_up(say("process %d of the pid file is not ours", init));
     read_text(say("/proc/%d/stat", init), text, sizeof text);
     rest = strrchr(text, ')'); /* a process may be called anything, also "x) S 1" */
     if (!rest || sscanf(rest, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %lld",
                         &start_ticks) != 1) give_up(say("/proc/%d/stat cannot be read", init));
-    started_ns = clock_ns(CLOCK_REALTIME), life = RUNNING;
+    started_ns = ns(now(CLOCK_REALTIME)), life = RUNNING;
     if (!write_file("started", describe(), false)) give_up(say("%s/started: %m", given.state));
     dprintf(told, "+%d", init);
     shut(&told);
@@ -384,7 +382,7 @@ static bool reap(void) {
         decide(how);
     }
     while ((each = waitpid(-1, &how, WNOHANG)) > 0)
-        if (each == init) init = 0, status = how, life = ENDED, since = now_ms(), ended_ns = clock_ns(CLOCK_REALTIME);
+        if (each == init) init = 0, status = how, life = ENDED, since = now_ms(), ended_ns = ns(now(CLOCK_REALTIME));
     return each == 0;
 }
 
@@ -400,14 +398,14 @@ static void finish(void) {
 static void look_after(void) {
     enum { OUT, ERR, INPUT, DOOR, FIRST };
     for (bool children = true; life != TOLD || !recorded || children;) {
-        bool held = life == STARTING && now_ms() < since + HOLD, fed = input.from < input.to;
-        bool ticking = life != RUNNING && !recorded;
+        bool held = life == STARTING && now_ms() < since + HOLD, ticking = life != RUNNING && !recorded;
         struct pollfd set[FIRST + CLIENTS] = {{held ? -1 : out.fd, POLLIN, 0}, {held ? -1 : err.fd, POLLIN, 0},
-                                              {fed ? input.fd : -1, POLLOUT, 0}, {door, POLLIN, 0}};
+                                              {full ? input : -1, POLLOUT, 0}, {door, POLLIN, 0}};
         EACH(client) {
             bool asking = client->mode == ASKING, feeding = client->mode == FEEDING;
-            int fd = client->mode == FREE || (feeding && fed) ? -1 : client->fd;
-            set[FIRST + (client - clients)] = (struct pollfd){fd, asking || feeding ? POLLIN : 0, 0};
+            short events = asking || feeding ? POLLIN : client->from < client->to ? POLLOUT : 0;
+            int fd = client->mode == FREE || (feeding && full) ? -1 : client->fd;
+            set[FIRST + (client - clients)] = (struct pollfd){fd, events, 0};
             ticking |= asking;
         }
         if (ppoll(set, FIRST + CLIENTS, ticking ? &(struct timespec){.tv_nsec = TICK * 1000000} : NULL, &waiting) < 0)
@@ -415,12 +413,14 @@ static void look_after(void) {
         children = reap();
         if (set[OUT].revents) pump(&out);
         if (set[ERR].revents) pump(&err);
-        if (set[INPUT].revents) write_input();
+        if (set[INPUT].revents) full = false;
         EACH(client) {
-            bool ready = set[FIRST + (client - clients)].revents, late = now_ms() > client->since + ASK;
+            short ready = set[FIRST + (client - clients)].revents;
+            bool late = client->mode == ASKING && now_ms() > client->since + ASK;
             if (ready && client->mode == ASKING) serve(client);
-            else if (ready && client->mode == FEEDING) read_input(client);
-            else if (ready || (late && client->mode == ASKING)) drop(client);
+            else if (ready && client->mode == FEEDING) feed(client);
+            else if (ready & (POLLHUP | POLLERR) || late) drop(client);
+            else if (ready) send_queue(client);
         }
         if (set[DOOR].revents) welcome();
         if (life == ENDED && ((out.fd < 0 && err.fd < 0) || now_ms() > since + DRAIN)) finish();
@@ -434,14 +434,14 @@ static _Noreturn void be_shim(void) {
     stand_over((const int[]){SIGCHLD, 0});
     if (chdir(given.state) < 0) give_up(say("%s: %m", given.state));
     if (access("started", F_OK) == 0) give_up(say("%s served a start before", given.state));
-    door = listen_at("shim.sock", SOCK_SEQPACKET);
+    door = listen_at("shim.sock");
     unlink("failed"), unlink("pid");
-    if (given.tty) console = listen_at("console.sock", SOCK_STREAM);
+    if (given.tty) console = listen_at("console.sock");
     if (given.log && (journal.fd = open_log()) < 0) give_up(say("%s: %m", given.log));
     if (pipe2(to_out, O_CLOEXEC) < 0 || pipe2(to_err, O_CLOEXEC) < 0 || (given.input && pipe2(to_in, O_CLOEXEC) < 0))
         give_up(say("pipe: %m"));
-    input.fd = to_in[1], out.fd = to_out[0], err.fd = to_err[0], since = now_ms();
-    fcntl(input.fd, F_SETFL, O_NONBLOCK), fcntl(out.fd, F_SETFL, O_NONBLOCK), fcntl(err.fd, F_SETFL, O_NONBLOCK);
+    input = to_in[1], out.fd = to_out[0], err.fd = to_err[0], since = now_ms();
+    fcntl(input, F_SETFL, O_NONBLOCK), fcntl(out.fd, F_SETFL, O_NONBLOCK), fcntl(err.fd, F_SETFL, O_NONBLOCK);
     if ((launcher = fork_launcher(given.input ? to_in[0] : 0, to_out[1], to_err[1])) < 0) give_up(say("fork: %m"));
     shut(&to_in[0]), shut(&to_out[1]), shut(&to_err[1]);
     look_after();
