@@ -29,6 +29,7 @@ COMMANDS = (
         "controllers", "podwire.cli.controllers", "namespaces, service accounts, owners: what follows from objects"
     ),
     Command("image", "podwire.cli.image", "images without a registry: import archives, build, list, remove"),
+    Command("runtime", "podwire.cli.runtime", "run pod sandboxes and containers for whoever speaks CRI"),
     Command("failpoints", "podwire.cli.failpoints", "list the places where a test can make podwire fail"),
 )
 

@@ -1,7 +1,9 @@
 """A container's directory: what the OCI runtime and the shim find there, and what must be mounted and unmounted for it.
 
     HOME/config.json   what to run          HOME/rootfs       where the layers are mounted
-    HOME/upper, work   what it writes       HOME/shim         the shim's socket, pid and exit code
+    HOME/cgroup        where it is counted  HOME/shim         the shim's socket, pid and exit code
+
+What a container writes lies in the image store, which keeps the image for as long.
 
 Synchronous; called in worker threads. Every step can be done again, removal at any point of the way.
 """
@@ -10,6 +12,7 @@ import contextlib
 import os
 import platform
 import shutil
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,21 +123,29 @@ class Bundles:
         return Accounts(_first(layers, "etc/passwd"), _first(layers, "etc/group"))
 
     def write(self, planned: Planned) -> None:
-        """Make the directory."""
+        """Make the directory, and let the image store hold the image."""
         home = self.home(planned.id)
-        for name in ("rootfs", "upper", "work", "shim"):
-            (home / name).mkdir(mode=0o700 if name != "upper" else 0o755, parents=True, exist_ok=True)
+        for name in ("rootfs", "shim"):
+            (home / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        writable = self.images.prepare(planned.id, self._image(planned.image_id))
+        (home / "writable.json").write_bytes(msgspec.json.encode([str(writable.upper), str(writable.work)]))
         (home / "config.json").write_bytes(msgspec.json.encode(planned.spec))
 
-    def mount(self, id_: str, pod: pb.PodSandboxConfig, config: pb.ContainerConfig) -> Mounted:
+    def writable(self, id_: str) -> tuple[Path, Path]:
+        """Where a container writes: the upper and the work directory of its overlay."""
+        upper, work = msgspec.json.decode((self.home(id_) / "writable.json").read_bytes(), type=tuple[str, str])
+        return Path(upper), Path(work)
+
+    def mount(self, id_: str, image_id: str, pod: pb.PodSandboxConfig, config: pb.ContainerConfig) -> Mounted:
         """Mount the layers, make the cgroup with its limits, and the log's directory."""
         home, group = self.home(id_), self._group(pod, id_)
-        image = self._image(config.image.image)
+        layers = self.images.rootfs_layers(self._image(image_id))  # by id: a name may mean another image by now
+        upper, work = self.writable(id_)
         try:
             self.cgroups.create(group)
             self.cgroups.limit(group, limits_of(config.linux.resources))
             (home / "cgroup").write_text(group, encoding="utf-8")
-            mount_overlay(home / "rootfs", self.images.rootfs_layers(image), upper=home / "upper", work=home / "work")
+            mount_overlay(home / "rootfs", layers, upper=upper, work=work)
         except LinuxError as error:
             self.unmount(id_)
             raise Internal(f"container {id_}: {error}") from error
@@ -199,7 +210,8 @@ class Bundles:
     def remove(self, id_: str) -> None:
         """Remove all but the record."""
         self.unmount(id_)
-        for name in ("rootfs", "upper", "work", "shim"):
+        self.images.release(id_)
+        for name in ("rootfs", "shim"):
             shutil.rmtree(self.home(id_) / name, ignore_errors=True)
 
     def leave(self) -> None:
@@ -231,11 +243,13 @@ def _first(layers: Sequence[Path], path: str) -> str:
     for layer in layers:
         root = os.open(layer, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            descriptor = open_in_root(root, path)
+            descriptor = open_in_root(root, path, os.O_RDONLY | os.O_NONBLOCK)
         except (LinuxError, OSError):
             continue
         finally:
             os.close(root)
         with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return ""
             return file.read(ACCOUNTS_BYTES).decode("utf-8", "replace")
     return ""

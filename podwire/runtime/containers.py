@@ -163,7 +163,9 @@ class Containers:
             if not sandbox.ready:
                 raise FailedPrecondition(f"sandbox {sandbox.id} is not ready")
             try:
-                mounted = await asyncio.to_thread(self._bundles.mount, container.id, sandbox.config, container.config)
+                mounted = await asyncio.to_thread(
+                    self._bundles.mount, container.id, container.record.image_id, sandbox.config, container.config
+                )
                 failpoint(MOUNTED)
                 started = await self._shims.start(mounted)
             except RpcError as error:

@@ -40,7 +40,7 @@ class Usage:
         return stats
 
     def _writable(self, container: Container, usage: pb.FilesystemUsage, now: int) -> None:
-        upper = self.bundles.home(container.id) / "upper"
+        upper = self.bundles.writable(container.id)[0]
         usage.timestamp = now
         usage.fs_id.mountpoint = str(self.bundles.directory)
         files = [each.lstat() for each in upper.rglob("*")] if upper.exists() else []

@@ -1,0 +1,155 @@
+"""Runs a container runtime: its rooms, its socket, its streaming server; in that order, and back."""
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import shutil
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from podwire.linux.cgroups import KernelCgroups
+from podwire.linux.mounts import KernelMounts
+from podwire.linux.namespaces import KernelNamespaces
+from podwire.linux.processes import boot_id
+from podwire.protocols.cri import methods
+from podwire.runtime.bundles import Bundles
+from podwire.runtime.cni import Caller, Conflists, Plugins
+from podwire.runtime.containers import Containers
+from podwire.runtime.events import Events
+from podwire.runtime.executions import Executions
+from podwire.runtime.host import Host
+from podwire.runtime.image_service import ImageService
+from podwire.runtime.images import Images
+from podwire.runtime.records import ContainerRecord, Records, SandboxRecord
+from podwire.runtime.sandbox_kernel import SandboxKernel
+from podwire.runtime.sandboxes import Sandboxes
+from podwire.runtime.service import RuntimeService
+from podwire.runtime.shims import Shims
+from podwire.runtime.usage import Usage
+from podwire.shim import find
+from podwire.transports import grpc_server, http_server
+from podwire.transports.clock import SystemClock
+
+_log = logging.getLogger("podwire.runtime")
+
+THREADS = 32
+"""Calls into the kernel and the disk that may wait at once."""
+
+OCI_RUNTIMES = ("crun", "runc")
+GRACE = 2.0
+
+
+class NoRuntime(Exception):
+    """Neither crun nor runc is installed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to run a container runtime; the command line's flags."""
+
+    socket: Path
+    prefix: Path = Path("/")
+    cni_conf_dir: Path | None = None
+    cni_bin_dirs: tuple[Path, ...] = ()
+
+    @property
+    def state(self) -> Path:
+        return self.prefix / "var/lib/podwire"
+
+    @property
+    def run(self) -> Path:
+        return self.prefix / "run"
+
+    @property
+    def cgroup_parent(self) -> str:
+        """One parent per prefix, so that two runtimes on a machine never sweep each other's containers."""
+        if self.prefix == Path("/"):
+            return "podwire"
+        return f"podwire-{hashlib.sha256(str(self.prefix.resolve()).encode()).hexdigest()[:12]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A runtime that answers at its socket."""
+
+    sandboxes: Sandboxes
+    containers: Containers
+    socket: Path
+
+
+@contextlib.asynccontextmanager
+async def running(options: Options) -> AsyncIterator[Running]:
+    """Run a runtime for as long as the context is open; containers go on afterwards.
+
+    1. Means of this host.  2. What was there before: adopted, finished, swept.  3. Streams.  4. The socket.
+    """
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="podwire"))
+    clock = SystemClock()
+    events = Events(clock)
+    async with contextlib.AsyncExitStack() as stack:
+        images = await asyncio.to_thread(Images, options.state / "images")
+        stack.callback(images.close)
+        network = _network(options)
+        stack.push_async_callback(network.close)
+        shims = _shims(options)
+        bundles = _bundles(options, images)
+        stack.callback(bundles.leave)
+        sandboxes = Sandboxes(
+            Records(options.state / "runtime/sandboxes", SandboxRecord),
+            _kernel(options),
+            network,
+            events,
+            clock,
+            boot_id(),
+        )
+        containers = Containers(
+            Records(options.state / "runtime/containers", ContainerRecord), sandboxes, bundles, shims, events, clock
+        )
+        executions = Executions(shims, bundles, clock)
+        service = RuntimeService(sandboxes, containers, executions, Usage(bundles, clock), network, events, clock)
+        events.describe = service.describe
+        await sandboxes.recover()
+        await containers.recover()
+        stack.push_async_callback(containers.close)
+        streaming = await http_server.serve(executions.handle, host="127.0.0.1", port=0)
+        stack.push_async_callback(streaming.close, GRACE)
+        executions.base_url = f"http://127.0.0.1:{streaming.port}"
+        handlers = {**service.handlers(), **ImageService(images, clock).handlers()}
+        server = await grpc_server.serve(options.socket, methods.ALL, handlers, caller="kubelet", callee="runtime")
+        stack.push_async_callback(server.close, GRACE)
+        _log.info("serving", extra={"socket": str(options.socket), "runtime": shims.runtime})
+        yield Running(sandboxes, containers, options.socket)
+
+
+def _kernel(options: Options) -> SandboxKernel:
+    return SandboxKernel(
+        KernelNamespaces(options.run / "netns", "net"),
+        KernelNamespaces(options.run / "podwire/ipcns", "ipc"),
+        KernelMounts(),
+        options.run / "podwire/shm",
+    )
+
+
+def _bundles(options: Options, images: Images) -> Bundles:
+    directory = options.state / "runtime/containers"
+    return Bundles(directory, images, KernelCgroups(), KernelMounts(), Host(), options.cgroup_parent)
+
+
+def _network(options: Options) -> Caller:
+    conflists = Conflists(options.cni_conf_dir or options.prefix / "etc/cni/net.d")
+    binaries = options.cni_bin_dirs or (options.state / "cni/bin", options.prefix / "opt/cni/bin")
+    return Caller(conflists, Plugins(binaries), options.state / "cni/cache")
+
+
+def _shims(options: Options) -> Shims:
+    runtime = next((found for name in OCI_RUNTIMES if (found := shutil.which(name))), None)
+    if runtime is None:
+        raise NoRuntime("neither crun nor runc is on PATH; one of them runs the containers")
+    hybrid = Path("/sys/fs/cgroup/unified/cgroup.controllers").exists()
+    root = options.run / "podwire" / Path(runtime).name
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    cover = hybrid and Path(runtime).name == "crun"
+    return Shims(shim=find().argv, runtime=runtime, root=root, cover_unified=cover)
