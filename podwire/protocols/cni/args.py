@@ -1,0 +1,36 @@
+"""CNI_ARGS: `KEY=VALUE;KEY=VALUE`, the oldest way to tell a plugin something."""
+
+from collections.abc import Collection, Mapping
+
+from podwire.protocols.cni.errors import CniError, Code
+
+IGNORE_UNKNOWN = "IgnoreUnknown"
+_TRUE = ("1", "t", "T", "TRUE", "true", "True")
+_FALSE = ("0", "f", "F", "FALSE", "false", "False")
+
+
+def parsed(text: str, known: Collection[str] = ()) -> dict[str, str]:
+    """The pairs. A key that is not known is an error, unless `IgnoreUnknown` is among them and true."""
+    pairs: dict[str, str] = {}
+    for each in text.split(";") if text else ():
+        key, separator, value = each.partition("=")
+        if not separator or "=" in value or not key:
+            raise CniError(Code.BAD_ENVIRONMENT, f"CNI_ARGS: {each!r} is no KEY=VALUE")
+        pairs[key] = value
+    lenient = pairs.pop(IGNORE_UNKNOWN, "0")
+    if lenient not in _TRUE + _FALSE:
+        raise CniError(Code.BAD_ENVIRONMENT, f"CNI_ARGS: {IGNORE_UNKNOWN}={lenient} is neither true nor false")
+    unknown = [each for each in pairs if each not in known]
+    if unknown and lenient not in _TRUE:
+        raise CniError(
+            Code.BAD_ENVIRONMENT, f"CNI_ARGS: {', '.join(unknown)} not known, and {IGNORE_UNKNOWN} is not set"
+        )
+    return {key: value for key, value in pairs.items() if key in known}
+
+
+def formatted(pairs: Mapping[str, str]) -> str:
+    """The text for these pairs; a `;` or `=` in one would be read as another pair."""
+    for key, value in pairs.items():
+        if any(each in key + value for each in ";="):
+            raise CniError(Code.BAD_ENVIRONMENT, f"CNI_ARGS: {key}={value} must not contain ';' or '='")
+    return ";".join(f"{key}={value}" for key, value in pairs.items())

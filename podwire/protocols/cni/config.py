@@ -1,0 +1,157 @@
+"""Configurations: the list that an administrator writes, the request that a plugin gets of it."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from podwire.protocols.cni import results, versions
+from podwire.protocols.cni.errors import CniError, Code
+from podwire.protocols.cni.results import Result
+from podwire.protocols.cni.values import Object, loaded_object, taken, taken_list
+from podwire.protocols.cni.verbs import is_id
+
+PREV_RESULT_SINCE = "0.4.0"
+"""From here on DEL and CHECK are told the final result of ADD, too."""
+
+
+class NetworkList(NamedTuple):
+    """A network: the plugins that make it, in the order of ADD."""
+
+    name: str
+    version: str
+    plugins: tuple[Object, ...]
+    disable_check: bool = False
+    disable_gc: bool = False
+    only_inlined: bool = False
+    """Whether plugins come from this list alone, or from a folder with the network's name, too."""
+
+
+def parse_list(data: bytes, where: str = "network configuration") -> NetworkList:
+    """A `.conflist`. Plugins may be absent if a folder has them; see `with_plugins`."""
+    raw = loaded_object(data, where)
+    only_inlined = _flag(raw, "loadOnlyInlinedPlugins")
+    if "plugins" not in raw and only_inlined:
+        raise CniError(Code.BAD_CONFIG, "plugins: missing, and loadOnlyInlinedPlugins is set")
+    plugins = tuple(_checked_plugin(each, f"plugins[{at}]") for at, each in enumerate(taken_list(raw, "plugins", dict)))
+    if "plugins" in raw and not plugins:
+        raise CniError(Code.BAD_CONFIG, "plugins: empty")
+    offered: list[object] = [raw.get("cniVersion") or versions.OLDEST, *taken_list(raw, "cniVersions", str)]
+    return NetworkList(
+        name=checked_name(raw.get("name")),
+        version=versions.newest(offered),
+        plugins=plugins,
+        disable_check=_flag(raw, "disableCheck"),
+        disable_gc=_flag(raw, "disableGC"),
+        only_inlined=only_inlined,
+    )
+
+
+def parse_single(data: bytes, where: str = "network configuration") -> NetworkList:
+    """A `.conf` or `.json`: one plugin that is the whole network."""
+    raw = loaded_object(data, where)
+    if "plugins" in raw:
+        raise CniError(Code.BAD_CONFIG, "plugins: a list of plugins belongs into a .conflist")
+    plugin = _checked_plugin(raw, "")
+    return NetworkList(
+        checked_name(raw.get("name")), versions.newest([raw.get("cniVersion") or versions.OLDEST]), (plugin,)
+    )
+
+
+def parse_plugin(data: bytes, where: str) -> Object:
+    """One plugin of a network's folder."""
+    return _checked_plugin(loaded_object(data, where), where)
+
+
+def with_plugins(network: NetworkList, more: tuple[Object, ...]) -> NetworkList:
+    """The list with what its folder adds after the inlined ones; with none at all it is no network."""
+    plugins = network.plugins + (() if network.only_inlined else more)
+    if not plugins:
+        raise CniError(Code.BAD_CONFIG, "plugins: missing, and no folder has any")
+    return network._replace(plugins=plugins)
+
+
+def checked_name(name: object) -> str:
+    if name is not None and not isinstance(name, str):
+        raise CniError(Code.UNDECODABLE, f"name: {name!r} is no string")
+    if not is_id(name):
+        told = "must be letters, digits, '_', '.' and '-', and begin with one of the first"
+        raise CniError(Code.BAD_CONFIG, f"name: {name!r} {told}" if name else "name: missing")
+    return str(name)
+
+
+def checked_type(kind: object, where: str) -> str:
+    """The name of a plugin's program: a bare name, so that it is found in CNI_PATH and nowhere else."""
+    if not isinstance(kind, str) or not kind:
+        raise CniError(Code.BAD_CONFIG, f"{where}type: missing" if not kind else f"{where}type: {kind!r} is no string")
+    if "/" in kind or kind in (".", "..") or "\0" in kind:
+        raise CniError(Code.BAD_CONFIG, f"{where}type: {kind!r} must be a bare name")
+    return kind
+
+
+def _checked_plugin(plugin: Object, where: str) -> Object:
+    dot = f"{where}." if where else ""
+    checked_type(plugin.get("type"), dot)
+    for each in taken(plugin, "capabilities", dict, {}, dot).values():
+        if not isinstance(each, bool):
+            raise CniError(Code.UNDECODABLE, f"{dot}capabilities: {each!r} is neither true nor false")
+    return plugin
+
+
+def _flag(raw: Object, key: str) -> bool:
+    """A boolean that may be written as a string."""
+    value = raw.get(key, False)
+    if value in ("true", "false"):
+        return bool(value == "true")
+    return taken(raw, key, bool, False)
+
+
+def request(
+    network: NetworkList, plugin: Object, prev_result: Object | None, capabilities: Mapping[str, Any]
+) -> Object:
+    """What one plugin of a network is sent: its own configuration, and what only the runtime knows.
+
+    Of the capabilities it gets those that it declares and the runtime has a value for.
+    """
+    declared: Object = plugin.get("capabilities") or {}
+    values = {key: capabilities[key] for key, wanted in declared.items() if wanted and key in capabilities}
+    sent = {key: value for key, value in plugin.items() if key not in ("capabilities", "prevResult", "runtimeConfig")}
+    sent |= {"name": network.name, "cniVersion": network.version}
+    sent |= {"runtimeConfig": values} if values else {}
+    return sent | ({} if prev_result is None else {"prevResult": prev_result})
+
+
+class PluginConfig(NamedTuple):
+    """What a plugin reads from its standard input."""
+
+    raw: Object
+    """Whole, to be passed on to a delegate."""
+    name: str
+    version: str
+    runtime: Object
+    """`runtimeConfig` with its keys in lower case: some runtimes send them in their language's own spelling."""
+    args: Object
+    """`args.cni`."""
+
+    def previous(self) -> Result | None:
+        """`prevResult`, read only when it is asked for: DEL must not fail for one that is broken."""
+        told = self.raw.get("prevResult")
+        return None if told is None else results.decode(told, self.version, "prevResult")
+
+
+def plugin_config(data: bytes, supported: tuple[str, ...] = versions.KNOWN) -> PluginConfig:
+    raw = loaded_object(data, "standard input")
+    version = versions.checked(raw.get("cniVersion"), supported)
+    name = checked_name(raw.get("name"))
+    return PluginConfig(
+        raw=raw,
+        name=name,
+        version=version,
+        runtime=lowered(taken(raw, "runtimeConfig", dict, {})),
+        args=taken(taken(raw, "args", dict, {}), "cni", dict, {}, "args."),
+    )
+
+
+def lowered(value: Any) -> Any:
+    """The same with every key of every object in lower case."""
+    if isinstance(value, dict):
+        return {str(key).lower(): lowered(each) for key, each in value.items()}
+    return [lowered(each) for each in value] if isinstance(value, list) else value

@@ -1,0 +1,109 @@
+"""JSON from strangers, read strictly: what is there has the type that it must have, or the error names the key."""
+
+import json
+from ipaddress import (
+    IPv4Address,
+    IPv4Interface,
+    IPv4Network,
+    IPv6Address,
+    IPv6Interface,
+    IPv6Network,
+    ip_address,
+    ip_interface,
+    ip_network,
+)
+from typing import Any, NoReturn, TypeVar
+
+from podwire.protocols.cni.errors import CniError, Code
+
+Address = IPv4Address | IPv6Address
+Interface = IPv4Interface | IPv6Interface
+Network = IPv4Network | IPv6Network
+Object = dict[str, Any]
+T = TypeVar("T")
+
+
+def loaded(data: bytes, what: str) -> object:
+    """A JSON text; UTF-8 only, and no numbers that JSON does not know."""
+    try:
+        return json.loads(data.decode("utf-8"), parse_constant=_no_constant)
+    except RecursionError as error:
+        raise CniError(Code.UNDECODABLE, f"{what}: too deep") from error
+    except ValueError as error:
+        raise CniError(Code.UNDECODABLE, f"{what}: no JSON", str(error)) from error
+
+
+def loaded_object(data: bytes, what: str) -> Object:
+    value = loaded(data, what)
+    if not isinstance(value, dict):
+        raise CniError(Code.UNDECODABLE, f"{what}: no JSON object")
+    return value
+
+
+def dumped(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def taken(config: Object, key: str, kind: type[T], default: T, where: str = "") -> T:
+    """A value of this type; the default when it is absent or null."""
+    value = config.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise CniError(Code.UNDECODABLE, f"{where}{key}: {_short(value)} is no {_NAMES[kind]}")
+    return value
+
+
+def taken_list(config: Object, key: str, kind: type[T], where: str = "") -> list[T]:
+    """A list of values of this type; empty when it is absent or null."""
+    values: list[Any] = taken(config, key, list, [], where)
+    for at, each in enumerate(values):
+        taken({key: each}, key, kind, each, where) if each is not None else _no_null(f"{where}{key}[{at}]")
+    return values
+
+
+def _no_null(where: str) -> NoReturn:
+    raise CniError(Code.UNDECODABLE, f"{where}: null")
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 64 else f"{text[:60]} …"
+
+
+_NAMES: dict[type, str] = {str: "string", int: "integer", bool: "boolean", dict: "object", list: "list"}
+
+
+def address(text: object, where: str) -> Address:
+    """An address, without a zone: zones mean nothing in another namespace."""
+    try:
+        if isinstance(text, str) and "%" not in text:
+            return ip_address(text)
+    except ValueError:
+        pass
+    raise CniError(Code.BAD_CONFIG, f"{where}: {_short(text)} is no IP address")
+
+
+def interface(text: object, where: str) -> Interface:
+    """An address with the length of its network's prefix."""
+    try:
+        if isinstance(text, str) and "%" not in text and "/" in text:
+            return ip_interface(text)
+    except ValueError:
+        pass
+    raise CniError(Code.BAD_CONFIG, f"{where}: {_short(text)} is no IP address with a prefix length")
+
+
+def network(text: object, where: str, *, strict: bool = False) -> Network:
+    """A network; unless strict, bits of a host in it are dropped as everybody does."""
+    try:
+        if isinstance(text, str) and "%" not in text and "/" in text:
+            return ip_network(text, strict=strict)
+    except ValueError as error:
+        if "host bits" in str(error):
+            raise CniError(Code.BAD_CONFIG, f"{where}: {text} has bits set beyond its prefix") from error
+    raise CniError(Code.BAD_CONFIG, f"{where}: {_short(text)} is no network such as 10.1.0.0/16")

@@ -1,0 +1,90 @@
+"""What plugins are asked to do, and the environment in which they are asked."""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from podwire.protocols.cni.errors import CniError, Code
+
+
+class Verb(NamedTuple):
+    since: str
+    needs: tuple[str, ...] = ()
+    """Variables that must be set; CNI_COMMAND always."""
+    config: bool = True
+    """Whether a configuration comes on standard input."""
+
+
+_ATTACHMENT = ("CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME")
+
+VERBS = {
+    "ADD": Verb("0.1.0", _ATTACHMENT),
+    "DEL": Verb("0.1.0", ("CNI_CONTAINERID", "CNI_IFNAME")),
+    "CHECK": Verb("0.4.0", _ATTACHMENT),
+    "GC": Verb("1.1.0", ("CNI_PATH",)),
+    "STATUS": Verb("1.1.0"),
+    "VERSION": Verb("0.1.0", config=False),
+}
+
+_ID = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*", re.ASCII)
+
+
+def is_id(text: object) -> bool:
+    """What a container id and a network's name look like. They become parts of paths."""
+    return isinstance(text, str) and _ID.fullmatch(text) is not None
+
+
+def is_ifname(text: str) -> bool:
+    """A link's name that the kernel takes as it is; a `%` it would fill in by itself."""
+    if not 0 < len(text.encode("utf-8", "surrogateescape")) <= 15 or text in (".", ".."):
+        return False
+    return not any(each in "/:%" or each.isspace() or not each.isprintable() for each in text)
+
+
+class Invocation(NamedTuple):
+    """One call of a plugin."""
+
+    command: str
+    container_id: str = ""
+    netns: str = ""
+    ifname: str = ""
+    args: str = ""
+    path: str = ""
+
+    @property
+    def verb(self) -> Verb:
+        return VERBS[self.command]
+
+    def environment(self) -> dict[str, str]:
+        """As the runtime sets it; what a verb does not use is not set."""
+        told = {"CNI_COMMAND": self.command, "CNI_ARGS": self.args, "CNI_PATH": self.path}
+        if "CNI_CONTAINERID" in self.verb.needs:
+            told |= {"CNI_CONTAINERID": self.container_id, "CNI_NETNS": self.netns, "CNI_IFNAME": self.ifname}
+        return told
+
+
+def invocation(environment: Mapping[str, str]) -> Invocation:
+    """As the plugin reads it; the error names everything that is wrong, not only the first."""
+    command = environment.get("CNI_COMMAND", "")
+    if command not in VERBS:
+        raise CniError(Code.BAD_ENVIRONMENT, f"CNI_COMMAND: {command!r} is none of {', '.join(VERBS)}")
+    needed = VERBS[command].needs
+    wrong = [f"{each} is missing" for each in needed if not environment.get(each)]
+    if "CNI_CONTAINERID" in needed:
+        wrong += _malformed(environment)
+    if wrong:
+        raise CniError(Code.BAD_ENVIRONMENT, f"bad environment for {command}: {'; '.join(wrong)}")
+    names = ("CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_ARGS", "CNI_PATH")
+    return Invocation(command, *(environment.get(each, "") for each in names))
+
+
+def _malformed(environment: Mapping[str, str]) -> list[str]:
+    id_, ifname = environment.get("CNI_CONTAINERID", ""), environment.get("CNI_IFNAME", "")
+    wrong = []
+    if id_ and not is_id(id_):
+        wrong.append(
+            f"CNI_CONTAINERID {id_!r} must be letters, digits, '_', '.' and '-', and begin with one of the first"
+        )
+    if ifname and not is_ifname(ifname):
+        wrong.append(f"CNI_IFNAME {ifname!r} must be 1 to 15 bytes without '/', ':', '%' and spaces")
+    return wrong

@@ -1,0 +1,46 @@
+"""Versions of the specification, in order."""
+
+import re
+from collections.abc import Collection, Iterable
+
+from podwire.protocols.cni.errors import CniError, Code
+
+KNOWN = ("0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
+OLDEST, LATEST = KNOWN[0], KNOWN[-1]
+_FORM = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})", re.ASCII)
+
+
+def parsed(text: object) -> tuple[int, int, int]:
+    """A version as numbers that compare; what is no version cannot be decoded."""
+    found = _FORM.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        raise CniError(Code.UNDECODABLE, f"cniVersion: {text!r} is no version such as {LATEST}")
+    major, minor, patch = map(int, found.groups())
+    return major, minor, patch
+
+
+def at_least(version: str, since: str) -> bool:
+    return parsed(version) >= parsed(since)
+
+
+def checked(version: object, supported: Collection[str] = KNOWN) -> str:
+    """A configuration's version; one that says none, or "", means the first."""
+    given = OLDEST if version in (None, "") else version
+    parsed(given)
+    if not isinstance(given, str) or given not in supported:
+        raise CniError(
+            Code.INCOMPATIBLE_VERSION, f"cniVersion {given} is not supported", f"supported are {', '.join(supported)}"
+        )
+    return given
+
+
+def newest(offered: Iterable[object], known: Collection[str] = KNOWN) -> str:
+    """The highest of the versions that a configuration offers and we know."""
+    given = {parsed(each): str(each) for each in offered}
+    common = [each for each in given if given[each] in known]
+    if not common:
+        told = ", ".join(given.values())
+        raise CniError(
+            Code.INCOMPATIBLE_VERSION, f"cniVersion {told} is not supported", f"known are {', '.join(known)}"
+        )
+    return given[max(common)]

@@ -1,0 +1,7 @@
+"""Pods onto the network: the runtime's chair of CNI."""
+
+from podwire.runtime.cni.caller import Caller
+from podwire.runtime.cni.conflists import Conflists
+from podwire.runtime.cni.plugins import Limits, Plugins
+
+__all__ = ["Caller", "Conflists", "Limits", "Plugins"]
