@@ -177,6 +177,9 @@ def _through_door(resource: Resource, subresource: str, new: Object, old: Object
     if not subresource:
         if resource.has_status:
             _restore(new, old, "status")
+        if resource.name == "namespaces" and not resource.group:
+            new["spec"] = {**new.get("spec", {})}
+            _restore(new["spec"], old.get("spec", {}), "finalizers")  # these go by their own door
         return new
     door = DOORS.get(subresource)
     return door(resource, new, old) if door else new

@@ -80,6 +80,12 @@ def bound(pod: Object, node: str, wanted: Object, now: float) -> Object:
     uid = wanted["metadata"].get("uid")
     if uid and uid != metadata["uid"]:
         raise _refused(name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {metadata['uid']}")
+    version = wanted["metadata"].get("resourceVersion")
+    if version and version != metadata["resourceVersion"]:
+        why = (
+            f"ResourceVersion in precondition: {version}, ResourceVersion in object meta: {metadata['resourceVersion']}"
+        )
+        raise _refused(name, f"Precondition failed: {why}")
     if metadata.get("deletionTimestamp"):
         raise _refused(name, f"pod {name} is being deleted, cannot be assigned to a host")
     if spec.get("nodeName"):
@@ -100,6 +106,7 @@ def _refused(name: str, why: str) -> ApiError:
 
 def _set_scheduled(pod: Object, now: float) -> None:
     status = pod.setdefault("status", {})
+    status.pop("nominatedNodeName", None)  # a hint that has served its purpose
     kept = [each for each in status.get("conditions", []) if each.get("type") != "PodScheduled"]
     condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": rfc3339(now)}
     if generation := pod["metadata"].get("generation"):

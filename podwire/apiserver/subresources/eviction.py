@@ -38,10 +38,10 @@ async def create(engine: Engine, call: Call) -> Answer:
     pod = await engine.find(call.resource, call.namespace, call.name)
     if pod is None:
         raise not_found("pods", call.name)
+    await _tried(engine, call, deletion)
     if not _unhindered(pod):
-        await _tried(engine, call, deletion)
         await _spend(engine, call, pod, deletion)
-    await engine.deleter.delete(call.resource, call.namespace, call.name, deletion, call.user)
+    await _evict(engine, call, deletion)
     return answer(call.request, stored.encode(SUCCESS), status=201, warnings=body.warnings)
 
 
@@ -57,6 +57,35 @@ async def _tried(engine: Engine, call: Call, options: DeleteOptions) -> None:
     await engine.deleter.delete(call.resource, call.namespace, call.name, trial, call.user)
 
 
+async def _evict(engine: Engine, call: Call, options: DeleteOptions) -> None:
+    """Say in the pod's status what befalls it, then delete it."""
+    if not options.dry_run:
+        now = rfc3339(engine.clock.wall())
+        write = Write(
+            resource=call.resource,
+            namespace=call.namespace,
+            name=call.name,
+            change=lambda pod: doomed(pod, now),
+            user=call.user,
+            subresource="status",
+        )
+        item = await engine.updater.update(write)
+        if options.resource_version:
+            options = replace(options, resource_version=str(item.revision))
+    await engine.deleter.delete(call.resource, call.namespace, call.name, options, call.user)
+
+
+def doomed(pod: Object, now: str) -> Object:
+    """The pod with the condition that tells its controllers that it was evicted and did not fail."""
+    conditions = pod.get("status", {}).get("conditions", [])
+    old: Object = next((each for each in conditions if each.get("type") == "DisruptionTarget"), {})
+    since = old.get("lastTransitionTime", now) if old.get("status") == "True" else now
+    condition = {"type": "DisruptionTarget", "status": "True", "lastProbeTime": None, "lastTransitionTime": since,
+                 "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}  # fmt: skip
+    others = [each for each in conditions if each.get("type") != "DisruptionTarget"]
+    return {**pod, "status": {**pod.get("status", {}), "conditions": [*others, condition]}}
+
+
 async def _spend(engine: Engine, call: Call, pod: Object, options: DeleteOptions) -> None:
     """Take one disruption from the budget that covers the pod; 429 when none is left."""
     budgets = engine.registry.builtin("policy", "poddisruptionbudgets")
@@ -66,6 +95,8 @@ async def _spend(engine: Engine, call: Call, pod: Object, options: DeleteOptions
     if len(covering) > 1:
         why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         raise ApiError(Reason.INTERNAL_ERROR, why)
+    if not ready(pod) and spares_unready(covering[0]):
+        return
     now = rfc3339(engine.clock.wall())
     write = Write(
         resource=budgets,
@@ -90,18 +121,52 @@ def covers(budget: Object, pod: Object) -> bool:
     return selector is not None and from_object(selector).matches(pod["metadata"].get("labels", {}))
 
 
+def ready(pod: Object) -> bool:
+    conditions = pod.get("status", {}).get("conditions", [])
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+
+
+def spares_unready(budget: Object) -> bool:
+    """Whether a pod that is not ready goes at no cost: always if the budget says so, else while enough are healthy."""
+    status = budget.get("status", {})
+    enough: bool = status.get("currentHealthy", 0) >= status.get("desiredHealthy", 0) > 0
+    return enough or budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+
+
 def spent(budget: Object, pod: str, now: str) -> Object:
     """The budget with one disruption less and the pod remembered; raises TooManyRequests."""
     status = budget.setdefault("status", {})
     name, allowed = budget["metadata"]["name"], status.get("disruptionsAllowed", 0)
-    if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0) or allowed <= 0:
-        need, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
-        why = f"The disruption budget {name} needs {need} healthy pods and has {healthy} currently"
-        raise ApiError(
-            Reason.TOO_MANY_REQUESTS,
-            "Cannot evict pod as it would violate the pod's disruption budget.",
-            details={"causes": [{"reason": "DisruptionBudget", "message": why}]},
-        )
+    if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+        raise _hindered(f"The disruption budget {name} is still being processed by the server.", wait=10)
+    if allowed <= 0:
+        raise _hindered(_why(budget))
     status["disruptionsAllowed"] = allowed - 1
     status["disruptedPods"] = {**status.get("disruptedPods", {}), pod: now}
     return budget
+
+
+def _why(budget: Object) -> str:
+    """Why a budget allows nothing at the moment."""
+    status, name = budget["status"], budget["metadata"]["name"]
+    need, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+    conditions = [each for each in status.get("conditions", []) if each.get("type") == "DisruptionAllowed"]
+    said: Object = next((each for each in conditions if each.get("status") == "False" and each.get("message")), {})
+    nothing = f"The disruption budget {name} does not allow evicting pods currently"
+    if said.get("reason") == "SyncFailed":
+        return f"{nothing} because it failed sync: {said['message']}"
+    if healthy <= need:
+        return f"The disruption budget {name} needs {need} healthy pods and has {healthy} currently"
+    return f"{nothing} ({said['reason']}): {said['message']}" if said else nothing
+
+
+def _hindered(why: str, *, wait: int = 0) -> ApiError:
+    return ApiError(
+        Reason.TOO_MANY_REQUESTS,
+        "Cannot evict pod as it would violate the pod's disruption budget.",
+        details={
+            "causes": [{"reason": "DisruptionBudget", "message": why}],
+            **({"retryAfterSeconds": wait} if wait else {}),
+        },
+        headers=(("Retry-After", str(wait)),) if wait else (),
+    )

@@ -12,28 +12,29 @@ from podwire.protocols.k8sapi.server_side import Answer
 
 
 def _ephemeral(old: Object, new: Object) -> Object:
-    given = new["spec"].get("ephemeralContainers", [])
-    return {**old, "metadata": new["metadata"], "spec": {**old["spec"], "ephemeralContainers": given}}
+    kept = {key: value for key, value in old["spec"].items() if key != "ephemeralContainers"}
+    given = new["spec"].get("ephemeralContainers")
+    return {**kept, "ephemeralContainers": given} if given else kept
 
 
 def _resized(old: Object, new: Object) -> Object:
     spec = dict(old["spec"])
     for part in ("containers", "initContainers"):
-        wanted = {each["name"]: each for each in new["spec"].get(part, [])}
-        if part in spec:
-            spec[part] = [_with_resources(each, wanted.get(each["name"], each)) for each in spec[part]]
-    return {**old, "metadata": new["metadata"], "spec": spec}
+        before, wanted = spec.get(part, []), new["spec"].get(part, [])
+        if [each["name"] for each in wanted] != [each["name"] for each in before]:
+            spec[part] = wanted  # validation says that this cannot be
+        elif before:
+            spec[part] = [_with_resources(*each) for each in zip(before, wanted, strict=True)]
+    return spec
 
 
 def _with_resources(container: Object, wanted: Object) -> Object:
-    resized = dict(container)
-    for part in ("resources", "resizePolicy"):
-        if part in wanted:
-            resized[part] = wanted[part]
-    return resized
+    resized = {key: value for key, value in container.items() if key not in ("resources", "resizePolicy")}
+    return {**resized, **{part: wanted[part] for part in ("resources", "resizePolicy") if part in wanted}}
 
 
 _PARTS: Mapping[str, Callable[[Object, Object], Object]] = {"ephemeralcontainers": _ephemeral, "resize": _resized}
+"""From the pod as it is and as the client would have it to the new spec."""
 
 
 async def update(engine: Engine, call: Call) -> Answer:
@@ -57,7 +58,8 @@ def _write(call: Call, change: Change, *, dry_run: bool, whole: bool = False) ->
 
     def only_the_part(old: Object) -> Object:
         new = change(old)
-        return part(old, {**new, "metadata": dict(new["metadata"])})
+        precise = {key: new["metadata"][key] for key in ("name", "uid", "resourceVersion") if key in new["metadata"]}
+        return {**old, "metadata": {**old["metadata"], **precise}, "spec": part(old, new)}
 
     return Write(
         resource=call.resource,

@@ -29,7 +29,11 @@ RULES: Mapping[tuple[str, str], Rules] = {
     ("", "Pod"): Rules(
         pod.create,
         pod.update,
-        {"ephemeralcontainers": pod.update_ephemeral_containers, "status": pod.update_status},
+        {
+            "ephemeralcontainers": pod.update_ephemeral_containers,
+            "resize": pod.update_resources,
+            "status": pod.update_status,
+        },
     ),
     **budgets.RULES,
     **claims.RULES,

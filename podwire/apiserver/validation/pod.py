@@ -1,6 +1,6 @@
 """Pods: what may be created, changed, reported in the status, and added while running."""
 
-from podwire.apiserver.validation import pod_annotations, pod_spec, pod_status, pod_update
+from podwire.apiserver.validation import pod_annotations, pod_resize, pod_spec, pod_status, pod_update
 from podwire.apiserver.validation.pod_values import Errors, Object, non_negative
 from podwire.protocols.k8sapi.status import FieldError, forbidden
 
@@ -44,6 +44,15 @@ def update_ephemeral_containers(new: Object, old: Object) -> list[FieldError]:
     errors = _pod(new.get("metadata") or _EMPTY, spec)
     errors += _annotation_changes(new, old, judge_values=False)
     pod_update.ephemeral_changes(spec, old_spec, errors)
+    return errors
+
+
+def update_resources(new: Object, old: Object) -> list[FieldError]:
+    """Cpu and memory may change while the pod runs."""
+    if pod_annotations.MIRROR in ((old.get("metadata") or _EMPTY).get("annotations") or ()):
+        return [forbidden("", "static pods cannot be resized")]
+    errors = _pod(new.get("metadata") or _EMPTY, new.get("spec") or _EMPTY)
+    pod_resize.changes(new, old, errors)
     return errors
 
 
