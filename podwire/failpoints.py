@@ -4,6 +4,8 @@
 text in `PODWIRE_FAILPOINTS_FILE`, read anew on every hit so that a running daemon can be told.
 A term is `[COUNT*]ACTION[(ARG)]`; terms are joined by `->` and used up from left to right, the last one for ever.
 Actions: off, error(text), kill (SIGKILL to this process), delay(seconds), hold(path) (waits until the file exists).
+
+Programs that live for milliseconds import this, so it asks for little.
 """
 
 import os
@@ -11,8 +13,6 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
 
 KNOWN: dict[str, str] = {}
 """Every failpoint of the program by name, with the sentence that says when it is passed."""
@@ -24,18 +24,20 @@ class FailpointHit(Exception):
     """The error that an `error` action raises."""
 
 
-@dataclass(slots=True)
 class _Term:
-    action: str
-    argument: str
-    left: int | None
+    __slots__ = ("action", "argument", "left")
+
+    def __init__(self, action: str, argument: str, left: int | None) -> None:
+        self.action, self.argument, self.left = action, argument, left
 
 
-@dataclass(slots=True)
 class _Plan:
     """What is set for one failpoint, used up as it is hit."""
 
-    terms: list[_Term] = field(default_factory=list)
+    __slots__ = ("terms",)
+
+    def __init__(self, terms: list[_Term]) -> None:
+        self.terms = terms
 
     def next(self) -> _Term | None:
         for term in self.terms:
@@ -90,7 +92,7 @@ def _delay(argument: str) -> None:
 
 
 def _hold(argument: str) -> None:
-    while not Path(argument).exists():
+    while not os.path.exists(argument):  # noqa: PTH110 - pathlib costs more than the programs that ask
         time.sleep(0.005)
 
 
@@ -124,6 +126,7 @@ def _hit(name: str) -> None:
 
 def _read(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - as above
+            return file.read()
     except FileNotFoundError:
         return ""
