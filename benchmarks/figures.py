@@ -33,6 +33,8 @@ class Figure:
     unit: str
     p50_ms: float | None = None
     p99_ms: float | None = None
+    cpu_us: float | None = None
+    """Processor time of the server for one request."""
     peer: Peer | None = None
 
     @property
@@ -51,7 +53,7 @@ def as_json(figures: Iterable[Figure]) -> list[dict[str, Any]]:
     return [{**asdict(each), "ratio": each.ratio, "met": each.met} for each in figures]
 
 
-HEAD = ("", "ours", "p50", "p99", "peer", "ratio", "budget", "")
+HEAD = ("", "ours", "p50", "p99", "cpu", "peer", "ratio", "budget", "")
 
 
 def table(figures: Sequence[Figure]) -> str:
@@ -72,7 +74,8 @@ def _cells(figure: Figure) -> tuple[str, ...]:
         _number(figure.value, figure.unit),
         _number(figure.p50_ms, " ms"),
         _number(figure.p99_ms, " ms"),
-        _number(peer.value, figure.unit) + ("" if peer.source == MEASURED else "*") if peer else "",
+        _number(figure.cpu_us, " µs"),
+        _number(peer.value, figure.unit) + (" " if peer.source == MEASURED else "*") if peer else "",
         f"{figure.ratio:.2f}x" if figure.ratio is not None else "",
         budget,
         {True: "met", False: "NOT MET", None: ""}[figure.met],

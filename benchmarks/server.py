@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,16 +65,16 @@ class Server:
     def connect(self) -> http.client.HTTPSConnection:
         return http.client.HTTPSConnection("127.0.0.1", self.port, context=self._context, timeout=DEADLINE)
 
-    def call(self, method: str, path: str, body: Any = None) -> Any:
-        """One request on a connection of its own; what the server refuses ends the run."""
-        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": JSON}
+    def call(self, method: str, path: str, body: Any = None) -> None:
+        """One request; what the server refuses ends the run."""
         with contextlib.closing(self.connect()) as wire:
-            wire.request(method, path, body=None if body is None else json.dumps(body), headers=headers)
-            answer = wire.getresponse()
-            told = answer.read()
-        if answer.status >= http.client.BAD_REQUEST:
-            raise CannotMeasure(f"{method} {path}: {answer.status} {told.decode()[:200]}")
-        return json.loads(told)
+            _ask(wire, method, path, body)
+
+    def fill(self, path: str, objects: Iterable[Any]) -> None:
+        """Create many, one after the other."""
+        with contextlib.closing(self.connect()) as wire:
+            for each in objects:
+                _ask(wire, "POST", path, each)
 
     def stop(self) -> None:
         self.process.terminate()
@@ -84,6 +84,15 @@ class Server:
             self.process.kill()
             self.process.wait()
             self._log.close()
+
+
+def _ask(wire: http.client.HTTPSConnection, method: str, path: str, body: Any) -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": JSON}
+    wire.request(method, path, body=None if body is None else json.dumps(body), headers=headers)
+    answer = wire.getresponse()
+    told = answer.read()
+    if answer.status >= http.client.BAD_REQUEST:
+        raise CannotMeasure(f"{method} {path}: {answer.status} {told.decode()[:200]}")
 
 
 @contextlib.contextmanager
