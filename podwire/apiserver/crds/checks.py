@@ -1,11 +1,13 @@
 """Value validation of a schema, compiled once: a check tells what is wrong with a value, in upstream's words."""
 
+import math
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
+from podwire.apiserver.crds.automaton import TooCostly
 from podwire.apiserver.crds.formats import test_of
-from podwire.apiserver.crds.patterns import LONGEST_VALUE, BadPattern, compile_pattern
+from podwire.apiserver.crds.patterns import BadPattern, compile_pattern
 from podwire.protocols.k8sapi.status import (
     FieldError,
     Problem,
@@ -130,7 +132,7 @@ def _is_multiple(value: float, step: float) -> bool:
     if isinstance(value, int) and isinstance(step, int):
         return value % step == 0
     ratio = value / step
-    return abs(ratio - round(ratio)) < 1e-9
+    return math.isfinite(ratio) and abs(ratio - round(ratio)) < 1e-9
 
 
 def _range_check(name: str) -> Check:
@@ -181,9 +183,12 @@ def _pattern_check(pattern: str) -> Check:
         return _refusing(lambda _value: True, f"cannot be matched against '{pattern}': {error}")
 
     def check(value: Any, path: str, errors: list[FieldError]) -> None:
-        if len(value) > LONGEST_VALUE:
-            errors.append(too_long(path, LONGEST_VALUE))
-        elif not search(value):
+        try:
+            found = search(value)
+        except TooCostly as error:
+            error.path = path
+            raise
+        if not found:
             errors.append(invalid(path, value, _says(path, f"should match '{pattern}'")))
 
     return check

@@ -1,11 +1,21 @@
-"""Regular expressions of schemas. They are written for RE2; what Python reads otherwise is translated or refused."""
+"""Regular expressions of schemas, in RE2's syntax: read here, matched by `automaton`.
+
+A character is tested with a one-character expression of Python's, to which classes are translated; nothing that could
+go more than one way is left to it. What RE2 has and this has not (Unicode classes, `\\Q…\\E`) is refused.
+"""
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from podwire.apiserver.crds import automaton
+from podwire.apiserver.crds.automaton import Assertion, Automaton, Place, Program, Test, TooLarge
 
 LONGEST_PATTERN = 2_000
-LONGEST_VALUE = 16_384
-"""Python's engine backtracks, RE2 does not: what is longer is refused rather than tried."""
+DEEPEST = 100
+MOST_REPEATS = 1_000
+"""RE2's own limit for counted repetitions."""
 
 _CLASSES = {
     "alnum": "0-9A-Za-z",
@@ -23,10 +33,18 @@ _CLASSES = {
     "word": "0-9A-Za-z_",
     "xdigit": "0-9A-Fa-f",
 }
-_GROUP = re.compile(r"\(\?(?:(?P<plain>:)|P?<(?P<name>[A-Za-z_]\w*)>|(?P<flags>[ims]+)(?P<end>[):]))")
-_REPEAT = re.compile(r"[*+?]|\{\d+(?:,\d*)?\}")
+_GROUP = re.compile(r"\(\?(?:P?<(?P<name>[A-Za-z_]\w*)>|(?P<on>[imsU]*)(?:-(?P<off>[imsU]+))?(?P<end>[):]))", re.ASCII)
+_REPEAT = re.compile(r"[*+?]|\{([0-9]+)(?:(,)([0-9]*))?\}")
 _HEX = re.compile(r"x(?:([0-9A-Fa-f]{2})|\{([0-9A-Fa-f]{1,6})\})")
-_KNOWN_ESCAPES = "dDwWsSbBAafnrtv"
+_OPENING = re.compile(r"\[\^?\]?")
+_NAMED = re.compile(r"\[:(\^?)(\w+):\]")
+_CHARACTER_ESCAPES = "dDwWsSafnrtv"
+_ASSERTIONS = {
+    "A": automaton.TEXT_BEGINS,
+    "z": automaton.TEXT_ENDS,
+    "b": automaton.WORD_BOUNDARY,
+    "B": automaton.NO_WORD_BOUNDARY,
+}
 _SET_WORDS = "[&~|"
 """Characters that Python may one day read as operations on sets."""
 
@@ -35,106 +53,259 @@ class BadPattern(ValueError):
     """A pattern that cannot be used; says why."""
 
 
-def compile_pattern(text: str) -> Callable[[str], object]:
-    """The search for a pattern; raises BadPattern."""
+Emit = Callable[[Program, int], int]
+"""Adds a part of a pattern to a program, to be gone on from a place; the place where the part ends."""
+
+
+def compile_pattern(text: str) -> Callable[[str], bool]:
+    """The search for a pattern; raises BadPattern. A search raises automaton.TooCostly."""
     if len(text) > LONGEST_PATTERN:
         raise BadPattern(f"is longer than {LONGEST_PATTERN} characters")
+    emit = _Parser(text).whole()
+    program = Program()
     try:
-        return re.compile(_Translation(text).run(), re.ASCII).search
-    except (re.error, OverflowError, RecursionError) as error:
+        program.end = emit(program, 0)
+    except TooLarge as error:
         raise BadPattern(str(error)) from error
+    return Automaton(program).search
 
 
-class _Translation:
-    """One walk over a pattern."""
+@dataclass(frozen=True, slots=True)
+class _Flags:
+    i: bool = False
+    m: bool = False
+    s: bool = False
+    U: bool = False
+    """Which repetition is preferred makes no difference to whether there is a match."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Repetition:
+    least: int
+    most: int | None
+
+
+class _Parser:
+    """Reads a pattern from left to right, a group at a time."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
-        self._multiline = False
-        self._out: list[str] = []
 
-    def run(self) -> str:
-        while self._at < len(self._text):
-            self._step()
-        return "".join(self._out)
+    def whole(self) -> Emit:
+        emit = self._alternatives(_Flags(), 0)
+        if self._at < len(self._text):
+            raise BadPattern(f"unexpected ) at {self._at}")
+        return emit
 
-    def _step(self) -> None:
+    def _alternatives(self, flags: _Flags, depth: int) -> Emit:
+        """`a|b|c`, up to the end of the group or of the text."""
+        if depth > DEEPEST:
+            raise BadPattern(f"is nested more than {DEEPEST} groups deep")
+        choices: list[list[Emit]] = [[]]
+        while self._at < len(self._text) and self._text[self._at] != ")":
+            if self._text[self._at] == "|":
+                self._at += 1
+                choices.append([])
+            elif found := self._flags(flags):
+                flags = found
+            else:
+                choices[-1].append(self._repeated(self._part(flags, depth)))
+        return choice([sequence(each) for each in choices])
+
+    def _flags(self, flags: _Flags) -> _Flags | None:
+        """`(?i)`: flags for the rest of the group."""
+        found = _GROUP.match(self._text, self._at)
+        if found is None or found["end"] != ")":
+            return None
+        self._at = found.end()
+        return _set(flags, found)
+
+    def _part(self, flags: _Flags, depth: int) -> Emit:
         here = self._text[self._at]
+        if here == "(":
+            return self._group(flags, depth)
         if here == "\\":
-            self._out.append(self._escape())
-        elif here == "[":
-            self._class()
-        elif self._text.startswith("(?", self._at):
-            self._group()
-        elif found := _REPEAT.match(self._text, self._at):
-            self._repeat(found[0])
-        else:
-            self._at += 1
-            self._out.append(r"\Z" if here == "$" and not self._multiline else here)
+            return self._escaped(flags)
+        if here == "[":
+            return reading(self._class(), flags.i)
+        if _REPEAT.match(self._text, self._at):
+            raise BadPattern(f"missing argument to repetition operator at {self._at}")
+        self._at += 1
+        if here == "^":
+            return asserting(automaton.LINE_BEGINS if flags.m else automaton.TEXT_BEGINS)
+        if here == "$":
+            return asserting(automaton.LINE_ENDS if flags.m else automaton.TEXT_ENDS)
+        if here == ".":
+            return reading(r"[\s\S]" if flags.s else r"[^\n]", False)
+        return reading(re.escape(here), flags.i)
 
-    def _repeat(self, told: str) -> None:
-        self._at += len(told)
-        if self._text.startswith("?", self._at):
-            told += "?"
-            self._at += 1
+    def _repeated(self, part: Emit) -> Emit:
+        found = _REPEAT.match(self._text, self._at)
+        if found is None:
+            return part
+        self._at = found.end() + self._text.startswith("?", found.end())
         if _REPEAT.match(self._text, self._at):
             raise BadPattern(f"invalid nested repetition operator at {self._at}")
-        self._out.append(told)
+        return repeat(part, _repetition(found))
+
+    def _group(self, flags: _Flags, depth: int) -> Emit:
+        begun = self._at
+        if self._text.startswith("(?", begun):
+            found = _GROUP.match(self._text, begun)
+            if found is None:
+                raise BadPattern(f"look-around and other extensions are not supported: {self._text[begun:][:4]}")
+            self._at = found.end()
+            flags = _set(flags, found)
+        else:
+            self._at += 1
+        inside = self._alternatives(flags, depth + 1)
+        if self._at >= len(self._text):
+            raise BadPattern(f"missing closing ) of the group at {begun}")
+        self._at += 1
+        return inside
+
+    def _escaped(self, flags: _Flags) -> Emit:
+        word = self._text[self._at + 1 : self._at + 2]
+        if word in _ASSERTIONS:
+            self._at += 2
+            return asserting(_ASSERTIONS[word])
+        return reading(self._escape(), flags.i)
 
     def _escape(self) -> str:
-        """A backslash and what belongs to it; only what both engines read alike."""
+        """A backslash and what belongs to it, as Python reads it; only what both engines read alike."""
         start = self._at + 1
         self._at += 2
         word = self._text[start : start + 1]
         if found := _HEX.match(self._text, start):
             self._at = found.end()
             return _character(int(found[1] or found[2], 16))
-        if word == "z":
-            return r"\Z"
-        if not word or word.isdigit() or (word.isalpha() and word not in _KNOWN_ESCAPES):
+        if not word or word.isdigit() or (word.isalpha() and word not in _CHARACTER_ESCAPES):
             raise BadPattern(f"the escape \\{word} is not supported" + " (back-reference)" * word.isdigit())
         return "\\" + word
 
-    def _group(self) -> None:
-        found = _GROUP.match(self._text, self._at)
-        if found is None:
-            raise BadPattern(f"look-around and other extensions are not supported: {self._text[self._at :][:4]}")
-        if found["end"] == ")" and self._at:
-            raise BadPattern("flags are supported at the start of a pattern only")
-        self._multiline |= "m" in (found["flags"] or "")
-        self._out.append(f"(?P<{found['name']}>" if found["name"] else found[0])
-        self._at = found.end()
-
-    def _class(self) -> None:
-        """A character class, up to its bracket."""
-        opening = re.compile(r"\[\^?\]?").match(self._text, self._at)
+    def _class(self) -> str:
+        """A character class, up to its bracket, as Python reads it."""
+        opening = _OPENING.match(self._text, self._at)
         told = opening[0] if opening else "["
-        self._out.append(told.replace("]", r"\]"))
+        out = [told.replace("]", r"\]")]
         self._at += len(told)
         while self._at < len(self._text):
             here = self._text[self._at]
             if here == "]":
                 self._at += 1
-                self._out.append("]")
-                return
-            self._out.append(self._class_member(here))
+                return "".join([*out, "]"])
+            out.append(self._class_member(here))
         raise BadPattern("missing closing ]")
 
     def _class_member(self, here: str) -> str:
         if here == "\\":
             return self._escape()
-        if found := re.compile(r"\[:(\w+):\]").match(self._text, self._at):
+        if found := _NAMED.match(self._text, self._at):
             self._at = found.end()
-            if found[1] not in _CLASSES:
+            if found[2] not in _CLASSES or found[1]:
                 raise BadPattern(f"invalid character class range: {found[0]}")
-            return _CLASSES[found[1]]
+            return _CLASSES[found[2]]
         self._at += 1
         doubled = here == "-" and self._text[self._at - 2] == "-"
         return "\\" + here if here in _SET_WORDS or doubled else here
+
+
+def _set(flags: _Flags, found: re.Match[str]) -> _Flags:
+    changed = {**dict.fromkeys(found["on"] or "", True), **dict.fromkeys(found["off"] or "", False)}
+    return replace(flags, **changed) if changed else flags
+
+
+def _repetition(found: re.Match[str]) -> _Repetition:
+    if found[0] in "*+?":
+        return _Repetition(int(found[0] == "+"), 1 if found[0] == "?" else None)
+    if len(found[0]) > 16:
+        raise BadPattern(f"invalid repeat count: {found[0][:20]}")
+    least = int(found[1])
+    most = least if not found[2] else int(found[3]) if found[3] else None
+    if max(least, most or 0) > MOST_REPEATS or (most is not None and most < least):
+        raise BadPattern(f"invalid repeat count: {found[0]}")
+    return _Repetition(least, most)
 
 
 def _character(code: int) -> str:
     if code > 0x10FFFF:
         raise BadPattern(f"invalid escape sequence: {code:x}")
     return re.escape(chr(code))
+
+
+# Parts of programs
+
+
+def reading(expression: str, ignore_case: bool) -> Emit:
+    """One character that Python's one-character expression matches."""
+    test = _test(expression, ignore_case)
+
+    def emit(program: Program, start: int) -> int:
+        end = program.add(Place([]))
+        program.places[start].next.append(program.add(Place([end], test=test)))
+        return end
+
+    return emit
+
+
+@lru_cache(maxsize=4096)
+def _test(expression: str, ignore_case: bool) -> Test:
+    try:
+        return re.compile(expression, re.ASCII | (re.IGNORECASE if ignore_case else 0)).fullmatch
+    except (re.error, OverflowError) as error:
+        raise BadPattern(str(error)) from error
+
+
+def asserting(assertion: Assertion) -> Emit:
+    def emit(program: Program, start: int) -> int:
+        end = program.add(Place([]))
+        program.places[start].next.append(program.add(Place([end], condition=assertion)))
+        return end
+
+    return emit
+
+
+def sequence(parts: list[Emit]) -> Emit:
+    def emit(program: Program, start: int) -> int:
+        for each in parts:
+            start = each(program, start)
+        return start
+
+    return emit
+
+
+def choice(parts: list[Emit]) -> Emit:
+    if len(parts) == 1:
+        return parts[0]
+
+    def emit(program: Program, start: int) -> int:
+        end = program.add(Place([]))
+        for each in parts:
+            begin = program.add(Place([]))
+            program.places[start].next.append(begin)
+            program.places[each(program, begin)].next.append(end)
+        return end
+
+    return emit
+
+
+def repeat(part: Emit, times: _Repetition) -> Emit:
+    """As often as it must be, then as often as it may be: each copy can be left out with all behind it."""
+
+    def emit(program: Program, start: int) -> int:
+        for _ in range(times.least):
+            start = part(program, start)
+        end = program.add(Place([]))
+        if times.most is None:
+            begin = program.add(Place([end]))
+            program.places[start].next.append(begin)
+            program.places[part(program, begin)].next.append(begin)
+            return end
+        for _ in range(times.most - times.least):
+            program.places[start].next.append(end)
+            start = part(program, start)
+        program.places[start].next.append(end)
+        return end
+
+    return emit

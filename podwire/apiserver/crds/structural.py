@@ -10,9 +10,10 @@ Objects go three ways through it, in this order:
 from collections.abc import Mapping
 from typing import Any
 
+from podwire.apiserver.crds.automaton import TooCostly, metered
 from podwire.apiserver.crds.checks import Check, child, compiled
 from podwire.apiserver.shape import Field, Report, Shape
-from podwire.protocols.k8sapi.status import FieldError
+from podwire.protocols.k8sapi.status import FieldError, forbidden
 
 Json = Mapping[str, Any]
 
@@ -155,9 +156,19 @@ class Structural:
 
     def validate(self, value: Any, path: str = "") -> list[FieldError]:
         """What is wrong with an object; its metadata is judged elsewhere, but for what the schema says of it."""
-        errors: list[FieldError] = []
-        self._check(value, path, errors)
-        return errors
+        return judged(self._check, value, path)
+
+
+def judged(check: Check, value: Any, path: str) -> list[FieldError]:
+    """What a check finds, within the time that a request may take for it."""
+    errors: list[FieldError] = []
+    try:
+        with metered():
+            check(value, path, errors)
+    except TooCostly as error:
+        why = "too much text for patterns as dear as those of its schema"
+        errors.append(forbidden(error.path, why))
+    return errors
 
 
 def fresh(value: Any) -> Any:
