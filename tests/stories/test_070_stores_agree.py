@@ -20,7 +20,7 @@ PARTIAL = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _ADDRESS = re.compile(r"\b10\.96\.\d+\.\d+\b")
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_NUMBER = re.compile(r"((?:[Rr]esource ?[Vv]ersion[a-z ]*|current): )\d+( \(\d+\))?")
+_NUMBER = re.compile(r"((?:[Rr]esource ?[Vv]ersion[a-z ]*|current)(?:: | ?\())\d+( \(\d+\))?")
 _CHANCE = re.compile(r"\b(generated-|kube-api-access-)[a-z0-9]{5}\b")
 
 

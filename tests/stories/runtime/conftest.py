@@ -1,0 +1,386 @@
+"""A container runtime as a process, in network and mount namespaces of its own that outlive it, and a kubelet's hands.
+
+Nothing that a story makes outlives the story: processes, groups, mounts and files are found by the prefix.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podwire.cluster.runtime import Options
+from podwire.linux.cgroups import KernelCgroups
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.cri import methods
+from podwire.protocols.grpc_status import RpcError
+from podwire.runtime.images import Images, build
+from podwire.transports import grpc_client
+
+PODWIRE = Path(sys.executable).with_name("podwire")
+PLUGINS = Path("/usr/lib/cni")
+IMAGE = build.ROOT_REFERENCE
+START_SECONDS = 20.0
+CALL_SECONDS = 30.0
+FOREVER = "trap 'exit 0' TERM; while :; do sleep 0.05; done"
+
+NETWORK = {
+    "cniVersion": "1.0.0",
+    "name": "story",
+    "plugins": [
+        {
+            "type": "bridge",
+            "bridge": "story0",
+            "isGateway": True,
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.77.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]},
+        }
+    ],
+}
+
+
+class Space:
+    """Network and mount namespaces that live as long as the story; `lo` is up there."""
+
+    def __init__(self) -> None:
+        words = ["setpriv", "--pdeathsig", "KILL", "unshare", "-nm", "sh", "-c"]
+        words += ["ip link set lo up && echo ready && exec sleep infinity"]
+        self._child = subprocess.Popen(words, stdout=subprocess.PIPE)
+        assert self._child.stdout is not None
+        assert self._child.stdout.readline() == b"ready\n"
+        self.pid = self._child.pid
+
+    def command(self, *words: object) -> list[str]:
+        """A command line that runs in here and dies with this process."""
+        entered = ["nsenter", "-t", self.pid, "-n", "-m", "--", *words]
+        return list(map(str, ["setpriv", "--pdeathsig", "KILL", *entered]))
+
+    def told(self, *words: object) -> str:
+        done = subprocess.run(self.command(*words), capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def mounts(self) -> list[str]:
+        return [each.split()[4] for each in Path(f"/proc/{self.pid}/mountinfo").read_text().splitlines()]
+
+    def links(self) -> set[str]:
+        return {each["ifname"] for each in json.loads(self.told("ip", "-j", "link"))}
+
+    def close(self) -> None:
+        self._child.kill()
+        self._child.communicate()
+
+
+class Runtime:
+    """`podwire runtime` below a prefix of its own. Can be killed and started again; its pods go on meanwhile."""
+
+    def __init__(self, template: Path) -> None:
+        self.prefix = Path(tempfile.mkdtemp(prefix="pw-", dir="/tmp"))
+        self.socket = self.prefix / "cri.sock"
+        self.log = self.prefix / "runtime.log"
+        self.state = self.prefix / "var/lib/podwire"
+        self.options = Options(socket=self.socket, prefix=self.prefix)
+        self.plugins = [PLUGINS]
+        self.space = Space()
+        self._child: subprocess.Popen[bytes] | None = None
+        self.state.mkdir(parents=True)
+        shutil.copytree(template, self.state / "images", symlinks=True)
+        self.configure(NETWORK)
+
+    def configure(self, network: dict[str, Any]) -> None:
+        """The network that pods are attached to; leases lie below the prefix."""
+        text = json.loads(json.dumps(network))
+        for each in text["plugins"]:
+            if each.get("ipam", {}).get("type") == "host-local":
+                each["ipam"]["dataDir"] = str(self.prefix / "leases")
+        directory = self.prefix / "etc/cni/net.d"
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "10-story.conflist").write_text(json.dumps(text))
+
+    def start(self, *, within: float = START_SECONDS, **env: str) -> None:
+        words = [PODWIRE, "runtime", "--prefix", self.prefix, "--socket", self.socket]
+        for each in self.plugins:
+            words += ["--cni-bin-dir", each]
+        with self.log.open("ab") as log:
+            self._child = subprocess.Popen(self.space.command(*words), stdout=log, stderr=log, env={**os.environ, **env})
+        until = time.monotonic() + within
+        while not self._listens():
+            assert self._child.poll() is None, f"it ended:\n{self.log.read_text()[-4000:]}"
+            assert time.monotonic() < until, f"it does not listen:\n{self.log.read_text()[-4000:]}"
+            time.sleep(0.01)
+
+    def _listens(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as door:
+            return door.connect_ex(str(self.socket)) == 0
+
+    @property
+    def pid(self) -> int:
+        assert self._child is not None
+        return self._child.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._child is not None and self._child.poll() is None
+
+    def wait(self, within: float = 10.0) -> int:
+        assert self._child is not None
+        return self._child.wait(within)
+
+    def kill(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+
+    def stop(self) -> int:
+        assert self._child is not None
+        self._child.terminate()
+        return self._child.wait(15)
+
+    def restart(self, **env: str) -> None:
+        self.kill()
+        self.start(**env)
+
+    def processes(self) -> dict[int, str]:
+        """All processes that have the prefix in their command line, but for the runtime itself."""
+        found = {}
+        for each in Path("/proc").iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                line = (each / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+                if str(self.prefix) in line and int(each.name) != getattr(self._child, "pid", 0):
+                    found[int(each.name)] = line
+        return found
+
+    def groups(self) -> list[str]:
+        return KernelCgroups().below(self.options.cgroup_parent)
+
+    def leases(self) -> list[str]:
+        directory = self.prefix / "leases/story"
+        names = [each.name for each in directory.iterdir()] if directory.exists() else []
+        return [each for each in names if each[0].isdigit()]
+
+    def leaks(self) -> list[str]:
+        """What is left of pods, in the words of whoever looks: nothing, once all are removed."""
+        pinned = [str(each) for name in ("run/netns", "run/podwire/ipcns") for each in (self.prefix / name).glob("*")]
+        mounts = [each for each in self.space.mounts() if each.startswith(str(self.prefix)) and each not in pinned]
+        veths = [each for each in self.space.links() if each.startswith("veth")]
+        folders = ("runtime/sandboxes", "runtime/containers", "cni/cache", "images/writable")
+        files = [str(each) for name in folders for each in (self.state / name).glob("*")]
+        files += [str(each) for each in (self.prefix / "run/podwire/shm").glob("*")]
+        files += [str(each) for each in (self.prefix / "run/podwire/crun").glob("*")]
+        processes = [f"process {pid}: {line}" for pid, line in self.processes().items()]
+        mounts = [each for each in mounts if each != str(self.state)]
+        return [*pinned, *mounts, *veths, *files, *self.leases(), *self.groups(), *processes]
+
+    def close(self) -> None:
+        """Sweep, whatever happened."""
+        self.kill()
+        cgroups = KernelCgroups()
+        for group in self.groups():
+            cgroups.kill(group)
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for group in (*reversed(self.groups()), self.options.cgroup_parent):
+            cgroups.remove(group)
+        self.space.close()
+        shutil.rmtree(self.prefix)
+
+
+@dataclass
+class Pod:
+    """A sandbox that was run."""
+
+    id: str
+    config: pb.PodSandboxConfig
+    ip: str
+    containers: list[str] = field(default_factory=list)
+
+
+class Kubelet:
+    """The calls of CRI as a kubelet makes them, with less to write."""
+
+    def __init__(self, client: grpc_client.GrpcClient, runtime: Runtime) -> None:
+        self._client = client
+        self._runtime = runtime
+        self._count = 0
+
+    async def __call__(self, method: str, request: Any = None, *, seconds: float = CALL_SECONDS, **fields: Any) -> Any:
+        """One call by its bare name: `cri("StopPodSandbox", pod_sandbox_id=…)`."""
+        found = next(each for each in methods.ALL if each.name.endswith(f"/{method}") or each.name == method)
+        return await self._client.call(found, request or found.request(**fields), timeout=seconds)
+
+    async def refused(self, method: str, request: Any = None, **fields: Any) -> RpcError:
+        """The error of a call that must fail."""
+        with pytest.raises(RpcError) as raised:
+            await self(method, request, **fields)
+        return raised.value
+
+    def pod_config(self, name: str = "", **fields: Any) -> pb.PodSandboxConfig:
+        self._count += 1
+        name = name or f"pod-{self._count}"
+        config = pb.PodSandboxConfig(
+            metadata=pb.PodSandboxMetadata(name=name, uid=f"uid-{name}", namespace="default"),
+            hostname=name,
+            log_directory=str(self._runtime.prefix / "logs" / name),
+            labels={"io.kubernetes.pod.name": name},
+        )
+        config.MergeFrom(pb.PodSandboxConfig(**fields))
+        return config
+
+    async def run(self, config: pb.PodSandboxConfig | None = None, **fields: Any) -> Pod:
+        config = config or self.pod_config(**fields)
+        made = await self("RunPodSandbox", config=config)
+        status = await self("PodSandboxStatus", pod_sandbox_id=made.pod_sandbox_id)
+        return Pod(made.pod_sandbox_id, config, status.status.network.ip)
+
+    def container_config(self, *command: str, name: str = "main", **fields: Any) -> pb.ContainerConfig:
+        """A container of the busybox image; `sh -c` for one word."""
+        words = list(command) if len(command) > 1 else ["sh", "-c", *(command or (FOREVER,))]
+        config = pb.ContainerConfig(
+            metadata=pb.ContainerMetadata(name=name),
+            image=pb.ImageSpec(image=IMAGE),
+            command=words,
+            log_path=f"{name}/0.log",
+        )
+        config.linux.security_context.namespace_options.pid = pb.CONTAINER
+        config.MergeFrom(pb.ContainerConfig(**fields))
+        return config
+
+    async def create(self, pod: Pod, config: pb.ContainerConfig) -> str:
+        made = await self("CreateContainer", pod_sandbox_id=pod.id, config=config, sandbox_config=pod.config)
+        pod.containers.append(made.container_id)
+        return str(made.container_id)
+
+    async def start(self, pod: Pod, *command: str, config: pb.ContainerConfig | None = None, **fields: Any) -> str:
+        """Create and start; the container's id."""
+        id_ = await self.create(pod, config or self.container_config(*command, **fields))
+        await self("StartContainer", container_id=id_)
+        return id_
+
+    async def status(self, id_: str) -> pb.ContainerStatus:
+        return (await self("ContainerStatus", container_id=id_)).status
+
+    async def pid(self, id_: str) -> int:
+        return int((await self("ContainerStatus", container_id=id_, verbose=True)).info["pid"])
+
+    async def ended(self, id_: str, within: float = 20.0) -> pb.ContainerStatus:
+        """The status of a container once it has exited."""
+        until = time.monotonic() + within
+        while (status := await self.status(id_)).state != pb.CONTAINER_EXITED:
+            assert time.monotonic() < until, f"it does not end: {status}"
+            await asyncio.sleep(0.02)
+        return status
+
+    async def exec(self, id_: str, *command: str, seconds: int = 10) -> pb.ExecSyncResponse:
+        words = list(command) if len(command) > 1 else ["sh", "-c", *command]
+        return await self("ExecSync", container_id=id_, cmd=words, timeout=seconds)
+
+    async def said(self, id_: str, *command: str) -> str:
+        """What a command in a container prints; it must succeed."""
+        done = await self.exec(id_, *command)
+        assert done.exit_code == 0, done
+        return str(done.stdout.decode())
+
+    async def remove(self, pod: Pod) -> None:
+        await self("StopPodSandbox", pod_sandbox_id=pod.id)
+        await self("RemovePodSandbox", pod_sandbox_id=pod.id)
+
+    async def remove_all(self) -> None:
+        for each in (await self("ListPodSandbox")).items:
+            await self("StopPodSandbox", pod_sandbox_id=each.id)
+            await self("RemovePodSandbox", pod_sandbox_id=each.id)
+
+    def events(self) -> AsyncIterator[pb.ContainerEventResponse]:
+        return self._client.stream(methods.GET_CONTAINER_EVENTS, pb.GetEventsRequest())
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An image store with busybox in it, made once."""
+    directory = tmp_path_factory.mktemp("images") / "store"
+    images = Images(directory)
+    build.build_root(images)
+    images.close()
+    return directory
+
+
+@pytest.fixture(scope="session")
+def shared(template: Path) -> Iterator[Runtime]:
+    """A runtime for all stories that do not harm it."""
+    runtime = Runtime(template)
+    try:
+        runtime.start()
+        yield runtime
+        assert runtime.stop() == 0
+        assert runtime.leaks() == []
+        assert "Traceback" not in (log := runtime.log.read_text()), log[-6000:]
+    finally:
+        runtime.close()
+
+
+@pytest.fixture
+def own(template: Path) -> Iterator[Runtime]:
+    """A runtime of the story's own, not started yet."""
+    runtime = Runtime(template)
+    try:
+        yield runtime
+    finally:
+        runtime.close()
+
+
+@contextlib.asynccontextmanager
+async def kubelet_of(runtime: Runtime) -> AsyncIterator[Kubelet]:
+    async with grpc_client.connect(runtime.socket) as client:
+        yield Kubelet(client, runtime)
+
+
+@pytest.fixture
+async def cri(shared: Runtime) -> AsyncIterator[Kubelet]:
+    """At the shared runtime; the pods that it ran are removed afterwards."""
+    async with kubelet_of(shared) as kubelet:
+        yield kubelet
+        await kubelet.remove_all()
+
+
+@pytest.fixture(name="kubelet_of")
+def _kubelet_of() -> Callable[[Runtime], contextlib.AbstractAsyncContextManager[Kubelet]]:
+    return kubelet_of
+
+
+async def eventually(condition: Callable[[], Awaitable[Any] | Any], within: float = 10.0) -> Any:
+    until = time.monotonic() + within
+    while True:
+        found = condition()
+        if asyncio.iscoroutine(found):
+            found = await found
+        if found:
+            return found
+        assert time.monotonic() < until, "it never came true"
+        await asyncio.sleep(0.02)
+
+
+@pytest.fixture(name="eventually")
+def _eventually() -> Callable[..., Awaitable[Any]]:
+    return eventually
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.failed:
+        for name in ("shared", "own"):
+            runtime = item.funcargs.get(name)
+            if runtime is not None and runtime.log.exists():
+                report.sections.append((f"log of {name}", runtime.log.read_text()[-6000:]))
+    return report
