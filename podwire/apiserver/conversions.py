@@ -1,7 +1,7 @@
 """Kinds that are served in two versions and stored in one: events (core/v1 and events.k8s.io/v1) and autoscalers."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -9,6 +9,8 @@ from podwire.apiserver.registry import Conversion
 from podwire.apiserver.stored import Object
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.kinds import Kind
+
+_T = TypeVar("_T", list[Any], Object)
 
 _EVENT_NAMES = {
     "involvedObject": "regarding",
@@ -38,48 +40,71 @@ def _event_from_core(obj: Object) -> Object:
     return _renamed(obj, _EVENT_NAMES, "events.k8s.io/v1")
 
 
-METRICS_ANNOTATION = "autoscaling.alpha.kubernetes.io/metrics"
-"""Where autoscaling/v1 keeps the metrics for which it has no field."""
+_KEPT_IN = "autoscaling.alpha.kubernetes.io/"
+"""Annotations in which autoscaling/v1 keeps what it has no field for, so that a write through it loses nothing."""
 
-_CPU = "targetCPUUtilizationPercentage"
+_CPU, _CURRENT_CPU = "targetCPUUtilizationPercentage", "currentCPUUtilizationPercentage"
 
 
 def _scaler_to_v2(obj: Object) -> Object:
-    """An autoscaling/v1 autoscaler as v2: the CPU percentage becomes a metric, others come back from the annotation."""
-    spec, metadata = dict(obj.get("spec", {})), dict(obj["metadata"])
+    """An autoscaling/v1 autoscaler as v2: the CPU percentage becomes a metric, the rest comes back from annotations."""
+    spec, status, metadata = dict(obj.get("spec", {})), dict(obj.get("status", {})), dict(obj["metadata"])
     annotations = dict(metadata.get("annotations", {}))
-    metrics: list[Any] = _kept_metrics(annotations.pop(METRICS_ANNOTATION, ""))
-    if (percent := spec.pop(_CPU, None)) is not None:
-        target = {"type": "Utilization", "averageUtilization": percent}
-        metrics = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}, *metrics]
-    if metrics:
-        spec["metrics"] = metrics
-    return {**obj, "apiVersion": "autoscaling/v2", "metadata": _annotated(metadata, annotations), "spec": spec}
+    metrics = _cpu_metric(spec.pop(_CPU, None), "target") + _taken(annotations, "metrics", list)
+    current = _cpu_metric(status.pop(_CURRENT_CPU, None), "current") + _taken(annotations, "current-metrics", list)
+    _put(spec, metrics=metrics, behavior=_taken(annotations, "behavior", dict))
+    _put(status, currentMetrics=current, conditions=_taken(annotations, "conditions", list))
+    converted = {**obj, "apiVersion": "autoscaling/v2", "metadata": _annotated(metadata, annotations), "spec": spec}
+    return {**converted, "status": status} if status or "status" in obj else converted
 
 
 def _scaler_from_v2(obj: Object) -> Object:
-    spec, metadata = dict(obj.get("spec", {})), dict(obj["metadata"])
-    spec.pop("behavior", None)
-    others = []
-    for metric in spec.pop("metrics", []):
-        resource = metric.get("resource", {})
-        percent = resource.get("target", {}).get("averageUtilization")
-        if resource.get("name") == "cpu" and percent is not None and _CPU not in spec:
-            spec[_CPU] = percent
-        else:
-            others.append(metric)
+    spec, status, metadata = dict(obj.get("spec", {})), dict(obj.get("status", {})), dict(obj["metadata"])
+    percent, metrics = _split(spec.pop("metrics", []), "target")
+    now, current = _split(status.pop("currentMetrics", []), "current")
+    kept = {"metrics": metrics, "current-metrics": current, "behavior": spec.pop("behavior", None),
+            "conditions": status.pop("conditions", None)}  # fmt: skip
     annotations = dict(metadata.get("annotations", {}))
-    if others:
-        annotations[METRICS_ANNOTATION] = msgspec.json.encode(others).decode()
-    return {**obj, "apiVersion": "autoscaling/v1", "metadata": _annotated(metadata, annotations), "spec": spec}
+    annotations |= {f"{_KEPT_IN}{name}": msgspec.json.encode(value).decode() for name, value in kept.items() if value}
+    _put(spec, **{_CPU: percent})
+    _put(status, **{_CURRENT_CPU: now})
+    converted = {**obj, "apiVersion": "autoscaling/v1", "metadata": _annotated(metadata, annotations), "spec": spec}
+    return {**converted, "status": status} if "status" in obj else converted
 
 
-def _kept_metrics(text: str) -> list[Any]:
-    try:
-        kept = msgspec.json.decode(text) if text else []
-    except msgspec.DecodeError:
+def _cpu_metric(percent: int | None, part: str) -> list[Any]:
+    if percent is None:
         return []
-    return kept if isinstance(kept, list) else []
+    utilization = {"averageUtilization": percent}
+    value = {"type": "Utilization", **utilization} if part == "target" else utilization
+    return [{"type": "Resource", "resource": {"name": "cpu", part: value}}]
+
+
+def _split(metrics: list[Any], part: str) -> tuple[int | None, list[Any]]:
+    """The first CPU percentage, for which v1 has a field, and all other metrics."""
+    for index, metric in enumerate(metrics):
+        resource = metric.get("resource", {})
+        value = resource.get(part, {})
+        if resource.get("name") == "cpu" and set(value) <= {"type", "averageUtilization"} and len(value) > 0:
+            percent = value.get("averageUtilization")
+            if percent is not None:
+                return percent, metrics[:index] + metrics[index + 1 :]
+    return None, metrics
+
+
+def _taken(annotations: Object, name: str, kind: type[_T]) -> _T:
+    """What an annotation keeps; nothing when there is none or a client has written something else into it."""
+    text = annotations.pop(f"{_KEPT_IN}{name}", "")
+    try:
+        return msgspec.json.decode(text, type=kind) if text else kind()
+    except msgspec.MsgspecError:
+        return kind()
+
+
+def _put(part: Object, **values: Any) -> None:
+    for name, value in values.items():
+        if value or value == 0:
+            part[name] = value
 
 
 def _annotated(metadata: Object, annotations: Object) -> Object:

@@ -106,9 +106,16 @@ class CustomResources:
         served: list[tuple[Resource, Object]] = []
         for each in self._definitions.values():
             if crd.condition(each, "Established"):
-                served += _resources(each, self._meta)
+                served += self._served(each)
         self._engine.registry.replace_custom(resource for resource, _ in served)
         self._openapi.replace_custom((resource.kind, schema) for resource, schema in served)
+
+    def _served(self, definition: Object) -> list[tuple[Resource, Object]]:
+        try:
+            return _resources(definition, self._meta)
+        except Exception:  # noqa: BLE001 - whatever is wrong with one definition, the others are served
+            _log.exception("definition cannot be served", extra={"definition": definition["metadata"]["name"]})
+            return []
 
 
 def _of(kind: Kind, definition: Object) -> bool:

@@ -1,0 +1,97 @@
+"""What a new cluster holds before anybody asks."""
+
+import ipaddress
+
+import pytest
+
+from podwire.apiserver import bootstrap
+from podwire.store.memory import MemoryStore
+
+NAMESPACES = "/api/v1/namespaces"
+SERVICE = "/api/v1/namespaces/default/services/kubernetes"
+ENDPOINTS = "/api/v1/namespaces/default/endpoints/kubernetes"
+SLICE = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
+
+
+async def test_the_four_namespaces_are_there(api):
+    listed = (await api.get(NAMESPACES)).body["items"]
+
+    assert [each["metadata"]["name"] for each in listed] == ["default", "kube-node-lease", "kube-public", "kube-system"]
+    for each in listed:
+        assert each["metadata"]["labels"]["kubernetes.io/metadata.name"] == each["metadata"]["name"]
+        assert each["spec"]["finalizers"] == ["kubernetes"]
+        assert each["status"]["phase"] == "Active"
+
+
+async def test_the_systems_priorities_are_there(api):
+    listed = (await api.get("/apis/scheduling.k8s.io/v1/priorityclasses")).body["items"]
+
+    assert {each["metadata"]["name"]: each["value"] for each in listed} == {
+        "system-node-critical": 2000001000,
+        "system-cluster-critical": 2000000000,
+    }
+
+
+async def test_components_find_the_authority_that_clients_are_checked_by(api):
+    reply = await api.get("/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")
+
+    assert reply.body["data"]["client-ca-file"].startswith("-----BEGIN CERTIFICATE-----")
+
+
+@pytest.mark.parametrize(("network", "first"), [("10.32.0.0/24", "10.32.0.1"), ("fd00:1::/112", "fd00:1::1")])
+async def test_the_servers_own_service_has_the_networks_first_address(serve, network, first):
+    api = await serve(service_network=ipaddress.ip_network(network))
+
+    spec = (await api.get(SERVICE)).body["spec"]
+
+    assert spec["clusterIP"] == first
+    assert spec["ports"][0] | {"targetPort": 0} == {"name": "https", "port": 443, "protocol": "TCP", "targetPort": 0}
+
+
+async def test_a_second_start_changes_nothing(serve):
+    store = MemoryStore()
+    first = await serve(store)
+    await first.patch(f"{NAMESPACES}/default", {"metadata": {"labels": {"mine": "yes"}}})
+    revision = store.revision
+
+    second = await serve(store, account=False)
+
+    assert store.revision == revision
+    assert (await second.get(f"{NAMESPACES}/default")).body["metadata"]["labels"]["mine"] == "yes"
+
+
+async def test_what_is_missing_at_a_second_start_is_made(serve):
+    store = MemoryStore()
+    first = await serve(store)
+    await first.delete("/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical")
+
+    second = await serve(store, account=False)
+
+    assert (await second.get("/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical")).status == 200
+
+
+async def test_where_the_server_is_reached_is_told_and_kept_up_to_date(api):
+    await bootstrap.advertise(api.assembled.engine, "192.0.2.7", 6443)
+    await bootstrap.advertise(api.assembled.engine, "192.0.2.8", 6444)
+
+    subset = (await api.get(ENDPOINTS)).body["subsets"][0]
+    one = (await api.get(SLICE)).body
+    assert (subset["addresses"], subset["ports"][0]["port"]) == ([{"ip": "192.0.2.8"}], 6444)
+    assert (one["endpoints"][0]["addresses"], one["ports"][0]["port"]) == (["192.0.2.8"], 6444)
+    assert one["addressType"] == "IPv4"
+    assert one["metadata"]["labels"]["kubernetes.io/service-name"] == "kubernetes"
+
+
+async def test_a_restart_at_the_same_place_writes_nothing(api):
+    await bootstrap.advertise(api.assembled.engine, "192.0.2.7", 6443)
+    revision = api.store.revision
+
+    await bootstrap.advertise(api.assembled.engine, "192.0.2.7", 6443)
+
+    assert api.store.revision == revision
+
+
+async def test_a_loopback_address_is_not_told(api):
+    await bootstrap.advertise(api.assembled.engine, "127.0.0.1", 6443)
+
+    assert (await api.get(ENDPOINTS)).status == 404
