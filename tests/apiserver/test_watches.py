@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import random
 
 import pytest
 
@@ -561,3 +562,62 @@ async def test_a_watch_that_nobody_reads_costs_no_subscription(api):
     assert sum(map(len, api.store._feed._subscribers.values())) == before
     with contextlib.suppress(AttributeError):
         await answer.chunks.aclose()
+
+
+# --- all together -----------------------------------------------------------------------------------------------------
+
+
+class Mirror:
+    """What somebody knows who follows a watch."""
+
+    def __init__(self, listed):
+        self.known = {each["metadata"]["name"]: each for each in listed.body["items"]}
+
+    async def follow(self, watch, until):
+        """Take in every frame up to the object whose name is `until`."""
+        while True:
+            frame = await watch.next()
+            name = frame["object"]["metadata"]["name"]
+            there = name in self.known
+            if frame["type"] == "DELETED":
+                assert there
+                del self.known[name]
+            else:
+                assert there is (frame["type"] == "MODIFIED")
+                self.known[name] = frame["object"]
+            if name == until:
+                return
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_who_lists_and_then_watches_knows_what_is_there_whatever_happens_meanwhile(racing, config, seed):
+    chance = random.Random(seed)
+    labels = [{"app": "x"}, {"app": "y"}]
+
+    async def work():
+        for _ in range(60):
+            name = f"n{chance.randrange(8)}"
+            what = chance.choice(["make", "label", "write", "delete"])
+            if what == "make":
+                await racing.post(CONFIGS, config(name, labels=chance.choice(labels)))
+            elif what == "label":
+                await racing.patch(f"{CONFIGS}/{name}", {"metadata": {"labels": chance.choice(labels)}})
+            elif what == "write":
+                await racing.patch(f"{CONFIGS}/{name}", {"data": {"x": str(chance.random())}})
+            else:
+                await racing.delete(f"{CONFIGS}/{name}")
+
+    working = [asyncio.create_task(work()) for _ in range(3)]
+    mirrors = []
+    for query in ["", "labelSelector=app%3Dx&", "fieldSelector=metadata.name!%3Dn3&"] * 3:
+        await asyncio.sleep(0.001)
+        listed = await racing.get(f"{CONFIGS}?{query}")
+        watch = await racing.watch(f"{CONFIGS}?{query}resourceVersion={listed.version}")
+        mirrors.append((query, Mirror(listed), watch))
+    await asyncio.gather(*working)
+    await racing.made(CONFIGS, config("the-end", labels={"app": "x"}))
+
+    for query, mirror, watch in mirrors:
+        await mirror.follow(watch, "the-end")
+        present = await racing.get(f"{CONFIGS}?{query}")
+        assert mirror.known == {each["metadata"]["name"]: each for each in present.body["items"]}
