@@ -93,12 +93,12 @@ class MemoryLinks:
         device = self._find(link, "change")
         if name is not None:
             self._rename(device, checked_name(name), operation)
-        device.mtu = device.mtu if mtu is None else _mtu(mtu, operation)
+        device.mtu = device.mtu if mtu is None else _mtu(mtu, operation, least=0 if device.kind == "" else _LEAST_MTU)
         device.mac = device.mac if mac is None else mac_bytes(mac).hex(":")
         device.alias = device.alias if alias is None else alias
         device.promiscuous = device.promiscuous if promiscuous is None else promiscuous
         if master is not None:
-            device.master = self._master(master, operation)
+            device.master = self._master(device, master, operation)
         if up is not None:
             self._set_up(device, up)
 
@@ -107,13 +107,15 @@ class MemoryLinks:
             raise errors.LinkExists(errno.EEXIST, operation)
         device.name = name
 
-    def _master(self, index: int, operation: str) -> Device | None:
+    def _master(self, device: Device, index: int, operation: str) -> Device | None:
         if index == 0:
             return None
         if index not in self._space.devices:
             raise errors.Refused(errno.EINVAL, operation, "no such master")
         if self._space.devices[index].kind != "bridge":
             raise errors.Unsupported(errno.EOPNOTSUPP, operation)
+        if device.kind in ("bridge", ""):
+            raise errors.Refused(errno.ELOOP, operation, "no port of a bridge")
         return self._space.devices[index]
 
     def _set_up(self, device: Device, up: bool) -> None:
@@ -137,7 +139,10 @@ class MemoryLinks:
         there = self._world.at(netns)
         device = self._find(link, "move")
         wanted = checked_name(name) if name is not None else device.name
-        if device.kind == "bridge" or device.name == "lo":
+        if there is self._space:
+            self._rename(device, wanted, operation)
+            return
+        if device.kind == "bridge" or device.kind == "":
             raise errors.Refused(errno.EINVAL, operation)
         if any(each.name == wanted for each in there.devices.values()):
             raise errors.LinkExists(errno.EEXIST, operation)
@@ -150,7 +155,7 @@ class MemoryLinks:
 
     def delete(self, link: int | str) -> None:
         device = self._find(link, "delete")
-        if device.name == "lo":
+        if device.kind == "":
             raise errors.Unsupported(errno.EOPNOTSUPP, f"delete link {link}")
         for space in self._world.spaces():
             for each in [*space.devices.values()]:
@@ -159,7 +164,7 @@ class MemoryLinks:
         self._space.remove(device)
 
 
-def _mtu(mtu: int, operation: str) -> int:
-    if not _LEAST_MTU <= mtu <= _MOST_MTU:
+def _mtu(mtu: int, operation: str, least: int = _LEAST_MTU) -> int:
+    if not least <= mtu <= _MOST_MTU:
         raise errors.Refused(errno.EINVAL, operation, "no such mtu")
     return mtu

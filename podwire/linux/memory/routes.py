@@ -96,8 +96,9 @@ def _meant(wanted: Route, each: Route) -> bool:
 
 def _connected(device: Device, held: Held) -> Route | None:
     interface = held.interface
-    if not held.prefix_route or (interface.version == 4 and interface.network.prefixlen == 32):
-        return None
+    local = interface.version == 4 and (interface.network.prefixlen == 32 or device.kind == "")
+    if not held.prefix_route or local:
+        return None  # what is local stands in another table
     if interface.version == 6:
         return Route(interface.network, None, device.index, metric=_CONNECTED_6, scope=0, protocol=KERNEL)
     return Route(interface.network, None, device.index, interface.ip, scope=_LINK_SCOPE, protocol=KERNEL)
@@ -119,8 +120,9 @@ def disconnect(device: Device, held: Held) -> None:
 
 
 def came_up(device: Device) -> None:
-    if device.name == "lo" and not device.addresses:
-        device.addresses = [*_LOOPBACK]
+    if device.kind == "":
+        there = {each.interface for each in device.addresses}
+        device.addresses += [each for each in _LOOPBACK if each.interface not in there]
     for held in device.addresses:
         connect(device, held)
 
