@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podwire.apiserver import stored
@@ -30,6 +30,7 @@ def _item(obj, revision=7):
     return Item("/registry/things/a", stored.pack(obj), revision, 3)
 
 
+@settings(max_examples=50)
 @given(OBJECTS)
 def test_what_is_packed_is_unpacked_with_its_revision(obj):
     metadata = {**obj["metadata"], "resourceVersion": "7"}
@@ -37,6 +38,7 @@ def test_what_is_packed_is_unpacked_with_its_revision(obj):
     assert stored.unpack(_item(obj)) == {**obj, "metadata": metadata}
 
 
+@settings(max_examples=50)
 @given(OBJECTS, st.integers(1, 10**9))
 def test_an_answer_is_the_object_with_its_revision(obj, revision):
     head = stored.head(obj["apiVersion"], obj["kind"])
@@ -46,6 +48,7 @@ def test_an_answer_is_the_object_with_its_revision(obj, revision):
     assert msgspec.json.decode(answer) == {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
 
 
+@settings(max_examples=50)
 @given(OBJECTS)
 def test_a_dry_runs_answer_has_no_revision(obj):
     head = stored.head(obj["apiVersion"], obj["kind"])
@@ -54,6 +57,7 @@ def test_a_dry_runs_answer_has_no_revision(obj):
     assert stored.unpack(_item(obj, 0)) == obj
 
 
+@settings(max_examples=50)
 @given(OBJECTS)
 def test_an_answer_can_say_another_version_of_the_kind(obj):
     served = stored.head("example.com/v2", obj["kind"])
@@ -63,6 +67,7 @@ def test_an_answer_can_say_another_version_of_the_kind(obj):
     assert msgspec.json.decode(answer)["apiVersion"] == "example.com/v2"
 
 
+@settings(max_examples=50)
 @given(OBJECTS)
 def test_the_metadata_alone_is_that_of_the_object(obj):
     expected = {**obj["metadata"], "resourceVersion": "7"}
@@ -70,6 +75,7 @@ def test_the_metadata_alone_is_that_of_the_object(obj):
     assert msgspec.json.decode(stored.metadata_bytes(stored.pack(obj), 7)) == expected
 
 
+@settings(max_examples=50)
 @given(OBJECTS)
 def test_the_labels_alone_are_those_of_the_object(obj):
     assert stored.labels(stored.pack(obj)) == obj["metadata"].get("labels", {})
