@@ -5,7 +5,7 @@ from typing import Any
 
 from podwire.apiserver.crds.checks import compiled
 from podwire.apiserver.crds.schema_rules import everywhere
-from podwire.apiserver.crds.structural import Node, fresh, judged
+from podwire.apiserver.crds.structural import Growth, Node, fresh, judged
 from podwire.apiserver.shape import Field, Report, Shape
 from podwire.protocols.k8sapi.status import FieldError, forbidden, invalid
 
@@ -50,5 +50,5 @@ def _judged(schema: Json, path: str) -> list[FieldError]:
     if report.unknown:
         listed = ", ".join(report.unknown)
         return [invalid(where, value, f"must not have unknown fields: {listed}")]
-    node.fill(kept)
+    node.fill(kept, Growth())
     return judged(compiled(schema), kept, where)

@@ -10,12 +10,19 @@ Objects go three ways through it, in this order:
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from podwire.apiserver.crds.automaton import TooCostly, metered
 from podwire.apiserver.crds.checks import Check, child, compiled
 from podwire.apiserver.shape import Field, Report, Shape
-from podwire.protocols.k8sapi.status import FieldError, forbidden
+from podwire.protocols.k8sapi.status import ApiError, FieldError, Reason, forbidden
 
 Json = Mapping[str, Any]
+
+MOST_ADDED = 1_500_000
+"""Bytes that defaults may add to an object: as many as the store takes."""
+NAMED = 8
+"""Bytes that a member's name takes at least; so many defaults of nothing add up as well."""
 
 _IDENTITY = ("apiVersion", "kind")
 _MERGED = frozenset(["merge"])
@@ -24,8 +31,8 @@ _MERGED = frozenset(["merge"])
 class Node:
     """One schema within another: which of a value's fields stay, and their defaults."""
 
-    __slots__ = ("_embedded", "_items", "_meta", "_open", "_properties", "_values", "defaulting", "list_map_keys",
-                 "list_type", "map_type", "nullable", "schema")  # fmt: skip
+    __slots__ = ("_default_size", "_embedded", "_items", "_meta", "_open", "_properties", "_values", "defaulting",
+                 "list_map_keys", "list_type", "map_type", "nullable", "schema")  # fmt: skip
 
     def __init__(self, schema: Json, meta: Shape) -> None:
         self.schema = schema
@@ -42,6 +49,7 @@ class Node:
         self._items = Node(items, meta) if isinstance(items, dict) else None
         below = [*self._properties.values(), *(each for each in (self._values, self._items) if each)]
         self.defaulting: bool = "default" in schema or any(each.defaulting for each in below)
+        self._default_size = len(msgspec.json.encode(schema["default"])) if "default" in schema else 0
 
     def decode(self, value: Any, path: str, report: Report) -> Any:
         if isinstance(value, dict):
@@ -68,32 +76,36 @@ class Node:
                 report.unknown.append(child(path, name))
         return kept
 
-    def fill(self, value: Any) -> None:
+    def fill(self, value: Any, growth: "Growth") -> None:
         """Put defaults into a value, in place."""
         if isinstance(value, dict):
-            self._fill_object(value)
+            self._fill_object(value, growth)
         elif isinstance(value, list) and self._items is not None and self._items.defaulting:
             for index, each in enumerate(value):
-                value[index] = self._items.filled(each)
+                value[index] = self._items.filled(each, growth)
 
-    def _fill_object(self, value: dict[str, Any]) -> None:
+    def _fill_object(self, value: dict[str, Any], growth: "Growth") -> None:
         for name, node in self._properties.items():
             if not node.defaulting:
                 continue
             if name in value:
-                value[name] = node.filled(value[name])
+                value[name] = node.filled(value[name], growth)
             elif "default" in node.schema:
-                value[name] = node.filled(fresh(node.schema["default"]))
+                value[name] = node.filled(node.default(growth), growth)
         if self._values is not None and self._values.defaulting:
             for name, each in value.items():  # the keys stay, so they may be set while walking
-                value[name] = self._values.filled(each)
+                value[name] = self._values.filled(each, growth)
 
-    def filled(self, value: Any) -> Any:
+    def filled(self, value: Any, growth: "Growth") -> Any:
         """The value with its defaults; the default itself where there is a null that may not be one."""
         if value is None and not self.nullable and "default" in self.schema:
-            value = fresh(self.schema["default"])
-        self.fill(value)
+            value = self.default(growth)
+        self.fill(value, growth)
         return value
+
+    def default(self, growth: "Growth") -> Any:
+        growth.spend(self._default_size + NAMED)
+        return fresh(self.schema["default"])
 
     def field(self, name: str) -> Field | None:
         if self._embedded and name == "metadata":
@@ -109,6 +121,21 @@ class Node:
     @property
     def element(self) -> Shape | None:
         return self._items
+
+
+class Growth:
+    """What defaults may still add to one object, in bytes. A default of kilobytes may stand in each of ten thousand
+    elements: together they are too large long before anybody has written them down to measure them."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MOST_ADDED
+
+    def spend(self, size: int) -> None:
+        self.left -= size
+        if self.left < 0:
+            raise ApiError(Reason.TOO_LARGE, f"Request entity too large: its defaults are more than {MOST_ADDED} bytes")
 
 
 class _Anything:
@@ -152,7 +179,7 @@ class Structural:
     def apply_defaults(self, obj: dict[str, Any]) -> None:
         """Fill in defaults, in place."""
         if self._root.defaulting:
-            self._root.fill(obj)
+            self._root.fill(obj, Growth())
 
     def validate(self, value: Any, path: str = "") -> list[FieldError]:
         """What is wrong with an object; its metadata is judged elsewhere, but for what the schema says of it."""

@@ -89,7 +89,7 @@ _CAUSES = {
 MOST_TOLD = 100
 """Problems of one object that are told; a body may hold a hundred thousand, and each answer is for one reader."""
 LONGEST_SHOWN = 1000
-"""Characters of a value that a problem repeats."""
+"""Characters of a value, and of what is said about it, that a problem repeats."""
 
 _SILENT = (Problem.REQUIRED, Problem.FORBIDDEN, Problem.TOO_LONG)
 """Problems whose text does not repeat the value."""
@@ -115,7 +115,7 @@ class FieldError:
         if self.problem not in _SILENT:
             parts.append(_shown(self.value))
         if self.detail:
-            parts.append(self.detail)
+            parts.append(_short(self.detail))
         return ": ".join(parts)
 
 
