@@ -142,7 +142,7 @@ class MemoryLinks:
         if there is self._space:
             self._rename(device, wanted, operation)
             return
-        if device.kind == "bridge" or device.kind == "":
+        if device.kind in ("bridge", ""):
             raise errors.Refused(errno.EINVAL, operation)
         if any(each.name == wanted for each in there.devices.values()):
             raise errors.LinkExists(errno.EEXIST, operation)
