@@ -1,0 +1,96 @@
+"""What a plugin has done for an interface, written down durably before it does it.
+
+A record is all that DEL needs besides the ids: no namespace, no `prevResult`, no configuration. Its token marks
+everything that belongs to the attachment, in the kernel's own tables, so that nobody's things are taken for another's.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from podwire.cniplugins.skeleton import Call
+from podwire.linux.files import remove_durably, write_durably
+from podwire.protocols.cni.config import PluginConfig
+from podwire.protocols.cni.errors import CniError
+from podwire.protocols.cni.values import Object, dumped, loaded_object, taken
+
+DATA = "/var/lib/podwire/cni/attachments"
+FORMAT = 1
+_LONGEST_ALIAS = 255
+
+
+class Record(NamedTuple):
+    network: str
+    container_id: str
+    ifname: str
+    token: str
+    inode: int = 0
+    """The identity of the pod's namespace."""
+    link: str = ""
+    """The name of the host's end."""
+    config: Object = {}  # noqa: RUF012 - never changed
+    """As ADD got it."""
+    result: Object | None = None
+    """As ADD printed it; None until it has."""
+
+    @property
+    def alias(self) -> str:
+        """How a link is marked."""
+        told = f"podwire:{self.token} {self.network}/{self.container_id}/{self.ifname}"
+        return told[:_LONGEST_ALIAS]
+
+    @property
+    def comment(self) -> str:
+        """How an nft element is marked."""
+        return f"{self.token} {self.container_id[:64]} {self.ifname}"
+
+    def marks(self, text: str) -> bool:
+        """Whether an alias or a comment is of this attachment."""
+        return text.removeprefix("podwire:").partition(" ")[0] == self.token
+
+
+def new_record(call: Call, inode: int = 0, link: str = "") -> Record:
+    asked = call.invocation
+    config = {key: value for key, value in call.config.raw.items() if key != "prevResult"}
+    return Record(call.config.name, asked.container_id, asked.ifname, os.urandom(8).hex(), inode, link, config)
+
+
+class Attachments:
+    """The records of one plugin."""
+
+    def __init__(self, config: PluginConfig, plugin: str) -> None:
+        self._directory = os.path.join(taken(config.raw, "dataDir", str, "") or DATA, plugin)
+
+    def _path(self, network: str, container_id: str, ifname: str) -> str:
+        return f"{self._directory}/{network}@{container_id}@{ifname}"
+
+    def write(self, record: Record) -> None:
+        os.makedirs(self._directory, mode=0o700, exist_ok=True)
+        data = dumped({"format": FORMAT, **record._asdict()})
+        write_durably(self._path(record.network, record.container_id, record.ifname), data)
+
+    def read(self, call: Call) -> Record | None:
+        """None when there is none."""
+        return _read(self._path(call.config.name, call.invocation.container_id, call.invocation.ifname))
+
+    def remove(self, record: Record) -> None:
+        remove_durably(self._path(record.network, record.container_id, record.ifname))
+
+    def all(self) -> Iterator[Record]:
+        """Every record that can be read."""
+        for each in os.listdir(self._directory) if os.path.isdir(self._directory) else ():
+            try:
+                record = None if each.startswith(".") else _read(f"{self._directory}/{each}")
+            except CniError:
+                continue
+            if record is not None:
+                yield record
+
+
+def _read(path: str) -> Record | None:
+    try:
+        with open(path, "rb") as file:
+            told = loaded_object(file.read(), path)
+    except FileNotFoundError:
+        return None
+    return Record(**{key: value for key, value in told.items() if key in Record._fields})

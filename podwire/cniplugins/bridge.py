@@ -1,0 +1,191 @@
+"""bridge: a pod's link into a bridge of this host.
+
+ADD: 1. write the record.  2. Addresses.  3. The bridge and its gateways.  4. The pair.  5. Addresses and routes in the
+pod.  6. Masquerading.  7. Wait until packets pass.  8. Write the result.  Whatever fails, the record is released.
+
+DEL needs the record alone: 1. masquerading, 2. the pair, 3. addresses, and what the kernel remembers of them,
+4. the record; each whatever became of the others, and the record only when all are gone.
+"""
+
+import os
+
+from podwire.cniplugins import delegate, nat
+from podwire.cniplugins.attachments import Attachments, Record, new_record
+from podwire.cniplugins.bridge_check import check_all
+from podwire.cniplugins.bridge_links import (
+    add_gateways,
+    configure,
+    connect,
+    disconnect,
+    ensure_bridge,
+    wait_for_port,
+)
+from podwire.cniplugins.bridge_settings import Plan, Settings, parse_settings, planned
+from podwire.cniplugins.skeleton import Call, Plugin, all_of, pod_netns
+from podwire.failpoints import declare, failpoint
+from podwire.linux import errors as linux
+from podwire.linux.conntrack import KernelConntrack
+from podwire.linux.network import KernelNetwork
+from podwire.linux.values import Link
+from podwire.protocols.cni import results
+from podwire.protocols.cni.errors import CniError, Code
+from podwire.protocols.cni.results import Interface, Result
+from podwire.protocols.cni.values import taken
+from podwire.protocols.cni.versions import LATEST
+
+MASQUERADES = ("masquerade4", "masquerade6")
+_POD = 2  # the place of the pod's interface in a result
+
+RECORDED = declare("cni.bridge-recorded", "the record of an attachment is written, nothing is done yet")
+LEASED = declare("cni.bridge-leased", "a pod has its addresses, and no link")
+CONNECTED = declare("cni.bridge-connected", "a pod has its link, without addresses")
+CONFIGURED = declare("cni.bridge-configured", "a pod's link has its addresses, nothing is masqueraded")
+MASQUERADED = declare("cni.bridge-masqueraded", "all is done, the record does not tell the result")
+ADDED = declare("cni.bridge-added", "the record tells the result, the runtime was not told")
+UNMASQUERADED = declare("cni.bridge-unmasqueraded", "DEL: masquerading has ended, the link is still there")
+DISCONNECTED = declare("cni.bridge-disconnected", "DEL: the link is gone, the addresses are still leased")
+RETURNED = declare("cni.bridge-returned", "DEL: everything is given back, the record is still there")
+
+
+def add(call: Call) -> Result:
+    settings = parse_settings(call.config, call.invocation)
+    delegate.ipam_type(call.config.raw)
+    inode = pod_netns(call)
+    attachments = Attachments(call.config, "bridge")
+    with KernelNetwork(call.invocation.netns) as pod, KernelNetwork() as host:
+        earlier = attachments.read(call)
+        if earlier is not None:
+            if (kept := _kept(earlier, call, inode, host)) is not None:
+                return kept
+            release(earlier, call, attachments)
+        _check_name(pod, call.invocation.ifname)
+        record = new_record(call, inode, f"veth{os.urandom(4).hex()}")
+        attachments.write(record)
+        failpoint(RECORDED)
+        try:
+            result = _attach(call, settings, record, pod, host)
+        except BaseException as error:
+            _undo(record, call, attachments, error)
+            raise
+        attachments.write(record._replace(result=results.encode(result, LATEST)))
+    failpoint(ADDED)
+    return result
+
+
+def _kept(record: Record, call: Call, inode: int, host: KernelNetwork) -> Result | None:
+    """The result of an earlier ADD that still stands; None when it was never finished, or its link is gone."""
+    if record.result is None or record.inode != inode:
+        return None
+    try:
+        if not record.marks(host.links.get(record.link).alias):
+            return None
+    except linux.NoSuchLink:
+        return None
+    if record.config != new_record(call).config:
+        told = f"{record.container_id} {record.ifname} is attached already, with another configuration"
+        raise CniError(Code.IN_USE, told, "DEL comes first")
+    return results.decode(record.result, LATEST)
+
+
+def _check_name(pod: KernelNetwork, ifname: str) -> None:
+    try:
+        pod.links.get(ifname)
+    except linux.NoSuchLink:
+        return
+    raise CniError(Code.IN_USE, f"CNI_IFNAME: {ifname} is there already, and not ours")
+
+
+def _attach(call: Call, settings: Settings, record: Record, pod: KernelNetwork, host: KernelNetwork) -> Result:
+    netns = call.invocation.netns
+    given = delegate.add(call) if delegate.ipam_type(call.config.raw) else Result()
+    plan = planned(settings, given, _POD)
+    failpoint(LEASED)
+    bridge = ensure_bridge(host, settings)
+    add_gateways(host, bridge, settings, plan)
+    connect(host, bridge, settings, plan, record, netns)
+    failpoint(CONNECTED)
+    inside = configure(pod, plan, record, netns)
+    failpoint(CONFIGURED)
+    if settings.ip_masq:
+        subnets = [each.address.network for each in plan.ips]
+        nat.replace([nat.jump(nat.MASQUERADE, each.address, record.comment) for each in plan.ips], subnets)
+    outside = wait_for_port(host, record.link)
+    failpoint(MASQUERADED)
+    return _result(plan, host.links.get(bridge.ifindex), outside, inside, netns)
+
+
+def _result(plan: Plan, bridge: Link, outside: Link, inside: Link, netns: str) -> Result:
+    links = (
+        Interface(bridge.name, bridge.mac, mtu=bridge.mtu),
+        Interface(outside.name, outside.mac, mtu=outside.mtu),
+        Interface(inside.name, inside.mac, netns, mtu=inside.mtu),
+    )
+    return Result(links, plan.ips, plan.routes, plan.dns)
+
+
+def _undo(record: Record, call: Call, attachments: Attachments, error: BaseException) -> None:
+    try:
+        release(record, call, attachments)
+    except CniError as also:
+        error.add_note(f"and it is not undone: {also}")
+
+
+def release(record: Record, call: Call, attachments: Attachments) -> None:
+    """Give back all that a record names, then forget it."""
+    then = call._replace(config=call.config._replace(raw=record.config))
+    all_of(
+        lambda: _unmasquerade(record),
+        lambda: _disconnect(record),
+        lambda: _give_back(then, record),
+    )
+    failpoint(RETURNED)
+    attachments.remove(record)
+
+
+def _unmasquerade(record: Record) -> None:
+    if taken(record.config, "ipMasq", bool, False):
+        nat.remove(MASQUERADES, record.marks)
+    failpoint(UNMASQUERADED)
+
+
+def _disconnect(record: Record) -> None:
+    disconnect(record)
+    failpoint(DISCONNECTED)
+
+
+def _give_back(call: Call, record: Record) -> None:
+    """Connections of an address are forgotten while nobody else can have it."""
+    if record.result is not None:
+        conntrack = KernelConntrack()
+        for each in results.decode(record.result, LATEST).ips:
+            conntrack.flush(each.address.ip)
+        conntrack.close()
+    if delegate.ipam_type(call.config.raw):
+        delegate.delete(call)
+
+
+def delete(call: Call) -> None:
+    attachments = Attachments(call.config, "bridge")
+    record = attachments.read(call)
+    if record is not None:
+        release(record, call, attachments)
+    elif delegate.ipam_type(call.config.raw):
+        delegate.delete(call)  # by the ids alone
+
+
+def check(call: Call) -> None:
+    settings = parse_settings(call.config, call.invocation)
+    pod_netns(call)
+    previous = call.config.previous()
+    if previous is None:
+        raise CniError(Code.BAD_CONFIG, "prevResult: missing")
+    record = Attachments(call.config, "bridge").read(call)
+    if record is None or record.result is None:
+        told = f"{call.invocation.container_id} {call.invocation.ifname} is not attached"
+        raise CniError(Code.UNKNOWN_CONTAINER, told)
+    if delegate.ipam_type(call.config.raw):
+        delegate.check(call)
+    check_all(call.invocation.netns, settings, record, previous)
+
+
+PLUGIN = Plugin("bridge", add, check, delete)

@@ -1,0 +1,143 @@
+"""The bridge, the pod's link and all that they need, told to the kernel."""
+
+import os
+import time
+from contextlib import suppress
+
+from podwire.cniplugins.attachments import Record
+from podwire.cniplugins.bridge_settings import Plan, Settings, gateway_of
+from podwire.linux import errors as linux
+from podwire.linux.network import KernelNetwork
+from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.values import MAIN, Bridge, Interface, Link, Route, Veth
+from podwire.protocols.cni.errors import CniError, Code
+
+PATIENCE = 2.5
+"""Seconds until a new port of the bridge must pass packets."""
+_STEP = 0.001
+_FORWARDING = {4: "net.ipv4.ip_forward", 6: "net.ipv6.conf.all.forwarding"}
+
+
+def ensure_bridge(host: KernelNetwork, settings: Settings) -> Link:
+    """The bridge, made if it is not there. Its MAC address is its own, so it does not follow the ports."""
+    try:
+        bridge = host.links.get(settings.bridge)
+    except linux.NoSuchLink:
+        bridge = _new_bridge(host, settings)
+    if bridge.kind != "bridge":
+        raise CniError(Code.IN_USE, f"bridge: {settings.bridge} is there already, and is no bridge")
+    if not bridge.up or (settings.promiscuous and not bridge.promiscuous):
+        host.links.change(bridge.ifindex, up=True, promiscuous=True if settings.promiscuous else None)
+    return bridge
+
+
+def _new_bridge(host: KernelNetwork, settings: Settings) -> Link:
+    mac = (b"\x0a\x58" + os.urandom(4)).hex(":")
+    with suppress(linux.LinkExists):  # another pod was faster
+        host.links.add(Bridge(settings.bridge, settings.mtu, mac, alias="podwire"))
+    _write_ipv6(None, settings.bridge, accept_ra="0", accept_dad="0")  # before it is up
+    return host.links.get(settings.bridge)
+
+
+def _write_ipv6(netns: str | None, link: str, **values: str) -> None:
+    """Without IPv6 on this host there is nothing to set."""
+    sysctls = KernelSysctls(netns)
+    for name, value in values.items():
+        with suppress(linux.NoSuchSysctl):
+            sysctls.write(f"net/ipv6/conf/{link}/{name}", value)
+
+
+def add_gateways(host: KernelNetwork, bridge: Link, settings: Settings, plan: Plan) -> None:
+    """Put the gateways onto the bridge and let this host forward; addresses that disagree are in the way."""
+    has = [each.interface for each in host.addresses.list(bridge.ifindex)]
+    for each in plan.gateways:
+        if each not in has:
+            for other in _in_the_way(each, has, plan.gateways):
+                if not settings.force_address:
+                    raise CniError(Code.IN_USE, f"bridge: {bridge.name} has the address {other} and should have {each}")
+                with suppress(linux.NoSuchAddress):
+                    host.addresses.delete(bridge.ifindex, other)
+            with suppress(linux.AddressExists):
+                host.addresses.add(bridge.ifindex, each)
+    sysctls = KernelSysctls()
+    for family in {each.version for each in plan.gateways}:
+        if sysctls.read(_FORWARDING[family]) != "1":
+            sysctls.write(_FORWARDING[family], "1")
+
+
+def _in_the_way(wanted: Interface, has: list[Interface], gateways: tuple[Interface, ...]) -> list[Interface]:
+    """Addresses that cannot be there beside a gateway: other IPv4 ones, and IPv6 ones of a network that overlaps."""
+    others = [each for each in has if each.version == wanted.version and each not in gateways]
+    if wanted.version == 4:
+        return others
+    return [each for each in others if each.network.overlaps(wanted.network) and not each.is_link_local]
+
+
+def connect(host: KernelNetwork, bridge: Link, settings: Settings, plan: Plan, record: Record, netns: str) -> None:
+    """Make the pair: the pod's end in the pod, the host's end up, in the bridge, with its owner's mark."""
+    veth = Veth(
+        name=record.link,
+        peer=record.ifname,
+        peer_netns=netns,
+        mtu=settings.mtu,
+        peer_mac=plan.mac,
+        alias=record.alias,
+        master=bridge.ifindex,
+        up=True,
+    )
+    try:
+        host.links.add(veth)
+    except linux.LinkExists as error:
+        raise CniError(Code.IN_USE, f"CNI_IFNAME: {record.ifname} is there already") from error
+    if settings.hairpin or settings.isolated:
+        index = host.links.get(record.link).ifindex
+        host.links.set_port(index, hairpin=settings.hairpin, isolated=settings.isolated)
+
+
+def configure(pod: KernelNetwork, plan: Plan, record: Record, netns: str) -> Link:
+    """Give the pod's end its addresses and routes; all can be used when this returns."""
+    inside = pod.links.get(record.ifname)
+    if any(each.address.version == 6 for each in plan.ips):
+        KernelSysctls(netns).write(f"net/ipv6/conf/{record.ifname}/disable_ipv6", "0")
+    # A pod listens to no router but its gateway: others in the bridge could pose as one.
+    _write_ipv6(netns, record.ifname, accept_ra="0", accept_dad="0")
+    with pod.batch() as batch:
+        batch.links.change(inside.ifindex, up=True)
+        for ip in plan.ips:
+            batch.addresses.add(inside.ifindex, ip.address)
+    for each in plan.routes:
+        route = Route(
+            destination=each.dst,
+            gateway=gateway_of(each, plan.ips),
+            ifindex=inside.ifindex,
+            table=MAIN if each.table is None else each.table,
+            metric=each.priority,
+            mtu=each.mtu,
+            advmss=each.advmss,
+            scope=each.scope,
+        )
+        with suppress(linux.RouteExists):  # an address brings the route to its own network
+            pod.routes.add(route)
+    return inside
+
+
+def wait_for_port(host: KernelNetwork, name: str) -> Link:
+    """A port passes packets only when the kernel has noticed that both ends are up."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        link = host.links.get(name)
+        if link.state == "up":
+            return link
+        if time.monotonic() > until:
+            raise CniError(Code.REFUSED, f"the link {name} is {link.state} after {PATIENCE:g} s")
+        time.sleep(_STEP)
+
+
+def disconnect(record: Record) -> None:
+    """Delete the pair, if it is there and ours; the pod's end goes with it, wherever it is."""
+    if not record.link:
+        return
+    with KernelNetwork() as host, suppress(linux.NoSuchLink):
+        link = host.links.get(record.link)
+        if record.marks(link.alias):
+            host.links.delete(link.ifindex)

@@ -1,0 +1,111 @@
+"""IPAM by another plugin: in this process when it is our own host-local, else by calling its program."""
+
+import os
+import stat
+
+from podwire.cniplugins.skeleton import Call
+from podwire.ipam import host_local
+from podwire.linux import errors as linux
+from podwire.linux.processes import Finished, run
+from podwire.protocols.cni import results
+from podwire.protocols.cni.config import checked_type
+from podwire.protocols.cni.errors import CniError, Code, decode
+from podwire.protocols.cni.results import Result
+from podwire.protocols.cni.values import Object, dumped, loaded, taken
+
+MARK = b"# podwire CNI plugin"
+"""In the first lines of our programs."""
+SECONDS = 50.0
+"""For one call; less than runtimes give us."""
+
+
+def ipam_type(config: Object) -> str:
+    """Empty when no addresses are wanted."""
+    kind = taken(taken(config, "ipam", dict, {}), "type", str, "", "ipam.")
+    return checked_type(kind, "ipam.") if kind else ""
+
+
+def add(call: Call) -> Result:
+    """Addresses; when the delegate fails it is asked to clean up, as it may have begun."""
+    kind = ipam_type(call.config.raw)
+    try:
+        if _is_ours(kind, call):
+            result = host_local.add(call.config, call.invocation)
+        else:
+            result = results.decode(_call(kind, call, "ADD"), call.config.version, f"result of {kind}")
+        if not result.ips:
+            raise CniError(Code.BAD_CONFIG, f"ipam: {kind} gave no address")
+    except BaseException as error:
+        try:
+            delete(call)
+        except Exception as also:  # noqa: BLE001 - told with what it follows from
+            error.add_note(f"and then {also}")
+        raise
+    return result
+
+
+def delete(call: Call) -> None:
+    kind = ipam_type(call.config.raw)
+    if _is_ours(kind, call):
+        host_local.delete(call.config, call.invocation)
+    else:
+        _call(kind, call, "DEL")
+
+
+def check(call: Call) -> None:
+    kind = ipam_type(call.config.raw)
+    if _is_ours(kind, call):
+        host_local.check(call.config, call.invocation)
+    else:
+        _call(kind, call, "CHECK")
+
+
+def _is_ours(kind: str, call: Call) -> bool:
+    """Whether this process can do it: the program in CNI_PATH is our own, or none is there."""
+    if kind != host_local.TYPE:
+        return False
+    path = _found(kind, call.invocation.path)
+    if path is None:
+        return True
+    with open(path, "rb") as file:
+        return MARK in file.read(256)
+
+
+def _found(kind: str, path: str) -> str | None:
+    for each in filter(None, path.split(":")):
+        try:
+            if stat.S_ISREG(os.stat(f"{each}/{kind}").st_mode):
+                return f"{each}/{kind}"
+        except OSError:
+            continue
+    return None
+
+
+def _call(kind: str, call: Call, verb: str) -> object:
+    asked = call.invocation._replace(command=verb)
+    program = _found(kind, asked.path)
+    if program is None:
+        raise CniError(Code.BAD_CONFIG, f"ipam.type: there is no {kind} in CNI_PATH {asked.path!r}")
+    environment = {**asked.environment(), "PATH": os.environ.get("PATH", "")}
+    try:
+        done = run((program,), env=environment, stdin=dumped(call.config.raw), deadline=SECONDS)
+    except linux.DeadlinePassed as error:
+        raise CniError(Code.TRY_AGAIN_LATER, f"{kind}: {verb} did not end within {SECONDS:g} s") from error
+    if done.stderr:
+        os.write(2, done.stderr)
+    return _printed(kind, verb, done)
+
+
+def _printed(kind: str, verb: str, done: Finished) -> object:
+    try:
+        value = loaded(done.stdout, f"output of {kind}") if done.stdout.strip() else None
+    except CniError as error:
+        told = done.stdout[:512].decode("utf-8", "backslashreplace")
+        raise CniError(Code.UNDECODABLE, f"{kind}: {verb} ended with {done.code} and no JSON", told) from error
+    refusal = decode(value)
+    if refusal is not None:
+        raise refusal  # as it is: a delegate's error is ours
+    if done.code:
+        told = done.stderr[:512].decode("utf-8", "backslashreplace").strip()
+        raise CniError(Code.INTERNAL, f"{kind}: {verb} ended with {done.code}", told)
+    return value
