@@ -173,7 +173,8 @@ def _paging(request: Request, scope: str) -> Paging:
         opened = _open(token)
         at = None if opened.rv == INCONSISTENT else opened.rv
         return Paging(at=at, after=scope + opened.start.removesuffix("\0"), limit=limit)
-    return Paging(at=revision if match == "Exact" else None, limit=limit)
+    exactly = match == "Exact" or (limit and not match)  # a page of a revision was exact before there was a word for it
+    return Paging(at=(revision or None) if exactly else None, limit=limit)
 
 
 def _check(request: Request, match: str, revision: int | None, *, token: bool) -> None:

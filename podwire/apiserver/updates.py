@@ -1,7 +1,10 @@
 """update and patch: read, change, check, write if nobody else did; again when that is safe."""
 
+import asyncio
+import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -69,6 +72,8 @@ class Updater:
 
     store: Store
     admission: Admission
+    _turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    """Who has lost a race for a key tries again in turn: fifty at once would mostly make each other lose."""
 
     async def update(self, write: Write) -> Item:
         """Change a stored object; raises NotFound, Conflict, Invalid.
@@ -79,12 +84,16 @@ class Updater:
         """
         resource = write.resource
         key = resource.key(write.namespace, write.name)
-        item = await self.store.get(key)
-        while item is not None:
-            try:
+        if (item := await self.store.get(key)) is not None:
+            with contextlib.suppress(Stale):
                 return await self._attempt(write, item)
-            except Stale as error:
-                item = error.current or await self.store.get(key)
+            async with self._turns.setdefault(key, asyncio.Lock()):
+                item = await self.store.get(key)
+                while item is not None:
+                    try:
+                        return await self._attempt(write, item)
+                    except Stale as error:
+                        item = error.current or await self.store.get(key)
         raise not_found(resource.name, write.name, group=resource.group)
 
     async def _attempt(self, write: Write, item: Item) -> Item:

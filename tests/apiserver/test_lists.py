@@ -123,6 +123,19 @@ async def test_exactly_a_revision_holds_for_a_list_by_name_too(five):
     assert reply.version == str(then)
 
 
+async def test_a_page_of_a_revision_is_exact_without_saying_so(five):
+    then = five.store.revision
+    await five.delete(f"{CONFIGS}/a")
+
+    page = await five.get(f"{CONFIGS}?limit=2&resourceVersion={then}")
+    no_older = await five.get(f"{CONFIGS}?limit=2&resourceVersion={then}&resourceVersionMatch=NotOlderThan")
+    whole = await five.get(f"{CONFIGS}?resourceVersion={then}")
+
+    assert (page.names, page.version) == (["a", "b"], str(then))
+    assert no_older.names == ["b", "c"]
+    assert whole.names == list("bcde")
+
+
 async def test_exactly_a_revision_that_is_forgotten_is_expired(five):
     then = five.store.revision - 3
     await five.store.compact(five.store.revision)
