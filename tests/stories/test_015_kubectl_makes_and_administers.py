@@ -202,7 +202,11 @@ def test_a_disruption_budget_stops_a_drain(kubectl, server):
     status = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
     server.rest("PATCH", f"{pods}/web/status", status, Content_Type="application/merge-patch+json")
     budget = {"metadata": {"name": "keep"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}}
-    server.rest("POST", f"/apis/policy/v1/namespaces/{kubectl.namespace}/poddisruptionbudgets", budget)
+    budgets = f"/apis/policy/v1/namespaces/{kubectl.namespace}/poddisruptionbudgets"
+    server.rest("POST", budgets, budget)
+    counted = {"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1}
+    merge = {"Content_Type": "application/merge-patch+json"}
+    server.rest("PATCH", f"{budgets}/keep/status", {"status": {**counted, "expectedPods": 1}}, **merge)
     with kubectl.background(f"drain {node} --force --timeout=30s") as drain:
         drain.until("Cannot evict pod as it would violate the pod's disruption budget")
     assert "deletionTimestamp" not in kubectl.json("get pod web")["metadata"]
