@@ -6,7 +6,7 @@ from pathlib import Path
 
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, run_until_stopped
-from podwire.cluster.runtime import NoRuntime, Options, running
+from podwire.cluster.runtime import NoRuntime, Options, RunsAlready, running
 from podwire.transports.unix import CannotListen
 
 
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     try:
         return run_until_stopped(_serve(options), arguments)
-    except (OSError, NoRuntime, CannotListen) as error:
+    except (OSError, NoRuntime, RunsAlready, CannotListen) as error:
         raise UserError(str(error)) from error
 
 

@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
+import fcntl
 import hashlib
 import logging
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,10 @@ GRACE = 2.0
 
 class NoRuntime(Exception):
     """Neither crun nor runc is installed."""
+
+
+class RunsAlready(Exception):
+    """Another runtime keeps its pods below the same prefix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +95,7 @@ async def running(options: Options) -> AsyncIterator[Running]:
     clock = SystemClock()
     events = Events(clock)
     async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(_alone(options.state))
         images = await asyncio.to_thread(Images, options.state / "images")
         stack.callback(images.close)
         network = _network(options)
@@ -122,6 +128,18 @@ async def running(options: Options) -> AsyncIterator[Running]:
         stack.push_async_callback(server.close, GRACE)
         _log.info("serving", extra={"socket": str(options.socket), "runtime": shims.runtime})
         yield Running(sandboxes, containers, options.socket)
+
+
+@contextlib.contextmanager
+def _alone(state: Path) -> Iterator[None]:
+    """Nobody else may recover and sweep what is ours; the kernel lets go of the lock when this process ends."""
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (state / "runtime.lock").open("w", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RunsAlready(f"another podwire runtime keeps its pods in {state}") from error
+        yield
 
 
 def _kernel(options: Options) -> SandboxKernel:

@@ -29,7 +29,7 @@ from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import Internal, InvalidArgument, NotFound
 from podwire.runtime.devices import asked_devices
 from podwire.runtime.host import Host
-from podwire.runtime.images import Image, Images
+from podwire.runtime.images import Image, ImageError, Images
 from podwire.runtime.limits import limits_of
 from podwire.runtime.spec import Container, Pod, build
 from podwire.runtime.spec.users import Accounts, User, user_of
@@ -112,7 +112,10 @@ class Bundles:
         )
 
     def _image(self, reference: str) -> Image:
-        image = self.images.status(reference)
+        try:
+            image = self.images.status(reference)
+        except ImageError as error:
+            raise InvalidArgument(f"config.image.image: {error}") from error
         if image is None:
             raise NotFound(f"config.image.image: {reference!r} is not on this node")
         return image
@@ -138,16 +141,16 @@ class Bundles:
 
     def mount(self, id_: str, image_id: str, pod: pb.PodSandboxConfig, config: pb.ContainerConfig) -> Mounted:
         """Mount the layers, make the cgroup with its limits, and the log's directory."""
+        self.unmount(id_)  # what a start that was cut short has left
         home, group = self.home(id_), self._group(pod, id_)
         layers = self.images.rootfs_layers(self._image(image_id))  # by id: a name may mean another image by now
         upper, work = self.writable(id_)
         try:
+            (home / "cgroup").write_text(group, encoding="utf-8")  # first: whoever cleans up looks there
             self.cgroups.create(group)
             self.cgroups.limit(group, limits_of(config.linux.resources))
-            (home / "cgroup").write_text(group, encoding="utf-8")
             mount_overlay(home / "rootfs", layers, upper=upper, work=work)
         except LinuxError as error:
-            self.unmount(id_)
             raise Internal(f"container {id_}: {error}") from error
         log_path = _log_path(pod, config)
         if log_path:
@@ -164,10 +167,7 @@ class Bundles:
 
     def _group(self, pod: pb.PodSandboxConfig, id_: str) -> str:
         """Where a container is counted: below the parent that the kubelet made for its pod."""
-        parent = pod.linux.cgroup_parent.strip("/")
-        if ".." in parent.split("/"):
-            raise InvalidArgument(f"config.linux.cgroup_parent: {parent!r} must not contain '..'")
-        return f"{parent or self.cgroup_parent}/{id_}"
+        return f"{pod.linux.cgroup_parent.strip('/') or self.cgroup_parent}/{id_}"
 
     def cgroup(self, id_: str) -> str:
         """The container's cgroup; empty before it was started."""
@@ -182,6 +182,11 @@ class Bundles:
             self.cgroups.limit(self.cgroup(id_), limits_of(resources))
         except LinuxError as error:
             raise InvalidArgument(f"linux: {error}") from error
+
+    def stop_signal(self, image_id: str) -> str:
+        """The signal that an image wants to be stopped by; empty when it does not say."""
+        image = self.images.status(image_id)
+        return image.config.stop_signal if image else ""
 
     def was_oom_killed(self, id_: str) -> bool:
         group = self.cgroup(id_)

@@ -15,10 +15,11 @@ import msgspec
 
 from podwire.failpoints import declare, failpoint
 from podwire.protocols.cri import cri_pb2 as pb
-from podwire.protocols.grpc_status import FailedPrecondition, Internal, NotFound, RpcError
+from podwire.protocols.grpc_status import AlreadyExists, FailedPrecondition, Internal, NotFound, RpcError
 from podwire.runtime.bundles import Bundles
 from podwire.runtime.events import Events
 from podwire.runtime.ids import check_container, new_id
+from podwire.runtime.images import ImageError
 from podwire.runtime.ports import Exited
 from podwire.runtime.records import ContainerRecord, Records
 from podwire.runtime.sandboxes import Sandbox, Sandboxes
@@ -98,15 +99,14 @@ class Containers:
         return found
 
     async def create(self, request: pb.CreateContainerRequest) -> str:
-        """CreateContainer; a second one of the same name and attempt in a sandbox gets the first one's id."""
+        """CreateContainer; a second call for the same container, after a time-out, gets the first one's id."""
         check_container(request.config)
         sandbox = self._sandboxes.get(request.pod_sandbox_id)
-        if not sandbox.ready:
-            raise FailedPrecondition(f"sandbox {sandbox.id} is not ready")
         async with sandbox.turn:
+            _check_ready(sandbox)
             for each in self.of(sandbox.id):
-                if each.config.metadata == request.config.metadata and each.config == request.config:
-                    return each.id
+                if each.config.metadata == request.config.metadata:
+                    return _same(each, request.config)
             return await self._create(sandbox, request.config)
 
     async def _create(self, sandbox: Sandbox, config: pb.ContainerConfig) -> str:
@@ -160,20 +160,19 @@ class Containers:
             if container.record.state != "created":
                 raise FailedPrecondition(f"container {container.id} is {container.record.state}")
             sandbox = self._sandboxes.get(container.record.sandbox_id)
-            if not sandbox.ready:
-                raise FailedPrecondition(f"sandbox {sandbox.id} is not ready")
+            _check_ready(sandbox)
             try:
                 mounted = await asyncio.to_thread(
                     self._bundles.mount, container.id, container.record.image_id, sandbox.config, container.config
                 )
                 failpoint(MOUNTED)
                 started = await self._shims.start(mounted)
-            except RpcError as error:
+            except (RpcError, OSError) as error:
                 await self._failed(container, sandbox, str(error))
                 raise
             failpoint(STARTED)
             now = int(self._clock.wall() * 1e9)
-            await self._write(
+            await self._note(
                 container, state="running", pid=started.pid, pid_started=started.pid_started, started_at=now
             )
             self._watch(container)
@@ -182,13 +181,20 @@ class Containers:
     async def _failed(self, container: Container, sandbox: Sandbox, why: str) -> None:
         """A container that could not be started is exited, with the reason."""
         now = int(self._clock.wall() * 1e9)
-        await self._write(
+        await self._note(
             container, state="exited", exit_code=START_FAILED, reason="StartError", message=why, finished_at=now,
             started_at=0,
         )  # fmt: skip
         container.exited.set()
-        await asyncio.to_thread(self._bundles.unmount, container.id)
+        await self._unmount(container)
         self._events.container(container.id, sandbox, "STOPPED")
+
+    async def _unmount(self, container: Container) -> None:
+        """Take mounts and cgroups away as soon as nobody needs them; what stays is tried again when it is removed."""
+        try:
+            await asyncio.to_thread(self._bundles.unmount, container.id)
+        except OSError as error:
+            _log.warning("not unmounted yet", extra={"container": container.id, "reason": str(error)})
 
     def _watch(self, container: Container) -> None:
         task = asyncio.create_task(self._until_exit(container), name=f"exit of {container.id[:12]}")
@@ -199,7 +205,7 @@ class Containers:
         record = container.record
         exited = await self._shims.wait(self._bundles.state(record.id), record.pid, record.pid_started)
         oom = await asyncio.to_thread(self._bundles.was_oom_killed, record.id)
-        await self._write(
+        await self._note(
             container,
             state="exited",
             exit_code=exited.code,
@@ -207,16 +213,18 @@ class Containers:
             reason=reason_of(exited, oom=oom),
         )
         container.exited.set()
-        await asyncio.to_thread(self._bundles.unmount, record.id)
+        await self._unmount(container)
         if sandbox := self._sandboxes.find(record.sandbox_id):
             self._events.container(record.id, sandbox, "STOPPED")
 
     async def stop(self, container: Container, timeout_seconds: float) -> None:
         """StopContainer: ask, wait, insist. Again is fine."""
-        if container.record.state == "created":
-            return
+        async with container.turn:  # one that is being started runs afterwards
+            if container.record.state == "created":
+                return
         if container.running and timeout_seconds > 0:
-            await self._shims.signal(container.record.pid, container.record.pid_started, stop_signal(container.config))
+            number = stop_signal(container.config, self._bundles.stop_signal(container.record.image_id))
+            await self._shims.signal(container.record.pid, container.record.pid_started, number)
             await _wait(container.exited, timeout_seconds)
         if container.running:
             await asyncio.to_thread(self._bundles.kill, container.id)
@@ -250,18 +258,30 @@ class Containers:
         await asyncio.to_thread(self._records.write, record)
         container.record = record
 
+    async def _note(self, container: Container, **changes: Any) -> None:
+        """Write down what the shim knows too. On a full disk the record stays behind until the next start."""
+        container.record = msgspec.structs.replace(container.record, **changes)
+        try:
+            await asyncio.to_thread(self._records.write, container.record)
+        except OSError as error:
+            _log.error("a record is behind", extra={"container": container.id, "reason": str(error)})
+
     async def recover(self) -> None:
         """After a start: containers that run are watched again, those that ended meanwhile have ended."""
         for record in await asyncio.to_thread(lambda: list(self._records.load())):
-            config = pb.ContainerConfig.FromString(record.config)
-            container = Container(record, config)
             if self._sandboxes.find(record.sandbox_id) is None:
-                _log.warning("removing a container without a sandbox", extra={"container": record.id})
-                await asyncio.to_thread(self._clear, record)
+                await self._drop(record)
                 continue
-            self._all[record.id] = container
+            container = self._all[record.id] = Container(record, pb.ContainerConfig.FromString(record.config))
             await self._pick_up(container)
         await asyncio.to_thread(self._bundles.sweep, set(self._all))
+
+    async def _drop(self, record: ContainerRecord) -> None:
+        _log.warning("removing a container without a sandbox", extra={"container": record.id})
+        try:
+            await asyncio.to_thread(self._clear, record)
+        except (ImageError, OSError) as error:
+            _log.error("it is not removed", extra={"container": record.id, "reason": str(error)})
 
     async def _pick_up(self, container: Container) -> None:
         """A container that was started, as far as the shim knows, is running or has exited by now."""
@@ -269,12 +289,12 @@ class Containers:
             container.exited.set()
             return
         started = await asyncio.to_thread(self._shims.started, self._bundles.state(container.id))
-        if started is not None:
-            now = container.record.started_at or int(self._clock.wall() * 1e9)
-            await self._write(
-                container, state="running", pid=started.pid, pid_started=started.pid_started, started_at=now
-            )
-            self._watch(container)
+        if started is None:
+            await self._unmount(container)  # whoever was starting it is gone
+            return
+        now = container.record.started_at or int(self._clock.wall() * 1e9)
+        await self._note(container, state="running", pid=started.pid, pid_started=started.pid_started, started_at=now)
+        self._watch(container)
 
     async def close(self) -> None:
         """Stop watching; containers go on."""
@@ -283,7 +303,20 @@ class Containers:
         await asyncio.gather(*self._watches, return_exceptions=True)
 
 
+def _check_ready(sandbox: Sandbox) -> None:
+    if not sandbox.ready:
+        raise FailedPrecondition(f"sandbox {sandbox.id} is not ready")
+
+
+def _same(container: Container, config: pb.ContainerConfig) -> str:
+    if container.config != config:
+        raise AlreadyExists(f"config.metadata: {config.metadata.name!r} is the name of container {container.id}")
+    return container.id
+
+
 def reason_of(exited: Exited, *, oom: bool) -> str:
+    if not exited.known:
+        return "Unknown"
     if oom and exited.code == 137:
         return "OOMKilled"
     return "Completed" if exited.code == 0 else "Error"

@@ -5,14 +5,12 @@ import contextlib
 import fcntl
 import os
 import pty
+import signal
 import struct
 import termios
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from podwire.linux import processes
-from podwire.linux.errors import LinuxError
-from podwire.linux.processes import Child
 from podwire.protocols.k8sapi.server_side import Socket
 from podwire.protocols.streaming.channels import Violation
 from podwire.protocols.streaming.outcome import Exited, Failed
@@ -20,6 +18,9 @@ from podwire.protocols.streaming.remote_command import Streams
 from podwire.protocols.streaming.server_side import ServerSide, Stdin, StdinEnded
 from podwire.protocols.streaming.terminal import Size
 from podwire.runtime import descriptors
+from podwire.runtime.inside import Inside
+
+Files = tuple[int, int, int]
 
 
 @dataclass(slots=True)
@@ -30,98 +31,108 @@ class _Ends:
     stdout: int
     stderr: int
 
+    def end_input(self) -> None:
+        if self.stdin >= 0:
+            os.close(self.stdin)
+            self.stdin = -1
+
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Runs `argv` for one client; `ended` is called whatever happens."""
+    """Runs what `start` starts for one client, and no longer than that client stays."""
 
-    argv: Sequence[str]
-    environment: Mapping[str, str]
     streams: Streams
-    ended: Callable[[], None]
+    start: Callable[[Files], Inside]
 
     async def run(self, socket: Socket) -> None:
-        """1. Start the process.  2. Carry bytes both ways until it ends.  3. Tell how it ended."""
+        """1. Start the process.  2. Carry bytes both ways until it ends or the client goes.  3. Tell how it ended."""
         chair = ServerSide(socket.protocol, self.streams)
+        await socket.send(chair.opening())
         try:
-            await socket.send(chair.opening())
-            try:
-                child, ends = await asyncio.to_thread(self._start)
-            except LinuxError as error:
-                await socket.send(chair.ended(Failed(str(error))))
-                return
-            try:
-                await self._carry(socket, chair, child, ends)
-            finally:
-                await asyncio.to_thread(_finish, child, ends)
+            inside, ends = await asyncio.to_thread(self._start)
+        except OSError as error:
+            await socket.send(chair.ended(Failed(str(error))))
+            return
+        try:
+            if await self._carry(socket, chair, inside, ends):
+                await socket.send(chair.ended(Exited(inside.code())))
         finally:
-            await asyncio.to_thread(self.ended)
+            await inside.finish()
+            for each in {ends.stdin, ends.stdout, ends.stderr} - {-1}:
+                os.close(each)
 
-    def _start(self) -> tuple[Child, _Ends]:
+    def _start(self) -> tuple[Inside, _Ends]:
         if self.streams.tty:
             ours, theirs = pty.openpty()
-            try:
-                child = processes.spawn(self.argv, env=self.environment, files=(theirs, theirs, theirs), session=True)
-            finally:
-                os.close(theirs)
-            os.set_blocking(ours, False)
-            return child, _Ends(ours, ours, -1)
+            return self._started(_Ends(ours, ours, -1), (theirs, theirs, theirs))
         (their_in, in_), (out, their_out), (err, their_err) = os.pipe(), os.pipe(), os.pipe()
-        try:
-            child = processes.spawn(self.argv, env=self.environment, files=(their_in, their_out, their_err))
-        finally:
-            for each in (their_in, their_out, their_err):
-                os.close(each)
-        for each in (in_, out, err):
-            os.set_blocking(each, False)
+        inside, ends = self._started(_Ends(in_, out, err), (their_in, their_out, their_err))
         if not self.streams.stdin:
-            os.close(in_)
-            in_ = -1
-        return child, _Ends(in_, out, err)
+            ends.end_input()
+        return inside, ends
 
-    async def _carry(self, socket: Socket, chair: ServerSide, child: Child, ends: _Ends) -> None:
-        listening = asyncio.create_task(self._listen(socket, chair, ends))
+    def _started(self, ends: _Ends, files: Files) -> tuple[Inside, _Ends]:
+        ours = {ends.stdin, ends.stdout, ends.stderr} - {-1}
         try:
-            async with asyncio.TaskGroup() as outputs:
-                outputs.create_task(_pump(ends.stdout, chair.stdout, socket))
-                if ends.stderr >= 0:
-                    outputs.create_task(_pump(ends.stderr, chair.stderr, socket))
-            await descriptors.readable(child.pidfd)
-            code = processes.reap(child)
-            await socket.send(chair.ended(Exited(code if code >= 0 else 128 - code)))
+            inside = self.start(files)
+        except BaseException:
+            for each in ours:
+                os.close(each)
+            raise
         finally:
-            listening.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await listening
+            for each in set(files):
+                os.close(each)
+        for each in ours:
+            os.set_blocking(each, False)
+        return inside, ends
 
-    async def _listen(self, socket: Socket, chair: ServerSide, ends: _Ends) -> None:
-        """What the client says: input, its end, sizes. A client that goes, or breaks the rules, ends the input."""
-        with contextlib.suppress(Violation, OSError):
+    async def _carry(self, socket: Socket, chair: ServerSide, inside: Inside, ends: _Ends) -> bool:
+        """Whether the process ended by itself; not when its client went first."""
+        speaking = asyncio.create_task(_speak(socket, chair, inside, ends))
+        listening = asyncio.create_task(self._listen(socket, chair, inside, ends))
+        try:
+            await asyncio.wait((speaking, listening), return_when=asyncio.FIRST_COMPLETED)
+            if speaking.done():
+                speaking.result()
+            return speaking.done()
+        finally:
+            for each in (speaking, listening):
+                each.cancel()
+            await asyncio.gather(speaking, listening, return_exceptions=True)
+
+    async def _listen(self, socket: Socket, chair: ServerSide, inside: Inside, ends: _Ends) -> None:
+        """What the client says: input, its end, sizes; until it goes or breaks the rules."""
+        with contextlib.suppress(Violation):
             while (message := await socket.receive()) is not None:
                 for event in chair.receive(message):
                     match event:
                         case Stdin(data) if ends.stdin >= 0:
-                            await descriptors.write(ends.stdin, data)
-                        case StdinEnded():
-                            self._end_input(ends)
-                        case Size(width, height):
-                            fcntl.ioctl(ends.stdout, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
-        self._end_input(ends)
+                            await self._feed(ends, data)
+                        case StdinEnded() if not self.streams.tty:
+                            ends.end_input()
+                        case Size(width, height) if self.streams.tty:
+                            size = struct.pack("HHHH", height, width, 0, 0)
+                            fcntl.ioctl(ends.stdout, termios.TIOCSWINSZ, size)
+                            inside.signal(signal.SIGWINCH)  # the terminal controls nobody here, so nobody else says it
 
-    def _end_input(self, ends: _Ends) -> None:
-        if ends.stdin >= 0 and not self.streams.tty:
-            os.close(ends.stdin)
-            ends.stdin = -1
+    async def _feed(self, ends: _Ends, data: bytes) -> None:
+        try:
+            await descriptors.write(ends.stdin, data)
+        except OSError:  # the process reads no more
+            if not self.streams.tty:
+                ends.end_input()
+
+
+async def _speak(socket: Socket, chair: ServerSide, inside: Inside, ends: _Ends) -> None:
+    """Carry output until its end, then wait for the process's."""
+    async with asyncio.TaskGroup() as outputs:
+        outputs.create_task(_pump(ends.stdout, chair.stdout, socket))
+        if ends.stderr >= 0:
+            outputs.create_task(_pump(ends.stderr, chair.stderr, socket))
+    await inside.exited()
 
 
 async def _pump(source: int, encode: Callable[[bytes], Iterator[bytes]], socket: Socket) -> None:
-    """Carry output until its end."""
     while data := await descriptors.read(source):
         for message in encode(data):
             await socket.send(message)
-
-
-def _finish(child: Child, ends: _Ends) -> None:
-    for each in {ends.stdin, ends.stdout, ends.stderr} - {-1}:
-        os.close(each)
-    os.close(child.pidfd)

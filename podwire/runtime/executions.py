@@ -1,17 +1,17 @@
 """Commands inside containers: run to their end for probes (ExecSync), or offered as a conversation (Exec)."""
 
 import asyncio
+import contextlib
 import os
 import secrets
-import signal
+import shutil
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from podwire.linux import processes
-from podwire.linux.errors import DeadlinePassed, LinuxError, TooMuchOutput
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import (
     DeadlineExceeded,
@@ -20,18 +20,19 @@ from podwire.protocols.grpc_status import (
     InvalidArgument,
     ResourceExhausted,
 )
-from podwire.protocols.k8sapi.server_side import Answer, Request, Response, Upgrade
+from podwire.protocols.k8sapi.server_side import Answer, Request, Response, Socket, Upgrade
 from podwire.protocols.streaming.remote_command import Streams
+from podwire.runtime import descriptors
 from podwire.runtime.bundles import Bundles
 from podwire.runtime.containers import Container
-from podwire.runtime.conversations import Conversation
+from podwire.runtime.conversations import Conversation, Files
+from podwire.runtime.inside import PID, Inside
 from podwire.runtime.ports import Output
 from podwire.runtime.shims import Shims
 from podwire.seams import Clock
 
 OUTPUT_BYTES = 16 * 1024 * 1024
-FOR_EVER = 24 * 3600.0
-"""A probe without a time-out may take this long; the caller's own deadline usually ends it sooner."""
+"""Of both outputs together; a client takes no larger message."""
 
 OFFER_SECONDS = 60.0
 OFFERS = 1000
@@ -57,14 +58,32 @@ class Executions:
         self.base_url = ""
 
     async def run(self, container: Container, command: list[str], seconds: float) -> Output:
-        """ExecSync."""
+        """ExecSync. The command ends with its time, with its caller, or when it says too much."""
         _check(container, command)
+        async with self._working(container, command, tty=False) as work:
+            ours, theirs = _pipes()
+            try:
+                inside = await asyncio.to_thread(self._start, work, container, theirs)
+            except OSError as error:
+                _close(ours)
+                raise Internal(f"the command cannot be run: {error}") from error
+            finally:
+                _close(theirs)
+            try:
+                return await _output(inside, ours, seconds)
+            finally:
+                await inside.finish()
+                _close(ours)
+
+    @contextlib.asynccontextmanager
+    async def _working(self, container: Container, command: list[str], *, tty: bool) -> AsyncIterator[Path]:
+        """A directory for one command, removed at its end."""
         work = self._bundles.home(container.id) / f"exec-{secrets.token_hex(8)}"
-        await asyncio.to_thread(self._prepare, work, container, command, tty=False)
         try:
-            return await asyncio.to_thread(self._run, work, container, seconds or FOR_EVER)
+            await asyncio.to_thread(self._prepare, work, container, command, tty=tty)
+            yield work
         finally:
-            await asyncio.to_thread(_clear, work)
+            await asyncio.shield(asyncio.to_thread(shutil.rmtree, work, ignore_errors=True))
 
     def _prepare(self, work: Path, container: Container, command: list[str], *, tty: bool) -> None:
         """What the OCI runtime is told: the container's own process with another command line."""
@@ -73,23 +92,10 @@ class Executions:
         work.mkdir(mode=0o700)
         (work / "process.json").write_bytes(msgspec.json.encode(process))
 
-    def _run(self, work: Path, container: Container, seconds: float) -> Output:
-        argv = self.argv(work, container)
-        try:
-            done = processes.run(argv, env=self._shims.environment, deadline=seconds, limit=OUTPUT_BYTES)
-        except DeadlinePassed as error:
-            _kill(work / "pid")
-            raise DeadlineExceeded(f"the command did not end within {seconds:g} s") from error
-        except TooMuchOutput as error:
-            _kill(work / "pid")
-            raise ResourceExhausted(f"the command said more than {OUTPUT_BYTES} bytes") from error
-        except LinuxError as error:
-            raise Internal(f"the command cannot be run: {error}") from error
-        return Output(done.code if done.code >= 0 else 128 - done.code, done.stdout, done.stderr)
-
-    def argv(self, work: Path, container: Container) -> list[str]:
+    def _start(self, work: Path, container: Container, files: Files, *, session: bool = False) -> Inside:
         doors = self._bundles.cgroups.doors(self._bundles.cgroup(container.id))
-        return self._shims.exec_argv(container.id, work / "process.json", work / "pid", doors)
+        argv = self._shims.exec_argv(container.id, work / "process.json", work / PID, doors)
+        return Inside.start(work, container.id, argv, self._shims.environment, files, session=session)
 
     def offer(self, container: Container, request: pb.ExecRequest) -> str:
         """Exec: a URL that is good for one conversation within a minute."""
@@ -116,11 +122,18 @@ class Executions:
         if "websocket" not in request.headers.get("upgrade", "").lower():
             why = b"only WebSocket (v5.channel.k8s.io, v4.channel.k8s.io) is spoken here, not SPDY\n"
             return Response(status=400, body=why, content_type="text/plain")
-        work = self._bundles.home(offer.container.id) / f"exec-{secrets.token_hex(8)}"
-        await asyncio.to_thread(self._prepare, work, offer.container, offer.command, tty=offer.streams.tty)
-        argv = self.argv(work, offer.container)
-        conversation = Conversation(argv, self._shims.environment, offer.streams, lambda: _clear_killed(work))
-        return Upgrade(protocols=PROTOCOLS, run=conversation.run)
+        if not offer.container.running:
+            return Response(status=409, body=b"the container has ended\n", content_type="text/plain")
+        return Upgrade(protocols=PROTOCOLS, run=lambda socket: self._converse(offer, socket))
+
+    async def _converse(self, offer: _Offer, socket: Socket) -> None:
+        container, tty = offer.container, offer.streams.tty
+        async with self._working(container, offer.command, tty=tty) as work:
+
+            def start(files: Files) -> Inside:
+                return self._start(work, container, files, session=tty)
+
+            await Conversation(offer.streams, start).run(socket)
 
 
 def _check(container: Container, command: list[str]) -> None:
@@ -130,25 +143,63 @@ def _check(container: Container, command: list[str]) -> None:
         raise FailedPrecondition(f"container {container.id} is not running")
 
 
-def _kill(pid_file: Path) -> None:
-    """Kill the process that a command became in the container; the OCI runtime leaves its number in a file."""
+def _pipes() -> tuple[tuple[int, int], Files]:
+    """Our ends of two outputs, not blocking, and the three files of a command."""
+    (out, their_out), (err, their_err) = os.pipe(), os.pipe()
+    for each in (out, err):
+        os.set_blocking(each, False)
+    return (out, err), (os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), their_out, their_err)
+
+
+def _close(files: Iterable[int]) -> None:
+    for each in files:
+        os.close(each)
+
+
+async def _output(inside: Inside, files: tuple[int, int], seconds: float) -> Output:
+    """All that a command says until it ends; what it leaves in the background keeps nobody waiting."""
+    full: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    outputs = [_Gathered(each, full) for each in files]
+    tasks = [asyncio.create_task(each.follow()) for each in outputs]
+    exited = asyncio.create_task(inside.exited())
     try:
-        pid = int(pid_file.read_text(encoding="ascii"))
-        pidfd = processes.open_process(pid, processes.start_time(pid))
-    except (OSError, ValueError):
-        return
-    try:
-        processes.send_signal(pidfd, signal.SIGKILL)
+        async with asyncio.timeout(seconds or None):
+            await asyncio.wait((exited, full), return_when=asyncio.FIRST_COMPLETED)
+    except TimeoutError as error:
+        raise DeadlineExceeded(f"the command did not end within {seconds:g} s") from error
     finally:
-        os.close(pidfd)
+        for task in (exited, *tasks):
+            task.cancel()
+        await asyncio.gather(exited, *tasks, return_exceptions=True)
+    for each in outputs:
+        each.take()
+    if sum(len(each.data) for each in outputs) > OUTPUT_BYTES:
+        raise ResourceExhausted(f"the command said more than {OUTPUT_BYTES} bytes")
+    return Output(inside.code(), *(bytes(each.data) for each in outputs))
 
 
-def _clear_killed(work: Path) -> None:
-    _kill(work / "pid")
-    _clear(work)
+class _Gathered:
+    """One output of a command, as far as it was read."""
 
+    def __init__(self, source: int, full: "asyncio.Future[None]") -> None:
+        self.data = bytearray()
+        self._source = source
+        self._full = full
 
-def _clear(work: Path) -> None:
-    for each in work.glob("*"):
-        each.unlink(missing_ok=True)
-    work.rmdir()
+    async def follow(self) -> None:
+        while self.take():
+            await descriptors.readable(self._source)
+
+    def take(self) -> bool:
+        """Read what is there; False at the end, or when it is too much."""
+        while len(self.data) <= OUTPUT_BYTES:
+            try:
+                chunk = os.read(self._source, descriptors.CHUNK)
+            except BlockingIOError:
+                return True
+            if not chunk:
+                return False
+            self.data += chunk
+        if not self._full.done():
+            self._full.set_result(None)
+        return False

@@ -1,5 +1,6 @@
 """The files that a sandbox gives to its containers: hostname and resolv.conf."""
 
+import platform
 from pathlib import Path
 
 from podwire.protocols.cri import cri_pb2 as pb
@@ -10,7 +11,8 @@ HOST_RESOLV = Path("/etc/resolv.conf")
 
 def write_pod_files(home: Path, config: pb.PodSandboxConfig) -> None:
     """Write both; the names do not change while containers use them."""
-    (home / "hostname").write_text(f"{config.hostname}\n", encoding="utf-8")
+    hostname = config.hostname or platform.node()  # a pod on the node's network has the node's name
+    (home / "hostname").write_text(f"{hostname}\n", encoding="utf-8")
     (home / "resolv.conf").write_text(resolv_conf(config), encoding="utf-8")
 
 

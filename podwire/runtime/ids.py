@@ -8,7 +8,8 @@ from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import InvalidArgument
 from podwire.runtime.spec.mounts import clean_path
 
-ID = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}$")
+ID = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}\Z")
+HOSTNAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9.-]*\Z")
 LABEL_BYTES = 256 * 1024
 
 
@@ -28,6 +29,10 @@ def check_sandbox(config: pb.PodSandboxConfig) -> None:
             raise InvalidArgument(f"config.metadata.{field}: {value!r} may hold letters, digits, '-', '_' and '.' only")
     if len(config.hostname) > 64:
         raise InvalidArgument("config.hostname: may not be longer than 64 characters")
+    if config.hostname and not HOSTNAME.match(config.hostname):
+        raise InvalidArgument(f"config.hostname: {config.hostname!r} may hold letters, digits, '-' and '.' only")
+    if ".." in (parent := config.linux.cgroup_parent).split("/") or "\x00" in parent:
+        raise InvalidArgument(f"config.linux.cgroup_parent: {parent!r} must not contain '..'")
     if config.log_directory:
         clean_path(config.log_directory, "config.log_directory")
     _check_sizes(config.labels, "config.labels")
@@ -46,6 +51,11 @@ def check_container(config: pb.ContainerConfig) -> None:
     path = config.log_path
     if path.startswith("/") or ".." in path.split("/") or "\x00" in path:
         raise InvalidArgument(f"config.log_path: {path!r} must lie below the pod's log directory")
+    for field, words in (("command", config.command), ("args", config.args)):
+        if any("\x00" in each for each in words):
+            raise InvalidArgument(f"config.{field}: contains a zero byte")
+    if config.CDI_devices:
+        raise InvalidArgument("config.CDI_devices: not supported by podwire yet")
     _check_sizes(config.labels, "config.labels")
     _check_sizes(config.annotations, "config.annotations")
 

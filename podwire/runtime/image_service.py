@@ -4,9 +4,10 @@ import asyncio
 from dataclasses import dataclass
 
 from podwire.protocols.cri import cri_pb2 as pb
-from podwire.protocols.grpc_methods import Handler
-from podwire.protocols.grpc_status import FailedPrecondition, InvalidArgument, NotFound
-from podwire.runtime.images import Image, ImageError, Images
+from podwire.protocols.grpc_methods import Handler, UnaryHandler
+from podwire.protocols.grpc_status import InvalidArgument, NotFound
+from podwire.runtime.failures import telling, whole
+from podwire.runtime.images import Image, Images
 from podwire.seams import Clock
 
 
@@ -18,13 +19,14 @@ class ImageService:
     clock: Clock
 
     def handlers(self) -> dict[str, Handler]:
-        return {
+        named: dict[str, UnaryHandler] = {
             "ListImages": self.list_images,
             "ImageStatus": self.image_status,
-            "RemoveImage": self.remove_image,
+            "RemoveImage": whole(self.remove_image),
             "PullImage": self.pull_image,
             "ImageFsInfo": self.image_fs_info,
         }
+        return {name: telling(each) for name, each in named.items()}
 
     async def list_images(self, request: pb.ListImagesRequest) -> pb.ListImagesResponse:
         found = await asyncio.to_thread(self.images.list, request.filter.image.image)
@@ -39,10 +41,7 @@ class ImageService:
         """Removes all names of the image; one that is not here is removed."""
         if not request.image.image:
             raise InvalidArgument("image.image: must be given")
-        try:
-            await asyncio.to_thread(self.images.remove, request.image.image)
-        except ImageError as error:
-            raise FailedPrecondition(f"image.image: {error}") from error
+        await asyncio.to_thread(self.images.remove, request.image.image)
         return pb.RemoveImageResponse()
 
     async def pull_image(self, request: pb.PullImageRequest) -> pb.PullImageResponse:
@@ -65,10 +64,7 @@ class ImageService:
     async def _find(self, spec: pb.ImageSpec) -> Image | None:
         if not spec.image:
             raise InvalidArgument("image.image: must be given")
-        try:
-            return await asyncio.to_thread(self.images.status, spec.image)
-        except ImageError as error:
-            raise InvalidArgument(f"image.image: {error}") from error
+        return await asyncio.to_thread(self.images.status, spec.image)
 
 
 def message(image: Image) -> pb.Image:

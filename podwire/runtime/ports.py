@@ -50,6 +50,8 @@ class Started:
 class Exited:
     code: int
     finished_at: int
+    known: bool = True
+    """Whether somebody saw it; else the code is made up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 import msgspec
+from google.protobuf.message import DecodeError
 
 from podwire.linux.files import write_durably
+from podwire.protocols.cri import cri_pb2 as pb
 
 _log = logging.getLogger("podwire.runtime.records")
 
@@ -80,10 +82,15 @@ class Records(Generic[Record]):
         return self._directory / id_
 
     def write(self, record: Record) -> None:
-        """Durable when it returns."""
+        """Durable when it returns; when a first one cannot be written, nothing is left."""
         home = self.home(record.id)
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_durably(home / FILE, msgspec.json.encode(record))
+        try:
+            write_durably(home / FILE, msgspec.json.encode(record))
+        except BaseException:
+            if not (home / FILE).exists():
+                shutil.rmtree(home, ignore_errors=True)
+            raise
 
     def remove(self, id_: str) -> None:
         """Forget one, with its directory; the record itself goes first, so that a crash leaves only litter."""
@@ -104,8 +111,19 @@ class Records(Generic[Record]):
                 continue
             if record.format > FORMAT or record.id != id_:
                 self._set_aside(id_, f"format {record.format} of {record.id!r} is not ours")
-                continue
-            yield record
+            elif not _is_message(record):
+                self._set_aside(id_, "its configuration is no message of CRI")
+            else:
+                yield record
 
     def _set_aside(self, id_: str, reason: str) -> None:
         _log.error("a record cannot be read", extra={"record": str(self.home(id_)), "reason": reason})
+
+
+def _is_message(record: SandboxRecord | ContainerRecord) -> bool:
+    kind = pb.PodSandboxConfig if isinstance(record, SandboxRecord) else pb.ContainerConfig
+    try:
+        kind.FromString(record.config)
+    except DecodeError:
+        return False
+    return True

@@ -177,15 +177,16 @@ class Sandboxes:
             await asyncio.to_thread(self._records.remove, sandbox.id)
             return
         _log.error("sandbox not undone", extra={"sandbox": sandbox.id, "left": "; ".join(left)})
-        await self._write(sandbox, state="stopped")
+        await self._note(sandbox, state="stopped")
         self._all[sandbox.id] = sandbox
 
-    async def stop(self, sandbox: Sandbox) -> None:
-        """Take the network and the namespaces away; its containers are stopped already. Again is fine."""
+    async def stop(self, sandbox: Sandbox, stop_containers: Callable[[], Awaitable[None]]) -> None:
+        """1. Let nothing be started in it any more.  2. Its containers.  3. Network and namespaces.  Again is fine."""
         async with sandbox.turn:
             was_ready = sandbox.ready
             if was_ready:
-                await self._write(sandbox, state="stopped")
+                await self._note(sandbox, state="stopped")
+            await stop_containers()
             if left := await self._take_down(sandbox):
                 raise Internal(f"sandbox {sandbox.id} is not wholly stopped: {'; '.join(left)}")
             if was_ready:
@@ -196,6 +197,8 @@ class Sandboxes:
         if sandbox.ready:
             raise FailedPrecondition(f"sandbox {sandbox.id} is still ready")
         async with sandbox.turn:
+            if sandbox.id not in self._all:
+                return
             self._events.sandbox(sandbox, "DELETED")
             await asyncio.to_thread(self._records.remove, sandbox.id)
             self._all.pop(sandbox.id, None)
@@ -208,7 +211,7 @@ class Sandboxes:
             if left:
                 return left
             failpoint(DETACHED)
-            await self._write(sandbox, attached=False, addresses=())
+            await self._note(sandbox, attached=False, addresses=())
         left += await asyncio.to_thread(self._kernel.remove, sandbox.id)
         failpoint(UNPINNED)
         return left
@@ -218,17 +221,24 @@ class Sandboxes:
         await asyncio.to_thread(self._records.write, record)
         sandbox.record = record
 
+    async def _note(self, sandbox: Sandbox, **changes: Any) -> None:
+        """Write down what was given up. A full disk keeps nobody from that: the next start finds out by itself."""
+        sandbox.record = msgspec.structs.replace(sandbox.record, **changes)
+        try:
+            await asyncio.to_thread(self._records.write, sandbox.record)
+        except OSError as error:
+            _log.error("a record is behind", extra={"sandbox": sandbox.id, "reason": str(error)})
+
     async def recover(self) -> None:
         """After a start: adopt what is whole, finish what was begun, give back what belongs to nobody."""
         for record in await asyncio.to_thread(lambda: list(self._records.load())):
-            config = pb.PodSandboxConfig.FromString(record.config)
-            sandbox = Sandbox(record, config)
+            sandbox = Sandbox(record, pb.PodSandboxConfig.FromString(record.config))
             if record.state == "making":
                 await self._give_up(sandbox, RuntimeError("the runtime was stopped while it was made"))
                 continue
             self._all[record.id] = sandbox
             if record.state == "ready" and not self._stands(record):
-                await self._write(sandbox, state="stopped")
+                await self._note(sandbox, state="stopped")
         await self._sweep()
 
     def _stands(self, record: SandboxRecord) -> bool:
@@ -238,10 +248,18 @@ class Sandboxes:
         return not record.network or self._kernel.stands(record.network)
 
     async def _sweep(self) -> None:
-        """Remove what has our name on it and no record."""
-        for id_ in await asyncio.to_thread(self._kernel.pinned) - set(self._all):
+        """Give back and remove what has our name on it and no record; what cannot be is told, and stays."""
+        attached, pinned = await self._network.attached(), await asyncio.to_thread(self._kernel.pinned)
+        for id_ in (attached | pinned) - set(self._all):
             _log.warning("removing what no sandbox has", extra={"sandbox": id_})
-            await asyncio.to_thread(self._kernel.remove, id_)
+            left = await self._detach_lost(id_) if id_ in attached else []
+            if left := left or await asyncio.to_thread(self._kernel.remove, id_):
+                _log.error("what no sandbox has is not removed", extra={"sandbox": id_, "left": "; ".join(left)})
+
+    async def _detach_lost(self, id_: str) -> list[str]:
+        """Give back by the id alone; CNI remembers the rest."""
+        lost = Attachment(id=id_, netns=self._kernel.network(id_), name="", namespace="", uid="")
+        return await _within("network", lambda: self._network.detach(lost))
 
     def pod(self, sandbox: Sandbox) -> Pod:
         """What the containers of a sandbox are built from."""
@@ -263,7 +281,7 @@ async def _within(name: str, work: Callable[[], Awaitable[None]]) -> list[str]:
             await work()
     except TimeoutError:
         return [f"{name}: not done within {UNDO_SECONDS:g} s"]
-    except RpcError as error:
+    except (RpcError, OSError) as error:
         return [f"{name}: {error}"]
     return []
 

@@ -6,18 +6,25 @@ from dataclasses import dataclass
 
 from podwire import __version__
 from podwire.protocols.cri import cri_pb2 as pb
-from podwire.protocols.grpc_methods import Handler
+from podwire.protocols.grpc_methods import Handler, UnaryHandler
 from podwire.protocols.grpc_status import FailedPrecondition, InvalidArgument
 from podwire.runtime import statuses
 from podwire.runtime.containers import Containers
 from podwire.runtime.events import Events
 from podwire.runtime.executions import Executions
+from podwire.runtime.failures import telling, whole
 from podwire.runtime.ports import Network
 from podwire.runtime.sandboxes import Sandbox, Sandboxes
 from podwire.runtime.usage import Usage
 from podwire.seams import Clock
 
 NAME = "podwire"
+
+WHOLE = frozenset({
+    "StopPodSandbox", "RemovePodSandbox", "CreateContainer", "StartContainer", "RemoveContainer",
+    "UpdateContainerResources",
+})  # fmt: skip
+"""Calls that are done to their end, although their callers may give up meanwhile. RunPodSandbox sees to it itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +40,7 @@ class RuntimeService:
     clock: Clock
 
     def handlers(self) -> dict[str, Handler]:
-        return {
+        named: dict[str, UnaryHandler] = {
             "Version": self.version,
             "Status": self.status,
             "RuntimeConfig": self.runtime_config,
@@ -57,8 +64,9 @@ class RuntimeService:
             "ListContainerStats": self.list_container_stats,
             "PodSandboxStats": self.pod_sandbox_stats,
             "ListPodSandboxStats": self.list_pod_sandbox_stats,
-            "GetContainerEvents": self.get_container_events,
         }
+        told = {name: telling(whole(each) if name in WHOLE else each) for name, each in named.items()}
+        return {**told, "GetContainerEvents": self.get_container_events}
 
     def describe(self, sandbox: Sandbox) -> tuple[pb.PodSandboxStatus, list[pb.ContainerStatus]]:
         """A pod as events show it."""
@@ -96,21 +104,20 @@ class RuntimeService:
         """Stops the containers, then the sandbox; what is not there is stopped."""
         sandbox = self.sandboxes.find(request.pod_sandbox_id)
         if sandbox is not None:
-            await self._stop_containers(sandbox)
-            await self.sandboxes.stop(sandbox)
+            await self.sandboxes.stop(sandbox, lambda: self._stop_containers(sandbox))
         return pb.StopPodSandboxResponse()
 
     async def _stop_containers(self, sandbox: Sandbox) -> None:
-        async with asyncio.TaskGroup() as group:
-            for each in self.containers.of(sandbox.id):
-                group.create_task(self.containers.stop(each, 0))
+        stops = (self.containers.stop(each, 0) for each in self.containers.of(sandbox.id))
+        failed = [each for each in await asyncio.gather(*stops, return_exceptions=True) if each is not None]
+        if failed:
+            raise failed[0]
 
     async def remove_pod_sandbox(self, request: pb.RemovePodSandboxRequest) -> pb.RemovePodSandboxResponse:
         """Stops what is not stopped, and forgets it all; what is not there is removed."""
         sandbox = self.sandboxes.find(request.pod_sandbox_id)
         if sandbox is not None:
-            await self._stop_containers(sandbox)
-            await self.sandboxes.stop(sandbox)
+            await self.sandboxes.stop(sandbox, lambda: self._stop_containers(sandbox))
             for each in self.containers.of(sandbox.id):
                 await self.containers.remove(each)
             await self.sandboxes.remove(sandbox)

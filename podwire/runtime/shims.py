@@ -119,7 +119,7 @@ class Shims:
                 async with asyncio.timeout(EXIT_FILE_SECONDS):
                     await _ask(state, "wait")
             told = _read(state / "exit")
-        return Exited(told.code, told.time_ns) if told else Exited(UNKNOWN_EXIT, 0)
+        return Exited(told.code, told.time_ns) if told else Exited(UNKNOWN_EXIT, 0, known=False)
 
     async def reopen(self, state: Path) -> None:
         """Write the log to a new file at the same path."""
@@ -171,8 +171,11 @@ async def _ask(state: Path, request: str) -> str:
     directory = os.open(state, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     with contextlib.ExitStack() as stack:
         stack.callback(os.close, directory)
-        door = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        door = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         door.setblocking(False)
         await loop.sock_connect(door, f"/proc/self/fd/{directory}/shim.sock")
         await loop.sock_sendall(door, f"{request}\n".encode())
-        return (await loop.sock_recv(door, 4096)).decode("utf-8", "replace").strip()
+        answer = b""
+        while not answer.endswith(b"\n") and (more := await loop.sock_recv(door, 4096)):
+            answer += more
+        return answer.decode("utf-8", "replace").strip()

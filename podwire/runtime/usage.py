@@ -1,5 +1,6 @@
 """What containers and pods use, from their cgroups, as CRI wants it."""
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,10 +41,14 @@ class Usage:
         return stats
 
     def _writable(self, container: Container, usage: pb.FilesystemUsage, now: int) -> None:
-        upper = self.bundles.writable(container.id)[0]
+        """What a container has written; while it writes or is removed, as far as it can be seen."""
         usage.timestamp = now
         usage.fs_id.mountpoint = str(self.bundles.directory)
-        files = [each.lstat() for each in upper.rglob("*")] if upper.exists() else []
+        files = []
+        with contextlib.suppress(FileNotFoundError):
+            for each in self.bundles.writable(container.id)[0].rglob("*"):
+                with contextlib.suppress(FileNotFoundError):
+                    files.append(each.lstat())
         usage.used_bytes.value = sum(each.st_blocks * 512 for each in files)
         usage.inodes_used.value = len(files)
 

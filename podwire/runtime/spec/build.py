@@ -65,7 +65,7 @@ def build(pod: Pod, container: Container) -> dict[str, Any]:
     security = container.config.linux.security_context
     return {
         "ociVersion": VERSION,
-        "process": _process(container, security),
+        "process": _process(pod, container, security),
         "root": {"path": container.rootfs, "readonly": security.readonly_rootfs},
         "hostname": pod.config.hostname,
         "mounts": _mounts(pod, container, privileged=security.privileged),
@@ -74,13 +74,13 @@ def build(pod: Pod, container: Container) -> dict[str, Any]:
     }
 
 
-def _process(container: Container, security: pb.LinuxContainerSecurityContext) -> dict[str, Any]:
+def _process(pod: Pod, container: Container, security: pb.LinuxContainerSecurityContext) -> dict[str, Any]:
     user = user_of(security, container.user, container.accounts)
     process: dict[str, Any] = {
         "terminal": container.config.tty,
         "user": {"uid": user.uid, "gid": user.gid, "additionalGids": list(user.groups)},
         "args": arguments(container),
-        "env": environment(container),
+        "env": environment(container, pod.config.hostname),
         "cwd": clean_path(container.config.working_dir or container.working_dir or "/", "working_dir"),
         "capabilities": capabilities(security, available=container.available),
         "noNewPrivileges": security.no_new_privs,
@@ -100,12 +100,14 @@ def arguments(container: Container) -> list[str]:
     return [*command, *extra]
 
 
-def environment(container: Container) -> list[str]:
-    """The image's variables, then the container's; a later one of the same name wins."""
+def environment(container: Container, hostname: str = "") -> list[str]:
+    """The pod's name, the image's variables, then the container's; a later one of the same name wins."""
     found: dict[str, str] = {}
-    for each in (DEFAULT_PATH, *container.environment):
+    for each in (DEFAULT_PATH, f"HOSTNAME={hostname}", *container.environment):
         name, _, value = each.partition("=")
         found[name] = value
+    if not found["HOSTNAME"]:
+        del found["HOSTNAME"]
     for number, pair in enumerate(container.config.envs):
         if not pair.key or "=" in pair.key or "\x00" in pair.key:
             raise InvalidArgument(f"envs[{number}].key: {pair.key!r} is no name of an environment variable")

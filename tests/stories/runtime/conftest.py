@@ -113,7 +113,9 @@ class Runtime:
         for each in self.plugins:
             words += ["--cni-bin-dir", each]
         with self.log.open("ab") as log:
-            self._child = subprocess.Popen(self.space.command(*words), stdout=log, stderr=log, env={**os.environ, **env})
+            self._child = subprocess.Popen(
+                self.space.command(*words), stdout=log, stderr=log, env={**os.environ, **env}
+            )
         until = time.monotonic() + within
         while not self._listens():
             assert self._child.poll() is None, f"it ended:\n{self.log.read_text()[-4000:]}"
