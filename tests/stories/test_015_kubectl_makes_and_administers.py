@@ -258,12 +258,21 @@ WRONG = {
 def test_refusals_say_what_is_wrong(kubectl):
     for what, (manifest, expected) in WRONG.items():
         if what == "an unknown field" and kubectl.version < (1, 27):
-            continue  # 1.20 checks fields itself, by OpenAPI v2, and does not ask the server to
+            continue
         told = kubectl.refused("apply -f -", given=manifest)
         assert expected in told, f"{what}: {told}"
     missing = kubectl.refused("create cm x --namespace absent-one")
     assert 'namespaces "absent-one" not found' in missing
     assert kubectl("get cm,pod -l app=web -o name") == ""
+
+
+def test_an_old_kubectl_is_at_least_warned_of_unknown_fields(kubectl):
+    """1.20 does not ask for strictness, and no newer one is lax by itself."""
+    lax = "" if kubectl.version < (1, 27) else " --validate=warn"
+    made = kubectl.run(f"apply{lax} -f -", given=WRONG["an unknown field"][0])
+    assert (made.returncode, made.stdout) == (0, "pod/web created\n"), made.stderr
+    assert 'Warning: unknown field "spec.containers[0].imagine"' in made.stderr
+    assert "imagine" not in kubectl.json("get pod web")["spec"]["containers"][0]
 
 
 def test_server_side_apply_is_refused_in_words(kubectl):
