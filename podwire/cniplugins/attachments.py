@@ -1,15 +1,18 @@
-"""What a plugin has done for an interface, written down durably before it does it.
+"""What a plugin has done for an interface, written down before it does it.
 
 A record is all that DEL needs besides the ids: no namespace, no `prevResult`, no configuration. Its token marks
 everything that belongs to the attachment, in the kernel's own tables, so that nobody's things are taken for another's.
+
+A record survives a killed process. It is not synced to disk: what it names is in the kernel, and a loss of power takes
+that away, too. Leases do survive one, and are found by the ids alone.
 """
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from podwire.cniplugins.skeleton import Call
-from podwire.linux.files import remove_durably, write_durably
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError
 from podwire.protocols.cni.values import Object, dumped, loaded_object, taken
@@ -66,22 +69,32 @@ class Attachments:
 
     def write(self, record: Record) -> None:
         os.makedirs(self._directory, mode=0o700, exist_ok=True)
-        data = dumped({"format": FORMAT, **record._asdict()})
-        write_durably(self._path(record.network, record.container_id, record.ifname), data)
+        temporary = f"{self._directory}/.{record.token}"
+        with open(temporary, "wb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(dumped({"format": FORMAT, **record._asdict()}))
+        os.rename(temporary, self._path(record.network, record.container_id, record.ifname))
 
     def read(self, call: Call) -> Record | None:
-        """None when there is none."""
-        return _read(self._path(call.config.name, call.invocation.container_id, call.invocation.ifname))
+        """None when there is none, also when a loss of power left half of one."""
+        path = self._path(call.config.name, call.invocation.container_id, call.invocation.ifname)
+        try:
+            return _read(path)
+        except (CniError, TypeError) as error:
+            os.write(2, f"{path} cannot be read and is removed: {error}\n".encode())
+            os.unlink(path)
+            return None
 
     def remove(self, record: Record) -> None:
-        remove_durably(self._path(record.network, record.container_id, record.ifname))
+        with suppress(FileNotFoundError):
+            os.unlink(self._path(record.network, record.container_id, record.ifname))
 
     def all(self) -> Iterator[Record]:
         """Every record that can be read."""
         for each in os.listdir(self._directory) if os.path.isdir(self._directory) else ():
             try:
                 record = None if each.startswith(".") else _read(f"{self._directory}/{each}")
-            except CniError:
+            except (CniError, TypeError):
                 continue
             if record is not None:
                 yield record
