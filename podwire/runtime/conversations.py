@@ -4,12 +4,11 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import pty
-import signal
 import struct
 import termios
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from podwire.protocols.k8sapi.server_side import Socket
 from podwire.protocols.streaming.channels import Violation
@@ -19,6 +18,7 @@ from podwire.protocols.streaming.server_side import ServerSide, Stdin, StdinEnde
 from podwire.protocols.streaming.terminal import Size
 from podwire.runtime import descriptors
 from podwire.runtime.inside import Inside
+from podwire.runtime.terminals import Door
 
 Files = tuple[int, int, int]
 
@@ -31,6 +31,10 @@ class _Ends:
     stdout: int
     stderr: int
 
+    def close(self) -> None:
+        for each in {self.stdin, self.stdout, self.stderr} - {-1}:
+            os.close(each)
+
     def end_input(self) -> None:
         if self.stdin >= 0:
             os.close(self.stdin)
@@ -41,15 +45,17 @@ class _Ends:
 class Conversation:
     """Runs what `start` starts for one client, and no longer than that client stays."""
 
+    work: Path
     streams: Streams
-    start: Callable[[Files], Inside]
+    start: Callable[[Files, str], Inside]
+    """With three files, and where a terminal is to be handed over; empty for none."""
 
     async def run(self, socket: Socket) -> None:
         """1. Start the process.  2. Carry bytes both ways until it ends or the client goes.  3. Tell how it ended."""
         chair = ServerSide(socket.protocol, self.streams)
         await socket.send(chair.opening())
         try:
-            inside, ends = await asyncio.to_thread(self._start)
+            inside, ends = await (self._with_terminal() if self.streams.tty else asyncio.to_thread(self._with_pipes))
         except OSError as error:
             await socket.send(chair.ended(Failed(str(error))))
             return
@@ -58,38 +64,51 @@ class Conversation:
                 await socket.send(chair.ended(Exited(inside.code())))
         finally:
             await inside.finish()
-            for each in {ends.stdin, ends.stdout, ends.stderr} - {-1}:
-                os.close(each)
+            ends.close()
 
-    def _start(self) -> tuple[Inside, _Ends]:
-        if self.streams.tty:
-            ours, theirs = pty.openpty()
-            return self._started(_Ends(ours, ours, -1), (theirs, theirs, theirs))
+    def _with_pipes(self) -> tuple[Inside, _Ends]:
         (their_in, in_), (out, their_out), (err, their_err) = os.pipe(), os.pipe(), os.pipe()
-        inside, ends = self._started(_Ends(in_, out, err), (their_in, their_out, their_err))
+        ends = _Ends(in_, out, err)
+        try:
+            inside = self.start((their_in, their_out, their_err), "")
+        except BaseException:
+            ends.close()
+            raise
+        finally:
+            for each in (their_in, their_out, their_err):
+                os.close(each)
+        for each in (in_, out, err):
+            os.set_blocking(each, False)
         if not self.streams.stdin:
             ends.end_input()
         return inside, ends
 
-    def _started(self, ends: _Ends, files: Files) -> tuple[Inside, _Ends]:
-        ours = {ends.stdin, ends.stdout, ends.stderr} - {-1}
+    async def _with_terminal(self) -> tuple[Inside, _Ends]:
+        """When no terminal can be made, the OCI runtime says why, and that is the output."""
+        (words, their_words), nothing = os.pipe(), os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        os.set_blocking(words, False)
+        ends, inside = _Ends(-1, words, -1), None
         try:
-            inside = self.start(files)
+            with contextlib.closing(Door(self.work)) as door:
+                inside = await asyncio.to_thread(self.start, (nothing, their_words, their_words), door.path)
+                terminal = await door.terminal(inside)
         except BaseException:
-            for each in ours:
-                os.close(each)
+            ends.close()
+            if inside is not None:
+                await inside.finish()
             raise
         finally:
-            for each in set(files):
-                os.close(each)
-        for each in ours:
-            os.set_blocking(each, False)
-        return inside, ends
+            os.close(nothing)
+            os.close(their_words)
+        if terminal < 0:
+            return inside, ends
+        ends.close()
+        return inside, _Ends(terminal, terminal, -1)
 
     async def _carry(self, socket: Socket, chair: ServerSide, inside: Inside, ends: _Ends) -> bool:
         """Whether the process ended by itself; not when its client went first."""
         speaking = asyncio.create_task(_speak(socket, chair, inside, ends))
-        listening = asyncio.create_task(self._listen(socket, chair, inside, ends))
+        listening = asyncio.create_task(self._listen(socket, chair, ends))
         try:
             await asyncio.wait((speaking, listening), return_when=asyncio.FIRST_COMPLETED)
             if speaking.done():
@@ -100,7 +119,7 @@ class Conversation:
                 each.cancel()
             await asyncio.gather(speaking, listening, return_exceptions=True)
 
-    async def _listen(self, socket: Socket, chair: ServerSide, inside: Inside, ends: _Ends) -> None:
+    async def _listen(self, socket: Socket, chair: ServerSide, ends: _Ends) -> None:
         """What the client says: input, its end, sizes; until it goes or breaks the rules."""
         with contextlib.suppress(Violation):
             while (message := await socket.receive()) is not None:
@@ -110,10 +129,8 @@ class Conversation:
                             await self._feed(ends, data)
                         case StdinEnded() if not self.streams.tty:
                             ends.end_input()
-                        case Size(width, height) if self.streams.tty:
-                            size = struct.pack("HHHH", height, width, 0, 0)
-                            fcntl.ioctl(ends.stdout, termios.TIOCSWINSZ, size)
-                            inside.signal(signal.SIGWINCH)  # the terminal controls nobody here, so nobody else says it
+                        case Size(width, height) if ends.stdin == ends.stdout:
+                            fcntl.ioctl(ends.stdout, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
     async def _feed(self, ends: _Ends, data: bytes) -> None:
         try:

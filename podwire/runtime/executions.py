@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import os
 import secrets
 import shutil
@@ -92,10 +93,10 @@ class Executions:
         work.mkdir(mode=0o700)
         (work / "process.json").write_bytes(msgspec.json.encode(process))
 
-    def _start(self, work: Path, container: Container, files: Files, *, session: bool = False) -> Inside:
+    def _start(self, work: Path, container: Container, files: Files, console: str = "") -> Inside:
         doors = self._bundles.cgroups.doors(self._bundles.cgroup(container.id))
-        argv = self._shims.exec_argv(container.id, work / "process.json", work / PID, doors)
-        return Inside.start(work, container.id, argv, self._shims.environment, files, session=session)
+        argv = self._shims.exec_argv(container.id, work / "process.json", work / PID, doors, console)
+        return Inside.start(work, container.id, argv, self._shims.environment, files)
 
     def offer(self, container: Container, request: pb.ExecRequest) -> str:
         """Exec: a URL that is good for one conversation within a minute."""
@@ -127,13 +128,10 @@ class Executions:
         return Upgrade(protocols=PROTOCOLS, run=lambda socket: self._converse(offer, socket))
 
     async def _converse(self, offer: _Offer, socket: Socket) -> None:
-        container, tty = offer.container, offer.streams.tty
-        async with self._working(container, offer.command, tty=tty) as work:
-
-            def start(files: Files) -> Inside:
-                return self._start(work, container, files, session=tty)
-
-            await Conversation(offer.streams, start).run(socket)
+        container = offer.container
+        async with self._working(container, offer.command, tty=offer.streams.tty) as work:
+            start = functools.partial(self._start, work, container)
+            await Conversation(work, offer.streams, start).run(socket)
 
 
 def _check(container: Container, command: list[str]) -> None:

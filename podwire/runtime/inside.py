@@ -16,6 +16,7 @@ from podwire.runtime import descriptors
 PID = "pid"
 """The file in which the OCI runtime leaves the process's number."""
 
+KILLED_WITHIN = 10.0
 ROUNDS = 100
 """A process that forks faster than it can be stopped so many times is left to the end of its container."""
 
@@ -37,10 +38,8 @@ class Inside:
         argv: Sequence[str],
         env: Mapping[str, str],
         files: tuple[int, int, int],
-        *,
-        session: bool = False,
     ) -> "Inside":
-        return cls(work, container, processes.spawn(argv, env=env, files=files, session=session))
+        return cls(work, container, processes.spawn(argv, env=env, files=files))
 
     async def exited(self) -> None:
         """Until it has ended."""
@@ -54,11 +53,6 @@ class Inside:
             self._code = code if code >= 0 else 128 - code
         return self._code
 
-    def signal(self, number: int) -> None:
-        """To the launcher, which hands on what it understands."""
-        if self._code is None:
-            processes.send_signal(self.child.pidfd, number)
-
     async def finish(self) -> None:
         """Kill what is left of it; nothing happens when it has ended."""
         if self._code is None:
@@ -69,6 +63,7 @@ class Inside:
             _kill_tree(int((self.work / PID).read_text(encoding="ascii")), self.container)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.child.pid, signal.SIGKILL)
+        processes.wait(self.child.pidfd, KILLED_WITHIN)  # the event loop made the descriptor one that does not wait
         self.code()
 
 

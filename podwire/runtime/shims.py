@@ -141,10 +141,12 @@ class Shims:
         with contextlib.suppress(LinuxError):
             processes.run(argv, env=self.environment, deadline=FORGET_SECONDS)
 
-    def exec_argv(self, id_: str, process: Path, pid_file: Path, doors: Sequence[str]) -> list[str]:
+    def exec_argv(self, id_: str, process: Path, pid_file: Path, doors: Sequence[str], console: str) -> list[str]:
         """The command line that runs another process in a container, and dies with this daemon."""
-        argv = [*self._launcher("exec", doors), "--die-with", str(os.getpid()), "--", *self._oci()]
-        return [*argv, "exec", "--process", str(process), "--pid-file", str(pid_file), id_]
+        argv = [*self._launcher("exec", doors), "--die-with", str(os.getpid()), "--", *self._oci(), "exec"]
+        if console:
+            argv += ["--console-socket", console]
+        return [*argv, "--process", str(process), "--pid-file", str(pid_file), id_]
 
 
 def _read(path: Path) -> _Told | None:
