@@ -31,6 +31,7 @@ COMMANDS = (
     Command("image", "podwire.cli.image", "images without a registry: import archives, build, list, remove"),
     Command("runtime", "podwire.cli.runtime", "run pod sandboxes and containers for whoever speaks CRI"),
     Command("cni", "podwire.cli.cni", "CNI plugins for any runtime: put them into a directory"),
+    Command("leakcheck", "podwire.cli.leakcheck", "list what podwire made on this host and no pod explains"),
     Command("failpoints", "podwire.cli.failpoints", "list the places where a test can make podwire fail"),
 )
 

@@ -176,13 +176,20 @@ class Runtime:
         pinned = [str(each) for name in ("run/netns", "run/podwire/ipcns") for each in (self.prefix / name).glob("*")]
         mounts = [each for each in self.space.mounts() if each.startswith(str(self.prefix)) and each not in pinned]
         veths = [each for each in self.space.links() if each.startswith("veth")]
-        folders = ("runtime/sandboxes", "runtime/containers", "cni/cache", "images/writable")
+        folders = ("runtime/sandboxes", "runtime/containers", "cni/cache", "images/containers")
         files = [str(each) for name in folders for each in (self.state / name).glob("*")]
         files += [str(each) for each in (self.prefix / "run/podwire/shm").glob("*")]
         files += [str(each) for each in (self.prefix / "run/podwire/crun").glob("*")]
         processes = [f"process {pid}: {line}" for pid, line in self.processes().items()]
         mounts = [each for each in mounts if each != str(self.state)]
         return [*pinned, *mounts, *veths, *files, *self.leases(), *self.groups(), *processes]
+
+    def leakcheck(self) -> tuple[int, list[dict[str, str]]]:
+        """What `podwire leakcheck` says: its exit code and its list."""
+        words = self.space.command(PODWIRE, "leakcheck", "--prefix", self.prefix, "-o", "json")
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        assert done.stdout, done.stderr
+        return done.returncode, json.loads(done.stdout)
 
     def close(self) -> None:
         """Sweep, whatever happened."""
@@ -326,6 +333,7 @@ def shared(template: Path) -> Iterator[Runtime]:
         yield runtime
         assert runtime.stop() == 0
         assert runtime.leaks() == []
+        assert runtime.leakcheck() == (0, [])
         assert "Traceback" not in (log := runtime.log.read_text()), log[-6000:]
     finally:
         runtime.close()

@@ -1,0 +1,107 @@
+"""Looks for what podwire made on this host: by the marks that everything bears, never by podwire's own memory."""
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from podwire.cluster.leakcheck import Trace, owner_of_element, owner_of_link
+from podwire.cluster.runtime import Options
+from podwire.linux import processes
+from podwire.linux.cgroups import KernelCgroups
+from podwire.linux.errors import LinuxError
+from podwire.linux.mounts import mounted
+from podwire.linux.network import KernelNetwork
+from podwire.linux.nft import TABLE
+from podwire.runtime.records import FILE
+from podwire.runtime.sandbox_kernel import MARK
+
+NFT_SECONDS = 10.0
+_COMMENT = re.compile(rb'"comment": ?"([^"]*)"')
+
+
+def found(options: Options) -> set[Trace]:
+    """All traces in the calling thread's network and mount namespaces, and below the prefix."""
+    looks: tuple[Callable[[Options], Iterator[Trace]], ...] = (
+        _namespaces, _mounts, _groups, _processes, _links, _elements, _files,
+    )  # fmt: skip
+    return {each for look in looks for each in look(options)}
+
+
+def owners(options: Options) -> set[str]:
+    """The ids of all sandboxes and containers that have a record."""
+    known = set()
+    for path in options.state.glob(f"runtime/*/*/{FILE}"):
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            known.add(str(msgspec.json.decode(path.read_bytes())["id"]))
+    return known
+
+
+def _namespaces(options: Options) -> Iterator[Trace]:
+    for kind, directory in (("netns", options.run / "netns"), ("ipcns", options.run / "podwire/ipcns")):
+        for each in directory.glob(f"{MARK}*"):
+            yield Trace(kind, str(each), each.name.removeprefix(MARK))
+
+
+def _mounts(options: Options) -> Iterator[Trace]:
+    places = (options.run / "podwire/shm", options.state / "runtime/containers")
+    for each in mounted():
+        for place in places:
+            if Path(each.target).is_relative_to(place) and each.target != str(place):
+                yield Trace("mount", each.target, Path(each.target).relative_to(place).parts[0])
+
+
+def _groups(options: Options) -> Iterator[Trace]:
+    for each in KernelCgroups().below(options.cgroup_parent):
+        yield Trace("cgroup", each, each.removeprefix(f"{options.cgroup_parent}/").partition("/")[0])
+
+
+def _processes(options: Options) -> Iterator[Trace]:
+    """Whoever is in a container's cgroup, and the shims, which are in none."""
+    cgroups = KernelCgroups()
+    for group in _groups(options):
+        for pid in cgroups.pids(group.name):
+            yield Trace("process", str(pid), group.owner)
+    homes = f"{options.state}/runtime/containers/".encode()
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (each / "cmdline").read_bytes().split(b"\0")
+            below = next((word for word in words if word.startswith(homes)), None)
+            if below is not None and any(word.endswith(b"podwire-shim") for word in words):
+                yield Trace("shim", each.name, below.removeprefix(homes).decode().partition("/")[0])
+
+
+def _links(_options: Options) -> Iterator[Trace]:
+    with contextlib.closing(KernelNetwork()) as network:
+        for each in network.links.list():
+            if (owner := owner_of_link(each.alias)) is not None:
+                yield Trace("link", each.name, owner)
+
+
+def _elements(_options: Options) -> Iterator[Trace]:
+    """The elements of our nft table; none where there is no table, or no nft that could have made one."""
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+    try:
+        done = processes.run(("nft", "-j", "list", "table", "inet", TABLE), env=environment, deadline=NFT_SECONDS)
+    except LinuxError:
+        return
+    for comment in _COMMENT.findall(done.stdout):
+        if (owner := owner_of_element(comment.decode())) is not None:
+            yield Trace("nft element", comment.decode(), owner)
+
+
+def _files(options: Options) -> Iterator[Trace]:
+    places = {
+        "sandbox": options.state / "runtime/sandboxes",
+        "container": options.state / "runtime/containers",
+        "writable layer": options.state / "images/containers",
+        "shared memory": options.run / "podwire/shm",
+        "OCI state": options.run / "podwire/crun",
+    }
+    for kind, place in places.items():
+        for each in place.glob("*"):
+            yield Trace(kind, str(each), each.name)
+    for each in (options.state / "cni/cache").glob("*@*"):
+        yield Trace("CNI attachment", str(each), each.name.partition("@")[0])

@@ -1,0 +1,26 @@
+"""`podwire leakcheck` finds what the stories plant, and nothing in a healthy runtime."""
+
+import shutil
+
+
+async def test_a_running_pod_is_no_leak_and_what_it_leaves_without_its_records_is(own, kubelet_of):
+    own.start()
+    async with kubelet_of(own) as cri:
+        pod = await cri.run()
+        id_ = await cri.start(pod)
+        assert own.leakcheck() == (0, [])
+        own.kill()
+        for kind in ("sandboxes", "containers"):
+            shutil.move(own.state / "runtime" / kind, own.prefix / kind)
+        code, found = own.leakcheck()
+        assert code == 1
+        kinds = {each["kind"] for each in found}
+        assert {"netns", "ipcns", "mount", "cgroup", "process", "shim", "CNI attachment", "writable layer"} <= kinds
+        assert {each["owner"] for each in found} == {pod.id, id_}
+        for kind in ("sandboxes", "containers"):
+            shutil.move(own.prefix / kind, own.state / "runtime" / kind)
+        own.start()
+        await cri.remove(pod)
+        assert own.leakcheck() == (0, [])
+    assert own.stop() == 0
+    assert own.leaks() == []
