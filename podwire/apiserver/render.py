@@ -15,6 +15,8 @@ from podwire.protocols.storage import Item
 
 GO_TRUE = ("1", "t", "T", "true", "TRUE", "True")
 INCLUDE = ("None", "Metadata", "Object")
+WARNINGS_LENGTH, WARNING_LENGTH = 4096, 256
+"""Characters that all warnings may have together, and one of them where these are too few; upstream's numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,16 @@ def answer(request: Request, body: bytes, *, status: int = 200, warnings: Sequen
     """A JSON answer, indented when the client asks for that."""
     if request.query and request.option("pretty") in GO_TRUE:
         body = msgspec.json.format(body, indent=2) + b"\n"
-    return Response(status=status, body=body, headers=tuple(("Warning", _warning(each)) for each in warnings))
+    return Response(status=status, body=body, headers=tuple(("Warning", _warning(each)) for each in told(warnings)))
+
+
+def told(warnings: Sequence[str]) -> list[str]:
+    """The warnings that an answer carries: all of them, or, of too many, the beginnings of the first ones."""
+    distinct = list(dict.fromkeys(warnings))
+    if sum(map(len, distinct)) <= WARNINGS_LENGTH:
+        return distinct
+    short = [each[:WARNING_LENGTH] for each in distinct[: WARNINGS_LENGTH // WARNING_LENGTH]]
+    return list(dict.fromkeys(short))
 
 
 def _warning(text: str) -> str:

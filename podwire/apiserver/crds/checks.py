@@ -101,11 +101,11 @@ def _enum_checks(schema: Json) -> list[Check]:
     if not allowed:
         return []
     keys = {identity(each) for each in allowed}
-    listed = ", ".join(f'"{_plain(each)}"' for each in allowed)
+    detail = "supported values: " + ", ".join(f'"{_plain(each)}"' for each in allowed)
 
     def check(value: Any, path: str, errors: list[FieldError]) -> None:
         if identity(value) not in keys:
-            errors.append(FieldError(Problem.NOT_SUPPORTED, path, value, f"supported values: {listed}"))
+            errors.append(FieldError(Problem.NOT_SUPPORTED, path, value, detail))
 
     return [check]
 

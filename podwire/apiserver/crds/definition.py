@@ -9,6 +9,7 @@ from podwire.apiserver.crds.naming import condition, established
 from podwire.apiserver.crds.schema_rules import schema_errors
 from podwire.apiserver.crds.selectable import selectable_errors
 from podwire.objects import names
+from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.status import FieldError, forbidden, invalid, not_supported, required
 
 __all__ = ["condition", "create", "established", "update"]
@@ -21,6 +22,7 @@ COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int6
 
 APPROVAL = "api-approved.kubernetes.io"
 _PROTECTED = ("k8s.io", "kubernetes.io")
+_BUILTIN = frozenset(f"{each.resource}.{each.group}" for each in BUILTIN.all)
 
 
 def create(crd: Json) -> list[FieldError]:
@@ -66,6 +68,10 @@ def _metadata(crd: Json, spec: Json) -> list[FieldError]:
     errors = [invalid("metadata.name", name, each) for each in names.dns_subdomain(name)]
     if name != f"{(spec.get('names') or {}).get('plural', '')}.{group}":
         errors.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
+    if name in _BUILTIN:
+        errors.append(
+            forbidden("spec.names.plural", f"{name} is built in, and its objects are not a definition's to delete")
+        )
     if any(group == each or group.endswith(f".{each}") for each in _PROTECTED):
         errors += _approval((metadata.get("annotations") or {}).get(APPROVAL, ""))
     return errors

@@ -21,6 +21,8 @@ Json = Mapping[str, Any]
 
 MOST_ADDED = 1_500_000
 """Bytes that defaults may add to an object: as many as the store takes."""
+MOST_REPORTED = 100
+"""Unknown fields that one body can have reported, as for built-in kinds."""
 NAMED = 8
 """Bytes that a member's name takes at least; so many defaults of nothing add up as well."""
 
@@ -166,7 +168,7 @@ class Structural:
         """The object without what the schema does not know. Raises TypeMismatch for metadata only."""
         known = len(report.unknown)
         kept = self._root.decode(value, path, report)
-        report.unknown[known:] = sorted(report.unknown[known:])
+        report.unknown[known:] = sorted(report.unknown[known:])[:MOST_REPORTED]
         return kept
 
     def field(self, name: str) -> Field | None:

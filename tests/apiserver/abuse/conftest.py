@@ -35,6 +35,7 @@ class Reply:
     raw: bytes
     headers: Mapping[str, str]
     content_type: str = JSON
+    warnings: tuple[str, ...] = ()
 
     @property
     def body(self) -> Any:
@@ -132,10 +133,11 @@ class House:
     async def _ask(self, request: Request) -> Reply:
         answer = await self.assembled.server.handle(request)
         headers = {name.lower(): value for name, value in answer.headers}
+        warnings = tuple(value for name, value in answer.headers if name == "Warning")
         if isinstance(answer, Stream):
             chunks = [chunk async for chunk in answer.chunks]
             return Reply(answer.status, b"".join(chunks), headers, answer.content_type)
-        return Reply(answer.status, answer.body, headers, answer.content_type)
+        return Reply(answer.status, answer.body, headers, answer.content_type, warnings)
 
     def refused(self, method: str, path: str, body: Any = None, **how: Any) -> Reply:
         """A request that must be refused: by a proper Status, with nothing stored and no revision spent."""

@@ -253,3 +253,26 @@ def test_the_same_wrong_thing_is_not_repeated_for_everybody_whom_it_concerns(sto
     reply = stocked.refused("POST", MAPS, {"metadata": {"name": "b", "ownerReferences": [owner] * 10_000}})
     judge(reply, 422, "Invalid", "Only one reference can have Controller set to true")
     assert len(reply.raw) < 200_000
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        pytest.param({f"field{each}": 1 for each in range(100_000)}, id="many fields"),
+        pytest.param({"x" * 1_000_000: 1}, id="a long field"),
+        pytest.param({"a\r\nSet-Cookie: x\u00e9": 1}, id="a header in a field"),
+    ],
+)
+def test_warnings_about_unknown_fields_stay_few_short_and_in_their_header(house, unknown):
+    reply = house.ask("POST", MAPS, {"metadata": {"name": "b"}, **unknown})
+    assert reply.status == 201
+    assert len(reply.warnings) >= 1
+    assert sum(map(len, reply.warnings)) < 10_000
+    assert all(each.isprintable() and each.isascii() for each in reply.warnings)
+
+
+def test_a_strict_client_is_told_of_unknown_fields_and_nothing_is_stored(house):
+    body = {"metadata": {"name": "b", "x": 1}, **{f"field{each}": 1 for each in range(10_000)}}
+    reply = house.refused("POST", MAPS, body, query={"fieldValidation": "Strict"})
+    judge(reply, 400, "BadRequest", 'unknown field "metadata.x"')
+    assert len(reply.raw) < 20_000
