@@ -49,7 +49,7 @@ RETURNED = declare("cni.bridge-returned", "DEL: everything is given back, the re
 
 def add(call: Call) -> Result:
     settings = parse_settings(call.config, call.invocation)
-    delegate.ipam_type(call.config.raw)
+    delegate.check_there(call)
     inode = pod_netns(call)
     attachments = Attachments(call.config, "bridge")
     with KernelNetwork(call.invocation.netns) as pod, KernelNetwork() as host:

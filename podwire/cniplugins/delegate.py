@@ -25,6 +25,13 @@ def ipam_type(config: Object) -> str:
     return checked_type(kind, "ipam.") if kind else ""
 
 
+def check_there(call: Call) -> None:
+    """Asked before anything is done: without its delegate a plugin could not even undo."""
+    kind = ipam_type(call.config.raw)
+    if kind and not _is_ours(kind, call):
+        _program(kind, call)
+
+
 def add(call: Call) -> Result:
     """Addresses; when the delegate fails it is asked to clean up, as it may have begun."""
     kind = ipam_type(call.config.raw)
@@ -81,11 +88,16 @@ def _found(kind: str, path: str) -> str | None:
     return None
 
 
+def _program(kind: str, call: Call) -> str:
+    program = _found(kind, call.invocation.path)
+    if program is None:
+        raise CniError(Code.BAD_CONFIG, f"ipam.type: there is no {kind} in CNI_PATH {call.invocation.path!r}")
+    return program
+
+
 def _call(kind: str, call: Call, verb: str) -> object:
     asked = call.invocation._replace(command=verb)
-    program = _found(kind, asked.path)
-    if program is None:
-        raise CniError(Code.BAD_CONFIG, f"ipam.type: there is no {kind} in CNI_PATH {asked.path!r}")
+    program = _program(kind, call)
     environment = {**asked.environment(), "PATH": os.environ.get("PATH", "")}
     try:
         done = run((program,), env=environment, stdin=dumped(call.config.raw), deadline=SECONDS)

@@ -1,0 +1,241 @@
+"""A host of its own for every test that asks for one: a thread with network and mount namespaces that end with it."""
+
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from ipaddress import ip_interface
+from pathlib import Path
+
+import pytest
+
+from podwire.cniplugins.install import install
+from podwire.cniplugins.skeleton import answer
+from podwire.linux import errors as linux
+from podwire.linux import syscalls
+from podwire.linux.namespaces import KernelNamespaces, in_thread, visit
+from podwire.linux.network import KernelNetwork
+from podwire.linux.nft import KernelElements
+from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.values import Veth
+
+MS_REC_PRIVATE = 16384 | 1 << 18
+MAPS = [f"{each}{family}" for each in ("masquerade", "hairpin", "ports", "ports_at") for family in (4, 6)]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if "host" not in pyfuncitem.fixturenames:
+        return None
+    arguments = {each: pyfuncitem.funcargs[each] for each in pyfuncitem._fixtureinfo.argnames}
+
+    def run() -> None:
+        syscalls.unshare(syscalls.NEWNET | syscalls.NEWNS)
+        syscalls.mount(None, "/", None, MS_REC_PRIVATE, None)
+        with KernelNetwork() as network:
+            network.links.change("lo", up=True)
+        pyfuncitem.obj(**arguments)
+
+    in_thread(run)
+    return True
+
+
+class Refused(Exception):
+    """A plugin's error object."""
+
+    def __init__(self, told: dict) -> None:
+        super().__init__(told["msg"])
+        self.told, self.code = told, told["code"]
+
+
+class Host:
+    """Directories and configurations of a host, and ways to call plugins on it."""
+
+    def __init__(self, root: Path, programs: Path, way: str) -> None:
+        self.root, self.programs, self.way = root, programs, way
+        self.namespaces = KernelNamespaces(root / "netns")
+        self.leases, self.records = root / "ipam" / "net", root / "records"
+
+    def pod(self, name: str) -> str:
+        return self.namespaces.create(name).path
+
+    def bridge(self, *subnets: str, **keys) -> dict:
+        """A configuration of bridge; without subnets 10.88.0.0/24."""
+        ranges = [[{"subnet": each}] for each in subnets or ("10.88.0.0/24",)]
+        ipam = {"type": "host-local", "dataDir": str(self.root / "ipam"), "ranges": ranges}
+        told = {"cniVersion": "1.1.0", "name": "net", "type": "bridge", "isDefaultGateway": True}
+        return told | {"dataDir": str(self.records), "ipam": ipam} | keys
+
+    def portmap(self, previous: dict, *mappings: dict, **keys) -> dict:
+        told = {"cniVersion": "1.1.0", "name": "net", "type": "portmap", "dataDir": str(self.records)}
+        return told | {"prevResult": previous, "runtimeConfig": {"portMappings": list(mappings)}} | keys
+
+    def environment(self, verb: str, id_: str, netns: str | None = None, **env: str) -> dict[str, str]:
+        told = {"CNI_COMMAND": verb, "CNI_CONTAINERID": id_, "CNI_IFNAME": "eth0", "CNI_PATH": str(self.programs)}
+        path = self.namespaces.path(id_) if netns is None else netns
+        return told | {"CNI_NETNS": path, "PATH": os.environ["PATH"]} | env
+
+    def call(self, verb: str, id_: str, config: dict | bytes, netns: str | None = None, **env: str) -> dict | None:
+        """The object that was printed; raises Refused."""
+        stdin = config if isinstance(config, bytes) else json.dumps(config).encode()
+        kind = env.pop("plugin", None) or config["type"]
+        environment = self.environment(verb, id_, netns, **env)
+        if self.way == "program":
+            done = subprocess.run(
+                [self.programs / kind], input=stdin, env=environment, capture_output=True, check=False
+            )
+            code, stdout = done.returncode, done.stdout
+        else:
+            printed: list[bytes] = []
+            code = answer(kind, environment, lambda: stdin, printed.append)
+            stdout = b"".join(printed)
+        told = json.loads(stdout) if stdout else None
+        if code:
+            raise Refused(told)
+        return told
+
+    def add(self, id_: str, config: dict, **env: str) -> dict:
+        told = self.call("ADD", id_, config, **env)
+        assert told is not None
+        return told
+
+    def check(self, id_: str, config: dict, previous: dict, **env: str) -> None:
+        assert self.call("CHECK", id_, config | {"prevResult": previous}, **env) is None
+
+    def delete(self, id_: str, config: dict, netns: str | None = None, **env: str) -> None:
+        assert self.call("DEL", id_, config, netns, **env) is None
+
+    def run(self, verb: str, id_: str, config: dict, **env: str) -> subprocess.Popen:
+        """The program, started."""
+        process = subprocess.Popen(
+            [self.programs / config["type"]],
+            env=self.environment(verb, id_, None, **env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        process.stdin.write(json.dumps(config).encode())
+        process.stdin.close()
+        process.stdin = None
+        return process
+
+    def left(self) -> dict[str, list[str]]:
+        """What plugins have made and not taken away; the bridge may stay."""
+        with KernelNetwork() as network:
+            links = [each.name for each in network.links.list() if each.kind != "bridge" and each.alias]
+        leases = [each.name for each in self.leases.iterdir()] if self.leases.exists() else []
+        leases = [each for each in leases if each != "lock" and not each.startswith("last_reserved_ip")]
+        records = [each.name for each in self.records.glob("*/*")]
+        found = {"links": links, "leases": leases, "records": records, "elements": elements()}
+        return {key: value for key, value in found.items() if value}
+
+    @contextmanager
+    def outside(self) -> Iterator[str]:
+        """A neighbour of the host that knows nothing of pods: 192.0.2.2, the host being 192.0.2.1."""
+        path = self.pod("outside")
+        for each in (None, path):
+            KernelSysctls(each).write("net.ipv6.conf.default.accept_dad", "0")
+        with KernelNetwork() as here, KernelNetwork(path) as there:
+            here.links.add(Veth("wan", "wan", peer_netns=path, up=True))
+            here.addresses.add(here.links.get("wan").ifindex, ip_interface("192.0.2.1/24"))
+            here.addresses.add(here.links.get("wan").ifindex, ip_interface("2001:db8::1/64"))
+            index = there.links.get("wan").ifindex
+            there.links.change(index, up=True)
+            there.addresses.add(index, ip_interface("192.0.2.2/24"))
+            there.addresses.add(index, ip_interface("2001:db8::2/64"))
+            while any(each.tentative for ends in (here, there) for each in ends.addresses.list()):
+                time.sleep(0.001)
+            while {here.links.get("wan").state, there.links.get("wan").state} != {"up"}:
+                time.sleep(0.001)
+        yield path
+
+
+def elements() -> list[str]:
+    """The comments of all nft elements of ours."""
+    table = KernelElements()
+    try:
+        return [each.comment for name in MAPS for each in table.list(name)]
+    except linux.Missing:
+        return []
+    finally:
+        table.close()
+
+
+@contextmanager
+def serving(netns: str | None, port: int, family: int = 4, kind: int = socket.SOCK_STREAM) -> Iterator[socket.socket]:
+    """A socket that listens in a namespace."""
+    with visit(netns or "/proc/thread-self/ns/net"):
+        listening = socket.socket(socket.AF_INET if family == 4 else socket.AF_INET6, kind)
+    with listening:
+        if family == 6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind(("0.0.0.0" if family == 4 else "::", port))
+        if kind == socket.SOCK_STREAM:
+            listening.listen()
+        listening.settimeout(5)
+        yield listening
+
+
+def seen(server: socket.socket, netns: str | None, address: str, port: int) -> str | None:
+    """Connect from a namespace: as whom the server sees us, None when nobody answers.
+
+    The first packet must arrive: TCP would send it again only after a second.
+    """
+    with visit(netns or "/proc/thread-self/ns/net"):
+        client = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    with client:
+        client.settimeout(0.9)
+        try:
+            client.connect((address, port))
+        except OSError:
+            return None
+        accepted, (peer, *_) = server.accept()
+        accepted.close()
+        return peer
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("cni") / "bin"
+    install(str(directory))
+    return directory
+
+
+@pytest.fixture
+def way() -> str:
+    """How plugins are called; tests ask for both by parametrizing it."""
+    return "in process"
+
+
+@pytest.fixture
+def host(tmp_path, programs, way) -> Iterator[Host]:
+    yield Host(tmp_path, programs, way)
+    with suppress(FileNotFoundError):
+        for each in (tmp_path / "netns").iterdir():
+            each.unlink()  # what it pinned went with the mounts of the test's thread
+
+
+@pytest.fixture(name="serving")
+def _serving():
+    return serving
+
+
+@pytest.fixture(name="seen")
+def _seen():
+    return seen
+
+
+@pytest.fixture
+def refused():
+    """`with refused(7, match="…"):` a plugin says no with this code."""
+
+    @contextmanager
+    def expect(code: int, match: str = "") -> Iterator[None]:
+        with pytest.raises(Refused, match=match) as caught:
+            yield
+        assert caught.value.code == code, caught.value.told
+
+    return expect

@@ -1,0 +1,483 @@
+"""bridge, on the real kernel: what a pod gets, and that nothing is left of it."""
+
+import json
+import time
+
+import pytest
+
+from podwire.linux.kernel import RealKernel
+from podwire.linux.network import KernelNetwork
+from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.values import Bridge, Veth
+
+both_ways = pytest.mark.parametrize("way", ["in process", "program"])
+DUAL = ("10.88.0.0/24", "fd88::/64")
+
+
+def addresses(netns):
+    with KernelNetwork(netns) as pod:
+        return {str(each.interface): each for each in pod.addresses.list(pod.links.get("eth0").ifindex)}
+
+
+@both_ways
+def test_a_pod_gets_a_link_with_all_that_the_result_tells(host):
+    pod = host.pod("a")
+    result = host.add("a", host.bridge(*DUAL, mtu=1400))
+    bridge, outside, inside = result["interfaces"]
+    with KernelNetwork() as here, KernelNetwork(pod) as there:
+        assert (bridge["name"], bridge["mac"]) == ("cni0", here.links.get("cni0").mac)
+        port, eth0 = here.links.get(outside["name"]), there.links.get("eth0")
+        assert (port.up, port.state, port.master) == (True, "up", here.links.get("cni0").ifindex)
+        assert inside == {"name": "eth0", "mac": eth0.mac, "sandbox": pod, "mtu": 1400}
+        assert (outside["mtu"], outside["mac"], eth0.mtu, eth0.up) == (1400, port.mac, 1400, True)
+        defaults = [each for family in (4, 6) for each in there.routes.list(family) if each.destination.prefixlen == 0]
+    assert [str(each.gateway) for each in defaults] == ["10.88.0.1", "fd88::1"]
+    assert result["ips"] == [
+        {"interface": 2, "address": "10.88.0.2/24", "gateway": "10.88.0.1"},
+        {"interface": 2, "address": "fd88::2/64", "gateway": "fd88::1"},
+    ]
+    assert result["routes"] == [{"dst": "0.0.0.0/0", "gw": "10.88.0.1"}, {"dst": "::/0", "gw": "fd88::1"}]
+    has = addresses(pod)
+    assert [has[each].tentative for each in ("10.88.0.2/24", "fd88::2/64")] == [False, False]
+
+
+@both_ways
+def test_deleting_leaves_nothing_but_the_bridge(host):
+    host.pod("a")
+    config = host.bridge(*DUAL, ipMasq=True)
+    host.add("a", config)
+    assert set(host.left()) == {"links", "leases", "records", "elements"}
+    host.delete("a", config)
+    assert host.left() == {}
+    host.delete("a", config)
+
+
+def test_pods_and_the_gateway_reach_each_other_at_once(host, serving, seen):
+    a, b = host.pod("a"), host.pod("b")
+    for each in "ab":
+        host.add(each, host.bridge(*DUAL))
+    with serving(b, 80) as server, serving(b, 86, 6) as server6:
+        assert seen(server, a, "10.88.0.3", 80) == "10.88.0.2"
+        assert seen(server6, a, "fd88::3", 86) == "fd88::2"
+        assert seen(server, None, "10.88.0.3", 80) == "10.88.0.1"
+    with serving(None, 80) as server, serving(None, 86, 6) as server6:
+        assert seen(server, a, "10.88.0.1", 80) == "10.88.0.2"
+        assert seen(server6, a, "fd88::1", 86) == "fd88::2"
+
+
+def test_traffic_that_leaves_the_subnet_leaves_as_the_host_and_other_traffic_does_not(host, serving, seen):
+    a, b = host.pod("a"), host.pod("b")
+    for each in "ab":
+        host.add(each, host.bridge(*DUAL, ipMasq=True))
+    with host.outside() as outside, serving(outside, 80) as server, serving(outside, 86, 6) as server6:
+        assert seen(server, a, "192.0.2.2", 80) == "192.0.2.1"
+        assert seen(server6, a, "2001:db8::2", 86) == "2001:db8::1"
+        with serving(b, 80) as neighbour:
+            assert seen(neighbour, a, "10.88.0.3", 80) == "10.88.0.2"
+        host.delete("a", host.bridge(*DUAL, ipMasq=True))
+        assert seen(server, b, "192.0.2.2", 80) == "192.0.2.1", "the other pod's masquerading stays"
+
+
+def test_without_masquerading_nobody_answers_from_outside(host, serving, seen):
+    a = host.pod("a")
+    host.add("a", host.bridge())
+    with host.outside() as outside, serving(outside, 80) as server:
+        assert seen(server, a, "192.0.2.2", 80) is None
+
+
+def test_adding_again_gives_the_same_result_and_makes_nothing_new(host):
+    host.pod("a")
+    first = host.add("a", host.bridge(*DUAL, ipMasq=True))
+    before = host.left()
+    assert host.add("a", host.bridge(*DUAL, ipMasq=True)) == first
+    assert host.left() == before
+
+
+def test_adding_again_with_another_configuration_is_refused(host, refused):
+    host.pod("a")
+    first = host.add("a", host.bridge())
+    with refused(100, "another configuration"):
+        host.add("a", host.bridge(mtu=1300))
+    host.check("a", host.bridge(), first)
+
+
+def test_adding_again_when_the_link_is_gone_makes_it_anew(host):
+    host.pod("a")
+    first = host.add("a", host.bridge())
+    with KernelNetwork() as here:
+        here.links.delete(first["interfaces"][1]["name"])
+    again = host.add("a", host.bridge())
+    host.check("a", host.bridge(), again)
+    host.delete("a", host.bridge())
+    assert host.left() == {}
+
+
+def test_an_interface_that_is_not_ours_is_left_alone(host, refused):
+    pod = host.pod("a")
+    with KernelNetwork(pod) as inside:
+        inside.links.add(Veth("eth0", "other"))
+        index = inside.links.get("eth0").ifindex
+        with refused(100, "eth0 is there already"):
+            host.add("a", host.bridge())
+        assert inside.links.get("eth0").ifindex == index
+    host.delete("a", host.bridge())
+    with KernelNetwork(pod) as inside:
+        assert inside.links.get("eth0").ifindex == index
+    assert host.left() == {}
+
+
+def test_two_interfaces_of_one_pod_are_two_attachments(host):
+    pod = host.pod("a")
+    host.add("a", host.bridge())
+    second = host.add("a", host.bridge(name="net", isDefaultGateway=False, isGateway=True), CNI_IFNAME="net1")
+    assert second["ips"][0]["address"] == "10.88.0.3/24"
+    host.delete("a", host.bridge())
+    with KernelNetwork(pod) as inside:
+        assert inside.links.get("net1").up
+
+
+@pytest.mark.parametrize("how", ["the namespace is gone", "no namespace is named", "another is there now"])
+def test_deleting_needs_no_namespace(host, how):
+    pod = host.pod("a")
+    config = host.bridge(*DUAL, ipMasq=True)
+    host.add("a", config)
+    if how != "no namespace is named":
+        host.namespaces.remove("a")
+    if how == "another is there now":
+        host.pod("a")
+        with KernelNetwork(pod) as inside:
+            inside.links.add(Veth("eth0", "other"))
+    host.delete("a", config, "" if how == "no namespace is named" else None)
+    assert host.left() == {}
+    if how == "another is there now":
+        with KernelNetwork(pod) as inside:
+            inside.links.get("eth0")
+
+
+@pytest.mark.parametrize("previous", [None, {}, {"ips": 7}, "junk"])
+def test_deleting_does_not_look_at_the_previous_result(host, previous):
+    host.pod("a")
+    config = host.bridge(ipMasq=True)
+    host.add("a", config)
+    host.delete("a", config | {"prevResult": previous})
+    assert host.left() == {}
+
+
+def test_deleting_gives_back_the_addresses_even_when_the_record_is_lost(host):
+    host.pod("a")
+    host.add("a", host.bridge())
+    for each in host.records.glob("*/*"):
+        each.write_bytes(b"")
+    host.delete("a", host.bridge())
+    assert set(host.left()) == {"links"}, "which goes with its namespace"
+
+
+def test_an_address_that_went_to_another_pod_keeps_its_rules(host):
+    for each in "ab":
+        host.pod(each)
+    config = host.bridge(ipMasq=True)
+    config["ipam"]["ranges"] = [[{"subnet": "10.88.0.0/24", "rangeStart": "10.88.0.9", "rangeEnd": "10.88.0.9"}]]
+    host.add("a", config)
+    [lost] = [each.read_bytes() for each in host.records.glob("bridge/*")]
+    host.delete("a", config)
+    result = host.add("b", config)
+    (host.records / "bridge" / "net@a@eth0").write_bytes(lost)  # as if DEL had died before it could forget
+    host.delete("a", config)
+    host.check("b", config, result)
+
+
+def test_a_bridge_with_another_address_is_refused_or_changed_as_asked(host, refused):
+    host.pod("a")
+    host.add("a", host.bridge())
+    host.delete("a", host.bridge())
+    with refused(100, "cni0 has the address 10.88.0.1/24 and should have 10.99.0.1/24"):
+        host.add("a", host.bridge("10.99.0.0/24"))
+    assert host.left() == {}
+    host.add("a", host.bridge("10.99.0.0/24", forceAddress=True))
+    with KernelNetwork() as here:
+        has = {str(each.interface) for each in here.addresses.list(here.links.get("cni0").ifindex)}
+    assert {each for each in has if "." in each} == {"10.99.0.1/24"}
+
+
+def test_a_link_that_is_no_bridge_is_left_alone(host, refused):
+    host.pod("a")
+    with KernelNetwork() as here:
+        here.links.add(Veth("cni0", "peer"))
+        with refused(100, "is no bridge"):
+            host.add("a", host.bridge())
+        assert here.links.get("cni0").kind == "veth"
+    assert host.left() == {}
+
+
+def test_a_bridge_that_is_there_is_used_and_brought_up(host):
+    host.pod("a")
+    with KernelNetwork() as here:
+        here.links.add(Bridge("cni0"))
+        host.add("a", host.bridge())
+        assert here.links.get("cni0").up
+
+
+def test_a_gateway_forwards_and_a_mere_bridge_does_not(host):
+    host.pod("a")
+    host.pod("b")
+    sysctls = KernelSysctls()
+    sysctls.write("net.ipv4.ip_forward", "0")
+    result = host.add("a", host.bridge(isDefaultGateway=False))
+    assert "routes" not in result
+    assert sysctls.read("net.ipv4.ip_forward") == "0"
+    host.add("b", host.bridge(*DUAL, isDefaultGateway=False, isGateway=True))
+    assert sysctls.read("net.ipv4.ip_forward") == sysctls.read("net.ipv6.conf.all.forwarding") == "1"
+
+
+def test_nobody_in_the_bridge_can_pose_as_a_router(host):
+    pod = host.pod("a")
+    host.add("a", host.bridge())
+    assert KernelSysctls().read("net.ipv6.conf.cni0.accept_ra") == "0"
+    assert KernelSysctls(pod).read("net.ipv6.conf.eth0.accept_ra") == "0"
+
+
+@pytest.mark.parametrize(
+    ("keys", "env", "mac"),
+    [
+        pytest.param({}, {}, "0a:58:0a:58:00:02", id="follows from the address"),
+        pytest.param({}, {"CNI_ARGS": "IgnoreUnknown=1;MAC=02:00:00:00:00:01"}, "02:00:00:00:00:01", id="CNI_ARGS"),
+        pytest.param(
+            {"args": {"cni": {"mac": "02:00:00:00:00:02"}}},
+            {"CNI_ARGS": "MAC=02:00:00:00:00:01"},
+            "02:00:00:00:00:02",
+            id="args",
+        ),
+        pytest.param(
+            {"args": {"cni": {"mac": "02:00:00:00:00:02"}}, "runtimeConfig": {"Mac": "02:00:00:00:00:03"}},
+            {},
+            "02:00:00:00:00:03",
+            id="capability",
+        ),
+    ],
+)
+def test_the_mac_address_is_the_one_that_is_asked_for(host, keys, env, mac):
+    host.pod("a")
+    assert host.add("a", host.bridge(**keys), **env)["interfaces"][2]["mac"] == mac
+
+
+def test_hairpin_mode_isolation_and_promiscuity_are_set(host):
+    host.pod("a")
+    host.pod("b")
+    port = host.add("a", host.bridge(hairpinMode=True, portIsolation=True))["interfaces"][1]["name"]
+    host.add("b", host.bridge(promiscMode=True))
+    with KernelNetwork() as here:
+        link = here.links.get(port)
+        assert (link.hairpin, link.isolated, here.links.get("cni0").promiscuous) == (True, True, True)
+
+
+def test_routes_have_all_that_the_configuration_says(host):
+    pod = host.pod("a")
+    config = host.bridge(*DUAL, isDefaultGateway=False)
+    config["ipam"]["routes"] = [
+        {"dst": "10.9.0.0/16", "mtu": 1300, "advmss": 1200, "priority": 50},
+        {"dst": "10.8.0.0/16", "gw": "10.88.0.7", "table": 77},
+        {"dst": "fd99::/64"},
+    ]
+    result = host.add("a", config)
+    with KernelNetwork(pod) as inside:
+        [nine] = [each for each in inside.routes.list(4) if str(each.destination) == "10.9.0.0/16"]
+        [eight] = inside.routes.list(4, 77)
+        [six] = [each for each in inside.routes.list(6) if str(each.destination) == "fd99::/64"]
+    assert (str(nine.gateway), nine.mtu, nine.advmss, nine.metric) == ("10.88.0.1", 1300, 1200, 50)
+    assert (str(eight.gateway), str(six.gateway)) == ("10.88.0.7", "fd88::1")
+    assert result["routes"][0] == {"dst": "10.9.0.0/16", "mtu": 1300, "advmss": 1200, "priority": 50}
+    host.check("a", config, result)
+
+
+def test_without_ipam_a_pod_gets_a_bare_link(host):
+    pod = host.pod("a")
+    config = host.bridge(isDefaultGateway=False, ipam={})
+    result = host.add("a", config)
+    assert "ips" not in result
+    assert addresses(pod).keys() <= {each for each in addresses(pod) if each.startswith("fe80")}
+    host.check("a", config, result)
+    host.delete("a", config)
+    assert host.left() == {}
+
+
+@pytest.mark.parametrize(
+    ("keys", "code", "told"),
+    [
+        pytest.param({"vlan": 5}, 2, "vlan: 5", id="vlan"),
+        pytest.param({"vlanTrunk": [{"id": 5}]}, 2, "vlanTrunk", id="trunk"),
+        pytest.param({"macspoofchk": True}, 2, "macspoofchk", id="spoofing"),
+        pytest.param({"ipMasqBackend": "iptables"}, 2, "ipMasqBackend", id="iptables"),
+        pytest.param({"hairpinMode": True, "promiscMode": True}, 7, "exclude", id="hairpin and promiscuous"),
+        pytest.param({"mtu": -1}, 7, "mtu", id="negative mtu"),
+        pytest.param({"mtu": "1500"}, 6, "mtu", id="mtu as text"),
+        pytest.param({"bridge": "a/b"}, 7, "bridge", id="bridge name"),
+        pytest.param({"bridge": "br%d"}, 7, "bridge", id="bridge name that the kernel fills in"),
+        pytest.param({"runtimeConfig": {"mac": "02:00"}}, 7, "mac", id="mac"),
+        pytest.param({"ipam": {"type": "../evil"}}, 7, "bare name", id="ipam outside the path"),
+        pytest.param({"ipam": {"type": "absent"}}, 7, "there is no absent", id="ipam that is not there"),
+        pytest.param({"dns": {"nameservers": "1.1.1.1"}}, 6, "dns.nameservers", id="dns"),
+    ],
+)
+def test_a_configuration_that_cannot_be_done_is_refused_and_changes_nothing(host, refused, keys, code, told):
+    host.pod("a")
+    with refused(code, told):
+        host.add("a", host.bridge(**keys))
+    assert host.left() == {}
+
+
+@pytest.mark.parametrize(
+    ("netns", "told"),
+    [
+        pytest.param("gone", "namespace", id="missing"),
+        pytest.param("file", "nothing is pinned", id="a file"),
+        pytest.param("/proc/self/ns/ipc", "no net namespace", id="of another kind"),
+        pytest.param("/proc/thread-self/ns/net", "namespace of the host", id="the host's own"),
+    ],
+)
+def test_a_namespace_that_is_none_is_refused_before_anything_is_done(host, refused, netns, told, tmp_path):
+    (tmp_path / "file").touch()
+    path = netns if netns.startswith("/") else str(tmp_path / netns)
+    with refused(8, told):
+        host.call("ADD", "a", host.bridge(), path)
+    with KernelNetwork() as here:
+        assert [each.name for each in here.links.list()] == ["lo"]
+    assert host.left() == {}
+
+
+def test_the_dns_of_the_configuration_wins(host, tmp_path):
+    host.pod("a")
+    host.pod("b")
+    (tmp_path / "resolv.conf").write_text("# local\nnameserver 9.9.9.9\n\nsearch a b ; both\noptions ndots:5\n")
+    config = host.bridge()
+    config["ipam"]["resolvConf"] = str(tmp_path / "resolv.conf")
+    assert host.add("a", config)["dns"] == {"nameservers": ["9.9.9.9"], "search": ["a", "b"], "options": ["ndots:5"]}
+    assert host.add("b", config | {"dns": {"domain": "x"}})["dns"] == {"domain": "x"}
+
+
+@pytest.mark.parametrize("version", ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0", None])
+def test_results_have_the_shape_of_the_version_that_was_asked_for(host, version):
+    host.pod("a")
+    config = host.bridge(*DUAL, cniVersion=version)
+    result = host.add("a", config)
+    assert result["cniVersion"] == (version or "0.1.0")
+    if version in (None, "0.1.0", "0.2.0"):
+        assert result["ip4"] == {
+            "ip": "10.88.0.2/24",
+            "gateway": "10.88.0.1",
+            "routes": [{"dst": "0.0.0.0/0", "gw": "10.88.0.1"}],
+        }
+    else:
+        assert ("version" in result["ips"][0]) == (version < "1.0.0")
+        assert ("mtu" in result["interfaces"][0]) == (version == "1.1.0")
+    assert host.add("a", config) == result
+    host.delete("a", config)
+    assert host.left() == {}
+
+
+def _tamper(host, pod, result, what):
+    link = result["interfaces"][1]["name"]
+    with KernelNetwork() as here, KernelNetwork(pod) as there:
+        eth0 = there.links.get("eth0")
+        match what:
+            case "link":
+                here.links.delete(link)
+            case "down":
+                there.links.change(eth0.ifindex, up=False)
+            case "mac":
+                there.links.change(eth0.ifindex, mac="02:00:00:00:00:09")
+            case "address":
+                [own] = [each.interface for each in there.addresses.list(eth0.ifindex) if each.interface.version == 4]
+                there.addresses.delete(eth0.ifindex, own)
+            case "route":
+                [own] = [each for each in there.routes.list(4) if each.destination.prefixlen == 0]
+                there.routes.delete(own)
+            case "bridge":
+                here.links.change(link, master=0)
+            case "lease":
+                (host.leases / "10.88.0.2").unlink()
+            case "rules":
+                RealKernel().ruleset(None).delete_table("podwire")
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("link", "no link"),
+        ("down", "eth0 is down"),
+        ("mac", "MAC"),
+        ("address", "no address 10.88.0.2/24"),
+        ("route", "no route to 0.0.0.0/0 by 10.88.0.1"),
+        ("bridge", "not in the bridge"),
+        ("lease", "leased"),
+        ("rules", "not masqueraded"),
+    ],
+)
+def test_checking_notices_what_is_not_as_it_was_made(host, refused, what, told):
+    pod = host.pod("a")
+    config = host.bridge(ipMasq=True)
+    result = host.add("a", config)
+    host.check("a", config, result)
+    _tamper(host, pod, result, what)
+    with refused(101, told):
+        host.check("a", config, result)
+
+
+def test_checking_does_not_mind_what_others_have_added_or_changed(host):
+    pod = host.pod("a")
+    result = host.add("a", host.bridge())
+    with KernelNetwork() as here, KernelNetwork(pod) as there:
+        here.links.change(result["interfaces"][1]["name"], mac="02:00:00:00:00:09")
+        there.links.add(Veth("net1", "peer"))
+    host.check("a", host.bridge(), result)
+
+
+def test_checking_needs_the_previous_result_and_an_attachment(host, refused):
+    host.pod("a")
+    with refused(7, "prevResult"):
+        host.call("CHECK", "a", host.bridge())
+    with refused(3, "not attached"):
+        host.check("a", host.bridge(), {"cniVersion": "1.1.0"})
+
+
+def test_ipam_by_another_plugin_gets_the_whole_call_and_its_errors_are_ours(host, refused, tmp_path, programs):
+    host.pod("a")
+    seen = tmp_path / "seen"
+    script = tmp_path / "bin" / "mine"
+    script.parent.mkdir()
+    answer = {"ips": [{"address": "10.88.0.40/24", "gateway": "10.88.0.1"}], "routes": [{"dst": "0.0.0.0/0"}]}
+    told = f"echo $CNI_COMMAND $CNI_CONTAINERID $(cat) >>{seen}"
+    script.write_text(f"#!/bin/sh\n{told}\ntest $CNI_COMMAND != ADD || cat {seen}.answer\n")
+    script.chmod(0o755)
+    (tmp_path / "seen.answer").write_text(json.dumps(answer))
+    config = host.bridge(ipam={"type": "mine", "own": 7}, unknown={"kept": True})
+    path = {"CNI_PATH": f"{programs}:{script.parent}"}
+    result = host.add("a", config, **path)
+    assert result["ips"][0] == {"interface": 2, "address": "10.88.0.40/24", "gateway": "10.88.0.1"}
+    host.check("a", config, result, **path)
+    host.delete("a", config, **path)
+    calls = [each.split(" ", 2) for each in seen.read_text().splitlines()]
+    assert [each[0] for each in calls] == ["ADD", "CHECK", "DEL"]
+    assert json.loads(calls[0][2]) == config
+    (tmp_path / "seen.answer").write_text('{"code": 107, "msg": "all gone"}')
+    with refused(107, "^all gone$"):
+        host.add("a", config, **path)
+    assert [each.split(" ")[0] for each in seen.read_text().splitlines()][3:5] == ["ADD", "DEL"]
+    assert host.left() == {}
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_ipv6_takes_no_longer_than_ipv4(host, family):
+    host.pod("a")
+    host.pod("warm")
+    host.add("warm", host.bridge(*DUAL))
+    started = time.monotonic()
+    host.add("a", host.bridge(*(DUAL if family == 6 else DUAL[:1])))
+    assert time.monotonic() - started < 1.0  # duplicate address detection alone would take longer
+
+
+def test_no_record_is_readable_by_others(host):
+    host.pod("a")
+    host.add("a", host.bridge())
+    [record] = host.records.glob("bridge/*")
+    assert oct(record.stat().st_mode & 0o777) == "0o600"
+    assert record.name == "net@a@eth0"
