@@ -154,11 +154,12 @@ def test_get_watches(kubectl, server):
     with (
         kubectl.background("get pods -w --no-headers") as all_pods,
         kubectl.background("get pod web -w -o name") as one_pod,
-        kubectl.background("get pods --watch-only -l app=later -o name") as later,
+        kubectl.background("get pods --watch-only -l app=later -o name -v=6") as later,
         kubectl.background("get pods -A -w --output-watch-events -o wide") as everywhere,
     ):
         all_pods.until("web", "Pending")
         one_pod.until("pod/web")
+        later.until("watch=true")
         everywhere.until("ADDED", kubectl.namespace, "web")
         run_pod(server, kubectl)
         all_pods.until("web", "1/1", "Running")
