@@ -1,5 +1,8 @@
 """Runs the controllers inside the API server's process: over its own front door, but without a wire."""
 
+import asyncio
+import logging
+
 from podwire import controllers
 from podwire.apiserver import Assembled
 from podwire.apiserver.users import MASTERS
@@ -8,11 +11,26 @@ from podwire.cluster.loopback import LoopbackHttp
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.server_side import Certificate
 
+_log = logging.getLogger("podwire.controllers")
+
 IDENTITY = Certificate("system:kube-controller-manager", (MASTERS,))
 
 
+RESTART = 1.0
+"""Seconds until controllers that failed begin anew."""
+
+
 async def in_process(assembled: Assembled) -> None:
-    """Work until cancelled."""
+    """Work until cancelled. A fault in a controller is told and begun anew; it never takes the API server with it."""
+    while True:
+        try:
+            await _run(assembled)
+        except Exception:
+            _log.exception("a controller failed; all begin anew")
+        await asyncio.sleep(RESTART)
+
+
+async def _run(assembled: Assembled) -> None:
     engine = assembled.engine
     client = Client(LoopbackHttp(assembled.server.handle, IDENTITY))
     feed = StoreFeed(engine.store, engine.registry)
