@@ -25,7 +25,7 @@ async def in_process(assembled: Assembled) -> None:
     while True:
         try:
             await _run(assembled)
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever it is, the server goes on
             _log.exception("a controller failed; all begin anew")
         await asyncio.sleep(RESTART)
 
