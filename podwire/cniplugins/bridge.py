@@ -61,8 +61,8 @@ def add(call: Call) -> Result:
         _check_name(pod, call.invocation.ifname)
         record = new_record(call, inode, f"veth{os.urandom(4).hex()}")
         attachments.write(record)
-        failpoint(RECORDED)
         try:
+            failpoint(RECORDED)
             result = _attach(call, settings, record, pod, host)
         except BaseException as error:
             _undo(record, call, attachments, error)

@@ -1,0 +1,172 @@
+"""Plugins that are killed, stopped or fail at every step leave nothing that a DEL would not find."""
+
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+
+import podwire.cniplugins.bridge
+import podwire.cniplugins.portmap
+from podwire.failpoints import KNOWN
+from podwire.linux.network import KernelNetwork
+
+DUAL = ("10.88.0.0/24", "fd88::/64")
+ADDING = [
+    "cni.bridge-recorded",
+    "ipam.named",
+    "ipam.taken",
+    "cni.bridge-leased",
+    "cni.bridge-connected",
+    "cni.bridge-configured",
+    "cni.bridge-masqueraded",
+    "cni.bridge-added",
+]
+DELETING = ["cni.bridge-unmasqueraded", "cni.bridge-disconnected", "ipam.freed", "cni.bridge-returned"]
+MAPPING = ["cni.portmap-recorded", "cni.portmap-mapped"]
+UNMAPPING = ["cni.portmap-unmapped"]
+
+
+def test_every_step_is_in_the_matrix():
+    modules = (podwire.cniplugins.bridge, podwire.cniplugins.portmap)
+    assert all(modules)
+    steps = {each for each in KNOWN if each.startswith(("cni.", "ipam."))}
+    assert steps == {*ADDING, *DELETING, *MAPPING, *UNMAPPING}
+
+
+def died(host, verb, config, point, action="kill"):
+    process = host.run(verb, "a", config, PODWIRE_FAILPOINTS=f"{point}={action}")
+    stdout, stderr = process.communicate(timeout=60)
+    return process.returncode, stdout, stderr
+
+
+@pytest.mark.parametrize("netns", ["there", "gone"])
+@pytest.mark.parametrize("point", ADDING)
+def test_what_a_killed_add_left_is_gone_after_del(host, point, netns):
+    host.pod("a")
+    config = host.bridge(*DUAL, ipMasq=True)
+    assert died(host, "ADD", config, point)[0] == -signal.SIGKILL
+    if netns == "gone":
+        host.namespaces.remove("a")
+    host.delete("a", config, "" if netns == "gone" else None)
+    assert host.left() == {}
+
+
+@pytest.mark.parametrize("point", ADDING)
+def test_what_a_killed_add_left_is_no_obstacle_to_another_add(host, point):
+    host.pod("a")
+    config = host.bridge(*DUAL, ipMasq=True)
+    assert died(host, "ADD", config, point)[0] == -signal.SIGKILL
+    result = host.add("a", config)
+    host.check("a", config, result)
+    assert len(host.left()["leases"]) == 3, "two addresses and their owner"
+    host.delete("a", config)
+    assert host.left() == {}
+
+
+@pytest.mark.parametrize("point", [each for each in ADDING if each != "cni.bridge-added"])
+def test_an_add_that_fails_undoes_itself(host, point):
+    host.pod("a")
+    code, stdout, _ = died(host, "ADD", host.bridge(*DUAL, ipMasq=True), point, "error(disk on fire)")
+    told = json.loads(stdout)
+    assert (code, told["cniVersion"], told["code"]) == (1, "1.1.0", 999)
+    assert "disk on fire" in told["msg"]
+    assert host.left() == {}
+
+
+@pytest.mark.parametrize("point", DELETING)
+def test_a_killed_del_is_finished_by_the_next(host, point):
+    host.pod("a")
+    config = host.bridge(*DUAL, ipMasq=True)
+    host.add("a", config)
+    assert died(host, "DEL", config, point)[0] == -signal.SIGKILL
+    host.delete("a", config)
+    assert host.left() == {}
+
+
+@pytest.mark.parametrize("point", DELETING)
+def test_a_step_of_del_that_fails_does_not_keep_the_others_from_being_taken(host, point):
+    host.pod("a")
+    config = host.bridge(*DUAL, ipMasq=True)
+    host.add("a", config)
+    code, stdout, _ = died(host, "DEL", config, point, "1*error(stuck)->off")
+    assert (code, "stuck" in json.loads(stdout)["msg"]) == (1, True)
+    assert "links" not in host.left()
+    host.delete("a", config)
+    assert host.left() == {}
+
+
+@pytest.mark.parametrize("point", MAPPING + UNMAPPING)
+def test_port_maps_of_a_killed_plugin_are_gone_after_del(host, point):
+    host.pod("a")
+    mapping = {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}
+    config = host.portmap(host.add("a", host.bridge(*DUAL)), mapping)
+    if point in UNMAPPING:
+        host.add("a", config)
+    assert died(host, "DEL" if point in UNMAPPING else "ADD", config, point)[0] == -signal.SIGKILL
+    host.delete("a", config)
+    host.delete("a", host.bridge(*DUAL))
+    assert host.left() == {}
+
+
+def test_a_plugin_that_is_asked_to_stop_undoes_what_it_began(host, tmp_path):
+    host.pod("a")
+    process = host.run(
+        "ADD", "a", host.bridge(*DUAL, ipMasq=True), PODWIRE_FAILPOINTS=f"cni.bridge-configured=hold({tmp_path}/x)"
+    )
+    until = time.monotonic() + 30
+    while "links" not in host.left():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    process.terminate()
+    stdout, _ = process.communicate(timeout=30)
+    assert (process.returncode, json.loads(stdout)["code"]) == (1, 11)
+    assert host.left() == {}
+
+
+def test_a_namespace_that_vanishes_during_add_is_a_clean_error(host, tmp_path):
+    host.pod("a")
+    gate = tmp_path / "gate"
+    process = host.run("ADD", "a", host.bridge(*DUAL), PODWIRE_FAILPOINTS=f"cni.bridge-leased=hold({gate})")
+    until = time.monotonic() + 30
+    while "leases" not in host.left():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    host.namespaces.remove("a")
+    gate.touch()
+    stdout, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stderr) == (1, b"")
+    assert json.loads(stdout)["code"] == 8
+    assert host.left() == {}
+
+
+def test_many_pods_at_once_on_a_host_without_a_bridge_get_addresses_of_their_own(host):
+    config = host.bridge(*DUAL, ipMasq=True)
+    names = [f"p{each}" for each in range(12)]
+    for each in names:
+        host.pod(each)
+    results = [_finished(each) for each in [host.run("ADD", each, config) for each in names]]
+    addresses = [each["address"] for result in results for each in result["ips"]]
+    assert len(set(addresses)) == 24
+    assert len({each["interfaces"][2]["mac"] for each in results}) == 12
+    with KernelNetwork() as here:
+        assert [each.kind for each in here.links.list()].count("bridge") == 1
+    deleting = [host.run("DEL", each, config) for each in names[:6]]
+    for each in names[6:]:
+        host.pod(f"x{each}")
+    adding = [host.run("ADD", f"x{each}", config) for each in names[6:]]
+    for each in deleting:
+        _finished(each)
+    later = [each["address"] for process in adding for each in _finished(process)["ips"]]
+    kept = [each["address"] for result in results[6:] for each in result["ips"]]
+    assert len(set(later + kept)) == len(later + kept)
+    for each in [*names[6:], *(f"x{each}" for each in names[6:])]:
+        host.delete(each, config)
+    assert host.left() == {}
+
+
+def _finished(process: subprocess.Popen):
+    stdout, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stderr) == (0, b""), stdout
+    return json.loads(stdout) if stdout else None

@@ -1,0 +1,208 @@
+"""How plugins are called and say no, as any runtime meets them."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+VERSIONS = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"]
+PLUGINS = ["bridge", "host-local", "loopback", "portmap"]
+ENVIRONMENT = {
+    "CNI_COMMAND": "ADD",
+    "CNI_CONTAINERID": "c1",
+    "CNI_NETNS": "/proc/self/ns/net",
+    "CNI_IFNAME": "eth0",
+    "CNI_PATH": "/nowhere",
+}
+
+
+@pytest.fixture
+def run(programs, tmp_path):
+    """Run a plugin; its exit code, what it printed, and what it wrote to standard error."""
+
+    def call(plugin, env, stdin=b"", **options):
+        done = subprocess.run(
+            [programs / plugin], input=stdin, env=env, capture_output=True, timeout=30, check=False, **options
+        )
+        return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
+
+    return call
+
+
+@pytest.fixture
+def config(tmp_path):
+    ipam = {"type": "host-local", "dataDir": str(tmp_path / "ipam"), "subnet": "10.1.0.0/24"}
+    return {"cniVersion": "1.1.0", "name": "net", "type": "bridge", "dataDir": str(tmp_path / "records"), "ipam": ipam}
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_a_plugin_tells_its_versions_without_reading_anything(programs, plugin):
+    process = subprocess.Popen(
+        [programs / plugin], env={"CNI_COMMAND": "VERSION"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert json.loads(process.stdout.read()) == {"cniVersion": "1.1.0", "supportedVersions": VERSIONS}
+    process.communicate()
+    assert process.returncode == 0
+
+
+def test_without_a_command_a_plugin_tells_what_it_is_and_does_nothing(run):
+    code, printed, stderr = run("bridge", {})
+    assert (code, printed) == (0, None)
+    assert b"podwire bridge" in stderr
+
+
+@pytest.mark.parametrize("command", ["FOO", "add", ""])
+def test_a_command_that_there_is_not_is_refused(run, command):
+    code, told, stderr = run("bridge", {"CNI_COMMAND": command})
+    assert (code, told["code"], told["cniVersion"], stderr) == (1, 4, "1.1.0", b"")
+    assert "CNI_COMMAND" in told["msg"]
+
+
+@pytest.mark.parametrize("command", ["GC", "STATUS"])
+def test_what_is_not_done_yet_is_refused_by_name(run, config, command):
+    code, told, _ = run("bridge", ENVIRONMENT | {"CNI_COMMAND": command}, json.dumps(config).encode())
+    assert (code, told["code"]) == (1, 4)
+    assert command in told["msg"]
+    old = json.dumps(config | {"cniVersion": "1.0.0"}).encode()
+    assert run("bridge", ENVIRONMENT | {"CNI_COMMAND": command}, old)[1]["code"] == 1
+
+
+def test_check_is_refused_before_0_4_0(run, config):
+    old = json.dumps(config | {"cniVersion": "0.3.1"}).encode()
+    assert run("bridge", ENVIRONMENT | {"CNI_COMMAND": "CHECK"}, old)[1]["code"] == 1
+
+
+def test_all_that_is_missing_is_told_at_once(run):
+    told = run("bridge", {"CNI_COMMAND": "ADD"}, b"{}")[1]
+    assert told["code"] == 4
+    assert all(each in told["msg"] for each in ("CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"))
+
+
+@pytest.mark.parametrize("id_", ["../../etc/x", "a/b", ".x", "-x", "a b", "a;b", "a\nb", "ü"])
+@pytest.mark.parametrize("command", ["ADD", "DEL"])
+def test_an_id_that_could_leave_its_directory_is_refused(run, config, id_, command, tmp_path):
+    told = run("bridge", ENVIRONMENT | {"CNI_CONTAINERID": id_, "CNI_COMMAND": command}, json.dumps(config).encode())[1]
+    assert told["code"] == 4
+    assert "CNI_CONTAINERID" in told["msg"]
+    assert [each.name for each in tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("ifname", ["a" * 16, "eth/0", "eth:0", "e 0", ".", "..", "eth%d"])
+def test_a_name_that_no_link_can_have_is_refused(run, config, ifname):
+    told = run("bridge", ENVIRONMENT | {"CNI_IFNAME": ifname}, json.dumps(config).encode())[1]
+    assert (told["code"], "CNI_IFNAME" in told["msg"]) == (4, True)
+
+
+@pytest.mark.parametrize("stdin", [b"", b"{", b"[]", b"42", b"null", b"\x00\x01", b"\xef\xbb\xbf{}", b'{"a": NaN}'])
+def test_a_configuration_that_is_no_object_is_refused(run, stdin):
+    assert run("bridge", ENVIRONMENT, stdin)[1]["code"] == 6
+
+
+@pytest.mark.parametrize(("name", "code"), [(None, 7), ("", 7), ("../x", 7), ("a/b", 7), (".x", 7), (5, 6)], ids=str)
+def test_a_network_without_a_proper_name_is_refused(run, config, name, code, tmp_path):
+    assert run("host-local", ENVIRONMENT, json.dumps(config | {"name": name}).encode())[1]["code"] == code
+    assert [each.name for each in tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(("version", "code"), [("9.9.9", 1), ("0.0.1", 1), ("abc", 6), (1.1, 6)], ids=str)
+def test_a_version_that_is_not_known_is_refused(run, config, version, code):
+    told = run("bridge", ENVIRONMENT, json.dumps(config | {"cniVersion": version}).encode())[1]
+    assert told["code"] == code
+    assert code != 1 or "1.1.0" in told["details"]
+
+
+def test_the_namespace_of_the_caller_is_refused_before_anything_is_done(run, config, tmp_path):
+    assert run("bridge", ENVIRONMENT, json.dumps(config).encode())[1]["code"] == 8
+    assert [each.name for each in tmp_path.iterdir()] == []
+
+
+def test_unknown_keys_are_taken_however_many(run, config, tmp_path):
+    big = config | {f"key{each}": "x" * 1000 for each in range(1000)}
+    told = run("host-local", ENVIRONMENT, json.dumps(big).encode())[1]
+    assert told["ips"] == [{"address": "10.1.0.2/24", "gateway": "10.1.0.1"}]
+
+
+@pytest.mark.parametrize(
+    ("args", "fine"),
+    [
+        ("FOO", False),
+        ("A=B=C", False),
+        ("FOO=1", False),
+        ("IgnoreUnknown=maybe", False),
+        ("IgnoreUnknown=1;FOO=1", True),
+        ("IgnoreUnknown=1;K8S_POD_NAMESPACE=a;K8S_POD_NAME=b;K8S_POD_INFRA_CONTAINER_ID=c;K8S_POD_UID=d", True),
+    ],
+)
+def test_arguments_are_pairs_and_unknown_ones_only_allowed_when_that_is_said(run, config, args, fine):
+    code, told, _ = run("host-local", ENVIRONMENT | {"CNI_ARGS": args}, json.dumps(config).encode())
+    assert code == (0 if fine else 1)
+    assert fine or (told["code"], "CNI_ARGS" in told["msg"]) == (4, True)
+
+
+def test_a_plugin_works_without_home_search_path_and_working_directory(programs, config, tmp_path):
+    cwd = tmp_path / "cwd"
+    cwd.mkdir()
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'cd "$1" && rmdir "$1" && exec "$2"', "sh", cwd, programs / "host-local"],
+        input=json.dumps(config).encode(),
+        env=ENVIRONMENT,
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("closed", ["1", "2", "1 2"])
+def test_closed_outputs_are_survived(programs, config, closed):
+    closing = " ".join(f"{each}>&-" for each in closed.split())
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$1" {closing}', "sh", programs / "host-local"],
+        input=json.dumps(config).encode(),
+        env=ENVIRONMENT,
+        check=False,
+    )
+    assert done.returncode == 0
+
+
+def test_a_state_directory_that_cannot_be_written_is_an_error_of_the_disk(run, config):
+    config["ipam"]["dataDir"] = "/proc/nowhere"
+    code, told, stderr = run("host-local", ENVIRONMENT, json.dumps(config).encode())
+    assert (code, told["code"], stderr) == (1, 5, b"")
+
+
+def test_a_plugin_imports_nothing_heavy(programs):
+    code = "import sys; sys.path.append(sys.argv[1]); import podwire.cniplugins.skeleton, podwire.cniplugins.bridge; "
+    code += "import podwire.cniplugins.portmap; print(*sys.modules)"
+    here = Path(__file__).parents[2]
+    told = subprocess.run(["/usr/bin/python3", "-IS", "-c", code, here], capture_output=True, text=True, check=True)
+    heavy = {"asyncio", "logging", "argparse", "dataclasses", "inspect", "pathlib", "subprocess", "msgspec", "hashlib"}
+    assert heavy & set(told.stdout.split()) == set()
+
+
+def test_loopback_is_brought_up_checked_and_taken_down(host, refused):
+    pod = host.pod("a")
+    config = {"cniVersion": "1.1.0", "name": "lo", "type": "loopback"}
+    result = host.add("a", config)
+    assert result["interfaces"] == [{"name": "lo", "mac": "00:00:00:00:00:00", "sandbox": pod, "mtu": 65536}]
+    assert [each["address"] for each in result["ips"]] == ["127.0.0.1/8", "::1/128"]
+    host.check("a", config, result)
+    assert host.add("a", config | {"prevResult": {"cniVersion": "1.1.0", "ips": [{"address": "10.0.0.1/8"}]}})[
+        "ips"
+    ] == [{"address": "10.0.0.1/8"}]
+    host.delete("a", config)
+    with refused(101, "down"):
+        host.check("a", config, result)
+    host.delete("a", config, "")
+    host.namespaces.remove("a")
+    host.delete("a", config)
+
+
+def test_a_plugin_starts_and_answers_in_a_fraction_of_a_second(run):
+    times = []
+    for _ in range(5):
+        started = time.monotonic()
+        run("bridge", {"CNI_COMMAND": "VERSION"})
+        times.append(time.monotonic() - started)
+    assert min(times) < 0.5
