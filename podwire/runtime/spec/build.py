@@ -7,7 +7,7 @@ from typing import Any
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import InvalidArgument
 from podwire.runtime.spec.capabilities import capabilities
-from podwire.runtime.spec.mounts import asked_mounts, bind, clean_path, kernel_mounts
+from podwire.runtime.spec.mounts import asked_mounts, bind, clean_path, kernel_mounts, root_propagation
 from podwire.runtime.spec.seccomp import profile
 from podwire.runtime.spec.users import Accounts, user_of
 
@@ -156,6 +156,8 @@ def _annotations(pod: Pod, container: Container) -> dict[str, str]:
 
 def _linux(pod: Pod, container: Container, security: pb.LinuxContainerSecurityContext) -> dict[str, Any]:
     linux: dict[str, Any] = {"namespaces": namespaces(pod, container, security.namespace_options)}
+    if (propagation := root_propagation(container.config.mounts)) is not None:
+        linux["rootfsPropagation"] = propagation
     if container.devices:
         linux["devices"] = [dict(each) for each in container.devices]
     if not security.privileged:

@@ -67,6 +67,12 @@ def _asked(number: int, asked: pb.Mount) -> Mount:
     return bind(asked.host_path, path, [PROPAGATION[asked.propagation], mode])
 
 
+def root_propagation(asked: Iterable[pb.Mount]) -> str | None:
+    """How the container's whole tree hangs on the host's: nothing passes through a root that is private."""
+    wanted = {PROPAGATION.get(each.propagation) for each in asked}
+    return next((each for each in ("rshared", "rslave") if each in wanted), None)
+
+
 def clean_path(path: str, field: str) -> str:
     """An absolute path without tricks."""
     if not path.startswith("/"):

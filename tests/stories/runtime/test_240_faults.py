@@ -1,0 +1,193 @@
+"""Plugins that hang, lie or are not there; a disk without room."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from podwire.protocols.cri import cri_pb2 as pb
+
+FAKE = {"cniVersion": "1.0.0", "name": "story", "plugins": [{"type": "fake"}]}
+GOOD = {"cniVersion": "1.0.0", "interfaces": [{"name": "eth0", "sandbox": "/x"}], "ips": [{"address": "10.9.0.2/24"}]}
+
+
+@pytest.fixture
+def plugin(own):
+    """Writes the only plugin of the network, a shell script; `$CNI_COMMAND` is its verb."""
+    directory = own.prefix / "opt/cni/bin"
+    directory.mkdir(parents=True)
+    own.plugins = [directory]
+    own.configure(FAKE)
+
+    def write(text):
+        fresh = directory / ".fresh"
+        fresh.write_text(f"#!/bin/sh\ncat > /dev/null\n{text}\n")
+        fresh.chmod(0o755)
+        fresh.rename(directory / "fake")
+
+    return write
+
+
+def answering(add="", delete=""):
+    """A plugin that does this for each verb."""
+    good = f"echo '{json.dumps(GOOD)}'"
+    return f'case "$CNI_COMMAND" in ADD) {add or good} ;; DEL) {delete or ":"} ;; esac'
+
+
+@pytest.mark.parametrize(
+    ("add", "words"),
+    [
+        pytest.param("echo 'this is no JSON'", "no JSON", id="garbage"),
+        pytest.param(
+            'echo \'{"cniVersion": "1.0.0", "code": 101, "msg": "no room here"}\'; exit 1', "no room", id="no"
+        ),
+        pytest.param("exit 3", "exit code 3", id="a wordless end"),
+        pytest.param("kill -9 $$", "signal 9", id="killed"),
+        pytest.param('echo \'{"cniVersion": "1.0.0"}\'', "no address", id="no address"),
+        pytest.param("head -c 5000000 /dev/zero", "fake", id="far too many words"),
+    ],
+)
+async def test_a_plugin_that_fails_is_named_and_nothing_is_left(own, kubelet_of, plugin, add, words):
+    plugin(answering(add))
+    own.start()
+    async with kubelet_of(own) as cri:
+        error = await cri.refused("RunPodSandbox", config=cri.pod_config("victim"))
+        assert "fake" in str(error)
+        assert words in str(error)
+        assert list((await cri("ListPodSandbox")).items) == []
+        assert own.leaks() == []
+        plugin(answering())
+        pod = await cri.run(cri.pod_config("victim"))
+        assert pod.ip == "10.9.0.2"
+        await cri.remove(pod)
+    assert own.stop() == 0
+    assert own.leaks() == []
+
+
+async def test_what_cannot_be_undone_stays_until_it_can(own, kubelet_of, plugin):
+    plugin(answering("exit 1", "exit 1"))
+    own.start()
+    async with kubelet_of(own) as cri:
+        await cri.refused("RunPodSandbox", config=cri.pod_config("victim"))
+        (row,) = (await cri("ListPodSandbox")).items
+        assert row.state == pb.SANDBOX_NOTREADY
+        assert "fake" in str(await cri.refused("StopPodSandbox", pod_sandbox_id=row.id))
+        assert "fake" in str(await cri.refused("RemovePodSandbox", pod_sandbox_id=row.id))
+        own.restart()
+        assert [each.id for each in (await cri("ListPodSandbox")).items] == [row.id]
+        plugin(answering())
+        await cri("StopPodSandbox", pod_sandbox_id=row.id)
+        await cri("RemovePodSandbox", pod_sandbox_id=row.id)
+    assert own.stop() == 0
+    assert own.leaks() == []
+
+
+async def test_a_caller_that_gives_up_on_a_slow_plugin_gets_the_pod_when_it_asks_again(own, kubelet_of, plugin):
+    plugin(answering(f"sleep 1; echo '{json.dumps(GOOD)}'"))
+    own.start()
+    async with kubelet_of(own) as cri:
+        config = cri.pod_config("slow")
+        begun = time.monotonic()
+        error = await cri.refused("RunPodSandbox", config=config, seconds=0.3)
+        assert error.code == 4
+        pod = await cri.run(config)
+        assert time.monotonic() - begun < 5
+        assert [each.id for each in (await cri("ListPodSandbox")).items] == [pod.id]
+        await cri.remove(pod)
+    own.stop()
+    assert own.leaks() == []
+
+
+async def test_a_network_that_is_not_configured_or_has_no_plugin_is_told(own, kubelet_of, plugin, eventually):
+    own.start()
+    async with kubelet_of(own) as cri:
+
+        async def network():
+            conditions = (await cri("Status")).status.conditions
+            return next(each for each in conditions if each.type == "NetworkReady")
+
+        told = await network()
+        assert (told.status, told.reason) == (False, "NetworkPluginNotReady")
+        assert "fake" in told.message
+        assert "fake" in str(await cri.refused("RunPodSandbox", config=cri.pod_config()))
+        (own.prefix / "etc/cni/net.d/10-story.conflist").unlink()
+        assert "no network" in (await network()).message
+        assert (await cri.refused("RunPodSandbox", config=cri.pod_config())).code == 14
+        own.configure(FAKE)
+        plugin(answering())
+        assert (await network()).status
+        await cri.run()
+        await cri.remove_all()
+    own.stop()
+    assert own.leaks() == []
+
+
+def small_disk(own):
+    """The runtime's state on a file system with little room; its images go there too."""
+    held = own.state / "images"
+    own.space.told("mount", "--bind", held, "/mnt")
+    own.space.told("mount", "-t", "tmpfs", "-o", "size=24m", "none", own.state)
+    own.space.told("cp", "-a", "/mnt", held)
+    own.space.told("umount", "/mnt")
+
+
+async def test_a_full_disk_refuses_new_pods_and_lets_old_ones_go(own, kubelet_of):
+    small_disk(own)
+    own.start()
+    async with kubelet_of(own) as cri:
+        pod = await cri.run()
+        id_ = await cri.start(pod)
+        other = await cri.create(pod, cri.container_config(name="other"))
+        own.space.told("sh", "-c", f"cat /dev/zero > {own.state}/filler 2> /dev/null || true")
+        assert (await cri.refused("RunPodSandbox", config=cri.pod_config("late"))).code == 8
+        assert (
+            await cri.refused("CreateContainer", pod_sandbox_id=pod.id, config=cri.container_config(name="x"))
+        ).code == 8
+        assert [each.id for each in (await cri("ListPodSandbox")).items] == [pod.id]
+        await cri("StopContainer", container_id=id_, timeout=2)
+        assert (await cri.status(id_)).state == pb.CONTAINER_EXITED
+        await cri("RemoveContainer", container_id=other)
+        own.space.told("rm", own.state / "filler")
+        again = await cri.run(cri.pod_config("late"))
+        await cri.start(again)
+        own.restart()
+        assert (await cri.status(id_)).state == pb.CONTAINER_EXITED
+        await cri.remove(again)
+        await cri.remove(pod)
+        assert own.leakcheck() == (0, [])
+    own.stop()
+
+
+async def test_pods_can_be_removed_while_the_disk_is_full(own, kubelet_of):
+    small_disk(own)
+    own.start()
+    async with kubelet_of(own) as cri:
+        pods = [await cri.run() for _ in range(2)]
+        for each in pods:
+            await cri.start(each)
+        own.space.told("sh", "-c", f"cat /dev/zero > {own.state}/filler 2> /dev/null || true")
+        for each in pods:
+            await cri.remove(each)
+        assert own.leakcheck() == (0, [])
+        assert own.leases() == []
+    own.stop()
+
+
+def files(pid):
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+async def test_twenty_pods_at_once_come_and_go(own, kubelet_of):
+    own.start()
+    async with kubelet_of(own) as cri:
+        pods = await asyncio.gather(*(cri.run() for _ in range(20)))
+        assert len({each.ip for each in pods}) == 20
+        ids = await asyncio.gather(*(cri.start(each) for each in pods))
+        before = files(own.pid)
+        await asyncio.gather(*(cri.exec(each, "true") for each in ids))
+        await asyncio.gather(*(cri.remove(each) for each in pods))
+        assert files(own.pid) <= before, "descriptors leak"
+    assert own.stop() == 0
+    assert own.leaks() == []

@@ -1,0 +1,186 @@
+"""kill -9 of the runtime at every step of its work, and of what it depends on."""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import podwire.cluster.runtime  # noqa: F401 - declares the failpoints
+from podwire.failpoints import KNOWN
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.grpc_status import RpcError
+
+SOAK = bool(os.environ.get("PODWIRE_SOAK"))
+SEED = int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or int(time.time()) // 3600
+"""The same for all workers of a run, another one every hour; set it to repeat a run."""
+
+POINTS = sorted(each for each in KNOWN if each.startswith("runtime."))
+SAMPLE = POINTS if SOAK else sorted(random.Random(SEED).sample(POINTS, 4))
+
+
+async def life(cri, name):
+    """All calls of a pod's life; ends with the first that fails."""
+    pod = await cri.run(cri.pod_config(name))
+    id_ = await cri.start(pod)
+    await cri("StopContainer", container_id=id_, timeout=1)
+    await cri("RemoveContainer", container_id=id_)
+    await cri.remove(pod)
+
+
+def numbers(log):
+    """What the container counted in its log."""
+    return [int(each.split()[-1]) for each in Path(log).read_text().splitlines()]
+
+
+def lives(pid):
+    return Path(f"/proc/{pid}").exists()
+
+
+async def settle(cri, eventually):
+    """As a kubelet does after a restart: stop and remove all that is listed, until that is nothing."""
+
+    async def gone():
+        with contextlib.suppress(RpcError):
+            await cri.remove_all()
+        return not (await cri("ListPodSandbox")).items
+
+    await eventually(gone, 20)
+
+
+@pytest.mark.parametrize("point", SAMPLE)
+async def test_a_runtime_that_is_killed_anywhere_goes_on_where_it_was(own, kubelet_of, eventually, point):
+    own.start()
+    async with kubelet_of(own) as cri:
+        kept = await cri.run()
+        id_ = await cri.start(kept, "n=0; while :; do n=$((n+1)); echo $n; sleep 0.05; done")
+        short = await cri.start(kept, "sleep 0.5; exit 42", name="short")
+        pid = await cri.pid(id_)
+        own.restart(PODWIRE_FAILPOINTS=f"{point}=kill")
+        with contextlib.suppress(RpcError):
+            await life(cri, "victim")
+        assert own.wait() == -signal.SIGKILL, f"{point} was not passed"
+        await asyncio.sleep(0.5)
+        own.start()
+        status = await cri.status(id_)
+        assert (status.state, await cri.pid(id_)) == (pb.CONTAINER_RUNNING, pid)
+        assert (await cri.ended(short)).exit_code == 42
+        assert (await cri("PodSandboxStatus", pod_sandbox_id=kept.id)).status.network.ip == kept.ip
+        before = numbers(status.log_path)
+        await eventually(lambda: numbers(status.log_path) > before)
+        await life(cri, "next")
+        ready = pb.PodSandboxFilter(state=pb.PodSandboxStateValue(state=pb.SANDBOX_READY))
+        names = [each.metadata.name for each in (await cri("ListPodSandbox", filter=ready)).items]
+        assert len(names) == len(set(names))
+        await settle(cri, eventually)
+    assert own.leakcheck() == (0, [])
+    assert own.stop() == 0
+    assert own.leaks() == []
+    assert "Traceback" not in (told := own.log.read_text()), told[-4000:]
+    logged = numbers(status.log_path)
+    assert logged == list(range(1, len(logged) + 1)), "lines of the log are missing"
+
+
+async def test_a_retry_after_a_kill_gets_a_pod(own, kubelet_of):
+    own.start(PODWIRE_FAILPOINTS="runtime.sandbox-ready=kill")
+    async with kubelet_of(own) as cri:
+        config = cri.pod_config("again")
+        await cri.refused("RunPodSandbox", config=config)
+        own.wait()
+        own.start()
+        first = (await cri("RunPodSandbox", config=config)).pod_sandbox_id
+        assert [each.id for each in (await cri("ListPodSandbox")).items] == [first]
+        assert len(own.leases()) == 1
+        await cri.remove_all()
+    own.stop()
+    assert own.leaks() == []
+
+
+async def test_a_clean_stop_leaves_pods_running(own, kubelet_of):
+    own.start()
+    async with kubelet_of(own) as cri:
+        pod = await cri.run()
+        id_ = await cri.start(pod)
+        pid = await cri.pid(id_)
+        assert own.stop() == 0
+        assert lives(pid)
+        own.start()
+        assert await cri.pid(id_) == pid
+        assert await cri.said(id_, "echo", "here") == "here\n"
+        await cri.remove(pod)
+    own.stop()
+    assert own.leaks() == []
+
+
+async def test_a_second_runtime_on_the_same_prefix_is_refused_and_harms_nobody(own, kubelet_of):
+    own.start()
+    async with kubelet_of(own) as cri:
+        pod = await cri.run()
+        id_ = await cri.start(pod)
+        podwire = Path(sys.executable).with_name("podwire")
+        words = [podwire, "runtime", "--prefix", own.prefix, "--socket", own.prefix / "other.sock"]
+        child = await asyncio.create_subprocess_exec(*own.space.command(*words), stderr=asyncio.subprocess.PIPE)
+        _, told = await asyncio.wait_for(child.communicate(), 20)
+        assert child.returncode == 1
+        assert b"another podwire runtime" in told
+        assert (await cri.status(id_)).state == pb.CONTAINER_RUNNING
+        await cri.remove(pod)
+
+
+async def test_a_network_namespace_that_somebody_deleted_is_noticed_and_the_pod_can_be_removed(own, kubelet_of):
+    own.start()
+    async with kubelet_of(own) as cri:
+        pod = await cri.run()
+        path = own.prefix / "run/netns" / f"podwire-{pod.id}"
+        own.space.told("umount", path)
+        path.unlink()
+        own.restart()
+        status = (await cri("PodSandboxStatus", pod_sandbox_id=pod.id)).status
+        assert (status.state, status.network.ip) == (pb.SANDBOX_NOTREADY, "")
+        await cri.remove(pod)
+    own.stop()
+    assert own.leaks() == []
+
+
+async def test_a_container_without_its_shim_ends_as_unknown(own, kubelet_of, eventually):
+    own.start()
+    async with kubelet_of(own) as cri:
+        pod = await cri.run()
+        id_ = await cri.start(pod, "sleep 1000")
+        pid = await cri.pid(id_)
+        (shim,) = [each for each, line in own.processes().items() if "podwire-shim" in line and " run " in line]
+        os.kill(shim, signal.SIGKILL)
+        await asyncio.sleep(0.1)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        status = await cri.ended(id_)
+        assert (status.exit_code, status.reason) == (255, "Unknown")
+        await cri.remove(pod)
+    own.stop()
+    assert own.leaks() == []
+
+
+async def test_records_that_cannot_be_read_harm_only_themselves(own, kubelet_of, eventually):
+    own.start()
+    async with kubelet_of(own) as cri:
+        pod, lost = await cri.run(), await cri.run()
+        id_ = await cri.start(pod)
+        own.kill()
+        (own.state / "runtime/sandboxes" / lost.id / "record.json").write_bytes(b'{"id": "to')
+        own.start()
+        assert (await cri.status(id_)).state == pb.CONTAINER_RUNNING
+        assert [each.id for each in (await cri("ListPodSandbox")).items] == [pod.id]
+        assert not (own.prefix / "run/netns" / f"podwire-{lost.id}").exists()
+        assert own.leases() == [pod.ip]
+        code, found = own.leakcheck()
+        assert (code, {each["owner"] for each in found}, {each["kind"] for each in found}) == (
+            1,
+            {lost.id},
+            {"sandbox"},
+        )
+        await cri.remove(pod)
