@@ -34,6 +34,7 @@ _is_prefix_length = re.compile("[0-9]{1,9}").fullmatch
 
 LABEL_LENGTH = 63
 SUBDOMAIN_LENGTH = 253
+SEGMENT_LENGTH = 4096
 SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """Without vowels and look-alikes, so that no suffix reads as a word or is misread."""
 SUFFIX_LENGTH = 5
@@ -207,10 +208,13 @@ def port_number(port: int) -> list[str]:
 
 
 def path_segment(text: str) -> list[str]:
-    """What every name must be at the least: one segment of a URL and of a store key."""
+    """What every name must be at the least: one segment of a URL and of a store key. A longer one would not fit into
+    the URL by which it could be deleted; NUL ends a key in continue tokens."""
     if text in (".", ".."):
         return [f"may not be '{text}'"]
-    return [f"may not contain '{each}'" for each in "/%" if each in text]
+    if len(text) > SEGMENT_LENGTH:
+        return [too_long(SEGMENT_LENGTH)]
+    return [f"may not contain '{each}'" for each in ("/", "%", "\0") if each in text]
 
 
 def ip(text: str) -> list[str]:
