@@ -1,0 +1,312 @@
+"""Leases: unique, durable, found again whatever happened."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from podwire.ipam.leases import Leases, Owner
+from podwire.ipam.ranges import parse_sets
+from podwire.protocols.cni.errors import CniError
+
+DUAL = parse_sets({"ranges": [[{"subnet": "10.1.0.0/29"}], [{"subnet": "fd00::/125"}]]})
+SMALL = parse_sets({"subnet": "10.1.0.0/29"})
+A, B = Owner("a", "eth0"), Owner("b", "eth0")
+
+
+@pytest.fixture
+def leases(tmp_path):
+    return Leases(str(tmp_path / "net"), patience=0.3)
+
+
+def names(tmp_path):
+    return sorted(each.name for each in (tmp_path / "net").iterdir() if each.name[0] != "l")
+
+
+def texts(addresses):
+    return [str(each) for each in addresses]
+
+
+def test_an_owner_gets_one_address_of_each_set_and_gives_all_back(leases, tmp_path):
+    assert texts(leases.take(A, DUAL)) == ["10.1.0.2", "fd00::2"]
+    assert texts(leases.of(A)) == ["10.1.0.2", "fd00::2"]
+    assert texts(leases.release(A)) == ["10.1.0.2", "fd00::2"]
+    assert names(tmp_path) == []
+    assert leases.release(A) == ()
+
+
+def test_taking_again_gives_the_same(leases, tmp_path):
+    first = leases.take(A, DUAL)
+    before = names(tmp_path)
+    assert leases.take(A, DUAL) == first
+    assert names(tmp_path) == before
+
+
+def test_two_interfaces_are_two_owners(leases):
+    assert texts(leases.take(A, SMALL) + leases.take(Owner("a", "net1"), SMALL)) == ["10.1.0.2", "10.1.0.3"]
+    leases.release(A)
+    assert texts(leases.of(Owner("a", "net1"))) == ["10.1.0.3"]
+
+
+def test_an_address_rests_after_it_was_given_back_also_across_restarts(leases, tmp_path):
+    leases.take(A, SMALL)
+    leases.release(A)
+    assert texts(Leases(str(tmp_path / "net")).take(A, SMALL)) == ["10.1.0.3"]
+
+
+def test_a_full_pool_says_so_and_gives_exactly_what_comes_back(leases):
+    owners = [Owner(f"c{each}", "eth0") for each in range(5)]
+    for each in owners:
+        leases.take(each, SMALL)
+    with pytest.raises(CniError, match=r"no address is left in 10\.1\.0\.1 to 10\.1\.0\.6") as caught:
+        leases.take(A, SMALL)
+    assert caught.value.code == 11
+    assert leases.of(A) == ()
+    freed = leases.release(owners[3])
+    assert leases.take(A, SMALL) == freed
+
+
+def test_when_one_set_is_full_nothing_is_taken_of_the_other(leases, tmp_path):
+    sets = parse_sets({"ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "10.2.0.0/30"}]]})
+    leases.take(A, sets)
+    before = names(tmp_path)
+    with pytest.raises(CniError):
+        leases.take(B, sets)
+    assert names(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ("10.1.0.4", None),
+        ("10.1.0.1", "the gateway"),
+        ("10.1.0.2", "belongs to @b@eth0"),
+        ("10.1.0.7", "in no range"),
+        ("10.9.0.4", "in no range"),
+        ("fd00::9", "in no range"),
+    ],
+)
+def test_an_address_that_is_asked_for_is_given_or_nothing_is(leases, wanted, told, tmp_path):
+    leases.take(B, SMALL)
+    before = names(tmp_path)
+    if told is None:
+        assert texts(leases.take(A, SMALL, [ip_address(wanted)])) == [wanted]
+        return
+    with pytest.raises(CniError, match=told):
+        leases.take(A, SMALL, [ip_address(wanted)])
+    assert names(tmp_path) == before
+
+
+def test_whoever_has_an_address_outside_the_ranges_of_now_gets_another(leases):
+    leases.take(A, SMALL)
+    other = parse_sets({"subnet": "10.7.0.0/24"})
+    assert texts(leases.take(A, other)) == ["10.7.0.2"]
+    assert texts(leases.release(A)) == ["10.7.0.2"]
+
+
+def test_leases_are_given_back_whatever_the_ranges_are_by_then(leases, tmp_path):
+    leases.take(A, DUAL)
+    Leases(str(tmp_path / "net")).release(A)
+    assert names(tmp_path) == []
+
+
+def test_an_address_that_went_to_another_is_not_taken_from_it(leases, tmp_path):
+    leases.take(A, SMALL)
+    (tmp_path / "net" / "10.1.0.2").unlink()
+    (tmp_path / "net" / "10.1.0.2").symlink_to(B.entry)
+    leases.release(A)
+    assert str((tmp_path / "net" / "10.1.0.2").readlink()) == B.entry
+
+
+def test_an_owner_whose_address_is_gone_gets_another(leases, tmp_path):
+    leases.take(A, SMALL)
+    (tmp_path / "net" / "10.1.0.2").unlink()
+    (tmp_path / "net" / "10.1.0.2").symlink_to(B.entry)
+    assert texts(leases.take(A, SMALL)) == ["10.1.0.3"]
+
+
+def test_a_lease_without_its_owners_entry_is_found(leases, tmp_path):
+    leases.take(A, DUAL)
+    (tmp_path / "net" / A.entry).unlink()
+    assert sorted(texts(leases.release(A))) == ["10.1.0.2", "fd00::2"]
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("content", ["a\r\neth0", "a\neth0", "a", " a \n", "a\r\neth0\r\n"])
+def test_files_of_the_reference_plugin_are_respected_and_released(leases, tmp_path, content):
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net" / "10.1.0.2").write_text(content)
+    (tmp_path / "net" / "last_reserved_ip.0").write_text("10.1.0.6")
+    assert texts(leases.take(B, SMALL)) == ["10.1.0.3"]
+    assert texts(leases.release(A)) == ["10.1.0.2"]
+
+
+@pytest.mark.parametrize("junk", ["directory", "bytes", "nowhere"])
+def test_an_entry_that_nobody_understands_is_never_given_to_anybody(leases, tmp_path, junk):
+    path = tmp_path / "net" / "10.1.0.2"
+    path.parent.mkdir()
+    match junk:
+        case "directory":
+            path.mkdir()
+        case "bytes":
+            path.write_bytes(os.urandom(64))
+        case "nowhere":
+            path.symlink_to("/nowhere")
+    assert texts(leases.take(A, SMALL)) == ["10.1.0.3"]
+    leases.release(A)
+
+
+def test_an_empty_file_is_what_the_reference_plugin_leaves_when_it_dies_and_is_given_again(leases, tmp_path):
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net" / "10.1.0.2").touch()
+    assert texts(leases.take(A, SMALL)) == ["10.1.0.2"]
+
+
+@pytest.mark.parametrize("junk", ["not an address", "", "10.9.9.9"])
+def test_a_broken_cursor_does_no_harm(leases, tmp_path, junk):
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net" / "last_reserved_ip.0").write_text(junk)
+    assert texts(leases.take(A, SMALL)) == ["10.1.0.2"]
+
+
+def test_whoever_holds_the_lock_too_long_makes_others_try_again_later(leases, tmp_path):
+    leases.take(A, SMALL)
+    with (tmp_path / "net" / "lock").open("r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(CniError, match="lock") as caught:
+            leases.take(B, SMALL)
+    assert caught.value.code == 11
+    leases.take(B, SMALL)
+
+
+def test_a_stale_lock_file_means_nothing(leases, tmp_path):
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net" / "lock").write_text("pid 1")
+    leases.take(A, SMALL)
+
+
+TAKER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from podwire.ipam.leases import Leases, Owner
+from podwire.ipam.ranges import parse_sets
+from podwire.protocols.cni.errors import CniError
+leases = Leases(sys.argv[2])
+sets = parse_sets({"subnet": sys.argv[3]})
+for number in range(int(sys.argv[5])):
+    try:
+        print(*leases.take(Owner(f"{sys.argv[4]}-{number}", "eth0"), sets))
+    except CniError:
+        pass
+"""
+
+
+def takers(tmp_path, subnet, processes, each):
+    here = str(Path(__file__).parents[2])
+    command = [sys.executable, "-c", TAKER, here, str(tmp_path / "net"), subnet]
+    running = [
+        subprocess.Popen([*command, f"c{number}", str(each)], stdout=subprocess.PIPE, text=True)
+        for number in range(processes)
+    ]
+    told = [process.communicate(timeout=60)[0] for process in running]
+    assert [process.returncode for process in running] == [0] * processes
+    return [line for text in told for line in text.split()]
+
+
+def test_many_processes_at_once_get_addresses_of_their_own(tmp_path):
+    addresses = takers(tmp_path, "10.1.0.0/24", 8, 10)
+    assert len(addresses) == len(set(addresses)) == 80
+
+
+def test_of_too_many_exactly_as_many_succeed_as_there_are_addresses(tmp_path):
+    addresses = takers(tmp_path, "10.1.0.0/27", 6, 8)
+    assert len(addresses) == len(set(addresses)) == 29
+    owners = [each for each in names(tmp_path) if each.startswith("@")]
+    assert len(owners) == 29
+
+
+@pytest.mark.parametrize("point", ["ipam.named", "ipam.taken", "ipam.freed"])
+def test_whoever_dies_leaves_nothing_that_a_release_would_not_find(tmp_path, point):
+    here = str(Path(__file__).parents[2])
+    if point == "ipam.freed":
+        Leases(str(tmp_path / "net")).take(Owner("c0-0", "eth0"), parse_sets({"subnet": "10.1.0.0/24"}))
+        script = TAKER.replace("leases.take(Owner(f", "leases.release(Owner(f").replace(
+            ', "eth0"), sets)', ', "eth0"))'
+        )
+    else:
+        script = TAKER
+    command = [sys.executable, "-c", script, here, str(tmp_path / "net"), "10.1.0.0/24", "c0", "1"]
+    done = subprocess.run(command, env={**os.environ, "PODWIRE_FAILPOINTS": f"{point}=kill"}, check=False)
+    assert done.returncode == -signal.SIGKILL
+    leases = Leases(str(tmp_path / "net"))
+    leases.release(Owner("c0-0", "eth0"))
+    assert names(tmp_path) == []
+
+
+def test_sixteen_thousand_leases_cost_no_more_than_a_few(tmp_path):
+    directory = tmp_path / "net"
+    directory.mkdir()
+    sets = parse_sets({"subnet": "10.0.0.0/16"})
+    for number in range(2, 16_000):
+        name = str(ip_address("10.0.0.0") + number)
+        (directory / name).symlink_to(f"@c{number}@eth0")
+        (directory / f"@c{number}@eth0").symlink_to(name)
+    (directory / "last_reserved_ip.0").symlink_to("10.0.62.127")
+    leases = Leases(str(directory))
+    best = 9.0
+    for number in range(20):
+        started = time.monotonic()
+        leases.take(Owner(f"n{number}", "eth0"), sets)
+        leases.release(Owner(f"n{number}", "eth0"))
+        best = min(best, time.monotonic() - started)
+    assert best < 0.01
+
+
+class LeasesAlwaysAgree(RuleBasedStateMachine):
+    """Whatever is taken and given back in whatever order: a model knows who has what."""
+
+    def __init__(self):
+        super().__init__()
+        self.directory = tempfile.TemporaryDirectory()
+        self.leases = Leases(self.directory.name + "/net")
+        self.has = {}
+
+    owners = st.integers(0, 7).map(lambda each: Owner(f"c{each}", "eth0"))
+
+    @rule(owner=owners)
+    def take(self, owner):
+        try:
+            given = self.leases.take(owner, SMALL)
+        except CniError:
+            assert len(self.has) == 5
+            assert owner not in self.has
+            return
+        assert self.has.get(owner, given) == given
+        self.has[owner] = given
+
+    @rule(owner=owners)
+    def release(self, owner):
+        assert self.leases.release(owner) == self.has.pop(owner, ())
+
+    @invariant()
+    def everybody_has_what_it_got_and_nobody_else_has_it(self):
+        assert {owner: self.leases.of(owner) for owner in self.has} == self.has
+        given = [each for addresses in self.has.values() for each in addresses]
+        assert len(set(given)) == len(given)
+
+    def teardown(self):
+        self.directory.cleanup()
+
+
+TestLeasesAlwaysAgree = LeasesAlwaysAgree.TestCase
+TestLeasesAlwaysAgree.settings = settings(max_examples=15, stateful_step_count=25)

@@ -1,0 +1,112 @@
+"""Which addresses there are to give."""
+
+from ipaddress import ip_address, ip_network
+from itertools import islice
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podwire.ipam.ranges import after, found, parse_range, parse_sets
+from podwire.protocols.cni.errors import CniError
+
+
+def given_from(subnet, **keys):
+    return [str(each) for each in after((parse_range({"subnet": subnet} | keys, ""),), None)]
+
+
+@pytest.mark.parametrize(
+    ("subnet", "keys", "addresses"),
+    [
+        pytest.param("10.1.0.0/30", {}, ["10.1.0.2"], id="the smallest"),
+        pytest.param(
+            "10.1.0.0/29", {}, [f"10.1.0.{each}" for each in range(2, 7)], id="no network, gateway, broadcast"
+        ),
+        pytest.param("10.1.0.0/29", {"gateway": "10.1.0.6"}, [f"10.1.0.{each}" for each in range(1, 6)], id="gateway"),
+        pytest.param(
+            "10.1.0.0/24", {"rangeStart": "10.1.0.9", "rangeEnd": "10.1.0.10"}, ["10.1.0.9", "10.1.0.10"], id="part"
+        ),
+        pytest.param("fd00::/126", {}, ["fd00::2", "fd00::3"], id="IPv6 has no broadcast"),
+    ],
+)
+def test_a_subnet_gives_every_address_but_its_gateway_and_its_ends(subnet, keys, addresses):
+    assert given_from(subnet, **keys) == addresses
+
+
+def test_a_huge_subnet_is_not_counted_through():
+    part = parse_range({"subnet": "fd00::/64"}, "")
+    assert [str(each) for each in islice(after((part,), None), 2)] == ["fd00::2", "fd00::3"]
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        pytest.param({}, "neither subnet nor ranges", id="nothing"),
+        pytest.param({"subnet": "10.1.0.1/24"}, "beyond its prefix", id="host bits"),
+        pytest.param({"subnet": "10.1.0.0/33"}, "no network", id="prefix"),
+        pytest.param({"subnet": "10.1.0.0"}, "no network", id="no prefix"),
+        pytest.param({"subnet": "10.1.0.0/31"}, "too small", id="/31"),
+        pytest.param({"subnet": "fd00::/127"}, "too small", id="/127"),
+        pytest.param({"subnet": "10.1.0.0/24", "rangeStart": "10.2.0.1"}, "rangeStart", id="start outside"),
+        pytest.param({"subnet": "10.1.0.0/24", "rangeEnd": "10.2.0.1"}, "rangeEnd", id="end outside"),
+        pytest.param(
+            {"subnet": "10.1.0.0/24", "rangeStart": "10.1.0.9", "rangeEnd": "10.1.0.8"}, "no part", id="backwards"
+        ),
+        pytest.param({"subnet": "10.1.0.0/24", "rangeEnd": "10.1.0.255"}, "no part", id="broadcast"),
+        pytest.param({"subnet": "10.1.0.0/24", "rangeStart": "10.1.0.0"}, "no part", id="network"),
+        pytest.param({"subnet": "10.1.0.0/24", "gateway": "10.2.0.1"}, "gateway", id="gateway outside"),
+        pytest.param({"subnet": "10.1.0.0/24", "gateway": "fd00::1"}, "gateway", id="gateway of another family"),
+        pytest.param({"ranges": [[]]}, "empty", id="an empty set"),
+        pytest.param(
+            {"ranges": [[{"subnet": "10.1.0.0/24"}, {"subnet": "fd00::/64"}]]}, "IPv4 and IPv6", id="families"
+        ),
+        pytest.param(
+            {"ranges": [[{"subnet": "10.1.0.0/24"}, {"subnet": "10.1.0.0/25"}]]}, "overlap", id="overlap in a set"
+        ),
+        pytest.param(
+            {"subnet": "10.1.0.0/24", "ranges": [[{"subnet": "10.1.0.0/16"}]]}, "overlap", id="overlap of sets"
+        ),
+        pytest.param({"ranges": {"subnet": "10.1.0.0/24"}}, "no list", id="no list"),
+        pytest.param({"ranges": [{"subnet": "10.1.0.0/24"}]}, "no list", id="no list of lists"),
+    ],
+)
+def test_a_configuration_that_cannot_be_meant_is_refused_by_its_key(config, told):
+    with pytest.raises(CniError, match=told) as caught:
+        parse_sets(config)
+    assert caught.value.code in (6, 7)
+
+
+def test_parts_of_one_subnet_may_be_in_several_sets():
+    one = {"subnet": "10.1.0.0/24", "rangeEnd": "10.1.0.99"}
+    other = {"subnet": "10.1.0.0/24", "rangeStart": "10.1.0.100"}
+    assert len(parse_sets({"ranges": [[one], [other]]})) == 2
+
+
+def test_ranges_of_the_capability_come_first():
+    first, second = parse_sets({"subnet": "10.1.0.0/24"}, [[{"subnet": "10.2.0.0/24"}]])
+    assert str(first[0].subnet) == "10.2.0.0/24"
+    assert str(second[0].subnet) == "10.1.0.0/24"
+
+
+parts = st.lists(st.integers(0, 7), min_size=1, max_size=3, unique=True).map(
+    lambda numbers: tuple(parse_range({"subnet": f"10.{each}.0.0/29"}, "") for each in numbers)
+)
+
+
+@given(parts, st.integers(0, 7), st.integers(0, 7))
+def test_every_address_is_offered_once_and_the_last_one_given_comes_last(ranges, number, host):
+    last = ip_address(f"10.{number}.0.{host}")
+    offered = list(after(ranges, last))
+    assert sorted(offered) == sorted(after(ranges, None))
+    assert len(set(offered)) == len(offered)
+    if last in offered:
+        assert offered[-1] == last
+    assert all(found(ranges, each) is not None for each in offered)
+
+
+@given(st.integers(16, 30), st.integers(0, 2**16 - 1))
+def test_no_range_offers_what_is_not_in_its_subnet(length, number):
+    subnet = ip_network((0x0A000000 + (number << 8), length), strict=False)
+    offered = list(islice(after((parse_range({"subnet": str(subnet)}, ""),), None), 300))
+    assert all(each in subnet for each in offered)
+    assert {subnet.network_address, subnet.network_address + 1, subnet.broadcast_address} & set(offered) == set()
