@@ -35,7 +35,7 @@ class SqliteStore(Mirror):
         super().__init__(loaded.versions, keep=keep, queue=queue)
         self._held = held
         self._loop = asyncio.get_running_loop()
-        self._writer = Writer(database, self._loop, self._settle)
+        self._writer = Writer(database, self._loop, self._settle, floor=loaded.versions.history.floor)
         self._writer.compacted(loaded.versions.history.floor, loaded.superseded)
         self._newest = loaded.versions.revision
         self._gathered: list[Change] = []

@@ -65,22 +65,30 @@ class _Upkeep:
     """What is left to tidy; at first the WAL of the time before, whatever its size."""
 
     compacted: int = 0
+    written: int = 0
+    """The floor that the file knows; it must learn of a new one also when no row goes with it."""
     superseded: list[int] = field(default_factory=list)
     wal_bytes: int = 1
     free_pages: bool = False
     not_before: float = 0.0
 
+    @property
+    def unwritten(self) -> bool:
+        return bool(self.superseded) or self.compacted > self.written
+
 
 class Writer:
     """Runs a Database in its own thread; `broken` says why nothing is written any more."""
 
-    def __init__(self, database: Database, loop: asyncio.AbstractEventLoop, settled: Settled) -> None:
+    def __init__(
+        self, database: Database, loop: asyncio.AbstractEventLoop, settled: Settled, *, floor: int = 0
+    ) -> None:
         self.broken: StoreUnavailable | None = None
         self._database = database
         self._loop = loop
         self._settled = settled
         self._orders: queue.SimpleQueue[list[Change] | Compacted | _Stop] = queue.SimpleQueue()
-        self._upkeep = _Upkeep()
+        self._upkeep = _Upkeep(compacted=floor, written=floor)
         self._thread = threading.Thread(target=self._run, name="podwire store writer", daemon=True)
         self._thread.start()
 
@@ -130,7 +138,7 @@ class Writer:
         if self.broken is not None:
             return None
         pause = max(0.0, upkeep.not_before - time.monotonic())
-        if upkeep.superseded or upkeep.free_pages:
+        if upkeep.unwritten or upkeep.free_pages:
             return pause
         return max(pause, IDLE_SECONDS) if upkeep.wal_bytes else None
 
@@ -175,7 +183,7 @@ class Writer:
         if upkeep.wal_bytes >= CHECKPOINT_BYTES:
             self._database.checkpoint(truncate=False)
             upkeep.wal_bytes = 1  # still to be truncated when idle
-        elif upkeep.superseded and (idle or len(upkeep.superseded) >= REMOVE_BATCH):
+        elif upkeep.unwritten and (idle or len(upkeep.superseded) >= REMOVE_BATCH):
             self._remove()
         elif idle and upkeep.free_pages:
             upkeep.free_pages = self._database.give_back(VACUUM_PAGES)
@@ -189,12 +197,13 @@ class Writer:
         batch = upkeep.superseded[:REMOVE_BATCH]
         self._database.remove(batch, compacted=upkeep.compacted)
         del upkeep.superseded[:REMOVE_BATCH]
+        upkeep.written = upkeep.compacted
         upkeep.free_pages = True
         upkeep.wal_bytes += len(batch) * _ROW_OVERHEAD
 
     def _finish(self) -> None:
         self._upkeep.not_before = 0.0
-        while self._upkeep.superseded and not self._upkeep.not_before and self.broken is None:
+        while self._upkeep.unwritten and not self._upkeep.not_before and self.broken is None:
             self._tidy(idle=True)
         if self.broken is None:
             self._tidy_now(partial(self._database.checkpoint, truncate=True))

@@ -2,7 +2,9 @@ import asyncio
 import sqlite3
 import time
 
-from podwire.protocols.storage import StoreFull
+import pytest
+
+from podwire.protocols.storage import Gone, StoreFull
 from podwire.store import Window
 from podwire.store.sqlite import SqliteStore, writer
 from podwire.store.sqlite.database import Database
@@ -117,3 +119,16 @@ async def test_compaction_goes_on_after_it_failed_once(tmp_path, monkeypatch, ev
     database = Database(tmp_path)
     assert database._connection.execute("SELECT count(*) FROM log").fetchone() == (1,)
     database.close()
+
+
+async def test_a_floor_is_remembered_even_when_no_row_goes_with_it(tmp_path):
+    store = await SqliteStore.open(tmp_path)
+    await store.create("/registry/pods/default/web", b"")
+    await store.compact(store.revision)
+    floor = store.revision
+    await store.create("/registry/pods/default/other", b"")
+    await store.close()
+    again = await SqliteStore.open(tmp_path)
+    with pytest.raises(Gone):
+        again.watch("/registry/pods/", after=floor - 1)
+    await again.close()
