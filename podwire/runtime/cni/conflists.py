@@ -117,20 +117,15 @@ def _tell(path: Path, earlier: Loaded | None, loaded: Loaded) -> None:
 
 def _signature(path: Path, folder: Path | None) -> Signature | None:
     """What changes when the file does; its last part says whether it can be trusted yet. None for what is no file."""
-    times = [_stat(path)]
-    if times[0] is None:
+    if not path.is_file():
         return None
+    paths = [path]
     if folder is not None and folder.is_dir():
-        times += [_stat(each) for each in (folder, *sorted(folder.glob("*.conf")))]
-    youngest = max(each[-1] for each in times if each is not None)
+        paths += [folder, *sorted(folder.glob("*.conf"))]
+    told = [each.stat() for each in paths]
+    youngest = max(each.st_ctime_ns for each in told)
+    times = [(each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in told]
     return (*times, time.time_ns() - youngest > SETTLED * 1e9)
-
-
-def _stat(path: Path) -> tuple[int, ...] | None:
-    told = path.stat()
-    if not path.is_file() and not path.is_dir():
-        return None
-    return told.st_dev, told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns
 
 
 def _read(path: Path) -> NetworkList:

@@ -17,6 +17,9 @@ from podwire.protocols.grpc_status import DeadlineExceeded, FailedPrecondition, 
 REFUSAL = json.dumps({"cniVersion": "1.1.0", "code": 7, "msg": "no such range", "details": "10.9.0.0/16"})
 
 
+TRUE = Path("/bin/true").read_bytes()
+
+
 @pytest.fixture
 async def caller(node):
     made = node.caller(seconds=20.0)
@@ -122,7 +125,7 @@ async def test_what_a_failed_attempt_took_is_given_back_the_failing_plugin_first
 async def test_what_cannot_be_given_back_is_remembered_told_and_tried_again(node, caller, pod):
     node.network("one", "two")
     node.script({"two ADD": {"exit": 1, "stdout": REFUSAL}, "one DEL": {"exit": 3, "stderr": "bridge on fire"}})
-    with pytest.raises(Unknown, match="two failed ADD.*; then CNI plugin one failed DEL: .*bridge on fire"):
+    with pytest.raises(Unknown, match=r"two failed ADD.*; then CNI plugin one failed DEL: .*bridge on fire"):
         await caller.attach(pod)
     assert await caller.attached() == {"c0ffee"}
     node.script({})
@@ -138,7 +141,7 @@ async def test_a_plugin_that_fails_to_delete_does_not_keep_the_others_from_givin
     node.network("one", "two", "three")
     await caller.attach(pod)
     node.script({"three DEL": {"exit": 1, "stdout": REFUSAL}, "one DEL": {"exit": 1}})
-    with pytest.raises(Unknown, match="three failed DEL: code 7.*; then CNI plugin one failed DEL"):
+    with pytest.raises(Unknown, match=r"three failed DEL: code 7.*; then CNI plugin one failed DEL"):
         await caller.detach(pod)
     assert node.told()[3:] == ["three DEL", "two DEL", "one DEL"]
     assert await caller.attached() == {"c0ffee"}
@@ -336,7 +339,7 @@ async def test_a_caller_that_gives_up_stops_no_plugin_and_what_it_made_can_be_gi
 async def test_a_program_that_is_being_written_is_waited_for(node, caller, pod):
     node.network("one")
     path = node.bin / "one"
-    path.write_bytes(Path("/bin/true").read_bytes())
+    path.write_bytes(TRUE)
     writer = path.open("r+b")
     asyncio.get_running_loop().call_later(0.2, writer.close)
     with pytest.raises(FailedPrecondition, match="no address"):
