@@ -83,6 +83,7 @@ class Bundles:
 
     def plan(self, id_: str, pod: Pod, config: pb.ContainerConfig, target_pid: int) -> Planned:
         """Look everything up that a container needs; raises NotFound for an image, InvalidArgument for the rest."""
+        limits_of(config.linux.resources)  # so that start does not stumble on what create could have told
         image = self._image(config.image.image)
         accounts = self._accounts(image)
         security = config.linux.security_context
