@@ -34,19 +34,19 @@ enum { HOLD = 3000, ADOPT = 2000, DRAIN = 500, ASK = 5000, END = 5000, TICK = 10
 enum mode { FREE, ASKING, WAITING, FEEDING, WATCHING };
 enum channel { STDOUT = 1, STDERR, EXITED };
 
-struct stream { int fd; enum channel channel; const char *name; size_t length; char text[LINE + CHUNK]; };
+struct stream { int fd; enum channel channel; const char *name; char *text; size_t length; };
 
 static struct {
     const char *id, *bundle, *state, *log, *die_with, *cgroups[CGROUPS + 1];
     bool tty, input, input_once, cover;
     char **command;
 } given;
-static struct stream out = {-1, STDOUT, "stdout", 0, ""}, err = {-1, STDERR, "stderr", 0, ""};
-static struct { int fd; size_t length, lines, lost; char text[CHUNK]; } journal = {.fd = -1};
+static char texts[3][LINE + CHUNK], queues[CLIENTS][CHUNK + SPARE], said[REASON + PATH], reason[REASON];
+static struct stream out = {-1, STDOUT, "stdout", texts[0], 0}, err = {-1, STDERR, "stderr", texts[1], 0};
+static struct { int fd; char *text; size_t length, lines, lost; } journal = {-1, texts[2], 0, 0, 0};
 static struct client {
     int fd; enum mode mode; long long since; size_t lost, from, to; char request[64];
 } clients[CLIENTS];
-static char queues[CLIENTS][CHUNK + SPARE], said[REASON + PATH], reason[REASON];
 static enum { STARTING, RUNNING, ENDED, TOLD } life;
 static int door = -1, console = -1, told = -1, input = -1, status;
 static pid_t launcher, init; /* 0 once reaped: the number may be another's then */
@@ -80,14 +80,15 @@ static bool read_text(const char *path, char *text, size_t size) {
     return got > 0;
 }
 
-/* Kills whom a file lists, and their groups if they lead any: whom a runtime starts leads a session. */
+/* Kills whom a file lists, and their process groups. */
 static int kill_listed(const char *path, bool groups) {
     char text[CHUNK], *at = text, *next;
     int count = 0;
     read_text(path, text, sizeof text);
-    for (long pid; pid = strtol(at, &next, 10), next != at; at = next) {
-        if (groups) kill((pid_t)-pid, SIGKILL);
-        count += pid > 0 && pid != getpid() && kill((pid_t)pid, SIGKILL) == 0;
+    for (pid_t pid; pid = (pid_t)strtol(at, &next, 10), next != at; at = next) {
+        pid_t group = groups ? getpgid(pid) : 0;
+        if (group > 1 && group != getpgrp()) kill(-group, SIGKILL);
+        count += pid > 0 && pid != getpid() && kill(pid, SIGKILL) == 0;
     }
     return count;
 }
@@ -138,11 +139,11 @@ static _Noreturn void launch(void) {
     die(errno == ENOENT ? NOT_FOUND : CANNOT_RUN, say("%s: %m", given.command[0]));
 }
 
-/* A child that becomes the command, and does not outlive us. */
+/* A child that becomes the command, leads a session, and does not outlive us. */
 static pid_t fork_launcher(int in_from, int out_to, int err_to) {
     pid_t self = getpid(), child = fork();
     if (child != 0) return child;
-    bool bound = prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == self;
+    bool bound = setsid() > 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == self;
     if (bound && dup2(in_from, 0) >= 0 && dup2(out_to, 1) >= 0 && dup2(err_to, 2) >= 0) launch();
     _exit(FAILED);
 }
@@ -208,7 +209,7 @@ static void flush_log(void) {
 }
 
 static void log_line(const char *head, char tag, const char *text, size_t length) {
-    if (journal.length + strlen(head) + length + 3 > sizeof journal.text) flush_log();
+    if (journal.length + strlen(head) + length + 3 > sizeof texts[2]) flush_log();
     char *end = stpcpy(journal.text + journal.length, head);
     *end++ = tag, *end++ = ' ';
     end = mempcpy(end, text, length);
@@ -307,12 +308,12 @@ static void serve(struct client *from) {
     while ((got = recv(from->fd, end, 1, 0)) == 1 && *end != '\n' && end < last) end++;
     if (got < 0 && errno == EAGAIN) return;
     *end = 0;
-    bool wait = !strcmp(request, "wait"), feed = !strcmp(request, "stdin"), watch = !strcmp(request, "attach");
+    bool wait = !strcmp(request, "wait"), feeds = !strcmp(request, "stdin"), watch = !strcmp(request, "attach");
     if (got <= 0) drop(from);
     else if (!strcmp(request, "status") || (wait && life == TOLD)) answer(from, describe());
     else if (wait) from->mode = WAITING;
-    else if (feed && input < 0) answer(from, "error stdin is not open");
-    else if (feed || watch) dprintf(from->fd, "ok\n"), from->mode = feed ? FEEDING : WATCHING;
+    else if (feeds && input < 0) answer(from, "error stdin is not open");
+    else if (feeds || watch) dprintf(from->fd, "ok\n"), from->mode = feeds ? FEEDING : WATCHING;
     else if (!strcmp(request, "reopen")) answer(from, reopen());
     else if (!strcmp(request, "killall")) answer(from, say("ok %d", kill_all()));
     else if (sscanf(request, "resize %hu %hu", &size.ws_col, &size.ws_row) != 2) answer(from, "error unknown request");
@@ -345,8 +346,7 @@ static void receive_terminal(void) {
     int peer = accept4(console, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (peer < 0 || recvmsg(peer, &message, MSG_CMSG_CLOEXEC) <= 0 || part.head.cmsg_type != SCM_RIGHTS)
         give_up("the runtime handed over no terminal");
-    shut(&peer), shut(&console), shut(&out.fd), shut(&err.fd), shut(&input);
-    unlink("console.sock");
+    shut(&peer), shut(&console), shut(&out.fd), shut(&err.fd), shut(&input), unlink("console.sock");
     memcpy(&out.fd, CMSG_DATA(&part.head), sizeof out.fd);
     fcntl(out.fd, F_SETFL, O_RDWR | O_NONBLOCK);
     if (given.input) input = fcntl(out.fd, F_DUPFD_CLOEXEC, 3);

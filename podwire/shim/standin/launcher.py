@@ -68,6 +68,7 @@ def fork_launcher(given: Given, stdio: tuple[int, int, int]) -> int:
         return child
     try:
         signal.set_wakeup_fd(-1)
+        os.setsid()
         call("prctl", PR_SET_PDEATHSIG, int(signal.SIGKILL))
         if os.getppid() == parent:
             for number, fd in enumerate(stdio):

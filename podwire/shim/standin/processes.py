@@ -6,6 +6,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 
 END, NAP = 5.0, 0.002
 PR_SET_CHILD_SUBREAPER = 36
@@ -31,15 +32,17 @@ def kill(pid: int, number: int) -> bool:
 
 
 def kill_listed(path: str, *, groups: bool) -> int:
-    """Kills whom a file lists, and their groups if they lead any."""
+    """Kills whom a file lists, and their process groups."""
     try:
         with open(path, "rb") as file:
             pids = [int(each) for each in file.read().split()]
     except OSError:
         return 0
-    if groups:
-        for pid in pids:
-            kill(-pid, signal.SIGKILL)
+    for pid in pids if groups else ():
+        with suppress(ProcessLookupError):
+            group = os.getpgid(pid)
+            if group not in (0, 1, os.getpgrp()):
+                os.killpg(group, signal.SIGKILL)
     return sum(kill(pid, signal.SIGKILL) for pid in pids if pid not in (0, os.getpid()))
 
 

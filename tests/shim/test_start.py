@@ -1,0 +1,185 @@
+"""What goes wrong while a container starts is told, and nothing is left of it; who asked for it may die meanwhile."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+SLOW = ("sh", "-c", 'sleep 0.5; exec "$@"', "slow")
+
+
+def nothing_is_left(box, support) -> None:
+    assert sorted(each.name for each in box.state.iterdir() if each.name != "pid") == ["failed"]
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(box.bundle) not in listed
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        pytest.param("/nowhere", "/nowhere", id="no such program"),
+        pytest.param("/data", "permi", id="a directory"),
+    ],
+)
+def test_the_runtimes_own_words_say_why_nothing_started(boxes, oci, support, program, reason):
+    boxes.oci = oci
+    box = boxes.box(program).run()
+    assert (box.result.returncode, box.result.stdout) == (1, "")
+    assert box.result.stderr.startswith("podwire-shim: the runtime ended with ")
+    assert reason in box.result.stderr.lower()
+    assert box.result.stderr == f"podwire-shim: {(box.state / 'failed').read_text()}"
+    nothing_is_left(box, support)
+
+
+RUNTIMES = {
+    "it exits without a word": ("exit 3", "the runtime ended with 3: it did not say why"),
+    "it is killed": ("kill -9 $$", "the runtime ended with 137: it did not say why"),
+    "it says a lot": ("yes reason | head -c 100000 >&2; exit 1", "the runtime ended with 1: "),
+    "it leaves no pid file": ("exit 0", "the runtime left no pid file"),
+    "its pid file is empty": ("shift 7; : >$2; exit 0", "the runtime left no pid file"),
+    "it tells somebody else's pid": ("echo 1 >../b0/s/pid; exit 0", "process 1 of the pid file is not ours"),
+    "it leaves children behind": ("sleep 100 & setsid sleep 100 & exit 1", "the runtime ended with 1"),
+}
+
+
+@pytest.mark.parametrize(("script", "reason"), RUNTIMES.values(), ids=RUNTIMES)
+def test_a_runtime_that_misbehaves_is_seen_through(boxes, support, script, reason):
+    box = boxes.box("true", before=("sh", "-c", script, "fake")).run()
+    assert box.result.returncode == 1
+    assert box.result.stderr.startswith(f"podwire-shim: {reason}")
+    assert len(box.result.stderr) < 4096
+    nothing_is_left(box, support)
+
+
+def test_a_runtime_that_is_not_there(boxes, support):
+    box = boxes.box("true", before=("/no/such/runtime",)).run()
+    reason = "the runtime ended with 127: podwire-shim: /no/such/runtime: No such file or directory"
+    assert (box.result.returncode, box.result.stderr) == (1, f"podwire-shim: {reason}\n")
+    nothing_is_left(box, support)
+
+
+def test_a_cgroup_that_is_not_there(boxes, support):
+    box = boxes.box("true", cgroups=["/sys/fs/cgroup/none"]).run()
+    assert box.result.returncode == 1
+    assert "/sys/fs/cgroup/none/cgroup.procs: No such file or directory" in box.result.stderr
+    nothing_is_left(box, support)
+
+
+def test_a_state_directory_serves_one_start(boxes):
+    box = boxes.box("sleep", "100").start()
+    before = box.started
+    box.run()
+    assert box.result.returncode == 1
+    assert box.result.stderr == f"podwire-shim: {box.state} served a start before\n"
+    assert box.started == before
+    assert not (box.state / "failed").exists()
+    assert box.ask("status")
+
+
+def test_a_failed_start_may_be_tried_again_in_the_same_place(boxes):
+    box = boxes.box("true")
+    good, box.argv = box.argv, [each.replace("crun", "no-crun") for each in box.argv]
+    assert box.run().result.returncode == 1
+    box.argv = good
+    box.start()
+    assert box.exited()["code"] == 0
+    assert not (box.state / "failed").exists()
+
+
+def test_a_state_directory_with_a_dead_shims_socket_is_refused(boxes, support):
+    box = boxes.box("sleep", "100").start()
+    shim, pid = box.shim_pid, box.pid
+    os.kill(shim, signal.SIGKILL)
+    support.eventually(lambda: not support.alive(shim), "the shim is gone")
+    (box.state / "started").unlink()
+    try:
+        box.run()
+        assert box.result.stderr == f"podwire-shim: {box.state}/shim.sock: Address already in use\n"
+    finally:
+        support.end(pid)
+
+
+@pytest.mark.parametrize("kind", ["symlink", "fifo", "directory", "nowhere"])
+def test_a_log_that_is_no_file_is_refused(boxes, support, tmp_path, kind):
+    log = tmp_path / "log" / "0.log"
+    if kind != "nowhere":
+        log.parent.mkdir()
+    match kind:
+        case "symlink":
+            log.symlink_to(tmp_path / "elsewhere")
+        case "fifo":
+            os.mkfifo(log)
+        case "directory":
+            log.mkdir()
+    box = boxes.box("true", log=log).run()
+    assert (box.result.returncode, box.result.stderr[:14]) == (1, "podwire-shim: ")
+    assert str(log) in box.result.stderr
+    assert not (tmp_path / "elsewhere").exists()
+    nothing_is_left(box, support)
+
+
+def test_a_start_goes_on_without_whoever_asked_for_it(boxes, support):
+    box = boxes.box("sh", "-c", "echo here; exit 9", before=SLOW)
+    foreground = subprocess.Popen(box.argv, env=box.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        support.eventually((box.state / "shim.sock").exists, "the shim listens")
+        assert '"state":"starting"' in box.ask("status")
+        foreground.kill()
+        foreground.communicate()
+        support.eventually((box.state / "started").exists, "the container is started")
+        assert box.exited()["code"] == 9
+        assert [text for _, _, text in support.logged(box.log)] == [b"here"]
+    finally:
+        foreground.kill()
+        foreground.communicate()
+
+
+def test_a_start_that_hangs_is_ended_on_request(boxes, support, cgroups):
+    box = boxes.box("true", before=("sh", "-c", "sleep 100 & sleep 100", "hung"), cgroups=cgroups)
+    with subprocess.Popen(box.argv, env=box.env, stderr=subprocess.PIPE, text=True) as foreground:
+        support.eventually((box.state / "shim.sock").exists, "the shim listens")
+        support.eventually(lambda: len(support.members(cgroups[0])) == 3, "the runtime hangs")
+        assert box.ask("killall").startswith("ok ")
+        assert foreground.communicate()[1].startswith("podwire-shim: the runtime ended with 137")
+    nothing_is_left(box, support)
+    assert support.members(cgroups[0]) == []
+
+
+def test_the_runtime_does_not_outlive_the_shim_that_started_it(boxes, support):
+    box = boxes.box("true", before=SLOW)
+    with subprocess.Popen(box.argv, env=box.env, stderr=subprocess.PIPE, text=True) as foreground:
+        support.eventually((box.state / "shim.sock").exists, "the shim listens")
+        shim = int(box.ask("status").partition('"shim":')[2].rstrip("}"))
+        [runtime] = support.eventually(lambda: support.children(shim), "the runtime runs")
+        os.kill(shim, signal.SIGKILL)
+        assert foreground.communicate()[1] == "podwire-shim: the shim died before the start was decided\n"
+    support.eventually(lambda: not support.alive(runtime), "the runtime is gone")
+    time.sleep(0.6)  # as long as it would have needed to start something
+    assert not (box.state / "started").exists()
+
+
+def test_when_the_shim_is_killed_the_container_lives_on_and_can_be_known(boxes, support):
+    """There is no exit, the socket answers nobody, and number and start time tell whether the process is still it."""
+    box = boxes.box("sleep", "100").start()
+    started = box.started
+    os.kill(box.shim_pid, signal.SIGKILL)
+    support.eventually(lambda: not support.alive(started["shim"]), "the shim is gone")
+    with pytest.raises(ConnectionRefusedError):
+        box.ask("status")
+    assert not (box.state / "exit").exists()
+    assert support.alive(started["pid"])
+    assert support.start_ticks(started["pid"]) == started["start_ticks"]
+    os.kill(started["pid"], signal.SIGKILL)
+    support.eventually(lambda: not support.alive(started["pid"]), "the container is gone")
+
+
+def test_output_that_the_runtime_must_get_rid_of_does_not_hang_the_start(boxes, support):
+    """A pipe holds 64 KiB: whoever writes more while the start is undecided is read after a while."""
+    flood = 'yes warning | head -c 200000 >&2; exec "$@"'
+    box = boxes.box("echo", "done", before=("sh", "-c", flood, "loud")).start()
+    assert box.exited()["code"] == 0
+    lines = support.logged(box.log)
+    assert [text for stream, _, text in lines if stream == "stdout"] == [b"done"]
+    assert sum(len(text) + 1 for stream, _, text in lines if stream == "stderr") == 200000
