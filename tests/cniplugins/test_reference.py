@@ -1,0 +1,124 @@
+"""Beside the plugins that everybody uses: the same results, the same kernel, and each works with the other."""
+
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+
+from podwire.linux.network import KernelNetwork
+
+PLACES = (Path("/usr/lib/cni"), Path(__file__).parents[2] / ".venv/debian/usr/lib/cni")
+
+
+@pytest.fixture(scope="session")
+def reference():
+    found = next((each for each in PLACES if (each / "bridge").exists()), None)
+    assert found is not None, "scripts/setup unpacks the reference plugins"
+    return found
+
+
+@pytest.fixture
+def mixed(tmp_path, programs, reference):
+    """A directory with our programs but for those that are named."""
+
+    def make(**theirs):
+        directory = tmp_path / "mixed"
+        shutil.copytree(programs, directory)
+        for each in theirs:
+            shutil.copy(reference / each.replace("_", "-"), directory / each.replace("_", "-"))
+        return directory
+
+    return make
+
+
+def seen(netns):
+    """What a pod has got of the kernel, without what the kernel makes by itself."""
+    with KernelNetwork(netns) as pod:
+        link = pod.links.get("eth0")
+        addresses = {str(each.interface) for each in pod.addresses.list(link.ifindex)}
+        routes = {(str(each.destination), str(each.gateway)) for family in (4, 6) for each in pod.routes.list(family)}
+    linklocal = {each for each in addresses if each.startswith("fe80")}
+    return link.up, link.mtu, addresses - linklocal, {each for each in routes if not each[0].startswith("fe80")}
+
+
+def told(result):
+    """A result without what differs by chance: MAC addresses and the name of the host's end."""
+    names = [(each["name"] if at != 1 else "", each.get("sandbox", "")) for at, each in enumerate(result["interfaces"])]
+    return {**result, "interfaces": names, "dns": result.get("dns", {})}
+
+
+@pytest.mark.parametrize("version", ["0.3.1", "0.4.0", "1.0.0"])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pytest.param({"isDefaultGateway": True}, id="default gateway"),
+        pytest.param({"isDefaultGateway": False, "isGateway": True}, id="gateway"),
+        pytest.param({"isDefaultGateway": False, "mtu": 1400}, id="a bare bridge"),
+    ],
+)
+def test_the_same_configuration_gives_the_same_network(host, reference, version, keys, programs):
+    host.way = "program"
+    config = host.bridge("10.88.0.0/24", "fd88::/64", cniVersion=version, **keys)
+    config["ipam"]["routes"] = [{"dst": "10.99.0.0/16"}]
+    outcomes = []
+    for place in (programs, reference):
+        host.programs = place
+        path = host.pod("a")
+        ours = config | {"bridge": f"br-{place.name}", "name": place.name}
+        result = host.add("a", ours)
+        outcomes.append((told(result) | {"interfaces": told(result)["interfaces"][1:]}, seen(path)))
+        if version != "0.3.1" and place == programs:  # theirs does not find a route that it gave a gateway itself
+            host.check("a", ours, result)
+        host.delete("a", ours)
+        host.namespaces.remove("a")
+        with KernelNetwork() as here:
+            here.links.delete(f"br-{place.name}")
+    assert outcomes[0] == outcomes[1]
+
+
+def test_our_bridge_uses_their_host_local(host, mixed):
+    host.programs, host.way = mixed(host_local=True), "program"
+    host.pod("a")
+    config = host.bridge("10.88.0.0/24", "fd88::/64", cniVersion="1.0.0")
+    result = host.add("a", config)
+    assert [each["address"] for each in result["ips"]] == ["10.88.0.2/24", "fd88::2/64"]
+    assert (host.leases / "10.88.0.2").read_bytes() == b"a\r\neth0"
+    host.check("a", config, result)
+    host.delete("a", config, "")
+    assert host.left() == {}
+
+
+def test_their_bridge_uses_our_host_local(host, mixed):
+    host.programs, host.way = mixed(bridge=True), "program"
+    host.pod("a")
+    config = host.bridge("10.88.0.0/24", cniVersion="1.0.0")
+    result = host.add("a", config)
+    assert (host.leases / "10.88.0.2").is_symlink()
+    host.check("a", config, result)
+    host.delete("a", config)
+    assert host.left() == {}
+
+
+def test_what_theirs_leased_is_respected_and_given_back_by_ours(host, mixed, programs, reference):
+    host.way = "program"
+    config = {"cniVersion": "1.0.0", "name": "net", "type": "host-local", "ipam": host.bridge()["ipam"]}
+    host.programs = reference
+    assert host.add("old", config)["ips"][0]["address"] == "10.88.0.2/24"
+    host.programs = programs
+    assert host.add("new", config)["ips"][0]["address"] == "10.88.0.3/24"
+    host.delete("old", config)
+    host.delete("new", config)
+    assert host.left() == {}
+
+
+def test_our_port_maps_follow_their_bridge(host, mixed, serving):
+    host.programs, host.way = mixed(bridge=True, host_local=True), "program"
+    path = host.pod("a")
+    previous = host.add("a", host.bridge(cniVersion="1.0.0"))
+    mapping = {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}
+    config = host.portmap(previous, mapping, cniVersion="1.0.0")
+    assert told(host.add("a", config)) == told(previous)
+    with serving(path, 80) as server, socket.create_connection(("127.0.0.1", 8080), timeout=2):
+        server.accept()[0].close()
+    host.delete("a", config)
