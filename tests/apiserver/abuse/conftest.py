@@ -72,7 +72,10 @@ class House:
     def __init__(self, pki: Pki, settings: Settings | None = None) -> None:
         self._runner = asyncio.Runner()
         self.log = Failures()
-        logging.getLogger("podwire").addHandler(self.log)
+        self._logger = logging.getLogger("podwire")
+        self._level = self._logger.level
+        self._logger.addHandler(self.log)
+        self._logger.setLevel(logging.DEBUG)
         self.store = MemoryStore()
         self.assembled = assemble(self.store, pki, SystemClock(), settings)
         self.run(self._open())
@@ -84,7 +87,8 @@ class House:
     def close(self) -> None:
         self.run(self._close())
         self._runner.close()
-        logging.getLogger("podwire").removeHandler(self.log)
+        self._logger.removeHandler(self.log)
+        self._logger.setLevel(self._level)
 
     async def _close(self) -> None:
         alive = not self._background.done()
