@@ -7,10 +7,12 @@ from contextlib import suppress
 
 from podwire.cniplugins import nat
 from podwire.cniplugins.attachments import Attachments, Record, new_record
-from podwire.cniplugins.portmap_settings import addresses, elements, parse_settings, told
+from podwire.cniplugins.portmap_settings import Mapping, addresses, elements, parse_settings, told
 from podwire.cniplugins.skeleton import Call, Plugin
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
+from podwire.linux import keys
+from podwire.linux.conntrack import KernelConntrack
 from podwire.linux.network import KernelNetwork
 from podwire.linux.sysctls import KernelSysctls
 from podwire.linux.values import Element, Interface
@@ -44,6 +46,7 @@ def add(call: Call) -> Result:
         _put(wanted, pod, attachments)
         if settings.snat and 4 in pod:
             _route_localnet(pod[4])
+        _forget_flows(settings.mappings, pod)
     except BaseException:
         release(record, attachments)
         raise
@@ -70,11 +73,11 @@ def _put(wanted: Wanted, pod: dict[int, Interface], attachments: Attachments) ->
 def _check_conflicts(wanted: Wanted, attachments: Attachments) -> None:
     """Whose the ports are that are wanted and taken; what nobody has a record of is nobody's."""
     owners = {each.token: each for each in attachments.all()}
-    keys = {(name, each.key) for name, each in wanted if not name.startswith(nat.HAIRPIN)}
-    for name, found in nat.marked({name for name, _ in keys}, lambda _comment: True).items():
+    asked = {(name, each.key) for name, each in wanted if not name.startswith(nat.HAIRPIN)}
+    for name, found in nat.marked({name for name, _ in asked}, lambda _comment: True).items():
         for each in found:
             owner = owners.get(each.comment.partition(" ")[0])
-            if (name, each.key) in keys and owner is not None:
+            if (name, each.key) in asked and owner is not None:
                 who = f"{owner.container_id} {owner.ifname}"
                 raise CniError(Code.IN_USE, f"runtimeConfig.portMappings: host port {told(each.key)} belongs to {who}")
 
@@ -88,6 +91,17 @@ def _route_localnet(pod: Interface) -> None:
             name = host.links.get(best.ifindex).name
             with suppress(linux.NoSuchSysctl):
                 KernelSysctls().write(f"net/ipv4/conf/{name}/route_localnet", "1")
+
+
+def _forget_flows(mappings: tuple[Mapping, ...], pod: dict[int, Interface]) -> None:
+    """Whoever has been sending to a UDP port all the time reaches the pod from now on."""
+    flowing = {each.host_port for each in mappings if each.protocol == "udp"}
+    if flowing:
+        conntrack = KernelConntrack()
+        for family in pod:
+            for port in flowing:
+                conntrack.flush_port(family, keys.PROTOCOLS["udp"], port)
+        conntrack.close()
 
 
 def release(record: Record, attachments: Attachments) -> None:

@@ -2,6 +2,7 @@
 
 import socket
 import subprocess
+from contextlib import suppress
 from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
@@ -167,6 +168,25 @@ def test_udp_reaches_the_pod_and_its_answer_comes_back(host, map_ports, serving)
             data, peer = server.recvfrom(100)
             server.sendto(b"answer", peer)
             assert (data, peer[0], client.recv(100)) == (b"ask", "192.0.2.2", b"answer")
+
+
+def test_a_flow_that_never_ended_reaches_the_pod_that_comes_next(host, map_ports, serving):
+    mapping = {"hostPort": 5353, "containerPort": 53, "protocol": "udp"}
+    with host.outside() as outside, visit(outside):
+        client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with client:
+        client.settimeout(2)
+        client.connect(("192.0.2.1", 5353))
+        for pod in "ab":
+            with suppress(ConnectionRefusedError):
+                client.send(b"to nobody")
+                client.recv(100)
+            config = map_ports(pod, mapping)
+            with serving(host.namespaces.path(pod), 53, kind=socket.SOCK_DGRAM) as server:
+                client.send(b"ask")
+                assert server.recv(100) == b"ask"
+            host.delete(pod, config)
+            host.delete(pod, host.bridge(*DUAL, hairpinMode=True, ipMasq=True))
 
 
 @pytest.mark.parametrize(
