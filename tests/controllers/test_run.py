@@ -81,7 +81,7 @@ async def working(parts, api):
         yield client
 
 
-async def eventually(check, seconds: float = 5.0):
+async def eventually(check, seconds: float = 20.0):
     """The first true result of an async check."""
     end = time.monotonic() + seconds
     while not (result := await check()):

@@ -143,9 +143,12 @@ def children() -> list[str]:
     return found
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def nothing_is_left(tmp_path_factory) -> Iterator[None]:
-    """After the last test here: no mount, group, child or descriptor that was not there before the first."""
+    """After the last test of a file: no mount, group, child or descriptor that was not there before the first.
+
+    By file, because tests of other rooms run in the same process before and after.
+    """
     files, others = descriptors(), set(children())
     yield
     base = str(tmp_path_factory.getbasetemp())

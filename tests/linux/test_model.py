@@ -109,7 +109,7 @@ COUNT = itertools.count()
 
 
 def test_the_same_is_told_and_the_same_is_heard(real, tmp_path):
-    @settings(max_examples=1000 if os.environ.get("PODWIRE_SOAK") else 40)
+    @settings(max_examples=1000 if os.environ.get("PODWIRE_SOAK") else 25)
     @given(st.lists(st.tuples(SPACES, OPERATIONS), min_size=4, max_size=25))
     def tell(operations):
         directory = tmp_path / str(next(COUNT))
