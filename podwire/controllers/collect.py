@@ -68,7 +68,7 @@ def decide(item: Seen, owners: Sequence[tuple[Owner, Standing]], dependents: Seq
     if item.orphaning:
         return Orphan(dependents)
     if item.waiting:
-        held = any(each.blocks(item.uid) for each in dependents)
+        held = any(each.blocks(item.uid) for each in dependents if each.uid != item.uid)  # nobody waits for itself
         return Leave() if held else Release(FOREGROUND)
     if item.deleting or not owners:
         return Leave()
