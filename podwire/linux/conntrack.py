@@ -10,7 +10,9 @@ from podwire.linux.values import IP, Path
 from podwire.linux.wire import Request, attribute, nested, u32
 
 _SUBSYSTEM = 1
-_GET, _DELETE = (_SUBSYSTEM << 8 | each for each in (1, 2))
+_GET, _DELETE, _STATS = (_SUBSYSTEM << 8 | each for each in (1, 2, 5))
+_ENTRIES = 1
+_FEW = 20_000
 _MESSAGE = Struct(">BBH")  # family, version, resource
 _ORIGINAL, _REPLY, _ID, _FILTER, _TUPLE_IP = 1, 2, 12, 25, 1
 _TUPLE_PROTO, _NUMBER, _TO_PORT = 2, 1, 3
@@ -30,8 +32,7 @@ class KernelConntrack:
     def flush(self, address: IP) -> int:
         """Forget every connection that the address opened or answers; says how many there were."""
         head = _MESSAGE.pack(_FAMILY[address.version], 0, 0)
-        found = {each for direction in (_ORIGINAL, _REPLY) for each in self._found(head, direction, address)}
-        return self._forget(head, found, f"forget a connection of {address}")
+        return self._forget(head, set(self._found(head, address)), f"forget a connection of {address}")
 
     def flush_port(self, family: int, protocol: int, port: int) -> int:
         """Forget every connection to a port, whatever the address (4, 6); says how many there were.
@@ -57,25 +58,38 @@ class KernelConntrack:
                 pass  # it ended by itself meanwhile
         return count
 
-    def _found(self, head: bytes, direction: int, address: IP) -> Iterator[bytes]:
-        """Original tuple and id of each connection whose packets in this direction come from the address."""
-        for body in self._dumped(head, direction, address):
+    def _found(self, head: bytes, address: IP) -> Iterator[bytes]:
+        """Original tuple and id of each connection whose packets, in either direction, come from the address."""
+        for body in self._dumped(head, address):
             told = wire.attributes(body, _MESSAGE.size)
-            if _source(told.get(direction, b""), address) == address.packed:
+            if address.packed in (_source(told.get(each, b""), address) for each in (_ORIGINAL, _REPLY)):
                 yield nested(_ORIGINAL, told[_ORIGINAL]) + attribute(_ID, told[_ID])
 
-    def _dumped(self, head: bytes, direction: int, address: IP) -> list[bytes]:
-        """At least those; the kernel picks them out itself where it can."""
+    def _dumped(self, head: bytes, address: IP) -> list[bytes]:
+        """At least those. Each dump makes the kernel look through its whole table, which is mostly empty: of few
+        connections all are taken in one. Of many the kernel picks them out, one dump for each direction."""
         everything = Request(_GET, 0, head, "list connections", _ERRORS)
-        if address.version == 6:
-            return self._netlink.dump(everything)  # the kernel's filter takes the others: its comparison is inverted
-        wanted = nested(direction, nested(_TUPLE_IP, attribute(_SOURCE[4], address.packed)))
-        flags = _BY_SOURCE if direction == _ORIGINAL else 0, _BY_SOURCE if direction == _REPLY else 0
-        only = nested(_FILTER, u32(_FILTER_ORIGINAL, flags[0]), u32(_FILTER_REPLY, flags[1]))
+        count = self._count()
+        if count == 0:
+            return []
+        if count < _FEW or address.version == 6:  # the kernel's filter for IPv6 takes the others: it is inverted
+            return self._netlink.dump(everything)
         try:
-            return self._netlink.dump(everything._replace(body=head + wanted + only))
+            filters = [head + _from(address, direction) for direction in (_ORIGINAL, _REPLY)]
+            return [each for body in filters for each in self._netlink.dump(everything._replace(body=body))]
         except (errors.Unsupported, errors.Refused):
             return self._netlink.dump(everything)  # before Linux 5.8
+
+    def _count(self) -> int:
+        """How many connections there are in this namespace."""
+        told = self._netlink.ask(Request(_STATS, 0, _MESSAGE.pack(0, 0, 0), "count connections", _ERRORS))
+        return wire.big(wire.attributes(told, _MESSAGE.size).get(_ENTRIES))
+
+
+def _from(address: IP, direction: int) -> bytes:
+    wanted = nested(direction, nested(_TUPLE_IP, attribute(_SOURCE[4], address.packed)))
+    flags = _BY_SOURCE if direction == _ORIGINAL else 0, _BY_SOURCE if direction == _REPLY else 0
+    return wanted + nested(_FILTER, u32(_FILTER_ORIGINAL, flags[0]), u32(_FILTER_REPLY, flags[1]))
 
 
 def _source(tuple_: bytes, address: IP) -> bytes | None:

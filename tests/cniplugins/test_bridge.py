@@ -163,6 +163,17 @@ def test_deleting_does_not_look_at_the_previous_result(host, previous):
     assert host.left() == {}
 
 
+def test_deleting_leaves_a_link_alone_that_took_the_name_of_ours(host):
+    host.pod("a")
+    name = host.add("a", host.bridge())["interfaces"][1]["name"]
+    with KernelNetwork() as here:
+        here.links.delete(name)
+        here.links.add(Veth(name, "peer"))
+        host.delete("a", host.bridge())
+        assert here.links.get(name).kind == "veth"
+    assert host.left() == {}
+
+
 def test_deleting_gives_back_the_addresses_even_when_the_record_is_lost(host):
     host.pod("a")
     host.add("a", host.bridge())
