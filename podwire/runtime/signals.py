@@ -7,7 +7,8 @@ from podwire.protocols.cri import cri_pb2 as pb
 
 def stop_signal(config: pb.ContainerConfig, image_signal: str = "") -> int:
     """What asks a container to stop: its own choice, its image's, or TERM."""
-    chosen = pb.Signal.Name(config.stop_signal) if config.stop_signal else image_signal
+    named = pb.Signal.Name(config.stop_signal).replace("PLUS", "+").replace("MINUS", "-")  # CRI's SIGRTMINPLUS3
+    chosen = named if config.stop_signal else image_signal
     return number(chosen) or signal.SIGTERM
 
 

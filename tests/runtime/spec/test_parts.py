@@ -1,0 +1,199 @@
+"""Capabilities, seccomp, users and mounts of a specification."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.grpc_status import InvalidArgument
+from podwire.runtime.spec.capabilities import ALL, DEFAULT, capabilities, named
+from podwire.runtime.spec.mounts import asked_mounts, clean_path, root_propagation
+from podwire.runtime.spec.seccomp import NEVER, profile
+from podwire.runtime.spec.users import Accounts, User, user_of
+
+ACCOUNTS = Accounts(
+    "root:x:0:0:root:/root:/bin/sh\nweb:x:33:34::/:/bin/false\nbroken:x\nodd:x:x:y::\n",
+    "root:x:0:\nweb:x:34:\nextra:x:50:web,other\nmore:x:51:web\nbad:x:z:web\n",
+)
+
+
+def security(add=(), drop=(), ambient=(), **fields):
+    asked = pb.Capability(add_capabilities=add, drop_capabilities=drop, add_ambient_capabilities=ambient)
+    return pb.LinuxContainerSecurityContext(capabilities=asked, **fields)
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"),
+    [
+        pytest.param(security(), DEFAULT, id="nothing"),
+        pytest.param(security(add=["NET_RAW"]), DEFAULT | {"CAP_NET_RAW"}, id="one more"),
+        pytest.param(security(add=["cap_net_raw"]), DEFAULT | {"CAP_NET_RAW"}, id="in small letters"),
+        pytest.param(security(drop=["ALL"]), set(), id="none"),
+        pytest.param(security(drop=["ALL"], add=["KILL"]), {"CAP_KILL"}, id="only one"),
+        pytest.param(security(add=["ALL"], drop=["SYS_ADMIN"]), set(ALL) - {"CAP_SYS_ADMIN"}, id="all but one"),
+        pytest.param(security(drop=["CHOWN"]), DEFAULT - {"CAP_CHOWN"}, id="one less"),
+        pytest.param(security(privileged=True), set(ALL), id="privileged"),
+    ],
+)
+def test_capabilities(asked, wanted):
+    found = capabilities(asked, available=ALL)
+    assert set(found["effective"]) == set(found["bounding"]) == set(found["permitted"]) == set(wanted)
+    assert "ambient" not in found
+
+
+def test_nobody_gets_what_the_host_does_not_have():
+    assert capabilities(security(privileged=True), available=["CAP_KILL"])["effective"] == ["CAP_KILL"]
+
+
+def test_ambient_capabilities_are_inheritable():
+    found = capabilities(security(ambient=["NET_ADMIN"]), available=ALL)
+    assert found["ambient"] == found["inheritable"] == ["CAP_NET_ADMIN"]
+    assert "CAP_NET_ADMIN" in found["permitted"]
+
+
+def test_a_capability_that_does_not_exist_is_named():
+    with pytest.raises(InvalidArgument, match="add_capabilities: 'FLY'"):
+        capabilities(security(add=["FLY"]), available=ALL)
+
+
+def test_masks_are_read_by_number():
+    assert named(0b101) == ["CAP_CHOWN", "CAP_DAC_READ_SEARCH"]
+    assert named((1 << len(ALL)) - 1) == list(ALL)
+
+
+def refused(kept):
+    asked = pb.LinuxContainerSecurityContext(seccomp=pb.SecurityProfile(profile_type=pb.SecurityProfile.RuntimeDefault))
+    found = profile(asked, kept, "x86_64")
+    return {name for rule in found["syscalls"] if "args" not in rule for name in rule["names"]}
+
+
+def test_the_default_profile_opens_with_capabilities():
+    assert {"mount", "unshare", "setns", "bpf", "clone3", "ptrace", *NEVER} <= refused([])
+    assert not {"mount", "unshare", "clone3"} & refused(["CAP_SYS_ADMIN"])
+    assert set(NEVER) <= refused(ALL)
+    assert "read" not in refused([])
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(pb.LinuxContainerSecurityContext(), id="none asked"),
+        pytest.param(security(privileged=True), id="privileged"),
+        pytest.param(
+            pb.LinuxContainerSecurityContext(seccomp=pb.SecurityProfile(profile_type=pb.SecurityProfile.Unconfined)),
+            id="unconfined",
+        ),
+    ],
+)
+def test_no_profile(asked):
+    assert profile(asked, [], "x86_64") is None
+
+
+def test_a_profile_of_ones_own_is_refused_and_never_taken_for_none():
+    own = pb.SecurityProfile(profile_type=pb.SecurityProfile.Localhost, localhost_ref="")
+    with pytest.raises(InvalidArgument, match="Localhost"):
+        profile(pb.LinuxContainerSecurityContext(seccomp=own), [], "x86_64")
+    with pytest.raises(InvalidArgument, match="seccomp_profile_path"):
+        profile(pb.LinuxContainerSecurityContext(seccomp_profile_path="localhost/x"), [], "x86_64")
+
+
+def user(image="", **fields):
+    asked = pb.LinuxContainerSecurityContext()
+    for name, value in fields.items():
+        if name in ("run_as_user", "run_as_group"):
+            getattr(asked, name).value = value
+        elif name == "supplemental_groups":
+            asked.supplemental_groups.extend(value)
+        else:
+            setattr(asked, name, value)
+    return user_of(asked, image, ACCOUNTS)
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted"),
+    [
+        pytest.param(user, User(0, 0, (0,)), id="root"),
+        pytest.param(lambda: user("web"), User(33, 34, (34, 50, 51)), id="the image's, with its groups"),
+        pytest.param(lambda: user("33"), User(33, 34, (34, 50, 51)), id="by number"),
+        pytest.param(lambda: user("77"), User(77, 0, (0,)), id="a number that has no name"),
+        pytest.param(lambda: user("web:extra"), User(33, 50, (50, 51)), id="with a group"),
+        pytest.param(lambda: user("web:7"), User(33, 7, (7, 50, 51)), id="with a group's number"),
+        pytest.param(lambda: user("web", run_as_user=5), User(5, 0, (0,)), id="the pod's before the image's"),
+        pytest.param(lambda: user(run_as_username="web"), User(33, 34, (34, 50, 51)), id="the pod's by name"),
+        pytest.param(lambda: user(run_as_user=5, run_as_group=6), User(5, 6, (6,)), id="with a group of the pod's"),
+        pytest.param(
+            lambda: user("web", supplemental_groups=[9, 34], supplemental_groups_policy=1),
+            User(33, 34, (34, 9)),
+            id="only the pod's groups",
+        ),
+    ],
+)
+def test_users(found, wanted):
+    assert found() == wanted
+
+
+@pytest.mark.parametrize(
+    ("image", "fields", "words"),
+    [
+        ("", {"run_as_group": 5}, "run_as_group"),
+        ("", {"run_as_user": -1}, "run_as_user"),
+        ("", {"run_as_user": 2**32 - 1}, "run_as_user"),
+        (str(2**32), {}, "user"),
+        ("odd", {}, "'odd'"),
+        ("web:nobody", {}, "'nobody'"),
+        ("", {"run_as_username": "ghost"}, "'ghost'"),
+    ],
+)
+def test_users_that_cannot_be(image, fields, words):
+    with pytest.raises(InvalidArgument, match=words):
+        user(image, **fields)
+
+
+def test_mounts_are_made_from_shallow_to_deep_with_their_modes():
+    asked = [
+        pb.Mount(host_path="/a", container_path="/x/y", readonly=True),
+        pb.Mount(host_path="/b", container_path="/x", propagation=pb.PROPAGATION_BIDIRECTIONAL),
+        pb.Mount(host_path="/c", container_path="/x/y/z", readonly=True, recursive_read_only=True),
+    ]
+    assert [(each["destination"], each["options"]) for each in asked_mounts(asked)] == [
+        ("/x", ["rbind", "rshared", "rw"]),
+        ("/x/y", ["rbind", "rprivate", "ro"]),
+        ("/x/y/z", ["rbind", "rprivate", "rro"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        (pb.Mount(host_path="/a", container_path="x"), r"mounts\[0\].container_path"),
+        (pb.Mount(host_path="a", container_path="/x"), r"mounts\[0\].host_path"),
+        (pb.Mount(host_path="/a/../b", container_path="/x"), "host_path"),
+        (pb.Mount(host_path="/a", container_path="/x", recursive_read_only=True), "recursive_read_only"),
+        (
+            pb.Mount(host_path="/a", container_path="/x", readonly=True, recursive_read_only=True, propagation=1),
+            "recursive_read_only",
+        ),
+        (pb.Mount(host_path="/a", container_path="/x", uidMappings=[pb.IDMapping()]), "uidMappings"),
+    ],
+)
+def test_mounts_that_cannot_be(asked, field):
+    with pytest.raises(InvalidArgument, match=field):
+        asked_mounts([asked])
+
+
+@pytest.mark.parametrize(
+    ("propagations", "wanted"), [([], None), ([0], None), ([0, 1], "rslave"), ([1, 2, 0], "rshared"), ([2], "rshared")]
+)
+def test_a_root_lets_through_what_its_mounts_need(propagations, wanted):
+    assert root_propagation([pb.Mount(propagation=each) for each in propagations]) == wanted
+
+
+@given(st.text(max_size=40))
+def test_a_clean_path_is_absolute_and_never_climbs(path):
+    try:
+        found = clean_path(path, "field")
+    except InvalidArgument:
+        return
+    assert found.startswith("/")
+    assert ".." not in found.split("/")
+    assert "\0" not in found

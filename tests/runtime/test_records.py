@@ -1,0 +1,87 @@
+import logging
+
+import msgspec
+import pytest
+
+from podwire.linux.errors import LinuxError
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.runtime import records as module
+from podwire.runtime.records import FILE, ContainerRecord, Records, SandboxRecord
+
+CONFIG = pb.PodSandboxConfig(hostname="web").SerializeToString()
+
+
+def sandbox(id_="a", **fields):
+    return SandboxRecord(id=id_, **{"state": "ready", "config": CONFIG, "created_at": 1, "boot_id": "b", **fields})
+
+
+@pytest.fixture
+def records(tmp_path):
+    return Records(tmp_path / "sandboxes", SandboxRecord)
+
+
+def test_what_is_written_is_loaded(records):
+    written = [sandbox("a"), sandbox("b", addresses=("10.0.0.1",), state="stopped")]
+    for each in written:
+        records.write(each)
+    assert list(records.load()) == written
+    records.remove("a")
+    records.remove("a")
+    assert list(records.load()) == written[1:]
+
+
+def test_nothing_was_written_yet(records):
+    assert list(records.load()) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b'{"id": "bad", "sta', id="torn"),
+        pytest.param(b"[]", id="something else"),
+        pytest.param(msgspec.json.encode(sandbox("other")), id="another's"),
+        pytest.param(msgspec.json.encode(sandbox("bad", format=2)), id="of a later podwire"),
+        pytest.param(msgspec.json.encode(sandbox("bad", config=b"\xff\xff")), id="with a broken message"),
+    ],
+)
+def test_a_record_that_cannot_be_read_harms_only_itself(records, text, caplog):
+    records.write(sandbox("good"))
+    home = records.home("bad")
+    home.mkdir()
+    (home / FILE).write_bytes(text)
+    with caplog.at_level(logging.ERROR):
+        assert [each.id for each in records.load()] == ["good"]
+    assert str(home) in str([vars(each) for each in caplog.records])
+    assert (home / FILE).read_bytes() == text, "it is left for whoever wants to look"
+
+
+def test_litter_without_a_record_is_removed(records):
+    records.write(sandbox("good"))
+    (records.home("litter") / "rootfs").mkdir(parents=True)
+    assert [each.id for each in records.load()] == ["good"]
+    assert not records.home("litter").exists()
+
+
+def test_a_first_record_that_cannot_be_written_leaves_nothing(records, monkeypatch):
+    def full(*_):
+        raise LinuxError(28, "write")
+
+    records.write(sandbox("old"))
+    monkeypatch.setattr(module, "write_durably", full)
+    for id_ in ("new", "old"):
+        with pytest.raises(LinuxError):
+            records.write(sandbox(id_))
+    assert not records.home("new").exists()
+    assert [each.id for each in records.load()] == ["old"]
+
+
+def test_a_container_keeps_all_that_its_status_tells(tmp_path):
+    records = Records(tmp_path, ContainerRecord)
+    record = ContainerRecord(
+        id="c", sandbox_id="a", state="exited", config=b"", image_id="i", image_ref="r", created_at=1, started_at=2,
+        finished_at=3, pid=4, pid_started=5, exit_code=6, reason="Error", message="m", log_path="/l", uid=7, gid=8,
+        groups=(9,),
+    )  # fmt: skip
+    records.write(record)
+    assert list(records.load()) == [record]
