@@ -30,7 +30,7 @@
 
 enum { USAGE = 2, FAILED = 125, CANNOT_RUN = 126, NOT_FOUND = 127 }; /* exit codes; then bytes and counts, then ms */
 enum { LINE = 16 << 10, CHUNK = 64 << 10, SPARE = 512, REASON = 3 << 10, PATH = 4000, CGROUPS = 16, CLIENTS = 64 };
-enum { HOLD = 3000, ADOPT = 2000, DRAIN = 500, ASK = 5000, END = 5000, TICK = 100 };
+enum { HOLD = 1000, ADOPT = 2000, DRAIN = 500, ASK = 5000, END = 5000, TICK = 100 };
 enum mode { FREE, ASKING, WAITING, FEEDING, WATCHING };
 enum channel { STDOUT = 1, STDERR, EXITED };
 
@@ -63,7 +63,7 @@ static _Noreturn void die(int code, const char *text) {
 static struct timespec now(clockid_t which) { struct timespec time; clock_gettime(which, &time); return time; }
 static long long ns(struct timespec time) { return time.tv_sec * 1000000000LL + time.tv_nsec; }
 static long long now_ms(void) { return ns(now(CLOCK_MONOTONIC)) / 1000000; }
-static void nap(void) { usleep(2000); }
+static void nap(void) { usleep(300); }
 static int code_of(int how) { return WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how); }
 static void on_signal(int number) { stopped |= number != SIGCHLD; }
 

@@ -185,6 +185,12 @@ class Box:
         with Asked(self.state, request) as asked:
             return asked.line()
 
+    def listens(self) -> bool:
+        """Its file is there a moment before."""
+        with suppress(FileNotFoundError, ConnectionRefusedError), Asked(self.state, ""):
+            return True
+        return False
+
     def open(self, request: str) -> Asked:
         """A connection that is closed at the end of the test, if not before."""
         self.connections.append(Asked(self.state, request))

@@ -2,7 +2,10 @@
 
 import os
 import signal
+import socket
+import struct
 import subprocess
+import sys
 import time
 
 import pytest
@@ -124,7 +127,7 @@ def test_a_start_goes_on_without_whoever_asked_for_it(boxes, support):
     box = boxes.box("sh", "-c", "echo here; exit 9", before=SLOW)
     foreground = subprocess.Popen(box.argv, env=box.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        support.eventually((box.state / "shim.sock").exists, "the shim listens")
+        support.eventually(box.listens, "the shim listens")
         assert '"state":"starting"' in box.ask("status")
         foreground.kill()
         foreground.communicate()
@@ -139,7 +142,7 @@ def test_a_start_goes_on_without_whoever_asked_for_it(boxes, support):
 def test_a_start_that_hangs_is_ended_on_request(boxes, support, cgroups):
     box = boxes.box("true", before=("sh", "-c", "sleep 100 & sleep 100", "hung"), cgroups=cgroups)
     with subprocess.Popen(box.argv, env=box.env, stderr=subprocess.PIPE, text=True) as foreground:
-        support.eventually((box.state / "shim.sock").exists, "the shim listens")
+        support.eventually(box.listens, "the shim listens")
         support.eventually(lambda: len(support.members(cgroups[0])) == 3, "the runtime hangs")
         assert box.ask("killall").startswith("ok ")
         assert foreground.communicate()[1].startswith("podwire-shim: the runtime ended with 137")
@@ -150,7 +153,7 @@ def test_a_start_that_hangs_is_ended_on_request(boxes, support, cgroups):
 def test_the_runtime_does_not_outlive_the_shim_that_started_it(boxes, support):
     box = boxes.box("true", before=SLOW)
     with subprocess.Popen(box.argv, env=box.env, stderr=subprocess.PIPE, text=True) as foreground:
-        support.eventually((box.state / "shim.sock").exists, "the shim listens")
+        support.eventually(box.listens, "the shim listens")
         shim = int(box.ask("status").partition('"shim":')[2].rstrip("}"))
         [runtime] = support.eventually(lambda: support.children(shim), "the runtime runs")
         os.kill(shim, signal.SIGKILL)
@@ -183,3 +186,73 @@ def test_output_that_the_runtime_must_get_rid_of_does_not_hang_the_start(boxes, 
     lines = support.logged(box.log)
     assert [text for stream, _, text in lines if stream == "stdout"] == [b"done"]
     assert sum(len(text) + 1 for stream, _, text in lines if stream == "stderr") == 200000
+
+
+CALLER = """
+import subprocess, sys, time
+subprocess.run(sys.argv[1:], check=True)
+time.sleep(100)
+"""
+
+
+def test_a_container_outlives_whoever_asked_for_it(boxes, support):
+    """The caller is killed, with all of its process group."""
+    box = boxes.box("sh", "-c", "read x; echo $x; exit 8", flags=["--stdin"])
+    argv = [sys.executable, "-c", CALLER, *box.argv]
+    with subprocess.Popen(argv, env=box.env, stdout=subprocess.DEVNULL, start_new_session=True) as caller:
+        support.eventually((box.state / "started").exists, "the container is started")
+        os.killpg(caller.pid, signal.SIGKILL)
+    with box.opened("stdin") as feeding:
+        feeding.socket.sendall(b"still here\n")
+        assert box.exited()["code"] == 8
+    assert [text for _, _, text in support.logged(box.log)] == [b"still here"]
+
+
+def test_wherever_the_shim_is_killed_in_a_start_deleting_the_container_leaves_nothing(boxes, support):
+    """Until `started` is there the container is nobody's, but the runtime knows it by its id."""
+    for delay in range(0, 40, 3):
+        word = str(100_000 + int.from_bytes(os.urandom(4), "big"))
+        box = boxes.box("sleep", word)
+        with subprocess.Popen(box.argv, env=box.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
+            support.eventually(box.listens, "the shim listens")
+            shim = listener(box)
+            time.sleep(delay / 1000)
+            support.end(shim)
+            support.eventually(lambda shim=shim: not support.alive(shim), "the shim is gone")
+        deleted = subprocess.run([*box.oci, "delete", "--force", box.id], env=box.env, capture_output=True, check=False)
+        assert deleted.returncode == 0, deleted.stderr
+        support.eventually(lambda word=word: f"sleep {word}" not in processes(), "nothing is left")
+
+
+def processes() -> str:
+    return subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+
+
+def listener(box) -> int:
+    """Who listens at the control socket, as the kernel knows it."""
+    with box.open("") as asked:
+        told = asked.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII"))
+    return struct.unpack("iII", told)[0]
+
+
+def test_the_files_are_written_in_this_order(boxes, tmp_path):
+    """Started before it is told; the exit on the disk before it can be seen, and to stay before anybody is told."""
+    box = boxes.box("true")
+    box.env["ASAN_OPTIONS"] += ":detect_leaks=0"  # it does not work under strace
+    trace = tmp_path / "trace"
+    box.argv = ["strace", "-f", "-qq", "-y", "-o", str(trace), "-e", "trace=fsync,rename,unlink,write", *box.argv]
+    box.start()
+    calls = [each.split(maxsplit=1)[1] for each in trace.read_text().splitlines()]
+    steps = {
+        "started": 'rename(".new", "started")',
+        "told": "write(1<",
+        "exit": 'rename(".new", "exit")',
+        "left": 'unlink("shim.sock")',
+    }
+    at = {name: next((n for n, call in enumerate(calls) if call.startswith(step)), -1) for name, step in steps.items()}
+    synced = [number for number, call in enumerate(calls) if call.startswith("fsync(")]
+    assert -1 < at["started"] < at["told"]
+    assert len(synced) == 2
+    assert synced[0] < at["exit"] < synced[1] < at["left"]
+    assert f"{box.state}/.new>" in calls[synced[0]]
+    assert f"{box.state}>" in calls[synced[1]]

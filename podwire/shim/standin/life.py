@@ -22,7 +22,7 @@ from podwire.shim.standin.launcher import fork_launcher
 from podwire.shim.standin.processes import code_of, end_family, kill, kill_listed, stand_over, waited
 
 CHUNK, REASON, CLIENTS = 64 << 10, 3 << 10, 64
-HOLD, ADOPT, DRAIN, ASK, TICK, NAP = 3.0, 2.0, 0.5, 5.0, 100, 0.002
+HOLD, ADOPT, DRAIN, ASK, TICK, NAP = 1.0, 2.0, 0.5, 5.0, 100, 0.0003
 HEARD = (Mode.ASKING, Mode.FEEDING)
 
 
