@@ -14,8 +14,9 @@ import platform
 import shutil
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import msgspec
@@ -74,6 +75,7 @@ class Bundles:
     host: Host
     cgroup_parent: str
     """Where containers are counted whose pod names no parent; nobody else's groups may lie below it."""
+    making_group: Lock = field(default_factory=Lock)
 
     def home(self, id_: str) -> Path:
         return self.directory / id_
@@ -148,7 +150,8 @@ class Bundles:
         upper, work = self.writable(id_)
         try:
             (home / "cgroup").write_text(group, encoding="utf-8")  # first: whoever cleans up looks there
-            self.cgroups.create(group)
+            with self.making_group:  # the first one of a parent fills that in, and the second must not come before
+                self.cgroups.create(group)
             self.cgroups.limit(group, limits_of(config.linux.resources))
             mount_overlay(home / "rootfs", layers, upper=upper, work=work)
         except LinuxError as error:
