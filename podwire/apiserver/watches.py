@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from podwire.apiserver import selection as select
@@ -30,6 +30,9 @@ BOOKMARK_EVERY = 60.0
 BOOKMARK_BEFORE_END = 2.0
 LIFETIME = (1800.0, 3600.0)
 """A watch without timeoutSeconds ends after a random time in this range, so that clients spread."""
+
+CHUNK = 256 * 1024
+"""Bytes of frames that are sent together: a thousand slow readers of a large collection hold so much each, no more."""
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -119,8 +122,8 @@ async def _chunks(
         page = await store.list(scope)
         after = page.revision
         present = [item for item in page.items if want.selection.everything or want.selection.picks(View(item))]
-        for start in range(0, len(present), 500):
-            yield b"".join(frames.event("ADDED", item) for item in present[start : start + 500])
+        for chunk in _together(frames.event("ADDED", item) for item in present):
+            yield chunk
         if want.initial_bookmark:
             yield frames.bookmark(after, initial_end=True)
     with contextlib.closing(store.watch(scope, after=after)) as subscription:
@@ -145,9 +148,22 @@ async def _live(subscription: Watch, want: Wanted, frames: "_Frames", clock: Clo
                 changes = await subscription.next()
         except TimeoutError:
             continue
-        chunk = b"".join(filter(None, (frames.change(each, want.selection) for each in changes)))
-        if chunk:
+        for chunk in _together(frames.change(each, want.selection) for each in changes):
             yield chunk
+
+
+def _together(frames: Iterable[bytes]) -> Iterator[bytes]:
+    """Frames as chunks that are worth sending; no more is made ready than the client takes."""
+    ready: list[bytes] = []
+    size = 0
+    for frame in frames:
+        ready.append(frame)
+        size += len(frame)
+        if size >= CHUNK:
+            yield b"".join(ready)
+            ready, size = [], 0
+    if size:
+        yield b"".join(ready)
 
 
 def gone(error: Gone) -> ApiError:
