@@ -150,6 +150,8 @@ async def test_an_object_is_served_in_every_version(api, define):
 
     new, old = [await api.get(f"{served(each)}/w") for each in ("v1", "v1beta1")]
 
+    lies = await api.store.get("/registry/example.com/widgets/default/w")
+    assert lies.value.startswith(b'{"kind":"Widget","apiVersion":"example.com/v1",')
     assert made["apiVersion"] == "example.com/v1beta1"
     assert (new.body["apiVersion"], old.body["apiVersion"]) == ("example.com/v1", "example.com/v1beta1")
     assert {**new.body, "apiVersion": ""} == {**old.body, "apiVersion": ""}

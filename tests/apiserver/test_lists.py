@@ -287,6 +287,30 @@ async def test_selected_objects_come_in_pages_too(api, config, limit, monkeypatc
     assert len(versions) == 1
 
 
+@pytest.mark.parametrize("limit", [1, 2, 4])
+async def test_no_selected_object_is_lost_between_two_pages(five, limit):
+    found, _ = await pages(five, f"{CONFIGS}?labelSelector=!none", limit)
+
+    assert [*chain.from_iterable(found)] == list("abcde")
+
+
+async def test_a_selected_page_is_of_one_revision_however_often_the_store_is_asked(five, config, monkeypatch):
+    monkeypatch.setattr(lists, "_SCAN", 2)
+    ask, revision = five.store.list, five.store.revision
+
+    async def meanwhile(*args, **options):
+        page = await ask(*args, **options)
+        await five.delete(f"{CONFIGS}/d")
+        await five.post(CONFIGS, config("cc"))
+        return page
+
+    monkeypatch.setattr(five.store, "list", meanwhile)
+    reply = await five.get(f"{CONFIGS}?limit=100&labelSelector=!none")
+
+    assert reply.names == list("abcde")
+    assert reply.version == str(revision)
+
+
 async def test_a_selected_page_does_not_count_what_remains(five):
     reply = await five.get(f"{CONFIGS}?limit=1&labelSelector=!none")
 
