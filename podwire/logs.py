@@ -44,8 +44,11 @@ class TextFormatter(logging.Formatter):
 
 
 def _plain(value: Any) -> str:
+    """One word of one line, whatever it holds: a client's text moves no cursor and begins no line of its own."""
     text = str(value)
-    return json.dumps(text, ensure_ascii=False) if not text or any(each in text for each in ' "\n=') else text
+    if not text.isprintable():
+        return json.dumps(text)
+    return json.dumps(text, ensure_ascii=False) if not text or any(each in text for each in ' "=') else text
 
 
 class JsonFormatter(logging.Formatter):
@@ -61,7 +64,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return json.dumps(line, default=str)
 
 
 def set_up(*, level: str = "info", form: str = "text", stream: TextIO = sys.stderr) -> None:

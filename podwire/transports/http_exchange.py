@@ -96,6 +96,8 @@ class Exchanges:
         for name, value in request.headers.items():
             size += len(name) + len(value) + 4
             lower = name.lower()
+            if not value.isascii() and not _is_text(value):
+                raise bad_request(f"the header {name} is not UTF-8")
             headers[lower] = f"{headers[lower]}, {value}" if lower in headers else value
         if size > self._limits.head_bytes:
             raise head_too_large(self._limits)
@@ -168,6 +170,11 @@ class Exchanges:
         finally:
             self._streams.discard(until)
         return socket.response
+
+
+def _is_text(value: str) -> bool:
+    """What was no UTF-8 stands in a header as lone surrogates, which nobody could write again."""
+    return not any("\ud800" <= each <= "\udfff" for each in value)
 
 
 def _certificate(request: web.BaseRequest) -> Certificate | None:
