@@ -31,6 +31,8 @@ from podwire.transports import grpc_client
 
 PODWIRE = Path(sys.executable).with_name("podwire")
 PLUGINS = Path("/usr/lib/cni")
+PREFIX, OWNER = "pw-", "owner"
+"""How our directories begin, and the file in them that names the test process; a socket's path must be short."""
 IMAGE = build.ROOT_REFERENCE
 START_SECONDS = 20.0
 CALL_SECONDS = 30.0
@@ -86,7 +88,8 @@ class Runtime:
     """`podwire runtime` below a prefix of its own. Can be killed and started again; its pods go on meanwhile."""
 
     def __init__(self, template: Path) -> None:
-        self.prefix = Path(tempfile.mkdtemp(prefix="pw-", dir="/tmp"))
+        self.prefix = Path(tempfile.mkdtemp(prefix=PREFIX, dir="/tmp"))
+        (self.prefix / OWNER).write_text(str(os.getpid()))
         self.socket = self.prefix / "cri.sock"
         self.log = self.prefix / "runtime.log"
         self.state = self.prefix / "var/lib/podwire"
@@ -155,13 +158,7 @@ class Runtime:
 
     def processes(self) -> dict[int, str]:
         """All processes that have the prefix in their command line, but for the runtime itself."""
-        found = {}
-        for each in Path("/proc").iterdir():
-            with contextlib.suppress(OSError, ValueError):
-                line = (each / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-                if str(self.prefix) in line and int(each.name) != getattr(self._child, "pid", 0):
-                    found[int(each.name)] = line
-        return found
+        return {pid: line for pid, line in named_by(self.prefix).items() if pid != getattr(self._child, "pid", 0)}
 
     def groups(self) -> list[str]:
         return KernelCgroups().below(self.options.cgroup_parent)
@@ -194,16 +191,38 @@ class Runtime:
     def close(self) -> None:
         """Sweep, whatever happened."""
         self.kill()
-        cgroups = KernelCgroups()
-        for group in self.groups():
-            cgroups.kill(group)
-        for pid in self.processes():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        for group in (*reversed(self.groups()), self.options.cgroup_parent):
-            cgroups.remove(group)
+        sweep(self.prefix)
         self.space.close()
-        shutil.rmtree(self.prefix)
+
+
+def named_by(prefix: Path) -> dict[int, str]:
+    """All processes that have a prefix in their command line."""
+    found = {}
+    for each in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            line = (each / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+            if str(prefix) in line:
+                found[int(each.name)] = line
+    return found
+
+
+def sweep(prefix: Path) -> None:
+    """End and remove all that was made below a prefix."""
+    cgroups, parent = KernelCgroups(), Options(socket=prefix, prefix=prefix).cgroup_parent
+    cgroups.kill(parent)
+    for pid in named_by(prefix):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    cgroups.remove(parent)
+    shutil.rmtree(prefix)
+
+
+def sweep_orphans() -> None:
+    """After runs that were killed themselves: whose process is gone, nobody else will sweep."""
+    for owner in Path("/tmp").glob(f"{PREFIX}*/{OWNER}"):
+        if not Path("/proc", owner.read_text()).exists():
+            with contextlib.suppress(FileNotFoundError):  # another worker does the same
+                sweep(owner.parent)
 
 
 @dataclass
@@ -317,6 +336,7 @@ class Kubelet:
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An image store with busybox in it, made once."""
+    sweep_orphans()
     directory = tmp_path_factory.mktemp("images") / "store"
     images = Images(directory)
     build.build_root(images)
