@@ -6,9 +6,7 @@ Nothing here knows sockets; `transports/` carries requests in and answers out.
 """
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from podwire.apiserver import negotiate, reviews, subresources
@@ -16,6 +14,7 @@ from podwire.apiserver.authz import Attributes
 from podwire.apiserver.call import Call, boolean_option
 from podwire.apiserver.endpoints import Endpoints, page_not_found
 from podwire.apiserver.engine import Engine
+from podwire.apiserver.places import Places
 from podwire.apiserver.registry import Resource
 from podwire.apiserver.render import refusal
 from podwire.apiserver.subresources import binding
@@ -52,8 +51,8 @@ class ApiServer:
         self._engine = engine
         self._endpoints = endpoints
         self._limits = limits or Limits()
-        self._reading = 0
-        self._writing = 0
+        self._reading = Places(self._limits.reading)
+        self._writing = Places(self._limits.writing)
 
     async def handle(self, request: Request) -> Answer:
         """The answer to a request; whatever goes wrong becomes a Status, never an exception."""
@@ -95,7 +94,7 @@ class ApiServer:
         )
         if verb == "watch":
             return await function(self._engine, call)
-        with self._place(verb):
+        with (self._reading if verb in ("get", "list") else self._writing).taken_by(user):
             async with asyncio.timeout(self._limits.seconds):
                 return await function(self._engine, call)
 
@@ -127,26 +126,6 @@ class ApiServer:
             name=target.name,
         )
         self._engine.identity.authorizer.require(user, attributes)
-
-    @contextlib.contextmanager
-    def _place(self, verb: str) -> Iterator[None]:
-        """A place among the requests in flight; 429 when there is none, so that overload is told, not suffered."""
-        if verb in ("get", "list"):
-            if self._reading >= self._limits.reading:
-                raise _busy()
-            self._reading += 1
-            try:
-                yield
-            finally:
-                self._reading -= 1
-            return
-        if self._writing >= self._limits.writing:
-            raise _busy()
-        self._writing += 1
-        try:
-            yield
-        finally:
-            self._writing -= 1
 
 
 _METHODS = {"GET": ("list", "get"), "POST": ("create", "create"), "DELETE": ("deletecollection", "delete")}
@@ -203,15 +182,6 @@ def _subresource(resource: Resource, target: Target, verb: str) -> Verb:
     if function is None:
         raise method_not_allowed()
     return function
-
-
-def _busy() -> ApiError:
-    return ApiError(
-        Reason.TOO_MANY_REQUESTS,
-        "Too many requests, please try again later.",
-        details={"retryAfterSeconds": 1},
-        headers=(("Retry-After", "1"),),
-    )
 
 
 def _of_storage(error: StorageError) -> ApiError:
