@@ -5,13 +5,20 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from benchmarks import api, start, store, watch
+from benchmarks import api, cni, runtime, start, store, watch
 from benchmarks.figures import Figure, as_json, table
 from benchmarks.machine import CannotMeasure, description
 
 Part = Callable[[float], Iterator[Figure]]
 
-PARTS: dict[str, Part] = {"start": start.measure, "api": api.measure, "watch": watch.measure, "store": store.measure}
+PARTS: dict[str, Part] = {
+    "start": start.measure,
+    "api": api.measure,
+    "watch": watch.measure,
+    "store": store.measure,
+    "runtime": runtime.measure,
+    "cni": cni.measure,
+}
 
 
 def main(given: Sequence[str] | None = None) -> int:

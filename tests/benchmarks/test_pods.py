@@ -1,0 +1,93 @@
+"""The lines about runtimes and plugins: which are held against what, and that a short run leaves nothing behind."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from benchmarks import cni, island, runtime
+from benchmarks.figures import table
+from benchmarks.machine import CannotMeasure
+
+
+def times(seconds: float) -> runtime.Times:
+    return {step: [seconds, seconds * 3, seconds * 2] for step in runtime.STEPS}
+
+
+def test_medians_are_held_against_the_containerd_of_the_same_run_and_budgets_are_for_the_same_plugins():
+    taken = {"reference plugins": times(0.01), "our plugins": times(0.02), "containerd": times(0.05)}
+    lines = table(list(runtime.one_at_a_time(taken))).splitlines()
+    assert [each.split() for each in lines if each.startswith("  RunPodSandbox")] == [
+        ["RunPodSandbox", "20.0", "ms", "100", "ms", "0.20x", "≤", "0.5x", "met"],
+        ["RunPodSandbox", "40.0", "ms", "100", "ms", "0.40x"],
+    ]
+    assert lines[-1] == "budgets: 2 of 2 met"
+
+
+def test_without_containerd_the_recorded_figures_stand_in_with_a_mark():
+    lines = table(list(runtime.one_at_a_time({"reference plugins": times(0.04)}))).splitlines()
+    assert lines[3].split() == ["RunPodSandbox", "80.0", "ms", "125", "ms*", "0.64x", "≤", "0.5x", "NOT", "MET"]
+    assert lines[-2].startswith("* containerd 2.3.4: recorded earlier")
+
+
+@pytest.mark.parametrize(
+    ("peer", "line"),
+    [
+        pytest.param({"containerd": times(2.0)}, "RunPodSandbox 1.00 s 2.00 s 0.50x", id="beside containerd"),
+        pytest.param({}, "RunPodSandbox 1.00 s", id="alone"),
+    ],
+)
+def test_many_at_once_are_told_in_seconds(peer, line):
+    lines = table(list(runtime.many_at_once({"our plugins": times(1.0), **peer}, 20))).splitlines()
+    assert lines[2] == "Runtime, 20 pods at once, our plugins"
+    assert lines[3].split() == line.split()
+
+
+def test_plugins_are_held_against_the_reference():
+    key = ("ADD", "plain")
+    lines = table(list(cni.figures({key: [0.03, 0.02, 0.01]}, {key: [0.04]}))).splitlines()
+    assert lines[3].split() == ["ADD,", "plain", "20.0", "ms", "40.0", "ms", "0.50x"]
+
+
+@pytest.fixture
+def islands(monkeypatch):
+    """All that are made, in a directory that is looked at afterwards; its path is short enough for sockets."""
+    made = []
+
+    class Recorded(island.Island):
+        def __init__(self, place: Path) -> None:
+            super().__init__(place)
+            made.append(self)
+
+    with tempfile.TemporaryDirectory(prefix="pb-") as disk:
+        monkeypatch.setattr(island, "Island", Recorded)
+        for each in (island, runtime, cni):
+            monkeypatch.setattr(each, "DISK", disk)
+        yield made
+        assert list(Path(disk).iterdir()) == []
+
+
+def test_a_short_run_measures_runtimes_and_leaves_nothing(islands):
+    told = list(runtime.measure(0.1))
+    assert {each.what for each in told} == set(runtime.STEPS)
+    assert all(each.value > 0 for each in told)
+    assert len(islands) >= 2
+    assert [each.groups() for each in islands if each.groups()] == []
+
+
+def test_a_runtime_that_refuses_a_pod_ends_the_run_and_leaves_nothing(islands, monkeypatch):
+    monkeypatch.setattr(runtime, "COMMAND", ["no-such-program"])
+    with pytest.raises(CannotMeasure, match=r"a runtime refused a pod: .*no-such-program"):
+        list(runtime.measure(0.1))
+    assert [each.groups() for each in islands if each.groups()] == []
+
+
+def test_a_program_that_does_not_come_up_is_quoted(islands):
+    with pytest.raises(CannotMeasure, match="sh did not come up: not today"), island.island() as at:
+        at.start(["sh", "-c", "echo not today"], lambda: False)
+
+
+def test_a_short_run_measures_plugins(islands):
+    told = list(cni.measure(0.1))
+    assert [each.what for each in told] == ["ADD, plain", "DEL, plain", "ADD, ipMasq", "DEL, ipMasq"]
+    assert all(each.value > 0 and each.ratio for each in told)
