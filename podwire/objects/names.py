@@ -226,6 +226,14 @@ def ip(text: str) -> list[str]:
     return []
 
 
+def canonical_ip(text: str) -> list[str]:
+    """An address in its one spelling, where it is a name."""
+    address = _address(text)
+    if address is None or _mapped(address) or str(address) == text:
+        return ip(text)
+    return [f'must be in canonical form ("{address}")']
+
+
 def cidr(text: str) -> list[str]:
     address, _, length = text.partition("/")
     base = _address(address)

@@ -62,8 +62,10 @@ class ServiceAddresses:
         if given == "None":
             spec.setdefault("clusterIPs", [given])
         elif given:
-            given = await self._given(operation, given)
-            spec["clusterIP"], spec["clusterIPs"] = given, [given, *spec.get("clusterIPs", [])[1:]]
+            address, told = await self._given(operation, given), spec.get("clusterIPs") or [given]
+            for each in told[1:]:
+                self._check_inside(operation, each)
+            spec["clusterIP"], spec["clusterIPs"] = address, [address if each == given else each for each in told]
         elif not spec.get("clusterIPs"):
             await self._draw_address(spec, drawn)
 
@@ -72,12 +74,16 @@ class ServiceAddresses:
         before = (operation.old or {}).get("spec", {}).get("clusterIP")
         if before or not is_ip(address):
             return address  # held already, or validation names what is wrong with it
+        self._check_inside(operation, address)
         wanted = ipaddress.ip_address(address)
-        if wanted not in self.network:
-            raise _no_address(operation, address, f"the provided IP is not in the valid range {self.network}")
         if not await self.holdings.available(f"{ADDRESSES}{wanted}", operation.obj):
             raise _no_address(operation, address, TAKEN_ADDRESS)
         return str(wanted)
+
+    def _check_inside(self, operation: Operation, address: str) -> None:
+        """An address of another family cannot be had either: there is one network."""
+        if is_ip(address) and ipaddress.ip_address(address) not in self.network:
+            raise _no_address(operation, address, f"the provided IP is not in the valid range {self.network}")
 
     async def _draw_address(self, spec: Object, drawn: set[str]) -> str:
         address = await self._free()
@@ -103,13 +109,14 @@ class ServiceAddresses:
         if spec.get("type") not in ("NodePort", "LoadBalancer"):
             return
         await self._check_ports(operation, spec)
-        missing = service_types.needs_node_ports(spec) and any(not each.get("nodePort") for each in spec["ports"])
+        ports = spec.get("ports", [])
+        missing = service_types.needs_node_ports(spec) and any(not each.get("nodePort") for each in ports)
         unchecked = service_types.needs_health_check(spec) and not spec.get("healthCheckNodePort")
         if not missing and not unchecked:
             return
         free = await self._free_ports()
         if missing:
-            _fill_ports(operation, spec["ports"], free, drawn)
+            _fill_ports(operation, ports, free, drawn)
         if unchecked:
             spec["healthCheckNodePort"] = _drawn(operation, "spec.healthCheckNodePort", free, drawn)
 

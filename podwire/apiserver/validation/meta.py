@@ -22,7 +22,7 @@ _NAMES: Mapping[tuple[str, str], names.Check] = {
     ("apiregistration.k8s.io", "APIService"): names.path_segment,
     ("apps", "StatefulSet"): names.dns_label,
     ("certificates.k8s.io", "CertificateSigningRequest"): names.path_segment,
-    ("networking.k8s.io", "IPAddress"): names.ip,
+    ("networking.k8s.io", "IPAddress"): names.canonical_ip,
     (_RBAC, "ClusterRole"): names.path_segment,
     (_RBAC, "ClusterRoleBinding"): names.path_segment,
     (_RBAC, "Role"): names.path_segment,

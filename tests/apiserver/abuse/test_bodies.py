@@ -229,6 +229,35 @@ def test_a_refused_service_takes_no_address_and_no_port(house):
 
 
 @pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"clusterIP": "10.96.0.300"}, id="no address"),
+        pytest.param({"clusterIP": "10.97.0.1"}, id="an address from elsewhere"),
+        pytest.param({"clusterIP": "10.96.0.1"}, id="the server's own address"),
+        pytest.param({"clusterIP": "fd00::1%/../../pods/x"}, id="a zone that is a path"),
+        pytest.param({"clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.8"]}, id="two that differ"),
+        pytest.param({"clusterIPs": ["10.96.0.8"]}, id="the second without the first"),
+        pytest.param({"clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.7", "fd00::1"]}, id="one of each family"),
+        pytest.param({"clusterIPs": ["10.96.0.7"] * 40_000, "clusterIP": "10.96.0.7"}, id="the same many times"),
+        pytest.param({"type": "NodePort", "ports": [{"port": 1, "nodePort": 70_000}]}, id="no port"),
+        pytest.param({"type": "NodePort", "ports": None}, id="no ports to give numbers to"),
+        pytest.param({"type": "LoadBalancer", "ports": []}, id="nothing to balance"),
+    ],
+)
+def test_addresses_that_cannot_be_had_are_invalid(house, spec):
+    body = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}], **spec}}
+    judge(house.refused("POST", f"{CORE}/services", body), 422, "Invalid")
+
+
+@pytest.mark.parametrize(
+    "name", ["010.0.0.1", "FD00::1", "fd00:0::1", "fd00::1%eth0", "::ffff:10.0.0.1", "10.0.0", "x"]
+)
+def test_an_address_has_one_spelling(house, name):
+    body = {"metadata": {"name": name}, "spec": {"parentRef": {"resource": "gateways", "name": "g"}}}
+    judge(house.refused("POST", "/apis/networking.k8s.io/v1/ipaddresses", body), 422, "Invalid", "metadata.name")
+
+
+@pytest.mark.parametrize(
     ("name", "code"),
     [
         pytest.param("pods", 404, id="namespace not there"),
