@@ -174,6 +174,20 @@ class KernelCgroups:
                 _write(state, "THAWED")
 
 
+def warm_up() -> None:
+    """Move this process to where it is already, in one tree of version 1.
+
+    The kernel waits for all processors before it moves a process, 6 to 8 ms, and then keeps the way open for about 12:
+    who is going to put a process into a group soon calls this while something else is being done.
+    """
+    for line in (_read("/proc/self/cgroup") or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers:
+            with suppress(errors.LinuxError):
+                _write(f"/sys/fs/cgroup/{controllers.removeprefix('name=')}{path}/cgroup.procs", "0")
+            return
+
+
 def _opened(pids: list[int]) -> Iterator[int]:
     for pid in pids:
         with suppress(OSError):

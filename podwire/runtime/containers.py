@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from podwire.failpoints import declare, failpoint
+from podwire.linux.cgroups import warm_up
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import AlreadyExists, FailedPrecondition, Internal, NotFound, RpcError
 from podwire.runtime.bundles import Bundles
@@ -110,6 +111,7 @@ class Containers:
             return await self._create(sandbox, request.config)
 
     async def _create(self, sandbox: Sandbox, config: pb.ContainerConfig) -> str:
+        asyncio.get_running_loop().run_in_executor(None, warm_up)  # StartContainer comes next, and will move a process
         planned = await asyncio.to_thread(
             self._bundles.plan, new_id(), self._sandboxes.pod(sandbox), config, self._target_pid(config)
         )

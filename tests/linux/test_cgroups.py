@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from podwire.linux import cgroup_layout, errors
 from podwire.linux.cgroup_layout import CONTROLLERS, Setting, Tree, homes, settings, weight
-from podwire.linux.cgroups import KernelCgroups
+from podwire.linux.cgroups import KernelCgroups, warm_up
 from podwire.linux.mounts import parse_mountinfo
 from podwire.linux.values import Limits
 
@@ -289,3 +289,9 @@ def test_use_is_read_from_either_version():
     assert found == (1_500_000, 5000, 4000, 700, 9, 2, 3, 1)
     nothing = cgroup_layout.usage(lambda *_: None, {})
     assert set(nothing) == {None}
+
+
+def test_warming_up_moves_nobody():
+    before = Path("/proc/self/cgroup").read_text()
+    warm_up()
+    assert Path("/proc/self/cgroup").read_text() == before
