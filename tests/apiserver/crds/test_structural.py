@@ -212,6 +212,6 @@ def test_a_large_object_is_walked_quickly():
     item = {"type": "object", "properties": {each: {"type": "string"} for each in "abcdefgh"}}
     shape = compile_schema(spec(list={"type": "array", "items": item}), AnyMeta())
     obj = {"spec": {"list": [dict.fromkeys("abcdefgh", "text") for _ in range(500)]}}
-    begun = time.perf_counter()
+    begun = time.process_time()
     shape.validate(shape.decode(obj, "", Report()))
-    assert time.perf_counter() - begun < 0.5, "some 10 ms when nothing else runs"
+    assert time.process_time() - begun < 2, "some 10 ms of work; minutes if it were not bounded"
