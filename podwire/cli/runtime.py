@@ -7,6 +7,7 @@ from pathlib import Path
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, run_until_stopped
 from podwire.cluster.runtime import NoRuntime, Options, RunsAlready, running
+from podwire.runtime.records import NewerRecord
 from podwire.transports.unix import CannotListen
 
 
@@ -31,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     try:
         return run_until_stopped(_serve(options), arguments)
-    except (OSError, NoRuntime, RunsAlready, CannotListen) as error:
+    except (OSError, NewerRecord, NoRuntime, RunsAlready, CannotListen) as error:
         raise UserError(str(error)) from error
 
 

@@ -230,7 +230,7 @@ class Bundles:
                 Path(tree.mount, self.cgroup_parent).rmdir()
 
     def sweep(self, known: set[str]) -> None:
-        """Take down what has our name on it and no record: mounts and cgroups of directories that are gone."""
+        """Take down what has our name on it and no record: mounts, cgroups, and what lost containers wrote."""
         for mounted in self.mounts.list():
             path = Path(mounted.target)
             if path.name == "rootfs" and path.parent.parent == self.directory and path.parent.name not in known:
@@ -239,6 +239,8 @@ class Bundles:
             if group.rpartition("/")[2] not in known:
                 self.cgroups.kill(group)
                 self.cgroups.remove(group)
+        for id_ in set(self.images.held()) - known:
+            self.images.release(id_)
 
 
 def _log_path(pod: pb.PodSandboxConfig, config: pb.ContainerConfig) -> str:

@@ -67,6 +67,13 @@ class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
 
 
+class NewerRecord(Exception):
+    """State of a later podwire: this one cannot know what it would break, so it does not touch it."""
+
+    def __init__(self, path: Path, format_: int) -> None:
+        super().__init__(f"{path} has format {format_}, written by a later podwire; this one knows up to {FORMAT}")
+
+
 Record = TypeVar("Record", SandboxRecord, ContainerRecord)
 
 
@@ -99,7 +106,7 @@ class Records(Generic[Record]):
         shutil.rmtree(home, ignore_errors=True)
 
     def load(self) -> Iterator[Record]:
-        """Every record that can be read; litter without one is removed."""
+        """Every record that can be read; litter without one is removed. Raises NewerRecord."""
         for id_ in sorted(each.name for each in self._directory.iterdir()) if self._directory.exists() else ():
             try:
                 record = self._decoder.decode((self.home(id_) / FILE).read_bytes())
@@ -109,8 +116,10 @@ class Records(Generic[Record]):
             except (OSError, msgspec.MsgspecError) as error:
                 self._set_aside(id_, str(error))
                 continue
-            if record.format > FORMAT or record.id != id_:
-                self._set_aside(id_, f"format {record.format} of {record.id!r} is not ours")
+            if record.format > FORMAT:
+                raise NewerRecord(self.home(id_) / FILE, record.format)
+            if record.id != id_:
+                self._set_aside(id_, f"it is the record of {record.id!r}")
             elif not _is_message(record):
                 self._set_aside(id_, "its configuration is no message of CRI")
             else:

@@ -155,7 +155,8 @@ class Caller:
                 failpoint(ADDED)
             addresses = self._addresses(attached, result)
         except PluginFailed as error:
-            raise self._undone(attached, asked, error).as_rpc() from error
+            ran = asked if error.ran else asked[:-1]
+            raise self._undone(attached, ran, error).as_rpc() from error
         self._memory.write(msgspec.structs.replace(attached, result=result))
         return addresses
 

@@ -38,6 +38,9 @@ class Limits:
 class PluginFailed(Exception):
     """A plugin that said no, or nothing that can be understood."""
 
+    ran = True
+    """Whether it may have done something; not when there was no program to run."""
+
     def __init__(self, plugin: str, verb: str, error: CniError | str, kind: type[RpcError] = Unknown) -> None:
         self.code = error.code if isinstance(error, CniError) else 0
         self._kind = Unavailable if self.code == Code.TRY_AGAIN_LATER else kind
@@ -51,6 +54,12 @@ class PluginFailed(Exception):
 
     def as_rpc(self) -> RpcError:
         return self._kind(str(self))
+
+
+class PluginMissing(PluginFailed):
+    """There is no program, or none that can be trusted: it was not run, so there is nothing to give back."""
+
+    ran = False
 
 
 class Plugins:
@@ -81,15 +90,17 @@ class Plugins:
         try:
             program = self.find(kind)
         except (OSError, CniError) as error:
-            raise PluginFailed(kind, verb, str(error), FailedPrecondition) from error
+            raise PluginMissing(kind, verb, str(error), FailedPrecondition) from error
         environment = {**invocation.environment(), "PATH": os.environ.get("PATH") or SEARCH}
         try:
             done = self._run(program, environment, dumped(config))
         except linux.DeadlinePassed as error:
             told = f"killed, for it did not end within {self._limits.seconds:g} s"
             raise PluginFailed(kind, verb, told, DeadlineExceeded) from error
-        except linux.LinuxError as error:
+        except linux.TooMuchOutput as error:
             raise PluginFailed(kind, verb, str(error), FailedPrecondition) from error
+        except linux.LinuxError as error:
+            raise PluginMissing(kind, verb, str(error), FailedPrecondition) from error
         if done.stderr:
             _log.debug("a CNI plugin wrote", extra={"plugin": kind, "verb": verb, "stderr": _quoted(done.stderr)})
         return _understood(kind, verb, done)

@@ -178,6 +178,10 @@ class Images:
         with self._disk.stage() as stage, self._disk.exclusive():
             self._containers.release(container_id, stage)
 
+    def held(self) -> Sequence[str]:
+        """The ids of containers for which something is kept."""
+        return [id_ for id_, _ in self._containers.holds()]
+
     # Inside
 
     def _names(self) -> Mapping[str, Collection[str]]:

@@ -298,6 +298,7 @@ async def test_a_program_that_is_missing_or_not_to_be_trusted_is_not_run(node, c
     with pytest.raises(FailedPrecondition, match=f"CNI plugin one failed ADD: .*{told}"):
         await caller.attach(pod)
     assert node.calls() == []
+    assert await caller.attached() == set(), "who did not run has nothing to give back"
 
 
 async def test_a_missing_program_is_trouble_and_a_network_without_one_is_not(node, caller):
