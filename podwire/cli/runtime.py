@@ -6,7 +6,7 @@ from pathlib import Path
 
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, run_until_stopped
-from podwire.cluster.runtime import NoRuntime, Options, RunsAlready, running
+from podwire.cluster.runtime import OCI_RUNTIMES, NoRuntime, Options, RunsAlready, running
 from podwire.runtime.records import NewerRecord
 from podwire.transports.unix import CannotListen
 
@@ -20,6 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cni-bin-dir", type=Path, action="append", default=[], help="plugins; may be given again (PREFIX/opt/cni/bin)"
     )
+    parser.add_argument("--oci-runtime", choices=OCI_RUNTIMES, help="what runs the containers (crun, else runc)")
     add_logging(parser)
 
 
@@ -29,6 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
         prefix=arguments.prefix,
         cni_conf_dir=arguments.cni_conf_dir,
         cni_bin_dirs=tuple(arguments.cni_bin_dir),
+        oci_runtimes=(arguments.oci_runtime,) if arguments.oci_runtime else OCI_RUNTIMES,
     )
     try:
         return run_until_stopped(_serve(options), arguments)

@@ -59,6 +59,8 @@ class Options:
     prefix: Path = Path("/")
     cni_conf_dir: Path | None = None
     cni_bin_dirs: tuple[Path, ...] = ()
+    oci_runtimes: tuple[str, ...] = OCI_RUNTIMES
+    """Which programs may run the containers; the first that there is does."""
 
     @property
     def state(self) -> Path:
@@ -163,9 +165,9 @@ def _network(options: Options) -> Caller:
 
 
 def _shims(options: Options) -> Shims:
-    runtime = next((found for name in OCI_RUNTIMES if (found := shutil.which(name))), None)
+    runtime = next((found for name in options.oci_runtimes if (found := shutil.which(name))), None)
     if runtime is None:
-        raise NoRuntime("neither crun nor runc is on PATH; one of them runs the containers")
+        raise NoRuntime(f"{' or '.join(options.oci_runtimes)} runs the containers, and is not on PATH")
     hybrid = Path("/sys/fs/cgroup/unified/cgroup.controllers").exists()
     root = options.run / "podwire" / Path(runtime).name
     root.mkdir(mode=0o700, parents=True, exist_ok=True)

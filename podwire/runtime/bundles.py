@@ -93,6 +93,7 @@ class Bundles:
             id=id_,
             config=config,
             rootfs=str(self.home(id_) / "rootfs"),
+            cgroup=self._group(pod.config, id_),
             entrypoint=image.config.entrypoint,
             command=image.config.cmd,
             environment=image.config.env,
@@ -224,10 +225,11 @@ class Bundles:
             shutil.rmtree(self.home(id_) / name, ignore_errors=True)
 
     def leave(self) -> None:
-        """Remove the parent of all cgroups, if nothing is in it any more."""
-        for tree in self.cgroups.trees:
+        """Remove the parent of all cgroups, if nothing is in it any more; runc makes one in systemd's tree, too."""
+        mounts = {tree.mount for tree in self.cgroups.trees} | {"/sys/fs/cgroup/systemd"}
+        for mount in mounts:
             with contextlib.suppress(OSError):
-                Path(tree.mount, self.cgroup_parent).rmdir()
+                Path(mount, self.cgroup_parent).rmdir()
 
     def sweep(self, known: set[str]) -> None:
         """Take down what has our name on it and no record: mounts, cgroups, and what lost containers wrote."""

@@ -44,6 +44,8 @@ class Container:
     id: str
     config: pb.ContainerConfig
     rootfs: str
+    cgroup: str = ""
+    """Where it is counted. crun is told to leave cgroups alone; runc would make some of its own if it were not told."""
     entrypoint: Sequence[str] = ()
     command: Sequence[str] = ()
     environment: Sequence[str] = ()
@@ -158,6 +160,8 @@ def _linux(pod: Pod, container: Container, security: pb.LinuxContainerSecurityCo
     linux: dict[str, Any] = {"namespaces": namespaces(pod, container, security.namespace_options)}
     if (propagation := root_propagation(container.config.mounts)) is not None:
         linux["rootfsPropagation"] = propagation
+    if container.cgroup:
+        linux["cgroupsPath"] = f"/{container.cgroup}"
     if container.devices:
         linux["devices"] = [dict(each) for each in container.devices]
     if not security.privileged:

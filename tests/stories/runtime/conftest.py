@@ -95,6 +95,7 @@ class Runtime:
         self.state = self.prefix / "var/lib/podwire"
         self.options = Options(socket=self.socket, prefix=self.prefix)
         self.plugins = [PLUGINS]
+        self.flags: list[str] = []
         self.space = Space()
         self._child: subprocess.Popen[bytes] | None = None
         self.state.mkdir(parents=True)
@@ -115,6 +116,7 @@ class Runtime:
         words = [PODWIRE, "runtime", "--prefix", self.prefix, "--socket", self.socket]
         for each in self.plugins:
             words += ["--cni-bin-dir", each]
+        words += self.flags
         with self.log.open("ab") as log:
             self._child = subprocess.Popen(
                 self.space.command(*words), stdout=log, stderr=log, env={**os.environ, **env}
