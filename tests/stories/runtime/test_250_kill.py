@@ -20,6 +20,9 @@ SOAK = bool(os.environ.get("PODWIRE_SOAK"))
 SEED = int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or int(time.time()) // 3600
 """The same for all workers of a run, another one every hour; set it to repeat a run."""
 
+CROWD = 9
+"""Pods that stand by; with the one that is looked at closely they are ten."""
+
 POINTS = sorted(each for each in KNOWN if each.startswith("runtime."))
 SAMPLE = POINTS if SOAK else sorted(random.Random(SEED).sample(POINTS, 4))
 
@@ -61,6 +64,8 @@ async def test_a_runtime_that_is_killed_anywhere_goes_on_where_it_was(own, kubel
         id_ = await cri.start(kept, "n=0; while :; do n=$((n+1)); echo $n; sleep 0.05; done")
         short = await cri.start(kept, "sleep 0.5; exit 42", name="short")
         pid = await cri.pid(id_)
+        crowd = [await cri.start(await cri.run()) for _ in range(CROWD)]
+        pids = [await cri.pid(each) for each in crowd]
         own.restart(PODWIRE_FAILPOINTS=f"{point}=kill")
         with contextlib.suppress(RpcError):
             await life(cri, "victim")
@@ -69,6 +74,8 @@ async def test_a_runtime_that_is_killed_anywhere_goes_on_where_it_was(own, kubel
         own.start()
         status = await cri.status(id_)
         assert (status.state, await cri.pid(id_)) == (pb.CONTAINER_RUNNING, pid)
+        assert [await cri.pid(each) for each in crowd] == pids
+        assert all(map(lives, pids)), "no container lost its process"
         assert (await cri.ended(short)).exit_code == 42
         assert (await cri("PodSandboxStatus", pod_sandbox_id=kept.id)).status.network.ip == kept.ip
         before = numbers(status.log_path)
