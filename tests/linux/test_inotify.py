@@ -1,0 +1,54 @@
+import pytest
+
+from podwire.linux import inotify
+from podwire.linux.errors import NoSuchPath
+
+
+@pytest.fixture
+def watching():
+    opened = inotify.Inotify()
+    yield opened
+    opened.close()
+
+
+def test_a_file_tells_of_writing_and_of_its_writers_end(watching, tmp_path):
+    file = tmp_path / "0.log"
+    with file.open("w") as writer:
+        watch = watching.add(file, inotify.MODIFY | inotify.CLOSE_WRITE)
+        assert watching.read() == []
+        writer.write("line\n")
+        writer.flush()
+        assert watching.read() == [inotify.Event(watch, inotify.MODIFY, "")]
+    assert watching.read() == [inotify.Event(watch, inotify.CLOSE_WRITE, "")]
+
+
+def test_a_directory_names_the_entry(watching, tmp_path):
+    watch = watching.add(tmp_path, inotify.CREATE | inotify.DELETE)
+    (tmp_path / "naïve name").touch()
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "naïve name").unlink()
+    assert watching.read() == [
+        inotify.Event(watch, inotify.CREATE, "naïve name"),
+        inotify.Event(watch, inotify.CREATE | inotify.IS_DIRECTORY, "sub"),
+        inotify.Event(watch, inotify.DELETE, "naïve name"),
+    ]
+
+
+def test_a_watch_that_was_removed_says_so_once_and_may_be_removed_again(watching, tmp_path):
+    watch = watching.add(tmp_path, inotify.CREATE)
+    watching.remove(watch)
+    watching.remove(watch)
+    (tmp_path / "late").touch()
+    assert watching.read() == [inotify.Event(watch, inotify.GONE, "")]
+
+
+def test_what_is_not_there_has_a_name(watching, tmp_path):
+    with pytest.raises(NoSuchPath, match="none"):
+        watching.add(tmp_path / "none", inotify.MODIFY)
+
+
+def test_the_same_file_is_the_same_watch(watching, tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    (tmp_path / "link").hardlink_to(file)
+    assert watching.add(file, inotify.MODIFY) == watching.add(tmp_path / "link", inotify.MODIFY)
