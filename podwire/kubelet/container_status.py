@@ -1,0 +1,130 @@
+"""A container as the pod's status shows it. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from podwire.kubelet.observed import Observed, SeenContainer
+from podwire.objects.containers import Container
+from podwire.objects.pods import Pod
+from podwire.objects.times import rfc3339
+from podwire.protocols.cri import cri_pb2 as pb
+
+State = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What a status shows beside the pod and the runtime's side of it."""
+
+    now: str
+    """The time, as a timestamp."""
+    runtime: str = "podwire"
+    """The scheme of container ids."""
+    host_ips: tuple[str, ...] = ()
+    qos: str = "BestEffort"
+    ready: frozenset[str] = frozenset()
+    """Ids of containers that are ready, and below, of those whose startup probe has succeeded."""
+    started: frozenset[str] = frozenset()
+    waiting: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """By container name: why it does not run, as a reason and a message."""
+    messages: Mapping[str, str] = field(default_factory=dict)
+    """By container id: the last words of those that ended."""
+    failure: tuple[str, str] | None = None
+    """Why the pod as a whole has failed: a reason and a message."""
+
+
+def container_status(pod: Pod, container: Container, observed: Observed, view: View) -> State:
+    seen = observed.latest(container.name)
+    if seen is None:
+        return {
+            "name": container.name,
+            "state": {"waiting": _waiting(pod, container, observed, view)},
+            "lastState": {},
+            "ready": False,
+            "restartCount": 0,
+            "image": container.image,
+            "imageID": "",
+            "started": False,
+        }
+    return {
+        "name": container.name,
+        **_states(seen, observed, view),
+        "ready": _ready(pod, container, seen, view),
+        "restartCount": seen.attempt,
+        "image": seen.image or container.image,
+        "imageID": seen.image_ref,
+        "containerID": f"{view.runtime}://{seen.id}",
+        "started": seen.running and seen.id in view.started,
+        **({"user": {"linux": dict(seen.user)}} if seen.user is not None else {}),
+    }
+
+
+def _states(seen: SeenContainer, observed: Observed, view: View) -> State:
+    """Now and before. What waits to be started again has ended before."""
+    before = next((each for each in observed.history(seen.name) if each.id != seen.id and each.exited), None)
+    last = {"terminated": terminated(before, view)} if before is not None else {}
+    if seen.running:
+        return {"state": {"running": {"startedAt": _time(seen.started_at)}}, "lastState": last}
+    if seen.state == pb.CONTAINER_CREATED:
+        return {"state": {"waiting": {"reason": "ContainerCreating"}}, "lastState": last}
+    if seen.name in view.waiting:
+        state = {"waiting": _told(*view.waiting[seen.name])}
+        return {"state": state, "lastState": {"terminated": terminated(seen, view)}}
+    return {"state": {"terminated": terminated(seen, view)}, "lastState": last}
+
+
+def terminated(seen: SeenContainer, view: View) -> State:
+    reason = seen.reason or ("Completed" if seen.exit_code == 0 else "Error")
+    told = {
+        "exitCode": seen.exit_code,
+        "reason": reason,
+        "message": view.messages.get(seen.id) or seen.message,
+        "startedAt": _time(seen.started_at),
+        "finishedAt": _time(seen.finished_at),
+        "containerID": f"{view.runtime}://{seen.id}",
+    }
+    return {name: value for name, value in told.items() if value not in ("", None)}
+
+
+def _waiting(pod: Pod, container: Container, observed: Observed, view: View) -> State:
+    if container.name in view.waiting:
+        return _told(*view.waiting[container.name])
+    init = pod.spec.init_containers
+    behind = container in pod.spec.containers and init and not initialized(pod, observed, view)
+    return {"reason": "PodInitializing" if behind or container in init else "ContainerCreating"}
+
+
+def initialized(pod: Pod, observed: Observed, view: View) -> bool:
+    """All init containers have done their work, and the sidecars have started."""
+    return not uninitialized(pod, observed, view)
+
+
+def uninitialized(pod: Pod, observed: Observed, view: View) -> list[str]:
+    """The init containers that are not through."""
+    if any(observed.latest(each.name) is not None for each in pod.spec.containers):
+        return []
+    names = []
+    for each in pod.spec.init_containers:
+        seen = observed.latest(each.name)
+        if each.sidecar:
+            through = seen is not None and seen.running and seen.id in view.started
+        else:
+            through = seen is not None and seen.exited and seen.exit_code == 0
+        if not through:
+            names.append(each.name)
+    return names
+
+
+def _ready(pod: Pod, container: Container, seen: SeenContainer, view: View) -> bool:
+    if container in pod.spec.init_containers and not container.sidecar:
+        return seen.exited and seen.exit_code == 0
+    return seen.running and seen.id in view.ready
+
+
+def _told(reason: str, message: str) -> State:
+    return {"reason": reason, "message": message} if message else {"reason": reason}
+
+
+def _time(nanoseconds: int) -> str | None:
+    return rfc3339(nanoseconds / 1e9) if nanoseconds else None

@@ -1,0 +1,181 @@
+"""What the runtime has, kept up to date by its events; asked again every second where it sends none.
+
+An event is only a hint that something changed: what is true now is asked for by the pod's worker, so that a late event
+never overwrites a later answer.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable
+
+from podwire.kubelet.observed import NOTHING, UID, Observed, Sandbox, SeenContainer, of_container, of_sandbox, together
+from podwire.kubelet.ports import Cri
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.cri import methods
+from podwire.protocols.grpc_status import NotFound, RpcError, Unimplemented
+
+log = logging.getLogger(__name__)
+
+ASK_SECONDS = 10.0
+"""How long a runtime may take to tell what it has."""
+RELIST_SECONDS = 1.0
+"""Between two looks at a runtime that sends no events."""
+RECONNECT_SECONDS = 0.1, 1.0
+"""First and longest pause until a runtime that went away is called again."""
+
+
+class RuntimeView:
+    """Tells of changes by pod uid; `up` and `down` are told when the runtime comes and goes."""
+
+    def __init__(
+        self,
+        cri: Cri,
+        changed: Callable[[str], None],
+        came: Callable[[], None],
+        went: Callable[[str], None],
+    ) -> None:
+        self._cri = cri
+        self._changed = changed
+        self._came = came
+        self._went = went
+        self._pods: dict[str, Observed] = {}
+        self._sends_events = True
+        self._whole_status = True
+        self.complete = asyncio.Event()
+        """Everything that the runtime has was seen at least once."""
+
+    def observed(self, uid: str) -> Observed:
+        return self._pods.get(uid, NOTHING)
+
+    @property
+    def uids(self) -> set[str]:
+        return set(self._pods)
+
+    async def look(self, uid: str) -> Observed:
+        """Ask what is true of one pod now."""
+        return self._keep(uid, await self._ask(uid))
+
+    async def look_at(self, uid: str, sandbox: str) -> Observed:
+        """As `look`, in one call, by somebody who knows which sandbox is the pod's."""
+        if not self._whole_status:
+            return await self.look(uid)
+        request = pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox)
+        answer = await self._cri.call(methods.POD_SANDBOX_STATUS, request, timeout=ASK_SECONDS)
+        if not answer.timestamp:
+            return await self.look(uid)
+        before = self.observed(uid)
+        others = [each for each in before.sandboxes if each.id != sandbox]
+        elsewhere = [each for each in before.containers if each.sandbox != sandbox]
+        here = [of_container(each, sandbox) for each in answer.containers_statuses]
+        return self._keep(uid, together([*others, of_sandbox(answer.status)], [*elsewhere, *here]))
+
+    async def run(self) -> None:
+        """Follow the runtime until cancelled."""
+        pause, longest = RECONNECT_SECONDS
+        while True:
+            try:
+                await self._follow()
+                pause = RECONNECT_SECONDS[0]
+            except RpcError as error:
+                self._went(str(error))
+                log.info("runtime does not answer", extra={"why": str(error)})
+                pause = min(pause * 2, longest)
+            await asyncio.sleep(pause)
+
+    async def _follow(self) -> None:
+        if not self._sends_events:
+            await self._everything()
+            await self._relist()
+            return
+        events = self._cri.stream(methods.GET_CONTAINER_EVENTS, pb.GetEventsRequest())
+        hints = asyncio.create_task(self._hints(events))
+        try:
+            await asyncio.sleep(0)  # listens before it lists, so nothing falls between
+            await self._everything()
+            await hints
+        except Unimplemented:
+            self._sends_events = False
+            log.warning("the runtime sends no container events; it is asked every second instead")
+        finally:
+            hints.cancel()
+            await asyncio.gather(hints, return_exceptions=True)
+
+    async def _hints(self, events: AsyncIterator[pb.ContainerEventResponse]) -> None:
+        async for event in events:
+            uid = event.pod_sandbox_status.metadata.uid
+            if uid and not self._known(uid, event):
+                self._changed(uid)
+
+    def _known(self, uid: str, event: pb.ContainerEventResponse) -> bool:
+        """Whether an event tells what was seen already."""
+        sandbox = of_sandbox(event.pod_sandbox_status)
+        containers = {each.id: of_container(each, sandbox.id) for each in event.containers_statuses}
+        observed = self.observed(uid)
+        seen = {each.id: each for each in observed.containers if each.sandbox == sandbox.id}
+        return sandbox in observed.sandboxes and containers == seen
+
+    async def _relist(self) -> None:
+        while True:
+            await asyncio.sleep(RELIST_SECONDS)
+            await self._everything()
+
+    async def _everything(self) -> None:
+        """Look at all pods; those that are not there any more changed too."""
+        sandboxes = await self._call_sandboxes(None)
+        containers = await self._call_containers(None)
+        uids = {each.labels.get(UID, each.metadata.uid) for each in sandboxes}
+        uids |= {each.labels[UID] for each in containers if UID in each.labels}
+        for uid in uids | set(self._pods):
+            before = self.observed(uid)
+            if self._keep(uid, await self._ask(uid) if uid in uids else NOTHING) != before:
+                self._changed(uid)
+        if not self.complete.is_set():
+            self.complete.set()
+        self._came()
+
+    def _keep(self, uid: str, now: Observed) -> Observed:
+        if now == NOTHING:
+            self._pods.pop(uid, None)
+        else:
+            self._pods[uid] = now
+        return now
+
+    async def _ask(self, uid: str) -> Observed:
+        sandboxes: list[Sandbox] = []
+        containers: list[SeenContainer] = []
+        listed = await self._call_sandboxes(uid)
+        whole = self._whole_status
+        for each in listed:
+            try:
+                request = pb.PodSandboxStatusRequest(pod_sandbox_id=each.id)
+                answer = await self._cri.call(methods.POD_SANDBOX_STATUS, request, timeout=ASK_SECONDS)
+            except NotFound:
+                continue
+            sandboxes.append(of_sandbox(answer.status))
+            whole = whole and answer.timestamp != 0  # only a runtime that tells containers along with it sets this
+            containers += [of_container(status, each.id) for status in answer.containers_statuses]
+        if listed and not whole:
+            self._whole_status = False
+            containers = [each async for each in self._one_by_one(await self._call_containers(uid))]
+        return together(sandboxes, containers)
+
+    async def _one_by_one(self, listed: Iterable[pb.Container]) -> AsyncIterator[SeenContainer]:
+        for each in listed:
+            try:
+                request = pb.ContainerStatusRequest(container_id=each.id)
+                answer = await self._cri.call(methods.CONTAINER_STATUS, request, timeout=ASK_SECONDS)
+            except NotFound:
+                continue
+            yield of_container(answer.status, each.pod_sandbox_id)
+
+    async def _call_sandboxes(self, uid: str | None) -> list[pb.PodSandbox]:
+        request = pb.ListPodSandboxRequest()
+        if uid is not None:
+            request.filter.label_selector[UID] = uid
+        return list((await self._cri.call(methods.LIST_POD_SANDBOX, request, timeout=ASK_SECONDS)).items)
+
+    async def _call_containers(self, uid: str | None) -> list[pb.Container]:
+        request = pb.ListContainersRequest()
+        if uid is not None:
+            request.filter.label_selector[UID] = uid
+        return list((await self._cri.call(methods.LIST_CONTAINERS, request, timeout=ASK_SECONDS)).containers)
