@@ -33,7 +33,7 @@ from podwire.transports.http_connection import (
     status_body,
 )
 from podwire.transports.http_reply import WholeReply
-from podwire.transports.http_websocket import converse, offered
+from podwire.transports.http_websocket import WebSocket, converse, offered
 
 log = logging.getLogger(__name__)
 
@@ -155,11 +155,16 @@ class Exchanges:
         return response
 
     async def _upgrade(self, request: web.BaseRequest, asked: Request, upgrade: Upgrade) -> web.StreamResponse:
-        """A handshake, then the conversation for as long as both like; closed however it ends."""
+        """A handshake, then the conversation for as long as both like; closed and released however it ends."""
         try:
             socket = offered(request, asked, upgrade, close_seconds=self._limits.linger_seconds)
+            return await self._converse(request, socket, upgrade)
         except ApiError as error:
             return await _whole(asked, _refused(error), last=True)
+        finally:
+            await upgrade.release()
+
+    async def _converse(self, request: web.BaseRequest, socket: WebSocket, upgrade: Upgrade) -> web.StreamResponse:
         await socket.response.prepare(request)
         try:
             async with asyncio.timeout(0 if self._ending else None) as until:

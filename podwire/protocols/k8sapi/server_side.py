@@ -28,6 +28,9 @@ async def _no_body(_limit: int) -> bytes:
     return b""
 
 
+async def _nothing() -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What a client asks. The body is read only when somebody wants it, after authentication."""
@@ -98,6 +101,8 @@ class Upgrade:
     """Subprotocols that may be agreed on; the client's order decides. '' stands for a client that names none."""
     run: Callable[[Socket], Awaitable[None]]
     max_message: int = 1024 * 1024
+    release: Callable[[], Awaitable[None]] = _nothing
+    """Lets go of what was opened for the conversation: called last, also when no handshake was made and nothing ran."""
 
 
 Answer = Response | Stream | Upgrade

@@ -1,0 +1,76 @@
+"""WebSockets as a client, on aiohttp's: the handshake, its refusal with the server's own words, and a socket."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+
+import aiohttp
+from aiohttp import WSCloseCode, WSMsgType
+from yarl import URL
+
+MAX_MESSAGE = 1024 * 1024
+CLOSE_SECONDS = 2.0
+MAX_REFUSAL = 64 * 1024
+"""Bytes of a refusal that are kept; a sentence is meant."""
+
+_DATA = frozenset({WSMsgType.BINARY, WSMsgType.TEXT})
+
+
+class HandshakeRefused(Exception):
+    """The server answered with something else than a WebSocket."""
+
+    def __init__(self, status: int, content_type: str, body: bytes) -> None:
+        super().__init__(f"HTTP {status}: {body[:1000].decode('utf-8', 'replace').strip()}")
+        self.status = status
+        self.content_type = content_type
+        self.body = body
+
+
+class FarSocket:
+    """The client's end of a WebSocket. Implements podwire.protocols.k8sapi.server_side.Socket."""
+
+    def __init__(self, response: "aiohttp.ClientWebSocketResponse[bool]") -> None:
+        self._response = response
+
+    @property
+    def protocol(self) -> str:
+        return self._response.protocol or ""
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether the server closed it as one does at the end of a conversation."""
+        return self._response.close_code == WSCloseCode.OK
+
+    async def receive(self) -> bytes | str | None:
+        if self._response.closed:
+            return None
+        message = await self._response.receive()
+        data: bytes | str | None = message.data if message.type in _DATA else None
+        return data
+
+    async def send(self, data: bytes) -> None:
+        await self._response.send_bytes(data)
+
+    async def close(self, code: int = WSCloseCode.OK) -> None:
+        with contextlib.suppress(ConnectionError):
+            await self._response.close(code=code)
+
+
+async def told_refusal(response: aiohttp.ClientResponse) -> None:
+    """For a session's `raise_for_status`: a refused handshake is raised while its text can still be read."""
+    if response.status >= 400 and "Upgrade" in response.request_info.headers:
+        body = await response.content.read(MAX_REFUSAL)
+        response.close()
+        raise HandshakeRefused(response.status, response.content_type, body)
+
+
+async def dial(session: aiohttp.ClientSession, url: str, protocols: Iterable[str], *, seconds: float) -> FarSocket:
+    """A WebSocket to this URL. Raises HandshakeRefused, aiohttp's errors, and TimeoutError."""
+    async with asyncio.timeout(seconds):
+        response = await session.ws_connect(
+            URL(url, encoded=True),
+            protocols=tuple(protocols),
+            timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
+            max_msg_size=MAX_MESSAGE,
+        )
+    return FarSocket(response)
