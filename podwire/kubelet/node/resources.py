@@ -1,0 +1,44 @@
+"""What the node has, and what of it is for pods. Pure."""
+
+from collections.abc import Mapping
+
+from podwire.kubelet.node.settings import NodeSettings
+from podwire.linux.machine import Facts, Left
+from podwire.objects.quantity import NANO, Format, Quantity, parse
+
+CPU, MEMORY, PODS, STORAGE = "cpu", "memory", "pods", "ephemeral-storage"
+
+
+def capacity(facts: Facts, left: Left, settings: NodeSettings) -> dict[str, str]:
+    return {
+        CPU: str(facts.cpus),
+        STORAGE: binary(left.disk_size),
+        **{f"hugepages-{size}": binary(amount) for size, amount in facts.hugepages},
+        MEMORY: binary(facts.memory),
+        PODS: str(settings.max_pods),
+    }
+
+
+def allocatable(has: Mapping[str, str], settings: NodeSettings) -> dict[str, str]:
+    """Less than there is by what is reserved, by huge pages, and by what must be left to be under no pressure."""
+    kept = {name: parse(str(amount)) for name, amount in settings.reserved.items()}
+    huge = sum(parse(amount).value() for name, amount in has.items() if name.startswith("hugepages-"))
+    limits = settings.thresholds
+    more = {
+        MEMORY: huge + limits.memory,
+        STORAGE: int(parse(has[STORAGE]).value() * limits.disk) if STORAGE in has else 0,
+    }
+    return {name: _less(amount, kept.get(name), more.get(name, 0)) for name, amount in has.items()}
+
+
+def _less(amount: str, kept: Quantity | None, more: int) -> str:
+    if kept is None and not more:
+        return amount
+    have = parse(amount)
+    nano = have.nano - (kept.nano if kept else 0) - more * NANO
+    return Quantity(max(0, nano), have.format).canonical()
+
+
+def binary(amount: int) -> str:
+    """As the API writes it itself, so that what was sent and what is stored can be compared."""
+    return Quantity(amount * NANO, Format.BINARY_SI).canonical()

@@ -1,0 +1,172 @@
+"""This machine: what it is, what it has, and what is left of it."""
+
+import os
+from typing import NamedTuple
+
+from podwire.linux.network import KernelNetwork
+from podwire.linux.values import IP, Address, Path, Route
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
+"""The kernel's words to those of Go, which the API uses; all others are the same in both."""
+
+_UNITS = ("", "Ki", "Mi", "Gi", "Ti")
+
+
+class Facts(NamedTuple):
+    """What stays as long as the machine runs, or changes by somebody's hand. Sizes in bytes."""
+
+    cpus: int
+    memory: int
+    swap: int
+    hugepages: tuple[tuple[str, int], ...]
+    """Page size as the API writes it ("2Mi"), and the bytes set aside."""
+    kernel: str
+    os_image: str
+    architecture: str
+    """In Go's words: amd64, arm64."""
+    machine_id: str
+    system_uuid: str
+    boot_id: str
+
+
+class Left(NamedTuple):
+    """What is left at this moment: of memory, of the disk that a path is on, of process ids."""
+
+    memory: int
+    disk: int
+    disk_size: int
+    inodes: int
+    inodes_size: int
+    """0 where the file system makes them as they are needed."""
+    pids: int
+    pids_size: int
+
+
+class RealMachine:
+    """The machine as /proc, /sys and /etc below `root` tell it, and the network of the calling thread."""
+
+    def __init__(self, root: Path = "/") -> None:
+        self._root = os.fspath(root)
+
+    def facts(self) -> Facts:
+        memory, machine_id = meminfo(self._read("proc/meminfo")), self._machine_id()
+        return Facts(
+            cpus=max(1, counted(self._read("sys/devices/system/cpu/online")) or os.cpu_count() or 1),
+            memory=memory.get("MemTotal", 0),
+            swap=memory.get("SwapTotal", 0),
+            hugepages=self._hugepages(),
+            kernel=self._read("proc/sys/kernel/osrelease"),
+            os_image=os_release(self._read("etc/os-release") or self._read("usr/lib/os-release")),
+            architecture=_ARCHITECTURES.get(os.uname().machine, os.uname().machine),
+            machine_id=machine_id,
+            system_uuid=self._read("sys/class/dmi/id/product_uuid") or machine_id,
+            boot_id=self._read("proc/sys/kernel/random/boot_id"),
+        )
+
+    def left(self, path: Path) -> Left:
+        """The path need not be there yet: the disk is that of its nearest parent that is."""
+        disk = os.statvfs(_nearest(os.fspath(path)))
+        limits = [int(self._read(f"proc/sys/kernel/{each}") or 0) for each in ("pid_max", "threads-max")]
+        pids = min((each for each in limits if each), default=0)
+        return Left(
+            memory=meminfo(self._read("proc/meminfo")).get("MemAvailable", 0),
+            disk=disk.f_bavail * disk.f_frsize,
+            disk_size=disk.f_blocks * disk.f_frsize,
+            inodes=disk.f_favail,
+            inodes_size=disk.f_files,
+            pids=max(0, pids - running(self._read("proc/loadavg"))),
+            pids_size=pids,
+        )
+
+    def addresses(self) -> tuple[IP, ...]:
+        """By which others can reach this machine: those of its default routes first, then all other global ones."""
+        with KernelNetwork() as network:
+            routes = [route for family in (4, 6) for route in network.routes.list(family)]
+            return reachable(routes, network.addresses.list())
+
+    def _read(self, path: str) -> str:
+        """A file's text without the white space around it; empty when there is none, or none for us."""
+        try:
+            with open(os.path.join(self._root, path), encoding="utf-8", errors="replace") as file:
+                return file.read().strip()
+        except OSError:
+            return ""
+
+    def _machine_id(self) -> str:
+        return self._read("etc/machine-id") or self._read("var/lib/dbus/machine-id")
+
+    def _hugepages(self) -> tuple[tuple[str, int], ...]:
+        directory = os.path.join(self._root, "sys/kernel/mm/hugepages")
+        try:
+            names = os.listdir(directory)
+        except OSError:
+            return ()
+        sizes = sorted(int(each.removeprefix("hugepages-").removesuffix("kB")) for each in names)
+        pages = {size: self._read(f"sys/kernel/mm/hugepages/hugepages-{size}kB/nr_hugepages") for size in sizes}
+        return tuple((binary(size * 1024), size * 1024 * int(pages[size] or 0)) for size in sizes)
+
+
+def meminfo(text: str) -> dict[str, int]:
+    """The sizes in /proc/meminfo, in bytes."""
+    rows = (line.split() for line in text.splitlines())
+    return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows if len(row) == 3 and row[2] == "kB"}
+
+
+def counted(text: str) -> int:
+    """How many a list such as `0-3,8` names."""
+    count = 0
+    for part in text.split(",") if text else ():
+        first, _, last = part.partition("-")
+        count += int(last or first) - int(first) + 1
+    return count
+
+
+def os_release(text: str) -> str:
+    """PRETTY_NAME of an os-release file."""
+    for line in text.splitlines():
+        name, _, value = line.partition("=")
+        if name.strip() == "PRETTY_NAME":
+            return value.strip().strip("\"'")
+    return ""
+
+
+def running(loadavg: str) -> int:
+    """How many threads there are: the second number of `1/93` in /proc/loadavg."""
+    words = loadavg.split()
+    return int(words[3].partition("/")[2]) if len(words) > 3 else 0
+
+
+def binary(size: int) -> str:
+    """A size with the largest suffix that divides it: 2Mi, 1Gi."""
+    power = 0
+    while size and size % 1024 == 0 and power < len(_UNITS) - 1:
+        size //= 1024
+        power += 1
+    return f"{size}{_UNITS[power]}"
+
+
+def reachable(routes: list[Route], addresses: list[Address]) -> tuple[IP, ...]:
+    """Global addresses; first that from which the best default route of each family leaves, IPv4 before IPv6."""
+    usable = [each for each in addresses if _is_global(each)]
+    best = sorted((each for each in routes if each.destination.prefixlen == 0), key=lambda each: each.metric)
+    first: dict[int, IP] = {}
+    for route in best:
+        leaves = [each.interface.ip for each in usable if each.ifindex == route.ifindex]
+        same = [each for each in leaves if each.version == route.destination.version]
+        source = route.source if route.source in same else next(iter(same), None)
+        if source is not None:
+            first.setdefault(source.version, source)
+    chosen = [first[family] for family in sorted(first)]
+    return tuple(dict.fromkeys([*chosen, *(each.interface.ip for each in usable)]))
+
+
+def _is_global(address: Address) -> bool:
+    ip = address.interface.ip
+    return not (ip.is_loopback or ip.is_link_local or ip.is_multicast or ip.is_unspecified or address.tentative)
+
+
+def _nearest(path: str) -> str:
+    path = os.path.abspath(path)
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return path
