@@ -1,0 +1,126 @@
+"""A container as CRI is asked for it. Pure."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from podwire.kubelet.config.environment import ConfigError, expand
+from podwire.kubelet.config.limits import container_limits
+from podwire.kubelet.config.security import SECCOMP_ROOT, ImageUser, security_context
+from podwire.kubelet.observed import CONTAINER, HASH, NAME, NAMESPACE, RESTARTS, UID
+from podwire.objects.containers import Container
+from podwire.objects.pods import Pod
+from podwire.protocols.cri import cri_pb2 as pb
+
+MESSAGE_PATH = "io.kubernetes.container.terminationMessagePath"
+MESSAGE_POLICY = "io.kubernetes.container.terminationMessagePolicy"
+PRE_STOP, PORTS = "io.kubernetes.container.preStopHandler", "io.kubernetes.container.ports"
+GRACE, DELETION_GRACE = "io.kubernetes.pod.terminationGracePeriod", "io.kubernetes.pod.deletionGracePeriod"
+"""Annotations by which a container can be ended and told of when its pod is gone from the API."""
+
+
+def container_config(
+    pod: Pod,
+    container: Container,
+    *,
+    attempt: int,
+    image: str,
+    image_user: ImageUser,
+    env: Mapping[str, str],
+    memory_capacity: int,
+    mounts: Sequence[pb.Mount] = (),
+    log_path: str = "",
+    termination_log: str | None = None,
+    devices: Sequence[pb.Device] = (),
+    cdi_devices: Sequence[str] = (),
+    annotations: Mapping[str, str] | None = None,
+    target: str = "",
+    huge_page_sizes: Sequence[str] = (),
+    seccomp_root: str = SECCOMP_ROOT,
+) -> pb.ContainerConfig:
+    """Raises ConfigError.
+
+    `image` is the id that the runtime knows, `termination_log` the node's file behind the container's
+    terminationMessagePath, `memory_capacity` the node's memory in bytes, `target` the id of the container whose
+    processes an ephemeral one wants to see; `annotations` are those of device plugins.
+    """
+    config = pb.ContainerConfig(
+        metadata=pb.ContainerMetadata(name=container.name, attempt=attempt),
+        image=pb.ImageSpec(image=image, user_specified_image=container.image),
+        command=_expanded("command", container.command, env),
+        args=_expanded("args", container.args, env),
+        working_dir=container.working_dir,
+        envs=[pb.KeyValue(key=name, value=each.encode(errors="surrogateescape")) for name, each in env.items()],
+        mounts=mounts,
+        devices=devices,
+        labels={NAME: pod.name, NAMESPACE: pod.namespace, UID: pod.uid, CONTAINER: container.name},
+        annotations={**(annotations or {}), **_annotations(pod, container, attempt)},
+        log_path=log_path or container_log_path(container, attempt),
+        stdin=container.stdin,
+        stdin_once=container.stdin_once,
+        tty=container.tty,
+        CDI_devices=[pb.CDIDevice(name=each) for each in cdi_devices],
+        stop_signal=_stop_signal(container),
+        linux=pb.LinuxContainerConfig(
+            resources=container_limits(
+                pod, container, memory_capacity=memory_capacity, huge_page_sizes=huge_page_sizes
+            ),
+            security_context=security_context(pod, container, image_user, target=target, seccomp_root=seccomp_root),
+        ),
+    )
+    if termination_log and container.termination_message_path:
+        config.mounts.add(host_path=termination_log, container_path=_absolute(container.termination_message_path))
+    return config
+
+
+def container_hash(container: Container) -> str:
+    """Another hash, another container: one whose image was changed has to be made anew.
+
+    Nothing else of a container may change without its pod being made anew, but for resources, and those are changed in
+    place; so nothing else counts, and what a later API server adds to a container ends none.
+    """
+    return hashlib.blake2b(f"{container.name}\0{container.image}".encode(), digest_size=8).hexdigest()
+
+
+def container_log_path(container: Container, attempt: int) -> str:
+    """Below the pod's log directory."""
+    return f"{container.name}/{attempt}.log"
+
+
+def _expanded(field: str, words: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    found = [expand(each, env) for each in words]
+    for number, each in enumerate(found):
+        if not each.isascii() and any("\ud800" <= letter <= "\udfff" for letter in each):
+            raise ConfigError(f"{field}[{number}]: a variable in it is not valid UTF-8")
+    return found
+
+
+def _annotations(pod: Pod, container: Container, attempt: int) -> dict[str, str]:
+    found = {
+        HASH: container_hash(container),
+        RESTARTS: str(attempt),
+        MESSAGE_PATH: container.termination_message_path,
+        MESSAGE_POLICY: container.termination_message_policy,
+        GRACE: str(pod.spec.termination_grace_period_seconds),
+    }
+    if pod.metadata.deletion_grace_period_seconds is not None:
+        found[DELETION_GRACE] = str(pod.metadata.deletion_grace_period_seconds)
+    if container.lifecycle is not None and container.lifecycle.pre_stop is not None:
+        found[PRE_STOP] = msgspec.json.encode(container.lifecycle.pre_stop).decode()
+    if container.ports:
+        found[PORTS] = msgspec.json.encode(container.ports).decode()
+    return found
+
+
+def _stop_signal(container: Container) -> str:
+    """SIGRTMIN+3 is SIGRTMINPLUS3 there."""
+    given = container.lifecycle.stop_signal if container.lifecycle is not None else ""
+    name = given.replace("+", "PLUS").replace("-", "MINUS") or "RUNTIME_DEFAULT"
+    if name not in pb.Signal.keys():  # noqa: SIM118 - an enum's names, not a dict's
+        raise ConfigError(f"unsupported stop signal: {given}")
+    return name
+
+
+def _absolute(path: str) -> str:
+    return path if path.startswith("/") else f"/{path}"

@@ -1,0 +1,153 @@
+"""As whom a container runs, in which namespaces, and what it is kept from. Pure.
+
+What a container says goes before what its pod says; what neither says, the image or the runtime decides.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from podwire.kubelet.config.environment import ConfigError
+from podwire.kubelet.config.fields import quoted
+from podwire.objects.containers import Container, Profile
+from podwire.objects.pods import Pod
+from podwire.protocols.cri import cri_pb2 as pb
+
+MASKED = (
+    "/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+    "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
+    "/sys/devices/virtual/powercap",
+)  # fmt: skip
+READONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+"""What tells too much of the node, and what would change it; procMount: Unmasked lifts both."""
+
+LAST_UID = 2**31 - 1
+SECCOMP_ROOT = "/var/lib/kubelet/seccomp"
+
+_PROFILES: Mapping[str, pb.SecurityProfile.ProfileType] = {
+    "RuntimeDefault": pb.SecurityProfile.RuntimeDefault,
+    "Unconfined": pb.SecurityProfile.Unconfined,
+    "Localhost": pb.SecurityProfile.Localhost,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageUser:
+    """As whom an image wants to run; one that does not say runs as root."""
+
+    uid: int | None = 0
+    name: str = ""
+
+
+def image_user(image: pb.Image) -> ImageUser:
+    if image.HasField("uid"):
+        return ImageUser(uid=image.uid.value)
+    return ImageUser(uid=None, name=image.username) if image.username else ImageUser()
+
+
+def security_context(
+    pod: Pod, container: Container, user: ImageUser, *, target: str = "", seccomp_root: str = SECCOMP_ROOT
+) -> pb.LinuxContainerSecurityContext:
+    """`target` is the container whose processes an ephemeral one wants to see. Raises ConfigError."""
+    _check_non_root(pod, container, user)
+    own, shared = container.security_context, pod.spec.security_context
+    unmasked = own.proc_mount == "Unmasked"
+    context = pb.LinuxContainerSecurityContext(
+        privileged=bool(own.privileged),
+        readonly_rootfs=bool(own.read_only_root_filesystem),
+        no_new_privs=own.allow_privilege_escalation is False,
+        namespace_options=namespaces(pod),
+        supplemental_groups=supplemental_groups(pod),
+        supplemental_groups_policy=groups_policy(pod),
+        masked_paths=() if unmasked else MASKED,
+        readonly_paths=() if unmasked else READONLY,
+        seccomp=_seccomp(own.seccomp_profile or shared.seccomp_profile, seccomp_root),
+    )
+    _set_user(context, pod, container, user)
+    if own.capabilities is not None:
+        context.capabilities.add_capabilities.extend(own.capabilities.add)
+        context.capabilities.drop_capabilities.extend(own.capabilities.drop)
+    apparmor = own.app_armor_profile or shared.app_armor_profile
+    if apparmor is not None:
+        context.apparmor.CopyFrom(_profile(apparmor, apparmor.localhost_profile))
+    if target and context.namespace_options.pid == pb.CONTAINER:
+        context.namespace_options.pid = pb.TARGET
+        context.namespace_options.target_id = target
+    return context
+
+
+def namespaces(pod: Pod) -> pb.NamespaceOption:
+    """Which namespaces are the node's, which the pod's. Raises ConfigError for users of its own."""
+    spec = pod.spec
+    if not spec.host_users:
+        raise ConfigError("can't set `spec.hostUsers: false`, runtime does not support user namespaces")
+    return pb.NamespaceOption(
+        network=pb.NODE if spec.host_network else pb.POD,
+        pid=pb.NODE if spec.host_pid else pb.POD if spec.share_process_namespace else pb.CONTAINER,
+        ipc=pb.NODE if spec.host_ipc else pb.POD,
+        userns_options=pb.UserNamespace(mode=pb.NODE),
+    )
+
+
+def supplemental_groups(pod: Pod) -> tuple[int, ...]:
+    shared = pod.spec.security_context
+    return (*(() if shared.fs_group is None else (shared.fs_group,)), *shared.supplemental_groups)
+
+
+def groups_policy(pod: Pod) -> pb.SupplementalGroupsPolicy:
+    policy = pod.spec.security_context.supplemental_groups_policy
+    if policy not in ("", "Merge", "Strict"):
+        raise ConfigError(f"unsupported supplementalGroupsPolicy: {policy}")
+    return pb.Strict if policy == "Strict" else pb.Merge
+
+
+def _set_user(context: pb.LinuxContainerSecurityContext, pod: Pod, container: Container, image: ImageUser) -> None:
+    own, shared = container.security_context, pod.spec.security_context
+    uid = shared.run_as_user if own.run_as_user is None else own.run_as_user
+    gid = shared.run_as_group if own.run_as_group is None else own.run_as_group
+    if uid is None:
+        uid, context.run_as_username = image.uid, image.name
+    if uid is not None:
+        context.run_as_user.value = uid
+    if gid is not None:
+        context.run_as_group.value = gid
+
+
+def _check_non_root(pod: Pod, container: Container, image: ImageUser) -> None:
+    """What must not run as root is started only if it surely does not: a name may be root's, too."""
+    own, shared = container.security_context, pod.spec.security_context
+    if not (shared.run_as_non_root if own.run_as_non_root is None else own.run_as_non_root):
+        return
+    uid = shared.run_as_user if own.run_as_user is None else own.run_as_user
+    if uid == 0:
+        problem = "container's runAsUser breaks non-root policy"
+    elif uid is not None:
+        return
+    elif image.uid is None:
+        problem = (
+            f"container has runAsNonRoot and image has non-numeric user ({image.name}), cannot verify user is non-root"
+        )
+    elif image.uid == 0:
+        problem = "container has runAsNonRoot and image will run as root"
+    elif image.uid > LAST_UID:
+        problem = (
+            f"container has runAsNonRoot and image has an invalid user id ({image.uid}). (Must be 1-({LAST_UID})): "
+            f"must be between 0 and {LAST_UID}, inclusive"
+        )
+    else:
+        return
+    whose = quoted(f"{pod.name}_{pod.namespace}({pod.uid})")
+    raise ConfigError(f"{problem} (pod: {whose}, container: {container.name})")
+
+
+def _seccomp(profile: Profile | None, root: str) -> pb.SecurityProfile:
+    """Without a profile a container is not confined: that is what programs were written for."""
+    if profile is None:
+        return pb.SecurityProfile(profile_type=pb.SecurityProfile.Unconfined)
+    if profile.type == "Localhost" and not profile.localhost_profile:
+        raise ConfigError("localhostProfile must be set if seccompProfile type is Localhost.")
+    return _profile(profile, f"{root}/{profile.localhost_profile}")
+
+
+def _profile(profile: Profile, place: str) -> pb.SecurityProfile:
+    kind = _PROFILES.get(profile.type, pb.SecurityProfile.Unconfined)
+    return pb.SecurityProfile(profile_type=kind, localhost_ref=place if kind == pb.SecurityProfile.Localhost else "")
