@@ -61,6 +61,7 @@ class Mounted:
     log_path: str
     tty: bool
     stdin: bool
+    stdin_once: bool
     cgroup_doors: tuple[str, ...]
 
 
@@ -167,6 +168,7 @@ class Bundles:
             log_path=log_path,
             tty=config.tty,
             stdin=config.stdin,
+            stdin_once=config.stdin_once,
             cgroup_doors=tuple(self.cgroups.doors(group)),
         )
 

@@ -1,4 +1,7 @@
-"""Commands inside containers: run to their end for probes (ExecSync), or offered as a conversation (Exec)."""
+"""Commands inside containers: run to their end for probes (ExecSync), or offered as a conversation (Exec).
+
+The streams of a container itself are offered in the same way (Attach).
+"""
 
 import asyncio
 import contextlib
@@ -6,7 +9,7 @@ import functools
 import os
 import secrets
 import shutil
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,7 @@ from podwire.protocols.grpc_status import (
 from podwire.protocols.k8sapi.server_side import Answer, Request, Response, Socket, Upgrade
 from podwire.protocols.streaming.remote_command import Streams
 from podwire.runtime import descriptors
+from podwire.runtime.attachments import Attachment
 from podwire.runtime.bundles import Bundles
 from podwire.runtime.containers import Container
 from podwire.runtime.conversations import Conversation, Files
@@ -43,8 +47,7 @@ PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 @dataclass(frozen=True, slots=True)
 class _Offer:
     container: Container
-    command: list[str]
-    streams: Streams
+    converse: Callable[[Socket], Awaitable[None]]
     until: float
 
 
@@ -100,23 +103,33 @@ class Executions:
 
     def offer(self, container: Container, request: pb.ExecRequest) -> str:
         """Exec: a URL that is good for one conversation within a minute."""
-        _check(container, list(request.cmd))
-        if request.tty and request.stderr:
-            raise InvalidArgument("tty and stderr: a terminal has no stderr of its own")
-        if not (request.stdin or request.stdout or request.stderr):
-            raise InvalidArgument("one of stdin, stdout or stderr must be set")
+        command = list(request.cmd)
+        _check(container, command)
+        return self._offer("exec", container, functools.partial(self._converse, container, command, _streams(request)))
+
+    def offer_attach(self, container: Container, request: pb.AttachRequest) -> str:
+        """Attach: likewise. The container's own setting decides whether there is a terminal, and whether input."""
+        _check_running(container)
+        streams = _streams(request)
+        config = container.config
+        if streams.tty != config.tty:
+            raise InvalidArgument(f"tty: the container has {'a' if config.tty else 'no'} terminal")
+        if streams.stdin and not config.stdin:
+            raise InvalidArgument("stdin: the container was made without one")
+        return self._offer("attach", container, Attachment(self._shims, self._bundles.state(container.id), streams).run)
+
+    def _offer(self, what: str, container: Container, converse: Callable[[Socket], Awaitable[None]]) -> str:
         now = self._clock.monotonic()
         self._offers = {key: each for key, each in self._offers.items() if each.until > now}
         if len(self._offers) >= OFFERS:
             raise ResourceExhausted(f"{OFFERS} conversations are waiting already")
         token = secrets.token_urlsafe(16)
-        streams = Streams(stdin=request.stdin, stdout=request.stdout, stderr=request.stderr, tty=request.tty)
-        self._offers[token] = _Offer(container, list(request.cmd), streams, now + OFFER_SECONDS)
-        return f"{self.base_url}/exec/{token}"
+        self._offers[token] = _Offer(container, converse, now + OFFER_SECONDS)
+        return f"{self.base_url}/{what}/{token}"
 
     async def handle(self, request: Request) -> Answer:
         """The streaming server: one URL, one conversation."""
-        _, _, token = request.path.rpartition("/exec/")
+        _, _, token = request.path.rpartition("/")
         offer = self._offers.pop(token, None)
         if offer is None or offer.until < self._clock.monotonic():
             return Response(status=404, body=b"no such conversation\n", content_type="text/plain")
@@ -125,18 +138,29 @@ class Executions:
             return Response(status=400, body=why, content_type="text/plain")
         if not offer.container.running:
             return Response(status=409, body=b"the container has ended\n", content_type="text/plain")
-        return Upgrade(protocols=PROTOCOLS, run=lambda socket: self._converse(offer, socket))
+        return Upgrade(protocols=PROTOCOLS, run=offer.converse)
 
-    async def _converse(self, offer: _Offer, socket: Socket) -> None:
-        container = offer.container
-        async with self._working(container, offer.command, tty=offer.streams.tty) as work:
+    async def _converse(self, container: Container, command: list[str], streams: Streams, socket: Socket) -> None:
+        async with self._working(container, command, tty=streams.tty) as work:
             start = functools.partial(self._start, work, container)
-            await Conversation(work, offer.streams, start).run(socket)
+            await Conversation(work, streams, start).run(socket)
+
+
+def _streams(request: pb.ExecRequest | pb.AttachRequest) -> Streams:
+    if request.tty and request.stderr:
+        raise InvalidArgument("tty and stderr: a terminal has no stderr of its own")
+    if not (request.stdin or request.stdout or request.stderr):
+        raise InvalidArgument("one of stdin, stdout or stderr must be set")
+    return Streams(stdin=request.stdin, stdout=request.stdout, stderr=request.stderr, tty=request.tty)
 
 
 def _check(container: Container, command: list[str]) -> None:
     if not command:
         raise InvalidArgument("cmd: must be given")
+    _check_running(container)
+
+
+def _check_running(container: Container) -> None:
     if not container.running:
         raise FailedPrecondition(f"container {container.id} is not running")
 

@@ -60,6 +60,7 @@ class RuntimeService:
             "ReopenContainerLog": self.reopen_container_log,
             "ExecSync": self.exec_sync,
             "Exec": self.exec,
+            "Attach": self.attach,
             "ContainerStats": self.container_stats,
             "ListContainerStats": self.list_container_stats,
             "PodSandboxStats": self.pod_sandbox_stats,
@@ -189,6 +190,10 @@ class RuntimeService:
     async def exec(self, request: pb.ExecRequest) -> pb.ExecResponse:
         container = self.containers.get(request.container_id)
         return pb.ExecResponse(url=self.executions.offer(container, request))
+
+    async def attach(self, request: pb.AttachRequest) -> pb.AttachResponse:
+        container = self.containers.get(request.container_id)
+        return pb.AttachResponse(url=self.executions.offer_attach(container, request))
 
     async def container_stats(self, request: pb.ContainerStatsRequest) -> pb.ContainerStatsResponse:
         container = self.containers.get(request.container_id)

@@ -12,6 +12,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
@@ -76,6 +77,7 @@ class Shims:
         argv += ["--log", container.log_path] if container.log_path else []
         argv += ["--tty"] if container.tty else []
         argv += ["--stdin"] if container.stdin else []
+        argv += ["--stdin-once"] if container.stdin and container.stdin_once else []
         argv += ["--", *self._oci(), "run", "--detach", "--bundle", str(container.bundle)]
         argv += ["--pid-file", str(container.state / "pid")]
         argv += ["--console-socket", str(container.state / "console.sock")] if container.tty else []
@@ -131,6 +133,27 @@ class Shims:
         if not answer.startswith("ok"):
             raise Internal(f"the log cannot be reopened: {answer}")
 
+    async def resize(self, state: Path, columns: int, rows: int) -> None:
+        """Give the container's terminal a size; where there is none, nothing happens."""
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(ASK_SECONDS):
+                await _ask(state, f"resize {columns} {rows}")
+
+    async def line(self, state: Path, request: str) -> "Line":
+        """A connection on which the shim gives output (attach) or takes input (stdin). Raises OSError."""
+        line = Line(await _connect(state))
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                await line.send(f"{request}\n".encode())
+                answer = await line.answer()
+        except BaseException:
+            line.close()
+            raise
+        if answer != "ok":
+            line.close()
+            raise ConnectionRefusedError(answer.removeprefix("error ") or "the container's shim has ended")
+        return line
+
     async def signal(self, pid: int, pid_started: int, number: int) -> None:
         """Send a signal to a container's process; one that has ended is fine."""
         await asyncio.to_thread(_signal, pid, pid_started, number)
@@ -167,17 +190,68 @@ def _signal(pid: int, pid_started: int, number: int) -> None:
         os.close(pidfd)
 
 
-async def _ask(state: Path, request: str) -> str:
-    """One question to the shim. Its directory's path may be longer than a socket's may be, so it is named shortly."""
-    loop = asyncio.get_running_loop()
-    directory = os.open(state, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    with contextlib.ExitStack() as stack:
-        stack.callback(os.close, directory)
-        door = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        door.setblocking(False)
-        await loop.sock_connect(door, f"/proc/self/fd/{directory}/shim.sock")
-        await loop.sock_sendall(door, f"{request}\n".encode())
+class Line:
+    """An open connection to a shim."""
+
+    def __init__(self, door: socket.socket) -> None:
+        self._door = door
+        self._loop = asyncio.get_running_loop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def send(self, data: bytes) -> None:
+        await self._loop.sock_sendall(self._door, data)
+
+    def finish(self) -> None:
+        """Nothing more is sent; what comes may still be read."""
+        with contextlib.suppress(OSError):
+            self._door.shutdown(socket.SHUT_WR)
+
+    async def answer(self) -> str:
+        """The one line that the shim answers with, and not a byte more; empty when it is gone."""
         answer = b""
-        while not answer.endswith(b"\n") and (more := await loop.sock_recv(door, 4096)):
-            answer += more
+        while not answer.endswith(b"\n") and (byte := await self._loop.sock_recv(self._door, 1)):
+            answer += byte
         return answer.decode("utf-8", "replace").strip()
+
+    async def exactly(self, size: int) -> bytes:
+        """So many bytes; empty when the shim is gone before they are all there."""
+        data = bytearray()
+        while len(data) < size:
+            try:
+                more = await self._loop.sock_recv(self._door, size - len(data))
+            except ConnectionError:
+                return b""
+            if not more:
+                return b""
+            data += more
+        return bytes(data)
+
+    def close(self) -> None:
+        self._door.close()
+
+
+async def _connect(state: Path) -> socket.socket:
+    """To the shim's socket. Its directory's path may be longer than a socket's may be, so it is named shortly."""
+    directory = os.open(state, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        door.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(door, f"/proc/self/fd/{directory}/shim.sock")
+    except BaseException:
+        door.close()
+        raise
+    finally:
+        os.close(directory)
+    return door
+
+
+async def _ask(state: Path, request: str) -> str:
+    """One question to the shim."""
+    with Line(await _connect(state)) as line:
+        await line.send(f"{request}\n".encode())
+        return await line.answer()
