@@ -114,6 +114,7 @@ class PodSpec(Part, frozen=True, kw_only=True):
     dns_config: DnsConfig | None = None
     service_account_name: str = ""
     enable_service_links: bool = True
+    os: Named | None = None
     host_network: bool = False
     host_pid: bool = msgspec.field(default=False, name="hostPID")
     host_ipc: bool = msgspec.field(default=False, name="hostIPC")
