@@ -1,0 +1,80 @@
+"""One probe, asked once: the question that its spec describes, and what the answer means."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from podwire.kubelet.probes.ports import Prober, Unanswered, Unasked
+from podwire.kubelet.probes.targets import PROBE_AGENT, headers_of, host_of, port_of, url_of
+from podwire.objects.containers import Container, GrpcAction, HttpGet, Probe
+from podwire.protocols.k8sapi.client_side import Reply
+
+SERVING = 1
+_STATUSES = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """`text` is for people: why it failed, or, of one that passed, what they should know all the same."""
+
+    passed: bool
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Whom to ask."""
+
+    container: Container
+    container_id: str
+    ips: Sequence[str]
+
+
+async def check(probe: Probe, subject: Subject, prober: Prober) -> Result:
+    """Raises Unasked when there is no result."""
+    try:
+        return await _asked(probe, subject, prober)
+    except Unanswered as error:
+        return Result(passed=False, text=str(error))
+
+
+async def _asked(probe: Probe, subject: Subject, prober: Prober) -> Result:
+    seconds, container = float(probe.timeout_seconds), subject.container
+    if probe.exec is not None:
+        done = await prober.exec(subject.container_id, probe.exec.command, seconds)
+        return Result(passed=done.code == 0, text="" if done.code == 0 else done.output)
+    if probe.http_get is not None:
+        return await _http(probe.http_get, subject, prober, seconds)
+    if probe.tcp_socket is not None:
+        host = host_of(probe.tcp_socket.host, subject.ips)
+        await prober.tcp(host, port_of(probe.tcp_socket.port, container), seconds)
+        return Result(passed=True)
+    if probe.grpc is not None:
+        return await _grpc(probe.grpc, subject, prober, seconds)
+    raise Unasked(f"missing probe handler for container {container.name}")
+
+
+async def _http(get: HttpGet, subject: Subject, prober: Prober, seconds: float) -> Result:
+    url = url_of(get, subject.container, subject.ips)
+    return of_http(await prober.http(url, headers_of(get, PROBE_AGENT), seconds))
+
+
+async def _grpc(action: GrpcAction, subject: Subject, prober: Prober, seconds: float) -> Result:
+    host, port = host_of("", subject.ips), port_of(action.port, subject.container)
+    return of_grpc(await prober.grpc(host, port, action.service or "", seconds))
+
+
+def of_http(reply: Reply) -> Result:
+    """A redirect that was not followed passes: somebody answered."""
+    if 200 <= reply.status < 300:
+        return Result(passed=True)
+    if 300 <= reply.status < 400:
+        body = reply.body.decode("utf-8", "replace")
+        return Result(passed=True, text=f"Probe terminated redirects, Response body: {body}")
+    return Result(passed=False, text=f"HTTP probe failed with statuscode: {reply.status}")
+
+
+def of_grpc(status: int) -> Result:
+    if status == SERVING:
+        return Result(passed=True)
+    said = _STATUSES[status] if 0 <= status < len(_STATUSES) else str(status)
+    return Result(passed=False, text=f'service unhealthy (responded with "{said}")')
