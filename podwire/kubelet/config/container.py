@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from podwire.kubelet.config.environment import ConfigError, expand
+from podwire.kubelet.config.fields import NodeFacts
 from podwire.kubelet.config.limits import container_limits
-from podwire.kubelet.config.security import SECCOMP_ROOT, ImageUser, security_context
+from podwire.kubelet.config.security import SECCOMP_ROOT, image_user, security_context
 from podwire.kubelet.observed import CONTAINER, HASH, NAME, NAMESPACE, RESTARTS, UID
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
@@ -25,29 +26,26 @@ def container_config(
     container: Container,
     *,
     attempt: int,
-    image: str,
-    image_user: ImageUser,
+    image: pb.Image,
     env: Mapping[str, str],
-    memory_capacity: int,
-    mounts: Sequence[pb.Mount] = (),
-    log_path: str = "",
-    termination_log: str | None = None,
+    mounts: Sequence[pb.Mount],
+    node: NodeFacts,
+    log_path: str,
     devices: Sequence[pb.Device] = (),
     cdi_devices: Sequence[str] = (),
     annotations: Mapping[str, str] | None = None,
     target: str = "",
-    huge_page_sizes: Sequence[str] = (),
     seccomp_root: str = SECCOMP_ROOT,
 ) -> pb.ContainerConfig:
     """Raises ConfigError.
 
-    `image` is the id that the runtime knows, `termination_log` the node's file behind the container's
-    terminationMessagePath, `memory_capacity` the node's memory in bytes, `target` the id of the container whose
-    processes an ephemeral one wants to see; `annotations` are those of device plugins.
+    `annotations` are those that device plugins want; `target` is the id of the container whose processes an ephemeral
+    one wants to see; `log_path` lies below the pod's log directory.
     """
-    config = pb.ContainerConfig(
+    security = security_context(pod, container, image_user(image), target=target, seccomp_root=seccomp_root)
+    return pb.ContainerConfig(
         metadata=pb.ContainerMetadata(name=container.name, attempt=attempt),
-        image=pb.ImageSpec(image=image, user_specified_image=container.image),
+        image=pb.ImageSpec(image=image.id, user_specified_image=container.image),
         command=_expanded("command", container.command, env),
         args=_expanded("args", container.args, env),
         working_dir=container.working_dir,
@@ -56,22 +54,14 @@ def container_config(
         devices=devices,
         labels={NAME: pod.name, NAMESPACE: pod.namespace, UID: pod.uid, CONTAINER: container.name},
         annotations={**(annotations or {}), **_annotations(pod, container, attempt)},
-        log_path=log_path or container_log_path(container, attempt),
+        log_path=log_path,
         stdin=container.stdin,
         stdin_once=container.stdin_once,
         tty=container.tty,
         CDI_devices=[pb.CDIDevice(name=each) for each in cdi_devices],
         stop_signal=_stop_signal(container),
-        linux=pb.LinuxContainerConfig(
-            resources=container_limits(
-                pod, container, memory_capacity=memory_capacity, huge_page_sizes=huge_page_sizes
-            ),
-            security_context=security_context(pod, container, image_user, target=target, seccomp_root=seccomp_root),
-        ),
+        linux=pb.LinuxContainerConfig(resources=container_limits(pod, container, node), security_context=security),
     )
-    if termination_log and container.termination_message_path:
-        config.mounts.add(host_path=termination_log, container_path=_absolute(container.termination_message_path))
-    return config
 
 
 def container_hash(container: Container) -> str:
@@ -81,11 +71,6 @@ def container_hash(container: Container) -> str:
     place; so nothing else counts, and what a later API server adds to a container ends none.
     """
     return hashlib.blake2b(f"{container.name}\0{container.image}".encode(), digest_size=8).hexdigest()
-
-
-def container_log_path(container: Container, attempt: int) -> str:
-    """Below the pod's log directory."""
-    return f"{container.name}/{attempt}.log"
 
 
 def _expanded(field: str, words: Sequence[str], env: Mapping[str, str]) -> list[str]:
@@ -120,7 +105,3 @@ def _stop_signal(container: Container) -> str:
     if name not in pb.Signal.keys():  # noqa: SIM118 - an enum's names, not a dict's
         raise ConfigError(f"unsupported stop signal: {given}")
     return name
-
-
-def _absolute(path: str) -> str:
-    return path if path.startswith("/") else f"/{path}"

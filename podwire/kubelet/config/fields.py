@@ -27,6 +27,14 @@ class NodeFacts:
     name: str
     ips: tuple[str, ...]
     allocatable: Mapping[str, str]
+    memory_capacity: int = 0
+    """Bytes; 0 if only what is allocatable is known."""
+    huge_page_sizes: tuple[str, ...] = ()
+    """As the kernel's files name them: 2MB."""
+
+    @property
+    def memory(self) -> int:
+        return self.memory_capacity or parse(self.allocatable["memory"]).value()
 
 
 ONE = parse("1")

@@ -1,7 +1,6 @@
 """How much of the node a container may take, in the kernel's units. Pure."""
 
-from collections.abc import Sequence
-
+from podwire.kubelet.config.fields import NodeFacts
 from podwire.kubelet.resources import amount, oom_score_adj, pod_limits, pod_requests, quantity
 from podwire.objects.containers import Container, Quantities
 from podwire.objects.pods import Pod
@@ -13,18 +12,16 @@ PERIOD_MICROSECONDS, SMALLEST_QUOTA = 100_000, 1000
 HUGE_PAGES = "hugepages-"
 
 
-def container_limits(
-    pod: Pod, container: Container, *, memory_capacity: int, huge_page_sizes: Sequence[str] = ()
-) -> pb.LinuxContainerResources:
-    """`huge_page_sizes` are those of the node (2MB): of what was not asked for a container gets none."""
+def container_limits(pod: Pod, container: Container, node: NodeFacts) -> pb.LinuxContainerResources:
+    """Of huge pages that it did not ask for a container gets none."""
     asked = container.resources
     limits = _linux(
         amount(asked.requests if "cpu" in asked.requests else asked.limits, "cpu"),
         amount(asked.limits, "cpu"),
         amount(asked.limits, "memory"),
     )
-    limits.oom_score_adj = oom_score_adj(pod, container, memory_capacity)
-    sizes = dict.fromkeys(huge_page_sizes, 0) | _huge_pages(asked.limits)
+    limits.oom_score_adj = oom_score_adj(pod, container, node.memory)
+    sizes = dict.fromkeys(node.huge_page_sizes, 0) | _huge_pages(asked.limits)
     for size, limit in sizes.items():
         limits.hugepage_limits.add(page_size=size, limit=limit)
     return limits

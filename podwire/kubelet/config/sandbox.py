@@ -35,11 +35,6 @@ def sandbox_config(
     )
 
 
-def log_directory(root: str, pod: Pod) -> str:
-    """Where a pod's containers log, as log shippers find it: NAMESPACE_NAME_UID."""
-    return f"{root}/{pod.namespace}_{pod.name}_{pod.uid}"
-
-
 def _ports(pod: Pod) -> list[pb.PortMapping]:
     """Those that the node listens on for the pod; the others need nothing done."""
     ports = (port for container in pod.spec.containers for port in container.ports if port.host_port)
