@@ -73,7 +73,7 @@ class Projected(Part, frozen=True, kw_only=True):
 
 
 class Volume(Part, frozen=True, kw_only=True):
-    """Exactly one source is there; one of another type than these shows as none of them."""
+    """Exactly one source is there; one of a type that is rarer still shows as none of these."""
 
     name: str
     empty_dir: EmptyDir | None = None
@@ -82,3 +82,10 @@ class Volume(Part, frozen=True, kw_only=True):
     secret: SecretSource | None = None
     downward_api: DownwardApi | None = field(default=None, name="downwardAPI")
     projected: Projected | None = None
+    persistent_volume_claim: dict[str, Any] | None = None
+    csi: dict[str, Any] | None = None
+    ephemeral: dict[str, Any] | None = None
+    image: dict[str, Any] | None = None
+    nfs: dict[str, Any] | None = None
+    iscsi: dict[str, Any] | None = None
+    """From persistentVolumeClaim on: so that they can be refused by their names."""

@@ -1,0 +1,54 @@
+"""Is there at a path of the node what a hostPath volume says? Makes what may be made."""
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from podwire.kubelet.volumes.errors import VolumeError
+from podwire.objects.volumes import HostPath
+
+_DIRECTORY, _FILE = 0o755, 0o644
+
+_KINDS: dict[str, tuple[Callable[[int], bool], str]] = {
+    "Directory": (stat.S_ISDIR, "a directory"),
+    "DirectoryOrCreate": (stat.S_ISDIR, "a directory"),
+    "File": (stat.S_ISREG, "a file"),
+    "FileOrCreate": (stat.S_ISREG, "a file"),
+    "Socket": (stat.S_ISSOCK, "a socket file"),
+    "CharDevice": (stat.S_ISCHR, "a character device"),
+    "BlockDevice": (stat.S_ISBLK, "a block device"),
+}
+"""What a type asks for, and how people call it. Links are followed: it is the node's own."""
+
+
+def check(source: HostPath) -> None:
+    """Raises VolumeError. A source without a type may be anything, also nothing."""
+    if ".." in source.path.split("/"):
+        raise VolumeError(f"invalid HostPath `{source.path}`: must not contain '..'")
+    if not source.type:
+        return
+    if source.type not in _KINDS:
+        raise VolumeError(f"{source.type} is an invalid volume type")
+    is_kind, words = _KINDS[source.type]
+    if source.type.endswith("OrCreate"):
+        _create(source)
+    try:
+        right = is_kind(Path(source.path).stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        right = False
+    if not right:
+        raise VolumeError(f"hostPath type check failed: {source.path} is not {words}")
+
+
+def _create(source: HostPath) -> None:
+    """If there is nothing at all; the way to a file must be there already."""
+    if os.path.lexists(source.path):
+        return
+    try:
+        if source.type == "DirectoryOrCreate":
+            Path(source.path).mkdir(_DIRECTORY, parents=True, exist_ok=True)
+        else:
+            os.close(os.open(source.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, _FILE))
+    except OSError as error:
+        raise VolumeError(f"hostPath type check failed: {source.path}: {error.strerror}") from error

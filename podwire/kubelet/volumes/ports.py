@@ -1,0 +1,18 @@
+"""What volumes need of the kernel; `linux/mounts.py` has it. Called in worker threads."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from podwire.linux.values import Mounted, Path
+
+
+class Mounts(Protocol):
+    def mount(self, source: str, target: Path, kind: str, options: Sequence[str] = ()) -> None: ...
+
+    def bind(self, source: Path, target: Path, *, recursive: bool = False, read_only: bool = False) -> None: ...
+
+    def unmount(self, target: Path, *, lazily: bool = False) -> None: ...
+
+    def list(self) -> list[Mounted]: ...
+
+    def is_mounted(self, target: Path) -> bool: ...

@@ -1,0 +1,109 @@
+"""What is to be done for a volume, as values; decided before any of it is done. Pure."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from podwire.kubelet.config.fields import NodeFacts
+from podwire.kubelet.volumes.contents import Contents
+from podwire.kubelet.volumes.errors import VolumeError
+from podwire.kubelet.volumes.places import IN_MEMORY, Places, type_of
+from podwire.objects.pods import Pod
+from podwire.objects.quantity import parse
+from podwire.objects.volumes import EmptyDir, HostPath, Volume
+
+MEMORY = "Memory"
+REFUSED = ("persistent_volume_claim", "csi", "ephemeral", "image", "nfs", "iscsi")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """Contents that are kept up to date. `link` is where people look for those that lie in memory."""
+
+    volume: str
+    directory: Path
+    contents: Contents
+    group: int | None
+    link: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scratch:
+    """An empty directory. Its sizeLimit is a matter of eviction, not of the file system."""
+
+    volume: str
+    directory: Path
+    group: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """An empty tmpfs of its own; 0 is the kernel's default size."""
+
+    volume: str
+    directory: Path
+    group: int | None
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """A path of the node."""
+
+    volume: str
+    source: HostPath
+
+
+Step = Files | Scratch | Memory | Check
+
+
+def has_contents(volume: Volume) -> bool:
+    return type_of(volume) not in ("", "empty-dir")
+
+
+def check_type(volume: Volume) -> None:
+    """Refuse what nobody here can set up."""
+    if volume.host_path is not None or type_of(volume):
+        return
+    names = [each for each in REFUSED if getattr(volume, each) is not None]
+    told = f"of type {_camel(names[0])}" if names else "of this type"
+    raise VolumeError(f"volumes {told} are not supported by podwire")
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(each.title() for each in rest)
+
+
+def with_contents(places: Places, pod: Pod, volume: Volume, contents: Contents) -> Files:
+    return Files(
+        volume=volume.name,
+        directory=places.volume(pod.uid, volume),
+        contents=contents,
+        group=pod.spec.security_context.fs_group,
+        link=places.shown(pod.uid, volume) if type_of(volume) in IN_MEMORY else None,
+    )
+
+
+def without_contents(places: Places, pod: Pod, volume: Volume, node: NodeFacts) -> Scratch | Memory | Check:
+    if volume.host_path is not None:
+        return Check(volume=volume.name, source=volume.host_path)
+    source = volume.empty_dir or EmptyDir()
+    directory, group = places.volume(pod.uid, volume), pod.spec.security_context.fs_group
+    if source.medium == MEMORY:
+        size = memory_size(pod, source, node)
+        return Memory(volume=volume.name, directory=directory, group=group, size=size)
+    if source.medium:
+        raise VolumeError(f'an emptyDir of medium "{source.medium}" is not supported by podwire')
+    return Scratch(volume=volume.name, directory=directory, group=group)
+
+
+def memory_size(pod: Pod, source: EmptyDir, node: NodeFacts) -> int:
+    """The least of what it asks for, what the pod's containers may use together, and what the node has for pods."""
+    limits = [each.resources.limits.get("memory") for each in pod.spec.containers]
+    together = sum(_bytes(each) for each in limits if each is not None) if all(limits) else 0
+    sizes = (_bytes(source.size_limit or 0), together, _bytes(node.allocatable.get("memory", 0)))
+    return min((each for each in sizes if each), default=0)
+
+
+def _bytes(amount: str | float) -> int:
+    return parse(str(amount)).value()

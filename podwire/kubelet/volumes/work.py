@@ -1,0 +1,117 @@
+"""Does on the file system what was decided. Synchronous: called in a worker thread, once for all volumes of a pod."""
+
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from podwire.kubelet.volumes import host_paths, swap
+from podwire.kubelet.volumes.errors import VolumeError, set_up_failed
+from podwire.kubelet.volumes.places import Places
+from podwire.kubelet.volumes.ports import Mounts
+from podwire.kubelet.volumes.steps import Check, Files, Memory, Scratch, Step
+from podwire.linux import errors
+
+_PRIVATE, _OPEN, _SETGID = 0o750, 0o777, 0o2000
+
+
+class Work:
+    def __init__(self, places: Places, mounts: Mounts) -> None:
+        self._places = places
+        self._mounts = mounts
+        self._secrets_mounted = False
+
+    def do(self, uid: str, steps: Iterable[Step]) -> list[str]:
+        """All of a pod's; what failed, in words for its event."""
+        self._places.pod(uid).mkdir(_PRIVATE, parents=True, exist_ok=True)
+        failures = []
+        for step in steps:
+            try:
+                self._do(step)
+            except (VolumeError, OSError) as error:
+                failures.append(set_up_failed(step.volume, error))
+        return failures
+
+    def _do(self, step: Step) -> None:
+        match step:
+            case Files():
+                self._write(step)
+            case Scratch():
+                _make_scratch(step)
+            case Memory():
+                self._mount_memory(step)
+            case Check(source=source):
+                host_paths.check(source)
+
+    def _write(self, step: Files) -> None:
+        if step.link is not None:
+            self._mount_secrets()
+            step.link.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                step.link.symlink_to(step.directory)
+        step.directory.parent.mkdir(parents=True, exist_ok=True)
+        swap.write(step.directory, step.contents, step.group)
+
+    def _mount_secrets(self) -> None:
+        """Once for the node, when the first secret comes; a kubelet that starts again finds it."""
+        if self._secrets_mounted:
+            return
+        self._places.secrets.mkdir(parents=True, exist_ok=True)
+        if not self._mounts.is_mounted(self._places.secrets):
+            self._tmpfs(self._places.secrets, ["mode=0700", "nosuid", "nodev", "noexec"])
+        self._secrets_mounted = True
+
+    def _mount_memory(self, step: Memory) -> None:
+        step.directory.mkdir(parents=True, exist_ok=True)
+        if self._mounts.is_mounted(step.directory):
+            return
+        mode = _OPEN if step.group is None else _OPEN | _SETGID
+        options = [f"mode={mode:o}"]
+        options += [f"size={step.size}"] if step.size else []
+        options += [f"gid={step.group}"] if step.group is not None else []
+        self._tmpfs(step.directory, options)
+
+    def _tmpfs(self, where: Path, options: Sequence[str]) -> None:
+        try:
+            self._mounts.mount("tmpfs", where, "tmpfs", [*options, "noswap"])
+        except errors.Refused:  # before Linux 6.4
+            self._mounts.mount("tmpfs", where, "tmpfs", options)
+
+    def remove(self, uid: str) -> None:
+        """Everything of a pod; its directory last, so that who is killed here finds it again."""
+        pod = self._places.pod(uid)
+        self._unmount_below(str(pod))
+        for each in (self._places.pod_secrets(uid), pod):
+            with suppress(FileNotFoundError):
+                shutil.rmtree(each)
+
+    def _unmount_below(self, place: str) -> None:
+        """Also what containers mounted there; nothing is deleted while it shows something else."""
+        real = os.path.realpath(place)
+        below = [each.target for each in self._mounts.list() if each.target.startswith(real + "/")]
+        for target in reversed(below):  # the last mounted is the uppermost
+            try:
+                self._mounts.unmount(target)
+            except errors.Busy:
+                self._mounts.unmount(target, lazily=True)
+
+    def close(self) -> None:
+        """Give the tmpfs for secrets back, unless there are still some."""
+        self._secrets_mounted = False
+        with suppress(errors.Busy, errors.NoSuchMount):
+            if self._mounts.is_mounted(self._places.secrets) and not any(self._places.secrets.iterdir()):
+                self._mounts.unmount(self._places.secrets)
+                self._places.secrets.rmdir()
+
+
+def _make_scratch(step: Scratch) -> None:
+    """Whole or not at all, and once: what a container does to its permissions later stays."""
+    if os.path.lexists(step.directory):
+        return
+    made = step.directory.with_name(f"..{step.directory.name}")
+    made.mkdir(parents=True, exist_ok=True)
+    if step.group is not None:
+        os.chown(made, -1, step.group)
+    made.chmod(_OPEN if step.group is None else _OPEN | _SETGID)
+    made.rename(step.directory)
