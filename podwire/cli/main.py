@@ -28,6 +28,7 @@ COMMANDS = (
     Command(
         "controllers", "podwire.cli.controllers", "namespaces, service accounts, owners: what follows from objects"
     ),
+    Command("scheduler", "podwire.cli.scheduler", "find a node for every pod that has none, and bind it"),
     Command("image", "podwire.cli.image", "images without a registry: import archives, build, list, remove"),
     Command("runtime", "podwire.cli.runtime", "run pod sandboxes and containers for whoever speaks CRI"),
     Command("cni", "podwire.cli.cni", "CNI plugins for any runtime: put them into a directory"),

@@ -1,3 +1,8 @@
 """Finds a node for every pod that has none, and binds it. Speaks: k8sapi."""
 
-__all__: list[str] = []
+from podwire.scheduler.choose import Chosen, Unschedulable, choose
+from podwire.scheduler.ports import Api
+from podwire.scheduler.scheduler import Scheduler
+from podwire.scheduler.snapshot import Snapshot
+
+__all__ = ["Api", "Chosen", "Scheduler", "Snapshot", "Unschedulable", "choose"]

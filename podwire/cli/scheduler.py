@@ -1,0 +1,37 @@
+"""`podwire scheduler`: a node for every pod, against any API server."""
+
+import argparse
+from pathlib import Path
+
+from podwire.cli.main import UserError
+from podwire.cli.options import add_logging, run_until_stopped, settle
+from podwire.cluster.scheduler import Options
+from podwire.cluster.scheduler import run as schedule
+from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
+from podwire.transports import credentials
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kubeconfig",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="the API server, and an identity that may see nodes, bind pods and write their status and events",
+    )
+    parser.add_argument("--context", default="", metavar="NAME", help="the kubeconfig's context (its current one)")
+    add_logging(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    options = Options(kubeconfig=arguments.kubeconfig, context=arguments.context)
+    try:  # what cannot be used is told before anything runs
+        credentials.ssl_context(credentials.load(options.kubeconfig, context=options.context))
+    except (BadKubeconfig, OSError) as error:
+        raise UserError(str(error)) from error
+    return run_until_stopped(_work(options), arguments)
+
+
+async def _work(options: Options) -> None:
+    settle()
+    await schedule(options)

@@ -1,0 +1,118 @@
+"""The filters in upstream's order. A node is told the reasons of the first that it fails.
+
+What a pod may ask for and nobody here evaluates has its row too: it is refused with the name of the field, and the
+row is where evaluating it begins.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from podwire.objects.nodes import Node, Taint
+from podwire.scheduler import neighbours, node_affinity, spreading, taints
+from podwire.scheduler.filter import ANYTHING, NOTHING, Filter, Happening, Judge, Refused
+from podwire.scheduler.podinfo import HostPort, PodInfo
+from podwire.scheduler.requests import PODS
+from podwire.scheduler.snapshot import NodeInfo, Snapshot
+
+_CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+_ANY = "0.0.0.0"  # the host address that means all of them
+
+
+def node_unschedulable(pod: PodInfo, _snapshot: Snapshot) -> Judge | None:
+    if any(taints.tolerates(each, _CORDON) for each in pod.pod.spec.tolerations):
+        return None
+    return _of_node(lambda node: not node.spec.unschedulable, "node(s) were unschedulable")
+
+
+def node_name(pod: PodInfo, _snapshot: Snapshot) -> Judge | None:
+    wanted = pod.pod.spec.node_name
+    if not wanted:
+        return None
+    return _of_node(lambda node: node.name == wanted, "node(s) didn't match the requested node name")
+
+
+def taint_toleration(pod: PodInfo, _snapshot: Snapshot) -> Judge:
+    def judge(node: NodeInfo) -> Sequence[str]:
+        given = node.node.spec.taints if node.node else ()
+        first = next(taints.untolerated(given, pod.pod.spec.tolerations), None)
+        return (f"node(s) had untolerated taint {{{first.key}: {first.value}}}",) if first else ()
+
+    return judge
+
+
+def required_node_affinity(pod: PodInfo, _snapshot: Snapshot) -> Judge | None:
+    wanted = node_affinity.required(pod.pod.spec)
+    return wanted and _of_node(wanted, "node(s) didn't match Pod's node affinity/selector")
+
+
+def node_ports(pod: PodInfo, _snapshot: Snapshot) -> Judge | None:
+    if not pod.host_ports:
+        return None
+    taken = ("node(s) didn't have free ports for the requested pod ports",)
+    return lambda node: taken if any(_in_use(node, each) for each in pod.host_ports) else ()
+
+
+def _in_use(node: NodeInfo, wanted: HostPort) -> bool:
+    addresses = node.ports.get((wanted.protocol, wanted.port))
+    if not addresses:
+        return False
+    return wanted.ip == _ANY or wanted.ip in addresses or _ANY in addresses
+
+
+def node_resources_fit(pod: PodInfo, _snapshot: Snapshot) -> Judge:
+    asked = [(name, amount) for name, amount in pod.requests.items() if amount > 0]
+
+    def judge(node: NodeInfo) -> Sequence[str]:
+        has, held = node.allocatable, node.requested
+        reasons = ["Too many pods"] if len(node.pods) + 1 > has.get(PODS, 0) else []
+        reasons += [f"Insufficient {name}" for name, amount in asked if amount > has.get(name, 0) - held[name]]
+        return reasons
+
+    return judge
+
+
+def volume_binding(pod: PodInfo, _snapshot: Snapshot) -> Refused | None:
+    return Refused(f"{pod.not_evaluated[0]} is not evaluated by this scheduler") if pod.not_evaluated else None
+
+
+def dynamic_resources(pod: PodInfo, _snapshot: Snapshot) -> Refused | None:
+    return Refused("spec.resourceClaims is not evaluated by this scheduler") if pod.pod.spec.resource_claims else None
+
+
+def _of_node(fits: Callable[[Node], bool], reason: str) -> Judge:
+    reasons = (reason,)
+    return lambda node: () if node.node is not None and fits(node.node) else reasons
+
+
+_NODE, _GONE = Happening.NODE, Happening.POD_GONE
+
+FILTERS = (
+    Filter("NodeUnschedulable", node_unschedulable, _NODE),
+    Filter("NodeName", node_name, _NODE),
+    Filter("TaintToleration", taint_toleration, _NODE),
+    Filter("NodeAffinity", required_node_affinity, _NODE),
+    Filter("NodePorts", node_ports, _NODE | _GONE),
+    Filter("NodeResourcesFit", node_resources_fit, _NODE | _GONE),
+    Filter("VolumeBinding", volume_binding, NOTHING),
+    Filter("PodTopologySpread", spreading.judge, ANYTHING),
+    Filter("InterPodAffinity", neighbours.judge, ANYTHING),
+    Filter("DynamicResources", dynamic_resources, NOTHING),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilter:
+    """Is asked when no node passed; says in a sentence what it did about that."""
+
+    name: str
+    tell: Callable[[PodInfo, Snapshot], str]
+
+
+def default_preemption(pod: PodInfo, _snapshot: Snapshot) -> str:
+    """Pods of lower priority stay where they are; whoever waits for their place is told so."""
+    if pod.pod.spec.preemption_policy == "Never":
+        return "preemption: not eligible due to preemptionPolicy=Never."
+    return "preemption: not done by this scheduler."
+
+
+POST_FILTERS = (PostFilter("DefaultPreemption", default_preemption),)

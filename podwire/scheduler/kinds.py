@@ -1,0 +1,16 @@
+"""The kinds that the scheduler is about."""
+
+from podwire.protocols.k8sapi.builtin import BUILTIN
+from podwire.protocols.k8sapi.kinds import Kind
+
+
+def _builtin(api_version: str, kind: str) -> Kind:
+    found = BUILTIN.of_kind(api_version, kind)
+    if found is None:
+        raise LookupError(f"{api_version} {kind}")
+    return found
+
+
+PODS = _builtin("v1", "Pod")
+NODES = _builtin("v1", "Node")
+EVENTS = _builtin("events.k8s.io/v1", "Event")

@@ -1,0 +1,132 @@
+"""Tells people what happened to a pod, as Events. In the background: nobody waits for it and nothing fails with it."""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from podwire.objects.pods import Pod
+from podwire.objects.times import rfc3339_micro
+from podwire.protocols.k8sapi.client_side import ClientError
+from podwire.protocols.k8sapi.status import ApiError
+from podwire.protocols.k8sapi.watch import Object
+from podwire.scheduler.kinds import EVENTS
+from podwire.scheduler.ports import Api
+from podwire.seams import Clock
+
+log = logging.getLogger(__name__)
+
+MOST_WAITING = 1000
+"""Events above this are dropped while the server does not take them; the newest are worth least."""
+MOST_KNOWN = 4096
+"""So many are remembered, to be counted when they happen again."""
+LONGEST_NOTE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What is told; the same of the same pod again is counted, not told anew."""
+
+    pod: Pod
+    type: str
+    reason: str
+    action: str
+    text: str
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.pod.uid, self.reason, self.text
+
+
+@dataclass(slots=True)
+class _Told:
+    name: str
+    count: int = 1
+
+
+class Recorder:
+    def __init__(self, api: Api, clock: Clock, controller: str, instance: str) -> None:
+        self._api = api
+        self._clock = clock
+        self._controller = controller
+        self._instance = instance
+        self._waiting: OrderedDict[tuple[str, str, str], tuple[Note, int]] = OrderedDict()
+        self._told: OrderedDict[tuple[str, str, str], _Told] = OrderedDict()
+        self._filled = asyncio.Event()
+
+    def tell(self, note: Note) -> None:
+        if note.key in self._waiting:
+            self._waiting[note.key] = (note, self._waiting[note.key][1] + 1)
+        elif len(self._waiting) < MOST_WAITING:
+            self._waiting[note.key] = (note, 1)
+            self._filled.set()
+        else:
+            log.debug("event dropped", extra={"pod": note.pod.ref, "reason": note.reason})
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            while not self._waiting:
+                self._filled.clear()
+                await self._filled.wait()
+            _key, (note, times) = self._waiting.popitem(last=False)
+            try:
+                await self._send(note, times)
+            except (ApiError, ClientError) as error:
+                log.debug("event lost", extra={"pod": note.pod.ref, "reason": note.reason, "why": str(error)})
+
+    async def _send(self, note: Note, times: int) -> None:
+        told = self._told.get(note.key)
+        if told is not None and await self._count(note, told, times):
+            return
+        now = self._clock.wall()
+        told = _Told(f"{note.pod.name}.{int(now * 1e9):x}", times)
+        series = self._series(told, now) if times > 1 else {}
+        await self._api.create({**self._event(note, told.name, now), **series})
+        self._remember(note, told)
+
+    async def _count(self, note: Note, told: _Told, times: int) -> bool:
+        """False when the event that was told is gone by now."""
+        counted = _Told(told.name, told.count + times)
+        patch = self._series(counted, self._clock.wall())
+        try:
+            await self._api.patch(EVENTS, told.name, patch, note.pod.namespace)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return False
+        self._remember(note, counted)
+        return True
+
+    def _remember(self, note: Note, told: _Told) -> None:
+        self._told[note.key] = told
+        self._told.move_to_end(note.key)
+        if len(self._told) > MOST_KNOWN:
+            self._told.popitem(last=False)
+
+    def _series(self, told: _Told, now: float) -> dict[str, Any]:
+        return {"series": {"count": told.count, "lastObservedTime": rfc3339_micro(now)}}
+
+    def _event(self, note: Note, name: str, now: float) -> Object:
+        pod = note.pod
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": pod.namespace},
+            "eventTime": rfc3339_micro(now),
+            "reportingController": self._controller,
+            "reportingInstance": self._instance,
+            "action": note.action,
+            "reason": note.reason,
+            "type": note.type,
+            "note": note.text[:LONGEST_NOTE],
+            "regarding": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "namespace": pod.namespace,
+                "name": pod.name,
+                "uid": pod.uid,
+                "resourceVersion": pod.metadata.resource_version,
+            },
+        }

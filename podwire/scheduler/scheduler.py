@@ -1,0 +1,299 @@
+"""The loop: pods and nodes as watched, one decision after the other, bindings beside them."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+import msgspec
+
+from podwire.failpoints import declare, failpoint
+from podwire.objects import nodes
+from podwire.objects.nodes import Node
+from podwire.protocols.k8sapi.client_side import EVERYWHERE, ClientError, Scope, Unreachable
+from podwire.protocols.k8sapi.kinds import Kind
+from podwire.protocols.k8sapi.status import ApiError
+from podwire.protocols.k8sapi.watch import Added, Change, Deleted, Object, Synced, Updated, metadata
+from podwire.scheduler import podinfo
+from podwire.scheduler.choose import Chosen, Unschedulable, choose
+from podwire.scheduler.filter import Happening
+from podwire.scheduler.kinds import NODES, PODS
+from podwire.scheduler.podinfo import PodInfo, Unreadable
+from podwire.scheduler.ports import Api
+from podwire.scheduler.queue import FIRST_PAUSE, LONGEST_PAUSE, PodQueue
+from podwire.scheduler.recorder import Note, Recorder
+from podwire.scheduler.reports import GATED, Reports, Verdict
+from podwire.scheduler.snapshot import Snapshot
+from podwire.seams import Clock
+
+log = logging.getLogger(__name__)
+
+NAME = "default-scheduler"
+
+FLUSH = 300.0
+"""Seconds after which everybody is looked at again, should anything ever have been missed."""
+
+BINDINGS_AT_ONCE = 16
+"""More would only wait in the server, and each needs a connection."""
+
+PENDING, PLACED = Scope(field_selector="spec.nodeName="), Scope(field_selector="spec.nodeName!=")
+
+ASSUMED = declare("scheduler.assumed", "a node is chosen and counted for a pod; the binding is not sent yet")
+BOUND = declare("scheduler.bound", "the server has bound a pod; nobody here has noted it yet")
+
+
+class Scheduler:
+    """Gives every pod a node. Whatever it knows it has from the watches, so it can be killed at any time."""
+
+    def __init__(self, api: Api, clock: Clock, *, instance: str = NAME) -> None:
+        self._api = api
+        self._snapshot = Snapshot()
+        self._queue = PodQueue()
+        self._reports = Reports(api, clock)
+        self._recorder = Recorder(api, clock, NAME, instance)
+        self._verdicts: dict[str, Verdict] = {}
+        self._assumed: dict[str, PodInfo] = {}
+        """Counted on a node although no watch has told so yet."""
+        self._unsynced = {"pending", "placed", "nodes"}
+        self._synced = asyncio.Event()
+        self._bindings = asyncio.Semaphore(BINDINGS_AT_ONCE)
+        self._tasks: asyncio.TaskGroup
+
+    async def run(self) -> None:
+        """Work until cancelled; a server that does not answer is asked again."""
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                self._start("pending", self._follow("pending", PODS, PENDING, self._pending))
+                self._start("placed", self._follow("placed", PODS, PLACED, self._placed))
+                self._start("nodes", self._follow("nodes", NODES, EVERYWHERE, self._node))
+                self._start("events", self._recorder.run())
+                self._start("flush", self._flush())
+                await self._work()
+        finally:
+            self._queue.close()
+
+    def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.create_task(work, name=name)
+
+    async def _follow(self, name: str, kind: Kind, scope: Scope, saw: Callable[[Change], None]) -> None:
+        async with self._api.informer(kind, scope) as informer:
+            async for change in informer:
+                if isinstance(change, Synced):
+                    self._unsynced.discard(name)
+                    if not self._unsynced:
+                        self._synced.set()
+                else:
+                    saw(change)
+
+    def _pending(self, change: Change) -> None:
+        match change:
+            case Added(object_) | Updated(object_):
+                self._waits(object_, change.previous if isinstance(change, Updated) else None)
+            case Deleted(object_):
+                self._no_longer_waits(metadata(object_).get("uid", ""))
+
+    def _waits(self, object_: Object, previous: Object | None) -> None:
+        info = _read(object_)
+        if info is None or not _ours(info):
+            self._no_longer_waits(metadata(object_).get("uid", ""))
+        elif info.pod.spec.scheduling_gates:
+            self._no_longer_waits(info.pod.uid)
+            self._report(info, GATED)
+        elif not self._snapshot.place(info.pod.uid):
+            self._queue.update(info, worth_a_try=previous is not None and _changed(previous, object_))
+            if self._queue.asleep(info.pod.uid) and (verdict := self._verdicts.get(info.pod.uid)) is not None:
+                self._report(info, verdict)
+
+    def _no_longer_waits(self, uid: str) -> None:
+        self._queue.drop(uid)
+        self._reports.forget(uid)
+        self._verdicts.pop(uid, None)
+
+    def _placed(self, change: Change) -> None:
+        match change:
+            case Added(object_) | Updated(object_):
+                info = _read(object_)
+                if info is not None:
+                    self._assumed.pop(info.pod.uid, None)
+                    self._no_longer_waits(info.pod.uid)
+                    self._holds(info)
+            case Deleted(object_):
+                self._gone(metadata(object_).get("uid", ""))
+
+    def _holds(self, info: PodInfo) -> None:
+        if info.pod.finished:
+            self._gone(info.pod.uid)
+            return
+        before = self._snapshot.drop_pod(info.pod.uid)
+        self._snapshot.put_pod(info, info.pod.spec.node_name)
+        if before is None or before.pod.metadata.labels != info.pod.metadata.labels:
+            self._queue.wake(Happening.POD_CAME)
+        if before is not None and before.requests != info.requests:
+            self._queue.wake(Happening.POD_GONE)
+
+    def _gone(self, uid: str) -> None:
+        self._assumed.pop(uid, None)
+        if self._snapshot.drop_pod(uid) is not None:
+            self._queue.wake(Happening.POD_GONE)
+
+    def _node(self, change: Change) -> None:
+        match change:
+            case Added(object_) | Updated(object_):
+                self._node_is_there(object_)
+            case Deleted(object_):
+                self._snapshot.drop_node(metadata(object_).get("name", ""))
+                self._queue.wake(Happening.NODE)
+
+    def _node_is_there(self, object_: Object) -> None:
+        try:
+            node = nodes.read(object_)
+            before = self._snapshot.node(node.name)
+            self._snapshot.put_node(node)
+        except (msgspec.ValidationError, ValueError) as error:
+            name = metadata(object_).get("name", "")
+            log.warning("node cannot be read", extra={"node": name, "why": str(error)})
+            return
+        if before is None or _judged(before) != _judged(node):
+            self._queue.wake(Happening.NODE)
+
+    async def _work(self) -> None:
+        """Nobody is judged before everything that is there is known."""
+        await self._synced.wait()
+        log.info("working", extra={"nodes": len(self._snapshot.nodes), "pods": len(self._queue)})
+        while True:
+            info = await self._queue.take()
+            try:
+                self._decide(info)
+            except Exception:  # a pod that nobody thought of must not keep all others waiting
+                log.exception("pod cannot be judged", extra={"pod": info.pod.ref})
+                self._queue.pause(info.pod.uid)
+            await asyncio.sleep(0)  # bindings begin, and watches are heard, between two decisions
+
+    def _decide(self, info: PodInfo) -> None:
+        pod = info.pod
+        match choose(info, self._snapshot):
+            case Chosen(node):
+                self._snapshot.put_pod(info, node)
+                self._assumed[pod.uid] = info
+                self._start(f"bind {pod.ref}", self._bind(info, node))
+            case Unschedulable(message, helped_by):
+                self._queue.sleep(pod.uid, helped_by)
+                verdict = self._verdicts[pod.uid] = Verdict("Unschedulable", message)
+                log.info("no node will do", extra={"pod": pod.ref, "why": message})
+                self._recorder.tell(Note(pod, "Warning", "FailedScheduling", "Scheduling", message))
+                self._report(info, verdict)
+
+    async def _bind(self, info: PodInfo, node: str) -> None:
+        pod = info.pod
+        try:
+            async with self._bindings:
+                if self._snapshot.node(node) is None:
+                    self._try_again(info)  # it went while this waited its turn
+                    return
+                failpoint(ASSUMED)
+                await self._api.bind(pod.name, pod.namespace, node, uid=pod.uid)
+                failpoint(BOUND)
+        except (ApiError, ClientError) as error:
+            log.info("not bound", extra={"pod": pod.ref, "node": node, "why": str(error)})
+            await self._after_failure(info, error)
+        else:
+            self._no_longer_waits(pod.uid)
+            log.info("bound", extra={"pod": pod.ref, "node": node})
+            text = f"Successfully assigned {pod.ref} to {node}"
+            self._recorder.tell(Note(pod, "Normal", "Scheduled", "Binding", text))
+
+    async def _after_failure(self, info: PodInfo, error: ApiError | ClientError) -> None:
+        if isinstance(error, Unreachable):
+            self._try_again(info)
+        elif isinstance(error, ApiError) and error.code not in (404, 409):
+            self._try_again(info)
+            self._recorder.tell(Note(info.pod, "Warning", "FailedScheduling", "Scheduling", error.message))
+            self._report(info, Verdict("SchedulerError", error.message))
+        else:
+            await self._find_out(info)
+
+    async def _find_out(self, info: PodInfo) -> None:
+        """Somebody else may have bound it, or the answer was lost: it stays counted until its place is known."""
+        pause = FIRST_PAUSE
+        while info.pod.uid in self._assumed:
+            try:
+                seen: Object | None = await self._api.get(PODS, info.pod.name, info.pod.namespace)
+            except ApiError as error:
+                seen = None
+                if error.code != 404:
+                    pause = await _paused(pause)
+                    continue
+            except ClientError:
+                pause = await _paused(pause)
+                continue
+            self._found_out(info, seen)
+            return
+
+    def _found_out(self, info: PodInfo, seen: Object | None) -> None:
+        uid = info.pod.uid
+        if uid not in self._assumed:
+            return  # a watch was quicker
+        if seen is None or metadata(seen).get("uid") != uid:
+            self._no_longer_waits(uid)
+            self._gone(uid)
+        elif node := seen["spec"].get("nodeName", ""):
+            self._no_longer_waits(uid)
+            self._snapshot.put_pod(info, node)
+        else:
+            self._try_again(info)
+
+    def _try_again(self, info: PodInfo) -> None:
+        self._gone(info.pod.uid)
+        self._queue.pause(info.pod.uid)
+
+    def _report(self, info: PodInfo, verdict: Verdict) -> None:
+        if self._reports.wanted(info.pod, verdict):
+            self._start(f"report {info.pod.ref}", self._write_report(info, verdict))
+
+    async def _write_report(self, info: PodInfo, verdict: Verdict) -> None:
+        if not await self._reports.write(info.pod, verdict):
+            self._queue.pause(info.pod.uid)
+
+    async def _flush(self) -> None:
+        """Should a watch ever have missed something, nobody waits longer than this."""
+        before: Mapping[str, PodInfo] = {}
+        while True:
+            await asyncio.sleep(FLUSH)
+            self._queue.wake_all()
+            for uid, info in list(self._assumed.items()):
+                if before.get(uid) is info:
+                    await self._find_out(info)
+            before = dict(self._assumed)
+
+
+def _ours(info: PodInfo) -> bool:
+    pod = info.pod
+    return pod.spec.scheduler_name == NAME and not pod.deleting and not pod.finished
+
+
+def _changed(before: Object, after: Object) -> bool:
+    """In what filters look at."""
+    return (before.get("spec"), metadata(before).get("labels")) != (after.get("spec"), metadata(after).get("labels"))
+
+
+def _judged(node: Node) -> tuple[Any, ...]:
+    """All that filters look at; heartbeats are not."""
+    return node.status.allocatable, node.metadata.labels, node.spec.taints, node.spec.unschedulable
+
+
+def _read(object_: Object) -> PodInfo | None:
+    try:
+        return podinfo.read(object_)
+    except Unreadable as error:
+        log.warning("pod cannot be read", extra={"pod": "/".join(_key(object_)), "why": str(error)})
+        return None
+
+
+def _key(object_: Object) -> tuple[str, str]:
+    return metadata(object_).get("namespace", ""), metadata(object_).get("name", "")
+
+
+async def _paused(seconds: float) -> float:
+    """The pause after this one."""
+    await asyncio.sleep(seconds)
+    return min(seconds * 2, LONGEST_PAUSE)

@@ -1,0 +1,107 @@
+"""The scores with upstream's weights: each rates the nodes that will do from 0 to 100."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from podwire.scheduler import neighbours, node_affinity, spreading, taints
+from podwire.scheduler.podinfo import PodInfo
+from podwire.scheduler.requests import CPU, MEMORY
+from podwire.scheduler.snapshot import NodeInfo, Snapshot
+
+BEST = 100
+
+Rate = Callable[[PodInfo, Snapshot, Sequence[NodeInfo]], Sequence[int] | None]
+"""One rating per node; None when it makes no difference to this pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    name: str
+    weight: int
+    rate: Rate
+
+
+def taint_toleration(pod: PodInfo, _snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequence[int] | None:
+    """The fewer soft taints the pod does not tolerate, the better."""
+    counts = [_soft_taints(pod, each) for each in nodes]
+    most = max(counts)
+    return [BEST - BEST * each // most for each in counts] if most else None
+
+
+def _soft_taints(pod: PodInfo, node: NodeInfo) -> int:
+    given = node.node.spec.taints if node.node else ()
+    return sum(1 for _ in taints.untolerated(given, pod.pod.spec.tolerations, taints.SOFT)) if given else 0
+
+
+def preferred_node_affinity(pod: PodInfo, _snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequence[int] | None:
+    wishes = node_affinity.preferred(pod.pod.spec)
+    if not wishes:
+        return None
+    sums = [sum(weight for weight, wanted in wishes if each.node and wanted(each.node)) for each in nodes]
+    most = max(sums)
+    return [BEST * each // most for each in sums] if most else None
+
+
+def least_allocated(pod: PodInfo, _snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequence[int]:
+    return [_free(pod, each) for each in nodes]
+
+
+def _free(pod: PodInfo, node: NodeInfo) -> int:
+    """What would be left of cpu and memory, in hundredths."""
+    parts = []
+    for name in (CPU, MEMORY):
+        if has := node.allocatable.get(name, 0):
+            held = node.usage[name] + pod.usage.get(name, 0)
+            parts.append(max(has - held, 0) * BEST // has)
+    return sum(parts) // len(parts) if parts else 0
+
+
+def balanced_allocation(pod: PodInfo, _snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequence[int] | None:
+    """Cpu and memory used up evenly; a pod that asks for neither changes nothing about that."""
+    if not pod.requests.get(CPU) and not pod.requests.get(MEMORY):
+        return None
+    return [_balance(pod, each) for each in nodes]
+
+
+def _balance(pod: PodInfo, node: NodeInfo) -> int:
+    shares = [
+        min((node.requested[name] + pod.requests.get(name, 0)) / has, 1.0)
+        for name in (CPU, MEMORY)
+        if (has := node.allocatable.get(name, 0))
+    ]
+    deviation = abs(shares[0] - shares[1]) / 2 if len(shares) == 2 else 0.0
+    return int((1 - deviation) * BEST)
+
+
+_MEGABYTE = 1024 * 1024
+SMALL, LARGE = 23 * _MEGABYTE, 1000 * _MEGABYTE
+"""Images below the one are fetched in no time; above the other (for each container) it makes no more difference."""
+
+
+def image_locality(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequence[int] | None:
+    """Better where large images are already, the more so the more nodes have them: no node is to run hot."""
+    spec = pod.pod.spec
+    names = [_tagged(each.image) for each in (*spec.init_containers, *spec.containers)]
+    there = snapshot.nodes
+    spread = {name: sum(1 for each in there if name in each.images) / len(there) for name in set(names)}
+    if not any(spread.values()):
+        return None
+    most = LARGE * len(names)
+    sums = [sum(int(each.images.get(name, 0) * spread[name]) for name in names) for each in nodes]
+    return [BEST * (min(max(each, SMALL), most) - SMALL) // (most - SMALL) for each in sums]
+
+
+def _tagged(image: str) -> str:
+    """As nodes list it: a name without tag or digest means the latest."""
+    return image if ":" in image.rpartition("/")[2] else f"{image}:latest"
+
+
+SCORES = (
+    Score("TaintToleration", 3, taint_toleration),
+    Score("NodeAffinity", 2, preferred_node_affinity),
+    Score("NodeResourcesFit", 1, least_allocated),
+    Score("PodTopologySpread", 2, spreading.score),
+    Score("InterPodAffinity", 2, neighbours.score),
+    Score("NodeResourcesBalancedAllocation", 1, balanced_allocation),
+    Score("ImageLocality", 1, image_locality),
+)
