@@ -50,6 +50,8 @@ class NodeAgent:
         self._node: Node | None = None
         self._reported = 0.0
         self._news, self._stored_ready = asyncio.Event(), asyncio.Event()
+        self.registered = asyncio.Event()
+        """The API has had the node once."""
 
     def runtime_is(self, ready: bool, reason: str = "", message: str = "") -> None:
         """Whether containers can be run; `readiness` reads it from the runtime's status. A change is sent at once."""
@@ -209,6 +211,7 @@ class NodeAgent:
 
     def _have(self, object_: Object) -> None:
         """The node as the API has it; an older state, heard of late, changes nothing."""
+        self.registered.set()
         if self._object is not None and _older(object_, self._object):
             return
         self._object, self._node = object_, nodes.read(object_)
