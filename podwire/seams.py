@@ -49,9 +49,13 @@ class Clock(Protocol):
         ...
 
 
+EVENT = "EVENT"
+"""The outcome of a hop that delivers something while its call goes on, such as a frame of a watch."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hop:
-    """One arrow of the diagram: a call as it begins or ends at a transport."""
+    """One arrow of the diagram: a call as it begins (no outcome yet), delivers or ends at a transport."""
 
     caller: str
     callee: str

@@ -9,7 +9,7 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -59,6 +59,8 @@ class Shims:
     cover_unified: bool
     """Whether the version 2 tree must be hidden from crun: it refuses hybrids of both versions."""
     environment: Mapping[str, str] = field(default_factory=lambda: {"PATH": PATH})
+    run: Callable[..., processes.Finished] = processes.run
+    """Runs a program to its end: how containers are started."""
 
     def _launcher(self, verb: str, doors: Sequence[str]) -> list[str]:
         argv = [*self.shim, verb]
@@ -83,7 +85,7 @@ class Shims:
         argv += ["--console-socket", str(container.state / "console.sock")] if container.tty else []
         try:
             done = await asyncio.to_thread(
-                processes.run, [*argv, container.id], env=self.environment, deadline=START_SECONDS
+                self.run, [*argv, container.id], env=self.environment, deadline=START_SECONDS
             )
         except DeadlinePassed as error:
             raise Internal(f"container {container.id} was not started within {START_SECONDS:g} s") from error

@@ -71,7 +71,7 @@ class GrpcClient:
             except grpc.aio.AioRpcError as error:
                 raise _meaning(error) from error
             response = _parsed(method, data)
-            passing.detail["response"] = response
+            passing.answered(response)
             return response
 
     async def stream(
@@ -86,11 +86,11 @@ class GrpcClient:
         if begin is None:
             begin = self._streams[method.path] = self._channel.unary_stream(method.path)
         with self._tapped.call(method.name, request) as passing:
-            passing.detail["responses"] = 0
+            passing.streamed(0)
             call = begin(request.SerializeToString(), timeout=timeout)
             try:
                 async for data in call:
-                    passing.detail["responses"] += 1
+                    passing.streamed(1)
                     yield _parsed(method, data)
             except grpc.aio.AioRpcError as error:
                 raise _meaning(error) from error

@@ -169,13 +169,13 @@ class _Answers(grpc.GenericRpcHandler):
     def _sending(self, method: Method, handler: StreamHandler) -> "_Work":
         async def work(request: Message, context: _Context, passing: Passing) -> None:
             responses = handler(request)
-            passing.detail["responses"] = 0
+            passing.streamed(0)
             try:
                 async with asyncio.timeout(0 if self._ending else None) as until:
                     self._streams.add(until)
                     async for response in responses:
                         await context.write(_serialized(method, response))
-                        passing.detail["responses"] += 1
+                        passing.streamed(1)
             except TimeoutError as error:
                 if not until.expired():
                     raise
@@ -193,7 +193,7 @@ _Work = Callable[[Any, _Context, Passing], Awaitable[bytes | None]]
 def _responding(method: Method, handler: UnaryHandler) -> _Work:
     async def work(request: Message, _context: _Context, passing: Passing) -> bytes:
         response = await handler(request)
-        passing.detail["response"] = response
+        passing.answered(response)
         return _serialized(method, response)
 
     return work

@@ -13,8 +13,10 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from podwire.protocols.k8sapi.server_side import Handler
+from podwire.seams import Tap
 from podwire.transports.http_connection import Connection, HttpLimits
 from podwire.transports.http_exchange import Exchanges
+from podwire.transports.tapped_http import watched
 
 log = logging.getLogger(__name__)
 
@@ -31,12 +33,17 @@ async def serve(
     port: int = 0,
     ssl_context: ssl.SSLContext | None = None,
     limits: HttpLimits | None = None,
+    tap: Tap | None = None,
+    callee: str = "podwire",
 ) -> "HttpServer":
-    """Listen on host and port (0: a free one) and answer with `handler` until closed."""
+    """Listen on host and port (0: a free one) and answer with `handler` until closed.
+
+    A tap is told of every request; its caller is what the client calls itself.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     listener.setblocking(False)
-    return HttpServer(handler, listener, ssl_context, limits or HttpLimits())
+    return HttpServer(watched(handler, tap, callee), listener, ssl_context, limits or HttpLimits())
 
 
 class HttpServer:

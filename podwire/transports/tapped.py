@@ -3,22 +3,51 @@
 import asyncio
 import itertools
 import logging
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
+from podwire.linux.processes import Finished
 from podwire.protocols.grpc_status import OK, Cancelled, RpcError
-from podwire.seams import Hop, Tap
+from podwire.seams import EVENT, Hop, Tap
 
 log = logging.getLogger(__name__)
 
 _numbers = itertools.count(1)
 
 
+class Passing:
+    """One call that nobody watches; `Told` is one that somebody does."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def answered(self, response: object, outcome: str = OK) -> None:
+        """What the hop back carries."""
+
+    def streamed(self, more: int) -> None:
+        """So many responses more; the hop back carries their number."""
+
+    def event(self, event: object) -> None:
+        """Something that a call under way delivers: a hop of its own."""
+
+
+_UNWATCHED = Passing()
+
+
 class Tapped:
-    """Tells a tap of the calls between two parties; does nothing without one.
+    """Tells a tap of the calls between two parties; does nothing, and makes nothing, without one.
 
     A call is two hops: there (no outcome; `detail["request"]`) and back (its outcome, OK or what went wrong, and what
-    the transport puts into the detail). Both carry the same number as `detail["call"]`.
+    the transport puts into the detail). Both carry the same number as `detail["call"]`, and so does everything that
+    the call delivers in between (outcome EVENT; `detail["event"]`).
     """
 
     __slots__ = ("_callee", "_caller", "_tap")
@@ -28,17 +57,17 @@ class Tapped:
         self._caller = caller
         self._callee = callee
 
-    def call(self, method: str, request: object) -> "Passing":
+    def call(self, method: str, request: object, *, caller: str = "") -> Passing:
         """To be entered when the call begins and left, with its error if it has one, when it ends."""
-        return Passing(self, method, request)
+        return _UNWATCHED if self._tap is None else Told(self, method, request, caller or self._caller)
 
-    def there(self, method: str, detail: dict[str, Any]) -> None:
+    def there(self, caller: str, method: str, detail: dict[str, Any]) -> None:
         if self._tap is not None:
-            self._tell(self._tap, Hop(caller=self._caller, callee=self._callee, method=method, detail=detail))
+            self._tell(self._tap, Hop(caller=caller, callee=self._callee, method=method, detail=detail))
 
-    def back(self, method: str, outcome: str, detail: dict[str, Any]) -> None:
+    def back(self, caller: str, method: str, outcome: str, detail: dict[str, Any]) -> None:
         if self._tap is not None:
-            hop = Hop(caller=self._callee, callee=self._caller, method=method, outcome=outcome, detail=detail)
+            hop = Hop(caller=self._callee, callee=caller, method=method, outcome=outcome, detail=detail)
             self._tell(self._tap, hop)
 
     def _tell(self, tap: Tap, hop: Hop) -> None:
@@ -49,38 +78,74 @@ class Tapped:
             self._tap = None
 
 
-class Passing:
-    """One call under way."""
+class Told(Passing):
+    """One call under way that a tap is told of."""
 
-    __slots__ = ("_method", "_number", "_request", "_tapped", "detail")
+    __slots__ = ("_caller", "_detail", "_method", "_outcome", "_request", "_tapped")
 
-    def __init__(self, tapped: Tapped, method: str, request: object) -> None:
+    def __init__(self, tapped: Tapped, method: str, request: object, caller: str) -> None:
         self._tapped = tapped
         self._method = method
         self._request = request
-        self._number = next(_numbers)
-        self.detail: dict[str, Any] = {"call": self._number}
-        """What the hop back carries."""
+        self._caller = caller
+        self._outcome = OK
+        self._detail: dict[str, Any] = {"call": next(_numbers)}
 
     def __enter__(self) -> Self:
-        self._tapped.there(self._method, {"call": self._number, "request": self._request})
+        begun = {"call": self._detail["call"], "request": self._request}
+        self._tapped.there(self._caller, self._method, begun)
         return self
 
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         if error is not None:
-            self.detail["error"] = str(error)
-        self._tapped.back(self._method, _outcome(error), self.detail)
+            self._detail["error"] = str(error)
+            self._outcome = _outcome(error)
+        self._tapped.back(self._caller, self._method, self._outcome, self._detail)
+
+    def answered(self, response: object, outcome: str = OK) -> None:
+        self._detail["response"] = response
+        self._outcome = outcome
+
+    def streamed(self, more: int) -> None:
+        self._detail["responses"] = self._detail.get("responses", 0) + more
+
+    def event(self, event: object) -> None:
+        told = {"call": self._detail["call"], "event": event}
+        self._tapped.back(self._caller, self._method, EVENT, told)
 
 
-def _outcome(error: BaseException | None) -> str:
+def _outcome(error: BaseException) -> str:
     match error:
-        case None:
-            return OK
         case RpcError():
             return error.name
         case asyncio.CancelledError() | GeneratorExit():
             return Cancelled().name
         case _:
             return type(error).__name__
+
+
+class Execution(NamedTuple):
+    """A program that is run: what it is told."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    stdin: bytes
+
+
+Run = Callable[..., Finished]
+"""Runs a program to its end; the same arguments as podwire.linux.processes.run."""
+
+
+def watched_run(run: Run, tapped: Tapped, method: Callable[[Execution], str]) -> Run:
+    """The same, and the tap is told of each program; `method` names the call. Works in any thread."""
+
+    def watched(argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"", **limits: Any) -> Finished:
+        execution = Execution(argv, env, stdin)
+        with tapped.call(method(execution), execution) as passing:
+            done = run(argv, env=env, stdin=stdin, **limits)
+            passing.answered(done, OK if done.code == 0 else f"exit {done.code}")
+            return done
+
+    return watched

@@ -34,14 +34,16 @@ class Place:
     inode: int
 
 
-async def take(path: str | os.PathLike[str], bind: Callable[[str], object]) -> Place:
+async def take(
+    path: str | os.PathLike[str], bind: Callable[[str], object], *, kind: socket.SocketKind = socket.SOCK_STREAM
+) -> Place:
     """Put a socket at `path`; `bind` binds it and listens, at the path that it is handed. Raises CannotListen.
 
     The directory is made, 0700, when it is not there.
     """
     place = _with_directory(path)
     async with _alone_in(place.parent):
-        _refuse_living(place)
+        _refuse_living(place, kind)
         return _put(place, bind)
 
 
@@ -95,7 +97,7 @@ def _refuse_long(*paths: Path) -> None:
             raise CannotListen(errno.ENAMETOOLONG, f"{each}: {size} bytes, and a socket's path has {MAX_PATH} at most")
 
 
-def _refuse_living(place: Path) -> None:
+def _refuse_living(place: Path, kind: socket.SocketKind) -> None:
     """Only a socket that nobody listens on may be replaced."""
     try:
         found = place.lstat()
@@ -103,7 +105,7 @@ def _refuse_living(place: Path) -> None:
         return
     if not stat.S_ISSOCK(found.st_mode):
         raise CannotListen(errno.EEXIST, f"{place}: is there, and is no socket")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+    with socket.socket(socket.AF_UNIX, kind) as probe:
         probe.setblocking(False)
         try:
             probe.connect(str(place))

@@ -4,7 +4,7 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,9 +65,13 @@ class PluginMissing(PluginFailed):
 class Plugins:
     """The programs of some directories. Synchronous: one call takes a thread for as long as the plugin runs."""
 
-    def __init__(self, directories: Sequence[Path], limits: Limits | None = None) -> None:
+    def __init__(
+        self, directories: Sequence[Path], limits: Limits | None = None, run: Callable[..., Finished] = run
+    ) -> None:
+        """`run` runs a program to its end, as podwire.linux.processes.run does."""
         self.directories = tuple(directories)
         self._limits = limits or Limits()
+        self._run_program = run
 
     @property
     def path(self) -> str:
@@ -109,7 +113,7 @@ class Plugins:
         until = time.monotonic() + self._limits.busy
         while True:
             try:
-                return run(
+                return self._run_program(
                     (str(program),),
                     env=environment,
                     stdin=stdin,

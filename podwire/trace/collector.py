@@ -1,0 +1,92 @@
+"""Collects what recorders send and keeps a bounded part of it.
+
+It lets the participants work: told that something waits, it first lets a moment pass, so that a burst wakes it once and
+the work of making records falls behind the work that is recorded.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from podwire.trace.digest import digested
+from podwire.trace.pods import About, Pods
+from podwire.trace.record import Record, decode, encode
+from podwire.trace.segments import SEGMENT, SEGMENTS, Reader, Writer
+from podwire.transports.datagrams import Receiver
+
+_log = logging.getLogger("podwire.trace")
+
+PATIENCE = 0.02
+"""Seconds between the first datagram of a burst and its records."""
+
+
+class Collector:
+    """Writes down what comes in at a socket."""
+
+    def __init__(
+        self, directory: Path, *, segment: int = SEGMENT, segments: int = SEGMENTS, keep_secrets: bool = False
+    ) -> None:
+        self._pods = Pods()
+        for record in Reader(directory).more():  # so that what began before a restart is still known
+            _remember(self._pods, record)
+        self._writer = Writer(directory, segment=segment, segments=segments)
+        self._keep_secrets = keep_secrets
+
+    async def run(self, receiver: Receiver) -> None:
+        """Work until cancelled; what waits at that moment is still written."""
+        loop = asyncio.get_running_loop()
+        woken = asyncio.Event()
+        try:
+            while True:
+                woken.clear()
+                loop.add_reader(receiver.fileno(), woken.set)
+                try:
+                    await woken.wait()
+                finally:
+                    loop.remove_reader(receiver.fileno())
+                await asyncio.sleep(PATIENCE)
+                self.take(receiver.waiting())
+        finally:
+            self.take(receiver.waiting())
+            self._writer.close()
+
+    def take(self, datagrams: Iterable[bytes]) -> None:
+        """Write these down. A disk that is full loses them, and says so."""
+        lines = [encode(each) for each in self._records(datagrams)]
+        try:
+            self._writer.write(lines)
+        except OSError as error:
+            _log.error("records are lost", extra={"records": len(lines), "reason": str(error)})
+
+    def _records(self, datagrams: Iterable[bytes]) -> Iterator[Record]:
+        for each in datagrams:
+            try:
+                record = digested(decode(each), self._pods, keep_secrets=self._keep_secrets)
+            except (msgspec.MsgspecError, UnicodeDecodeError, AttributeError, TypeError, ValueError) as error:
+                _log.warning("a datagram is no record", extra={"reason": str(error)})
+                continue
+            if record is not None:
+                yield record
+
+
+def _remember(pods: Pods, record: Record) -> None:
+    if record.pod is None or not isinstance(record.detail, dict):
+        return
+    told = [record.detail.get("request"), record.detail.get("response")]
+    ids = tuple(
+        each[name]
+        for each in told
+        if isinstance(each, dict)
+        for name in ("pod_sandbox_id", "container_id")
+        if isinstance(each.get(name), str)
+    )
+    about = About(
+        uid=record.pod,
+        namespace=record.detail.get("namespace", ""),
+        name=record.detail.get("name", ""),
+        ids=ids,
+    )
+    pods.resolve("" if record.is_event else record.id, about)

@@ -1,0 +1,116 @@
+"""Datagrams into records: bodies and messages become something to read, the pod is found, secrets are taken out. Pure.
+
+What comes from the API server is told in `digest_http`, from the runtime in `digest_cri`; programs and the store here.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from podwire.protocols.cni import args
+from podwire.protocols.cni.errors import CniError
+from podwire.trace import digest_cri, digest_http
+from podwire.trace.pods import About, Pods
+from podwire.trace.record import MOST_DETAIL, Record, encode
+from podwire.trace.redact import redacted
+
+Detail = dict[str, Any]
+REGISTRY = "/registry/"
+
+
+def digested(raw: Record, pods: Pods, *, keep_secrets: bool = False) -> Record | None:
+    """The record to keep; None for what an earlier tap told already or nobody can draw."""
+    detail, about = _way(raw)(raw)
+    if detail is None:
+        return None
+    if about.name:
+        detail = {"namespace": about.namespace, "name": about.name, **detail}
+    pod = raw.pod or _resolved(raw, about, pods)
+    secret = "/secrets" in raw.method
+    return Record(
+        id=raw.id,
+        seq=raw.seq,
+        time=raw.time,
+        caller=digest_http.participant(raw.caller),
+        callee=digest_http.participant(raw.callee),
+        method=raw.method,
+        pod=pod,
+        node=raw.node,
+        outcome=raw.outcome,
+        detail=_bounded(detail if keep_secrets else redacted(detail, secret=secret)),
+    )
+
+
+def _resolved(raw: Record, about: About, pods: Pods) -> str | None:
+    pod = pods.resolve("" if raw.is_event else raw.id, about)
+    if raw.ends and raw.method.startswith(f"delete {REGISTRY}pods/"):
+        pods.forget(about.namespace, about.name)
+    return pod
+
+
+def _way(raw: Record) -> Callable[[Record], tuple[Detail | None, About]]:
+    path = raw.method.partition(" ")[2]
+    if path.startswith(REGISTRY):
+        return _store
+    if path.startswith("/"):
+        return digest_http.digest
+    if "env" in raw.detail or "argv" in raw.detail or "code" in raw.detail:
+        return _execution
+    return digest_cri.digest
+
+
+def _store(raw: Record) -> tuple[Detail, About]:
+    """`create /registry/pods/default/web`."""
+    detail = dict(raw.detail)
+    resource, _, rest = raw.method.partition(" ")[2].removeprefix(REGISTRY).partition("/")
+    namespace, _, name = rest.partition("/")
+    value = detail.get("object")
+    if resource == "pods":
+        detail |= digest_http.glance(value)
+        return detail, About(uid=digest_http.uid_of(value), namespace=namespace, name=name)
+    return detail, digest_http.referred(value)
+
+
+def _execution(raw: Record) -> tuple[Detail, About]:
+    """A CNI plugin, which is told its pod; or the OCI runtime, which is told a container."""
+    detail = dict(raw.detail)
+    for name in ("stdin", "stdout"):
+        if isinstance(text := detail.get(name), str):
+            detail[name] = _parsed(text)
+    env = detail.get("env") or {}
+    argv = detail.get("argv") or []
+    if "--id" in argv[:-1]:
+        return detail, About(ids=(argv[argv.index("--id") + 1],))
+    told = _arguments(env.get("CNI_ARGS", ""))
+    return detail, About(
+        uid=told.get("K8S_POD_UID", ""),
+        namespace=told.get("K8S_POD_NAMESPACE", ""),
+        name=told.get("K8S_POD_NAME", ""),
+        ids=(env["CNI_CONTAINERID"],) if env.get("CNI_CONTAINERID") else (),
+    )
+
+
+def _arguments(text: str) -> dict[str, str]:
+    try:
+        return args.parsed(text, ("K8S_POD_UID", "K8S_POD_NAMESPACE", "K8S_POD_NAME"))
+    except CniError:
+        return {}
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.MsgspecError:
+        return text
+
+
+def _bounded(detail: Detail) -> Detail:
+    """A detail that is too large loses its largest parts, and says how large they were."""
+    size = len(encode(detail))
+    while size > MOST_DETAIL:
+        sizes = {name: len(encode(value)) for name, value in detail.items()}
+        largest = max(sizes, key=lambda name: sizes[name])
+        detail = {**detail, largest: {"cut": sizes[largest]}}
+        size = len(encode(detail))
+    return detail

@@ -1,0 +1,33 @@
+"""Who takes part, as the diagrams call them."""
+
+USER, KUBECTL, API_SERVER, STORE = "User", "KubeCtl", "APIServer", "etcd"
+SCHEDULER, CONTROLLERS, KUBELET = "Scheduler", "Controllers", "Kubelet"
+RUNTIME, CNI_PLUGIN = "ContainerRuntime", "CNIPlugin"
+
+ORDER = (USER, KUBECTL, API_SERVER, STORE, SCHEDULER, CONTROLLERS, KUBELET, RUNTIME, CNI_PLUGIN)
+"""From left to right; whoever is not among them comes after them."""
+
+_AGENTS = {
+    "kubectl": KUBECTL,
+    "kube-scheduler": SCHEDULER,
+    "podwire-scheduler": SCHEDULER,
+    "kubelet": KUBELET,
+    "podwire-kubelet": KUBELET,
+    "kube-controller-manager": CONTROLLERS,
+    "podwire-controllers": CONTROLLERS,
+    "kube-apiserver": API_SERVER,
+}
+
+UNNAMED = "Client"
+
+
+def of_agent(agent: str) -> str:
+    """The participant that a User-Agent means; others by the name that they give themselves."""
+    words = agent.split()
+    name = words[0].partition("/")[0] if words else ""
+    return _AGENTS.get(name) or name or UNNAMED
+
+
+def placed(names: set[str]) -> list[str]:
+    """These in the order in which they are drawn."""
+    return [each for each in ORDER if each in names] + sorted(names - set(ORDER))

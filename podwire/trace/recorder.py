@@ -1,0 +1,170 @@
+"""A Tap: every hop becomes a datagram.
+
+This runs inside the calls that are watched, so it does as little as it can: bodies and messages are passed on as they
+are, and the collector makes sense of them. A body that is too large is left out; who it is about is not.
+"""
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+from google.protobuf.message import Message
+
+from podwire.linux.processes import Finished
+from podwire.seams import Hop
+from podwire.trace.record import MOST_DETAIL, Record, encode
+from podwire.transports.tapped import Execution
+from podwire.transports.tapped_http import Answered, Asked
+
+MOST_BODY = MOST_DETAIL // 2 - 512
+"""Bytes of each body; a detail has up to two."""
+
+_JSON = "application/json"
+_KUBECTL = ("kubectl-command", "kubectl-flags", "kubectl-session")
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """What a store is told to keep."""
+
+    key: str
+    value: bytes = b""
+
+
+class Recorder:
+    """Tells one component's hops to whoever collects. May be called from any thread."""
+
+    def __init__(self, send: Callable[[bytes], None], component: str, node: str = "") -> None:
+        self._send = send
+        self._node = node
+        self._sender = f"{component}-{os.urandom(4).hex()}"
+        self._numbers = itertools.count(1)
+
+    def __call__(self, hop: Hop) -> None:
+        if not _wanted(hop):
+            return
+        now = time.time()
+        id_ = f"{self._sender}.{hop.detail['call']:x}"
+        for detail in _details(hop):
+            record = Record(
+                id=id_,
+                seq=next(self._numbers),
+                time=now,
+                caller=hop.caller,
+                callee=hop.callee,
+                method=hop.method,
+                pod=hop.pod,
+                node=self._node,
+                outcome=hop.outcome,
+                detail=detail,
+            )
+            self._send(encode(record))
+
+
+def _wanted(hop: Hop) -> bool:
+    """HTTP only where it is about resources; what a stream delivers only where it is about pods."""
+    path = hop.method.partition(" ")[2].partition("?")[0]
+    if not path.startswith("/") or path.startswith("/registry/"):
+        return True
+    if "event" in hop.detail:
+        return path.endswith("/pods")
+    return path.startswith("/api/v1/") or (path.startswith("/apis/") and path.count("/") > 3)
+
+
+def _details(hop: Hop) -> Iterator[dict[str, Any]]:
+    """What the datagrams carry: one for each hop, one for each line of what a stream delivers."""
+    told = hop.detail
+    if "event" in told:
+        for line in told["event"].splitlines():
+            yield {"event": _json(line)}
+        return
+    detail = {name: value for name, value in told.items() if name not in ("call", "request", "response")}
+    if "request" in told:
+        detail |= _asked(told["request"])
+    if "response" in told:
+        detail |= _answered(told["response"])
+    yield detail
+
+
+def _asked(request: object) -> dict[str, Any]:
+    match request:
+        case Asked():
+            return {name.replace("-", "_"): request.headers[name] for name in _KUBECTL if name in request.headers}
+        case Message():
+            return {"message": _message(request)}
+        case Stored():
+            return {"object": _json(request.value)} if request.value else {}
+        case Execution():
+            env = {name: value for name, value in request.env.items() if name.startswith("CNI_")}
+            return {"argv": list(request.argv), "env": env, "stdin": _text(request.stdin)}
+        case _:
+            return {}
+
+
+def _answered(response: object) -> dict[str, Any]:
+    match response:
+        case Answered():
+            asked = {"request": _text(response.asked.body)} if response.asked.body else {}
+            if response.body and response.content_type.startswith(_JSON):
+                asked["response"] = _json(response.body)
+            return asked
+        case Message():
+            return {"message": _message(response)}
+        case Finished():
+            return {"code": response.code, "stdout": _text(response.stdout), "stderr": _text(response.stderr)}
+        case _:
+            return {}
+
+
+def _message(message: Message) -> dict[str, Any]:
+    data = message.SerializeToString()
+    name = message.DESCRIPTOR.name
+    return {"type": name, "data": data} if len(data) <= MOST_BODY else {"type": name, "cut": len(data)}
+
+
+def _text(data: bytes) -> Any:
+    return data.decode("utf-8", "replace") if len(data) <= MOST_BODY else {"cut": len(data)}
+
+
+def _json(data: bytes) -> Any:
+    """JSON of our own making, passed on without looking; of what is too large only who it is about."""
+    return msgspec.Raw(data) if len(data) <= MOST_BODY else _head(data)
+
+
+class _Meta(msgspec.Struct, omit_defaults=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+class _Spec(msgspec.Struct, omit_defaults=True):
+    node_name: str = msgspec.field(default="", name="nodeName")
+
+
+class _Status(msgspec.Struct, omit_defaults=True):
+    phase: str = ""
+
+
+class _Object(msgspec.Struct, omit_defaults=True):
+    kind: str = ""
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _Head(_Object, omit_defaults=True):
+    type: str = ""
+    object: _Object | None = None
+    cut: int = 0
+
+
+_decode_head = msgspec.json.Decoder(_Head).decode
+
+
+def _head(data: bytes) -> Any:
+    try:
+        return msgspec.structs.replace(_decode_head(data), cut=len(data))
+    except msgspec.MsgspecError:
+        return {"cut": len(data)}

@@ -1,0 +1,100 @@
+"""Unix datagrams that never make their sender wait: sent if there is room, else lost, which the receiver can count.
+
+The receiver's queue is as long as its network namespace says when the socket is made, and most machines say 10. So the
+receiving socket is made in a namespace of its own, where it can say more without changing anything for anybody; a
+socket with a path is found from everywhere.
+"""
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from podwire.linux import syscalls
+from podwire.linux.errors import LinuxError
+from podwire.linux.namespaces import in_thread
+from podwire.transports import unix
+
+QUEUE = 8192
+"""Datagrams that may wait for the receiver."""
+BUFFER = 8 << 20
+"""Bytes that one sender may have waiting."""
+LARGEST = 256 * 1024
+"""Bytes of one datagram."""
+
+_SNDBUFFORCE = 32
+_QUEUE_FILE = "/proc/sys/net/unix/max_dgram_qlen"
+
+
+class Sender:
+    """Sends to a path, whoever receives there at the moment. May be used from any thread."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.fspath(path)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, _SNDBUFFORCE, BUFFER)
+        except PermissionError:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+
+    def send(self, data: bytes) -> None:
+        """Gone or lost: a full queue and a receiver that is not there lose it."""
+        with contextlib.suppress(OSError):
+            self._socket.sendto(data, self._path)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Receiver:
+    """A socket at a path that only its owner can reach."""
+
+    def __init__(self, bound: socket.socket, place: unix.Place) -> None:
+        self._socket = bound
+        self._place = place
+
+    @classmethod
+    async def open(cls, path: str | os.PathLike[str]) -> "Receiver":
+        """Listen at `path`; a socket that a dead receiver left is replaced. Raises unix.CannotListen."""
+        bound = _long_queue()
+        bound.setblocking(False)
+        try:
+            return cls(bound, await unix.take(path, bound.bind, kind=socket.SOCK_DGRAM))
+        except BaseException:
+            bound.close()
+            raise
+
+    @property
+    def path(self) -> Path:
+        return self._place.path
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def waiting(self) -> Iterator[bytes]:
+        """Everything that waits at this moment."""
+        while True:
+            try:
+                yield self._socket.recv(LARGEST)
+            except BlockingIOError:
+                return
+
+    async def close(self) -> None:
+        await unix.leave(self._place)
+        self._socket.close()
+
+
+def _long_queue() -> socket.socket:
+    """A socket whose queue is long; without the rights for that, one whose queue is as long as the machine says."""
+
+    def make() -> socket.socket:
+        syscalls.unshare(syscalls.NEWNET)
+        Path(_QUEUE_FILE).write_text(str(QUEUE), encoding="ascii")
+        return socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+
+    try:
+        return in_thread(make)
+    except (LinuxError, OSError):
+        return socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
