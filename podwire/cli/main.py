@@ -23,12 +23,14 @@ class Command:
 
 
 COMMANDS = (
+    Command("up", "podwire.cli.up", "bring a whole cluster up on this machine"),
     Command("demo", "podwire.cli.demo", "bring an API server up, tour it with kubectl, leave no trace"),
     Command("apiserver", "podwire.cli.apiserver", "serve the Kubernetes API over SQLite, etcd or memory"),
     Command(
         "controllers", "podwire.cli.controllers", "namespaces, service accounts, owners: what follows from objects"
     ),
     Command("scheduler", "podwire.cli.scheduler", "find a node for every pod that has none, and bind it"),
+    Command("kubelet", "podwire.cli.kubelet", "run the pods that are bound to this node, on any CRI runtime"),
     Command("image", "podwire.cli.image", "images without a registry: import archives, build, list, remove"),
     Command("runtime", "podwire.cli.runtime", "run pod sandboxes and containers for whoever speaks CRI"),
     Command("cni", "podwire.cli.cni", "CNI plugins for any runtime: put them into a directory"),

@@ -1,3 +1,5 @@
 """Turns pods bound to this node into running containers. Speaks: k8sapi, cri."""
 
-__all__: list[str] = []
+from podwire.kubelet.kubelet import Kubelet, Outside
+
+__all__ = ["Kubelet", "Outside"]

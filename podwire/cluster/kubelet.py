@@ -1,0 +1,179 @@
+"""Runs a kubelet: a client of the API server and of a container runtime, and a server for those who ask it."""
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from podwire.cluster import tracing
+from podwire.kubelet import Kubelet, Outside
+from podwire.kubelet.files import node_dns
+from podwire.kubelet.kit import Dns
+from podwire.kubelet.node import NodeSettings
+from podwire.linux import inotify
+from podwire.linux.errors import LinuxError
+from podwire.linux.machine import RealMachine
+from podwire.linux.mounts import KernelMounts
+from podwire.objects.nodes import Taint
+from podwire.protocols.k8sapi.client_side import Client
+from podwire.trace.participants import KUBELET, RUNTIME
+from podwire.transports import credentials, grpc_client, http_client
+from podwire.transports.clock import SystemClock
+from podwire.transports.probing import ProbeSockets
+
+_log = logging.getLogger("podwire.kubelet")
+
+USER_AGENT = "podwire-kubelet"
+QUIET_SECONDS = 0.05
+"""Files that are written together are one change."""
+
+
+class BadEndpoint(Exception):
+    """A runtime endpoint that is no unix socket."""
+
+
+class RunsAlready(Exception):
+    """Another kubelet works in the same directory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to run a kubelet; the command line's flags."""
+
+    kubeconfig: Path
+    runtime_endpoint: str
+    node_name: str
+    root_dir: Path = Path("/var/lib/kubelet")
+    pod_logs_dir: Path = Path("/var/log/pods")
+    address: str = "0.0.0.0"
+    port: int = 10250
+    node_ips: tuple[str, ...] = ()
+    pod_cidrs: tuple[str, ...] = ()
+    cluster_dns: tuple[str, ...] = ()
+    cluster_domain: str = "cluster.local"
+    resolv_conf: Path = Path("/etc/resolv.conf")
+    max_pods: int = 110
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    cni_dirs: tuple[Path, ...] = (Path("/etc/cni/net.d"), Path("/opt/cni/bin"), Path("/var/lib/podwire/cni/bin"))
+    """Network configurations and plugins: when something changes there, pods that wait for a network try again."""
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    client_ca: Path | None = None
+
+
+def socket_of(endpoint: str) -> Path:
+    """The path of `unix:///…`, or of a bare path."""
+    path = endpoint.removeprefix("unix://")
+    if not path.startswith("/"):
+        raise BadEndpoint(f"{endpoint!r} is no unix:///PATH of a container runtime's socket")
+    return Path(path)
+
+
+async def run(options: Options) -> None:
+    """Work until cancelled.
+
+    1. Alone in its directory.  2. Clients of the API server and the runtime.  3. The server.  4. The kubelet itself.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(_alone(options.root_dir))
+        access = credentials.load(options.kubeconfig)
+        http = await stack.enter_async_context(http_client.connect(access, user_agent=USER_AGENT))
+        socket = socket_of(options.runtime_endpoint)
+        tap = tracing.tap(KUBELET, options.node_name)
+        cri = await stack.enter_async_context(grpc_client.connect(socket, tap=tap, caller=KUBELET, callee=RUNTIME))
+        api = Client(http)
+        outside = Outside(
+            api=api,
+            cri=cri,
+            clock=SystemClock(),
+            mounts=KernelMounts(),
+            machine=RealMachine(),
+            sockets=ProbeSockets(),
+            network_files=lambda: changes_below(options.cni_dirs),
+        )
+        kubelet = Kubelet(outside, _node(options), options.root_dir, options.pod_logs_dir, await _dns(options))
+        _log.info("working", extra={"node": options.node_name, "api": access.server, "runtime": str(socket)})
+        await kubelet.run()
+
+
+def _node(options: Options) -> NodeSettings:
+    return NodeSettings(
+        name=options.node_name,
+        addresses=options.node_ips,
+        pod_cidrs=options.pod_cidrs,
+        labels=options.labels,
+        taints=options.taints,
+        max_pods=options.max_pods,
+        port=options.port,
+        directory=str(options.root_dir),
+    )
+
+
+async def _dns(options: Options) -> Dns:
+    resolv_conf, hosts = await asyncio.to_thread(lambda: (_text(options.resolv_conf), _text(Path("/etc/hosts"))))
+    return Dns(
+        cluster_servers=options.cluster_dns,
+        cluster_domain=options.cluster_domain,
+        node=node_dns(resolv_conf),
+        node_hosts=hosts,
+    )
+
+
+def _text(path: Path) -> str:
+    """Of a file that may not be there."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+@contextlib.contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """Nobody else may keep pods there; the kernel lets go of the lock when this process ends."""
+    root.mkdir(mode=0o750, parents=True, exist_ok=True)
+    with (root / "kubelet.lock").open("w", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RunsAlready(
+                f"another kubelet works in {root}; end it, or give this one its own --root-dir"
+            ) from error
+        yield
+
+
+async def changes_below(directories: tuple[Path, ...]) -> AsyncIterator[None]:
+    """Tells when files in these directories were written, came or went; those that do not exist are waited for."""
+    try:
+        notes = inotify.Inotify()
+    except LinuxError as error:
+        _log.warning("changes of the network's files go unseen", extra={"why": str(error)})
+        return
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    with contextlib.closing(notes):
+        loop.add_reader(notes.fileno(), told.set)
+        try:
+            while True:
+                _watch_all(notes, directories)
+                await told.wait()
+                await asyncio.sleep(QUIET_SECONDS)
+                notes.read()
+                told.clear()
+                yield
+        finally:
+            loop.remove_reader(notes.fileno())
+
+
+_MASK = inotify.CLOSE_WRITE | inotify.MOVED_TO | inotify.MOVED_FROM | inotify.CREATE | inotify.DELETE
+
+
+def _watch_all(notes: inotify.Inotify, directories: tuple[Path, ...]) -> None:
+    """Each directory, or the nearest one above that is there, so that its coming is seen."""
+    for each in directories:
+        place = next(above for above in (each, *each.parents) if above.is_dir())
+        with contextlib.suppress(LinuxError):
+            notes.add(place, _MASK)

@@ -1,0 +1,122 @@
+"""Ends what runs: one container, or a whole pod with all that was made for it."""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Iterable
+
+from podwire.kubelet.config.fields import NodeFacts
+from podwire.kubelet.events import NORMAL, WARNING
+from podwire.kubelet.hooks import HookFailed, run_hook
+from podwire.kubelet.kit import Kit
+from podwire.kubelet.observed import Observed, SeenContainer
+from podwire.kubelet.starting import field_path
+from podwire.kubelet.status import pod_ips
+from podwire.objects.containers import Container
+from podwire.objects.pods import Pod
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.cri import methods
+from podwire.protocols.grpc_status import NotFound
+
+log = logging.getLogger(__name__)
+
+CALL_SECONDS = 120.0
+AFTER_HOOK_SECONDS = 2
+"""What a container has left at least to end by itself, however long its preStop hook took."""
+
+
+class Ending:
+    """Idempotent throughout: whatever is gone already is no error."""
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+
+    async def container(self, pod: Pod, container: Container, seen: SeenContainer, why: str, grace: int) -> None:
+        """The preStop hook within the grace period, TERM, and KILL when that is over. RpcError."""
+        where = field_path(pod, container)
+        self._kit.recorder.tell(pod, NORMAL, "Killing", _killing(container, why), field_path=where)
+        left = await self._before_stop(pod, container, seen, grace)
+        await self.stop(seen.id, left)
+
+    async def stop(self, id_: str, grace: int) -> None:
+        request = pb.StopContainerRequest(container_id=id_, timeout=grace)
+        try:
+            await self._kit.cri.call(methods.STOP_CONTAINER, request, timeout=grace + CALL_SECONDS)
+        except NotFound:
+            return
+
+    async def _before_stop(self, pod: Pod, container: Container, seen: SeenContainer, grace: int) -> int:
+        """Run the preStop hook; gives the seconds that are left."""
+        hook = container.lifecycle.pre_stop if container.lifecycle is not None else None
+        if hook is None or grace <= 0:
+            return grace
+        began = self._kit.clock.monotonic()
+        facts: NodeFacts = self._kit.node()
+        ips = pod_ips(pod, self._kit.view.observed(pod.uid), facts.ips)
+        try:
+            await run_hook(hook, pod, container, seen.id, ips, self._kit.prober, timeout=float(grace))
+        except HookFailed as error:
+            where = field_path(pod, container)
+            self._kit.recorder.tell(pod, WARNING, "FailedPreStopHook", str(error), field_path=where)
+        return max(AFTER_HOOK_SECONDS, grace - int(self._kit.clock.monotonic() - began))
+
+    async def containers(self, pod: Pod, running: Iterable[SeenContainer], grace: int) -> None:
+        """All apps together, then the sidecars, the last one first, in what is left of the grace period. RpcError."""
+        began = self._kit.clock.monotonic()
+        by_name = {each.name: each for each in pod.spec.every_container}
+        order = [each.name for each in pod.spec.init_containers if each.sidecar]
+        sidecars = [each for each in running if each.name in order]
+        await self._all(pod, by_name, [each for each in running if each.name not in order], grace)
+        for each in sorted(sidecars, key=lambda seen: order.index(seen.name), reverse=True):
+            left = max(0, grace - int(self._kit.clock.monotonic() - began))
+            await self._all(pod, by_name, [each], left)
+
+    async def _all(self, pod: Pod, by_name: dict[str, Container], seen: list[SeenContainer], grace: int) -> None:
+        async with asyncio.TaskGroup() as group:
+            for each in seen:
+                container = by_name.get(each.name, Container(name=each.name))
+                group.create_task(self.container(pod, container, each, "", grace))
+
+    async def sandboxes(self, observed: Observed) -> None:
+        """Take the network away; containers that still run end at once. RpcError."""
+        for each in observed.sandboxes:
+            await self.stop_sandbox(each.id)
+
+    async def stop_sandbox(self, id_: str) -> None:
+        try:
+            request = pb.StopPodSandboxRequest(pod_sandbox_id=id_)
+            await self._kit.cri.call(methods.STOP_POD_SANDBOX, request, timeout=CALL_SECONDS)
+        except NotFound:
+            return
+
+    async def remove_sandbox(self, id_: str) -> None:
+        """With the containers in it."""
+        try:
+            request = pb.RemovePodSandboxRequest(pod_sandbox_id=id_)
+            await self._kit.cri.call(methods.REMOVE_POD_SANDBOX, request, timeout=CALL_SECONDS)
+        except NotFound:
+            return
+
+    async def remove_container(self, id_: str) -> None:
+        try:
+            request = pb.RemoveContainerRequest(container_id=id_)
+            await self._kit.cri.call(methods.REMOVE_CONTAINER, request, timeout=CALL_SECONDS)
+        except NotFound:
+            return
+
+    async def remove(self, uid: str, observed: Observed) -> None:
+        """All that was made for a pod: in the runtime, its volumes, its logs. RpcError, OSError."""
+        for each in observed.sandboxes:
+            await self.remove_sandbox(each.id)
+        await self._kit.volumes.remove(uid)
+        await asyncio.to_thread(self._remove_files, uid)
+
+    def _remove_files(self, uid: str) -> None:
+        for each in self._kit.places.logs.glob(f"*_{uid}"):
+            shutil.rmtree(each, ignore_errors=True)
+        shutil.rmtree(self._kit.places.root / "pods" / uid, ignore_errors=True)
+
+
+def _killing(container: Container, why: str) -> str:
+    told = f"Stopping container {container.name}"
+    return told if not why else f"Container {container.name} {why}" if not why.startswith("Container ") else why

@@ -1,0 +1,69 @@
+"""What every pod's worker works with."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from podwire.kubelet.backoff import Backoff
+from podwire.kubelet.config.fields import NodeFacts
+from podwire.kubelet.events import Recorder
+from podwire.kubelet.files import NodeDns
+from podwire.kubelet.images import ImagePuller
+from podwire.kubelet.ports import Api, Cri
+from podwire.kubelet.probes import Prober, Probes
+from podwire.kubelet.references import References
+from podwire.kubelet.reports import Reports
+from podwire.kubelet.runtime_view import RuntimeView
+from podwire.kubelet.volumes import Volumes
+from podwire.protocols.k8sapi.watch import Object
+from podwire.seams import Clock
+
+CRASH_SECONDS = 10.0, 300.0
+"""Between two starts of a container that ends again and again."""
+SANDBOX_SECONDS = 1.0, 30.0
+"""Between two tries to make a sandbox, if nothing tells earlier that it may work now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Directories of this kubelet."""
+
+    root: Path
+    logs: Path
+
+    def pod_logs(self, namespace: str, name: str, uid: str) -> Path:
+        return self.logs / f"{namespace}_{name}_{uid}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dns:
+    cluster_servers: tuple[str, ...]
+    cluster_domain: str
+    node: NodeDns
+    node_hosts: str = ""
+    """The node's own /etc/hosts, for pods on its network."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Kit:
+    """Shared by all workers; `network_trouble` is why no pod can have a network now, if so."""
+
+    api: Api
+    cri: Cri
+    clock: Clock
+    view: RuntimeView
+    volumes: Volumes
+    references: References
+    images: ImagePuller
+    probes: Probes
+    prober: Prober
+    recorder: Recorder
+    reports: Reports
+    places: Places
+    dns: Dns
+    node: Callable[[], NodeFacts]
+    services: Callable[[], Sequence[Object]]
+    runtime_name: str = "podwire"
+    network_trouble: str = ""
+    crashes: Backoff = field(default_factory=lambda: Backoff(*CRASH_SECONDS))
+    sandboxes: Backoff = field(default_factory=lambda: Backoff(*SANDBOX_SECONDS))

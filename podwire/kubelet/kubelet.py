@@ -1,0 +1,149 @@
+"""The kubelet as a whole: its parts, who tells whom, and the watch that brings its pods."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from podwire.kubelet.events import NORMAL, WARNING, Recorder, Reference
+from podwire.kubelet.health import Health
+from podwire.kubelet.images import ImagePuller
+from podwire.kubelet.kit import Dns, Kit, Places
+from podwire.kubelet.node import Machine, NodeAgent, NodeSettings
+from podwire.kubelet.ports import Api, Cri
+from podwire.kubelet.probes import NodeProber, Probes, Sockets
+from podwire.kubelet.references import References
+from podwire.kubelet.reports import PODS, Reports
+from podwire.kubelet.runtime_view import RuntimeView
+from podwire.kubelet.starting import field_path
+from podwire.kubelet.volumes import Volumes
+from podwire.kubelet.volumes.ports import Mounts
+from podwire.kubelet.workers import Workers
+from podwire.objects.containers import Container
+from podwire.objects.pods import Pod
+from podwire.protocols.k8sapi.client_side import Scope
+from podwire.protocols.k8sapi.kinds import Kind
+from podwire.protocols.k8sapi.watch import Added, Deleted, Synced, Updated
+from podwire.seams import Clock
+
+log = logging.getLogger(__name__)
+
+SERVICES = Kind(group="", version="v1", resource="services", kind="Service")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """What a kubelet is handed."""
+
+    api: Api
+    cri: Cri
+    clock: Clock
+    mounts: Mounts
+    machine: Machine
+    sockets: Sockets
+    network_files: Callable[[], AsyncIterator[None]]
+    """Tells when network configurations or plugins have changed."""
+
+
+class Kubelet:
+    """`workers` is also the book of its pods, for whoever asks about them."""
+
+    def __init__(self, outside: Outside, settings: NodeSettings, root: Path, logs: Path, dns: Dns) -> None:
+        self._outside = outside
+        self._name = settings.name
+        api, cri, clock = outside.api, outside.cri, outside.clock
+        self._recorder = Recorder(api, clock, component="kubelet", host=settings.name)
+        self.workers = Workers()
+        self.node = NodeAgent(api, clock, outside.machine, settings, self._about_node)
+        references = References(api, self.workers.references_changed)
+        prober = NodeProber(cri, outside.sockets)
+        self._services = api.informer(SERVICES, Scope(field_selector="spec.clusterIP!=None"))
+        self._services_known = asyncio.Event()
+        self._kit = Kit(
+            api=api,
+            cri=cri,
+            clock=clock,
+            view=RuntimeView(cri, self.workers.runtime_changed, self._runtime_came, self._runtime_went),
+            volumes=Volumes(root, references, api, outside.mounts, clock, node=lambda: self.node.facts),
+            references=references,
+            images=ImagePuller(cri, clock, self._about_image),
+            probes=Probes(prober, clock, self.workers.probe_changed, self._about_probe),
+            prober=prober,
+            recorder=self._recorder,
+            reports=Reports(api),
+            places=Places(root=root, logs=logs),
+            dns=dns,
+            node=lambda: self.node.facts,
+            services=lambda: list(self._services.objects.values()),
+        )
+        self._health = Health(self._kit, self.node, self.workers)
+
+    async def run(self) -> None:
+        """Work until cancelled; if one part fails, all stop."""
+        parts = {
+            "events": self._recorder.run(),
+            "statuses": self._kit.reports.run(),
+            "references": self._kit.references.run(),
+            "volumes": self._kit.volumes.run(),
+            "probes": self._kit.probes.run(),
+            "workers": self.workers.run(self._kit, self.node),
+            "runtime": self._kit.view.run(),
+            "health": self._health.run(),
+            "node": self._be_a_node(),
+            "services": self._watch_services(),
+            "network files": self._watch_network_files(),
+            "pods": self._watch_pods(),
+        }
+        async with asyncio.TaskGroup() as group:
+            for name, work in parts.items():
+                group.create_task(work, name=name)
+
+    async def _be_a_node(self) -> None:
+        """The runtime is looked at first: a node that is ready when it appears needs no second message."""
+        await self._health.known.wait()
+        await self.node.run()
+
+    async def _watch_pods(self) -> None:
+        """Pods are seen when what they may need is: the runtime, the node, the services."""
+        await self._kit.view.complete.wait()
+        await self._services_known.wait()
+        await self.node.registered.wait()
+        informer = self._outside.api.informer(PODS, Scope(field_selector=f"spec.nodeName={self._name}"))
+        async with informer:
+            async for change in informer:
+                match change:
+                    case Added(object_) | Updated(object_):
+                        self.workers.present(object_)
+                    case Deleted(object_):
+                        self.workers.absent(object_)
+                    case Synced():
+                        self.workers.synced()
+
+    async def _watch_services(self) -> None:
+        async with self._services:
+            async for change in self._services:
+                if isinstance(change, Synced):
+                    self._services_known.set()
+
+    async def _watch_network_files(self) -> None:
+        async for _ in self._outside.network_files():
+            self._health.look()
+            self.workers.network_changed()
+
+    def _runtime_came(self) -> None:
+        self._health.came()
+        self.workers.look_for_orphans()
+
+    def _runtime_went(self, why: str) -> None:
+        self._health.went(why)
+
+    def _about_node(self, type_: str, reason: str, message: str) -> None:
+        self._recorder.tell(Reference(kind="Node", name=self._name, uid=self._name), type_, reason, message)
+
+    def _about_image(self, pod: Pod, container: Container, type_: str, reason: str, message: str) -> None:
+        self._recorder.tell(pod, type_, reason, message, field_path=field_path(pod, container))
+
+    def _about_probe(self, pod: Pod, container: Container, reason: str, message: str) -> None:
+        kind = NORMAL if reason == "Killing" else WARNING
+        self._recorder.tell(pod, kind, reason, message, field_path=field_path(pod, container))

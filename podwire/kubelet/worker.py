@@ -1,0 +1,343 @@
+"""One pod of this node, from the first sight of it until nothing of it is left: looks, plans, acts, and sleeps.
+
+Wakes when the pod changes, when something that it waits for changes, when the runtime tells of it, or at a time that
+the plan has named.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from podwire import logs
+from podwire.kubelet.actions import (
+    Action,
+    KillContainer,
+    RemoveContainer,
+    RemoveSandbox,
+    RunSandbox,
+    StartContainer,
+    StopSandbox,
+)
+from podwire.kubelet.admission import Rejection
+from podwire.kubelet.config.environment import ConfigError
+from podwire.kubelet.ending import Ending
+from podwire.kubelet.events import WARNING
+from podwire.kubelet.files import NameTooLong
+from podwire.kubelet.kit import Kit
+from podwire.kubelet.memory import Memory
+from podwire.kubelet.observed import Observed
+from podwire.kubelet.plan import outcome, plan
+from podwire.kubelet.reports import PODS
+from podwire.kubelet.starting import CannotStart, Starting
+from podwire.kubelet.status import pod_status, rejected
+from podwire.kubelet.volumes import NotReady
+from podwire.objects.pods import Pod, PodStatus
+from podwire.objects.times import rfc3339
+from podwire.protocols.grpc_status import NotFound, RpcError
+from podwire.protocols.k8sapi.client_side import ClientError
+from podwire.protocols.k8sapi.status import ApiError
+
+log = logging.getLogger(__name__)
+
+RETRY = "podwire.dev/retry"
+"""The annotation by which a person asks to try again now."""
+
+FAULT_SECONDS = 5.0
+"""Until a pod is looked at again after something that nobody foresaw."""
+UNREACHABLE_SECONDS = 0.5
+"""Between two calls to an API server or a runtime that does not answer."""
+
+
+class Worker:
+    """`run` ends when nothing of the pod is left."""
+
+    def __init__(self, kit: Kit, pod: Pod, admit: Callable[[Pod], Rejection | None]) -> None:
+        self._kit = kit
+        self._admit = admit
+        self._starting = Starting(kit)
+        self._ending = Ending(kit)
+        self._woken = asyncio.Event()
+        self._to_end = asyncio.Event()
+        self._dirty = True
+        self._gone = False
+        """The API has no such pod any more."""
+        self._adopted_ending = pod.deleting
+        self.pod = pod
+        self.memory = Memory(kit, pod)
+        if pod.deleting:
+            self._to_end.set()
+
+    def update(self, pod: Pod) -> None:
+        """The API has changed it."""
+        if pod.metadata.annotations.get(RETRY) != self.pod.metadata.annotations.get(RETRY):
+            self.memory.retry()
+        self.pod = pod
+        if pod.deleting:
+            self._to_end.set()
+        self._woken.set()
+
+    def deleted(self) -> None:
+        """The API has it no more: what runs ends, and nobody is told."""
+        self._gone = True
+        self._to_end.set()
+        self._woken.set()
+
+    def wake(self, *, look: bool = False) -> None:
+        """Something changed; with `look`, in the runtime."""
+        self._dirty = self._dirty or look
+        self._woken.set()
+
+    @property
+    def ended(self) -> bool:
+        """It needs nothing of the node any more."""
+        return outcome(self.pod, self._kit.view.observed(self.pod.uid)) is not None
+
+    async def run(self) -> None:
+        with logs.about(pod=self.pod.ref):
+            self._kit.references.hold(self.pod)
+            try:
+                await self._live()
+                await self._end()
+            finally:
+                self._kit.references.release(self.pod.uid)
+                self._kit.probes.forget(self.pod.uid)
+                self._kit.reports.forget(self.pod.uid)
+
+    async def _live(self) -> None:
+        """Until the pod is to end; whatever is being done for it then is given up."""
+        ending = asyncio.ensure_future(self._to_end.wait())
+        try:
+            while not self._to_end.is_set():
+                self._woken.clear()
+                sync = asyncio.ensure_future(self._guarded_sync())
+                await asyncio.wait((sync, ending), return_when=asyncio.FIRST_COMPLETED)
+                if not sync.done():
+                    sync.cancel()
+                    await asyncio.wait((sync,))
+                    return
+                await self._sleep(sync.result())
+        finally:
+            ending.cancel()
+
+    async def _guarded_sync(self) -> float | None:
+        """When to look again."""
+        now = self._kit.clock.monotonic
+        try:
+            return await self._sync()
+        except RpcError as error:
+            log.info("the runtime refused", extra={"why": str(error)})
+            self._dirty = True
+            return now() + UNREACHABLE_SECONDS
+        except Exception:
+            # A fault over one pod must not end the work for all others.
+            log.exception("pod not synced")
+            self._dirty = True
+            return now() + FAULT_SECONDS
+
+    async def _sleep(self, until: float | None) -> None:
+        pause = None if until is None else max(0.0, until - self._kit.clock.monotonic())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._woken.wait()
+
+    async def _look(self) -> Observed:
+        if self._dirty:
+            self._dirty = False
+            return await self._kit.view.look(self.pod.uid)
+        return self._kit.view.observed(self.pod.uid)
+
+    async def _sync(self) -> float | None:
+        """1. Is it to run here?  2. Look, plan, act, until there is nothing to do.  3. When to look again."""
+        self._kit.references.hold(self.pod)
+        observed = await self._look()
+        if self._turned_away(observed):
+            return None
+        if self.pod.status.phase == "Running":
+            await self._refresh_volumes()
+        while True:
+            self._kit.probes.follow(self.pod, {each.name: each for each in observed.running}, self._ips(observed))
+            await self.memory.remember(self.pod, observed)
+            facts = self.memory.facts(self.pod, observed)
+            todo = plan(self.pod, observed, facts)
+            if not todo.actions or not await self._may_act(todo.actions):
+                self._report(observed)
+                return self.memory.next_look(todo.wake_at)
+            if isinstance(todo.actions[-1], RunSandbox):
+                self._report(observed)
+            if not await self._act(todo.actions, observed):
+                observed = await self._look()
+                self._report(observed)
+                again = plan(self.pod, observed, self.memory.facts(self.pod, observed))
+                return self.memory.next_look(again.wake_at)
+            observed = await self._look()
+
+    def _turned_away(self, observed: Observed) -> bool:
+        if self.memory.admitted or observed.sandboxes or self.pod.finished:
+            self.memory.admitted = True
+            return False
+        rejection = self._admit(self.pod)
+        if rejection is None:
+            self.memory.admitted = True
+            return False
+        self._kit.recorder.tell(self.pod, WARNING, rejection.reason, rejection.message)
+        now = rfc3339(self._kit.clock.wall())
+        self._kit.reports.report(self.pod, rejected(self.pod, rejection.reason, rejection.message, now))
+        return True
+
+    async def _may_act(self, actions: tuple[Action, ...]) -> bool:
+        """Without a network there is no sandbox, except for pods that need none."""
+        trouble = self._kit.network_trouble
+        if not trouble or self.pod.spec.host_network or not isinstance(actions[-1], RunSandbox):
+            return True
+        message = f"network is not ready: {trouble}"
+        self._kit.recorder.tell(self.pod, WARNING, "NetworkNotReady", message)
+        return False
+
+    async def _refresh_volumes(self) -> None:
+        try:
+            await self._kit.volumes.refresh(self.pod)
+        except NotReady as error:
+            log.info("volumes keep what they have", extra={"why": str(error)})
+
+    async def _act(self, actions: tuple[Action, ...], observed: Observed) -> bool:
+        """Whether everything worked, so that looking again makes sense at once."""
+        worked = True
+        for each in actions:
+            match each:
+                case RunSandbox(attempt):
+                    worked = await self._run_sandbox(attempt)
+                case StartContainer():
+                    worked = await self._start(each, observed) and worked
+                case KillContainer(container, seen, why, grace):
+                    period = self.pod.spec.termination_grace_period_seconds if grace is None else grace
+                    await self._ending.container(self.pod, container, seen, why, period)
+                case StopSandbox(id_):
+                    await self._ending.stop_sandbox(id_)
+                case RemoveSandbox(id_):
+                    await self._ending.remove_sandbox(id_)
+                case RemoveContainer(id_):
+                    await self._ending.remove_container(id_)
+            if not isinstance(each, RunSandbox | StartContainer):
+                self._dirty = True
+        return worked
+
+    async def _run_sandbox(self, attempt: int) -> bool:
+        """The volumes are made meanwhile: neither needs the other."""
+        preparing = asyncio.ensure_future(self._prepare())
+        try:
+            made = await self._make_sandbox(attempt)
+            return await preparing and made
+        finally:
+            preparing.cancel()
+
+    async def _make_sandbox(self, attempt: int) -> bool:
+        try:
+            id_ = await self._starting.sandbox(self.pod, attempt)
+            await self._kit.view.look_at(self.pod.uid, id_)
+        except (RpcError, ConfigError, NameTooLong) as error:
+            message = f"Failed to create pod sandbox: {error}"
+            self._kit.recorder.tell(self.pod, WARNING, "FailedCreatePodSandBox", message)
+            self.memory.sandbox_failed()
+            self._dirty = True
+            return False
+        self.memory.sandbox_made()
+        return True
+
+    async def _prepare(self) -> bool:
+        try:
+            await self._kit.volumes.prepare(self.pod)
+        except NotReady as error:
+            self._kit.recorder.tell(self.pod, WARNING, "FailedMount", str(error))
+            self.memory.volumes_failed()
+            return False
+        self.memory.volumes_ready = True
+        return True
+
+    async def _start(self, action: StartContainer, observed: Observed) -> bool:
+        if not self.memory.volumes_ready and not await self._prepare():
+            return False
+        container = action.container
+        self.memory.starts(container)
+        try:
+            await self._starting.container(self.pod, container, action.attempt, observed)
+        except CannotStart as error:
+            self.memory.cannot_start(container, error)
+            self._dirty = True
+            return False
+        sandbox = observed.sandbox
+        if sandbox is not None:
+            try:
+                await self._kit.view.look_at(self.pod.uid, sandbox.id)
+            except NotFound:
+                self._dirty = True
+        return True
+
+    def _ips(self, observed: Observed) -> tuple[str, ...]:
+        sandbox = observed.sandbox
+        if self.pod.spec.host_network:
+            return self._kit.node().ips
+        return sandbox.ips if sandbox is not None else ()
+
+    def _report(self, observed: Observed) -> None:
+        known = self._kit.reports.latest(self.pod.uid)
+        told = msgspec.structs.replace(self.pod, status=msgspec.convert(known, PodStatus)) if known else self.pod
+        self._kit.reports.report(self.pod, pod_status(told, observed, self.memory.view(self.pod, observed)))
+
+    async def _end(self) -> None:
+        """1. Containers.  2. Their network.  3. Tell how they ended.  4. Remove everything.  5. Let the object go."""
+        while True:
+            try:
+                await self._end_once()
+            except* RpcError as group:
+                log.info("the runtime refused", extra={"why": str(group.exceptions[0])})
+            except* (ClientError, ApiError) as group:
+                log.info("the API server does not let go", extra={"why": str(group.exceptions[0])})
+            except* OSError as group:
+                log.warning("cannot remove", extra={"why": str(group.exceptions[0])})
+            else:
+                return
+            await asyncio.sleep(UNREACHABLE_SECONDS)
+
+    async def _end_once(self) -> None:
+        observed = await self._kit.view.look(self.pod.uid)
+        self._kit.probes.forget(self.pod.uid)
+        await self._stop(observed)
+        await self._ending.sandboxes(observed)
+        observed = await self._kit.view.look(self.pod.uid)
+        await self.memory.remember(self.pod, observed)
+        if not self._gone and self.memory.admitted:
+            self._report(observed)
+            await self._kit.reports.sent(self.pod.uid)
+        await self._ending.remove(self.pod.uid, observed)
+        await self._kit.view.look(self.pod.uid)
+        if not self._gone:
+            await self._let_go()
+
+    async def _stop(self, observed: Observed) -> None:
+        """Stop the containers; when less time is given meanwhile, they get that."""
+        grace = self.memory.grace(self.pod, gone=self._gone, adopted=self._adopted_ending)
+        stopping = asyncio.ensure_future(self._ending.containers(self.pod, observed.running, grace))
+        try:
+            while not stopping.done():
+                self._woken.clear()
+                woken = asyncio.ensure_future(self._woken.wait())
+                await asyncio.wait((stopping, woken), return_when=asyncio.FIRST_COMPLETED)
+                woken.cancel()
+                less = self.memory.grace(self.pod, gone=self._gone, adopted=False)
+                if not stopping.done() and less < grace:
+                    grace = less
+                    await asyncio.gather(*(self._ending.stop(each.id, grace) for each in observed.running))
+        finally:
+            stopping.cancel()
+            await asyncio.wait((stopping,))
+        stopping.result()
+
+    async def _let_go(self) -> None:
+        try:
+            await self._kit.api.delete(PODS, self.pod.name, self.pod.namespace, grace_seconds=0, uid=self.pod.uid)
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise

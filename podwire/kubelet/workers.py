@@ -1,0 +1,161 @@
+"""All pods of this node: a worker for each, and the end of what belongs to none."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+import msgspec
+
+from podwire.kubelet.admission import Rejection, admit
+from podwire.kubelet.ending import Ending
+from podwire.kubelet.kit import Kit
+from podwire.kubelet.node import NodeAgent
+from podwire.kubelet.observed import Observed
+from podwire.kubelet.worker import Worker
+from podwire.objects import pods
+from podwire.objects.pods import Pod
+from podwire.protocols.grpc_status import RpcError
+from podwire.protocols.k8sapi.watch import Object
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0
+"""Until something that could not be removed is tried again."""
+
+
+class Workers:
+    """Knows pods by uid. `run` is the parent of all workers."""
+
+    def __init__(self) -> None:
+        self._workers: dict[str, Worker] = {}
+        self._objects: dict[str, Object] = {}
+        self._orphans: set[str] = set()
+        self._group: asyncio.TaskGroup | None = None
+        self._kit: Kit | None = None
+        self._node: NodeAgent | None = None
+        self._synced = False
+
+    async def run(self, kit: Kit, node: NodeAgent) -> None:
+        """Work until cancelled."""
+        self._kit, self._node = kit, node
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            await asyncio.Event().wait()
+
+    def present(self, object_: Object) -> None:
+        """The API has this pod for us, new or changed."""
+        try:
+            pod = pods.read(object_)
+        except msgspec.ValidationError as error:
+            log.warning("pod not understood", extra={"pod": object_["metadata"].get("name"), "why": str(error)})
+            return
+        self._objects[pod.uid] = object_
+        assert self._kit is not None  # noqa: S101 - run comes first
+        self._kit.reports.saw(pod, object_)
+        worker = self._workers.get(pod.uid)
+        if worker is None:
+            self._begin(pod)
+        else:
+            worker.update(pod)
+
+    def absent(self, object_: Object) -> None:
+        """The API has it no more."""
+        worker = self._workers.get(object_["metadata"].get("uid", ""))
+        if worker is not None:
+            worker.deleted()
+
+    def synced(self) -> None:
+        """All pods have been told: what the runtime or the disk has beyond them belongs to none."""
+        self._synced = True
+        self.look_for_orphans()
+
+    def look_for_orphans(self) -> None:
+        if self._kit is None or not self._synced or not self._kit.view.complete.is_set():
+            return
+        for uid in (self._kit.view.uids | self._kit.volumes.left()) - self._workers.keys():
+            self._orphaned(uid)
+
+    def runtime_changed(self, uid: str) -> None:
+        worker = self._workers.get(uid)
+        if worker is not None:
+            worker.wake(look=True)
+        elif self._synced:
+            self._orphaned(uid)
+
+    def references_changed(self, uids: Iterable[str]) -> None:
+        for uid in uids:
+            if (worker := self._workers.get(uid)) is not None:
+                worker.memory.may_start()
+                worker.wake()
+
+    def probe_changed(self, uid: str) -> None:
+        if (worker := self._workers.get(uid)) is not None:
+            worker.wake()
+
+    def network_changed(self) -> None:
+        """A sandbox that could not be made may be possible now."""
+        for each in self._workers.values():
+            each.memory.sandbox_may_work()
+            each.wake()
+
+    def find(self, namespace: str, name: str) -> tuple[Pod, Observed] | None:
+        for each in self._workers.values():
+            if (each.pod.namespace, each.pod.name) == (namespace, name) and self._kit is not None:
+                return each.pod, self._kit.view.observed(each.pod.uid)
+        return None
+
+    def all(self) -> list[tuple[Pod, Object]]:
+        assert self._kit is not None  # noqa: S101 - run comes first
+        latest = self._kit.reports.latest
+        return [
+            (each.pod, {**self._objects[uid], "status": latest(uid)})
+            for uid, each in self._workers.items()
+            if uid in self._objects
+        ]
+
+    def _begin(self, pod: Pod) -> None:
+        assert self._kit is not None  # noqa: S101 - run comes first
+        assert self._group is not None  # noqa: S101 - run comes first
+        worker = self._workers[pod.uid] = Worker(self._kit, pod, self._admit)
+        self._group.create_task(self._work(worker), name=f"pod {pod.ref}")
+
+    async def _work(self, worker: Worker) -> None:
+        try:
+            await worker.run()
+        finally:
+            self._workers.pop(worker.pod.uid, None)
+            self._objects.pop(worker.pod.uid, None)
+
+    def _admit(self, pod: Pod) -> Rejection | None:
+        others = [
+            each.pod
+            for each in self._workers.values()
+            if each.pod.uid != pod.uid and each.memory.admitted and not each.ended
+        ]
+        return admit(pod, others, self._node.node if self._node is not None else None)
+
+    def _orphaned(self, uid: str) -> None:
+        if uid in self._orphans or self._group is None:
+            return
+        self._orphans.add(uid)
+        self._group.create_task(self._end_orphan(uid), name=f"orphan {uid}")
+
+    async def _end_orphan(self, uid: str) -> None:
+        """A pod that went while nobody looked: what is left of it goes too."""
+        assert self._kit is not None  # noqa: S101 - run comes first
+        ending = Ending(self._kit)
+        try:
+            while uid not in self._workers:
+                try:
+                    observed = await self._kit.view.look(uid)
+                    await ending.sandboxes(observed)
+                    await ending.remove(uid, observed)
+                    await self._kit.view.look(uid)
+                except (RpcError, OSError) as error:
+                    log.info("orphan not removed yet", extra={"uid": uid, "why": str(error)})
+                    await asyncio.sleep(RETRY_SECONDS)
+                else:
+                    log.info("orphan removed", extra={"uid": uid})
+                    return
+        finally:
+            self._orphans.discard(uid)
