@@ -118,6 +118,16 @@ class Pki:
         certificate = self._signed(subject, key, ExtendedKeyUsageOID.CLIENT_AUTH, now or datetime.now(UTC))
         return _pem(certificate), _key_pem(key)
 
+    def issue_server(
+        self, common_name: str, *, names: Sequence[str] = (), ips: Sequence[str] = (), now: datetime | None = None
+    ) -> tuple[bytes, bytes]:
+        """A certificate and its key as PEM for a server that clients of this cluster call: a kubelet, say."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        carried = [*map(x509.DNSName, names), *(x509.IPAddress(ipaddress.ip_address(each)) for each in ips)]
+        subject = _name(common_name, ())
+        certificate = self._signed(subject, key, ExtendedKeyUsageOID.SERVER_AUTH, now or datetime.now(UTC), carried)
+        return _pem(certificate), _key_pem(key)
+
     def _serve(self, wanted: list[x509.GeneralName], now: datetime) -> None:
         """See to it that the serving certificate is ours, carries the wanted names and does not end soon."""
         key = _key(self.serving_key)

@@ -13,10 +13,12 @@ from typing import Any
 from podwire.apiserver import Assembled, Pki, Settings, assemble, bootstrap
 from podwire.apiserver.admission.addresses import Network
 from podwire.apiserver.users import MASTERS, User
+from podwire.cluster import tracing
 from podwire.cluster.controllers import in_process
 from podwire.cluster.files import write_private
 from podwire.protocols.k8sapi.kubeconfig import Access, Pem, write_kubeconfig
 from podwire.store import AnyStore, open_store
+from podwire.trace.participants import API_SERVER
 from podwire.transports import http_server, tls
 from podwire.transports.clock import SystemClock
 from podwire.transports.http_server import HttpServer
@@ -28,17 +30,42 @@ GRACE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Somebody who is given a kubeconfig: a user with groups, who calls the server at `host`."""
+
+    user: str
+    groups: tuple[str, ...] = ()
+    kubeconfig: Path
+    host: str = ""
+    """Empty: where the admin calls it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """A server of the cluster that is given a certificate: a kubelet."""
+
+    name: str
+    ips: tuple[str, ...]
+    certificate: Path
+    key: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """How to run an API server; the command line's flags."""
 
     data_dir: Path
     host: str = "127.0.0.1"
     port: int = 6443
+    also: tuple[str, ...] = ()
+    """More addresses to listen on, at the same port; pods are told the first."""
     store_url: str | None = None
     kubeconfig: Path | None = None
     service_network: Network = field(default_factory=lambda: ipaddress.ip_network("10.96.0.0/16"))
     controllers: bool = True
     static_tokens: Mapping[str, User] = field(default_factory=dict)
+    identities: tuple[Identity, ...] = ()
+    servings: tuple[Serving, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,20 +82,24 @@ async def running(options: Options) -> AsyncIterator[Running]:
     """Run an API server for as long as the context is open.
 
     1. Keys and certificates.  2. The store.  3. The room, with its first objects.  4. Listen.
-    5. The admin's kubeconfig.  6. What follows the store, and the controllers.  Stopping goes backwards.
+    5. Kubeconfigs and certificates.  6. What follows the store, and the controllers.  Stopping goes backwards.
     """
     pki = await asyncio.to_thread(_open_pki, options)
     async with contextlib.AsyncExitStack() as stack:
-        store = await open_store(options.store_url, options.data_dir / "store")
+        opened = await open_store(options.store_url, options.data_dir / "store")
+        store = tracing.watched_store(opened, tracing.tap(API_SERVER))
         stack.push_async_callback(store.close)
         assembled = assemble(store, pki, SystemClock(), _settings(options, store))
         await assembled.start()
-        http = await _listen(options, assembled, pki)
+        http = await _listen(assembled, pki, options.host, options.port)
         stack.push_async_callback(http.close, GRACE)
-        await bootstrap.advertise(assembled.engine, options.host, http.port)
+        for host in options.also:
+            more = await _listen(assembled, pki, host, http.port)
+            stack.push_async_callback(more.close, GRACE)
+        await bootstrap.advertise(assembled.engine, next(iter(options.also), options.host), http.port)
         url = f"https://{_url_host(options.host)}:{http.port}"
         path = options.kubeconfig or options.data_dir / "kubeconfig"
-        await asyncio.to_thread(_write_kubeconfig, path, pki, url)
+        await asyncio.to_thread(_hand_out, options, pki, http.port)
         controllers = [in_process(assembled)] if options.controllers else []
         await stack.enter_async_context(background(assembled.run(), *controllers))
         _log.info("serving", extra={"url": url, "store": options.store_url or "sqlite://", "kubeconfig": str(path)})
@@ -100,15 +131,16 @@ def _open_pki(options: Options) -> Pki:
     """The server's keys, for every name and address under which it may be called."""
     (options.data_dir / "store").mkdir(mode=0o700, parents=True, exist_ok=True)
     addresses = [str(options.service_network[1])]
-    if not ipaddress.ip_address(options.host).is_unspecified:
-        addresses.append(options.host)
+    hosts = (options.host, *options.also)
+    addresses += [each for each in hosts if not ipaddress.ip_address(each).is_unspecified]
     return Pki.open(options.data_dir / "pki", names=[socket.gethostname()], ips=addresses)
 
 
-async def _listen(options: Options, assembled: Assembled, pki: Pki) -> HttpServer:
+async def _listen(assembled: Assembled, pki: Pki, host: str, port: int) -> HttpServer:
     context = tls.server_context(certificate=pki.serving_certificate, key=pki.serving_key, client_ca=pki.authority_path)
     handler = assembled.server.handle
-    return await http_server.serve(handler, host=options.host, port=options.port, ssl_context=context)
+    tap = tracing.tap(API_SERVER)
+    return await http_server.serve(handler, host=host, port=port, ssl_context=context, tap=tap, callee=API_SERVER)
 
 
 def _url_host(host: str) -> str:
@@ -117,12 +149,25 @@ def _url_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _write_kubeconfig(path: Path, pki: Pki, url: str) -> None:
-    certificate, key = pki.issue_client("kubernetes-admin", [MASTERS])
+def _hand_out(options: Options, pki: Pki, port: int) -> None:
+    """Kubeconfigs and certificates, the admin's last: who finds that one finds the others, too."""
+    admin = Identity(
+        user="kubernetes-admin", groups=(MASTERS,), kubeconfig=options.kubeconfig or options.data_dir / "kubeconfig"
+    )
+    for serving in options.servings:
+        certificate, key = pki.issue_server(serving.name, names=[serving.name], ips=serving.ips)
+        write_private(serving.key, key)
+        write_private(serving.certificate, certificate)
+    for each in (*options.identities, admin):
+        _write_kubeconfig(each, pki, f"https://{_url_host(each.host or options.host)}:{port}")
+
+
+def _write_kubeconfig(identity: Identity, pki: Pki, url: str) -> None:
+    certificate, key = pki.issue_client(identity.user, identity.groups)
     access = Access(
         server=url,
         ca=Pem(pki.authority_pem.decode()),
         certificate=Pem(certificate.decode()),
         key=Pem(key.decode()),
     )
-    write_private(path, write_kubeconfig(access).encode())
+    write_private(identity.kubeconfig, write_kubeconfig(access).encode())

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Replace a file at once, readable by its owner only."""
+def write_private(path: Path, data: bytes, *, lasting: bool = True) -> None:
+    """Replace a file at once, readable by its owner only; `lasting` is also there after a loss of power."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -13,7 +13,8 @@ def write_private(path: Path, data: bytes) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if lasting:
+                os.fsync(file.fileno())
         draft.replace(path)
     except BaseException:
         draft.unlink(missing_ok=True)

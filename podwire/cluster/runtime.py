@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from podwire.cluster import tracing
 from podwire.linux.cgroups import KernelCgroups
 from podwire.linux.mounts import KernelMounts
 from podwire.linux.namespaces import KernelNamespaces
@@ -31,6 +32,7 @@ from podwire.runtime.service import RuntimeService
 from podwire.runtime.shims import Shims
 from podwire.runtime.usage import Usage
 from podwire.shim import find
+from podwire.trace.participants import KUBELET, RUNTIME
 from podwire.transports import grpc_server, http_server
 from podwire.transports.clock import SystemClock
 
@@ -61,6 +63,8 @@ class Options:
     cni_bin_dirs: tuple[Path, ...] = ()
     oci_runtimes: tuple[str, ...] = OCI_RUNTIMES
     """Which programs may run the containers; the first that there is does."""
+    cgroup_root: str = ""
+    """The parent of all cgroups, when it does not follow from the prefix."""
 
     @property
     def state(self) -> Path:
@@ -73,6 +77,8 @@ class Options:
     @property
     def cgroup_parent(self) -> str:
         """One parent per prefix, so that two runtimes on a machine never sweep each other's containers."""
+        if self.cgroup_root:
+            return self.cgroup_root
         if self.prefix == Path("/"):
             return "podwire"
         return f"podwire-{hashlib.sha256(str(self.prefix.resolve()).encode()).hexdigest()[:12]}"
@@ -126,7 +132,9 @@ async def running(options: Options) -> AsyncIterator[Running]:
         stack.push_async_callback(streaming.close, GRACE)
         executions.base_url = f"http://127.0.0.1:{streaming.port}"
         handlers = {**service.handlers(), **ImageService(images, clock).handlers()}
-        server = await grpc_server.serve(options.socket, methods.ALL, handlers, caller="kubelet", callee="runtime")
+        server = await grpc_server.serve(
+            options.socket, methods.ALL, handlers, tap=tracing.cri_tap(), caller=KUBELET, callee=RUNTIME
+        )
         stack.push_async_callback(server.close, GRACE)
         _log.info("serving", extra={"socket": str(options.socket), "runtime": shims.runtime})
         yield Running(sandboxes, containers, options.socket)
@@ -161,7 +169,8 @@ def _bundles(options: Options, images: Images) -> Bundles:
 def _network(options: Options) -> Caller:
     conflists = Conflists(options.cni_conf_dir or options.prefix / "etc/cni/net.d")
     binaries = options.cni_bin_dirs or (options.state / "cni/bin", options.prefix / "opt/cni/bin")
-    return Caller(conflists, Plugins(binaries), options.state / "cni/cache")
+    plugins = Plugins(binaries, run=tracing.cni_run(tracing.tap(RUNTIME)))
+    return Caller(conflists, plugins, options.state / "cni/cache")
 
 
 def _shims(options: Options) -> Shims:
@@ -172,4 +181,5 @@ def _shims(options: Options) -> Shims:
     root = options.run / "podwire" / Path(runtime).name
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     cover = hybrid and Path(runtime).name == "crun"
-    return Shims(shim=find().argv, runtime=runtime, root=root, cover_unified=cover)
+    run = tracing.oci_run(tracing.tap(RUNTIME))
+    return Shims(shim=find().argv, runtime=runtime, root=root, cover_unified=cover, run=run)

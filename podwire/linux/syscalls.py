@@ -16,6 +16,7 @@ AT_FDCWD = -100
 
 NEWNS, NEWIPC, NEWNET, FS = 0x00020000, 0x08000000, 0x40000000, 0x00000200
 NSFS_MAGIC = 0x6E736673
+_SET_PDEATHSIG, _SET_NAME = 1, 15
 
 
 def _checked(result: int, operation: str, names: errors.Names | None = None) -> int:
@@ -46,6 +47,16 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, options
 def umount(target: str, flags: int) -> None:
     names: errors.Names = {22: errors.NoSuchMount, 2: errors.NoSuchMount}
     _checked(_libc.umount2(_bytes(target), flags), f"unmount {target}", names)
+
+
+def die_with_parent(number: int) -> None:
+    """Let the kernel send this process a signal as soon as the thread that forked it ends."""
+    _checked(_libc.prctl(_SET_PDEATHSIG, ctypes.c_ulong(number), 0, 0, 0), "be told of the parent's end")
+
+
+def set_name(name: str) -> None:
+    """What `ps` calls the calling thread; the kernel keeps 15 bytes."""
+    _checked(_libc.prctl(_SET_NAME, name.encode(), 0, 0, 0), "take a name")
 
 
 def filesystem_magic(descriptor: int) -> int:

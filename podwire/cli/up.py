@@ -1,0 +1,133 @@
+"""`podwire up`: a cluster on this machine."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from podwire.cli.main import UserError
+from podwire.cluster.up import launch, notes
+from podwire.cluster.up.claims import Claims, NoSlot
+from podwire.cluster.up.layout import BadPrefix, Layout, layout_of
+from podwire.cluster.up.nodespace import NotBuilt
+from podwire.cluster.up.prepare import Prepared, Refused, Wanted
+from podwire.cluster.up.state import BrokenState, NewerState
+from podwire.cluster.up.supervisor import Event
+from podwire.runtime.images.build import ROOT_REFERENCE
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--detach", action="store_true", help="return when the node is ready; go on in the background")
+    parser.add_argument(
+        "--prefix", type=Path, default=Path("/"), metavar="DIR", help="the directory below which everything is kept (/)"
+    )
+    parser.add_argument("--store", metavar="URL", help="sqlite://, memory:// or etcd://HOST:PORT[,…] (sqlite://)")
+    parser.add_argument(
+        "--runtime", type=_runtime, metavar="RUNTIME", help="podwire, or unix:///… of a CRI runtime that runs (podwire)"
+    )
+    parser.add_argument("--nodes", type=int, default=1, metavar="N", help="how many nodes (1)")
+    parser.add_argument("--hardware", metavar="PROFILE", help=argparse.SUPPRESS)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.hardware:
+        raise UserError("--hardware: simulated hardware is not there yet")
+    if os.geteuid() != 0:
+        raise UserError("needs root, for namespaces, links and mounts; try `sudo podwire up`")
+    wanted = Wanted(runtime=arguments.runtime, store=arguments.store, nodes=arguments.nodes)
+    try:
+        layout = layout_of(arguments.prefix)
+        with launch.held(layout, wanted, Claims()) as (prepared, lock):
+            _tell_place(prepared)
+            return _detached(prepared, lock) if arguments.detach else _attached(prepared, lock)
+    except notes.Held as error:
+        return _already(layout, error)
+    except (BadPrefix, NoSlot, NotBuilt, Refused, BrokenState, NewerState, OSError) as error:
+        raise UserError(str(error)) from error
+
+
+def _runtime(text: str) -> str:
+    if text != "podwire" and not text.startswith("unix:///"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither podwire nor unix:///…")
+    return text
+
+
+def _already(layout: Layout, held: notes.Held) -> int:
+    told = notes.read(layout)
+    if told is None or not told.up or told.pid != held.pid:
+        raise UserError(f"{held}; wait for it, or `podwire down{_flag(layout)}`") from held
+    print(f"it is up already, by process {held.pid}")
+    _tell_next(layout)
+    return 0
+
+
+def _attached(prepared: Prepared, lock: int) -> int:
+    lines = Lines(prepared.layout)
+
+    def report(event: Event) -> None:
+        lines(event)
+        if not event.component and event.what == "up":
+            _tell_next(prepared.layout)
+            print("Ctrl-C stops it and keeps its state", flush=True)
+
+    if not launch.supervise(prepared, lock, report):
+        return 1
+    print(f"stopped; its state is kept: `podwire up{_flag(prepared.layout)}` goes on,", flush=True)
+    print(f"`podwire down{_flag(prepared.layout)}` removes everything")
+    return 0
+
+
+def _detached(prepared: Prepared, lock: int) -> int:
+    lines = Lines(prepared.layout)
+    up = False
+    for event in launch.detach(prepared, lock):
+        lines(event)
+        up = up or (not event.component and event.what == "up")
+    if not up:
+        return 1
+    _tell_next(prepared.layout)
+    return 0
+
+
+class Lines:
+    """One line for each thing that happens; a component that failed for good is shown with the end of its log."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def __call__(self, event: Event) -> None:
+        match event.what:
+            case "ready" | "stopped":
+                self._line(event.component, event.what, f"{event.seconds * 1000:6.0f} ms")
+            case "died":
+                self._line(event.component, "died", f"{event.detail}; it is started again")
+            case "up":
+                self._line("cluster", "ready", f"{event.seconds * 1000:6.0f} ms")
+            case "failed":
+                self._failed(event.detail)
+
+    def _line(self, name: str, what: str, detail: str) -> None:
+        print(f"  {name:10} {what:8} {detail}", flush=True)
+
+    def _failed(self, component: str) -> None:
+        print(f"podwire up: {component} does not come up; the end of {self._layout.log(component)}:", file=sys.stderr)
+        for each in launch.tail(self._layout, component):
+            print(f"  {each}", file=sys.stderr)
+
+
+def _tell_place(prepared: Prepared) -> None:
+    layout, slot = prepared.layout, prepared.slot
+    for each in prepared.owners:
+        print(f"the host has {each}", flush=True)
+    where = "in namespaces of its own" if prepared.node.own else "on the host itself"
+    print(f"cluster below {layout.prefix}, slot {slot.number}: node {prepared.node.name} {where}", flush=True)
+
+
+def _tell_next(layout: Layout) -> None:
+    print(f"kubeconfig  {layout.kubeconfig}")
+    print(f"image       {ROOT_REFERENCE}")
+    print(f"next        kubectl --kubeconfig {layout.kubeconfig} get nodes", flush=True)
+
+
+def _flag(layout: Layout) -> str:
+    return "" if layout.is_default else f" --prefix {layout.prefix}"

@@ -1,0 +1,62 @@
+"""The network that a node's pods get when nobody configured another: our own plugins, on the node's own ranges."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from podwire.cluster.up.slots import Network
+from podwire.cniplugins.install import install
+from podwire.linux.files import write_durably
+from podwire.runtime.cni.conflists import ENDINGS
+
+NAME = "10-podwire.conflist"
+PODS_BRIDGE = "podwire0"
+_ANYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
+
+
+def network(ranges: Sequence[Network]) -> dict[str, Any]:
+    """A bridge with a gateway, masqueraded, with leases where the rest of our state is, and host ports."""
+    return {
+        "cniVersion": "1.0.0",
+        "name": "podwire",
+        "plugins": [
+            {
+                "type": "bridge",
+                "bridge": PODS_BRIDGE,
+                "isGateway": True,
+                "ipMasq": True,
+                "hairpinMode": True,
+                "ipam": {
+                    "type": "host-local",
+                    "ranges": [[{"subnet": str(each)}] for each in ranges],
+                    "routes": [{"dst": _ANYWHERE[each.version]} for each in ranges],
+                    "dataDir": "/var/lib/podwire/cni/networks",
+                },
+            },
+            {"type": "portmap", "capabilities": {"portMappings": True}},
+        ],
+    }
+
+
+def foreign(directory: Path) -> list[Path]:
+    """Configurations that somebody else put there."""
+    if not directory.is_dir():
+        return []
+    return sorted(each for each in directory.iterdir() if each.suffix in ENDINGS and each.name != NAME)
+
+
+def write(directory: Path, ranges: Sequence[Network]) -> None:
+    """Ours, unless somebody else's is there already."""
+    if foreign(directory):
+        return
+    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    text = json.dumps(network(ranges), indent=2) + "\n"
+    path = directory / NAME
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        write_durably(path, text.encode(), mode=0o644)
+
+
+def put_plugins(directory: Path) -> None:
+    """Our plugins, in a directory of our own."""
+    install(str(directory), force=True)

@@ -1,0 +1,123 @@
+"""Brings a cluster up: holds its prefix, prepares, and supervises, here or in a process that outlives this one."""
+
+import contextlib
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from podwire.cluster.up.claims import Claims
+from podwire.cluster.up.components import components
+from podwire.cluster.up.layout import Layout
+from podwire.cluster.up.notes import Notebook, hold, name_holder
+from podwire.cluster.up.prepare import Prepared, Wanted, prepare
+from podwire.cluster.up.supervisor import Event, Supervisor
+from podwire.linux import syscalls
+
+LOG_BYTES = 16 << 20
+"""A log that is longer than this when a cluster is started is put aside."""
+TAIL = 15
+
+Report = Callable[[Event], None]
+
+
+@contextlib.contextmanager
+def held(layout: Layout, wanted: Wanted, claims: Claims) -> Iterator[tuple[Prepared, int]]:
+    """The prepared cluster and the lock of its prefix, for as long as the context is open. Raises notes.Held."""
+    lock = hold(layout)
+    try:
+        prepared = prepare(layout, wanted, claims)
+        _put_logs_aside(layout)
+        yield prepared, lock
+    finally:
+        os.close(lock)
+
+
+def supervise(prepared: Prepared, lock: int, report: Report) -> bool:
+    """Run the components until a signal; whether they came up."""
+    layout = prepared.layout
+    notebook = Notebook(layout)
+    gc.collect()
+    gc.freeze()  # what is loaded stays: children share its memory as long as nobody looks through it
+    return Supervisor(layout, components(prepared), report, notebook.write, [lock]).run()
+
+
+def detach(prepared: Prepared, lock: int) -> Iterator[Event]:
+    """Supervise in a process of its own; what it reports until the cluster is up or has failed.
+
+    It is forked twice, so that it is nobody's child and leads no session that could be given a terminal.
+    """
+    reads, writes = os.pipe2(os.O_CLOEXEC)
+    child = os.fork()
+    if child == 0:
+        os.close(reads)
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        _be_the_daemon(prepared, lock, writes)
+    os.close(writes)
+    os.waitpid(child, 0)
+    with os.fdopen(reads, "rb") as told:
+        for line in told:
+            yield msgspec.json.decode(line, type=Event)
+
+
+def _be_the_daemon(prepared: Prepared, lock: int, writes: int) -> None:
+    code = 70
+    try:
+        os.chdir("/")
+        os.umask(0o022)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        _write_to(prepared.layout.log("supervisor"))
+        syscalls.set_name("podwire-up")
+        name_holder(lock)
+        code = 0 if supervise(prepared, lock, _Teller(writes)) else 1
+    finally:
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
+        os._exit(code)
+
+
+class _Teller:
+    """Tells who started us, until the cluster is up or has failed; always tells the log."""
+
+    def __init__(self, writes: int) -> None:
+        self._writes = writes
+
+    def __call__(self, event: Event) -> None:
+        print(f"{event.component or 'cluster'}: {event.what} {event.detail}".rstrip(), file=sys.stderr, flush=True)
+        if self._writes < 0:
+            return
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._writes, msgspec.json.encode(event) + b"\n")
+        if not event.component and event.what == "up":
+            os.close(self._writes)
+            self._writes = -1
+
+
+def _write_to(path: Path) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    for source, target in ((nothing, 0), (file, 1), (file, 2)):
+        os.dup2(source, target, inheritable=True)
+    os.close(file)
+    os.close(nothing)
+
+
+def _put_logs_aside(layout: Layout) -> None:
+    for each in layout.logs.glob("*.log"):
+        if each.stat().st_size > LOG_BYTES:
+            each.replace(each.with_suffix(".log.1"))
+
+
+def tail(layout: Layout, component: str, lines: int = TAIL) -> list[str]:
+    """The last lines of a component's log."""
+    try:
+        text = layout.log(component).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return []
+    return text.splitlines()[-lines:]

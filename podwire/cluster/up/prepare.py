@@ -1,0 +1,169 @@
+"""All that must stand before the first component runs. Each step can be done again after a crash anywhere."""
+
+import contextlib
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from podwire.cluster.up import conflist, placement, state, wiring
+from podwire.cluster.up.claims import Claims
+from podwire.cluster.up.layout import Layout
+from podwire.cluster.up.nodespace import NodeSpace
+from podwire.cluster.up.slots import Slot, collisions
+from podwire.cluster.up.state import NodeRecord, State
+from podwire.linux.errors import NoSuchLink
+from podwire.linux.network import KernelNetwork
+
+
+class Refused(Exception):
+    """What was asked for cannot be; says what would help."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the command line asks for; None is what was decided before, or the default."""
+
+    runtime: str | None = None
+    store: str | None = None
+    nodes: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A cluster whose components can be started."""
+
+    layout: Layout
+    state: State
+    ipv6: bool
+    owners: tuple[str, ...] = ()
+    """Why the node is not on the host itself."""
+    host_ips: tuple[str, ...] = ()
+    """Where a node on the host itself is reached."""
+
+    @property
+    def slot(self) -> Slot:
+        return Slot(self.state.slot)
+
+    @property
+    def node(self) -> NodeRecord:
+        return self.state.nodes[0]
+
+    def space(self) -> NodeSpace | None:
+        """The node's namespaces; None when it is on the host itself."""
+        return NodeSpace(self.layout, self.node.name) if self.node.own else None
+
+
+def prepare(layout: Layout, wanted: Wanted, claims: Claims) -> Prepared:
+    """1. Directories.  2. Decide and claim, or what was decided before.  3. Forwarding.  4. Namespaces, bridge, cable.
+    5. Plugins and the default network."""
+    known = state.load(layout.record)
+    _check_same(known, wanted)
+    ipv6 = wiring.has_ipv6()
+    owners = () if known else tuple(_owners(layout, wanted))
+    made = known.made if known else _missing(layout)
+    for each in (layout.state, layout.run, layout.logs, layout.marks):
+        each.mkdir(mode=0o755, parents=True, exist_ok=True)
+    decided = _decided(layout, known, wanted, owners, made, claims)
+    prepared = Prepared(layout=layout, state=decided, ipv6=ipv6, owners=owners, host_ips=wiring.host_ips())
+    claims.note_forwarding(wiring.forward(ipv6=ipv6))
+    _place(prepared)
+    _network(prepared)
+    return prepared
+
+
+def _check_same(known: State | None, wanted: Wanted) -> None:
+    if wanted.nodes != 1:
+        raise Refused(f"--nodes {wanted.nodes}: more than one node is not there yet")
+    if known is None:
+        return
+    for name, before, now in (
+        ("--runtime", known.runtime, wanted.runtime),
+        ("--store", known.store, wanted.store),
+    ):
+        if now is not None and now != before:
+            shown = before or "the embedded one"
+            raise Refused(f"{name} {now}: this cluster was made with {shown}; `podwire down` it first")
+
+
+def _owners(layout: Layout, wanted: Wanted) -> list[str]:
+    """Who keeps the node from being on the host itself."""
+    if wanted.runtime not in (None, "podwire"):
+        if not layout.is_default:
+            raise Refused("--runtime with a socket needs the default prefix: a foreign runtime is on the host itself")
+        return []
+    return placement.owners() if layout.is_default else []
+
+
+def _missing(layout: Layout) -> tuple[str, ...]:
+    """The directories that will be made, the deepest first, so that they can be removed in this order."""
+    needed = [layout.state, layout.run, layout.logs]
+    needed += [layout.prefix / each for each in ("etc/cni/net.d", "opt/cni/bin", "run/netns", "run/nri", "var/lib/cni")]
+    needed += [layout.prefix / each for each in ("var/lib/kubelet", "var/log/pods", "var/log/containers")]
+    found = {str(above) for each in needed for above in (each, *each.parents) if not above.exists()}
+    return tuple(sorted(found, key=lambda each: (-each.count("/"), each)))
+
+
+def _decided(
+    layout: Layout,
+    known: State | None,
+    wanted: Wanted,
+    owners: tuple[str, ...],
+    made: tuple[str, ...],
+    claims: Claims,
+) -> State:
+    """What is kept: claimed and written down in one step, as nobody else may come between."""
+    own = known.nodes[0].own if known else bool(owners) or not layout.is_default
+    name = known.nodes[0].name if known else ("node-1" if own else socket.gethostname().lower())
+    decided: list[State] = []
+
+    def keep(slot: Slot) -> None:
+        fresh = State(
+            slot=slot.number,
+            nodes=(NodeRecord(name=name, number=1, own=own),),
+            runtime=wanted.runtime or "podwire",
+            store=wanted.store or "",
+            made=made,
+        )
+        decided.append(known or fresh)
+        if known is None:
+            state.save(layout.record, fresh)
+
+    claims.claim(layout, known.slot if known else None, lambda slot: _trouble(layout, slot), keep)
+    return decided[0]
+
+
+def _trouble(layout: Layout, slot: Slot) -> str:
+    """What speaks against a slot."""
+    if not placement.port_is_free(slot.api_port):
+        return f"port {slot.api_port} of 127.0.0.1 is in use"
+    if met := collisions(slot, wiring.routes_of_host(slot)):
+        return f"the host has a route to {met[0]}"
+    with KernelNetwork() as network, contextlib.suppress(NoSuchLink):
+        if not network.links.get(slot.bridge).alias.startswith(wiring.MARK):
+            return f"a link is named {slot.bridge}"
+    return ""
+
+
+def _place(prepared: Prepared) -> None:
+    space = prepared.space()
+    if space is None:
+        return
+    wiring.connect_host(prepared.layout, prepared.slot, ipv6=prepared.ipv6)
+    if not space.stands():
+        space.build()
+    wiring.plug(prepared.layout, prepared.slot, prepared.node.number, space.net, ipv6=prepared.ipv6)
+
+
+def _network(prepared: Prepared) -> None:
+    layout, node = prepared.layout, prepared.node
+    conflist.put_plugins(layout.state / "cni/bin")
+    below = layout.standard(node.name) if node.own else layout.prefix
+    ranges = prepared.slot.pod_ranges(node.number, ipv6=prepared.ipv6)
+    conflist.write(below / "etc/cni/net.d", ranges)
+    for each in ("var/log/pods", "var/log/containers"):
+        Path(below / each).mkdir(mode=0o755, parents=True, exist_ok=True)
+
+
+def is_root() -> bool:
+    return os.geteuid() == 0

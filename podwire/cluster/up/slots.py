@@ -1,0 +1,93 @@
+"""Names and numbers that are machine-wide, as they follow from a cluster's slot. Pure.
+
+    slot 0    the standard ports, pods 10.244.0.0/16, services 10.96.0.0/16, nodes 10.245.0.0/24
+    slot N    10.(100+N).0.0/16: pods in the lower half, services in the third quarter, nodes in 10.(100+N).192.0/24
+
+and the ULA fd70:6f64:77NN::/48 for IPv6: its first subnet is the nodes', 1000 and up are the pods'.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
+
+Network = IPv4Network | IPv6Network
+Address = IPv4Address | IPv6Address
+Interface = IPv4Interface | IPv6Interface
+
+LAST = 99
+KUBELET_PORT = 10250
+_FIRST_API_PORT = 16443
+_PODS6 = 0x1000
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One of the places that clusters on a machine can take."""
+
+    number: int
+
+    @property
+    def api_port(self) -> int:
+        return 6443 if self.number == 0 else _FIRST_API_PORT + self.number
+
+    @property
+    def bridge(self) -> str:
+        """The host's end of the network between host and nodes."""
+        return f"podwire-br{self.number}"
+
+    @property
+    def table(self) -> str:
+        """The nft table of the way out."""
+        return f"podwire_slot{self.number}"
+
+    def port(self, node: int) -> str:
+        """The host's end of a node's cable."""
+        return f"podwire-{self.number}-{node}"
+
+    @property
+    def pods(self) -> IPv4Network:
+        return IPv4Network("10.244.0.0/16" if self.number == 0 else f"10.{100 + self.number}.0.0/17")
+
+    @property
+    def services(self) -> IPv4Network:
+        return IPv4Network("10.96.0.0/16" if self.number == 0 else f"10.{100 + self.number}.128.0/18")
+
+    @property
+    def nodes(self) -> IPv4Network:
+        return IPv4Network("10.245.0.0/24" if self.number == 0 else f"10.{100 + self.number}.192.0/24")
+
+    @property
+    def own6(self) -> IPv6Network:
+        return IPv6Network(f"fd70:6f64:77{self.number:02x}::/48")
+
+    @property
+    def nodes6(self) -> IPv6Network:
+        return IPv6Network((self.own6.network_address, 64))
+
+    def gateways(self, *, ipv6: bool) -> tuple[Interface, ...]:
+        """The host's addresses on the bridge: the API server is there, and the way out."""
+        return self._on_bridge(1, ipv6)
+
+    def addresses(self, node: int, *, ipv6: bool) -> tuple[Interface, ...]:
+        """A node's own addresses; nodes are counted from 1."""
+        return self._on_bridge(1 + node, ipv6)
+
+    def _on_bridge(self, host: int, ipv6: bool) -> tuple[Interface, ...]:
+        first = IPv4Interface((self.nodes[host], self.nodes.prefixlen))
+        return (first, IPv6Interface((self.nodes6[host], 64))) if ipv6 else (first,)
+
+    def pod_ranges(self, node: int, *, ipv6: bool) -> tuple[Network, ...]:
+        """Where a node's pods get their addresses."""
+        first = IPv4Network((self.pods.network_address + (node - 1) * 256, 24))
+        second = IPv6Network((self.own6.network_address + ((_PODS6 + node) << 64), 64))
+        return (first, second) if ipv6 else (first,)
+
+    def owns(self, network: Network) -> bool:
+        """Whether a route to this network would meet ours."""
+        mine = (self.own6,) if network.version == 6 else (self.pods, self.services, self.nodes)
+        return any(each.overlaps(network) for each in mine)  # type: ignore[arg-type]  # of one version, both
+
+
+def collisions(slot: Slot, routes: Iterable[Network]) -> list[Network]:
+    """Which of a host's routes lie in a slot's ranges. A default route leads everywhere, and is in nobody's way."""
+    return [each for each in routes if each.prefixlen and slot.owns(each)]
