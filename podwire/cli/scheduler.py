@@ -8,6 +8,7 @@ from podwire.cli.options import add_logging, run_until_stopped, settle
 from podwire.cluster.scheduler import Options
 from podwire.cluster.scheduler import run as schedule
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
+from podwire.protocols.k8sapi.status import ApiError
 from podwire.transports import credentials
 
 
@@ -34,4 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _work(options: Options) -> None:
     settle()
-    await schedule(options)
+    try:
+        await schedule(options)
+    except* ApiError as refusals:
+        why = ", ".join(str(each) for each in refusals.exceptions)
+        raise UserError(f"this is no API server for a scheduler: {why}") from refusals

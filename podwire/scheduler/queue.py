@@ -64,6 +64,11 @@ class PodQueue:
         if worth_a_try and entry.state in (_State.ASLEEP, _State.PAUSING):
             self._ready(entry)
 
+    def refresh(self, info: PodInfo) -> None:
+        """A pod as it is now, if it is still waited for."""
+        if (entry := self._entries.get(info.pod.uid)) is not None:
+            entry.info = info
+
     def drop(self, uid: str) -> None:
         """A pod that waits no longer."""
         if (entry := self._entries.pop(uid, None)) is not None:

@@ -15,7 +15,7 @@ from podwire.scheduler.kinds import EVENTS
 from podwire.scheduler.ports import Api
 from podwire.seams import Clock
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("podwire.scheduler")
 
 MOST_WAITING = 1000
 """Events above this are dropped while the server does not take them; the newest are worth least."""
@@ -75,6 +75,8 @@ class Recorder:
                 await self._send(note, times)
             except (ApiError, ClientError) as error:
                 log.debug("event lost", extra={"pod": note.pod.ref, "reason": note.reason, "why": str(error)})
+            except Exception:  # an answer that is none is no reason to stop placing pods
+                log.exception("event lost", extra={"pod": note.pod.ref, "reason": note.reason})
 
     async def _send(self, note: Note, times: int) -> None:
         told = self._told.get(note.key)

@@ -12,7 +12,7 @@ from podwire.scheduler.kinds import PODS
 from podwire.scheduler.ports import Api
 from podwire.seams import Clock
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("podwire.scheduler")
 
 
 @dataclass(frozen=True, slots=True)

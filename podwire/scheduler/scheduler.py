@@ -13,7 +13,7 @@ from podwire.objects.nodes import Node
 from podwire.protocols.k8sapi.client_side import EVERYWHERE, ClientError, Scope, Unreachable
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
-from podwire.protocols.k8sapi.watch import Added, Change, Deleted, Object, Synced, Updated, metadata
+from podwire.protocols.k8sapi.watch import Added, Change, Deleted, Object, Synced, Updated, key_of, metadata
 from podwire.scheduler import podinfo
 from podwire.scheduler.choose import Chosen, Unschedulable, choose
 from podwire.scheduler.filter import Happening
@@ -26,7 +26,7 @@ from podwire.scheduler.reports import GATED, Reports, Verdict
 from podwire.scheduler.snapshot import Snapshot
 from podwire.seams import Clock
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("podwire.scheduler")
 
 NAME = "default-scheduler"
 
@@ -103,6 +103,8 @@ class Scheduler:
             self._queue.update(info, worth_a_try=previous is not None and _changed(previous, object_))
             if self._queue.asleep(info.pod.uid) and (verdict := self._verdicts.get(info.pod.uid)) is not None:
                 self._report(info, verdict)
+        else:
+            self._queue.refresh(info)  # should its binding fail, it is tried again as it is now
 
     def _no_longer_waits(self, uid: str) -> None:
         self._queue.drop(uid)
@@ -128,7 +130,7 @@ class Scheduler:
         self._snapshot.put_pod(info, info.pod.spec.node_name)
         if before is None or before.pod.metadata.labels != info.pod.metadata.labels:
             self._queue.wake(Happening.POD_CAME)
-        if before is not None and before.requests != info.requests:
+        if before is not None and (before.requests, before.pod.deleting) != (info.requests, info.pod.deleting):
             self._queue.wake(Happening.POD_GONE)
 
     def _gone(self, uid: str) -> None:
@@ -175,6 +177,7 @@ class Scheduler:
             case Chosen(node):
                 self._snapshot.put_pod(info, node)
                 self._assumed[pod.uid] = info
+                self._queue.wake(Happening.POD_CAME)
                 self._start(f"bind {pod.ref}", self._bind(info, node))
             case Unschedulable(message, helped_by):
                 self._queue.sleep(pod.uid, helped_by)
@@ -196,6 +199,9 @@ class Scheduler:
         except (ApiError, ClientError) as error:
             log.info("not bound", extra={"pod": pod.ref, "node": node, "why": str(error)})
             await self._after_failure(info, error)
+        except Exception:  # an answer that is none ends this binding, not those of all other pods
+            log.exception("not bound", extra={"pod": pod.ref, "node": node})
+            await self._find_out(info)
         else:
             self._no_longer_waits(pod.uid)
             log.info("bound", extra={"pod": pod.ref, "node": node})
@@ -217,17 +223,21 @@ class Scheduler:
         pause = FIRST_PAUSE
         while info.pod.uid in self._assumed:
             try:
-                seen: Object | None = await self._api.get(PODS, info.pod.name, info.pod.namespace)
-            except ApiError as error:
-                seen = None
-                if error.code != 404:
-                    pause = await _paused(pause)
-                    continue
-            except ClientError:
-                pause = await _paused(pause)
-                continue
-            self._found_out(info, seen)
-            return
+                seen = await self._look(info)
+            except (ApiError, ClientError):
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+            else:
+                self._found_out(info, seen)
+                return
+
+    async def _look(self, info: PodInfo) -> Object | None:
+        try:
+            return await self._api.get(PODS, info.pod.name, info.pod.namespace)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return None
 
     def _found_out(self, info: PodInfo, seen: Object | None) -> None:
         uid = info.pod.uid
@@ -251,7 +261,7 @@ class Scheduler:
             self._start(f"report {info.pod.ref}", self._write_report(info, verdict))
 
     async def _write_report(self, info: PodInfo, verdict: Verdict) -> None:
-        if not await self._reports.write(info.pod, verdict):
+        if not await self._reports.write(info.pod, verdict) and self._queue.asleep(info.pod.uid):
             self._queue.pause(info.pod.uid)
 
     async def _flush(self) -> None:
@@ -285,15 +295,5 @@ def _read(object_: Object) -> PodInfo | None:
     try:
         return podinfo.read(object_)
     except Unreadable as error:
-        log.warning("pod cannot be read", extra={"pod": "/".join(_key(object_)), "why": str(error)})
+        log.warning("pod cannot be read", extra={"pod": "/".join(key_of(object_)), "why": str(error)})
         return None
-
-
-def _key(object_: Object) -> tuple[str, str]:
-    return metadata(object_).get("namespace", ""), metadata(object_).get("name", "")
-
-
-async def _paused(seconds: float) -> float:
-    """The pause after this one."""
-    await asyncio.sleep(seconds)
-    return min(seconds * 2, LONGEST_PAUSE)

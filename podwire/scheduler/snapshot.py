@@ -33,8 +33,8 @@ class NodeInfo:
         return self.node.metadata.labels if self.node else {}
 
     def describe(self, node: Node | None) -> None:
-        self.node = node
         self.allocatable = amounts(node.status.allocatable) if node else {}
+        self.node = node
         images = node.status.images if node else ()
         self.images = {name: each.size_bytes for each in images for name in each.names}
 
@@ -88,8 +88,12 @@ class Snapshot:
 
     def put_node(self, node: Node) -> None:
         """Raises ValueError for one whose allocatable cannot be read."""
-        self._info(node.name).describe(node)
-        self._nodes = None
+        info = self._info(node.name)
+        try:
+            info.describe(node)
+        finally:
+            self._tidy(info)
+            self._nodes = None
 
     def drop_node(self, name: str) -> None:
         if (info := self._infos.get(name)) is not None:

@@ -8,14 +8,55 @@ import pytest
 
 from podwire.cluster.apiserver import Options, running
 from podwire.cluster.loopback import LoopbackHttp
+from podwire.objects import nodes
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.server_side import Certificate
-from podwire.scheduler import Scheduler
+from podwire.scheduler import Scheduler, Snapshot, podinfo
 from podwire.scheduler.kinds import PODS
 from podwire.transports.clock import SystemClock
 
 ADMIN = Certificate("admin", ("system:masters",))
 SOON = 40.0
+
+
+def node_object(name="n1", labels=None, images=(), allocatable=None, **spec):
+    return {
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}},
+        "spec": spec,
+        "status": {
+            "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110", **(allocatable or {})},
+            "images": images,
+        },
+    }
+
+
+def pod_object(name="web", labels=None, requests=None, owner="", namespace="default", **spec):
+    meta = {"name": name, "namespace": namespace, "uid": f"uid-{namespace}-{name}", "labels": labels or {}}
+    if owner:
+        meta["ownerReferences"] = [{"apiVersion": "v1", "kind": "X", "name": "x", "uid": owner, "controller": True}]
+    container = {"name": "c", "image": "busybox:1.36", "resources": {"requests": requests or {}}}
+    return {"metadata": meta, "spec": {"containers": [container], **spec}}
+
+
+@pytest.fixture(scope="session")
+def make_pod():
+    """A pod as the scheduler weighs it."""
+    return lambda name="web", **given: podinfo.read(pod_object(name, **given))
+
+
+@pytest.fixture(scope="session")
+def make_snapshot():
+    """Nodes by name with what is special about them, and pods by the node that they are on."""
+
+    def make(described=None, placed=()):
+        snapshot = Snapshot()
+        for name, given in (described if described is not None else {"n1": {}}).items():
+            snapshot.put_node(nodes.read(node_object(name, **given)))
+        for node, name, given in placed:
+            snapshot.put_pod(podinfo.read(pod_object(name, **given)), node)
+        return snapshot
+
+    return make
 
 
 class Cluster:
