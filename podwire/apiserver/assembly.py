@@ -23,7 +23,7 @@ from podwire.apiserver.endpoints import Check, Endpoints
 from podwire.apiserver.engine import Engine, Identity
 from podwire.apiserver.keepers import AddressKeeper
 from podwire.apiserver.pki import Pki
-from podwire.apiserver.ports import Store
+from podwire.apiserver.ports import Kubelets, Store
 from podwire.apiserver.registry import Registry
 from podwire.apiserver.schema import OpenApi, Schemas
 from podwire.apiserver.schema.definitions import load
@@ -47,6 +47,8 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     checks: Mapping[str, Check] = field(default_factory=dict)
     """What health means beyond answering at all."""
+    kubelets: Kubelets | None = None
+    """The way to logs, exec, attach and the like; without one they are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
         identity=_identity(store, pki, clock, settings),
         admission=_admission(store, ServiceAddresses(holdings, settings.service_network)),
         clock=clock,
+        kubelets=settings.kubelets,
     )
     openapi = OpenApi(BUILTIN.all, definitions)
     checks = {"ping": lambda: "", **settings.checks}

@@ -7,7 +7,7 @@ from podwire.apiserver.authn import Authenticator
 from podwire.apiserver.authz import Authorizer
 from podwire.apiserver.creation import Creator
 from podwire.apiserver.deletes import Deleter
-from podwire.apiserver.ports import Store
+from podwire.apiserver.ports import Kubelets, Store
 from podwire.apiserver.registry import Registry, Resource
 from podwire.apiserver.schema import Schemas
 from podwire.apiserver.shape import Shape
@@ -38,6 +38,8 @@ class Engine:
     creator: Creator
     updater: Updater
     deleter: Deleter
+    kubelets: Kubelets | None = None
+    """None where no kubelet can be reached."""
 
     @classmethod
     def build(
@@ -49,10 +51,11 @@ class Engine:
         identity: Identity,
         admission: Admission,
         clock: Clock,
+        kubelets: Kubelets | None = None,
     ) -> "Engine":
         creator = Creator(store, admission, clock)
         deleter = Deleter(store, admission, clock)
-        return cls(store, registry, schemas, identity, clock, creator, Updater(store, admission), deleter)
+        return cls(store, registry, schemas, identity, clock, creator, Updater(store, admission), deleter, kubelets)
 
     async def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
         """An object as it is now; None when there is none."""

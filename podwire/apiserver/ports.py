@@ -1,8 +1,33 @@
 """What the API server needs from its neighbours, in its own words."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from podwire.protocols.k8sapi.server_side import Answer, Request
 from podwire.protocols.storage import Item, Page, Watch
+
+Query = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kubelet:
+    """Where a node's kubelet serves."""
+
+    node: str
+    address: str
+    port: int
+
+
+class Kubelets(Protocol):
+    """The way to the kubelets."""
+
+    async def connect(self, kubelet: Kubelet, path: str, query: Query, request: Request) -> Answer:
+        """The kubelet's answer on behalf of a request; its refusals are answers, too, in plain text.
+
+        A request for a WebSocket becomes a conversation with the kubelet. Raises ApiError when nobody answers.
+        """
+        ...
 
 
 class Store(Protocol):

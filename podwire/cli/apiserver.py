@@ -47,6 +47,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help='static tokens, a line each: token,user,uid[,"group,group"]',
     )
     parser.add_argument(
+        "--kubelet-certificate-authority",
+        type=Path,
+        metavar="FILE",
+        help="who signs the certificates of kubelets; without it, any is taken",
+    )
+    parser.add_argument(
         "--no-controllers",
         action="store_true",
         help="do not run the controllers in this process (see podwire controllers)",
@@ -65,6 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         service_network=arguments.service_cluster_ip_range,
         controllers=not arguments.no_controllers,
         static_tokens=arguments.token_auth_file,
+        kubelet_authority=arguments.kubelet_certificate_authority,
     )
     try:
         return run_until_stopped(_serve(options), arguments)

@@ -12,10 +12,12 @@ from typing import Any
 
 from podwire.apiserver import Assembled, Pki, Settings, assemble, bootstrap
 from podwire.apiserver.admission.addresses import Network
+from podwire.apiserver.ports import Kubelets
 from podwire.apiserver.users import MASTERS, User
 from podwire.cluster import tracing
 from podwire.cluster.controllers import in_process
 from podwire.cluster.files import write_private
+from podwire.cluster.kubelet_proxy import kubelet_proxy
 from podwire.protocols.k8sapi.kubeconfig import Access, Pem, write_kubeconfig
 from podwire.store import AnyStore, open_store
 from podwire.trace.participants import API_SERVER
@@ -66,6 +68,8 @@ class Options:
     static_tokens: Mapping[str, User] = field(default_factory=dict)
     identities: tuple[Identity, ...] = ()
     servings: tuple[Serving, ...] = ()
+    kubelet_authority: Path | None = None
+    """Who must have signed the kubelets' serving certificates; without one, any is taken, as upstream does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,15 +85,16 @@ class Running:
 async def running(options: Options) -> AsyncIterator[Running]:
     """Run an API server for as long as the context is open.
 
-    1. Keys and certificates.  2. The store.  3. The room, with its first objects.  4. Listen.
-    5. Kubeconfigs and certificates.  6. What follows the store, and the controllers.  Stopping goes backwards.
+    1. Keys and certificates.  2. The store.  3. The way to kubelets.  4. The room, with its first objects.  5. Listen.
+    6. Kubeconfigs and certificates.  7. What follows the store, and the controllers.  Stopping goes backwards.
     """
     pki = await asyncio.to_thread(_open_pki, options)
     async with contextlib.AsyncExitStack() as stack:
         opened = await open_store(options.store_url, options.data_dir / "store")
         store = tracing.watched_store(opened, tracing.tap(API_SERVER))
         stack.push_async_callback(store.close)
-        assembled = assemble(store, pki, SystemClock(), _settings(options, store))
+        kubelets = await stack.enter_async_context(kubelet_proxy(pki, options.kubelet_authority))
+        assembled = assemble(store, pki, SystemClock(), _settings(options, store, kubelets))
         await assembled.start()
         http = await _listen(assembled, pki, options.host, options.port)
         stack.push_async_callback(http.close, GRACE)
@@ -106,12 +111,13 @@ async def running(options: Options) -> AsyncIterator[Running]:
         yield Running(assembled=assembled, url=url, kubeconfig=path)
 
 
-def _settings(options: Options, store: AnyStore) -> Settings:
+def _settings(options: Options, store: AnyStore, kubelets: Kubelets) -> Settings:
     return Settings(
         service_network=options.service_network,
         static_tokens=options.static_tokens,
         address=f"{options.host}:{options.port}",
         checks={"store": lambda: store.failure},
+        kubelets=kubelets,
     )
 
 

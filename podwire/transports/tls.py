@@ -9,14 +9,19 @@ import ssl
 Path = str | os.PathLike[str]
 
 
-def server_context(certificate: Path, key: Path, client_ca: Path | None = None) -> ssl.SSLContext:
-    """Serves `certificate`; a client certificate is optional, but one from another CA than `client_ca` is refused."""
+def server_context(
+    certificate: Path, key: Path, client_ca: Path | None = None, *, client_ca_data: str | None = None
+) -> ssl.SSLContext:
+    """Serves `certificate`; a client certificate is optional, but one from another CA than `client_ca` is refused.
+
+    That one is a file or PEM text.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(certificate, key)
     context.set_alpn_protocols(["http/1.1"])
-    if client_ca is not None:
-        context.load_verify_locations(client_ca)
+    if client_ca is not None or client_ca_data is not None:
+        context.load_verify_locations(client_ca, cadata=client_ca_data)
         context.verify_mode = ssl.CERT_OPTIONAL
     return context
 

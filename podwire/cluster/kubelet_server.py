@@ -1,0 +1,62 @@
+"""Runs a kubelet's server: its certificate, whom it lets in, and the socket."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from podwire.kubelet.ports import Api, Cri, PodBook
+from podwire.kubelet.server import Host, KubeletServer, Meter, Reviewer
+from podwire.protocols.k8sapi.kubeconfig import NO_PEM, Pem
+from podwire.transports import http_server, tls
+from podwire.transports.certificates import self_signed
+from podwire.transports.clock import SystemClock
+from podwire.transports.http_relay import relays
+
+GRACE = 0.5
+"""Seconds that requests in flight have left when the server stops."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """Where and as whom to serve."""
+
+    node: str
+    root: Path
+    address: str = "0.0.0.0"
+    port: int = 10250
+    node_ips: tuple[str, ...] = ()
+    certificate: Path | None = None
+    """With its key; without one, a self-signed one is kept in ROOT/pki."""
+    key: Path | None = None
+    client_ca: Pem = NO_PEM
+    """Who signs for callers; nobody when empty, and then only tokens are taken."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What /configz tells."""
+
+
+@contextlib.asynccontextmanager
+async def serving(how: Serving, book: PodBook, cri: Cri, api: Api, meter: Meter) -> AsyncIterator[int]:
+    """Serve while the context is open; gives the port. Raises OSError when it is taken."""
+    clock = SystemClock()
+    context = await asyncio.to_thread(_context, how)
+    async with relays() as relay:
+        reviewer = Reviewer(api, how.node, clock)
+        server = KubeletServer(Host(node=how.node, settings=how.settings), book, cri, relay, reviewer, meter, clock)
+        with contextlib.closing(server):
+            http = await http_server.serve(server.handle, host=how.address, port=how.port, ssl_context=context)
+            try:
+                yield http.port
+            finally:
+                await http.close(GRACE)
+
+
+def _context(how: Serving) -> ssl.SSLContext:
+    if how.certificate is not None:
+        certificate, key = how.certificate, how.key or how.certificate
+    else:
+        certificate = key = self_signed(how.root / "pki/kubelet.pem", how.node, how.node_ips)
+    return tls.server_context(certificate, key, how.client_ca.file or None, client_ca_data=how.client_ca.text or None)

@@ -1,0 +1,83 @@
+"""What a path of the kubelet's server means, and the right that it takes. Pure."""
+
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from podwire.protocols.k8sapi.server_side import Request
+from podwire.protocols.k8sapi.status import ApiError, Reason, method_not_allowed
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A container as a path names it."""
+
+    namespace: str
+    pod: str
+    container: str = ""
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Which answer is wanted, of what, and which part of the node one must have a right to."""
+
+    answer: str
+    right: str = "proxy"
+    target: Target = Target("", "")
+
+
+_PLAIN = {
+    "/healthz": Route(answer="healthz"),
+    "/pods": Route(answer="pods"),
+    "/configz": Route(answer="configz"),
+    "/metrics": Route(answer="metrics", right="metrics"),
+    "/stats/summary": Route(answer="summary", right="stats"),
+}
+_READ, _TALK = ("GET",), ("GET", "POST")
+_OF_CONTAINERS = {"containerLogs": ("logs", _READ), "exec": ("exec", _TALK), "attach": ("attach", _TALK)}
+_OF_PODS = {"portForward": ("port_forward", _TALK)}
+
+
+def right_of(path: str) -> str:
+    """The part of the node that a path belongs to, also when nothing is there."""
+    first = path.lstrip("/").partition("/")[0]
+    return {"metrics": "metrics", "stats": "stats", "logs": "log", "spec": "spec"}.get(first, "proxy")
+
+
+def find(request: Request) -> Route:
+    """Raises ApiError: 404 for what there is not, 405 for a wrong method."""
+    path = request.path.rstrip("/") or "/"
+    if route := _PLAIN.get(path):
+        return _with(request, _READ, route)
+    first, *names = [unquote(each) for each in path.lstrip("/").split("/")]
+    if first in _OF_CONTAINERS and (target := _container(names)):
+        answer, methods = _OF_CONTAINERS[first]
+        return _with(request, methods, Route(answer=answer, target=target))
+    if first in _OF_PODS and (target := _pod(names)):
+        answer, methods = _OF_PODS[first]
+        return _with(request, methods, Route(answer=answer, target=target))
+    raise ApiError(Reason.NOT_FOUND, "404 page not found")
+
+
+def _with(request: Request, methods: tuple[str, ...], route: Route) -> Route:
+    if request.method not in methods:
+        raise method_not_allowed()
+    return route
+
+
+def _container(names: list[str]) -> Target | None:
+    match names:
+        case [namespace, pod, container] if all(names):
+            return Target(namespace, pod, container)
+        case [namespace, pod, uid, container] if all(names):
+            return Target(namespace, pod, container, uid)
+    return None
+
+
+def _pod(names: list[str]) -> Target | None:
+    match names:
+        case [namespace, pod] if all(names):
+            return Target(namespace, pod)
+        case [namespace, pod, uid] if all(names):
+            return Target(namespace, pod, uid=uid)
+    return None

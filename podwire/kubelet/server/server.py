@@ -1,0 +1,179 @@
+"""The kubelet's server as one function from a request to its answer: logs, commands, attaching, and what is counted.
+
+    admit the caller → find what the path means → find the container → answer
+
+Errors are sentences in plain text, as the API server and curl expect them of a kubelet.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from podwire.kubelet.observed import Observed
+from podwire.kubelet.ports import Cri, PodBook
+from podwire.kubelet.server import routes, summary, targets
+from podwire.kubelet.server.access import Reviewer
+from podwire.kubelet.server.lines import options_of
+from podwire.kubelet.server.logs import Logs
+from podwire.kubelet.server.meter import CONTENT_TYPE, Meter
+from podwire.kubelet.server.ports import Conversations
+from podwire.kubelet.server.routes import Route, Target
+from podwire.objects.pods import Pod
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.cri import methods
+from podwire.protocols.grpc_status import InvalidArgument, RpcError
+from podwire.protocols.k8sapi.server_side import Answer, Request, Response, Stream
+from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
+from podwire.seams import Clock
+
+OFFER_SECONDS = 30.0
+TEXT = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """Of whom the server speaks."""
+
+    node: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What /configz tells."""
+
+
+class KubeletServer:
+    """Answers every request; see `handle`. Close it when nobody asks any more."""
+
+    def __init__(
+        self,
+        host: Host,
+        book: PodBook,
+        cri: Cri,
+        conversations: Conversations,
+        reviewer: Reviewer,
+        meter: Meter,
+        clock: Clock,
+    ) -> None:
+        self._host = host
+        self._book = book
+        self._cri = cri
+        self._conversations = conversations
+        self._reviewer = reviewer
+        self._meter = meter
+        self._clock = clock
+        self._logs = Logs(cri)
+        self._answers: Mapping[str, Callable[[Request, Target], Awaitable[Answer]]] = {
+            "logs": self._log,
+            "exec": self._exec,
+            "attach": self._attach,
+            "port_forward": self._port_forward,
+            "healthz": self._healthz,
+            "pods": self._pods,
+            "configz": self._configz,
+            "metrics": self._metrics,
+            "summary": self._summary,
+        }
+
+    def close(self) -> None:
+        self._logs.close()
+
+    async def handle(self, request: Request) -> Answer:
+        """The answer to a request; a refusal is one, too."""
+        try:
+            await self._reviewer.admit(request, routes.right_of(request.path))
+            route: Route = routes.find(request)
+            return await self._answers[route.answer](request, route.target)
+        except ApiError as error:
+            return Response(status=error.code, body=f"{error.message}\n".encode(), content_type=TEXT)
+
+    def _pod(self, target: Target) -> tuple[Pod, Observed]:
+        found = self._book.find(target.namespace, target.pod)
+        if found is None or (target.uid and found[0].uid != target.uid):
+            raise ApiError(Reason.NOT_FOUND, f'pod "{target.pod}" does not exist')
+        return found
+
+    async def _log(self, request: Request, target: Target) -> Answer:
+        options = options_of(request, self._clock.wall())
+        pod, observed = self._pod(target)
+        status = targets.status_of(self._object(pod), target.container)
+        container = targets.to_read(pod, observed, target.container, status, previous=options.previous)
+        return Stream(chunks=await self._logs.read(container, options), content_type=TEXT)
+
+    def _object(self, pod: Pod) -> Mapping[str, Any]:
+        """The pod as clients should see it, with the newest status."""
+        return next((shown for each, shown in self._book.all() if each.uid == pod.uid), {})
+
+    async def _exec(self, request: Request, target: Target) -> Answer:
+        container = targets.to_enter(*self._pod(target), target.container)
+        command = request.query.get("command", [])
+        if not command:
+            raise bad_request("you must specify at least 1 command")
+        asked = pb.ExecRequest(container_id=container.id, cmd=command, **_streams(request))
+        require_websocket(request, "exec")
+        offered = await _told(self._cri.call(methods.EXEC, asked, timeout=OFFER_SECONDS))
+        return await self._conversations.conversation(offered.url, request)
+
+    async def _attach(self, request: Request, target: Target) -> Answer:
+        container = targets.to_enter(*self._pod(target), target.container)
+        asked = pb.AttachRequest(container_id=container.id, **_streams(request))
+        require_websocket(request, "attach")
+        offered = await _told(self._cri.call(methods.ATTACH, asked, timeout=OFFER_SECONDS))
+        return await self._conversations.conversation(offered.url, request)
+
+    async def _port_forward(self, _request: Request, target: Target) -> Answer:
+        self._pod(target)
+        raise ApiError(Reason.UNKNOWN, "port-forward is not supported by podwire yet", code=501)
+
+    async def _healthz(self, _request: Request, _target: Target) -> Answer:
+        return Response(status=200, body=b"ok", content_type=TEXT)
+
+    async def _pods(self, _request: Request, _target: Target) -> Answer:
+        items = [{**shown, "apiVersion": "v1", "kind": "Pod"} for _, shown in self._book.all()]
+        return _json({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
+
+    async def _configz(self, _request: Request, _target: Target) -> Answer:
+        return _json({"kubeletconfig": dict(self._host.settings)})
+
+    async def _metrics(self, _request: Request, _target: Target) -> Answer:
+        seen = [found[1] for pod, _ in self._book.all() if (found := self._book.find(pod.namespace, pod.name))]
+        return Response(status=200, body=self._meter.text(seen).encode(), content_type=CONTENT_TYPE)
+
+    async def _summary(self, _request: Request, _target: Target) -> Answer:
+        request = pb.ListPodSandboxStatsRequest()
+        stats = await _told(self._cri.call(methods.LIST_POD_SANDBOX_STATS, request, timeout=OFFER_SECONDS))
+        return _json(summary.of(self._host.node, stats.stats))
+
+
+def _streams(request: Request) -> dict[str, bool]:
+    """What a client wants to be connected to, in the words of CRI. Raises ApiError."""
+    names = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
+    streams = {name: request.option(option) in ("1", "true") for name, option in names.items()}
+    if not (streams["stdin"] or streams["stdout"] or streams["stderr"]):
+        raise bad_request("you must specify at least 1 of stdin, stdout, stderr")
+    if streams["tty"]:
+        streams["stderr"] = False  # a terminal has no stderr of its own; some clients ask for it all the same
+    return streams
+
+
+def require_websocket(request: Request, what: str) -> None:
+    """After all that can be wrong with the request itself: clients that fall back to SPDY show only this answer."""
+    if "websocket" not in request.headers.get("upgrade", "").lower():
+        why = "not over SPDY, which kubectl 1.29 and older speak"
+        raise bad_request(f"{what} is served over a WebSocket (v5.channel.k8s.io, v4.channel.k8s.io) only, {why}")
+
+
+Answered = TypeVar("Answered")
+
+
+async def _told(call: Awaitable[Answered]) -> Answered:
+    """The runtime's answer; its refusal in its own words."""
+    try:
+        return await call
+    except InvalidArgument as error:
+        raise bad_request(str(error)) from error
+    except RpcError as error:
+        raise ApiError(Reason.INTERNAL_ERROR, f"the runtime refused: {error}") from error
+
+
+def _json(value: object) -> Response:
+    return Response(status=200, body=msgspec.json.encode(value))

@@ -1,0 +1,68 @@
+"""Which container somebody means who names a pod and a container, and why there is none. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from podwire.kubelet.observed import Observed, SeenContainer
+from podwire.objects.pods import Pod
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
+
+Status = Mapping[str, Any]
+"""A containerStatus of the API."""
+
+_PULLING = {
+    "ErrImagePull": "image can't be pulled",
+    "ImagePullBackOff": "trying and failing to pull image",
+}
+
+
+def require_container(pod: Pod, name: str) -> None:
+    if all(each.name != name for each in pod.spec.every_container):
+        raise ApiError(Reason.NOT_FOUND, f'container "{name}" not found in pod "{pod.name}"')
+
+
+def to_read(pod: Pod, observed: Observed, name: str, status: Status, *, previous: bool) -> SeenContainer:
+    """The run of a container whose log is meant. Raises ApiError in the words that kubectl's users know.
+
+    While a container waits for its next run, its last one is both the previous one and all that there is.
+    """
+    require_container(pod, name)
+    began = [each for each in observed.history(name) if each.state != pb.CONTAINER_CREATED]
+    waiting = status.get("state", {}).get("waiting")
+    if previous:
+        ended = [each for each in (began if waiting else began[1:]) if each.exited]
+        if not ended:
+            raise bad_request(f'previous terminated container "{name}" in pod "{pod.name}" not found')
+        return ended[0]
+    if began:
+        return began[0]
+    raise bad_request(f'container "{name}" in pod "{pod.name}" is waiting to start: {_reason(pod, name, waiting)}')
+
+
+def _reason(pod: Pod, name: str, waiting: Mapping[str, str] | None) -> str:
+    if waiting and (reason := waiting.get("reason")):
+        return _PULLING.get(reason, reason)
+    starts_first = any(each.name == name for each in pod.spec.init_containers)
+    return "PodInitializing" if pod.spec.init_containers and not starts_first else "ContainerCreating"
+
+
+def to_enter(pod: Pod, observed: Observed, name: str) -> SeenContainer:
+    """The container in which a command is to run, or to whose streams somebody wants to be attached."""
+    require_container(pod, name)
+    latest = observed.latest(name)
+    if latest is None or latest.state == pb.CONTAINER_CREATED:
+        raise ApiError(Reason.INTERNAL_ERROR, f'container not found ("{name}")')
+    if not latest.running:
+        raise ApiError(Reason.INTERNAL_ERROR, f'cannot exec in a stopped container: "{name}" has ended')
+    return latest
+
+
+def status_of(pod: Mapping[str, Any], name: str) -> Status:
+    """A container's status in a pod's object; empty when there is none yet."""
+    told = pod.get("status", {})
+    for kind in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
+        for each in told.get(kind) or ():
+            if each.get("name") == name:
+                return dict(each)
+    return {}
