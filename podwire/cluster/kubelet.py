@@ -9,16 +9,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from podwire.cluster import tracing
+from podwire.cluster.kubelet_server import Serving, serving
 from podwire.kubelet import Kubelet, Outside
 from podwire.kubelet.files import node_dns
 from podwire.kubelet.kit import Dns
 from podwire.kubelet.node import NodeSettings
+from podwire.kubelet.server import Meter
 from podwire.linux import inotify
 from podwire.linux.errors import LinuxError
 from podwire.linux.machine import RealMachine
 from podwire.linux.mounts import KernelMounts
 from podwire.objects.nodes import Taint
 from podwire.protocols.k8sapi.client_side import Client
+from podwire.protocols.k8sapi.kubeconfig import Access, Pem
 from podwire.trace.participants import KUBELET, RUNTIME
 from podwire.transports import credentials, grpc_client, http_client
 from podwire.transports.clock import SystemClock
@@ -96,8 +99,25 @@ async def run(options: Options) -> None:
             network_files=lambda: changes_below(options.cni_dirs),
         )
         kubelet = Kubelet(outside, _node(options), options.root_dir, options.pod_logs_dir, await _dns(options))
+        how = _serving(options, access)
+        await stack.enter_async_context(serving(how, kubelet.workers, cri, api, Meter()))
         _log.info("working", extra={"node": options.node_name, "api": access.server, "runtime": str(socket)})
         await kubelet.run()
+
+
+def _serving(options: Options, access: Access) -> Serving:
+    """Callers are signed for by whom the operator says, else by the authority of the API server."""
+    return Serving(
+        node=options.node_name,
+        root=options.root_dir,
+        address=options.address,
+        port=options.port,
+        node_ips=options.node_ips,
+        certificate=options.tls_certificate,
+        key=options.tls_key,
+        client_ca=Pem(file=str(options.client_ca)) if options.client_ca else access.ca,
+        settings={"port": options.port, "maxPods": options.max_pods, "clusterDomain": options.cluster_domain},
+    )
 
 
 def _node(options: Options) -> NodeSettings:
