@@ -103,9 +103,9 @@ def checked(path: str) -> str:
         raise VolumeError(f"invalid path: must not be empty or longer than {LONGEST_PATH}: {path[:80]!r}")
     if path.startswith("/"):
         raise VolumeError(f"invalid path: must be relative path: {path}")
-    steps = path.split("/")
-    if ".." in steps:
-        raise VolumeError(f"invalid path: must not contain '..': {path}")
-    if path.startswith(".."):
+    steps = [each for each in path.split("/") if each not in ("", ".")]
+    if ".." in steps or not steps:
+        raise VolumeError(f"invalid path: must not contain '..' and must name a file: {path}")
+    if steps[0].startswith(".."):
         raise VolumeError(f"invalid path: filename must not start with '..': {path}")
-    return "/".join(each for each in steps if each not in ("", "."))
+    return "/".join(steps)

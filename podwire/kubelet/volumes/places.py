@@ -2,11 +2,11 @@
 
     pods/UID/volumes/kubernetes.io~TYPE/NAME    as every kubelet has it
     pods/UID/volume-subpaths/NAME/CONTAINER/N   what a volumeMount with a subPath shows, bound there
-    secrets/UID/kubernetes.io~TYPE/NAME         what pods/…/NAME links to if it may hold a secret or a token
+    secrets/UID/NAME                            what pods/…/NAME links to if it may hold a secret or a token
 
 `secrets` is one tmpfs for the whole node, so that nothing secret touches the disk. Other kubelets mount one for each
-such volume; since every pod has a token, that is a mount and an unmount for every pod, in a table that everyone on the
-machine reads.
+such volume. The mount itself is cheap (some 10 µs); but every pod has a token, and every container begins with a copy
+of the whole table of mounts, so a node with a hundred pods would carry a hundred more through each start.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class Places:
         if volume.host_path is not None:
             return Path(volume.host_path.path)
         if type_of(volume) in IN_MEMORY:
-            return self.pod_secrets(uid) / f"kubernetes.io~{type_of(volume)}" / plain(volume.name)
+            return self.pod_secrets(uid) / plain(volume.name)
         return self.shown(uid, volume)
 
     def subpaths(self, uid: str) -> Path:

@@ -12,7 +12,7 @@ import itertools
 import os
 import shutil
 import time
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from podwire.kubelet.volumes.contents import Contents, File
 
@@ -65,14 +65,10 @@ def _same(path: Path, file: File) -> bool:
 
 def _write_all(directory: Path, files: Contents, group: int | None) -> None:
     _make_directory(directory, _DIRECTORY, group)
-    made = {directory}
+    for above in sorted({each for path in files if "/" in path for each in PurePath(path).parents}):
+        _make_directory(directory / above, _DIRECTORY, group)
     for path, file in files.items():
-        where = directory / path
-        for above in reversed(where.parents):
-            if directory in above.parents and above not in made:
-                _make_directory(above, _DIRECTORY, group)
-                made.add(above)
-        _write(where, file, group)
+        _write(directory / path, file, group)
 
 
 def _make_directory(path: Path, mode: int, group: int | None) -> None:

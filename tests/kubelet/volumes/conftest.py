@@ -89,9 +89,9 @@ class Node:
     async def patch(self, kind: str, name: str, patch: Any) -> Any:
         return await self.api.patch(BUILTIN.of_kind("v1", kind), name, patch, "default")
 
-    async def pod(self, name: str = "web", *, mounts: Any = (), labels: Any = None, **spec: Any) -> pods.Pod:
+    async def pod(self, name: str = "web", *, mounts: Any = (), meta: Any = None, **spec: Any) -> pods.Pod:
         """One that the API server has, with all that it adds, and that is held."""
-        meta = {"name": name, "labels": labels or {}, "annotations": spec.pop("annotations", {}), "namespace": "default"}
+        meta = {"name": name, "namespace": "default", **(meta or {})}
         containers = [{"name": "c", "image": "busybox:1.36", "volumeMounts": list(mounts)}]
         given = {"containers": containers, "nodeName": "node-1", "automountServiceAccountToken": False, **spec}
         object_ = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": given}

@@ -1,0 +1,225 @@
+"""Volumes that show objects: set up, missing, changed, gone; on a real API server."""
+
+import asyncio
+import base64
+import stat
+from pathlib import Path
+
+import pytest
+
+from podwire.kubelet.volumes import NotReady
+from podwire.objects import pods
+from podwire.protocols.k8sapi.builtin import BUILTIN
+
+CONFIG = {"name": "v", "configMap": {"name": "settings"}}
+SECRET = {"name": "v", "secret": {"secretName": "keys"}}
+DOWNWARD = {
+    "name": "v",
+    "downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]},
+}
+
+
+def encoded(text):
+    return base64.b64encode(text.encode()).decode()
+
+
+def files(directory):
+    return {each.name: each.read_text() for each in directory.iterdir() if not each.name.startswith("..")}
+
+
+async def refused(node, pod):
+    with pytest.raises(NotReady) as error:
+        await node.volumes.prepare(pod)
+    return error.value.failures
+
+
+async def test_a_config_map_is_shown_on_disk_and_a_secret_in_memory(node):
+    await node.make("ConfigMap", "settings", data={"a": "1"}, binaryData={"b": encoded("2")})
+    await node.make("Secret", "keys", data={"c": encoded("3")})
+    secret = {"name": "s", "secret": {"secretName": "keys", "defaultMode": 0o400}}
+    pod = await node.pod(volumes=[CONFIG, secret])
+    await node.volumes.prepare(pod)
+    config_map, shown = node.volume(pod, "v", "configmap"), node.volume(pod, "s", "secret")
+    assert files(config_map) == {"a": "1", "b": "2"}
+    assert not config_map.is_symlink()
+    assert files(shown) == {"c": "3"}
+    assert shown.resolve() == node.root / "secrets" / pod.uid / "s"
+    assert stat.S_IMODE((shown / "c").stat().st_mode) == 0o400
+
+
+@pytest.mark.parametrize(
+    ("volume", "words"),
+    [
+        pytest.param(CONFIG, 'configmap "settings" not found', id="configMap"),
+        pytest.param(SECRET, 'secret "keys" not found', id="secret"),
+        pytest.param(
+            {
+                "name": "v",
+                "projected": {"sources": [{"secret": {"name": "keys"}}, {"configMap": {"name": "settings"}}]},
+            },
+            '[secret "keys" not found, configmap "settings" not found]',
+            id="every source of a projected volume",
+        ),
+    ],
+)
+async def test_an_object_that_is_missing_is_named(node, volume, words):
+    pod = await node.pod(volumes=[volume])
+    assert await refused(node, pod) == (f'MountVolume.SetUp failed for volume "v" : {words}',)
+
+
+async def test_every_volume_that_fails_is_named_and_the_others_are_there(node):
+    await node.make("ConfigMap", "settings", data={})
+    volumes = [
+        {"name": "one", "configMap": {"name": "settings", "items": [{"key": "k", "path": "k"}]}},
+        {"name": "two", "secret": {"secretName": "keys"}},
+        {"name": "three", "hostPath": {"path": "/nowhere/at/all", "type": "Directory"}},
+        {"name": "four", "emptyDir": {}},
+    ]
+    pod = await node.pod(volumes=volumes)
+    assert set(await refused(node, pod)) == {
+        'MountVolume.SetUp failed for volume "one" : references non-existent config key: k',
+        'MountVolume.SetUp failed for volume "two" : secret "keys" not found',
+        'MountVolume.SetUp failed for volume "three" : hostPath type check failed: /nowhere/at/all is not a directory',
+    }
+    assert node.volume(pod, "four", "empty-dir").is_dir()
+
+
+@pytest.mark.parametrize(
+    "volume",
+    [
+        {"name": "v", "configMap": {"name": "settings", "optional": True}},
+        {"name": "v", "secret": {"secretName": "keys", "optional": True, "items": [{"key": "k", "path": "k"}]}},
+        {"name": "v", "projected": {"sources": [{"configMap": {"name": "settings", "optional": True}}]}},
+    ],
+    ids=["configMap", "secret", "projected"],
+)
+async def test_what_is_optional_and_missing_is_empty(node, volume):
+    pod = await node.pod(volumes=[volume], mounts=[{"name": "v", "mountPath": "/v"}])
+    await node.volumes.prepare(pod)
+    [mount] = await node.mounts(pod)
+    assert files(Path(mount.host_path)) == {}
+
+
+async def test_a_change_of_the_object_is_shown_after_a_refresh(node):
+    await node.make("ConfigMap", "settings", data={"a": "1", "old": "x"})
+    pod = await node.pod(volumes=[CONFIG])
+    await node.volumes.prepare(pod)
+    await node.patch("ConfigMap", "settings", {"data": {"a": "2", "old": None, "new": "y"}})
+    assert await node.changed() == {pod.uid}
+    await node.volumes.refresh(pod)
+    assert files(node.volume(pod, "v", "configmap")) == {"a": "2", "new": "y"}
+
+
+async def test_an_object_that_is_deleted_under_a_running_pod_stays_as_it_was_last_and_that_is_told(node):
+    await node.make("ConfigMap", "settings", data={"a": "1"})
+    pod = await node.pod(volumes=[CONFIG])
+    await node.volumes.prepare(pod)
+    await node.api.delete(BUILTIN.of_kind("v1", "ConfigMap"), "settings", "default")
+    assert await node.changed() == {pod.uid}
+    with pytest.raises(NotReady, match='configmap "settings" not found'):
+        await node.volumes.refresh(pod)
+    assert files(node.volume(pod, "v", "configmap")) == {"a": "1"}
+
+
+async def test_new_labels_are_shown_after_a_refresh(node):
+    pod = await node.pod(volumes=[DOWNWARD], meta={"labels": {"a": "1"}})
+    await node.volumes.prepare(pod)
+    assert files(node.volume(pod, "v", "downward-api")) == {"labels": 'a="1"'}
+    patched = pods.read(await node.patch("Pod", "web", {"metadata": {"labels": {"b": "2"}}}))
+    await node.volumes.refresh(patched)
+    assert files(node.volume(pod, "v", "downward-api")) == {"labels": 'a="1"\nb="2"'}
+
+
+async def test_a_refresh_of_a_pod_that_has_no_volumes_yet_writes_nothing(node):
+    await node.make("ConfigMap", "settings", data={"a": "1"})
+    pod = await node.pod(volumes=[CONFIG])
+    await node.volumes.refresh(pod)
+    assert node.volumes.left() == set()
+
+
+async def test_projected_sources_lie_in_one_directory(node):
+    await node.make("ConfigMap", "settings", data={"a": "1"})
+    await node.make("Secret", "keys", data={"b": encoded("2")})
+    sources = [
+        {"configMap": {"name": "settings", "items": [{"key": "a", "path": "config/a", "mode": 0o600}]}},
+        {"secret": {"name": "keys"}},
+        {"downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+        {"serviceAccountToken": {"path": "tokens/vault", "audience": "vault", "expirationSeconds": 700}},
+    ]
+    pod = await node.pod(volumes=[{"name": "v", "projected": {"sources": sources, "defaultMode": 0o440}}])
+    await node.volumes.prepare(pod)
+    shown = node.volume(pod, "v", "projected")
+    assert ((shown / "config/a").read_text(), (shown / "b").read_text(), (shown / "name").read_text()) == (
+        "1",
+        "2",
+        "web",
+    )
+    assert stat.S_IMODE((shown / "config/a").stat().st_mode) == 0o600
+    assert stat.S_IMODE((shown / "b").stat().st_mode) == 0o440
+    body = (shown / "tokens/vault").read_text().split(".")[1]
+    assert '"aud":["vault"]' in base64.urlsafe_b64decode(body + "==").decode()
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ({"persistentVolumeClaim": {"claimName": "x"}}, "volumes of type persistentVolumeClaim are not supported"),
+        ({"csi": {"driver": "x.example"}}, "volumes of type csi are not supported"),
+        ({"nfs": {"server": "x", "path": "/"}}, "volumes of type nfs are not supported"),
+        ({"image": {"reference": "x"}}, "volumes of type image are not supported"),
+        ({"rbd": {"monitors": ["x"], "image": "y"}}, "volumes of this type are not supported"),
+        ({"emptyDir": {"medium": "HugePages"}}, 'an emptyDir of medium "HugePages" is not supported'),
+        (
+            {"projected": {"sources": [{"clusterTrustBundle": {"name": "x", "path": "y"}}]}},
+            "projected sources of clusterTrustBundle are not supported",
+        ),
+    ],
+    ids=lambda each: next(iter(each)) if isinstance(each, dict) else "",
+)
+async def test_what_nobody_here_can_set_up_is_refused_by_its_name(node, source, words):
+    object_ = {
+        "metadata": {"name": "x", "namespace": "default", "uid": "u"},
+        "spec": {"volumes": [{"name": "v"} | source]},
+    }
+    [told] = await refused(node, pods.read(object_))
+    assert told == f'MountVolume.SetUp failed for volume "v" : {words} by podwire'
+
+
+@pytest.mark.parametrize("path", ["../../out", "/etc/out", "..data"])
+async def test_an_item_never_leaves_its_volume(node, path):
+    await node.make("ConfigMap", "settings", data={"a": "1"})
+    volume = {"name": "v", "configMap": {"name": "settings", "items": [{"key": "a", "path": path}]}}
+    meta = {"name": "x", "namespace": "default", "uid": "u"}
+    [told] = await refused(node, pods.read({"metadata": meta, "spec": {"volumes": [volume]}}))
+    assert told.startswith('MountVolume.SetUp failed for volume "v" : invalid path: ')
+
+
+@pytest.mark.parametrize(("uid", "name"), [("../x", "v"), ("u", ".."), ("u", "a/b")])
+async def test_no_name_becomes_a_way_out(node, uid, name):
+    meta = {"name": "x", "namespace": "default", "uid": uid}
+    pod = pods.read({"metadata": meta, "spec": {"volumes": [{"name": name, "emptyDir": {}}]}})
+    [told] = await refused(node, pod)
+    assert "is no name for a directory" in told
+    assert node.volumes.left() <= {"u"}
+
+
+async def test_an_api_that_does_not_answer_is_told_in_time(node, monkeypatch):
+    monkeypatch.setattr("podwire.kubelet.references.SYNC_SECONDS", 0.01)
+
+    class Silent:
+        async def __aenter__(self):
+            return self
+
+        async def __aexit__(self, *_):
+            pass
+
+        def __aiter__(self):
+            return self
+
+        async def __anext__(self):
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(node.api, "informer", lambda *_: Silent())
+    pod = await node.pod(volumes=[CONFIG])
+    [told] = await refused(node, pod)
+    assert told.endswith("failed to sync configmap cache: timed out waiting for the condition")

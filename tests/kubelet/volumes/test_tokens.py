@@ -1,0 +1,114 @@
+"""Tokens are replaced before they end."""
+
+import asyncio
+
+import pytest
+
+from podwire.kubelet.volumes import NotReady
+from podwire.kubelet.volumes.tokens import RETRY_SECONDS
+from podwire.protocols.k8sapi.client_side import Unreachable
+from podwire.protocols.k8sapi.status import ApiError, Reason
+
+SECONDS = 1000
+
+
+def projected(name="v", **token):
+    source = {"serviceAccountToken": {"path": "token", "expirationSeconds": SECONDS, **token}}
+    return {"name": name, "projected": {"sources": [source]}}
+
+
+async def prepared(node, name="web", **token):
+    pod = await node.pod(name, volumes=[projected(**token)])
+    await node.volumes.prepare(pod)
+    return pod, node.volume(pod, "v", "projected") / "token"
+
+
+async def replaced(node, file, before):
+    """Until the file holds another token; the kubelet's part is woken, for its clock was set ahead by hand."""
+    async with asyncio.timeout(30):
+        while file.read_text() == before:
+            node.volumes._woken.set()
+            await asyncio.sleep(0.01)
+
+
+async def test_a_token_is_replaced_after_four_fifths_of_its_life_and_not_before(node):
+    pod, file = await prepared(node)
+    before = file.read_text()
+    node.clock.ahead = SECONDS * 0.79
+    await node.volumes.refresh(pod)
+    assert (file.read_text(), node.api.tokens) == (before, 1)
+    await asyncio.sleep(1.1)  # a token says its seconds only: one of the same second would be the same
+    node.clock.ahead = SECONDS * 0.81
+    await replaced(node, file, before)
+    assert node.api.tokens == 2
+
+
+async def test_two_files_for_the_same_audience_hold_one_token(node):
+    pod = await node.pod(volumes=[projected("a"), projected("b"), projected("c", audience="other")])
+    await node.volumes.prepare(pod)
+    a, b, c = ((node.volume(pod, each, "projected") / "token").read_text() for each in "abc")
+    assert a != c
+    assert b != c
+
+
+@pytest.mark.parametrize(
+    "trouble", [Unreachable("no route"), ApiError(Reason.FORBIDDEN, "not you")], ids=["unreachable", "forbidden"]
+)
+async def test_a_token_stays_while_no_new_one_is_to_be_had_and_it_has_not_ended(node, trouble):
+    pod, file = await prepared(node)
+    before = file.read_text()
+    node.api.refusing = trouble
+    node.clock.ahead = SECONDS * 0.9
+    await node.volumes.refresh(pod)
+    asked = node.api.tokens
+    await node.volumes.refresh(pod)
+    assert (file.read_text(), node.api.tokens) == (before, asked), "asked again at once"
+    node.clock.ahead = SECONDS + RETRY_SECONDS
+    with pytest.raises(NotReady, match="failed to fetch token: "):
+        await node.volumes.refresh(pod)
+    await asyncio.sleep(1.1)
+    node.api.refusing = None
+    node.clock.ahead += RETRY_SECONDS
+    await replaced(node, file, before)
+
+
+async def test_a_pod_whose_service_account_is_missing_is_told_so(node):
+    node.api.refusing = ApiError(Reason.NOT_FOUND, 'serviceaccounts "default" not found')
+    pod = await node.pod(volumes=[projected()])
+    with pytest.raises(NotReady, match='failed to fetch token: serviceaccounts "default" not found'):
+        await node.volumes.prepare(pod)
+
+
+async def test_nobody_asks_for_the_tokens_of_a_pod_that_is_gone(node):
+    pod, _ = await prepared(node)
+    await node.volumes.remove(pod.uid)
+    node.clock.ahead = SECONDS * 5
+    other, file = await prepared(node, "other")
+    before = file.read_text()
+    await asyncio.sleep(1.1)
+    node.clock.ahead += SECONDS
+    await replaced(node, file, before)
+    assert node.api.tokens == 3
+    assert node.volumes.left() == {other.uid}
+
+
+async def test_the_token_of_a_pod_that_never_came_to_be_is_forgotten(node):
+    missing = {"name": "m", "configMap": {"name": "settings"}}
+    pod = await node.pod(volumes=[projected(), missing])
+    with pytest.raises(NotReady, match='configmap "settings" not found'):
+        await node.volumes.prepare(pod)
+    node.clock.ahead = SECONDS
+    _, file = await prepared(node, "other")
+    assert file.exists()
+    await node.make("ConfigMap", "settings", data={})
+    assert await node.changed() == {pod.uid}
+    await node.volumes.prepare(pod)
+    assert (node.volume(pod, "v", "projected") / "token").exists()
+
+
+async def test_a_wall_clock_that_jumps_changes_nothing(node, monkeypatch):
+    pod, file = await prepared(node)
+    before = file.read_text()
+    monkeypatch.setattr(type(node.clock), "wall", lambda _: 86400.0)
+    await node.volumes.refresh(pod)
+    assert (file.read_text(), node.api.tokens) == (before, 1)
