@@ -21,6 +21,8 @@ PODS = builtin("v1", "Pod")
 CONFIG_MAPS = builtin("v1", "ConfigMap")
 SERVICE_ACCOUNTS = builtin("v1", "ServiceAccount")
 EVENTS = builtin("v1", "Event")
+NODES = builtin("v1", "Node")
+LEASES = builtin("coordination.k8s.io/v1", "Lease")
 DEFINITIONS = builtin("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 

@@ -31,6 +31,7 @@ class Api(Protocol):
         name: str,
         namespace: str = "",
         *,
+        grace_seconds: int | None = None,
         propagation: Propagation | None = None,
         uid: str = "",
         resource_version: str = "",

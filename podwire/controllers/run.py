@@ -9,9 +9,12 @@ from podwire.controllers.accounts import NamespaceDefaults
 from podwire.controllers.collector import Collector
 from podwire.controllers.definitions import DefinitionCleanup
 from podwire.controllers.events import TTL, EventExpiry
+from podwire.controllers.evictions import Evictions
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import DEFINITIONS, KnownKinds
 from podwire.controllers.namespaces import NamespaceLifecycle
+from podwire.controllers.node_life import NodeLife
+from podwire.controllers.pod_gc import PodGc
 from podwire.controllers.ports import Absent, Api, Complete, Feed, Present, Tidings
 from podwire.controllers.seen import Seen, resource_of
 from podwire.seams import Clock
@@ -37,13 +40,16 @@ class Controller(Protocol):
 async def run(api: Api, feed: Feed, clock: Clock, *, root_ca: str, event_ttl: float = TTL) -> None:
     """Work until cancelled; if one part fails, all stop."""
     graph, kinds = Graph(), KnownKinds(api)
-    collector = Collector(api, graph, kinds)
+    collector, evictions = Collector(api, graph, kinds), Evictions(api, graph, clock)
     controllers: list[Controller] = [
         collector,
         NamespaceLifecycle(api, graph, kinds, clock),
         NamespaceDefaults(api, graph, root_ca),
         DefinitionCleanup(api, graph, clock),
         EventExpiry(api, graph, clock, event_ttl),
+        NodeLife(api, graph, clock, evictions.tainted),
+        evictions,
+        PodGc(api, graph, clock),
     ]
     follower = _Follower(graph, kinds, collector, controllers)
     async with asyncio.TaskGroup() as parts:

@@ -1,0 +1,127 @@
+"""What follows from how a node is: its conditions when it falls silent, and the taints that keep pods away. Pure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from podwire.protocols.k8sapi.watch import Object
+
+READY = "Ready"
+REPORTED = (READY, "MemoryPressure", "DiskPressure", "PIDPressure")
+"""What every kubelet says of its node."""
+
+NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
+NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+
+_TAINTS = {
+    (READY, "False"): NOT_READY,
+    (READY, "Unknown"): UNREACHABLE,
+    ("MemoryPressure", "True"): "node.kubernetes.io/memory-pressure",
+    ("DiskPressure", "True"): "node.kubernetes.io/disk-pressure",
+    ("PIDPressure", "True"): "node.kubernetes.io/pid-pressure",
+    ("NetworkUnavailable", "True"): "node.kubernetes.io/network-unavailable",
+}
+"""A condition and its status to the taint that follows."""
+
+_FAILING = (NOT_READY, UNREACHABLE)
+_OURS = {
+    *((key, NO_SCHEDULE) for key in (*_TAINTS.values(), UNSCHEDULABLE)),
+    *((key, NO_EXECUTE) for key in _FAILING),
+}
+
+
+def conditions_of(node: Object) -> list[Object]:
+    return list((node.get("status") or {}).get("conditions") or ())
+
+
+def condition(node: Object, type_: str) -> Object | None:
+    return next((each for each in conditions_of(node) if each.get("type") == type_), None)
+
+
+def is_ready(node: Object) -> bool:
+    found = condition(node, READY)
+    return found is not None and found.get("status") == "True"
+
+
+def heartbeat(node: Object) -> str:
+    """When the kubelet last reported, as it says itself: good for seeing that it did, not for telling the time."""
+    found = condition(node, READY)
+    return str((found or {}).get("lastHeartbeatTime") or "")
+
+
+def fallen_silent(node: Object, now: str) -> Object | None:
+    """The node with conditions that say that nobody knows; None if they do already."""
+    known = conditions_of(node)
+    told = {each.get("type") for each in known}
+    never = [_never(each, node, now) for each in REPORTED if each not in told]
+    changed = [_unknown(each, now) for each in known]
+    if not never and changed == known:
+        return None
+    return {**node, "status": {**(node.get("status") or {}), "conditions": [*changed, *never]}}
+
+
+def _never(type_: str, node: Object, now: str) -> Object:
+    return {
+        "type": type_,
+        "status": "Unknown",
+        "reason": "NodeStatusNeverUpdated",
+        "message": "Kubelet never posted node status.",
+        "lastHeartbeatTime": node["metadata"].get("creationTimestamp"),
+        "lastTransitionTime": now,
+    }
+
+
+def _unknown(condition_: Object, now: str) -> Object:
+    if condition_.get("type") not in REPORTED or condition_.get("status") == "Unknown":
+        return condition_
+    return {
+        **condition_,
+        "status": "Unknown",
+        "reason": "NodeStatusUnknown",
+        "message": "Kubelet stopped posting node status.",
+        "lastTransitionTime": now,
+    }
+
+
+def tainted(node: Object, now: str) -> Object | None:
+    """The node with the taints that follow from its conditions and its being cordoned; None if it has just these.
+
+    Taints that others gave stay, and so does the time since which a taint has been there.
+    """
+    spec: dict[str, Any] = node.get("spec") or {}
+    before = list(spec.get("taints") or ())
+    wanted = _wanted(node)
+    kept = [each for each in before if _key(each) not in _OURS or _key(each) in wanted]
+    there = {_key(each) for each in kept}
+    new = [{"key": key, "effect": effect, "timeAdded": now} for key, effect in wanted if (key, effect) not in there]
+    after = [*kept, *new]
+    return {**node, "spec": {**spec, "taints": after}} if after != before else None
+
+
+def _wanted(node: Object) -> list[tuple[str, str]]:
+    keys = [
+        taint
+        for each in conditions_of(node)
+        if (taint := _TAINTS.get((each.get("type", ""), each.get("status", "")))) is not None
+    ]
+    if (node.get("spec") or {}).get("unschedulable"):
+        keys.append(UNSCHEDULABLE)
+    evicting = [(each, NO_EXECUTE) for each in keys if each in _FAILING]
+    return [*((each, NO_SCHEDULE) for each in keys), *evicting]
+
+
+def _key(taint: Object) -> tuple[str, str]:
+    return taint.get("key", ""), taint.get("effect", "")
+
+
+def not_ready_pod(pod: Object, now: str) -> Object | None:
+    """A pod whose node is not ready is not ready either; None if it says so already."""
+    status = pod.get("status") or {}
+    before: Sequence[Object] = status.get("conditions") or ()
+    after = [
+        {**each, "status": "False", "lastTransitionTime": now}
+        if (each.get("type"), each.get("status")) == (READY, "True")
+        else each
+        for each in before
+    ]
+    return {**pod, "status": {**status, "conditions": after}} if after != list(before) else None
