@@ -229,7 +229,7 @@ class Recorder:
     def _new_name(self, about: str) -> str:
         """NAME.HEX: the nanosecond, never the same twice."""
         self._last_stamp = max(self._last_stamp + 1, int(self._clock.wall() * 1e9))
-        return f"{about[:LONGEST_OBJECT_NAME]}.{self._last_stamp:x}"
+        return f"{about[:LONGEST_OBJECT_NAME].rstrip('-.')}.{self._last_stamp:x}"
 
     def _event(self, told: _Told) -> Object:
         about = {

@@ -5,6 +5,7 @@ cookie kept, and no more read than a probe looks at. Failures are OSErrors in th
 """
 
 import asyncio
+import contextlib
 import functools
 import os
 import ssl
@@ -61,6 +62,8 @@ class ProbeSockets:
         except OSError as error:
             raise OSError(f"dial tcp {where}: {_dial_words(error)}") from error
         writer.transport.abort()
+        with contextlib.suppress(OSError):  # it hung up first, which is no answer to whether it listens
+            await writer.wait_closed()
 
     async def grpc(self, host: str, port: int, service: str) -> int:
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
