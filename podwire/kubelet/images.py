@@ -24,6 +24,8 @@ STATUS_SECONDS = 120.0
 FIRST_PAUSE, LONGEST_PAUSE = 10.0, 300.0
 """Between two pulls of an image that fail for the same pod; doubled each time."""
 FORGET_SECONDS = 2 * LONGEST_PAUSE
+LOOK_SECONDS = 10.0
+"""Until it is looked again whether an image is here after all: nothing tells when one is imported."""
 TELL_SECONDS = 2.0
 """How long a failed pull is shown as such, before it is shown as waiting for the next."""
 
@@ -34,7 +36,7 @@ BAD_NAME, INSPECT_FAILED = "InvalidImageName", "ImageInspectError"
 class ImageError(Exception):
     """No image; `reason` and the text are for the container's status.
 
-    `retry_at` is the monotonic time from which asking again may help; None: only when the pod or the node changes.
+    `retry_at` is the monotonic time from which asking again may help; None: only when the pod changes.
     """
 
     def __init__(self, reason: str, message: str, retry_at: float | None = None) -> None:
@@ -105,8 +107,8 @@ class ImagePuller:
         if policy == "Never":
             message = f"Container image {quoted(container.image)} is not present with pull policy of Never"
             self._tell(pod, container, WARNING, NEVER, message)
-            raise ImageError(NEVER, message)
-        self._wait_if_failed(pod, container)
+            raise ImageError(NEVER, message, self._clock.monotonic() + LOOK_SECONDS)
+        self._wait_if_failed(pod, container, look=policy != "Always")
         return await self._pull(pod, container, asked, pull_secrets)
 
     async def _here(self, pod: Pod, container: Container, asked: str) -> pb.Image | None:
@@ -115,20 +117,22 @@ class ImagePuller:
         except RpcError as error:
             message = f"Failed to inspect image {quoted(container.image)}: {error}"
             self._tell(pod, container, WARNING, "InspectFailed", message)
-            raise ImageError(INSPECT_FAILED, message, self._clock.monotonic() + FIRST_PAUSE) from error
+            raise ImageError(INSPECT_FAILED, message, self._clock.monotonic() + LOOK_SECONDS) from error
 
     async def _status(self, asked: str) -> pb.Image | None:
         request = pb.ImageStatusRequest(image=pb.ImageSpec(image=asked))
         answer = await self._cri.call(methods.IMAGE_STATUS, request, timeout=STATUS_SECONDS)
         return answer.image if answer.HasField("image") else None
 
-    def _wait_if_failed(self, pod: Pod, container: Container) -> None:
-        failure = self._failures.get((pod.uid, container.image))
-        if failure is None or self._clock.monotonic() >= failure.until:
+    def _wait_if_failed(self, pod: Pod, container: Container, *, look: bool) -> None:
+        """Until a pull may be tried again; meanwhile one who may take an image that is here looks for it."""
+        failure, now = self._failures.get((pod.uid, container.image)), self._clock.monotonic()
+        if failure is None or now >= failure.until:
             return
         message = f"Back-off pulling image {quoted(container.image)}"
         self._tell(pod, container, NORMAL, "BackOff", message)
-        raise ImageError(BACK_OFF, f"{message}: {PULL_FAILED}: {failure.message}", failure.until)
+        retry_at = min(failure.until, now + LOOK_SECONDS) if look else failure.until
+        raise ImageError(BACK_OFF, f"{message}: {PULL_FAILED}: {failure.message}", retry_at)
 
     async def _pull(self, pod: Pod, container: Container, asked: str, secrets: Sequence[Object]) -> pb.Image:
         shown = quoted(container.image)

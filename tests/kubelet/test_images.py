@@ -136,10 +136,10 @@ async def test_always_asks_the_runtime_to_pull_whatever_is_here(images, runtime)
     assert (len(runtime.pulls), runtime.statuses) == (1, ["sha256:1"])
 
 
-async def test_never_never_pulls(images, runtime, told):
+async def test_never_never_pulls_but_looks_again(images, runtime, clock, told):
     error = await refused(images, pod(policy="Never"))
     words = f'Container image "{NAME}" is not present with pull policy of Never'
-    assert (error.reason, str(error), error.retry_at) == ("ErrImageNeverPull", words, None)
+    assert (error.reason, str(error), error.retry_at) == ("ErrImageNeverPull", words, clock.now + 10)
     assert runtime.pulls == []
     assert [each[1:] for each in told] == [
         ("Warning", "ErrImageNeverPull", words),
@@ -195,8 +195,8 @@ async def test_a_failed_pull_is_told_in_the_runtimes_words_and_then_waited_for(i
 
 async def failed(images, clock) -> float:
     """The pause after a pull that fails."""
-    assert (await refused(images, pod())).reason == "ErrImagePull"
-    pause = (await refused(images, pod())).retry_at - clock.now
+    assert (await refused(images, pod(policy="Always"))).reason == "ErrImagePull"
+    pause = (await refused(images, pod(policy="Always"))).retry_at - clock.now
     clock.now += pause
     return pause
 
@@ -209,15 +209,23 @@ async def test_pauses_double_and_are_forgotten_after_a_success_or_a_quiet_time(i
     runtime.registry[NAME] = APP
     await ensure(images, pod())
     runtime.registry.clear()
-    runtime.here.clear()
     assert await failed(images, clock) == 10
 
 
-async def test_each_pod_waits_for_itself_and_an_image_that_came_another_way_is_taken_at_once(images, runtime):
+async def test_in_a_long_pause_an_image_that_may_have_been_imported_is_looked_for(images, runtime, clock):
+    for _ in range(4):
+        await failed(images, clock)
     await refused(images, pod())
-    assert (await refused(images, pod("uid-2"))).reason == "ErrImagePull"
+    error = await refused(images, pod())
+    assert (error.reason, error.retry_at) == ("ImagePullBackOff", clock.now + 10)
+    assert (await refused(images, pod(policy="Always"))).retry_at == clock.now + 160
     runtime.here[NAME] = APP
     assert await ensure(images, pod()) == APP
+
+
+async def test_each_pod_waits_for_itself(images):
+    await refused(images, pod())
+    assert (await refused(images, pod("uid-2"))).reason == "ErrImagePull"
 
 
 async def test_pods_that_want_the_same_share_one_pull(images, runtime, told):
