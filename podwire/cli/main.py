@@ -24,6 +24,7 @@ class Command:
 
 COMMANDS = (
     Command("up", "podwire.cli.up", "bring a whole cluster up on this machine"),
+    Command("down", "podwire.cli.down", "remove a cluster, with its pods and all that it made"),
     Command("demo", "podwire.cli.demo", "bring an API server up, tour it with kubectl, leave no trace"),
     Command("apiserver", "podwire.cli.apiserver", "serve the Kubernetes API over SQLite, etcd or memory"),
     Command(
@@ -34,6 +35,7 @@ COMMANDS = (
     Command("image", "podwire.cli.image", "images without a registry: import archives, build, list, remove"),
     Command("runtime", "podwire.cli.runtime", "run pod sandboxes and containers for whoever speaks CRI"),
     Command("cni", "podwire.cli.cni", "CNI plugins for any runtime: put them into a directory"),
+    Command("trace", "podwire.cli.trace", "draw the way of a pod as it went, arrow by arrow"),
     Command("leakcheck", "podwire.cli.leakcheck", "list what podwire made on this host and no pod explains"),
     Command("failpoints", "podwire.cli.failpoints", "list the places where a test can make podwire fail"),
 )

@@ -13,12 +13,8 @@ from podwire.linux import processes
 from podwire.protocols.storage import Item, Page, Watch
 from podwire.seams import Tap
 from podwire.store import AnyStore
-from podwire.trace.collector import Collector
 from podwire.trace.participants import API_SERVER, CNI_PLUGIN, KUBELET, RUNTIME, STORE
-from podwire.trace.recorder import Recorder, Stored
-from podwire.trace.segments import SEGMENT, SEGMENTS
-from podwire.transports.datagrams import Receiver, Sender
-from podwire.transports.tapped import Execution, Run, Tapped, watched_run
+from podwire.transports.tapped import Execution, Run, Stored, Tapped, watched_run
 
 VARIABLE = "PODWIRE_TRACE"
 """The collector's socket; without it nobody is watched."""
@@ -34,7 +30,7 @@ class CollectorOptions:
 
     socket: Path
     directory: Path
-    limit: int = SEGMENT * SEGMENTS
+    limit: int = 32 << 20
     """Bytes of all records together."""
     keep_secrets: bool = False
     """For `podwire trace --raw`; else nobody ever writes them down."""
@@ -46,12 +42,12 @@ class CollectorOptions:
 
 async def collect(options: CollectorOptions) -> None:
     """Work until cancelled. Raises unix.CannotListen when another collector has the socket."""
+    from podwire.trace.collector import Collector  # noqa: PLC0415 - the others must not pay for what it knows
+    from podwire.transports.datagrams import Receiver  # noqa: PLC0415 - as above
+
     receiver = await Receiver.open(options.socket)
     try:
-        collector = Collector(
-            options.directory, segment=options.limit // SEGMENTS, segments=SEGMENTS, keep_secrets=options.keep_secrets
-        )
-        await collector.run(receiver)
+        await Collector(options.directory, limit=options.limit, keep_secrets=options.keep_secrets).run(receiver)
     finally:
         await receiver.close()
 
@@ -59,7 +55,12 @@ async def collect(options: CollectorOptions) -> None:
 def tap(component: str, node: str = "") -> Tap | None:
     """A participant's tap; None when nobody listens. A node that is not named is the environment's."""
     path = os.environ.get(VARIABLE)
-    return Recorder(Sender(path).send, component, node or os.environ.get(NODE, "")) if path else None
+    if not path:
+        return None
+    from podwire.trace.recorder import Recorder  # noqa: PLC0415 - only who is watched pays for the import
+    from podwire.transports.datagrams import Sender  # noqa: PLC0415 - as above
+
+    return Recorder(Sender(path).send, component, node or os.environ.get(NODE, ""))
 
 
 def cri_tap(node: str = "") -> Tap | None:
@@ -119,15 +120,15 @@ class _WatchedStore:
         return await self._store.list(prefix, at=at, after=after, limit=limit)
 
     async def create(self, key: str, value: bytes) -> Item:
-        with self._tapped.call(f"create {key}", Stored(key, value)):
+        with self._tapped.call(f"create {key}", Stored(value)):
             return await self._store.create(key, value)
 
     async def update(self, key: str, value: bytes, *, expected: int) -> Item:
-        with self._tapped.call(f"update {key}", Stored(key, value)):
+        with self._tapped.call(f"update {key}", Stored(value)):
             return await self._store.update(key, value, expected=expected)
 
     async def delete(self, key: str, *, expected: int) -> int:
-        with self._tapped.call(f"delete {key}", Stored(key)):
+        with self._tapped.call(f"delete {key}", Stored()):
             return await self._store.delete(key, expected=expected)
 
     def watch(self, prefix: str, *, after: int) -> Watch:

@@ -14,7 +14,7 @@ import msgspec
 from podwire.trace.digest import digested
 from podwire.trace.pods import About, Pods
 from podwire.trace.record import Record, decode, encode
-from podwire.trace.segments import SEGMENT, SEGMENTS, Reader, Writer
+from podwire.trace.segments import LIMIT, Reader, Writer
 from podwire.transports.datagrams import Receiver
 
 _log = logging.getLogger("podwire.trace")
@@ -26,13 +26,12 @@ PATIENCE = 0.02
 class Collector:
     """Writes down what comes in at a socket."""
 
-    def __init__(
-        self, directory: Path, *, segment: int = SEGMENT, segments: int = SEGMENTS, keep_secrets: bool = False
-    ) -> None:
+    def __init__(self, directory: Path, *, limit: int = LIMIT, keep_secrets: bool = False) -> None:
+        """`limit` bounds the bytes of everything that is kept."""
         self._pods = Pods()
         for record in Reader(directory).more():  # so that what began before a restart is still known
             _remember(self._pods, record)
-        self._writer = Writer(directory, segment=segment, segments=segments)
+        self._writer = Writer(directory, limit)
         self._keep_secrets = keep_secrets
 
     async def run(self, receiver: Receiver) -> None:
@@ -64,12 +63,9 @@ class Collector:
     def _records(self, datagrams: Iterable[bytes]) -> Iterator[Record]:
         for each in datagrams:
             try:
-                record = digested(decode(each), self._pods, keep_secrets=self._keep_secrets)
+                yield digested(decode(each), self._pods, keep_secrets=self._keep_secrets)
             except (msgspec.MsgspecError, UnicodeDecodeError, AttributeError, TypeError, ValueError) as error:
                 _log.warning("a datagram is no record", extra={"reason": str(error)})
-                continue
-            if record is not None:
-                yield record
 
 
 def _remember(pods: Pods, record: Record) -> None:

@@ -19,11 +19,9 @@ Detail = dict[str, Any]
 REGISTRY = "/registry/"
 
 
-def digested(raw: Record, pods: Pods, *, keep_secrets: bool = False) -> Record | None:
-    """The record to keep; None for what an earlier tap told already or nobody can draw."""
+def digested(raw: Record, pods: Pods, *, keep_secrets: bool = False) -> Record:
+    """The record to keep. There is one for each datagram, so that the numbers go on."""
     detail, about = _way(raw)(raw)
-    if detail is None:
-        return None
     if about.name:
         detail = {"namespace": about.namespace, "name": about.name, **detail}
     pod = raw.pod or _resolved(raw, about, pods)
@@ -49,7 +47,7 @@ def _resolved(raw: Record, about: About, pods: Pods) -> str | None:
     return pod
 
 
-def _way(raw: Record) -> Callable[[Record], tuple[Detail | None, About]]:
+def _way(raw: Record) -> Callable[[Record], tuple[Detail, About]]:
     path = raw.method.partition(" ")[2]
     if path.startswith(REGISTRY):
         return _store

@@ -19,10 +19,10 @@ def participant(name: str) -> str:
     return name if name in ORDER else of_agent(name)
 
 
-def digest(raw: Record) -> tuple[Detail | None, About]:
+def digest(raw: Record) -> tuple[Detail, About]:
     target = _target(raw.method)
     if target is None:
-        return None, About()
+        return {}, About()
     detail = dict(raw.detail)
     if raw.is_event:
         return _event(detail)
@@ -79,18 +79,18 @@ def _elsewhere(target: Target, detail: Detail) -> About:
     )  # fmt: skip
 
 
-def _event(detail: Detail) -> tuple[Detail | None, About]:
+def _event(detail: Detail) -> tuple[Detail, About]:
     """One frame of a watch of pods; of a Table, the object of its row."""
     frame = detail.get("event")
     if not isinstance(frame, Mapping):
-        return None, About()
+        return {}, About()
     object_ = frame.get("object")
     if isinstance(object_, Mapping) and object_.get("kind") == "Table":
         rows = object_.get("rows") or [{}]
         object_ = rows[0].get("object")
     uid = uid_of(object_)
     if not uid:
-        return None, About()  # a bookmark, an error
+        return {"type": frame.get("type", "")}, About()  # a bookmark, an error
     about = About(uid=uid, namespace=_metadata(object_).get("namespace", ""), name=name_of(object_))
     return {"type": frame.get("type", ""), **glance(object_), "object": object_}, about
 

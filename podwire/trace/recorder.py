@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from podwire.linux.processes import Finished
 from podwire.seams import Hop
 from podwire.trace.record import MOST_DETAIL, Record, encode
-from podwire.transports.tapped import Execution
+from podwire.transports.tapped import Execution, Stored
 from podwire.transports.tapped_http import Answered, Asked
 
 MOST_BODY = MOST_DETAIL // 2 - 512
@@ -24,13 +24,6 @@ MOST_BODY = MOST_DETAIL // 2 - 512
 
 _JSON = "application/json"
 _KUBECTL = ("kubectl-command", "kubectl-flags", "kubectl-session")
-
-
-class Stored(msgspec.Struct, frozen=True):
-    """What a store is told to keep."""
-
-    key: str
-    value: bytes = b""
 
 
 class Recorder:

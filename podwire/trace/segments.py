@@ -14,17 +14,17 @@ import msgspec
 from podwire.trace.record import Record, decode
 
 SUFFIX = ".jsonl"
-SEGMENT = 4 << 20
 SEGMENTS = 8
+LIMIT = 32 << 20
+"""Bytes of all segments together."""
 
 
 class Writer:
     """Appends to the newest segment; there may be one writer at a time."""
 
-    def __init__(self, directory: Path, *, segment: int = SEGMENT, segments: int = SEGMENTS) -> None:
+    def __init__(self, directory: Path, limit: int = LIMIT) -> None:
         self._directory = directory
-        self._segment = segment
-        self._segments = segments
+        self._segment = limit // SEGMENTS
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         newest = segment_files(directory)[-1:]
         self._number = _number(newest[0]) if newest else 1
@@ -33,7 +33,8 @@ class Writer:
     def write(self, lines: list[bytes]) -> None:
         """Durable against the end of this process when it returns. Raises OSError: then some may be missing."""
         for chunk in _chunks(lines, self._segment):
-            if os.fstat(self._file).st_size >= self._segment:
+            size = os.fstat(self._file).st_size
+            if size and size + len(chunk) > self._segment:
                 self._next()
             data = memoryview(chunk)
             while data:
@@ -54,7 +55,7 @@ class Writer:
         os.close(self._file)
         self._number += 1
         self._file = self._opened()
-        for each in segment_files(self._directory)[: -self._segments]:
+        for each in segment_files(self._directory)[:-SEGMENTS]:
             each.unlink(missing_ok=True)
 
 
@@ -95,7 +96,7 @@ def _chunks(lines: list[bytes], most: int) -> Iterator[bytes]:
     joined: list[bytes] = []
     size = 0
     for line in lines:
-        if joined and size + len(line) >= most:
+        if joined and size + len(line) + 1 > most:
             yield b"".join(joined)
             joined, size = [], 0
         joined += (line, b"\n")

@@ -134,6 +134,12 @@ class Execution(NamedTuple):
     stdin: bytes
 
 
+class Stored(NamedTuple):
+    """What a store is told to keep; empty when it is told to forget."""
+
+    value: bytes = b""
+
+
 Run = Callable[..., Finished]
 """Runs a program to its end; the same arguments as podwire.linux.processes.run."""
 

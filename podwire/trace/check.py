@@ -1,0 +1,114 @@
+"""A story against a flow: which arrows are missing, which stand in another order, which nobody expects. Pure.
+
+The steps that have an order are laid over the story so that as many as possible fit; what then does not fit is swapped
+if it is there at all, and missing otherwise.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+
+from podwire.trace.flow import NOTHING, Flow, Note, Step
+from podwire.trace.story import Arrow, Remark, Story, Turn
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One deviation."""
+
+    kind: str
+    """missing, swapped or extra."""
+    arrow: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.arrow} ({self.reason})"
+
+
+def annotated(story: Story, flow: Flow) -> Story:
+    """The story with the flow's notes, each before the arrow that it speaks of."""
+    places = _places(flow, story.arrows)
+    remarks, waiting = [], []
+    for line in flow.lines:
+        if isinstance(line, Note):
+            waiting.append(line)
+        elif (place := places.get(id(line))) is not None:
+            time = story.arrows[place].time
+            remarks += [Remark(time, tuple(each.over), each.note) for each in waiting]
+            waiting = []
+    return replace(story, remarks=tuple(remarks))
+
+
+def _places(flow: Flow, arrows: Sequence[Arrow]) -> dict[int, int | None]:
+    """Where the steps are that have an order, by their identity."""
+    ordered = [each for each in flow.steps if not each.after]
+    return dict(zip(map(id, ordered), _laid(ordered, arrows), strict=True))
+
+
+def check(story: Story, flow: Flow) -> list[Finding]:
+    """All deviations; none when the story is the flow."""
+    arrows = story.arrows
+    places = _places(flow, arrows)
+    named = {each.id: places.get(id(each)) for each in flow.steps if each.id}
+    used = {place for place in places.values() if place is not None}
+    findings = []
+    for step in flow.steps:
+        place = places.get(id(step)) if not step.after else _anywhere(step, arrows, named, used)
+        if place is None:
+            findings += _unplaced(step, arrows, used)
+        used |= {place} if place is not None else set()
+    return findings + [_extra(each) for each in arrows if _is_extra(each, flow)]
+
+
+def _laid(steps: Sequence[Step], arrows: Sequence[Arrow]) -> list[int | None]:
+    """The place of each step, in order, so that as many as possible have one: a longest common subsequence."""
+    best = [[0] * (len(arrows) + 1) for _ in range(len(steps) + 1)]
+    fits = [[step.satisfied(arrow) for arrow in arrows] for step in steps]
+    for row in range(len(steps) - 1, -1, -1):
+        for column in range(len(arrows) - 1, -1, -1):
+            taken = best[row + 1][column + 1] + 1 if fits[row][column] else 0
+            best[row][column] = max(taken, best[row + 1][column], best[row][column + 1])
+    return _walked(best, fits)
+
+
+def _walked(best: list[list[int]], fits: list[list[bool]]) -> list[int | None]:
+    places: list[int | None] = []
+    column = 0
+    for row, possible in enumerate(fits):
+        wanted = best[row][column] - 1
+        later = range(column, len(possible))
+        place = next((each for each in later if possible[each] and best[row + 1][each + 1] == wanted), None)
+        column = column if place is None else place + 1
+        places.append(place)
+    return places
+
+
+def _anywhere(step: Step, arrows: Sequence[Arrow], named: dict[str, int | None], used: set[int]) -> int | None:
+    """A place after another step's, or any; a reply must be the reply to that step's call."""
+    before = named.get(step.after) if step.after != NOTHING else None
+    begin = -1 if before is None else before
+    for place, arrow in enumerate(arrows):
+        answers = step.turn is not Turn.REPLY or before is None or arrows[before].id == arrow.id
+        if place > begin and place not in used and answers and step.satisfied(arrow):
+            return place
+    return None
+
+
+def _unplaced(step: Step, arrows: Sequence[Arrow], used: set[int]) -> list[Finding]:
+    if any(step.satisfied(each) for place, each in enumerate(arrows) if place not in used):
+        return [Finding("swapped", str(step), "it is there, but not in its place")]
+    if step.need == "optional":
+        return []
+    expected = step.call or step.reply or step.event
+    return [Finding("missing", str(step), f"no {step.turn.value} {expected} from {step.caller} to {step.callee}")]
+
+
+def _is_extra(arrow: Arrow, flow: Flow) -> bool:
+    """A reply is as expected as its call; whoever is no participant of the flow is none of its business."""
+    if arrow.turn is Turn.REPLY or not {arrow.caller, arrow.callee} <= set(flow.participants):
+        return False
+    return not any(each.describes(arrow) for each in (*flow.steps, *flow.also))
+
+
+def _extra(arrow: Arrow) -> Finding:
+    return Finding("extra", f"{arrow.caller}->>{arrow.callee}: {arrow.method}", "the flow does not know this call")

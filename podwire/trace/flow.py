@@ -1,0 +1,109 @@
+"""A flow: the arrows that a pod's story must have, as data. Read from the files beside this one."""
+
+import re
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from podwire.trace.story import Arrow, Turn
+
+_FOLDER = Path(__file__).parent / "flows"
+FLOWS = tuple(sorted(each.stem for each in _FOLDER.glob("*.yaml")))
+
+NOTHING = "nothing"
+
+
+class Pattern(
+    msgspec.Struct, kw_only=True, dict=True, forbid_unknown_fields=True, rename={"caller": "from", "callee": "to"}
+):
+    """Arrows between two participants; one of `call`, `reply` and `event` matches the method, without its query."""
+
+    caller: str
+    callee: str
+    call: str = ""
+    reply: str = ""
+    event: str = ""
+    why: str = ""
+
+    @property
+    def turn(self) -> Turn:
+        return Turn.CALL if self.call else Turn.REPLY if self.reply else Turn.EVENT
+
+    @cached_property
+    def _method(self) -> re.Pattern[str]:
+        return re.compile(self.call or self.reply or self.event)
+
+    def describes(self, arrow: Arrow) -> bool:
+        """Whether it is such an arrow, whatever the pod's state."""
+        if (arrow.caller, arrow.callee, arrow.turn) != (self.caller, self.callee, self.turn):
+            return False
+        whole, bare = arrow.method, arrow.method.partition("?")[0]
+        return bool(self._method.fullmatch(whole) or self._method.fullmatch(bare))
+
+
+class Step(Pattern, kw_only=True, dict=True, forbid_unknown_fields=True):
+    """An arrow of the flow."""
+
+    label: str
+    id: str = ""
+    need: str = "required"
+    after: str = ""
+    facts: dict[str, str] = {}
+
+    def satisfied(self, arrow: Arrow) -> bool:
+        if arrow.failed or not self.describes(arrow):
+            return False
+        told = dict(arrow.facts)
+        return all(_agrees(wanted, told.get(name, "")) for name, wanted in self.facts.items())
+
+    def __str__(self) -> str:
+        stroke = "->>" if self.turn is Turn.CALL else "-->>"
+        return f"{self.caller}{stroke}{self.callee}: {self.label}"
+
+
+class Note(msgspec.Struct, forbid_unknown_fields=True):
+    note: str
+    over: list[str]
+
+    def __str__(self) -> str:
+        return f"Note over {','.join(self.over)}: {self.note}"
+
+
+class Flow(msgspec.Struct, kw_only=True):
+    name: str
+    participants: list[str]
+    lines: list[Step | Note]
+    """As they are drawn."""
+    also: list[Pattern] = []
+
+    @property
+    def steps(self) -> list[Step]:
+        return [each for each in self.lines if isinstance(each, Step)]
+
+
+def load(name: str) -> Flow:
+    """A flow of ours by its name."""
+    data = yaml.safe_load((_FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+    return Flow(
+        name=data["flow"],
+        participants=data["participants"],
+        lines=[_line(each) for each in data["steps"]],
+        also=msgspec.convert(data.get("also", []), list[Pattern]),
+    )
+
+
+def _line(data: dict[str, Any]) -> Step | Note:
+    return msgspec.convert(data, Note) if "note" in data else msgspec.convert(data, Step)
+
+
+def _agrees(wanted: str, told: str) -> bool:
+    match wanted:
+        case "*":
+            return bool(told)
+        case "-":
+            return not told
+        case _:
+            return told == wanted

@@ -1,0 +1,74 @@
+"""A story as a Mermaid sequence diagram. Pure."""
+
+import re
+from collections.abc import Iterator
+
+from podwire.trace.participants import placed
+from podwire.trace.story import Arrow, Gap, Remark, Story, Turn, moments
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_KEYWORDS = frozenset({
+    "activate", "actor", "alt", "and", "autonumber", "box", "break", "create", "critical", "deactivate", "destroy",
+    "else", "end", "link", "links", "loop", "note", "opt", "option", "over", "par", "participant", "rect",
+    "sequencediagram", "title",
+})  # fmt: skip
+
+_ENTITIES = {"#": "#35;", ";": "#59;"}
+
+
+def mermaid(story: Story) -> str:
+    return "\n".join(_lines(story)) + "\n"
+
+
+def _lines(story: Story) -> Iterator[str]:
+    yield "sequenceDiagram"
+    people = placed({name for each in story.arrows for name in (each.caller, each.callee)})
+    names = {each: _name(each, number) for number, each in enumerate(people)}
+    for each in people:
+        alias = names[each]
+        yield f"    participant {alias}" if alias == each else f"    participant {alias} as {escaped(each)}"
+    if people:
+        ends = ",".join(dict.fromkeys((names[people[0]], names[people[-1]])))
+        yield f"    Note over {ends}: {escaped(headline(story))}"
+    for told in moments(story):
+        match told:
+            case Gap():
+                yield f"    Note over {names[people[0]]}: {escaped(lost(told))}"
+            case Remark():
+                over = [names[each] for each in told.over if each in names] or [names[people[0]]]
+                yield f"    Note over {','.join(over)}: {escaped(told.text)}"
+            case Arrow():
+                yield f"    {names[told.caller]}{_stroke(told)}{names[told.callee]}: {escaped(_label(told))}"
+
+
+def headline(story: Story) -> str:
+    """A story in one line."""
+    state = f"Running after {story.took * 1000:.1f} ms" if story.took is not None else "not Running yet"
+    return f"pod {story.namespace}/{story.name}: {state}"
+
+
+def lost(gap: Gap) -> str:
+    return f"{gap.lost} record{'s' if gap.lost > 1 else ''} of {gap.sender} lost here"
+
+
+def _label(arrow: Arrow) -> str:
+    if arrow.turn is Turn.REPLY and arrow.took is not None:
+        return f"{arrow.label} ({arrow.took * 1000:.1f} ms)"
+    return f"{arrow.label} …" if arrow.turn is Turn.CALL and arrow.took is None else arrow.label
+
+
+def _stroke(arrow: Arrow) -> str:
+    if arrow.turn is Turn.CALL:
+        return "->>" if arrow.took is not None else "-)"
+    return "--x" if arrow.failed else "-->>"
+
+
+def _name(participant: str, number: int) -> str:
+    usable = _PLAIN.fullmatch(participant) and participant.lower() not in _KEYWORDS
+    return participant if usable else f"p{number}"
+
+
+def escaped(text: str) -> str:
+    """Text that means nothing to Mermaid: one line, no end of a statement, no entity but ours."""
+    plain = " ".join("".join(each if each.isprintable() else " " for each in text).split())
+    return "".join(_ENTITIES.get(each, each) for each in plain) or "-"
