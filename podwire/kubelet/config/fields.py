@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from podwire.kubelet.resources import quantity
 from podwire.objects import names
 from podwire.objects.containers import Container, ResourceFieldRef
 from podwire.objects.pods import Pod
@@ -77,10 +78,10 @@ def resource_value(pod: Pod, container: Container | None, ref: ResourceFieldRef,
         raise BadReference(f"unsupported container resource : {ref.resource}")
     given = found.resources.limits if side == "limits" else found.resources.requests
     amount = given.get(resource)
-    if side == "limits" and resource in _SHARED and (amount is None or not _quantity(amount)):
+    if side == "limits" and resource in _SHARED and (amount is None or not quantity(amount)):
         amount = node.allocatable.get(resource)
-    divisor = _quantity(ref.divisor or 0) or ONE
-    return str(_divided(_quantity(amount or 0), divisor, milli=resource == "cpu"))
+    divisor = quantity(ref.divisor or 0) or ONE
+    return str(_divided(quantity(amount or 0), divisor, milli=resource == "cpu"))
 
 
 def quoted(text: str) -> str:
@@ -122,10 +123,6 @@ def _container(pod: Pod, container: Container | None, name: str) -> Container:
     if named is None:
         raise BadReference(f"container {name} not found")
     return named
-
-
-def _quantity(amount: str | float) -> Quantity:
-    return parse(str(amount))
 
 
 def _divided(amount: Quantity, divisor: Quantity, *, milli: bool) -> int:
