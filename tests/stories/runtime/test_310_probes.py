@@ -1,0 +1,143 @@
+"""Probes and hooks that run commands in real containers."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from podwire.kubelet import observed
+from podwire.kubelet.hooks import HookFailed, run_hook
+from podwire.kubelet.probes import NodeProber, Probes
+from podwire.objects import pods
+from podwire.objects.containers import ExecAction, Hook
+from podwire.transports.clock import SystemClock
+from podwire.transports.probing import ProbeSockets
+
+PATIENCE = 60.0
+UNKNOWN = "Unhealthy: Liveness probe errored and resulted in unknown state: rpc error: code = "
+UNHURRIED = {"periodSeconds": 1, "timeoutSeconds": 30}
+
+
+class Story:
+    """A container, and a kubelet's view of it."""
+
+    def __init__(self, cri, id_):
+        self.cri, self.id = cri, id_
+        self.prober = NodeProber(cri._client, ProbeSockets())
+        self.told: list[str] = []
+        self._moved = asyncio.Condition()
+        self.probes = Probes(self.prober, SystemClock(), self._changed, self._tell)
+        self._notices: set[asyncio.Task[None]] = set()
+
+    async def follow(self, **probes):
+        container = {"name": "main", **{f"{kind}Probe": each for kind, each in probes.items()}}
+        self.pod = pods.read(
+            {"metadata": {"name": "web", "namespace": "default", "uid": "u1"}, "spec": {"containers": [container]}}
+        )
+        self.seen = observed.of_container(await self.cri.status(self.id), "")
+        self.probes.follow(self.pod, {"main": self.seen}, ())
+
+    @property
+    def ready(self):
+        return self.probes.ready(self.pod.spec.containers[0], self.seen)
+
+    @property
+    def verdict(self):
+        return self.probes.verdict(self.seen)
+
+    async def until(self, condition):
+        async with asyncio.timeout(PATIENCE), self._moved:
+            await self._moved.wait_for(condition)
+
+    def _changed(self, _uid):
+        self._notice()
+
+    def _tell(self, _pod, _container, reason, message):
+        self.told.append(f"{reason}: {message}")
+        self._notice()
+
+    def _notice(self):
+        async def notice():
+            async with self._moved:
+                self._moved.notify_all()
+
+        task = asyncio.create_task(notice())
+        self._notices.add(task)
+        task.add_done_callback(self._notices.discard)
+
+
+@pytest.fixture
+async def story(cri):
+    found = Story(cri, await cri.start(await cri.run()))
+    running = asyncio.create_task(found.probes.run())
+    yield found
+    running.cancel()
+    await asyncio.wait([running])
+
+
+def running_in(id_, word):
+    """Processes of a container whose command line has a word in it."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if word in (each / "cmdline").read_bytes().decode() and id_ in (each / "cgroup").read_text():
+                found.append(int(each.name))
+    return found
+
+
+def command(text, **numbers):
+    return {"exec": {"command": ["sh", "-c", text]}, **UNHURRIED, **numbers}
+
+
+async def test_a_container_becomes_ready_and_unready_as_its_command_says(story, cri):
+    await story.follow(readiness=command("cat /tmp/ready", failureThreshold=1))
+    await story.until(lambda: story.told)
+    assert "can't open '/tmp/ready'" in story.told[0]
+    assert story.told[0].startswith("Unhealthy: Readiness probe failed: ")
+    assert not story.ready
+    await cri.said(story.id, "touch /tmp/ready")
+    await story.until(lambda: story.ready)
+    await cri.said(story.id, "rm /tmp/ready")
+    await story.until(lambda: not story.ready)
+    assert story.verdict is None
+
+
+async def test_a_liveness_command_that_hangs_is_ended_each_time_and_leads_to_a_verdict(story, eventually):
+    await story.follow(liveness=command("sleep 5678; true", timeoutSeconds=1, failureThreshold=2))
+    await story.until(lambda: story.verdict)
+    failed = 'Unhealthy: Liveness probe failed: command timed out: "sh -c sleep 5678; true" timed out after 1s'
+    assert story.told.count(failed) == 2
+    await eventually(lambda: not running_in(story.id, "5678"), within=PATIENCE)
+
+
+async def test_a_command_that_says_a_gigabyte_has_failed(story, eventually):
+    await story.follow(liveness=command("yes 8765 | head -c 1000000000", failureThreshold=1))
+    await story.until(lambda: story.verdict)
+    assert len(story.told[0]) < 20_000
+    await eventually(lambda: not running_in(story.id, "8765"), within=PATIENCE)
+
+
+async def test_a_container_that_is_gone_says_nothing_about_its_health(story, cri):
+    await story.follow(liveness=command("true", failureThreshold=100))
+    await cri("StopContainer", container_id=story.id, timeout=0)
+    await story.until(lambda: any("unknown state" in each for each in story.told))
+    assert (
+        "Liveness probe errored and resulted in unknown state: rpc error: code = FailedPrecondition" in story.told[-1]
+    )
+
+
+def hook(text):
+    return Hook(exec=ExecAction(command=("sh", "-c", text)))
+
+
+async def test_a_hook_runs_in_its_container_or_tells_why_not(story, cri, eventually):
+    await story.follow()
+    target = (story.pod, story.pod.spec.containers[0], story.id, (), story.prober)
+    await run_hook(hook("echo hello > /tmp/hello"), *target, 30.0)
+    assert await cri.said(story.id, "cat /tmp/hello") == "hello\n"
+    with pytest.raises(HookFailed, match='exited with 7: , message: "so what'):
+        await run_hook(hook("echo so what; exit 7"), *target, 30.0)
+    with pytest.raises(HookFailed, match=r"not finished within 0\.5 s"):
+        await run_hook(hook("sleep 6789; true"), *target, 0.5)
+    await eventually(lambda: not running_in(story.id, "6789"), within=PATIENCE)
