@@ -101,12 +101,14 @@ def _refused(call: Call, answer: Response) -> ApiError:
 
 
 def _address(node: Object) -> str:
-    told = {each.get("type"): each.get("address") for each in node.get("status", {}).get("addresses", [])}
+    """The first of the best kind: a node may have an address of each family."""
+    told = node.get("status", {}).get("addresses", [])
     for kind in ADDRESSES:
-        if address := told.get(kind):
-            return str(address)
-    name = node["metadata"]["name"]
-    raise ApiError(Reason.INTERNAL_ERROR, f"no preferred addresses found for node {name}; known addresses: []")
+        for each in told:
+            if each.get("type") == kind and each.get("address"):
+                return str(each["address"])
+    name, known = node["metadata"]["name"], [each.get("type") for each in told]
+    raise ApiError(Reason.INTERNAL_ERROR, f"no preferred addresses found for node {name}; known addresses: {known}")
 
 
 def _port(node: Object) -> int:
