@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import functools
 import os
+import socket
 import ssl
 from collections.abc import Sequence
 
@@ -41,7 +42,6 @@ class ProbeSockets:
 
     async def http(self, url: str, headers: Sequence[tuple[str, str]]) -> Reply:
         target = URL(url, encoded=True)
-        # Looked at by nobody, so nothing depends on what a container sends in them.
         connector = aiohttp.TCPConnector(force_close=True, ssl=_anybody() if target.scheme == "https" else True)
         try:
             async with aiohttp.ClientSession(
@@ -99,6 +99,8 @@ def _anybody() -> ssl.SSLContext:
 def _dial_words(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return "i/o timeout"
+    if isinstance(error, socket.gaierror):
+        return "lookup: no such host"
     if error.errno is not None and error.errno > 0:
         return f"connect: {os.strerror(error.errno).lower()}"
     return str(error)
