@@ -41,7 +41,10 @@ class ProbeSockets:
     """The kubelet's Sockets port."""
 
     async def http(self, url: str, headers: Sequence[tuple[str, str]]) -> Reply:
-        target = URL(url, encoded=True)
+        try:
+            target = URL(url, encoded=True)
+        except ValueError as error:
+            raise OSError(str(error)) from error
         connector = aiohttp.TCPConnector(force_close=True, ssl=_anybody() if target.scheme == "https" else True)
         try:
             async with aiohttp.ClientSession(
@@ -59,7 +62,7 @@ class ProbeSockets:
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
             _, writer = await asyncio.open_connection(host, port)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise OSError(f"dial tcp {where}: {_dial_words(error)}") from error
         writer.transport.abort()
         with contextlib.suppress(OSError):  # it hung up first, which is no answer to whether it listens
@@ -96,10 +99,10 @@ def _anybody() -> ssl.SSLContext:
     return tls.client_context(verify=False)
 
 
-def _dial_words(error: OSError) -> str:
+def _dial_words(error: OSError | UnicodeError) -> str:
     if isinstance(error, TimeoutError):
         return "i/o timeout"
-    if isinstance(error, socket.gaierror):
+    if isinstance(error, socket.gaierror | UnicodeError):  # unknown, or no name at all
         return "lookup: no such host"
     if error.errno is not None and error.errno > 0:
         return f"connect: {os.strerror(error.errno).lower()}"

@@ -142,9 +142,12 @@ async def test_a_port_that_refuses_is_told_in_words(closed_port):
     assert str(raised.value) == words
 
 
-async def test_a_name_that_nobody_knows_is_told_in_words():
-    with pytest.raises(OSError, match=r"^dial tcp nobody\.invalid:80: lookup: no such host$"):
-        await SOCKETS.tcp("nobody.invalid", 80)
+async def test_a_host_that_is_none_is_told_in_words():
+    with pytest.raises(OSError, match=r"^dial tcp no\.\.body:80: lookup: no such host$"):
+        await SOCKETS.tcp("no..body", 80)
+    for host in ("no..body", "[fd00", "[xy]"):
+        with pytest.raises(OSError):
+            await SOCKETS.http(f"http://{host}:80/", [])
 
 
 async def test_plain_http_where_tls_was_expected_is_told_in_words(server):
