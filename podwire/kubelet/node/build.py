@@ -122,17 +122,22 @@ def reconciled(found: Object, seen: Seen, settings: NodeSettings) -> Object | No
 def report(found: Object, said: Object, now: str) -> Object:
     """The strategic merge patch that brings a node's status up to date. Conditions and resources of others stay."""
     before = found.get("status") or {}
-    given = {name: amount for name, amount in (before.get("capacity") or {}).items() if name not in said["capacity"]}
     return {
         "metadata": {"uid": found["metadata"]["uid"]},
         "status": {
             **said,
             # Merging by type would make one of two addresses of a type.
             "addresses": [*said["addresses"], {"$patch": "replace"}],
-            "allocatable": {**given, **said["allocatable"]},
+            "allocatable": _allocatable(before, said),
             "conditions": conditions.dated(said["conditions"], before.get("conditions") or (), now),
         },
     }
+
+
+def _allocatable(before: Object, said: Object) -> Object:
+    """With all of what others advertise on this node: nothing here reserves any of it."""
+    given = {name: amount for name, amount in (before.get("capacity") or {}).items() if name not in said["capacity"]}
+    return {**given, **said["allocatable"]}
 
 
 def differs(found: Object, said: Object) -> bool:
@@ -141,7 +146,8 @@ def differs(found: Object, said: Object) -> bool:
     known = {each.get("type"): each for each in before.get("conditions") or ()}
     return (
         any(not _includes(known.get(each["type"]) or {}, each) for each in said["conditions"])
-        or any(not _includes(before.get(each) or {}, said[each]) for each in ("capacity", "allocatable", "nodeInfo"))
+        or any(not _includes(before.get(each) or {}, said[each]) for each in ("capacity", "nodeInfo"))
+        or not _includes(before.get("allocatable") or {}, _allocatable(before, said))
         or any((before.get(each) or []) != said[each] for each in ("addresses", "images"))
         or (before.get("daemonEndpoints") or {}) != said["daemonEndpoints"]
     )

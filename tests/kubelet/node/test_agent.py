@@ -1,0 +1,386 @@
+"""A node agent against a real API server, and against one that is not there."""
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import time
+
+import pytest
+
+from podwire.cluster.apiserver import Options, running
+from podwire.cluster.loopback import LoopbackHttp
+from podwire.kubelet.node import NodeAgent, NodeSettings, Readiness
+from podwire.kubelet.node import agent as agent_module
+from podwire.kubelet.node import lease as lease_module
+from podwire.kubelet.node.agent import NODES
+from podwire.kubelet.node.lease import LEASES, NAMESPACE
+from podwire.linux.machine import Facts, Left
+from podwire.objects.nodes import ContainerImage
+from podwire.objects.times import parse
+from podwire.protocols.k8sapi.client_side import Client, PatchType, Unreachable
+from podwire.protocols.k8sapi.server_side import Certificate
+from podwire.protocols.k8sapi.status import ApiError
+from podwire.transports.clock import SystemClock
+
+ADMIN = Certificate("admin", ("system:masters",))
+GIB = 1024**3
+
+
+class SmallMachine:
+    """Tests change what is left of it."""
+
+    def __init__(self) -> None:
+        self.boot = "boot-1"
+        self.memory = 4 * GIB
+
+    def facts(self):
+        return Facts(
+            cpus=2,
+            memory=8 * GIB,
+            swap=0,
+            hugepages=(("2Mi", 0),),
+            kernel="6.18",
+            os_image="Test Linux",
+            architecture="amd64",
+            machine_id="m",
+            system_uuid="s",
+            boot_id=self.boot,
+        )
+
+    def left(self, path):
+        return Left(memory=self.memory, disk=GIB, disk_size=GIB, inodes=9, inodes_size=9, pids=9, pids_size=9)
+
+    def addresses(self):
+        return ()
+
+
+class Line:
+    """The way to the server, which tests may cut; remembers what is asked."""
+
+    def __init__(self, http) -> None:
+        self._http = http
+        self.cut = False
+        self.asked = []
+
+    async def request(self, method, path, **options):
+        self.asked.append((method, path))
+        if self.cut:
+            raise Unreachable("cut")
+        return await self._http.request(method, path, **options)
+
+    async def stream(self, method, path, **options):
+        if self.cut:
+            raise Unreachable("cut")
+        return await self._http.stream(method, path, **options)
+
+
+class Bench:
+    """An agent, and all that it was given."""
+
+    def __init__(self, server, **settings) -> None:
+        self.line = Line(LoopbackHttp(server.assembled.server.handle, ADMIN))
+        self.machine = SmallMachine()
+        self.told = []
+        self.settings = NodeSettings(**{"name": "n1", "addresses": ("10.0.0.2",), **settings})
+        clock = SystemClock()
+        self.agent = NodeAgent(
+            Client(self.line), clock, self.machine, self.settings, lambda *event: self.told.append(event)
+        )
+        self.agent.runtime_version("podwire", "1")
+
+    @contextlib.asynccontextmanager
+    async def at_work(self):
+        task = asyncio.create_task(self.agent.run())
+        try:
+            yield self
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    @property
+    def reasons(self):
+        return [reason for _, reason, _ in self.told]
+
+
+@pytest.fixture
+async def server(tmp_path):
+    options = Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=False)
+    async with running(options) as server:
+        yield server
+
+
+@pytest.fixture
+def api(server):
+    return Client(LoopbackHttp(server.assembled.server.handle, ADMIN))
+
+
+@pytest.fixture
+def bench(server):
+    bench = Bench(server)
+    bench.agent.runtime_is(True)
+    return bench
+
+
+@pytest.fixture
+def hurried(monkeypatch):
+    """Everything that takes its time takes less of it."""
+    monkeypatch.setattr(agent_module, "PERIOD", 0.05)
+    monkeypatch.setattr(lease_module, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(lease_module, "LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(agent_module, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(agent_module, "LONGEST_PAUSE", 0.05)
+
+
+async def eventually(check, seconds: float = 30.0):
+    end = time.monotonic() + seconds
+    while not (result := await check()):
+        assert time.monotonic() < end, "it did not happen in time"
+        await asyncio.sleep(0.005)
+    return result
+
+
+async def soon(event):
+    async with asyncio.timeout(30):
+        await event
+
+
+async def find(api, kind, name, namespace=""):
+    try:
+        return await api.get(kind, name, namespace)
+    except ApiError as error:
+        if error.code != 404:
+            raise
+        return None
+
+
+def condition(node, type_="Ready"):
+    return next(each for each in node["status"]["conditions"] if each["type"] == type_)
+
+
+async def test_a_node_whose_runtime_is_ready_is_registered_ready_in_one_request(bench, api):
+    async with bench.at_work():
+        await soon(bench.agent.ready())
+        assert [each for each in bench.line.asked if "nodes" in each[1]][:1] == [("POST", "/api/v1/nodes")]
+        assert not any(method == "PATCH" for method, _ in bench.line.asked)
+        node = await api.get(NODES, "n1")
+        assert condition(node)["status"] == "True"
+        assert "taints" not in node["spec"]
+        assert bench.agent.node.name == "n1"
+    assert bench.reasons == [
+        "Starting",
+        "NodeHasSufficientMemory",
+        "NodeHasNoDiskPressure",
+        "NodeHasSufficientPID",
+        "NodeReady",
+    ]
+
+
+async def test_a_node_that_is_not_ready_yet_says_so_and_then_that_it_is(server, api):
+    bench = Bench(server)
+    async with bench.at_work():
+        node = await eventually(lambda: find(api, NODES, "n1"))
+        assert condition(node)["message"] == "container runtime status check may not have completed yet"
+        assert node["spec"]["taints"] == [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
+        bench.agent.runtime_is(*Readiness(True))
+        await soon(bench.agent.ready())
+        assert condition(await api.get(NODES, "n1"))["reason"] == "KubeletReady"
+
+
+async def test_a_runtime_that_fails_is_told_at_once(bench, api):
+    async with bench.at_work():
+        await soon(bench.agent.ready())
+        bench.agent.runtime_is(False, "KubeletNotReady", "container runtime is down")
+
+        async def failed():
+            return condition(await api.get(NODES, "n1"))["message"] == "container runtime is down"
+
+        await eventually(failed)
+        assert bench.reasons[-1] == "NodeNotReady"
+
+
+async def test_the_lease_is_the_nodes_own_and_is_renewed(bench, api, hurried):
+    async with bench.at_work():
+        first = await eventually(lambda: find(api, LEASES, "n1", NAMESPACE))
+        node = await api.get(NODES, "n1")
+        assert first["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"]
+
+        async def renewed():
+            lease = await api.get(LEASES, "n1", NAMESPACE)
+            return parse(lease["spec"]["renewTime"]) > parse(first["spec"]["renewTime"])
+
+        await eventually(renewed)
+
+
+async def test_a_lease_that_somebody_took_or_deleted_is_taken_back(bench, api, hurried):
+    async with bench.at_work():
+        await eventually(lambda: find(api, LEASES, "n1", NAMESPACE))
+        await api.patch(LEASES, "n1", {"spec": {"holderIdentity": "thief"}}, NAMESPACE)
+
+        async def taken_back():
+            lease = await find(api, LEASES, "n1", NAMESPACE)
+            return lease is not None and lease["spec"]["holderIdentity"] == "n1"
+
+        await eventually(taken_back)
+        await api.delete(LEASES, "n1", NAMESPACE)
+        await eventually(taken_back)
+
+
+async def test_a_node_that_is_deleted_is_registered_again(bench, api, hurried):
+    async with bench.at_work():
+        await soon(bench.agent.ready())
+        before = await api.get(NODES, "n1")
+        await eventually(lambda: find(api, LEASES, "n1", NAMESPACE))
+        await api.delete(NODES, "n1")
+
+        async def again():
+            node = await find(api, NODES, "n1")
+            return node is not None and node["metadata"]["uid"] != before["metadata"]["uid"] and node
+
+        node = await eventually(again)
+        assert condition(node)["status"] == "True"
+
+        async def owned():
+            lease = await api.get(LEASES, "n1", NAMESPACE)
+            return lease["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"]
+
+        await eventually(owned)
+
+
+async def test_a_node_that_was_there_is_taken_over(server, api):
+    first = Bench(server, pod_cidrs=("10.1.0.0/24",))
+    first.agent.runtime_is(True)
+    async with first.at_work():
+        await soon(first.agent.ready())
+    await api.patch(NODES, "n1", {"metadata": {"labels": {"zone": "b"}}, "spec": {"unschedulable": True}})
+    again = Bench(server, pod_cidrs=("10.2.0.0/24",), labels={"rack": "a"}, addresses=("10.0.0.3", "fd00::3"))
+    again.machine.boot = "boot-2"
+    again.agent.runtime_is(True)
+    async with again.at_work():
+        await soon(again.agent.ready())
+        node = await api.get(NODES, "n1")
+    assert node["spec"] == {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"], "unschedulable": True}
+    assert {"zone": "b", "rack": "a"}.items() <= node["metadata"]["labels"].items()
+    internal = [each["address"] for each in node["status"]["addresses"] if each["type"] == "InternalIP"]
+    assert internal == ["10.0.0.3", "fd00::3"]
+    assert again.reasons == ["Starting", "Rebooted"]
+
+
+async def test_a_server_that_is_not_there_yet_is_waited_for(bench, api, hurried):
+    bench.line.cut = True
+    async with bench.at_work():
+
+        async def tried():
+            return len(bench.line.asked) >= 3
+
+        await eventually(tried)
+        assert await find(api, NODES, "n1") is None
+        bench.line.cut = False
+        await soon(bench.agent.ready())
+        assert await find(api, NODES, "n1")
+
+
+async def test_after_an_outage_the_newest_status_is_sent(bench, api, hurried):
+    async with bench.at_work():
+        await soon(bench.agent.ready())
+        bench.line.cut = True
+        bench.agent.runtime_is(False, "KubeletNotReady", "down for a moment")
+        bench.agent.runtime_is(False, "KubeletNotReady", "down for good")
+        before = len(bench.line.asked)
+
+        async def tried():
+            return len(bench.line.asked) >= before + 3
+
+        await eventually(tried)
+        bench.line.cut = False
+
+        async def sent():
+            return condition(await api.get(NODES, "n1"))["message"] == "down for good"
+
+        await eventually(sent)
+
+
+async def test_pressure_and_images_are_told_with_the_next_look(bench, api, hurried):
+    async with bench.at_work():
+        await soon(bench.agent.ready())
+        bench.machine.memory = 1
+        bench.agent.images_are([ContainerImage(names=("busybox:1",), size_bytes=7)])
+
+        async def told():
+            node = await api.get(NODES, "n1")
+            return condition(node, "MemoryPressure")["status"] == "True" and node["status"].get("images")
+
+        assert await eventually(told) == [{"names": ["busybox:1"], "sizeBytes": 7}]
+        assert "NodeHasInsufficientMemory" in bench.reasons
+
+
+async def test_whoever_says_that_the_node_is_gone_is_contradicted(bench, api, hurried):
+    async with bench.at_work():
+        await soon(bench.agent.ready())
+        lost = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+        other = {"type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated"}
+        patch = {"status": {"conditions": [lost, other]}}
+        await api.patch(NODES, "n1", patch, type_=PatchType.STRATEGIC, subresource="status")
+
+        async def restored():
+            node = await api.get(NODES, "n1")
+            return condition(node)["status"] == "True" and node
+
+        node = await eventually(restored)
+        assert condition(node, "NetworkUnavailable")["reason"] == "RouteCreated"
+
+
+async def test_a_status_that_says_nothing_new_is_not_sent(bench, api, hurried):
+    async with bench.at_work():
+        await soon(bench.agent.ready())
+        await eventually(lambda: find(api, LEASES, "n1", NAMESPACE))
+        before = (await api.get(NODES, "n1"))["metadata"]["resourceVersion"]
+        first = len(bench.line.asked)
+
+        async def several_looks():
+            return len(bench.line.asked) >= first + 5
+
+        await eventually(several_looks)
+        assert (await api.get(NODES, "n1"))["metadata"]["resourceVersion"] == before
+
+
+async def test_a_status_that_is_old_is_sent_again(bench, api, hurried, monkeypatch):
+    monkeypatch.setattr(agent_module, "REPORT_PERIOD", 0.0)
+    async with bench.at_work():
+        await soon(bench.agent.ready())
+        before = (await api.get(NODES, "n1"))["metadata"]["resourceVersion"]
+
+        async def sent():
+            return ("PATCH", "/api/v1/nodes/n1/status") in bench.line.asked
+
+        await eventually(sent)
+        assert condition(await api.get(NODES, "n1"))["status"] == "True"
+        assert before
+
+
+async def test_a_machine_without_an_address_is_reached_from_itself(server):
+    bench = Bench(server, addresses=())
+    facts = bench.agent.facts
+    assert (facts.name, facts.ips, facts.allocatable["cpu"]) == ("n1", ("127.0.0.1",), "2")
+
+
+async def kubectl(server, *words):
+    command = ["kubectl", "--kubeconfig", str(server.kubeconfig), *words]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+async def test_kubectl_shows_the_node_as_any_other(bench, server, api):
+    async with bench.at_work():
+        await soon(bench.agent.ready())
+        await eventually(lambda: find(api, LEASES, "n1", NAMESPACE))
+        wide = (await kubectl(server, "get", "node", "-o", "wide")).splitlines()
+        described = await kubectl(server, "describe", "node", "n1")
+        told = json.loads(await kubectl(server, "get", "node", "n1", "-o", "json"))
+    assert wide[1].split()[:3] == ["n1", "Ready", "<none>"]
+    assert {"10.0.0.2", "6.18", "podwire://1"} <= set(wide[1].split())
+    assert "KubeletReady                 kubelet is posting ready status" in described
+    assert "HolderIdentity:" in described
+    assert "Taints:             <none>" in described
+    assert told["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] == 10250
