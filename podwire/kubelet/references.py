@@ -45,6 +45,7 @@ class _Watched:
     """One object, or that there is none, once `known`."""
 
     users: set[str] = field(default_factory=set)
+    waiting: int = 0
     known: asyncio.Event = field(default_factory=asyncio.Event)
     object: Object | None = None
     refusal: ApiError | None = None
@@ -79,13 +80,15 @@ class References:
         """The object as last seen, or None if there is none. NotKnown."""
         reference = Reference(kind, namespace, name)
         watched = self._watch(reference)
-        if not watched.users:
-            self._close_later(reference, watched)
+        watched.waiting += 1
         try:
             async with asyncio.timeout(SYNC_SECONDS):
                 await watched.known.wait()
         except TimeoutError as error:
             raise NotKnown(f"failed to sync {kind.lower()} cache: timed out waiting for the condition") from error
+        finally:
+            watched.waiting -= 1
+            self._close_unless_needed(reference, watched)
         if watched.refusal is not None:
             raise NotKnown(f"failed to sync {kind.lower()} cache: {watched.refusal.message}") from watched.refusal
         return watched.object
@@ -148,13 +151,11 @@ class References:
     def _leave(self, reference: Reference, uid: str) -> None:
         watched = self._watched[reference]
         watched.users.discard(uid)
-        if not watched.users:
-            self._close_later(reference, watched)
+        self._close_unless_needed(reference, watched)
 
-    def _close_later(self, reference: Reference, watched: _Watched) -> None:
-        if watched.closing is not None:
-            watched.closing.cancel()
-        watched.closing = asyncio.get_running_loop().call_later(self._linger, self._close, reference)
+    def _close_unless_needed(self, reference: Reference, watched: _Watched) -> None:
+        if not watched.users and not watched.waiting and watched.closing is None:
+            watched.closing = asyncio.get_running_loop().call_later(self._linger, self._close, reference)
 
     def _close(self, reference: Reference) -> None:
         watched = self._watched.pop(reference)

@@ -30,7 +30,11 @@ def write(directory: Path, contents: Contents, group: int | None) -> bool:
     if before is not None and _holds(before, files):
         return False
     name = time.strftime("..%Y_%m_%d_%H_%M_%S.", time.gmtime()) + f"{time.time_ns() % 10**9:09d}{next(_numbers)}"
-    _write_all(directory / name, files, group)
+    try:
+        _write_all(directory / name, files, group)
+    except OSError:
+        shutil.rmtree(directory / name, ignore_errors=True)  # what is half written takes room from the next try
+        raise
     _point(directory / DATA, name, by=directory / NEW_DATA)
     _show(directory, {path.partition("/")[0] for path in files})
     _sweep(directory, name)

@@ -1,6 +1,8 @@
 """Tokens for the service accounts of pods: asked for once, bound to the pod, asked for anew before they end."""
 
+import asyncio
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from podwire.kubelet.ports import Api
 from podwire.kubelet.volumes.errors import VolumeError
@@ -44,10 +46,15 @@ class Tokens:
         self._api = api
         self._clock = clock
         self._tokens: dict[_Asked, _Token] = {}
+        self._turns: WeakValueDictionary[_Asked, asyncio.Lock] = WeakValueDictionary()
 
     async def get(self, pod: Pod, source: TokenSource) -> str:
         """A token that is good for a while; the old one when no new one is to be had and it has not ended yet."""
         asked = _Asked(pod.uid, pod.spec.service_account_name or "default", source.audience, source.expiration_seconds)
+        async with self._turns.setdefault(asked, asyncio.Lock()):  # files of the same token ask once
+            return await self._get(pod, source, asked)
+
+    async def _get(self, pod: Pod, source: TokenSource, asked: _Asked) -> str:
         now = self._clock.monotonic()
         known = self._tokens.get(asked)
         if known is not None and now < known.due:

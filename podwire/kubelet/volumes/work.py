@@ -24,13 +24,16 @@ class Work:
 
     def do(self, uid: str, steps: Iterable[Step]) -> list[str]:
         """All of a pod's; what failed, in words for its event."""
-        self._places.pod(uid).mkdir(_PRIVATE, parents=True, exist_ok=True)
         failures = []
         for step in steps:
             try:
+                self._places.pod(uid).mkdir(_PRIVATE, parents=True, exist_ok=True)
                 self._do(step)
-            except (VolumeError, OSError) as error:
+            except (VolumeError, errors.LinuxError) as error:
                 failures.append(set_up_failed(step.volume, error))
+            except OSError as error:
+                where = f"{error.filename}: " if error.filename else ""
+                failures.append(set_up_failed(step.volume, f"{where}{error.strerror}"))
         return failures
 
     def _do(self, step: Step) -> None:

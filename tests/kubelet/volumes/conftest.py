@@ -49,8 +49,13 @@ class CountingClient(Client):
     tokens = 0
     refusing: Exception | None = None
 
+    def __init__(self, *rest: Any) -> None:
+        super().__init__(*rest)
+        self.asked = asyncio.Event()
+
     async def token(self, name: str, namespace: str, spec: Any) -> Any:
         self.tokens += 1
+        self.asked.set()
         if self.refusing is not None:
             raise self.refusing
         return await super().token(name, namespace, spec)

@@ -185,6 +185,21 @@ async def test_what_nobody_here_can_set_up_is_refused_by_its_name(node, source, 
     assert told == f'MountVolume.SetUp failed for volume "v" : {words} by podwire'
 
 
+async def test_a_disk_that_is_full_is_told_and_nothing_half_written_stays(node):
+    node.root.mkdir(exist_ok=True)
+    node.kernel.mount("tmpfs", node.root, "tmpfs", ["size=65536"])
+    await node.make("ConfigMap", "settings", data={"a": "1" * 100, "much": "x" * 100_000})
+    pod = await node.pod(volumes=[CONFIG])
+    for _ in range(3):
+        [told] = await refused(node, pod)
+        assert told == 'MountVolume.SetUp failed for volume "v" : No space left on device'
+    assert list(node.volume(pod, "v", "configmap").iterdir()) == []
+    await node.patch("ConfigMap", "settings", {"data": {"much": None}})
+    await node.changed()
+    await node.volumes.prepare(pod)
+    assert files(node.volume(pod, "v", "configmap")) == {"a": "1" * 100}
+
+
 @pytest.mark.parametrize("path", ["../../out", "/etc/out", "..data"])
 async def test_an_item_never_leaves_its_volume(node, path):
     await node.make("ConfigMap", "settings", data={"a": "1"})
