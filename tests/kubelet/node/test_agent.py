@@ -3,8 +3,12 @@
 import asyncio
 import contextlib
 import json
+import os
+import shutil
 import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -365,9 +369,13 @@ async def test_a_machine_without_an_address_is_reached_from_itself(server):
     assert (facts.name, facts.ips, facts.allocatable["cpu"]) == ("n1", ("127.0.0.1",), "2")
 
 
+KUBECTL = shutil.which("kubectl") or str(Path(sys.prefix) / "debian/usr/bin/kubectl")
+
+
 async def kubectl(server, *words):
-    command = ["kubectl", "--kubeconfig", str(server.kubeconfig), *words]
-    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
+    command = [KUBECTL, "--kubeconfig", str(server.kubeconfig), *words]
+    env = {**os.environ, "HOME": str(server.kubeconfig.parent)}
+    done = await asyncio.to_thread(subprocess.run, command, env=env, capture_output=True, text=True, check=True)
     return done.stdout
 
 
