@@ -95,6 +95,7 @@ class Renderer:
 
     def __init__(self, options: LogOptions) -> None:
         self._options = options
+        self._streams = (options.stream,) if options.stream else (b"stdout", b"stderr")
         self._left = options.limit
         self._rest = b""
         self._at_start = True
@@ -118,7 +119,7 @@ class Renderer:
         """The pieces that a record adds; none for one that is not wanted, or is none at all."""
         parts = record.split(b" ", 3)
         options = self._options
-        if len(parts) < 3 or (options.stream and parts[1] != options.stream):
+        if len(parts) < 3 or parts[1] not in self._streams:
             return ()
         moment = parts[0]
         if options.since is not None and not _at_or_after(moment, options.since):

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 from podwire.kubelet.observed import SeenContainer
@@ -79,6 +79,8 @@ class _Following:
         self._stack = contextlib.ExitStack()
         self._watched = Watched()
         self._complete = False
+        self._pauses: Iterator[float] = iter(())
+        """How long to wait before looking again, while nobody seems to write."""
 
     async def begin(self) -> None:
         """Watch the present file, and only then ask whether it is complete: nothing can happen unseen."""
@@ -91,22 +93,17 @@ class _Following:
 
     async def more(self) -> bool:
         """Wait until there may be something to read; False when nothing will ever come."""
-        if not self._complete:
-            self._complete = await self._left()
+        if self._complete:
+            if not await asyncio.to_thread(self._files.advance):
+                return False
+            await self.begin()
             return True
-        if not await asyncio.to_thread(self._files.advance):
-            return False
-        await self.begin()
+        pause = next(self._pauses, None)
+        mask = await self._watched.next(pause)
+        if mask & LEFT:
+            self._pauses = iter(DESERTED_SECONDS)
+        elif mask:
+            self._pauses = iter(())
+        if mask & LEFT or pause is not None:
+            self._complete = await asyncio.to_thread(self._files.is_replaced) or await self._ended(self._id)
         return True
-
-    async def _left(self) -> bool:
-        """Wait for a change; whether it was the last one of the present file."""
-        if not await self._watched.next() & LEFT:
-            return False
-        for pause in DESERTED_SECONDS:
-            if await asyncio.to_thread(self._files.is_replaced) or await self._ended(self._id):
-                return True
-            mask = await self._watched.next(pause)
-            if mask and not mask & LEFT:
-                break
-        return False
