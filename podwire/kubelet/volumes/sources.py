@@ -1,8 +1,7 @@
 """Asks for the objects and tokens that a volume shows, and makes files of them."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 from podwire.kubelet.config.fields import NodeFacts
 from podwire.kubelet.references import NotKnown, References
@@ -13,8 +12,6 @@ from podwire.kubelet.volumes.tokens import Tokens
 from podwire.objects.pods import Pod
 from podwire.objects.volumes import ConfigMapSource, KeyToPath, Projected, Projection, TokenSource, Volume
 from podwire.protocols.k8sapi.watch import Object
-
-Asked = Coroutine[Any, Any, Contents]
 
 
 class Sources:

@@ -62,7 +62,7 @@ class Work:
             return
         self._places.secrets.mkdir(parents=True, exist_ok=True)
         if not self._mounts.is_mounted(self._places.secrets):
-            self._tmpfs(self._places.secrets, ["mode=0700", "nosuid", "nodev", "noexec"])
+            self._tmpfs(self._places.secrets, ["mode=0700", "nosuid", "nodev"])  # scripts in secrets may be run
         self._secrets_mounted = True
 
     def _mount_memory(self, step: Memory) -> None:
@@ -83,21 +83,22 @@ class Work:
 
     def remove(self, uid: str) -> None:
         """Everything of a pod; its directory last, so that who is killed here finds it again."""
-        pod = self._places.pod(uid)
-        self._unmount_below(str(pod))
-        for each in (self._places.pod_secrets(uid), pod):
+        places = (self._places.pod_secrets(uid), self._places.pod(uid))
+        self._unmount_below(*places)
+        for each in places:
             with suppress(FileNotFoundError):
                 shutil.rmtree(each)
 
-    def _unmount_below(self, place: str) -> None:
+    def _unmount_below(self, *places: Path) -> None:
         """Also what containers mounted there; nothing is deleted while it shows something else."""
-        real = os.path.realpath(place)
-        below = [each.target for each in self._mounts.list() if each.target.startswith(real + "/")]
-        for target in reversed(below):  # the last mounted is the uppermost
-            try:
-                self._mounts.unmount(target)
-            except errors.Busy:
-                self._mounts.unmount(target, lazily=True)
+        below = tuple(f"{each.resolve()}/" for each in places)
+        targets = [each.target for each in self._mounts.list() if each.target.startswith(below)]
+        for target in reversed(targets):  # the last mounted is the uppermost
+            with suppress(errors.NoSuchMount):  # it went with another that it was a reflection of
+                try:
+                    self._mounts.unmount(target)
+                except errors.Busy:
+                    self._mounts.unmount(target, lazily=True)
 
     def close(self) -> None:
         """Give the tmpfs for secrets back, unless there are still some."""

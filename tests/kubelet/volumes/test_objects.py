@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -183,6 +184,15 @@ async def test_what_nobody_here_can_set_up_is_refused_by_its_name(node, source, 
     }
     [told] = await refused(node, pods.read(object_))
     assert told == f'MountVolume.SetUp failed for volume "v" : {words} by podwire'
+
+
+async def test_a_script_in_a_secret_can_be_run(node):
+    await node.make("Secret", "keys", data={"run": encoded("#!/bin/sh\necho ran\n")})
+    pod = await node.pod(volumes=[{"name": "v", "secret": {"secretName": "keys", "defaultMode": 0o555}}])
+    await node.volumes.prepare(pod)
+    script = node.volume(pod, "v", "secret") / "run"
+    done = await asyncio.to_thread(subprocess.run, [str(script)], capture_output=True, text=True, check=True)
+    assert done.stdout == "ran\n"
 
 
 async def test_a_disk_that_is_full_is_told_and_nothing_half_written_stays(node):

@@ -24,6 +24,18 @@ async def test_what_a_container_mounted_in_its_volume_is_unmounted_and_not_delet
     assert node.volumes.left() == set()
 
 
+async def test_what_was_mounted_among_secrets_is_unmounted_too(node, tmp_path):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").write_text("kept")
+    await node.make("Secret", "keys", data={})
+    pod = await node.pod(volumes=[{"name": "v", "secret": {"secretName": "keys"}}])
+    await node.volumes.prepare(pod)
+    node.kernel.bind(tmp_path / "precious", node.root / "secrets" / pod.uid / "v")
+    await node.volumes.remove(pod.uid)
+    assert (tmp_path / "precious" / "file").read_text() == "kept"
+    assert node.below() == [f"{node.root}/secrets"]
+
+
 async def test_a_mount_that_is_in_use_is_taken_away_nevertheless(node):
     pod = await node.pod(volumes=[{"name": "v", "emptyDir": {"medium": "Memory"}}])
     await node.volumes.prepare(pod)
