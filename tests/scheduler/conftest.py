@@ -9,10 +9,10 @@ import pytest
 from podwire.cluster.apiserver import Options, running
 from podwire.cluster.loopback import LoopbackHttp
 from podwire.objects import nodes
-from podwire.protocols.k8sapi.client_side import Client
+from podwire.protocols.k8sapi.client_side import Client, Interrupted, Scope, Unreachable
 from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.scheduler import Scheduler, Snapshot, podinfo
-from podwire.scheduler.kinds import PODS
+from podwire.scheduler.kinds import EVENTS, PODS
 from podwire.transports.clock import SystemClock
 
 ADMIN = Certificate("admin", ("system:masters",))
@@ -30,8 +30,10 @@ def node_object(name="n1", labels=None, images=(), allocatable=None, **spec):
     }
 
 
-def pod_object(name="web", labels=None, requests=None, owner="", namespace="default", **spec):
+def pod_object(name="web", labels=None, requests=None, owner="", namespace="default", deleting=False, **spec):
     meta = {"name": name, "namespace": namespace, "uid": f"uid-{namespace}-{name}", "labels": labels or {}}
+    if deleting:
+        meta["deletionTimestamp"] = "2030-01-01T00:00:00Z"
     if owner:
         meta["ownerReferences"] = [{"apiVersion": "v1", "kind": "X", "name": "x", "uid": owner, "controller": True}]
     container = {"name": "c", "image": "busybox:1.36", "resources": {"requests": requests or {}}}
@@ -59,6 +61,71 @@ def make_snapshot():
     return make
 
 
+class Wire:
+    """Passes on what is asked; `disturb(method, path, send)` may do something else instead."""
+
+    def __init__(self, http):
+        self._http = http
+        self.calls = []
+        self.watches = []
+        self.disturb = None
+        self.up = asyncio.Event()
+        self.up.set()
+        self._cut = asyncio.Event()
+
+    def cut(self):
+        """The server is gone, and with it every stream."""
+        self.up.clear()
+        self._cut.set()
+
+    def mend(self):
+        self._cut = asyncio.Event()
+        self.up.set()
+
+    async def request(self, method, path, **rest):
+        self._reached(method, path)
+        self.calls.append((method, path))
+
+        async def send():
+            return await self._http.request(method, path, **rest)
+
+        return await (self.disturb(method, path, send) if self.disturb else send())
+
+    async def stream(self, method, path, *, query=(), headers=None):
+        self._reached(method, path)
+        self.watches.append((path, dict(query).get("fieldSelector", "")))
+        return Cuttable(await self._http.stream(method, path, query=query, headers=headers), self._cut)
+
+    def _reached(self, method, path):
+        if not self.up.is_set():
+            raise Unreachable(f"{method} {path}: connection refused")
+
+
+class Cuttable:
+    """A stream that ends with an error when the server goes."""
+
+    def __init__(self, incoming, cut):
+        self._incoming = incoming
+        self._cut = cut
+        self.status, self.headers = incoming.status, incoming.headers
+
+    async def read(self):
+        reading = asyncio.ensure_future(self._incoming.read())
+        cutting = asyncio.ensure_future(self._cut.wait())
+        try:
+            await asyncio.wait((reading, cutting), return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                raise Interrupted("reset by peer")
+            return reading.result()
+        finally:
+            for each in (reading, cutting):
+                each.cancel()
+            await asyncio.gather(reading, cutting, return_exceptions=True)
+
+    def close(self):
+        self._incoming.close()
+
+
 class Cluster:
     """What a test does to the API, in few words."""
 
@@ -66,8 +133,12 @@ class Cluster:
         self.server = server
         self.api = self.client()
 
+    def wire(self):
+        """A way to the server that a test can disturb."""
+        return Wire(LoopbackHttp(self.server.assembled.server.handle, ADMIN))
+
     def client(self):
-        return Client(LoopbackHttp(self.server.assembled.server.handle, ADMIN))
+        return Client(self.wire())
 
     async def node(self, name="n1", *, cpu="4", memory="8Gi", pods="110", labels=None, **spec):
         made = {
@@ -85,6 +156,37 @@ class Cluster:
         meta = {"name": name, "namespace": "default", "labels": labels or {}}
         return await self.api.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": given})
 
+    async def events(self, reason, name="web", done=lambda _event: True):
+        """Those about a pod, as soon as there are any and they are as they should be."""
+        selector = f"reason={reason},regarding.name={name}"
+        end = time.monotonic() + SOON
+        while True:
+            found = (await self.api.list(EVENTS, Scope(field_selector=selector))).items
+            if found and all(map(done, found)):
+                return found
+            assert time.monotonic() < end, found
+            await asyncio.sleep(0.01)
+
+    async def on_nodes(self):
+        """The names of pods by node, the empty name for those that wait."""
+        found = {}
+        for each in (await self.api.list(PODS)).items:
+            found.setdefault(each["spec"].get("nodeName", ""), set()).add(each["metadata"]["name"])
+        return found
+
+    async def all_placed(self, count):
+        end = time.monotonic() + SOON
+        while "" in (found := await self.on_nodes()) or sum(map(len, found.values())) < count:
+            assert time.monotonic() < end, found
+            await asyncio.sleep(0.02)
+        return found
+
+    async def all_placed_or_refused(self):
+        end = time.monotonic() + SOON
+        while not all(scheduled(each) for each in (await self.api.list(PODS)).items):
+            assert time.monotonic() < end
+            await asyncio.sleep(0.01)
+
     async def seen(self, name="web"):
         return await self.api.get(PODS, name, "default")
 
@@ -92,9 +194,9 @@ class Cluster:
         """The pod, once it has a node."""
         return await self.eventually(name, lambda pod: pod["spec"].get("nodeName"))
 
-    async def refused(self, name="web", text=""):
-        """The condition of a pod that waits, once it says so."""
-        pod = await self.eventually(name, lambda pod: text in scheduled(pod).get("message", "\0"))
+    async def refused(self, name, text):
+        """The condition of a pod that waits, once it says so in these words."""
+        pod = await self.eventually(name, lambda pod: text in scheduled(pod).get("message", ()))
         return scheduled(pod)
 
     async def eventually(self, name, done):
@@ -105,8 +207,8 @@ class Cluster:
         return pod
 
     @contextlib.asynccontextmanager
-    async def scheduler(self, api=None):
-        task = asyncio.create_task(Scheduler(api or self.client(), SystemClock()).run())
+    async def scheduler(self, wire=None):
+        task = asyncio.create_task(Scheduler(Client(wire or self.wire()), SystemClock()).run())
         try:
             yield task
         finally:

@@ -222,6 +222,12 @@ async def test_a_refusal_that_is_no_status_is_an_api_error_too(client, script):
     assert caught.value.code == 404
 
 
+async def test_an_answer_that_is_no_json_tells_nothing_about_the_request(client, script):
+    script.answers = [Response(status=200, body=b"<html>", content_type="text/html")]
+    with pytest.raises(Interrupted, match="no JSON"):
+        await client.create(pod("a"))
+
+
 async def test_an_unknown_kind_is_refused_before_anything_is_sent_until_it_is_learnt(client, script):
     thing = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "x"}}
     with pytest.raises(ApiError, match=r'no matches for kind "Thing" in version "example\.com/v1"'):

@@ -62,7 +62,12 @@ class Calls:
         return reply
 
     async def json(self, method: str, path: str, **options: Any) -> Any:
-        return msgspec.json.decode((await self.send(method, path, **options)).body)
+        """Raises Interrupted for a body that is no JSON: whoever sent it, what became of the request is not known."""
+        reply = await self.send(method, path, **options)
+        try:
+            return msgspec.json.decode(reply.body)
+        except msgspec.DecodeError as error:
+            raise Interrupted(f"{method} {path}: the answer is no JSON: {error}") from error
 
     async def open(self, path: str, *, query: Query, headers: Mapping[str, str] | None = None) -> Incoming:
         """A streamed answer to a GET that succeeded."""

@@ -1,0 +1,134 @@
+"""The scheduler as its own program, over HTTPS, and killed."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+
+import pytest
+
+from podwire.cluster import scheduler
+from podwire.cluster.apiserver import Options, running
+from podwire.protocols.k8sapi.builtin import BUILTIN
+from podwire.protocols.k8sapi.client_side import Client
+from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
+from podwire.transports.credentials import load
+from podwire.transports.http_client import connect
+
+PODS = BUILTIN.of_kind("v1", "Pod")
+SOON = 40.0
+
+
+@pytest.fixture
+async def server(tmp_path):
+    options = Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=False)
+    async with running(options) as server:
+        yield server
+
+
+@pytest.fixture
+async def api(server):
+    async with connect(load(server.kubeconfig)) as http:
+        api = Client(http)
+        account = {"name": "default", "namespace": "default"}
+        await api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
+        status = {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "10"}}
+        await api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": status})
+        yield api
+
+
+async def pod(api, name):
+    container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": "500m"}}}
+    meta = {"name": name, "namespace": "default"}
+    await api.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": [container]}})
+
+
+async def node_of(api, name):
+    return (await api.get(PODS, name, "default"))["spec"].get("nodeName", "")
+
+
+async def placed(api, name):
+    end = time.monotonic() + SOON
+    while not (node := await node_of(api, name)):
+        assert time.monotonic() < end
+        await asyncio.sleep(0.02)
+    return node
+
+
+async def test_it_works_over_https_until_it_is_cancelled(server, api):
+    task = asyncio.create_task(scheduler.run(scheduler.Options(kubeconfig=server.kubeconfig)))
+    await pod(api, "web")
+    assert await placed(api, "web") == "n1"
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_kubeconfig_that_is_none_is_told(tmp_path):
+    (tmp_path / "kubeconfig").write_text("clusters: 5")
+    with pytest.raises(BadKubeconfig):
+        await scheduler.run(scheduler.Options(kubeconfig=tmp_path / "kubeconfig"))
+
+
+@contextlib.asynccontextmanager
+async def program(server, failpoints=""):
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "podwire.cli.main",
+        "scheduler",
+        "--kubeconfig",
+        str(server.kubeconfig),
+        env={**os.environ, "PODWIRE_FAILPOINTS": failpoints},
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+@pytest.mark.parametrize(
+    ("failpoint", "bound"),
+    [
+        pytest.param("scheduler.assumed", "", id="before the binding"),
+        pytest.param("scheduler.bound", "n1", id="after the binding"),
+    ],
+)
+async def test_a_scheduler_that_is_killed_leaves_nothing_to_repair(server, api, failpoint, bound):
+    await pod(api, "web")
+    async with program(server, f"{failpoint}=kill") as process, asyncio.timeout(SOON):
+        assert await process.wait() == -signal.SIGKILL
+    assert await node_of(api, "web") == bound
+    async with program(server) as process:
+        assert await placed(api, "web") == "n1"
+        for name in ("second", "third"):
+            await pod(api, name)
+        # The killed one's pod is counted once: there is room for one more, and not for two.
+        assert await one_of(api, "second", "third")
+    assert process.returncode == 0
+
+
+async def one_of(api, *names):
+    """True once one pod is placed and the other was refused."""
+    end = time.monotonic() + SOON
+    while time.monotonic() < end:
+        pods = [await api.get(PODS, name, "default") for name in names]
+        messages = [each.get("message", "") for pod in pods for each in pod["status"].get("conditions", ())]
+        if (
+            any("Insufficient cpu" in each for each in messages)
+            and sum("nodeName" in each["spec"] for each in pods) == 1
+        ):
+            return True
+        await asyncio.sleep(0.02)
+    return False
+
+
+async def test_a_binding_that_fails_inside_is_made_up_for(server, api):
+    await pod(api, "web")
+    async with program(server, "scheduler.assumed=1*error(disk on fire)->off"):
+        assert await placed(api, "web") == "n1"
