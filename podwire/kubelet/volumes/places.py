@@ -2,11 +2,13 @@
 
     pods/UID/volumes/kubernetes.io~TYPE/NAME    as every kubelet has it
     pods/UID/volume-subpaths/NAME/CONTAINER/N   what a volumeMount with a subPath shows, bound there
-    secrets/UID/NAME                            what pods/…/NAME links to if it may hold a secret or a token
+    secrets/UID/NAME                            a volume that may hold a secret or a token
 
 `secrets` is one tmpfs for the whole node, so that nothing secret touches the disk. Other kubelets mount one for each
-such volume. The mount itself is cheap (some 10 µs); but every pod has a token, and every container begins with a copy
-of the whole table of mounts, so a node with a hundred pods would carry a hundred more through each start.
+such volume, at its place below `pods`. The mount itself is cheap (some 10 µs); but every pod has a token, and every
+container begins with a copy of the whole table of mounts, so a node with a hundred pods would carry a hundred more
+through each start. And directories on a busy disk are not cheap (up to a millisecond each), so none are made there
+for what lies in memory.
 """
 
 from dataclasses import dataclass
@@ -37,17 +39,12 @@ class Places:
     def pod_secrets(self, uid: str) -> Path:
         return self.secrets / plain(uid)
 
-    def shown(self, uid: str, volume: Volume) -> Path:
-        """Where people look for it."""
-        return self.pod(uid) / "volumes" / f"kubernetes.io~{type_of(volume)}" / plain(volume.name)
-
     def volume(self, uid: str, volume: Volume) -> Path:
-        """Where it is."""
         if volume.host_path is not None:
             return Path(volume.host_path.path)
         if type_of(volume) in IN_MEMORY:
             return self.pod_secrets(uid) / plain(volume.name)
-        return self.shown(uid, volume)
+        return self.pod(uid) / "volumes" / f"kubernetes.io~{type_of(volume)}" / plain(volume.name)
 
     def subpaths(self, uid: str) -> Path:
         return self.pod(uid) / "volume-subpaths"

@@ -17,13 +17,13 @@ REFUSED = ("persistent_volume_claim", "csi", "ephemeral", "image", "nfs", "iscsi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Files:
-    """Contents that are kept up to date. `link` is where people look for those that lie in memory."""
+    """Contents that are kept up to date, on disk or in memory."""
 
     volume: str
     directory: Path
     contents: Contents
     group: int | None
-    link: Path | None = None
+    in_memory: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ def with_contents(places: Places, pod: Pod, volume: Volume, contents: Contents) 
         directory=places.volume(pod.uid, volume),
         contents=contents,
         group=pod.spec.security_context.fs_group,
-        link=places.shown(pod.uid, volume) if type_of(volume) in IN_MEMORY else None,
+        in_memory=type_of(volume) in IN_MEMORY,
     )
 
 

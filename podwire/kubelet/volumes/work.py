@@ -48,11 +48,8 @@ class Work:
                 host_paths.check(source)
 
     def _write(self, step: Files) -> None:
-        if step.link is not None:
+        if step.in_memory:
             self._mount_secrets()
-            step.link.parent.mkdir(parents=True, exist_ok=True)
-            with suppress(FileExistsError):
-                step.link.symlink_to(step.directory)
         step.directory.parent.mkdir(parents=True, exist_ok=True)
         swap.write(step.directory, step.contents, step.group)
 

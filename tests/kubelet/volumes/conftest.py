@@ -107,6 +107,8 @@ class Node:
             return await self.told.get()
 
     def volume(self, pod: pods.Pod, name: str, kind: str) -> Path:
+        if kind in ("secret", "projected"):
+            return self.root / "secrets" / pod.uid / name
         return self.root / "pods" / pod.uid / "volumes" / f"kubernetes.io~{kind}" / name
 
     async def mounts(self, pod: pods.Pod, env: Any = None) -> Any:

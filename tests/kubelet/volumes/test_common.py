@@ -36,7 +36,7 @@ async def test_the_common_pod_finds_its_token_its_certificate_and_its_namespace(
     [mount] = await node.mounts(pod)
     assert (mount.container_path, mount.readonly) == ("/var/run/secrets/kubernetes.io/serviceaccount", True)
     there = volume(node, pod)
-    assert str(there.resolve()) == mount.host_path
+    assert str(there) == mount.host_path
     assert {each.name for each in there.iterdir() if not each.name.startswith("..")} == {"ca.crt", "namespace", "token"}
     assert (there / "namespace").read_text() == "default"
     assert (there / "ca.crt").read_text() == "PEM"
@@ -55,7 +55,8 @@ async def test_nothing_secret_touches_the_disk_and_all_pods_share_one_mount(node
     assert {"nosuid", "nodev"} <= set(only.options)
     assert mode(node.root / "secrets") == 0o700
     for pod in (first, second):
-        assert volume(node, pod).resolve().is_relative_to(node.root / "secrets")
+        assert (volume(node, pod) / "token").stat().st_dev == (node.root / "secrets").stat().st_dev
+        assert list((node.root / "pods" / pod.uid).iterdir()) == []
         assert mode(node.root / "pods" / pod.uid) == 0o750
 
 
