@@ -53,11 +53,22 @@ def check(story: Story, flow: Flow) -> list[Finding]:
     used = {place for place in places.values() if place is not None}
     findings = []
     for step in flow.steps:
-        place = places.get(id(step)) if not step.after else _anywhere(step, arrows, named, used)
-        if place is None:
-            findings += _unplaced(step, arrows, used)
-        used |= {place} if place is not None else set()
+        before = named.get(step.after) if step.after not in ("", NOTHING) else None
+        fitting = _fitting(step, arrows, before) - used
+        place = min((each for each in fitting if before is None or each > before), default=None)
+        if step.after and place is not None:
+            used.add(place)
+        elif step.after or places[id(step)] is None:
+            findings += _unplaced(step, there=bool(fitting))
     return findings + [_extra(each) for each in arrows if _is_extra(each, flow)]
+
+
+def _fitting(step: Step, arrows: Sequence[Arrow], before: int | None) -> set[int]:
+    """Where the step could be; as a reply, only where the call of the step before it is answered."""
+    found = {place for place, arrow in enumerate(arrows) if step.satisfied(arrow)}
+    if step.turn is not Turn.REPLY or before is None:
+        return found
+    return {place for place in found if arrows[place].id == arrows[before].id}
 
 
 def _laid(steps: Sequence[Step], arrows: Sequence[Arrow]) -> list[int | None]:
@@ -83,19 +94,8 @@ def _walked(best: list[list[int]], fits: list[list[bool]]) -> list[int | None]:
     return places
 
 
-def _anywhere(step: Step, arrows: Sequence[Arrow], named: dict[str, int | None], used: set[int]) -> int | None:
-    """A place after another step's, or any; a reply must be the reply to that step's call."""
-    before = named.get(step.after) if step.after != NOTHING else None
-    begin = -1 if before is None else before
-    for place, arrow in enumerate(arrows):
-        answers = step.turn is not Turn.REPLY or before is None or arrows[before].id == arrow.id
-        if place > begin and place not in used and answers and step.satisfied(arrow):
-            return place
-    return None
-
-
-def _unplaced(step: Step, arrows: Sequence[Arrow], used: set[int]) -> list[Finding]:
-    if any(step.satisfied(each) for place, each in enumerate(arrows) if place not in used):
+def _unplaced(step: Step, *, there: bool) -> list[Finding]:
+    if there:
         return [Finding("swapped", str(step), "it is there, but not in its place")]
     if step.need == "optional":
         return []

@@ -8,6 +8,7 @@ socket with a path is found from everywhere.
 import contextlib
 import os
 import socket
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,12 +29,16 @@ _QUEUE_FILE = "/proc/sys/net/unix/max_dgram_qlen"
 
 
 class Sender:
-    """Sends to a path, whoever receives there at the moment. May be used from any thread."""
+    """Sends to a path, whoever receives there at the moment. May be used from any thread.
+
+    It lives as long as somebody wants to send, and needs no closing.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
+        weakref.finalize(self, self._socket.close)
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, _SNDBUFFORCE, BUFFER)
         except PermissionError:
@@ -43,9 +48,6 @@ class Sender:
         """Gone or lost: a full queue and a receiver that is not there lose it."""
         with contextlib.suppress(OSError):
             self._socket.sendto(data, self._path)
-
-    def close(self) -> None:
-        self._socket.close()
 
 
 class Receiver:

@@ -1,7 +1,9 @@
 """The story of a pod as records: what a cluster of ours tells when a pod is started with kubectl."""
 
+import asyncio
 from collections.abc import Iterable
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,11 @@ PODS = "/api/v1/namespaces/default/pods"
 KEY = "/registry/pods/default/web"
 WEB = {"namespace": "default", "name": "web"}
 KUBECTL = {"kubectl_command": "kubectl apply", "kubectl_session": "a932fdc4"}
-PENDING, BOUND, RUNNING = {"phase": "Pending"}, {"phase": "Pending", "nodeName": "n1"}, {"phase": "Running", "nodeName": "n1"}
+PENDING, BOUND, RUNNING = (
+    {"phase": "Pending"},
+    {"phase": "Pending", "nodeName": "n1"},
+    {"phase": "Running", "nodeName": "n1"},
+)
 ALL, OWN = "GET /api/v1/pods?watch=true", "GET /api/v1/pods?fieldSelector=spec.nodeName=n1&watch=true"
 
 
@@ -105,3 +111,15 @@ def story(records) -> Story:
 def tell():
     """The story of the pod default/web that some records tell."""
     return told
+
+
+@pytest.fixture
+def appeared():
+    """Waits for a file."""
+
+    async def wait(path: Path) -> None:
+        async with asyncio.timeout(60):
+            while not path.exists():  # noqa: ASYNC110, ASYNC240 - another process makes it
+                await asyncio.sleep(0.005)
+
+    return wait

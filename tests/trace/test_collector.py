@@ -1,0 +1,218 @@
+"""Records for real: sent as datagrams, collected, kept on disk, read while they are written."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from podwire.seams import Hop
+from podwire.trace.collector import Collector
+from podwire.trace.follow import follow
+from podwire.trace.record import Record, encode
+from podwire.trace.recorder import Recorder
+from podwire.trace.segments import SEGMENTS, Reader, Writer, segment_files
+from podwire.trace.story import Stories
+from podwire.transports import unix
+from podwire.transports.datagrams import Receiver, Sender
+
+SOON = 30.0
+
+
+def hop(call: int, outcome: str = "") -> Hop:
+    return Hop(caller="Kubelet", callee="ContainerRuntime", method="Version", outcome=outcome, detail={"call": call})
+
+
+@contextlib.asynccontextmanager
+async def collecting(socket: Path, directory: Path, **options):
+    receiver = await Receiver.open(socket)
+    running = asyncio.create_task(Collector(directory, **options).run(receiver))
+    try:
+        yield
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+        await receiver.close()
+
+
+@pytest.fixture
+def socket(tmp_path):
+    return tmp_path / "trace.sock"
+
+
+@pytest.fixture
+def recorder(socket):
+    return Recorder(Sender(socket).send, "Kubelet", "n1")
+
+
+async def read(directory: Path, count: int) -> list[Record]:
+    """The records as soon as there are so many."""
+    reader, found = Reader(directory), []
+    async with asyncio.timeout(SOON):
+        while len(found) < count:
+            found += reader.more()
+            await asyncio.sleep(0.005)
+    return found
+
+
+async def test_what_is_recorded_is_on_disk_soon(socket, tmp_path, recorder):
+    async with collecting(socket, tmp_path / "trace"):
+        recorder(hop(1))
+        recorder(hop(1, "OK"))
+        begun, ended = await read(tmp_path / "trace", 2)
+    assert (begun.seq, ended.seq, begun.outcome, ended.outcome, begun.node) == (1, 2, "", "OK", "n1")
+    assert begun.id == ended.id
+    assert begun.sender.startswith("Kubelet-")
+
+
+async def test_a_burst_is_kept_whole_although_nobody_reads_meanwhile(socket, tmp_path, recorder):
+    receiver = await Receiver.open(socket)
+    for each in range(1000):
+        recorder(hop(each))
+    assert len(list(receiver.waiting())) == 1000
+    await receiver.close()
+
+
+async def test_what_does_not_fit_is_lost_at_once_and_seen_by_its_number(socket, tmp_path, recorder):
+    receiver = await Receiver.open(socket)
+    for each in range(20_000):
+        recorder(hop(each))  # never waits
+    first = list(receiver.waiting())
+    recorder(hop(1, "OK"))
+    collector = Collector(tmp_path / "trace")
+    collector.take([*first, *receiver.waiting()])
+    await receiver.close()
+    numbers = [each.seq for each in Reader(tmp_path / "trace").more()]
+    assert numbers[:-1] == list(range(1, len(first) + 1))
+    assert numbers[-1] == 20_001
+    assert len(first) < 20_000
+
+
+async def test_a_recorder_without_a_collector_goes_on_and_is_heard_once_there_is_one(socket, tmp_path, recorder):
+    recorder(hop(1))
+    async with collecting(socket, tmp_path / "trace"):
+        recorder(hop(2))
+        [found] = await read(tmp_path / "trace", 1)
+    assert found.seq == 2
+
+
+async def test_a_collector_goes_on_where_the_one_before_it_stopped(socket, tmp_path, recorder):
+    for each in (1, 2):
+        async with collecting(socket, tmp_path / "trace"):
+            recorder(hop(each))
+            await read(tmp_path / "trace", each)
+    assert [each.seq for each in Reader(tmp_path / "trace").more()] == [1, 2]
+    assert len(segment_files(tmp_path / "trace")) == 1
+
+
+async def test_a_collector_that_is_killed_leaves_what_it_has_written_and_another_takes_its_place(
+    socket, tmp_path, recorder, appeared
+):
+    program = (
+        "import asyncio, pathlib, sys\n"
+        "from podwire.cluster.tracing import CollectorOptions, collect\n"
+        "here = pathlib.Path(sys.argv[1])\n"
+        "asyncio.run(collect(CollectorOptions(socket=here / 'trace.sock', directory=here / 'trace')))\n"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, str(tmp_path))
+    await appeared(socket)
+    recorder(hop(1))
+    await read(tmp_path / "trace", 1)
+    process.send_signal(signal.SIGKILL)
+    await process.wait()
+    [file] = segment_files(tmp_path / "trace")
+    with file.open("ab") as torn:
+        torn.write(b'{"id":"torn')
+    async with collecting(socket, tmp_path / "trace"):
+        recorder(hop(2))
+        found = await read(tmp_path / "trace", 2)
+    assert [each.seq for each in found] == [1, 2]
+
+
+async def test_there_is_one_collector_at_a_socket(socket, tmp_path):
+    async with collecting(socket, tmp_path / "trace"):
+        with pytest.raises(unix.CannotListen, match=r"another server|in use"):
+            await Receiver.open(socket)
+    assert not socket.exists()
+
+
+async def test_what_is_no_record_is_passed_over(socket, tmp_path, recorder, caplog):
+    sender = Sender(socket)
+    async with collecting(socket, tmp_path / "trace"):
+        for each in (b"", b"{", b"[]", b'{"id": 1}', b"\xff", encode({"id": "a", "seq": 1})):
+            sender.send(each)
+        recorder(hop(1))
+        assert len(await read(tmp_path / "trace", 1)) == 1
+    assert "a datagram is no record" in caplog.text
+
+
+def lines(count: int, size: int = 100) -> list[bytes]:
+    detail = {"filler": "x" * size}
+    return [
+        encode(Record(id="a.1", seq=each, time=0.0, caller="a", callee="b", method="m", detail=detail))
+        for each in range(count)
+    ]
+
+
+def test_the_oldest_records_make_way_for_the_newest(tmp_path):
+    writer = Writer(tmp_path, limit=SEGMENTS * 2000)
+    for each in lines(500):
+        writer.write([each])
+    writer.close()
+    kept = [each.seq for each in Reader(tmp_path).more()]
+    assert kept == list(range(kept[0], 500))
+    assert kept[0] > 0
+    assert len(segment_files(tmp_path)) == SEGMENTS
+    assert sum(each.stat().st_size for each in segment_files(tmp_path)) <= SEGMENTS * 2000
+
+
+def test_many_records_at_once_fill_many_segments(tmp_path):
+    writer = Writer(tmp_path, limit=SEGMENTS * 2000)
+    writer.write(lines(40))
+    writer.close()
+    assert [each.seq for each in Reader(tmp_path).more()] == list(range(40))
+    assert max(each.stat().st_size for each in segment_files(tmp_path)) <= 2000
+
+
+def test_records_are_for_their_owner_alone(tmp_path):
+    Writer(tmp_path / "trace").close()
+    assert (tmp_path / "trace").stat().st_mode & 0o777 == 0o700
+    assert segment_files(tmp_path / "trace")[0].stat().st_mode & 0o777 == 0o600
+
+
+def test_a_reader_reads_on_and_takes_no_half_line(tmp_path):
+    writer, reader = Writer(tmp_path), Reader(tmp_path)
+    one, two = lines(2)
+    writer.write([one])
+    assert [each.seq for each in reader.more()] == [0]
+    os.write(writer._file, two[:10])
+    assert list(reader.more()) == []
+    os.write(writer._file, two[10:] + b"\n")
+    assert [each.seq for each in reader.more()] == [1]
+    writer.close()
+
+
+async def test_a_story_is_drawn_while_it_happens(tmp_path, records):
+    writer = Writer(tmp_path)
+    drawn = follow(tmp_path, "default", "web", 140)
+    writer.write([encode(each) for each in records[:15]])
+    seen: list[str] = []
+    async with asyncio.timeout(SOON), contextlib.aclosing(drawn):
+        async for line in drawn:
+            seen.append(line)
+            if "RunPodSandbox" in line:
+                writer.write([encode(each) for each in records[15:]])
+            if "Running after" in line:
+                break
+    writer.close()
+    assert seen[0] == "pod default/web"
+    assert sum("RunPodSandbox" in each for each in seen) == 1
+    stories = Stories()
+    stories.learn(records)
+    assert sum("▶" in each or "◀" in each or "✕" in each or "╯" in each for each in seen) == len(
+        stories.all()[0].arrows
+    )

@@ -1,0 +1,87 @@
+"""Stories for people: drawn with characters, as Mermaid, in a table."""
+
+import re
+
+import msgspec
+import pytest
+
+from podwire.trace.check import annotated
+from podwire.trace.flow import load
+from podwire.trace.mermaid import escaped, mermaid
+from podwire.trace.text import table, text
+
+PARTICIPANTS = ["User", "KubeCtl", "APIServer", "etcd", "Scheduler", "Kubelet", "ContainerRuntime", "CNIPlugin"]
+STATEMENT = re.compile(
+    r"    (participant \w+( as .+)?|Note over \w+(,\w+)?: .+|\w+(->>|-->>|--x|-\))\w+: .+)", re.ASCII | re.DOTALL
+)
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 120, 140, 200])
+def test_no_line_is_wider_than_the_terminal(width, story):
+    assert max(map(len, text(annotated(story, load("pod")), width).splitlines())) <= width
+
+
+def test_a_wide_terminal_shows_a_lane_for_each_participant(story):
+    head = text(story, 140).splitlines()[2]
+    assert head.split() == ["time", "took", *PARTICIPANTS]
+
+
+def test_arrows_point_from_the_caller_to_the_callee(story):
+    lines = text(story, 140).splitlines()
+    lanes = {each: lines[2].index(each) + len(each) // 2 for each in PARTICIPANTS}
+    label = next(number for number, line in enumerate(lines) if "RunPodSandbox" in line)
+    stroke = lines[label + 1]
+    assert stroke[lanes["ContainerRuntime"] - 1] == "▶"
+    assert set(stroke[lanes["Kubelet"] + 1 : lanes["ContainerRuntime"] - 1]) == {"─"}
+    assert "+12.0 ms" in lines[label]
+
+
+def test_a_narrow_terminal_shows_a_line_for_each_arrow(story):
+    lines = text(story, 80).splitlines()
+    assert "  +14.0 ms    1.0 ms CNIPlugin ⇢ ContainerRuntime: OK 10.1.0.2/24" in lines
+    assert not any("│" in each for each in lines)
+
+
+def test_a_failed_call_and_one_that_is_not_finished_look_different(records, tell):
+    drawn = text(tell(records[:15]), 140)
+    assert "404 Not Found" in drawn
+    assert "✕╌" in drawn
+    assert "…" in drawn.splitlines()[-2]  # RunPodSandbox is under way
+
+
+def test_what_was_lost_is_drawn(records, tell):
+    del records[18]
+    assert "~~~ 1 record of Kubelet lost here ~~~" in text(tell(records), 140)
+    assert "Note over User: 1 record of Kubelet lost here" in mermaid(tell(records))
+
+
+def test_mermaid_is_a_sequence_diagram_of_nothing_but_statements(story):
+    first, *lines = mermaid(annotated(story, load("pod"))).splitlines()
+    assert first == "sequenceDiagram"
+    assert [each for each in lines if not STATEMENT.fullmatch(each)] == []
+    assert [each.split()[1] for each in lines if each.startswith("    participant")] == PARTICIPANTS
+    assert "    Kubelet->>ContainerRuntime: RunPodSandbox" in lines
+    assert "    APIServer--xKubeCtl: 404 Not Found (1.0 ms)" in lines
+    assert "    Note over Kubelet,ContainerRuntime: 5. Kubelet initiates Pod creation via CRI." in lines
+
+
+@pytest.mark.parametrize("name", ["my-operator", "end", "Participant", "Größe", "a b", "x;y"])
+def test_a_participant_with_an_unusual_name_has_an_alias(name, records, tell):
+    stranger = msgspec.structs.replace(records[8], id="x-1.99", callee=name)
+    lines = mermaid(tell([*records, stranger])).splitlines()[1:]
+    assert [each for each in lines if not STATEMENT.fullmatch(each)] == []
+    assert f"    participant p8 as {escaped(name)}" in lines
+
+
+@pytest.mark.parametrize(
+    ("label", "shown"),
+    [("a;b", "a#59;b"), ("#1", "#35;1"), ("two\nlines", "two lines"), ("\x1b[31mred", "[31mred"), ("", "-")],
+)
+def test_labels_mean_nothing_to_mermaid(label, shown):
+    assert escaped(label) == shown
+
+
+def test_the_table_has_a_line_for_each_pod(story):
+    head, line = table([story]).splitlines()
+    assert head.split()[:2] == ["POD", "STARTED"]
+    assert line.split() == ["default/web", "08:00:00.004Z", "23.0", "ms", "29", story.pod]

@@ -1,0 +1,153 @@
+"""The flow of a pod as it was first written down, line by line; and that every deviation from it is found."""
+
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from podwire.trace.check import annotated, check
+from podwire.trace.flow import FLOWS, Step, load
+from podwire.trace.story import Turn
+
+POD = """\
+User->>KubeCtl: kubectl apply -f pod.yaml
+KubeCtl->>APIServer: POST /api/v1/namespaces/{namespace}/pods
+Note over APIServer,etcd: 1. API Server validates and authenticates the request.
+APIServer->>etcd: Saves the Pod object (Status: Pending)
+etcd-->>APIServer: Confirms save
+Note over APIServer,Scheduler: 2. Scheduler watches for unscheduled Pods.
+Scheduler->>APIServer: GET /api/v1/pods?fieldSelector=spec.nodeName=
+APIServer-->>Scheduler: Returns the new, pending Pod.
+Note over Scheduler: 3. Scheduler performs Predicates (filtering) and Priorities (scoring) to select a node.
+Scheduler->>APIServer: PATCH /api/v1/pods/{name}/binding (Binds Pod to a node)
+APIServer->>etcd: Updates Pod object with 'spec.nodeName'
+etcd-->>APIServer: Confirms update
+Note over APIServer,Kubelet: 4. Kubelet on the assigned node watches for Pods bound to it.
+Kubelet->>APIServer: GET /api/v1/pods?fieldSelector=spec.nodeName={my-node}
+APIServer-->>Kubelet: Returns the Pod object with its node assignment.
+Note over Kubelet,ContainerRuntime: 5. Kubelet initiates Pod creation via CRI.
+Kubelet->>ContainerRuntime: CreatePodSandboxRequest (Creates network/PID namespaces)
+ContainerRuntime->>CNIPlugin: PodSandbox Network Setup via CNI
+CNIPlugin-->>ContainerRuntime: Returns Pod IP address.
+ContainerRuntime-->>Kubelet: PodSandbox created with IP.
+Note over Kubelet,ContainerRuntime: 6. Kubelet initiates container creation.
+Kubelet->>ContainerRuntime: CreateContainerRequest
+ContainerRuntime->>ContainerRuntime: Pulls image and starts container process.
+ContainerRuntime-->>Kubelet: Container started.
+Note over Kubelet,APIServer: 7. Kubelet reports status back.
+Kubelet->>APIServer: PATCH /api/v1/namespaces/{namespace}/pods/{name}/status
+APIServer->>etcd: Updates Pod status (e.g., Running, IP assigned).
+etcd-->>APIServer: Confirms update.
+""".splitlines()
+PARTICIPANTS = ["User", "KubeCtl", "APIServer", "etcd", "Scheduler", "Kubelet", "ContainerRuntime", "CNIPlugin"]
+
+FLOW = load("pod")
+STEPS = FLOW.steps
+
+
+def matching(step: Step, records) -> list[int]:
+    """The records that a step is about."""
+    turns = {Turn.CALL: "begins", Turn.REPLY: "ends", Turn.EVENT: "is_event"}
+    pattern = step._method
+    return [
+        place
+        for place, each in enumerate(records)
+        if (each.caller, each.callee) == (step.caller, step.callee)
+        and getattr(each, turns[step.turn])
+        and (pattern.fullmatch(each.method) or pattern.fullmatch(each.method.partition("?")[0]))
+    ]
+
+
+def test_every_line_of_the_flow_is_in_its_file_in_order():
+    assert [str(each) for each in FLOW.lines] == POD
+    assert FLOW.participants == PARTICIPANTS
+    assert FLOWS == ("pod",)
+
+
+def test_a_story_that_is_the_flow_has_no_deviations(story):
+    assert check(story, FLOW) == []
+
+
+def test_its_notes_stand_before_the_arrows_that_they_speak_of(story):
+    remarks = annotated(story, FLOW).remarks
+    assert [each.text for each in remarks] == [each.note for each in FLOW.lines if not isinstance(each, Step)]
+    after = [next(arrow.label for arrow in story.arrows if arrow.time >= each.time) for each in remarks]
+    assert after[4:6] == ["RunPodSandbox", "CreateContainer"]
+
+
+def needed(step: Step, records) -> int:
+    """The record without which the step cannot be: the first or, of two alike, the one for this step."""
+    alike = [each for each in STEPS if (each.caller, each.callee, each.turn) == (step.caller, step.callee, step.turn)]
+    same = [each for each in alike if matching(each, records) == matching(step, records)]
+    return matching(step, records)[same.index(step)]
+
+
+RECORDED_STEPS = [each for each in STEPS if each.caller != "User"]  # the User's arrow is told by kubectl's
+
+
+@pytest.mark.parametrize("step", RECORDED_STEPS, ids=str)
+def test_an_arrow_that_is_dropped_is_missed(step, records, tell):
+    del records[needed(step, records)]
+    assert ("missing", str(step)) in [(each.kind, each.arrow) for each in check(tell(records), FLOW)]
+
+
+@pytest.mark.parametrize("step", RECORDED_STEPS, ids=str)
+def test_an_arrow_under_another_name_is_missed_and_not_known(step, records, tell):
+    place = needed(step, records)
+    method = f"{records[place].method.partition(' ')[0]}Quietly /registry/nothing"
+    records[place] = msgspec.structs.replace(records[place], method=method)
+    found = [(each.kind, each.arrow) for each in check(tell(records), FLOW)]
+    assert ("missing", str(step)) in found
+    if step.turn is not Turn.REPLY:
+        assert ("extra", f"{step.caller}->>{step.callee}: {method}") in found
+
+
+ORDERED = [each for each in RECORDED_STEPS if not each.after]
+
+
+@pytest.mark.parametrize(("first", "second"), list(pairwise(ORDERED)), ids=str)
+def test_two_arrows_that_have_changed_places_are_found(first, second, records, tell):
+    one, other = needed(first, records), needed(second, records)
+    early, late = records[one].time, records[other].time
+    records[one] = msgspec.structs.replace(records[one], time=late)
+    records[other] = msgspec.structs.replace(records[other], time=early)
+    swapped = {each.arrow for each in check(tell(records), FLOW) if each.kind == "swapped"}
+    assert swapped & {str(first), str(second)}
+
+
+@pytest.mark.parametrize("step", [each for each in STEPS if each.after not in ("", "nothing")], ids=str)
+def test_a_confirmation_before_what_it_confirms_is_found(step, records, tell):
+    place = needed(step, records)
+    begun = next(each for each in records if each.id == records[place].id and each.begins)
+    records[place] = msgspec.structs.replace(records[place], time=begun.time - 0.0005)
+    assert ("swapped", str(step)) in [(each.kind, each.arrow) for each in check(tell(records), FLOW)]
+
+
+@pytest.mark.parametrize("step", [each for each in STEPS if each.after == "nothing"], ids=str)
+def test_a_watch_may_begin_at_any_time(step, records, tell):
+    place = needed(step, records)
+    records[place] = msgspec.structs.replace(records[place], time=records[-1].time + 1)
+    assert check(tell(records), FLOW) == []
+
+
+def test_a_pod_that_nobody_typed_for_misses_its_user(records, tell):
+    bare = [
+        msgspec.structs.replace(each, detail={k: v for k, v in each.detail.items() if not k.startswith("kubectl")})
+        for each in records
+    ]
+    assert [str(each) for each in check(tell(bare), FLOW)] == [
+        f"missing: {STEPS[0]} (no call {STEPS[0].call} from User to KubeCtl)"
+    ]
+
+
+def test_a_failed_call_is_no_step(records, tell):
+    place = next(i for i, each in enumerate(records) if each.method == "RunPodSandbox" and each.ends)
+    records[place] = msgspec.structs.replace(records[place], outcome="UNKNOWN")
+    [found] = check(tell(records), FLOW)
+    assert found.kind == "missing"
+    assert "PodSandbox created with IP." in found.arrow
+
+
+def test_who_is_no_participant_is_not_judged(records, tell):
+    stranger = msgspec.structs.replace(records[8], id="x-1.99", caller="APIServer", callee="my-operator")
+    assert check(tell([*records, stranger]), FLOW) == []

@@ -1,0 +1,147 @@
+"""A running API server that is watched: what kubectl does is told, arrow by arrow, and nothing changes for it."""
+
+import asyncio
+import contextlib
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from podwire.cli.main import main
+from podwire.cluster import tracing
+from podwire.cluster.apiserver import Options, running
+from podwire.protocols.k8sapi.client_side import Client
+from podwire.protocols.k8sapi.kubeconfig import parse
+from podwire.trace.segments import Reader
+from podwire.trace.story import Stories, Turn
+from podwire.transports import http_client
+
+SOON = 60.0
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec: {containers: [{name: c, image: busybox}]}
+"""
+
+
+@pytest.fixture
+async def collector(tmp_path, monkeypatch, appeared):
+    """A collector below a prefix, which everybody finds in the environment."""
+    options = tracing.CollectorOptions.below(tmp_path)
+    running_ = asyncio.create_task(tracing.collect(options))
+    await appeared(options.socket)
+    monkeypatch.setenv(tracing.VARIABLE, str(options.socket))
+    yield options
+    running_.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running_
+
+
+async def kubectl(kubeconfig: Path, *arguments: str, stdin: str = "") -> str:
+    program = shutil.which("kubectl")
+    assert program, "kubectl is not on PATH"
+    process = await asyncio.create_subprocess_exec(
+        program, "--kubeconfig", str(kubeconfig), *arguments,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, _ = await process.communicate(stdin.encode())
+    assert process.returncode == 0
+    return out.decode()
+
+
+async def apply(kubeconfig: Path) -> None:
+    """Once there is an account for it, which a controller makes."""
+    await kubectl(kubeconfig, "wait", "--for=create", "serviceaccount/default", f"--timeout={SOON:.0f}s")
+    await kubectl(kubeconfig, "apply", "-f", "-", stdin=POD)
+
+
+async def story_with(directory: Path, wanted):
+    """The story of default/web once it has what is wanted of it."""
+    stories, reader = Stories(), Reader(directory)
+    async with asyncio.timeout(SOON):
+        while True:
+            stories.learn(reader.more())
+            story = stories.find("default", "web")
+            if story is not None and wanted(story):
+                return story
+            await asyncio.sleep(0.01)
+
+
+async def test_what_kubectl_applies_is_told_from_the_user_to_the_store(tmp_path, collector, capsys):
+    async with running(Options(data_dir=tmp_path / "data", port=0, store_url="memory://")) as server:
+        await apply(server.kubeconfig)
+        uid = await kubectl(server.kubeconfig, "get", "pod", "web", "-o", "jsonpath={.metadata.uid}")
+        story = await story_with(collector.directory, lambda each: any("get" in one.label for one in each.arrows))
+    assert story.pod == uid.replace("-", "")
+    drawn = [(each.caller, each.callee, each.label) for each in story.arrows]
+    made = drawn.index(("KubeCtl", "APIServer", "POST /api/v1/namespaces/default/pods"))
+    assert ("User", "KubeCtl", "kubectl apply") in drawn[:made]
+    assert drawn[made + 1 : made + 4] == [
+        ("APIServer", "etcd", "create pods/default/web (Pending)"),
+        ("etcd", "APIServer", "OK"),
+        ("APIServer", "KubeCtl", "201 Created (Pending)"),
+    ]
+    assert all(each.took is not None for each in story.arrows)
+    assert main(["trace", "web", "--prefix", str(tmp_path)]) == 0
+    assert "kubectl apply" in capsys.readouterr().out
+    assert main(["trace", "--prefix", str(tmp_path)]) == 0
+    assert story.pod in capsys.readouterr().out
+    assert main(["trace", "default/web", "--prefix", str(tmp_path), "--format", "mermaid"]) == 0
+    assert capsys.readouterr().out.startswith("sequenceDiagram\n")
+    assert main(["trace", "web", "--prefix", str(tmp_path), "--format", "json"]) == 0
+    records = json.loads(capsys.readouterr().out)
+    assert set(records[0]) == {"id", "seq", "time", "from", "to", "method", "pod", "node", "outcome", "detail"}
+    assert main(["trace", "web", "--prefix", str(tmp_path), "--check", "pod"]) == 1
+    found = capsys.readouterr().out
+    assert "missing: Kubelet->>ContainerRuntime: CreateContainerRequest" in found
+    assert "missing: KubeCtl" not in found
+
+
+async def test_a_watch_tells_the_pod_that_it_delivers_and_stands_at_the_beginning(tmp_path, collector):
+    async with running(Options(data_dir=tmp_path / "data", port=0, store_url="memory://")) as server:
+        access = parse(server.kubeconfig.read_text(), file=str(server.kubeconfig))
+        async with http_client.connect(access, user_agent="podwire-scheduler") as http:
+            client = Client(http)
+            kind = client.kind_of({"apiVersion": "v1", "kind": "Pod"})
+            watching = await client.watch(kind)
+            await apply(server.kubeconfig)
+            story = await story_with(
+                collector.directory, lambda each: any(one.turn is Turn.EVENT for one in each.arrows)
+            )
+            watching.close()
+    assert (story.arrows[0].caller, story.arrows[0].turn) == ("Scheduler", Turn.CALL)
+    [event] = [each for each in story.arrows if each.turn is Turn.EVENT]
+    assert (event.caller, event.callee, event.label) == ("APIServer", "Scheduler", "ADDED default/web (Pending)")
+
+
+async def test_without_a_collector_nothing_is_watched(tmp_path, monkeypatch):
+    monkeypatch.delenv(tracing.VARIABLE, raising=False)
+    assert tracing.tap("APIServer") is None
+    store = object()
+    assert tracing.watched_store(store, None) is store
+    async with running(Options(data_dir=tmp_path / "data", port=0, store_url="memory://")) as server:
+        assert type(server.assembled.engine.store).__module__ == "podwire.store.memory"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["trace", "web"], "nothing was recorded"),
+        (["trace", "--follow"], "need a POD"),
+        (["trace", "--check", "pod"], "need a POD"),
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_be_told_is_said_in_one_line(arguments, told, tmp_path, capsys):
+    assert main([*arguments, "--prefix", str(tmp_path)]) == 1
+    assert told in capsys.readouterr().err
+
+
+def test_a_pod_that_was_not_seen_is_named(tmp_path, capsys):
+    tracing.CollectorOptions.below(tmp_path).directory.mkdir(parents=True)
+    assert main(["trace", "web", "-n", "shop", "--prefix", str(tmp_path)]) == 1
+    assert "no pod shop/web was seen" in capsys.readouterr().err
+    assert main(["trace", "--prefix", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "no pod was seen yet\n"
