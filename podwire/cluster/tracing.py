@@ -6,6 +6,7 @@ itself when its caller is a stranger), programs by the runtime.
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,13 +41,17 @@ class CollectorOptions:
         return cls(socket=prefix / "run/podwire/trace.sock", directory=prefix / "var/lib/podwire/trace")
 
 
-async def collect(options: CollectorOptions) -> None:
-    """Work until cancelled. Raises unix.CannotListen when another collector has the socket."""
+async def collect(options: CollectorOptions, ready: Callable[[], object] = lambda: None) -> None:
+    """Work until cancelled; `ready` is called once nothing is lost any more.
+
+    Raises unix.CannotListen when another collector has the socket.
+    """
     from podwire.trace.collector import Collector  # noqa: PLC0415 - the others must not pay for what it knows
     from podwire.transports.datagrams import Receiver  # noqa: PLC0415 - as above
 
     receiver = await Receiver.open(options.socket)
     try:
+        ready()
         await Collector(options.directory, limit=options.limit, keep_secrets=options.keep_secrets).run(receiver)
     finally:
         await receiver.close()
