@@ -308,3 +308,32 @@ async def test_a_server_still_answers_plainly_beside_its_sockets(session):
             assert await client.receive_bytes() == b"x"
     finally:
         await server.close(0.5)
+
+
+@pytest.mark.parametrize("headers", [{}, {"Upgrade": "websocket", "Connection": "Upgrade"}], ids=["plain", "broken"])
+async def test_what_was_opened_for_a_conversation_is_let_go_when_none_begins(served, session, headers):
+    released = asyncio.Event()
+
+    async def release():
+        released.set()
+
+    server = await served(echo, release=release)
+    async with session.get(url(server), headers=headers) as answer:
+        assert answer.status == 400
+    async with asyncio.timeout(20):
+        await released.wait()
+
+
+async def test_what_was_opened_for_a_conversation_is_let_go_after_it(served, session):
+    released = asyncio.Event()
+
+    async def release():
+        released.set()
+
+    server = await served(echo, release=release)
+    async with session.ws_connect(url(server), protocols=[V5]) as websocket:
+        await websocket.send_bytes(b"hi")
+        assert await websocket.receive_bytes() == b"hi"
+        assert not released.is_set()
+    async with asyncio.timeout(20):
+        await released.wait()

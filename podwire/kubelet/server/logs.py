@@ -86,7 +86,11 @@ class _Following:
         """Watch the present file, and only then ask whether it is complete: nothing can happen unseen."""
         self._stack.close()
         self._watched = self._stack.enter_context(self._changes.of(self._files.descriptor))
-        self._complete = await self._ended(self._id)
+        self._complete = await self._is_complete()
+
+    async def _is_complete(self) -> bool:
+        """Whether the present file will not grow: the log goes on in another one, or not at all."""
+        return await asyncio.to_thread(self._files.is_replaced) or await self._ended(self._id)
 
     def close(self) -> None:
         self._stack.close()
@@ -105,5 +109,5 @@ class _Following:
         elif mask:
             self._pauses = iter(())
         if mask & LEFT or pause is not None:
-            self._complete = await asyncio.to_thread(self._files.is_replaced) or await self._ended(self._id)
+            self._complete = await self._is_complete()
         return True

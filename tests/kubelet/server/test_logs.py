@@ -124,6 +124,16 @@ async def test_a_follower_goes_on_over_rotations(reader, writer, runtime):
         assert await log.rest() == "line 0\nline 1\nline 2\nline 3\nline 4\nend\n"
 
 
+async def test_a_rotation_before_anybody_watches_is_not_missed(reader, writer, runtime):
+    writer.say("a")
+    async with reader(follow=True) as log:  # the file is open, and watched when the first chunk is asked for
+        writer.rotate()
+        writer.say("b")
+        await log.until("a\nb\n")
+        writer.say("c")
+        await log.until("c\n")
+
+
 async def test_a_writer_that_comes_back_is_followed_on(reader, writer, runtime):
     async with reader(follow=True) as log:
         writer.say("a")

@@ -1,0 +1,223 @@
+"""The server as a function: what a path leads to, and what is said when it leads nowhere."""
+
+import msgspec
+import pytest
+
+from podwire.kubelet.server import Host, KubeletServer, Meter
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.grpc_status import InvalidArgument, Unavailable
+from podwire.protocols.k8sapi.server_side import Request, Stream, Upgrade
+from podwire.protocols.k8sapi.status import ApiError, Reason
+from podwire.transports.clock import SystemClock
+
+UPGRADE = {"upgrade": "websocket", "sec-websocket-protocol": "v5.channel.k8s.io"}
+
+
+class Doorman:
+    """Lets everybody in, or nobody; knows which rights were asked for."""
+
+    def __init__(self):
+        self.rights = []
+        self.refuses = None
+
+    async def admit(self, request, right):
+        self.rights.append(right)
+        if self.refuses:
+            raise self.refuses
+
+
+class Conversations:
+    """Keeps the URLs that it was sent to."""
+
+    def __init__(self):
+        self.urls = []
+
+    async def conversation(self, url, asked):
+        self.urls.append(url)
+
+        async def run(socket): ...
+
+        return Upgrade(protocols=("v5.channel.k8s.io",), run=run)
+
+
+@pytest.fixture
+def doorman():
+    return Doorman()
+
+
+@pytest.fixture
+def conversations():
+    return Conversations()
+
+
+@pytest.fixture
+def server(book, runtime, conversations, doorman):
+    host = Host(node="n1", settings={"port": 10250})
+    opened = KubeletServer(host, book, runtime, conversations, doorman, Meter(), SystemClock())
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def get(server):
+    """`await get("/pods", headers=…, tailLines=…)`."""
+
+    async def ask(path, *, method="GET", headers=None, command=None, **query):
+        asked = {name: [value] for name, value in query.items()} | ({"command": command} if command else {})
+        return await server.handle(Request(method=method, path=path, headers=headers or {}, query=asked))
+
+    return ask
+
+
+def told(answer):
+    return answer.status, answer.body.decode().strip()
+
+
+async def test_a_log(get, book, pod, seen, tmp_path):
+    log = tmp_path / "0.log"
+    log.write_text("2026-11-15T10:00:00Z stdout F a\n2026-11-15T10:00:00Z stdout F b\n")
+    book.put(pod(), seen(log=log))
+    answer = await get("/containerLogs/default/web/main", tailLines="1")
+    assert isinstance(answer, Stream)
+    assert answer.content_type.startswith("text/plain")
+    assert b"".join([each async for each in answer.chunks]) == b"b\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/containerLogs/default/other/main", (404, 'pod "other" does not exist')),
+        ("/containerLogs/default/web/other", (404, 'container "other" not found in pod "web"')),
+        ("/containerLogs/default/web/main", (400, 'container "main" in pod "web" is waiting to start: BadLuck')),
+        ("/containerLogs/default/web", (404, "404 page not found")),
+        ("/containerLogs/default/web/uid-else/main", (404, 'pod "web" does not exist')),
+        ("/exec/default/web/uid-web/main", (500, 'container not found ("main")')),
+        ("/portForward/default/web", (501, "port-forward is not supported by podwire yet")),
+        ("/nothing", (404, "404 page not found")),
+        ("/", (404, "404 page not found")),
+    ],
+)
+async def test_refusals_are_sentences(get, book, pod, path, said):
+    book.put(pod(statuses=[{"name": "main", "state": {"waiting": {"reason": "BadLuck"}}}]))
+    assert told(await get(path)) == said
+
+
+async def test_a_bad_option_is_named(get, book, pod, seen):
+    book.put(pod(), seen())
+    status, why = told(await get("/containerLogs/default/web/main", tailLines="x"))
+    assert (status, why) == (400, 'tailLines: Invalid value: "x": must be a number')
+
+
+async def test_a_command_is_asked_for_at_the_runtime_and_talked_with_there(
+    get, book, pod, seen, runtime, conversations
+):
+    book.put(pod(), seen())
+    answer = await get(
+        "/exec/default/web/main",
+        headers=UPGRADE,
+        command=["sh", "-c", "a b"],
+        input="1",
+        output="1",
+        tty="1",
+        error="1",
+    )
+    assert isinstance(answer, Upgrade)
+    assert runtime.asked == [
+        pb.ExecRequest(container_id="main-0", cmd=["sh", "-c", "a b"], stdin=True, stdout=True, tty=True)
+    ]
+    assert conversations.urls == [runtime.url]
+
+
+async def test_attaching(get, book, pod, seen, runtime):
+    book.put(pod(), seen())
+    assert isinstance(await get("/attach/default/web/main", headers=UPGRADE, output="1", error="1"), Upgrade)
+    assert runtime.asked == [pb.AttachRequest(container_id="main-0", stdout=True, stderr=True)]
+
+
+@pytest.mark.parametrize(
+    ("query", "headers", "why"),
+    [
+        ({"command": ["true"]}, UPGRADE, "you must specify at least 1 of stdin, stdout, stderr"),
+        ({"output": "1"}, UPGRADE, "you must specify at least 1 command"),
+        ({"command": ["true"], "output": "1"}, {"upgrade": "SPDY/3.1"}, "over a WebSocket"),
+    ],
+)
+async def test_what_cannot_be_talked_about_is_refused_before_the_runtime_is_asked(
+    get, book, pod, seen, runtime, query, headers, why
+):
+    book.put(pod(), seen())
+    status, said = told(await get("/exec/default/web/main", method="POST", headers=headers, **query))
+    assert status == 400
+    assert why in said
+    assert runtime.asked == []
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (InvalidArgument("tty: no"), (400, "tty: no")),
+        (Unavailable("gone"), (500, "the runtime refused: gone")),
+    ],
+)
+async def test_a_runtime_that_refuses_is_quoted(get, book, pod, seen, runtime, error, said):
+    book.put(pod(), seen())
+    runtime.refuses = error
+    assert told(await get("/attach/default/web/main", headers=UPGRADE, output="1")) == said
+
+
+async def test_pods_as_clients_see_them(get, book, pod):
+    book.put(pod())
+    answer = msgspec.json.decode((await get("/pods")).body)
+    assert (answer["kind"], [each["metadata"]["name"] for each in answer["items"]]) == ("PodList", ["web"])
+    assert answer["items"][0]["kind"] == "Pod"
+
+
+async def test_health_settings_and_use(get):
+    assert told(await get("/healthz")) == (200, "ok")
+    assert told(await get("/configz")) == (200, '{"kubeletconfig":{"port":10250}}')
+    summary = msgspec.json.decode((await get("/stats/summary")).body)
+    assert (summary["node"]["nodeName"], summary["pods"][0]["podRef"]["name"]) == ("n1", "web")
+
+
+async def test_figures(get, book, pod, seen):
+    book.put(pod(), seen(), seen(pb.CONTAINER_EXITED, attempt=1))
+    lines = (await get("/metrics")).body.decode().splitlines()
+    assert 'kubelet_running_containers{container_state="running"} 1' in lines
+    assert 'kubelet_running_containers{container_state="exited"} 1' in lines
+    [memory] = [each for each in lines if each.startswith("process_resident_memory_bytes ")]
+    assert int(memory.split()[1]) > 1_000_000
+
+
+def test_how_long_pods_took_to_start():
+    meter = Meter()
+    for each in (0.05, 0.06, 1000.0):
+        meter.pod_started(each)
+    lines = [each for each in meter.text([]).splitlines() if each.startswith("kubelet_pod_start")]
+    name = "kubelet_pod_start_sli_duration_seconds"
+    assert lines[0] == f'{name}_bucket{{le="0.05"}} 1'
+    assert lines[1] == f'{name}_bucket{{le="0.1"}} 2'
+    assert lines[-3:] == [f'{name}_bucket{{le="+Inf"}} 3', f"{name}_sum 1000.11", f"{name}_count 3"]
+
+
+@pytest.mark.parametrize(
+    ("path", "right"),
+    [
+        ("/metrics", "metrics"),
+        ("/metrics/cadvisor", "metrics"),
+        ("/stats/summary", "stats"),
+        ("/logs/syslog", "log"),
+        ("/containerLogs/default/web/main", "proxy"),
+        ("/exec/default/web/main", "proxy"),
+        ("/healthz", "proxy"),
+        ("/nothing", "proxy"),
+    ],
+)
+async def test_every_path_takes_a_right(get, doorman, path, right):
+    doorman.refuses = ApiError(Reason.UNAUTHORIZED, "Unauthorized")
+    assert told(await get(path)) == (401, "Unauthorized")
+    assert doorman.rights == [right]
+
+
+async def test_a_method_that_does_not_fit(get):
+    assert (await get("/pods", method="POST")).status == 405
+    assert (await get("/containerLogs/default/web/main", method="POST")).status == 405

@@ -1,0 +1,50 @@
+import ipaddress
+import ssl
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+
+from podwire.transports.certificates import self_signed
+from podwire.transports.tls import server_context
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "pki/kubelet.pem"
+
+
+def test_a_certificate_serves_for_the_name_and_the_addresses_and_is_nobody_elses_to_read(path):
+    self_signed(path, "n1", ["10.0.0.1", "::1"])
+    found = x509.load_pem_x509_certificate(path.read_bytes())
+    names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["n1"]
+    assert names.get_values_for_type(x509.IPAddress) == [ipaddress.ip_address(each) for each in ("10.0.0.1", "::1")]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert isinstance(server_context(path, path), ssl.SSLContext)
+
+
+def test_it_is_kept_while_it_serves(path):
+    first = self_signed(path, "n1", ["10.0.0.1"]).read_bytes()
+    assert self_signed(path, "n1", ["10.0.0.1", "10.0.0.1"]).read_bytes() == first
+
+
+@pytest.mark.parametrize(
+    ("name", "addresses", "later"),
+    [
+        pytest.param("n2", ["10.0.0.1"], 0, id="another name"),
+        pytest.param("n1", ["10.0.0.2"], 0, id="another address"),
+        pytest.param("n1", ["10.0.0.1"], 340, id="it ends soon"),
+    ],
+)
+def test_it_is_made_anew_when_it_does_not_serve_any_more(path, name, addresses, later):
+    first = self_signed(path, "n1", ["10.0.0.1"]).read_bytes()
+    now = datetime.now(UTC) + timedelta(days=later)
+    assert self_signed(path, name, addresses, now=now).read_bytes() != first
+
+
+def test_what_is_no_certificate_is_replaced(path):
+    path.parent.mkdir()
+    path.write_text("nonsense")
+    self_signed(path, "n1", [])
+    assert isinstance(server_context(path, path), ssl.SSLContext)

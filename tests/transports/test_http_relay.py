@@ -1,0 +1,238 @@
+"""Answers and conversations that go through a relay, over real sockets on both sides."""
+
+import asyncio
+import socket
+
+import aiohttp
+import pytest
+
+from podwire.protocols.k8sapi.server_side import Request, Response, Stream, Upgrade
+from podwire.protocols.k8sapi.status import ApiError
+from podwire.transports.http_relay import relays
+from podwire.transports.http_server import serve
+
+V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
+
+
+@pytest.fixture
+async def served():
+    """`await served(handler)` is the URL of a server; closed after the test."""
+    servers = []
+
+    async def start(handler):
+        servers.append(await serve(handler))
+        return f"http://127.0.0.1:{servers[-1].port}"
+
+    yield start
+    for each in servers:
+        await each.close(0.5)
+
+
+@pytest.fixture
+async def relay():
+    async with relays() as opened:
+        yield opened
+
+
+@pytest.fixture
+async def session():
+    async with aiohttp.ClientSession() as opened:
+        yield opened
+
+
+def ask(protocols=V5):
+    return Request(method="GET", path="/", headers={"upgrade": "websocket", "sec-websocket-protocol": protocols})
+
+
+async def test_an_answer_comes_through_as_it_is_made(relay, served):
+    more = asyncio.Event()
+
+    async def chunks():
+        yield b"first\n"
+        await more.wait()
+        yield b"second\n"
+
+    async def handler(_request):
+        return Stream(chunks=chunks(), content_type="text/plain")
+
+    answer = await relay.answer("GET", f"{await served(handler)}/log?follow=true")
+    assert isinstance(answer, Stream)
+    assert (answer.status, answer.content_type) == (200, "text/plain")
+    assert await anext(answer.chunks) == b"first\n"
+    more.set()
+    assert [each async for each in answer.chunks] == [b"second\n"]
+
+
+async def test_path_query_method_and_body_arrive(relay, served):
+    seen = []
+
+    async def handler(request):
+        seen.append((request.method, request.path, request.query, await request.read(100)))
+        return Response(status=201)
+
+    answer = await relay.answer("POST", f"{await served(handler)}/a%2Fb/c?x=1&x=%26", b"body")
+    assert [each async for each in answer.chunks] == []
+    assert seen == [("POST", "/a%2Fb/c", {"x": ["1", "&"]}, b"body")]
+
+
+async def test_a_refusal_is_whole(relay, served):
+    async def handler(_request):
+        return Response(status=404, body=b"not here", content_type="text/plain")
+
+    answer = await relay.answer("GET", await served(handler))
+    assert answer == Response(status=404, body=b"not here", content_type="text/plain")
+
+
+async def test_an_answer_that_breaks_off_is_no_answer(relay):
+    async def half(_reader, writer):
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(half, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        answer = await relay.answer("GET", f"http://127.0.0.1:{port}/")
+        with pytest.raises(ConnectionError):
+            assert [each async for each in answer.chunks] == [b"hello"]
+
+
+async def test_who_is_not_there_is_named_in_known_words(relay):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    where = f"dial tcp 127.0.0.1:{port}: connect: connection refused"
+    with pytest.raises(ApiError) as raised:
+        await relay.answer("GET", f"http://127.0.0.1:{port}/x?y=1")
+    assert (raised.value.code, raised.value.message) == (500, f'Get "http://127.0.0.1:{port}/x?y=1": {where}')
+    with pytest.raises(ApiError) as raised:
+        await relay.conversation(f"http://127.0.0.1:{port}/x", ask())
+    assert raised.value.message == f"error dialing backend: {where}"
+
+
+async def test_who_says_nothing_is_told_apart(relay, monkeypatch):
+    monkeypatch.setattr("podwire.transports.http_relay.HEAD_SECONDS", 0.1)
+
+    async def silent(reader, writer):
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(ApiError, match=rf"127.0.0.1:{port}: no answer within 0.1s"):
+            await relay.answer("GET", f"http://127.0.0.1:{port}/")
+        with pytest.raises(ApiError, match=r"error dialing backend: .* no answer"):
+            await relay.conversation(f"http://127.0.0.1:{port}/", ask())
+
+
+def talking(run, protocols=(V5, V4)):
+    async def handler(_request):
+        return Upgrade(protocols=protocols, run=run)
+
+    return handler
+
+
+@pytest.fixture
+async def through(relay, served):
+    """`await through(run)` is the URL of a relay before a server whose conversations `run` leads."""
+
+    async def start(run, protocols=(V5, V4)):
+        far = await served(talking(run, protocols))
+
+        async def handler(request):
+            return await relay.conversation(f"{far}/exec", request)
+
+        return await served(handler)
+
+    return start
+
+
+async def echo(peer):
+    while (message := await peer.receive()) is not None:
+        await peer.send(message if isinstance(message, bytes) else message.encode())
+
+
+async def test_a_conversation_goes_through_both_ways(through, session):
+    async with session.ws_connect(await through(echo), protocols=[V5]) as near:
+        assert near.protocol == V5
+        for message in (b"\0hello", b"\xff\0", b"\0" + b"x" * 32768):
+            await near.send_bytes(message)
+            assert await near.receive_bytes() == message
+
+
+async def test_the_far_end_is_the_end(through, session):
+    async def once(peer):
+        await peer.send(b"\3done")
+
+    async with session.ws_connect(await through(once), protocols=[V4, V5]) as near:
+        assert near.protocol == V4
+        assert await near.receive_bytes() == b"\3done"
+        assert (await near.receive()).type is aiohttp.WSMsgType.CLOSE
+        assert near.close_code == 1000
+
+
+async def test_a_far_end_that_failed_is_told_so(through, session):
+    async def broken(peer):
+        await peer.close(1011)
+
+    async with session.ws_connect(await through(broken), protocols=[V5]) as near:
+        assert (await near.receive()).type is aiohttp.WSMsgType.CLOSE
+        assert near.close_code == 1011
+
+
+async def test_a_client_that_goes_is_gone_on_the_far_side_too(through, session):
+    gone = asyncio.Event()
+
+    async def run(peer):
+        assert await peer.receive() == b"\0hi"
+        assert await peer.receive() is None
+        gone.set()
+
+    async with session.ws_connect(await through(run), protocols=[V5]) as near:
+        await near.send_bytes(b"\0hi")
+    async with asyncio.timeout(20):
+        await gone.wait()
+
+
+async def test_the_end_of_a_channel_is_not_told_to_a_side_that_has_no_word_for_it(through, session):
+    seen = []
+
+    async def run(peer):
+        assert peer.protocol == V4
+        while (message := await peer.receive()) is not None:
+            seen.append(message)
+            await peer.send(message)
+
+    async with session.ws_connect(await through(run, protocols=(V4,)), protocols=[V5]) as near:
+        assert near.protocol == V5
+        await near.send_bytes(b"\xff\0")
+        await near.send_bytes(b"\0x")
+        assert await near.receive_bytes() == b"\0x"
+    assert seen == [b"\0x"]
+
+
+async def test_a_refused_handshake_is_the_answer(relay, served):
+    async def handler(_request):
+        return Response(status=500, body=b'container not found ("c")\n', content_type="text/plain")
+
+    answer = await relay.conversation(await served(handler), ask())
+    assert answer == Response(status=500, body=b'container not found ("c")\n', content_type="text/plain")
+
+
+@pytest.mark.parametrize("protocols", ["", "v3.channel.k8s.io"])
+async def test_a_client_that_speaks_another_protocol_is_refused_before_anybody_is_asked(relay, protocols):
+    with pytest.raises(ApiError, match="no subprotocol of") as raised:
+        await relay.conversation("http://127.0.0.1:1/", ask(protocols))
+    assert raised.value.code == 400
+
+
+async def test_a_conversation_that_never_begins_is_let_go(relay, served):
+    left = asyncio.Event()
+
+    async def run(peer):
+        assert await peer.receive() is None
+        left.set()
+
+    upgrade = await relay.conversation(await served(talking(run)), ask())
+    assert isinstance(upgrade, Upgrade)
+    await upgrade.release()
+    async with asyncio.timeout(20):
+        await left.wait()
