@@ -115,20 +115,22 @@ async def test_a_pod_that_somebody_else_bound_is_counted_where_it_is(cluster):
 
 
 async def test_a_pod_that_is_deleted_before_it_is_bound_leaves_its_place(cluster):
-    wire, gone = cluster.wire(), []
+    wire, gone = cluster.wire(), asyncio.Event()
 
     async def disturb(method, path, send):
-        if binds(method, path) and not gone:
-            gone.append(await cluster.api.delete(PODS, "web", "default", grace_seconds=0))
+        if binds(method, path) and not gone.is_set():
+            await cluster.api.delete(PODS, "web", "default", grace_seconds=0)
+            gone.set()
         return await send()
 
     wire.disturb = disturb
     await cluster.node("n1", cpu="1")
     async with cluster.scheduler(wire):
         await cluster.pod("web", requests={"cpu": "1"})
+        async with asyncio.timeout(40):
+            await gone.wait()
         await cluster.pod("next", requests={"cpu": "1"})
         await cluster.placed("next")
-    assert gone
 
 
 async def test_nothing_is_bound_to_a_node_that_went_meanwhile(cluster, monkeypatch):
@@ -273,11 +275,12 @@ async def test_a_refusal_that_was_not_written_is_written_later(cluster):
 async def test_a_place_that_no_watch_ever_confirms_is_given_back(cluster, monkeypatch):
     """As when a pod is bound and gone again while a watch is away, and a listing later tells of neither."""
     monkeypatch.setattr(scheduler, "FLUSH", 0.05)
-    wire, gone = cluster.wire(), []
+    wire, gone = cluster.wire(), asyncio.Event()
 
     async def disturb(method, path, send):
-        if binds(method, path) and not gone:
-            gone.append(await cluster.api.delete(PODS, "web", "default", grace_seconds=0))
+        if binds(method, path) and not gone.is_set():
+            await cluster.api.delete(PODS, "web", "default", grace_seconds=0)
+            gone.set()
             return Reply(201, {}, b'{"kind":"Status","status":"Success"}')
         return await send()
 
@@ -285,9 +288,10 @@ async def test_a_place_that_no_watch_ever_confirms_is_given_back(cluster, monkey
     await cluster.node("n1", cpu="1")
     async with cluster.scheduler(wire):
         await cluster.pod("web", requests={"cpu": "1"})
+        async with asyncio.timeout(40):
+            await gone.wait()
         await cluster.pod("next", requests={"cpu": "1"})
         await cluster.placed("next")
-    assert gone
 
 
 async def test_a_server_that_knows_no_pods_is_told_at_once(cluster):
