@@ -1,0 +1,246 @@
+"""A kubelet's server and an API server, over TLS: whom each lets in, and how one reaches the other."""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from podwire.cluster.apiserver import Options, running
+from podwire.cluster.kubelet_server import Serving, serving
+from podwire.kubelet.observed import Observed, SeenContainer
+from podwire.kubelet.server import Meter
+from podwire.objects import pods
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.k8sapi.client_side import Client
+from podwire.protocols.k8sapi.server_side import Upgrade
+from podwire.transports import credentials, http_client, http_server
+from podwire.transports.tls import client_context
+
+V5 = "v5.channel.k8s.io"
+PATH = "/api/v1/namespaces/default/pods/web"
+POD = {
+    "metadata": {"name": "web", "namespace": "default", "uid": "u1"},
+    "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "busybox:1"}]},
+}
+
+
+class Book:
+    """One pod, whose container writes a log."""
+
+    def __init__(self, log):
+        container = SeenContainer(
+            id="c1", name="main", sandbox="s1", state=pb.CONTAINER_RUNNING, log_path=str(log), attempt=0
+        )
+        self.pod, self.observed = pods.read(POD), Observed(containers=(container,))
+
+    def find(self, namespace, name):
+        return (self.pod, self.observed) if (namespace, name) == ("default", "web") else None
+
+    def all(self):
+        return [(self.pod, POD)]
+
+
+class Runtime:
+    """Has one conversation to offer, at a URL."""
+
+    url = ""
+
+    async def call(self, method, request, *, timeout):  # noqa: ASYNC109 - the port's own word
+        if method.name.endswith("ContainerStatus"):
+            return pb.ContainerStatusResponse(status=pb.ContainerStatus(id="c1", state=pb.CONTAINER_EXITED))
+        return method.response(url=self.url)
+
+    def stream(self, method, request, *, timeout=None):
+        raise NotImplementedError
+
+
+@dataclass
+class Cluster:
+    server: object
+    http: http_client.HttpClient
+    access: object
+    runtime: Runtime
+    log: Path
+    port: int = 0
+
+    async def get(self, path, query=()):
+        reply = await self.http.request("GET", path, query=query)
+        return reply.status, reply.body.decode()
+
+
+@pytest.fixture
+async def cluster(tmp_path):
+    async with contextlib.AsyncExitStack() as stack:
+        options = Options(data_dir=tmp_path / "api", port=0, store_url="memory://", controllers=False)
+        server = await stack.enter_async_context(running(options))
+        access = credentials.load(server.kubeconfig)
+        http = await stack.enter_async_context(http_client.connect(access))
+        made = Cluster(server, http, access, Runtime(), tmp_path / "0.log")
+        how = Serving(node="n1", root=tmp_path / "kubelet", address="127.0.0.1", port=0, client_ca=access.ca)
+        made.port = await stack.enter_async_context(serving(how, Book(made.log), made.runtime, Client(http), Meter()))
+        await stand_up(Client(http), made.port)
+        yield made
+
+
+async def stand_up(api, port):
+    """A node at that port, and the pod on it."""
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "default"}}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+    addresses = [{"type": "InternalIP", "address": "127.0.0.1"}]
+    made = await api.create(node)
+    status = {"addresses": addresses, "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}
+    await api.replace({**made, **node, "metadata": made["metadata"], "status": status}, subresource="status")
+    await api.create(account)
+    await api.create({"apiVersion": "v1", "kind": "Pod", **POD, "metadata": {"name": "web", "namespace": "default"}})
+
+
+@contextlib.asynccontextmanager
+async def direct(cluster, *, certificate=None, **headers):
+    """A client of the kubelet itself, which trusts anybody."""
+    context = client_context(verify=False, certificate=certificate)
+    async with aiohttp.ClientSession(
+        f"https://127.0.0.1:{cluster.port}", connector=aiohttp.TCPConnector(ssl=context), headers=headers
+    ) as session:
+        yield session
+
+
+async def test_a_log_goes_from_the_kubelets_file_through_the_api_server(cluster):
+    cluster.log.write_text("2026-11-15T10:00:00Z stdout F hello\n2026-11-15T10:00:01Z stderr F world\n")
+    assert await cluster.get(f"{PATH}/log") == (200, "hello\nworld\n")
+    assert await cluster.get(f"{PATH}/log", [("tailLines", "1"), ("follow", "true")]) == (200, "world\n")
+
+
+async def test_a_kubelets_refusal_reaches_the_user(cluster):
+    status, body = await cluster.get(f"{PATH}/log", [("previous", "true")])
+    assert status == 400
+    assert 'previous terminated container \\"main\\" in pod \\"web\\" not found' in body
+
+
+async def test_a_nodes_figures_through_the_proxy(cluster):
+    status, body = await cluster.get("/api/v1/nodes/n1/proxy/metrics")
+    assert status == 200
+    assert 'kubelet_running_containers{container_state="running"} 1' in body
+
+
+async def test_a_conversation_goes_through_both_to_the_runtime(cluster):
+    async def run(peer):
+        await peer.send(b"\1")
+        assert await peer.receive() == b"\0input"
+        await peer.send(b"\1output")
+        assert await peer.receive() == b"\xff\0"
+        await peer.send(b'\3{"status":"Success"}')
+
+    async def handler(_request):
+        return Upgrade(protocols=(V5,), run=run)
+
+    far = await http_server.serve(handler)
+    try:
+        cluster.runtime.url = f"http://127.0.0.1:{far.port}/exec/token"
+        context = credentials.ssl_context(cluster.access)
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session,
+            session.ws_connect(
+                f"{cluster.access.server}{PATH}/exec?command=cat&stdin=true&stdout=true", protocols=[V5]
+            ) as near,
+        ):
+            assert await near.receive_bytes() == b"\1"
+            await near.send_bytes(b"\0input")
+            assert await near.receive_bytes() == b"\1output"
+            await near.send_bytes(b"\xff\0")
+            assert await near.receive_bytes() == b'\3{"status":"Success"}'
+            assert (await near.receive()).type is aiohttp.WSMsgType.CLOSE
+            assert near.close_code == 1000
+    finally:
+        await far.close(0.5)
+
+
+async def test_a_runtime_that_is_not_there_is_told_to_the_user(cluster):
+    cluster.runtime.url = "http://127.0.0.1:1/exec/token"
+    context = credentials.ssl_context(cluster.access)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
+        upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Protocol": V5}
+        url = f"{cluster.access.server}{PATH}/exec?command=cat&stdout=true"
+        async with session.get(url, headers={**upgrade, "Sec-WebSocket-Key": "AQIDBAUGBwgJCgsMDQ4PEA=="}) as answer:
+            assert answer.status == 500
+            told = await answer.json()
+    assert told["message"].startswith("error dialing backend: dial tcp 127.0.0.1:1: connect: connection refused")
+
+
+async def test_strangers_are_not_let_in(cluster):
+    async with direct(cluster) as session, session.get("/pods") as answer:
+        assert (answer.status, await answer.text()) == (401, "Unauthorized\n")
+    async with direct(cluster, Authorization="Bearer nonsense") as session, session.get("/pods") as answer:
+        assert answer.status == 401
+
+
+async def test_a_service_account_is_known_and_may_not(cluster):
+    token = await Client(cluster.http).token("default", "default", {})
+    headers = {"Authorization": f"Bearer {token['status']['token']}"}
+    async with direct(cluster, **headers) as session, session.get("/pods") as answer:
+        assert answer.status == 403
+        assert "user=system:serviceaccount:default:default, verb=get, resource=nodes" in await answer.text()
+
+
+async def test_a_certificate_of_the_clusters_authority_is_somebody(cluster, tmp_path):
+    certificate, key = cluster.server.assembled.pki.issue_client("jane", ["staff"])
+    both = tmp_path / "jane.pem"
+    both.write_bytes(certificate + key)
+    async with direct(cluster, certificate=both) as session, session.get("/healthz") as answer:
+        assert (answer.status, await answer.text()) == (200, "ok")
+
+
+async def test_a_kubelet_that_is_gone_is_named(cluster):
+    api = Client(cluster.http)
+    node = await api.get(api.kind_of({"apiVersion": "v1", "kind": "Node"}), "n1")
+    node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] = 1
+    await api.replace(node, subresource="status")
+    status, body = await cluster.get(f"{PATH}/log")
+    assert status == 500
+    assert "dial tcp 127.0.0.1:1: connect: connection refused" in body
+    assert 'the kubelet of node \\"n1\\"' in body
+
+
+async def test_an_api_server_that_verifies_takes_no_self_signed_kubelet(cluster, tmp_path):
+    options = Options(
+        data_dir=tmp_path / "api2",
+        port=0,
+        store_url="memory://",
+        controllers=False,
+        kubelet_authority=cluster.server.assembled.pki.authority_path,
+    )
+    async with running(options) as second, http_client.connect(credentials.load(second.kubeconfig)) as http:
+        await stand_up(Client(http), cluster.port)
+        reply = await http.request("GET", f"{PATH}/log")
+    assert reply.status == 500
+    assert b"tls: failed to verify certificate" in reply.body
+
+
+async def test_followers_end_when_the_server_does(tmp_path):
+    log = tmp_path / "0.log"
+    log.write_text("2026-11-15T10:00:00Z stdout F hello\n")
+    book = Book(log)
+
+    class Busy(Runtime):
+        async def call(self, method, request, *, timeout):  # noqa: ASYNC109 - the port's own word
+            return pb.ContainerStatusResponse(status=pb.ContainerStatus(id="c1", state=pb.CONTAINER_RUNNING))
+
+    class Anybody:
+        async def create(self, object_):
+            return {"status": {"authenticated": True, "allowed": True, "user": {"username": "jane"}}}
+
+    how = Serving(node="n1", root=tmp_path, address="127.0.0.1", port=0)
+    async with contextlib.AsyncExitStack() as stack:
+        port = await stack.enter_async_context(serving(how, book, Busy(), Anybody(), Meter()))
+        made = Cluster(None, None, None, Runtime(), log, port)
+        async with (
+            direct(made, Authorization="Bearer x") as session,
+            session.get("/containerLogs/default/web/main", params={"follow": "true"}) as answer,
+        ):
+            assert await answer.content.readline() == b"hello\n"
+            async with asyncio.timeout(20):
+                await stack.aclose()
+                with contextlib.suppress(aiohttp.ClientError):
+                    assert await answer.content.read() == b""
