@@ -18,6 +18,7 @@ from podwire.cluster import tracing
 from podwire.cluster.controllers import in_process
 from podwire.cluster.files import write_private
 from podwire.cluster.kubelet_proxy import kubelet_proxy
+from podwire.cluster.watched_store import watched_store
 from podwire.protocols.k8sapi.kubeconfig import Access, Pem, write_kubeconfig
 from podwire.store import AnyStore, open_store
 from podwire.trace.participants import API_SERVER
@@ -91,7 +92,7 @@ async def running(options: Options) -> AsyncIterator[Running]:
     pki = await asyncio.to_thread(_open_pki, options)
     async with contextlib.AsyncExitStack() as stack:
         opened = await open_store(options.store_url, options.data_dir / "store")
-        store = tracing.watched_store(opened, tracing.tap(API_SERVER))
+        store = watched_store(opened, tracing.tap(API_SERVER))
         stack.push_async_callback(store.close)
         kubelets = await stack.enter_async_context(kubelet_proxy(pki, options.kubelet_authority))
         assembled = assemble(store, pki, SystemClock(), _settings(options, store, kubelets))

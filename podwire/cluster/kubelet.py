@@ -22,7 +22,7 @@ from podwire.linux.mounts import KernelMounts
 from podwire.objects.nodes import Taint
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import Access, Pem
-from podwire.trace.participants import KUBELET, RUNTIME
+from podwire.trace.participants import API_SERVER, KUBELET, RUNTIME
 from podwire.transports import credentials, grpc_client, http_client
 from podwire.transports.clock import SystemClock
 from podwire.transports.probing import ProbeSockets
@@ -84,7 +84,9 @@ async def run(options: Options) -> None:
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(_alone(options.root_dir))
         access = credentials.load(options.kubeconfig)
-        http = await stack.enter_async_context(http_client.connect(access, user_agent=USER_AGENT))
+        told = tracing.api_tap(KUBELET, options.node_name)
+        connecting = http_client.connect(access, user_agent=USER_AGENT, tap=told, callee=API_SERVER)
+        http = await stack.enter_async_context(connecting)
         socket = socket_of(options.runtime_endpoint)
         tap = tracing.tap(KUBELET, options.node_name)
         cri = await stack.enter_async_context(grpc_client.connect(socket, tap=tap, caller=KUBELET, callee=RUNTIME))

@@ -4,8 +4,10 @@ import platform
 from dataclasses import dataclass
 from pathlib import Path
 
+from podwire.cluster import tracing
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.scheduler import Scheduler
+from podwire.trace.participants import API_SERVER, SCHEDULER
 from podwire.transports import credentials, http_client
 from podwire.transports.clock import SystemClock
 
@@ -23,5 +25,6 @@ class Options:
 async def run(options: Options) -> None:
     """Work until cancelled; a server that does not answer is asked again. Raises BadKubeconfig."""
     access = credentials.load(options.kubeconfig, context=options.context)
-    async with http_client.connect(access, user_agent=USER_AGENT) as http:
+    tap = tracing.api_tap(SCHEDULER)
+    async with http_client.connect(access, user_agent=USER_AGENT, tap=tap, callee=API_SERVER) as http:
         await Scheduler(Client(http), SystemClock(), instance=f"default-scheduler-{platform.node()}"[:128]).run()

@@ -12,10 +12,12 @@ from urllib.parse import urlencode
 import aiohttp
 from yarl import URL
 
-from podwire.protocols.k8sapi.client_side import Incoming, Interrupted, Reply, Unreachable
+from podwire.protocols.k8sapi.client_side import Http, Incoming, Interrupted, Reply, Unreachable
 from podwire.protocols.k8sapi.client_side.http import Query
 from podwire.protocols.k8sapi.kubeconfig import Access
+from podwire.seams import Tap
 from podwire.transports.credentials import ssl_context, token_source
+from podwire.transports.tapped_http import TappedHttp
 
 CONNECT_SECONDS = 10.0
 
@@ -27,8 +29,13 @@ SILENCE_SECONDS = 30
 
 
 @contextlib.asynccontextmanager
-async def connect(access: Access, *, user_agent: str = "podwire") -> AsyncIterator["HttpClient"]:
-    """A client for this server and identity, closed at the end. Nothing is sent before the first request."""
+async def connect(
+    access: Access, *, user_agent: str = "podwire", tap: Tap | None = None, callee: str = "server"
+) -> AsyncIterator[Http]:
+    """A client for this server and identity, closed at the end. Nothing is sent before the first request.
+
+    A tap is told of every request; the caller is what the client calls itself.
+    """
     connector = aiohttp.TCPConnector(
         limit=0, ssl=ssl_context(access) or True, keepalive_timeout=IDLE_SECONDS, socket_factory=_socket
     )
@@ -36,7 +43,8 @@ async def connect(access: Access, *, user_agent: str = "podwire") -> AsyncIterat
     # The answers of a near server are not worth packing; a watch must not be held back by a compressor.
     headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
     async with aiohttp.ClientSession(connector=connector, timeout=timeout, headers=headers) as session:
-        yield HttpClient(session, access.server, token_source(access), access.server_name)
+        client = HttpClient(session, access.server, token_source(access), access.server_name)
+        yield client if tap is None else TappedHttp(client, tap, caller=user_agent, callee=callee)
 
 
 class HttpClient:

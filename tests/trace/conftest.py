@@ -89,10 +89,10 @@ def recorded() -> list[Record]:
     return tape.records
 
 
-def told(records: Iterable[Record]) -> Story:
+def told(records: Iterable[Record], name: str = "web") -> Story:
     stories = Stories()
     stories.learn(records)
-    story = stories.find("default", "web")
+    story = stories.find("default", name)
     assert story is not None
     return story
 
@@ -109,7 +109,7 @@ def story(records) -> Story:
 
 @pytest.fixture
 def tell():
-    """The story of the pod default/web that some records tell."""
+    """The story of the pod default/web, or of another name, that some records tell."""
     return told
 
 

@@ -1,12 +1,14 @@
 """The flow of a pod as it was first written down, line by line; and that every deviation from it is found."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from podwire.trace.check import annotated, check
 from podwire.trace.flow import FLOWS, Step, load
+from podwire.trace.record import decode
 from podwire.trace.story import Turn
 
 POD = """\
@@ -151,3 +153,8 @@ def test_a_failed_call_is_no_step(records, tell):
 def test_who_is_no_participant_is_not_judged(records, tell):
     stranger = msgspec.structs.replace(records[8], id="x-1.99", caller="APIServer", callee="my-operator")
     assert check(tell([*records, stranger]), FLOW) == []
+
+
+def test_a_start_that_was_recorded_for_real_is_the_flow(tell):
+    records = [decode(each) for each in (Path(__file__).parent / "data" / "start.jsonl").read_bytes().splitlines()]
+    assert check(tell(records, "web2"), FLOW) == []

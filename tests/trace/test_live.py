@@ -11,6 +11,7 @@ import pytest
 from podwire.cli.main import main
 from podwire.cluster import tracing
 from podwire.cluster.apiserver import Options, running
+from podwire.cluster.watched_store import watched_store
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import parse
 from podwire.trace.segments import Reader
@@ -120,7 +121,7 @@ async def test_without_a_collector_nothing_is_watched(tmp_path, monkeypatch):
     monkeypatch.delenv(tracing.VARIABLE, raising=False)
     assert tracing.tap("APIServer") is None
     store = object()
-    assert tracing.watched_store(store, None) is store
+    assert watched_store(store, None) is store
     async with running(Options(data_dir=tmp_path / "data", port=0, store_url="memory://")) as server:
         assert type(server.assembled.engine.store).__module__ == "podwire.store.memory"
 

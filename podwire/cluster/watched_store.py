@@ -1,0 +1,55 @@
+"""A store whose writes are told: the joint between the API server and its store, whichever that is."""
+
+from podwire.protocols.storage import Item, Page, Watch
+from podwire.seams import Tap
+from podwire.store import AnyStore
+from podwire.trace.participants import API_SERVER, STORE
+from podwire.transports.tapped import Stored, Tapped
+
+
+def watched_store(store: AnyStore, tap: Tap | None) -> AnyStore:
+    """The store itself without a tap; with one, a store that does the same and tells."""
+    return store if tap is None else _WatchedStore(store, Tapped(tap, caller=API_SERVER, callee=STORE))
+
+
+class _WatchedStore:
+    """Reads and watches go straight through; they are the API server's own business."""
+
+    def __init__(self, store: AnyStore, tapped: Tapped) -> None:
+        self._store = store
+        self._tapped = tapped
+
+    @property
+    def revision(self) -> int:
+        return self._store.revision
+
+    @property
+    def failure(self) -> str:
+        return self._store.failure
+
+    async def get(self, key: str) -> Item | None:
+        return await self._store.get(key)
+
+    async def list(self, prefix: str, *, at: int | None = None, after: str | None = None, limit: int = 0) -> Page:
+        return await self._store.list(prefix, at=at, after=after, limit=limit)
+
+    async def create(self, key: str, value: bytes) -> Item:
+        with self._tapped.call(f"create {key}", Stored(value)):
+            return await self._store.create(key, value)
+
+    async def update(self, key: str, value: bytes, *, expected: int) -> Item:
+        with self._tapped.call(f"update {key}", Stored(value)):
+            return await self._store.update(key, value, expected=expected)
+
+    async def delete(self, key: str, *, expected: int) -> int:
+        with self._tapped.call(f"delete {key}", Stored()):
+            return await self._store.delete(key, expected=expected)
+
+    def watch(self, prefix: str, *, after: int) -> Watch:
+        return self._store.watch(prefix, after=after)
+
+    async def compact(self, revision: int) -> None:
+        await self._store.compact(revision)
+
+    async def close(self) -> None:
+        await self._store.close()
