@@ -138,8 +138,10 @@ class Claims:
     def _tidy(self) -> None:
         """Remove the directory when nobody holds anything; whoever waits for the lock makes it anew."""
         with self._locked():
-            if not any(each.name.isdigit() for each in self._directory.iterdir()):
-                (self._directory / _LOCK).unlink()
+            there = list(self._directory.iterdir())
+            if not any(each.name.isdigit() for each in there):
+                for each in there:  # the lock, and notes about network namespaces that nobody uses any more
+                    each.unlink()
                 for each in (self._directory, self._directory.parent):
                     with contextlib.suppress(OSError):
                         each.rmdir()

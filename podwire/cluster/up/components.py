@@ -1,13 +1,11 @@
 """Which processes a cluster consists of, who needs whom, and where each runs."""
 
 import asyncio
-import importlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from podwire.apiserver.pki import PkiError
-from podwire.cluster import apiserver, runtime, scheduler, tracing
+from podwire.cluster import apiserver, kubelet, runtime, scheduler, tracing
 from podwire.cluster.up import readiness
 from podwire.cluster.up.child import Component, Ready
 from podwire.cluster.up.prepare import Prepared
@@ -42,10 +40,7 @@ def components(prepared: Prepared) -> list[Component]:
     """All, in the order in which they are started; they are stopped in the reverse."""
     found = [_trace(prepared), _apiserver(prepared)]
     found += [_runtime(prepared), _image(prepared)] if prepared.state.runtime == "podwire" else []
-    found.append(_scheduler(prepared))
-    if importlib.util.find_spec("podwire.cluster.kubelet") is not None:
-        found += [_kubelet(prepared), _node(prepared)]
-    return found
+    return [*found, _scheduler(prepared), _kubelet(prepared), _node(prepared)]
 
 
 def _trace(prepared: Prepared) -> Component:
@@ -179,7 +174,6 @@ def _scheduler(prepared: Prepared) -> Component:
 
 
 def _kubelet(prepared: Prepared) -> Component:
-    kubelet: Any = importlib.import_module("podwire.cluster.kubelet")
     ours, inside = prepared.state.runtime == "podwire", _inside(prepared)
     options = kubelet.Options(
         kubeconfig=inside.state / "identities/kubelet.kubeconfig",
@@ -202,7 +196,7 @@ def _kubelet(prepared: Prepared) -> Component:
         needs=("apiserver", "runtime") if ours else ("apiserver",),
         node=prepared.space(),
         environment=_environment(prepared, inside),
-        troubles=(OSError, BadKubeconfig),
+        troubles=(OSError, BadKubeconfig, kubelet.BadEndpoint, kubelet.RunsAlready),
     )
 
 

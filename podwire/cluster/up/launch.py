@@ -14,7 +14,7 @@ from podwire.cluster.up.claims import Claims
 from podwire.cluster.up.components import components
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.notes import Notebook, hold, name_holder
-from podwire.cluster.up.prepare import Prepared, Wanted, prepare
+from podwire.cluster.up.prepare import Prepared, Wanted, missing, prepare
 from podwire.cluster.up.supervisor import Event, Supervisor
 from podwire.linux import syscalls
 
@@ -28,22 +28,23 @@ Report = Callable[[Event], None]
 @contextlib.contextmanager
 def held(layout: Layout, wanted: Wanted, claims: Claims) -> Iterator[tuple[Prepared, int]]:
     """The prepared cluster and the lock of its prefix, for as long as the context is open. Raises notes.Held."""
+    made = missing(layout)
     lock = hold(layout)
     try:
-        prepared = prepare(layout, wanted, claims)
+        prepared = prepare(layout, wanted, claims, made)
         _put_logs_aside(layout)
         yield prepared, lock
     finally:
         os.close(lock)
 
 
-def supervise(prepared: Prepared, lock: int, report: Report) -> bool:
-    """Run the components until a signal; whether they came up."""
+def supervise(prepared: Prepared, lock: int, report: Report, pipe: Callable[[], list[int]] = list) -> bool:
+    """Run the components until a signal; whether they came up. Lock and pipe are not theirs."""
     layout = prepared.layout
     notebook = Notebook(layout)
     gc.collect()
     gc.freeze()  # what is loaded stays: children share its memory as long as nobody looks through it
-    return Supervisor(layout, components(prepared), report, notebook.write, [lock]).run()
+    return Supervisor(layout, components(prepared), report, notebook.write, lambda: [lock, *pipe()]).run()
 
 
 def detach(prepared: Prepared, lock: int) -> Iterator[Event]:
@@ -75,7 +76,8 @@ def _be_the_daemon(prepared: Prepared, lock: int, writes: int) -> None:
         _write_to(prepared.layout.log("supervisor"))
         syscalls.set_name("podwire-up")
         name_holder(lock)
-        code = 0 if supervise(prepared, lock, _Teller(writes)) else 1
+        teller = _Teller(writes)
+        code = 0 if supervise(prepared, lock, teller, teller.pipe) else 1
     finally:
         with contextlib.suppress(OSError):
             sys.stderr.flush()
@@ -87,6 +89,9 @@ class _Teller:
 
     def __init__(self, writes: int) -> None:
         self._writes = writes
+
+    def pipe(self) -> list[int]:
+        return [self._writes] if self._writes >= 0 else []
 
     def __call__(self, event: Event) -> None:
         print(f"{event.component or 'cluster'}: {event.what} {event.detail}".rstrip(), file=sys.stderr, flush=True)

@@ -14,7 +14,7 @@ from typing import NoReturn, TypeVar
 from podwire.cluster.up import node_mounts
 from podwire.cluster.up.layout import Layout
 from podwire.linux import mount_namespaces
-from podwire.linux.errors import LinuxError, NoSuchMount
+from podwire.linux.errors import LinuxError, NoSuchMount, Refused
 from podwire.linux.mounts import KernelMounts, mounted
 from podwire.linux.namespaces import KernelNamespaces, identity, in_thread
 from podwire.linux.network import KernelNetwork
@@ -113,6 +113,22 @@ def _private_mount(path: Path) -> None:
 
 
 def _pin_mounts(space: NodeSpace) -> None:
+    """Pin a new mount namespace, made on this processor or on another one.
+
+    The kernel lets a mount namespace be pinned only in an older one, and it tells the age by a number. Since Linux 6.18
+    each processor hands out numbers from a stock of its own, so a newer one may look older; but on the processor on
+    which our own was made, it never does.
+    """
+    here = os.sched_getaffinity(0)
+    for place in (here, *({each} for each in sorted(here))):
+        try:
+            return _pin_one(space, place)
+        except Refused as error:
+            refused = error
+    raise NotBuilt(f"node {space.name}: {refused}")
+
+
+def _pin_one(space: NodeSpace, processors: set[int]) -> None:
     """Fork a child that makes the namespace, pin it from here, let the child go."""
     told, tells = os.pipe()
     go, goes = os.pipe()
@@ -120,6 +136,7 @@ def _pin_mounts(space: NodeSpace) -> None:
     if child == 0:
         os.close(told)
         os.close(goes)
+        os.sched_setaffinity(0, processors)
         _live_in_it(space, tells, go)
     os.close(tells)
     os.close(go)

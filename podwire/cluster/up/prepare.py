@@ -1,7 +1,6 @@
 """All that must stand before the first component runs. Each step can be done again after a crash anywhere."""
 
 import contextlib
-import os
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,14 +53,16 @@ class Prepared:
         return NodeSpace(self.layout, self.node.name) if self.node.own else None
 
 
-def prepare(layout: Layout, wanted: Wanted, claims: Claims) -> Prepared:
-    """1. Directories.  2. Decide and claim, or what was decided before.  3. Forwarding.  4. Namespaces, bridge, cable.
+def prepare(layout: Layout, wanted: Wanted, claims: Claims, made: tuple[str, ...]) -> Prepared:
+    """`made` are the directories that were missing at first.
+
+    1. Directories.  2. Decide and claim, or what was decided before.  3. Forwarding.  4. Namespaces, bridge, cable.
     5. Plugins and the default network."""
     known = state.load(layout.record)
     _check_same(known, wanted)
     ipv6 = wiring.has_ipv6()
     owners = () if known else tuple(_owners(layout, wanted))
-    made = known.made if known else _missing(layout)
+    made = known.made if known else made
     for each in (layout.state, layout.run, layout.logs, layout.marks):
         each.mkdir(mode=0o755, parents=True, exist_ok=True)
     decided = _decided(layout, known, wanted, owners, made, claims)
@@ -95,7 +96,7 @@ def _owners(layout: Layout, wanted: Wanted) -> list[str]:
     return placement.owners() if layout.is_default else []
 
 
-def _missing(layout: Layout) -> tuple[str, ...]:
+def missing(layout: Layout) -> tuple[str, ...]:
     """The directories that will be made, the deepest first, so that they can be removed in this order."""
     needed = [layout.state, layout.run, layout.logs]
     needed += [layout.prefix / each for each in ("etc/cni/net.d", "opt/cni/bin", "run/netns", "run/nri", "var/lib/cni")]
@@ -163,7 +164,3 @@ def _network(prepared: Prepared) -> None:
     conflist.write(below / "etc/cni/net.d", ranges)
     for each in ("var/log/pods", "var/log/containers"):
         Path(below / each).mkdir(mode=0o755, parents=True, exist_ok=True)
-
-
-def is_root() -> bool:
-    return os.geteuid() == 0

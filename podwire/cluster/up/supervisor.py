@@ -9,7 +9,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from podwire.cluster.up import child
@@ -60,7 +60,10 @@ class Process:
 
 
 class Supervisor:
-    """Runs components until a signal, or until one of them is hopeless before all were ready for the first time."""
+    """Runs components until a signal, or until one of them is hopeless before all were ready for the first time.
+
+    It tells `report` what happens and `note` how things stand; `inherited` names descriptors that no component may keep.
+    """
 
     def __init__(
         self,
@@ -68,14 +71,14 @@ class Supervisor:
         components: Sequence[Component],
         report: Callable[[Event], None],
         note: Callable[[Sequence[Process], bool], None],
-        inherited: Sequence[int] = (),
+        inherited: Callable[[], Iterable[int]] = tuple,
     ) -> None:
         self._layout = layout
         self._all = {each.name: Process(each) for each in components}
         self._report = report
         self._note = note
-        self._inherited = list(inherited)
-        """Descriptors that no component may keep."""
+        self._inherited = inherited
+        self._signal_pipe: tuple[int, ...] = ()
         self._begin = time.monotonic()
         self._poll = select.poll()
         self._watched: dict[int, Callable[[], None]] = {}
@@ -103,7 +106,7 @@ class Supervisor:
         reads, writes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         before = {each: signal.signal(each, lambda *_: None) for each in SIGNALS}
         old = signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
-        self._inherited += [reads, writes]
+        self._signal_pipe = (reads, writes)
         self._watch(reads, lambda: self._signalled(reads))
         try:
             yield
@@ -112,9 +115,9 @@ class Supervisor:
             signal.set_wakeup_fd(old)
             for number, handler in before.items():
                 signal.signal(number, handler)
-            for each in (reads, writes):
-                self._inherited.remove(each)
-                os.close(each)
+            self._signal_pipe = ()
+            os.close(reads)
+            os.close(writes)
 
     def _signalled(self, reads: int) -> None:
         self._stop = bool(set(os.read(reads, 64)) & set(SIGNALS)) or self._stop
@@ -151,7 +154,7 @@ class Supervisor:
 
     def _close_for_child(self, told: int) -> None:
         """What belongs to the supervisor: its lock and pipes, and what it watches of others."""
-        for each in {told, *self._inherited, *self._watched}:
+        for each in {told, *self._inherited(), *self._signal_pipe, *self._watched}:
             os.close(each)
 
     def _wait(self) -> None:

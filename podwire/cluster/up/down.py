@@ -1,0 +1,163 @@
+"""Removes a cluster: all that `up` and its pods made, after a clean stop as after a crash. Again is fine.
+
+Whatever fails is told in the end, and the record stays, so that another `down` goes on; what succeeded is not undone.
+"""
+
+import contextlib
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from podwire.cluster import runtime
+from podwire.cluster.up import clearing, conflist, marks, state, wiring
+from podwire.cluster.up.claims import Claims
+from podwire.cluster.up.layout import Layout
+from podwire.cluster.up.nodespace import NodeSpace, remove_pins
+from podwire.cluster.up.state import BrokenState, State
+from podwire.cluster.up.stop import StillThere, kill, stop
+from podwire.linux.cgroups import KernelCgroups
+from podwire.linux.errors import LinuxError
+from podwire.linux.mounts import KernelMounts, mounted
+
+Step = Callable[[], None]
+
+LEFT_TO_OTHERS = "slots"
+"""Below the default prefix's /run/podwire: the claims of all clusters."""
+
+
+class NotRemoved(Exception):
+    """What is left, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """One cluster that is being removed."""
+
+    layout: Layout
+    state: State | None
+    claims: Claims
+
+    @property
+    def spaces(self) -> list[NodeSpace]:
+        """Namespaces by the pins that there are, not by what is remembered."""
+        names = [each.name for each in self.layout.pins.iterdir()] if self.layout.pins.is_dir() else []
+        return [NodeSpace(self.layout, each) for each in sorted(names)]
+
+    def steps(self) -> list[tuple[str, Step]]:
+        """1. Processes.  2. Pods.  3. Who is left on the nodes.  4. Groups, namespaces, links.  5. Files.  6. Claims."""
+        return [
+            ("processes", lambda: stop(self.layout)),
+            ("pods", self.remove_pods),
+            ("processes on nodes", self.end_residents),
+            ("cgroups", self.remove_groups),
+            ("mounts", self.unmount),
+            ("namespaces", self.remove_spaces),
+            ("network", self.disconnect),
+            ("files", self.remove_files),
+        ]
+
+    def remove_pods(self) -> None:
+        if self.state is not None and self.state.runtime != "podwire":
+            failed = clearing.foreign(self.layout, self.state.runtime, self.layout.prefix / "var/lib/kubelet/pods")
+        else:
+            failed = self._remove_own_pods()
+        if failed:
+            raise NotRemoved("; ".join(failed))
+
+    def _remove_own_pods(self) -> list[str]:
+        if not (self.layout.state / "runtime").is_dir():
+            return []
+        root = self.layout.runtime().cgroup_parent
+        standing = [each for each in self.spaces if each.stands()]
+        if standing:
+            inside = runtime.Options(socket=Path("/run/podwire/cri.sock"), prefix=Path("/"), cgroup_root=root)
+            return clearing.ours(self.layout, inside, standing[0])
+        if self.state is None or not self.state.nodes[0].own:
+            return clearing.ours(self.layout, self.layout.runtime(), None)
+        return []  # the namespaces are gone, and all that was in them
+
+    def end_residents(self) -> None:
+        for each in self.spaces:
+            if inodes := each.inodes():
+                kill(marks.residents(inodes))
+
+    def remove_groups(self) -> None:
+        cgroups, parent = KernelCgroups(), self.layout.runtime().cgroup_parent
+        cgroups.kill(parent)
+        cgroups.remove(parent)
+        with contextlib.suppress(OSError):
+            Path("/sys/fs/cgroup/systemd", parent).rmdir()  # runc makes one there, too
+
+    def unmount(self) -> None:
+        """What is mounted below our directories in this mount namespace; nodes' own go with their namespaces."""
+        mounts = KernelMounts()
+        ours = [self.layout.state, self.layout.run, *(Path(each) for each in self._made_for_node())]
+        for each in reversed(mounted()):
+            target = Path(each.target)
+            if target.is_relative_to(self.layout.pins):
+                continue
+            if any(target != place and target.is_relative_to(place) for place in ours):
+                mounts.unmount(target, lazily=True)
+
+    def _made_for_node(self) -> list[str]:
+        """The standard directories that were not there before."""
+        standard = [str(self.layout.prefix / each) for each in ("var/lib/kubelet", "var/log/pods", "var/log/containers")]
+        standard += [str(self.layout.prefix / each) for each in ("run/netns", "run/nri", "var/lib/cni")]
+        made = self.state.made if self.state else ()
+        return [each for each in standard if each in made]
+
+    def remove_spaces(self) -> None:
+        for each in self.spaces:
+            each.remove()
+        remove_pins(self.layout)
+
+    def disconnect(self) -> None:
+        slots = set(self.claims.of(self.layout.prefix)) | ({self.state.slot} if self.state else set())
+        wiring.disconnect(self.layout, sorted(slots))
+        wiring.unforward(self.claims.end_forwarding(self.layout.prefix))
+
+    def remove_files(self) -> None:
+        """The record goes last: as long as it is there, this can be done again."""
+        (self.layout.prefix / "etc/cni/net.d" / conflist.NAME).unlink(missing_ok=True)
+        for each in self._made_for_node():
+            _remove_tree(Path(each))
+        for place in (self.layout.run, self.layout.logs, self.layout.state):
+            for each in place.iterdir() if place.is_dir() else ():
+                if each.name != LEFT_TO_OTHERS and each != self.layout.record:
+                    _remove_tree(each)
+        state.forget(self.layout.record) if self.layout.state.is_dir() else None
+        for each in (self.state.made if self.state else ()):
+            with contextlib.suppress(OSError):
+                Path(each).rmdir()
+
+
+def down(layout: Layout, claims: Claims) -> bool:
+    """Remove it all; False when there was nothing. Raises NotRemoved, NewerState."""
+    try:
+        known = state.load(layout.record)
+    except BrokenState:
+        known = None
+    there = known is not None or layout.run.is_dir() or bool(claims.of(layout.prefix))
+    if not there:
+        return False
+    removal = Removal(layout, known, claims)
+    failed = []
+    for name, step in removal.steps():
+        try:
+            step()
+        except (NotRemoved, StillThere, LinuxError, OSError) as error:
+            failed.append(f"{name}: {error}")
+            if name in ("processes", "processes on nodes"):
+                break
+    if failed:
+        raise NotRemoved("; ".join(failed))
+    claims.release(layout.prefix)
+    return True
+
+
+def _remove_tree(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

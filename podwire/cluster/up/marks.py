@@ -1,0 +1,44 @@
+"""Finds processes by what the kernel knows of them: the file that each component keeps open, the namespaces they are
+in. Nothing that could have been forgotten or removed is asked."""
+
+import contextlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from podwire.cluster.up.layout import Layout
+from podwire.linux.mount_namespaces import of_process
+
+_PROC = Path("/proc")
+
+
+def _pids() -> list[int]:
+    return [int(each.name) for each in _PROC.iterdir() if each.name.isdigit()]
+
+
+def components(layout: Layout) -> dict[int, str]:
+    """Processes that keep a mark open, and its name; also when the file has been removed meanwhile."""
+    below = f"{layout.marks}/"
+    found: dict[int, str] = {}
+    for pid in _pids():
+        with contextlib.suppress(OSError):
+            for each in os.listdir(f"/proc/{pid}/fd"):
+                target = _target(f"/proc/{pid}/fd/{each}")
+                if target.startswith(below):
+                    found[pid] = target.removeprefix(below).removesuffix(" (deleted)")
+    found.pop(os.getpid(), None)
+    return found
+
+
+def _target(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def residents(inodes: Iterable[tuple[str, int]]) -> list[int]:
+    """Processes that are in any of these namespaces, given by kind and identity."""
+    wanted = set(inodes)
+    own = os.getpid()
+    return [pid for pid in _pids() if pid != own and any((kind, of_process(pid, kind)) in wanted for kind, _ in wanted)]
