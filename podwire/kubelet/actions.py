@@ -31,7 +31,7 @@ class StartContainer:
 
 @dataclass(frozen=True, slots=True)
 class KillContainer:
-    """End a running container; whether it starts again is for the next plan to say."""
+    """End a running container. `why` it starts again afterwards; empty if it does not."""
 
     container: Container
     seen: SeenContainer

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from podwire.kubelet.config.fields import NodeFacts
 from podwire.kubelet.events import NORMAL, WARNING
-from podwire.kubelet.hooks import HookFailed, run_hook
+from podwire.kubelet.hooks import FAILED_PRE_STOP, HookFailed, run_hook
 from podwire.kubelet.kit import Kit
 from podwire.kubelet.observed import Observed, SeenContainer
 from podwire.kubelet.starting import field_path
@@ -56,8 +56,8 @@ class Ending:
         try:
             await run_hook(hook, pod, container, seen.id, ips, self._kit.prober, timeout=float(grace))
         except HookFailed as error:
-            where = field_path(pod, container)
-            self._kit.recorder.tell(pod, WARNING, "FailedPreStopHook", str(error), field_path=where)
+            log.info("preStop hook failed", extra={"why": str(error)})
+            self._kit.recorder.tell(pod, WARNING, *FAILED_PRE_STOP, field_path=field_path(pod, container))
         return max(AFTER_HOOK_SECONDS, grace - int(self._kit.clock.monotonic() - began))
 
     async def containers(self, pod: Pod, running: Iterable[SeenContainer], grace: int) -> None:
@@ -118,5 +118,4 @@ class Ending:
 
 
 def _killing(container: Container, why: str) -> str:
-    told = f"Stopping container {container.name}"
-    return told if not why else f"Container {container.name} {why}" if not why.startswith("Container ") else why
+    return f"{why}, will be restarted" if why else f"Stopping container {container.name}"

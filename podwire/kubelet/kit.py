@@ -43,6 +43,11 @@ class Dns:
     node_hosts: str = ""
     """The node's own /etc/hosts, for pods on its network."""
 
+    @property
+    def means(self) -> tuple[NodeDns, tuple[str, ...], str]:
+        """As the rules for a pod's DNS take them."""
+        return self.node, self.cluster_servers, self.cluster_domain
+
 
 @dataclass(slots=True, kw_only=True)
 class Kit:

@@ -95,9 +95,12 @@ class Kubelet:
             "network files": self._watch_network_files(),
             "pods": self._watch_pods(),
         }
-        async with asyncio.TaskGroup() as group:
-            for name, work in parts.items():
-                group.create_task(work, name=name)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for name, work in parts.items():
+                    group.create_task(work, name=name)
+        finally:
+            await self._kit.volumes.close()
 
     async def _be_a_node(self) -> None:
         """The runtime is looked at first: a node that is ready when it appears needs no second message."""

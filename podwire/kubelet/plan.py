@@ -104,7 +104,7 @@ def _ended(pod: Pod, observed: Observed) -> Iterator[Action]:
     """Sidecars have nobody left to serve; then the network goes. Containers stay to be looked at."""
     by_name = {each.name: each for each in pod.spec.every_container}
     for seen in observed.running:
-        yield KillContainer(by_name.get(seen.name, Container(name=seen.name)), seen, "the pod has ended")
+        yield KillContainer(by_name.get(seen.name, Container(name=seen.name)), seen, "")
     for sandbox in observed.sandboxes:
         if sandbox.ready:
             yield StopSandbox(sandbox.id)

@@ -27,6 +27,7 @@ class _Sheet:
     told: State
     version: int
     wanted: State | None = None
+    sent: State | None = None
     sending: bool = False
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -61,7 +62,7 @@ class Reports:
         if sheet is None or self._group is None:
             return
         sheet.wanted = status
-        if not sheet.sending and changes(sheet.told, status):
+        if not sheet.sending and status != sheet.sent and changes(sheet.told, status):
             sheet.sending = True
             sheet.done.clear()
             self._group.create_task(self._send(sheet), name=f"report {pod.ref}")
@@ -84,9 +85,14 @@ class Reports:
     async def _send(self, sheet: _Sheet) -> None:
         pause = FIRST_PAUSE
         try:
-            while sheet.wanted is not None and (patch := changes(sheet.told, sheet.wanted)):
+            # What the API keeps in other words than ours is said once, not for ever.
+            while (
+                sheet.wanted is not None and sheet.wanted != sheet.sent and (patch := changes(sheet.told, sheet.wanted))
+            ):
+                wanted = sheet.wanted
                 try:
                     await self._patch(sheet, patch)
+                    sheet.sent = wanted
                 except ClientError as error:
                     log.info("status not sent", extra={"pod": sheet.pod.ref, "why": str(error)})
                     await asyncio.sleep(pause)

@@ -1,6 +1,7 @@
 """Makes a pod's sandbox and starts its containers: the deeds behind RunSandbox and StartContainer."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from podwire.kubelet.config.container import container_config, container_hash
 from podwire.kubelet.config.environment import ConfigError, environment, needs
 from podwire.kubelet.config.sandbox import sandbox_config
 from podwire.kubelet.events import NORMAL, WARNING
-from podwire.kubelet.hooks import HookFailed, run_hook
+from podwire.kubelet.hooks import FAILED_POST_START, HookFailed, run_hook
 from podwire.kubelet.images import ImageError
 from podwire.kubelet.kit import Kit
 from podwire.kubelet.observed import Observed
@@ -24,6 +25,10 @@ from podwire.protocols.cri import methods
 from podwire.protocols.grpc_status import RpcError
 from podwire.protocols.k8sapi.watch import Object
 
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 5.0
+"""Until something that may pass by itself is tried again."""
 SANDBOX_SECONDS = 240.0
 CALL_SECONDS = 120.0
 """A runtime has so much time: for a sandbox, which a network plugin may hold up, and for everything else."""
@@ -46,7 +51,7 @@ class Starting:
         self._kit = kit
 
     def sandbox_config(self, pod: Pod, attempt: int) -> pb.PodSandboxConfig:
-        dns, _ = files.dns_of(pod, self._kit.dns.node, self._kit.dns.cluster_servers, self._kit.dns.cluster_domain)
+        dns, _ = files.dns_of(pod, *self._kit.dns.means)
         return sandbox_config(
             pod,
             attempt=attempt,
@@ -57,9 +62,7 @@ class Starting:
 
     async def sandbox(self, pod: Pod, attempt: int) -> str:
         """Run a sandbox and give its id. RpcError."""
-        _, warning = files.dns_of(pod, self._kit.dns.node, self._kit.dns.cluster_servers, self._kit.dns.cluster_domain)
-        if warning:
-            self._kit.recorder.tell(pod, WARNING, "MissingClusterDNS", warning)
+        self._tell_of_dns(pod)
         config = self.sandbox_config(pod, attempt)
         await asyncio.to_thread(Path(config.log_directory).mkdir, 0o755, parents=True, exist_ok=True)
         request = pb.RunPodSandboxRequest(config=config)
@@ -109,6 +112,7 @@ class Starting:
                 mounts=mounts,
                 node=self._kit.node(),
                 log_path=f"{container.name}/{attempt}.log",
+                seccomp_root=str(self._kit.places.root / "seccomp"),
             )
         except (ConfigError, NotKnown) as error:
             self._failed(pod, container, "Failed", f"Error: {error}")
@@ -180,10 +184,18 @@ class Starting:
         try:
             await run_hook(hook, pod, container, id_, ips, self._kit.prober, timeout=None)
         except HookFailed as error:
-            self._failed(pod, container, "FailedPostStartHook", str(error))
+            log.info("postStart hook failed", extra={"why": str(error)})
+            self._failed(pod, container, *FAILED_POST_START)
             request = pb.StopContainerRequest(container_id=id_, timeout=pod.spec.termination_grace_period_seconds)
             await self._kit.cri.call(methods.STOP_CONTAINER, request, timeout=request.timeout + CALL_SECONDS)
             raise CannotStart("PostStartHookError", str(error)) from error
+
+    def _tell_of_dns(self, pod: Pod) -> None:
+        _, missing = files.dns_of(pod, *self._kit.dns.means)
+        if missing:
+            self._kit.recorder.tell(pod, WARNING, "MissingClusterDNS", missing)
+        for each in files.dns_left_out(pod, *self._kit.dns.means):
+            self._kit.recorder.tell(pod, WARNING, "DNSConfigForming", each)
 
     def _log_directory(self, pod: Pod) -> Path:
         return self._kit.places.pod_logs(pod.namespace, pod.name, pod.uid)
@@ -196,10 +208,6 @@ class Starting:
 
     def _failed(self, pod: Pod, container: Container, reason: str, message: str) -> None:
         self._kit.recorder.tell(pod, WARNING, reason, message, field_path=field_path(pod, container))
-
-
-RETRY_SECONDS = 5.0
-"""Until something that may pass by itself is tried again."""
 
 
 def field_path(pod: Pod, container: Container) -> str:

@@ -156,7 +156,12 @@ _CLEARED = ("podIP", "podIPs", "reason", "message")
 
 def _moved(before: Iterable[State], after: Iterable[State]) -> list[State]:
     known = {each["type"]: each for each in before}
-    return [each for each in after if not _equal(known.get(each["type"]), each)]
+    moved = [each for each in after if not _equal(known.get(each["type"]), each)]
+    # A merge keeps what it is not told of: the reason of what was wrong would stay when it is right again.
+    return [{**dict.fromkeys(_REASONS & known.get(each["type"], {}).keys()), **each} for each in moved]
+
+
+_REASONS = {"reason", "message"}
 
 
 def _equal(one: State | None, other: State) -> bool:

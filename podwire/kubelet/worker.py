@@ -182,7 +182,7 @@ class Worker:
         if rejection is None:
             self.memory.admitted = True
             return False
-        self._kit.recorder.tell(self.pod, WARNING, rejection.reason, rejection.message)
+        self._kit.recorder.tell(self.pod, WARNING, rejection.reason, rejection.told)
         now = rfc3339(self._kit.clock.wall())
         self._kit.reports.report(self.pod, rejected(self.pod, rejection.reason, rejection.message, now))
         return True
@@ -250,7 +250,8 @@ class Worker:
         try:
             await self._kit.volumes.prepare(self.pod)
         except NotReady as error:
-            self._kit.recorder.tell(self.pod, WARNING, "FailedMount", str(error))
+            for each in error.failures:
+                self._kit.recorder.tell(self.pod, WARNING, "FailedMount", each)
             self.memory.volumes_failed()
             return False
         self.memory.volumes_ready = True
