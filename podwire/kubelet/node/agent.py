@@ -46,6 +46,7 @@ class NodeAgent:
         self._runtime_version = ""
         self._images: tuple[ContainerImage, ...] = ()
         self._seen: Seen | None = None
+        self._facts: tuple[Seen, NodeFacts] | None = None
         self._object: Object | None = None
         self._node: Node | None = None
         self._reported = 0.0
@@ -71,8 +72,9 @@ class NodeAgent:
     def facts(self) -> NodeFacts:
         """What pods may learn of their node."""
         seen = self._seen or self._look()
-        said = build.status(seen, self._settings)
-        return NodeFacts(name=self._settings.name, ips=seen.addresses, allocatable=said["allocatable"])
+        if self._facts is None or self._facts[0] is not seen:
+            self._facts = (seen, _facts(seen, self._settings))
+        return self._facts[1]
 
     @property
     def node(self) -> Node | None:
@@ -237,6 +239,17 @@ class NodeAgent:
 
     def _time(self) -> str:
         return rfc3339(self._clock.wall())
+
+
+def _facts(seen: Seen, settings: NodeSettings) -> NodeFacts:
+    said = build.status(seen, settings)
+    return NodeFacts(
+        name=settings.name,
+        ips=seen.addresses,
+        allocatable=said["allocatable"],
+        memory_capacity=seen.facts.memory,
+        huge_page_sizes=tuple(size for size, _ in seen.facts.hugepages),
+    )
 
 
 def _older(one: Object, other: Object) -> bool:
