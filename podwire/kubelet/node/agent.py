@@ -248,7 +248,6 @@ def _facts(seen: Seen, settings: NodeSettings) -> NodeFacts:
         ips=seen.addresses,
         allocatable=said["allocatable"],
         memory_capacity=seen.facts.memory,
-        huge_page_sizes=tuple(size for size, _ in seen.facts.hugepages),
     )
 
 
