@@ -6,10 +6,13 @@ import logging
 from podwire import controllers
 from podwire.apiserver import Assembled
 from podwire.apiserver.users import MASTERS
+from podwire.cluster import tracing
 from podwire.cluster.feed import StoreFeed
 from podwire.cluster.loopback import LoopbackHttp
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.server_side import Certificate
+from podwire.trace.participants import API_SERVER
+from podwire.transports.tapped_http import watched
 
 _log = logging.getLogger("podwire.controllers")
 
@@ -32,6 +35,7 @@ async def in_process(assembled: Assembled) -> None:
 
 async def _run(assembled: Assembled) -> None:
     engine = assembled.engine
-    client = Client(LoopbackHttp(assembled.server.handle, IDENTITY))
+    handler = watched(assembled.server.handle, tracing.tap(API_SERVER), API_SERVER)
+    client = Client(LoopbackHttp(handler, IDENTITY, "podwire-controllers"))
     feed = StoreFeed(engine.store, engine.registry)
     await controllers.run(client, feed, engine.clock, root_ca=assembled.pki.authority_pem.decode())

@@ -14,6 +14,7 @@ class LoopbackHttp:
 
     handler: Handler
     identity: Certificate
+    user_agent: str = "podwire"
 
     async def request(
         self, method: str, path: str, *, query: Query = (), headers: Mapping[str, str] | None = None, body: bytes = b""
@@ -42,7 +43,7 @@ class LoopbackHttp:
         asked: dict[str, list[str]] = {}
         for name, value in query:
             asked.setdefault(name, []).append(value)
-        lowered = {name.lower(): value for name, value in (headers or {}).items()}
+        lowered = {"user-agent": self.user_agent, **{name.lower(): each for name, each in (headers or {}).items()}}
         request = Request(method=method, path=path, query=asked, headers=lowered, certificate=self.identity, read=read)
         answer = await self.handler(request)
         if isinstance(answer, Upgrade):

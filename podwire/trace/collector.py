@@ -9,8 +9,6 @@ import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import msgspec
-
 from podwire.trace.digest import digested
 from podwire.trace.pods import About, Pods
 from podwire.trace.record import Record, decode, encode
@@ -64,7 +62,7 @@ class Collector:
         for each in datagrams:
             try:
                 yield digested(decode(each), self._pods, keep_secrets=self._keep_secrets)
-            except (msgspec.MsgspecError, UnicodeDecodeError, AttributeError, TypeError, ValueError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever somebody sent, the others are heard
                 _log.warning("a datagram is no record", extra={"reason": str(error)})
 
 

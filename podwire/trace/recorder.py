@@ -4,6 +4,7 @@ This runs inside the calls that are watched, so it does as little as it can: bod
 are, and the collector makes sense of them. A body that is too large is left out; who it is about is not.
 """
 
+import contextlib
 import itertools
 import os
 import time
@@ -53,7 +54,8 @@ class Recorder:
                 outcome=hop.outcome,
                 detail=detail,
             )
-            self._send(encode(record))
+            with contextlib.suppress(UnicodeEncodeError):  # no text: lost, and the next number tells so
+                self._send(encode(record))
 
 
 def _wanted(hop: Hop) -> bool:

@@ -1,7 +1,7 @@
 """Records into the story of one pod: its arrows in order, beginning with the watches that it depended on. Pure."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import pairwise
@@ -103,6 +103,9 @@ class Stories:
 
     def all(self) -> list[Story]:
         """Each pod's story, from the oldest to the newest."""
+        return self._told(lambda _: True)
+
+    def _told(self, wanted: Callable[[tuple[str, str]], bool]) -> list[Story]:
         records = assigned(self._records)
         gaps = _gaps(records)
         pods: dict[str, list[Record]] = defaultdict(list)
@@ -112,12 +115,16 @@ class Stories:
                 pods[each.pod].append(each)
             elif each.begins:
                 watches[each.id] = each
-        told = [_story(pod, own, watches, gaps) for pod, own in pods.items()]
-        return sorted((each for each in told if each.name), key=lambda each: each.begin)
+        told = [
+            _story(pod, name, own, watches, gaps)
+            for pod, own in pods.items()
+            if (name := _name(own)) is not None and wanted(name)
+        ]
+        return sorted(told, key=lambda each: each.begin)
 
     def find(self, namespace: str, name: str) -> Story | None:
         """The newest pod of that name."""
-        found = [each for each in self.all() if (each.namespace, each.name) == (namespace, name)]
+        found = self._told(lambda each: each == (namespace, name))
         return found[-1] if found else None
 
     def records(self, story: Story) -> list[Record]:
@@ -197,18 +204,25 @@ def _gaps(records: Sequence[Record]) -> list[Gap]:
     return gaps
 
 
-def _story(pod: str, own: list[Record], watches: dict[str, Record], gaps: Sequence[Gap]) -> Story:
+def _name(records: Iterable[Record]) -> tuple[str, str] | None:
+    """Namespace and name of the pod that these are about, once one of them has told."""
+    found = ((_text(each, "namespace"), _text(each, "name")) for each in records)
+    return next((each for each in found if each[1]), None)
+
+
+def _story(
+    pod: str, name: tuple[str, str], own: list[Record], watches: dict[str, Record], gaps: Sequence[Gap]
+) -> Story:
     first = [watches[each] for each in dict.fromkeys(each.id for each in own if each.is_event) if each in watches]
     arrows = tuple(_arrows(sorted(first + own, key=lambda each: (each.time, each.seq))))
-    named = next((each for each in own if _text(each, "name")), None)
     created = [each.time for each in own if each.begins and each.method.startswith("POST ") and "/pods" in each.method]
     begin = min(created, default=own[0].time)
     running = next((each.time for each in own if _is_running(each)), None)
     last = own[-1].time
     return Story(
         pod=pod,
-        namespace=_text(named, "namespace") if named else "",
-        name=_text(named, "name") if named else "",
+        namespace=name[0],
+        name=name[1],
         begin=begin,
         running=running,
         arrows=arrows,

@@ -143,11 +143,16 @@ async def test_there_is_one_collector_at_a_socket(socket, tmp_path):
 async def test_what_is_no_record_is_passed_over(socket, tmp_path, recorder, caplog):
     sender = Sender(socket)
     async with collecting(socket, tmp_path / "trace"):
-        for each in (b"", b"{", b"[]", b'{"id": 1}', b"\xff", encode({"id": "a", "seq": 1})):
+        for each in (b"", b"{", b"[]", b'{"id": 1}', b"\xff", encode({"id": "a", "seq": 1}), DEEP):
             sender.send(each)
         recorder(hop(1))
         assert len(await read(tmp_path / "trace", 1)) == 1
     assert "a datagram is no record" in caplog.text
+
+
+DEEP = encode(
+    Record(id="a.1", seq=1, time=0.0, caller="a", callee="b", method="ADD x", detail={"code": 0, "stdout": "[" * 9000})
+)
 
 
 def lines(count: int, size: int = 100) -> list[bytes]:

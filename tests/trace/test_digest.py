@@ -237,3 +237,9 @@ def test_names_that_are_forgotten_are_not_known_any_more():
     pods.forget("default", "web")
     assert pods.resolve("3", About(namespace="default", name="web")) is None
     assert pods.resolve("1", About()) == ID
+
+
+def test_what_is_no_text_is_lost_and_the_next_number_tells_so(line):
+    assert line.pass_on("GET /api/v1/pods/\udcff", {"call": 1, "request": Asked({})}) == []
+    [found] = line.pass_on("GET /api/v1/pods/web", {"call": 2, "request": Asked({})})
+    assert found.seq == 2

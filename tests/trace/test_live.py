@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from podwire.cli.main import main
@@ -14,7 +15,8 @@ from podwire.cluster.apiserver import Options, running
 from podwire.cluster.watched_store import watched_store
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import parse
-from podwire.trace.segments import Reader
+from podwire.trace.record import encode
+from podwire.trace.segments import Reader, Writer
 from podwire.trace.story import Stories, Turn
 from podwire.transports import http_client
 
@@ -146,3 +148,21 @@ def test_a_pod_that_was_not_seen_is_named(tmp_path, capsys):
     assert "no pod shop/web was seen" in capsys.readouterr().err
     assert main(["trace", "--prefix", str(tmp_path)]) == 0
     assert capsys.readouterr().out == "no pod was seen yet\n"
+
+
+def test_secrets_that_were_kept_are_shown_to_root_who_asks_for_them(tmp_path, capsys, records):
+    writer = Writer(tracing.CollectorOptions.below(tmp_path).directory)
+    records[7] = msgspec.structs.replace(records[7], detail=records[7].detail | {"response": {"token": "hunter2"}})
+    writer.write([encode(each) for each in records])
+    writer.close()
+    shown = ["trace", "web", "--format", "json", "--prefix", str(tmp_path)]
+    assert main(shown) == 0
+    assert "hunter2" not in capsys.readouterr().out
+    assert main([*shown, "--raw"]) == 0
+    assert "hunter2" in capsys.readouterr().out
+
+
+def test_nobody_but_root_may_ask_for_secrets(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert main(["trace", "web", "--raw", "--prefix", str(tmp_path)]) == 1
+    assert "only root" in capsys.readouterr().err
