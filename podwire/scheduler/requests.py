@@ -37,7 +37,6 @@ def pod_requests(pod: Pod, whole: Mapping[str, Any], *, silent: Mapping[str, int
         asked = _container(each, allotted, silent)
         if each.sidecar:
             sidecars = _sum((sidecars, asked))
-            starting = _larger(starting, sidecars)
         else:
             starting = _larger(starting, _sum((sidecars, asked)))
     running = _sum((sidecars, *(_container(each, allotted, silent) for each in pod.spec.containers)))

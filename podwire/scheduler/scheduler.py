@@ -10,7 +10,7 @@ import msgspec
 from podwire.failpoints import declare, failpoint
 from podwire.objects import nodes
 from podwire.objects.nodes import Node
-from podwire.protocols.k8sapi.client_side import EVERYWHERE, ClientError, Scope, Unreachable
+from podwire.protocols.k8sapi.client_side import EVERYWHERE, ClientError, Scope
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Added, Change, Deleted, Object, Synced, Updated, key_of, metadata
@@ -209,9 +209,7 @@ class Scheduler:
             self._recorder.tell(Note(pod, "Normal", "Scheduled", "Binding", text))
 
     async def _after_failure(self, info: PodInfo, error: ApiError | ClientError) -> None:
-        if isinstance(error, Unreachable):
-            self._try_again(info)
-        elif isinstance(error, ApiError) and error.code not in (404, 409):
+        if isinstance(error, ApiError) and error.code not in (404, 409):
             self._try_again(info)
             self._recorder.tell(Note(info.pod, "Warning", "FailedScheduling", "Scheduling", error.message))
             self._report(info, Verdict("SchedulerError", error.message))

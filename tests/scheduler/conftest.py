@@ -72,6 +72,8 @@ class Wire:
         self.up = asyncio.Event()
         self.up.set()
         self._cut = asyncio.Event()
+        self.late = {}
+        """Watches by their field selector that tell nothing before an event is set."""
 
     def cut(self):
         """The server is gone, and with it every stream."""
@@ -93,8 +95,10 @@ class Wire:
 
     async def stream(self, method, path, *, query=(), headers=None):
         self._reached(method, path)
-        self.watches.append((path, dict(query).get("fieldSelector", "")))
-        return Cuttable(await self._http.stream(method, path, query=query, headers=headers), self._cut)
+        selector = dict(query).get("fieldSelector", "")
+        self.watches.append((path, selector))
+        incoming = await self._http.stream(method, path, query=query, headers=headers)
+        return Cuttable(incoming, self._cut, self.late.get(selector))
 
     def _reached(self, method, path):
         if not self.up.is_set():
@@ -104,12 +108,15 @@ class Wire:
 class Cuttable:
     """A stream that ends with an error when the server goes."""
 
-    def __init__(self, incoming, cut):
+    def __init__(self, incoming, cut, told):
         self._incoming = incoming
         self._cut = cut
+        self._told = told
         self.status, self.headers = incoming.status, incoming.headers
 
     async def read(self):
+        if self._told is not None:
+            await self._told.wait()
         reading = asyncio.ensure_future(self._incoming.read())
         cutting = asyncio.ensure_future(self._cut.wait())
         try:

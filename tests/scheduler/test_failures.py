@@ -114,6 +114,46 @@ async def test_a_pod_that_somebody_else_bound_is_counted_where_it_is(cluster):
     assert stolen
 
 
+async def test_a_pod_that_somebody_else_bound_is_counted_before_the_watch_tells_of_it(cluster):
+    wire, stolen = cluster.wire(), []
+    wire.late["spec.nodeName!="] = asyncio.Event()
+
+    async def disturb(method, path, send):
+        if binds(method, path) and not stolen:
+            stolen.append(await cluster.api.bind("web", "default", "n1"))
+        return await send()
+
+    wire.disturb = disturb
+    await cluster.node("n1", cpu="1")
+    async with cluster.scheduler(wire):
+        await cluster.pod("web", requests={"cpu": "1"})
+        await cluster.placed("web")
+        await cluster.pod("next", requests={"cpu": "1"})
+        await cluster.refused("next", "Insufficient cpu")
+        wire.late["spec.nodeName!="].set()
+        await cluster.api.delete(PODS, "web", "default", grace_seconds=0)
+        await cluster.placed("next")
+
+
+async def test_nothing_is_written_onto_a_pod_that_somebody_else_bound_meanwhile(cluster):
+    wire, written = cluster.wire(), asyncio.Event()
+
+    async def disturb(method, path, send):
+        if not path.endswith("/status"):
+            return await send()
+        await cluster.api.bind("web", "default", "elsewhere")
+        reply = await send()
+        written.set()
+        return reply
+
+    wire.disturb = disturb
+    await cluster.pod("web")
+    async with cluster.scheduler(wire), asyncio.timeout(40):
+        await written.wait()
+    [condition] = (await cluster.seen("web"))["status"]["conditions"]
+    assert condition["status"] == "True"
+
+
 async def test_a_pod_that_is_deleted_before_it_is_bound_leaves_its_place(cluster):
     wire, gone = cluster.wire(), asyncio.Event()
 

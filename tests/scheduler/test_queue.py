@@ -94,6 +94,17 @@ async def test_who_met_an_error_comes_again_by_itself(queue, make_pod):
     assert await names(queue, 1) == ["a"]
 
 
+async def test_who_changed_while_in_hand_comes_again_as_it_is_now(queue, make_pod):
+    queue.add(make_pod("a"))
+    await names(queue, 1)
+    queue.refresh(make_pod("a", labels={"new": ""}))
+    queue.refresh(make_pod("stranger"))
+    queue.pause("uid-default-a")
+    async with asyncio.timeout(20):
+        assert (await queue.take()).pod.metadata.labels == {"new": ""}
+    assert len(queue) == 1
+
+
 async def test_pauses_double_up_to_the_longest(monkeypatch, make_pod):
     queue, pauses = PodQueue(), []
     loop = asyncio.get_running_loop()

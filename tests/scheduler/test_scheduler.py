@@ -60,7 +60,8 @@ async def full(cluster):
     """A cluster with a pod that is too large for its only node, which the scheduler knows from its beginning."""
     await cluster.node("n1", cpu="1")
     await cluster.pod("web", requests={"cpu": "2"})
-    async with cluster.scheduler():
+    cluster.used = cluster.wire()
+    async with cluster.scheduler(cluster.used):
         yield cluster
 
 
@@ -86,6 +87,7 @@ async def test_the_same_refusal_again_is_counted_and_the_pod_is_left_alone(full)
     [event] = await full.events("FailedScheduling", done=lambda event: event.get("series"))
     assert event["series"]["count"] == 2
     assert (await full.seen("web"))["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+    assert len([path for _method, path in full.used.calls if path.endswith("/status")]) == 1
 
 
 async def test_a_heartbeat_of_a_node_wakes_nobody(full):
@@ -108,11 +110,11 @@ async def test_another_reason_replaces_the_first_and_the_time_of_refusal_stays(w
 
 async def test_a_refusal_is_written_again_when_somebody_changed_the_pod_meanwhile(cluster):
     wire = cluster.wire()
-    label = {"metadata": {"labels": {"changed": "meanwhile"}}}
+    change = {"metadata": {"annotations": {"changed": "meanwhile"}}}
 
     async def disturb(method, path, send):
         if path.endswith("/status") and not changed:
-            changed.append(await cluster.api.patch(PODS, "web", label, "default"))
+            changed.append(await cluster.api.patch(PODS, "web", change, "default"))
         return await send()
 
     changed, wire.disturb = [], disturb
@@ -175,6 +177,16 @@ async def test_a_pod_that_waits_for_a_node_to_change_is_woken_by_that(working, n
     await working.pod("web", **pod)
     await working.refused("web", reason)
     await change_node(working, change)
+    await working.placed("web")
+
+
+async def test_a_pod_that_tolerates_more_than_before_is_tried_again(working):
+    await working.node("n1", taints=[{"key": "k", "effect": "NoSchedule"}])
+    await working.pod("web")
+    await working.refused("web", "untolerated taint {k: }")
+    pod = await working.seen("web")
+    more = [*pod["spec"]["tolerations"], {"key": "k", "operator": "Exists"}]
+    await working.api.patch(PODS, "web", {"spec": {"tolerations": more}}, "default")
     await working.placed("web")
 
 
