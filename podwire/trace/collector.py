@@ -17,7 +17,7 @@ from podwire.transports.datagrams import Receiver
 
 _log = logging.getLogger("podwire.trace")
 
-PATIENCE = 0.02
+PATIENCE = 0.03
 """Seconds between the first datagram of a burst and its records."""
 
 
