@@ -41,6 +41,7 @@ class RuntimeView:
         self._pods: dict[str, Observed] = {}
         self._sends_events = True
         self._whole_status = True
+        self._listening = False
         self.complete = asyncio.Event()
         """Everything that the runtime has was seen at least once."""
 
@@ -50,6 +51,15 @@ class RuntimeView:
     @property
     def uids(self) -> set[str]:
         return set(self._pods)
+
+    @property
+    def current(self) -> bool:
+        """Whether a pod that was never told of is not there."""
+        return self._listening
+
+    def forget(self, uid: str) -> None:
+        """All of it was removed."""
+        self._pods.pop(uid, None)
 
     async def look(self, uid: str) -> Observed:
         """Ask what is true of one pod now."""
@@ -92,11 +102,13 @@ class RuntimeView:
         try:
             await asyncio.sleep(0)  # listens before it lists, so nothing falls between
             await self._everything()
+            self._listening = True
             await hints
         except Unimplemented:
             self._sends_events = False
             log.warning("the runtime sends no container events; it is asked every second instead")
         finally:
+            self._listening = False
             hints.cancel()
             await asyncio.gather(hints, return_exceptions=True)
 

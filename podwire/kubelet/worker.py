@@ -61,7 +61,7 @@ class Worker:
         self._ending = Ending(kit)
         self._woken = asyncio.Event()
         self._to_end = asyncio.Event()
-        self._dirty = True
+        self._dirty = not kit.view.current
         self._gone = False
         """The API has no such pod any more."""
         self._adopted_ending = pod.deleting
@@ -236,6 +236,7 @@ class Worker:
     async def _make_sandbox(self, attempt: int) -> bool:
         try:
             id_ = await self._starting.sandbox(self.pod, attempt)
+            self._dirty = False  # until an event tells of something after this
             await self._kit.view.look_at(self.pod.uid, id_)
         except (RpcError, ConfigError, NameTooLong) as error:
             message = f"Failed to create pod sandbox: {error}"
@@ -270,6 +271,7 @@ class Worker:
             return False
         sandbox = observed.sandbox
         if sandbox is not None:
+            self._dirty = False  # until an event tells of something after this
             try:
                 await self._kit.view.look_at(self.pod.uid, sandbox.id)
             except NotFound:
@@ -311,10 +313,10 @@ class Worker:
         await self.memory.remember(self.pod, observed)
         if not self._gone and self.memory.admitted:
             self._report(observed)
-            await self._kit.reports.sent(self.pod.uid)
         await self._ending.remove(self.pod.uid, observed)
-        await self._kit.view.look(self.pod.uid)
+        self._kit.view.forget(self.pod.uid)
         if not self._gone:
+            await self._kit.reports.sent(self.pod.uid)
             await self._let_go()
 
     async def _stop(self, observed: Observed) -> None:
