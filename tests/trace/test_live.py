@@ -124,6 +124,31 @@ async def test_a_watch_tells_the_pod_that_it_delivers_and_stands_at_the_beginnin
     assert (event.caller, event.callee, event.label) == ("APIServer", "Scheduler", "ADDED default/web (Pending)")
 
 
+async def test_a_participant_at_a_foreign_api_server_tells_of_its_requests_itself(tmp_path, collector, monkeypatch):
+    tap = tracing.tap("Kubelet", "n1")
+    monkeypatch.delenv(tracing.VARIABLE)
+    async with running(Options(data_dir=tmp_path / "data", port=0, store_url="memory://")) as server:
+        access = parse(server.kubeconfig.read_text(), file=str(server.kubeconfig))
+        async with http_client.connect(access, user_agent="podwire-kubelet", tap=tap, callee="APIServer") as http:
+            client = Client(http)
+            kind = client.kind_of({"apiVersion": "v1", "kind": "Pod"})
+            watching = await client.watch(kind)
+            await apply(server.kubeconfig)
+            async with asyncio.timeout(SOON):
+                async for frame in watching:
+                    assert frame.type == "ADDED"
+                    break
+            await client.get(kind, "web", "default")
+            story = await story_with(collector.directory, lambda each: len(each.arrows) == 4)
+            watching.close()
+    assert [(each.caller, each.callee, each.turn) for each in story.arrows] == [
+        ("Kubelet", "APIServer", Turn.CALL),
+        ("APIServer", "Kubelet", Turn.EVENT),
+        ("Kubelet", "APIServer", Turn.CALL),
+        ("APIServer", "Kubelet", Turn.REPLY),
+    ]
+
+
 async def test_without_a_collector_nothing_is_watched(tmp_path, monkeypatch):
     monkeypatch.delenv(tracing.VARIABLE, raising=False)
     assert tracing.tap("APIServer") is None
