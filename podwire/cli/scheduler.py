@@ -37,6 +37,13 @@ async def _work(options: Options) -> None:
     settle()
     try:
         await schedule(options)
-    except* ApiError as refusals:
-        why = ", ".join(str(each) for each in refusals.exceptions)
-        raise UserError(f"this is no API server for a scheduler: {why}") from refusals
+    except ExceptionGroup as failures:
+        refusals, others = failures.split(ApiError)
+        if refusals is None or others is not None:
+            raise
+        raise UserError(f"this API server cannot be watched: {_first(refusals)}") from failures
+
+
+def _first(group: ExceptionGroup[Exception]) -> Exception:
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, ExceptionGroup) else first

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,7 @@ from podwire.cluster import scheduler
 from podwire.cluster.apiserver import Options, running
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.client_side import Client
-from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
+from podwire.protocols.k8sapi.kubeconfig import Access, BadKubeconfig, write_kubeconfig
 from podwire.transports.credentials import load
 from podwire.transports.http_client import connect
 
@@ -72,14 +73,43 @@ async def test_a_kubeconfig_that_is_none_is_told(tmp_path):
         await scheduler.run(scheduler.Options(kubeconfig=tmp_path / "kubeconfig"))
 
 
+COMMAND = (str(Path(sys.executable).with_name("podwire")), "scheduler", "--kubeconfig")
+
+
+async def told(kubeconfig):
+    """The exit code and the words of a scheduler that ends by itself."""
+    process = await asyncio.create_subprocess_exec(*COMMAND, str(kubeconfig), stderr=asyncio.subprocess.PIPE)
+    async with asyncio.timeout(SOON):
+        _nothing, words = await process.communicate()
+    return process.returncode, words.decode()
+
+
+async def test_a_kubeconfig_that_cannot_be_used_is_told_in_one_line(tmp_path):
+    code, words = await told(tmp_path / "nowhere")
+    assert code == 1
+    assert words.startswith("podwire scheduler: ")
+    assert words.count("\n") == 1
+
+
+async def test_a_server_that_is_no_api_server_is_told_in_one_line(tmp_path):
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\nConnection: close\r\n\r\nnot here\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as other:
+        port = other.sockets[0].getsockname()[1]
+        (tmp_path / "kubeconfig").write_text(write_kubeconfig(Access(server=f"http://127.0.0.1:{port}")))
+        code, words = await told(tmp_path / "kubeconfig")
+    assert code == 1
+    assert words == "podwire scheduler: this API server cannot be watched: not here\n"
+
+
 @contextlib.asynccontextmanager
 async def program(server, failpoints=""):
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "podwire.cli.main",
-        "scheduler",
-        "--kubeconfig",
+        *COMMAND,
         str(server.kubeconfig),
         env={**os.environ, "PODWIRE_FAILPOINTS": failpoints},
         stderr=asyncio.subprocess.DEVNULL,
