@@ -15,6 +15,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prefix", type=Path, default=Path("/"), metavar="DIR", help="the directory below which everything is kept (/)"
     )
+    parser.add_argument(
+        "--force", action="store_true", help="forget the cluster even if something of it cannot be removed"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -22,9 +25,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError("needs root, like `podwire up`; try `sudo podwire down`")
     try:
         layout = layout_of(arguments.prefix)
-        removed = down(layout, Claims())
+        removed = down(layout, Claims(), force=arguments.force)
     except NotRemoved as error:
-        raise UserError(f"not everything is removed, try again: {error}") from error
+        raise UserError(f"not everything is removed; try again, or --force to forget it: {error}") from error
     except (BadPrefix, NewerState, OSError) as error:
         raise UserError(str(error)) from error
     print(f"removed the cluster below {layout.prefix}" if removed else f"there is no cluster below {layout.prefix}")

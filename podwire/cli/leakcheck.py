@@ -5,9 +5,10 @@ import json
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cluster import traces
 from podwire.cluster.leakcheck import Trace, lasting, leaks, table
-from podwire.cluster.runtime import Options
+from podwire.cluster.up import traces
+from podwire.cluster.up.claims import Claims
+from podwire.cluster.up.layout import Layout
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -18,10 +19,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    options = Options(socket=arguments.prefix / "run/podwire/cri.sock", prefix=arguments.prefix)
+    layout = Layout(arguments.prefix.resolve())
     try:
-        found = _look(options)
-        found = lasting(found, _look(options)) if found else found
+        found = _look(layout)
+        found = lasting(found, _look(layout)) if found else found
     except OSError as error:
         raise UserError(str(error)) from error
     if arguments.output == "json":
@@ -31,5 +32,5 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if found else 0
 
 
-def _look(options: Options) -> list[Trace]:
-    return leaks(traces.found(options), traces.owners(options))
+def _look(layout: Layout) -> list[Trace]:
+    return leaks(traces.found(layout, Claims()), traces.owners(layout))

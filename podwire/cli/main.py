@@ -25,6 +25,10 @@ class Command:
 COMMANDS = (
     Command("up", "podwire.cli.up", "bring a whole cluster up on this machine"),
     Command("down", "podwire.cli.down", "remove a cluster, with its pods and all that it made"),
+    Command("status", "podwire.cli.status", "how a cluster is: its processes, its node, its addresses"),
+    Command("kubeconfig", "podwire.cli.kubeconfig", "print where a cluster's kubeconfig is"),
+    Command("node", "podwire.cli.node", "run a program on a node, among its standard paths and links"),
+    Command("doctor", "podwire.cli.doctor", "what this machine lacks, and what helps"),
     Command("demo", "podwire.cli.demo", "bring an API server up, tour it with kubectl, leave no trace"),
     Command("apiserver", "podwire.cli.apiserver", "serve the Kubernetes API over SQLite, etcd or memory"),
     Command(

@@ -12,6 +12,7 @@ from podwire.cluster.runtime import Options
 from podwire.linux import processes
 from podwire.linux.cgroups import KernelCgroups
 from podwire.linux.errors import LinuxError
+from podwire.linux.mount_namespaces import of_process
 from podwire.linux.mounts import mounted
 from podwire.linux.network import KernelNetwork
 from podwire.linux.nft import TABLE
@@ -59,17 +60,23 @@ def _groups(options: Options) -> Iterator[Trace]:
 
 
 def _processes(options: Options) -> Iterator[Trace]:
-    """Whoever is in a container's cgroup, and the shims, which are in none."""
+    """Whoever is in a container's cgroup, and the shims, which are in none.
+
+    On every node the shims are called alike; ours are those in the network namespace that we look from.
+    """
     cgroups = KernelCgroups()
     for group in _groups(options):
         for pid in cgroups.pids(group.name):
             yield Trace("process", str(pid), group.owner)
+    here = Path("/proc/thread-self/ns/net").stat().st_ino
     homes = f"{options.state}/runtime/containers/".encode()
     for each in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (each / "cmdline").read_bytes().split(b"\0")
             below = next((word for word in words if word.startswith(homes)), None)
-            if below is not None and any(word.endswith(b"podwire-shim") for word in words):
+            if below is None or not any(word.endswith(b"podwire-shim") for word in words):
+                continue
+            if of_process(int(each.name), "net") == here:
                 yield Trace("shim", each.name, below.removeprefix(homes).decode().partition("/")[0])
 
 

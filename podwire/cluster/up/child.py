@@ -59,9 +59,9 @@ def become(component: Component, layout: Layout, told: int, close: Callable[[], 
         code = _serve(component, told)
         os.close(mark)
     except component.troubles as error:
-        _log.error("%s", error)  # noqa: TRY400 - told in one line; whoever reads it can mend it
+        _log.error("%s", error)
         code = 1
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - the end of the process; whatever it was stands in the log
         _log.exception("%s ended", component.name)
     finally:
         with contextlib.suppress(OSError, ValueError):

@@ -154,7 +154,7 @@ def _candidates(layout: Layout) -> list[int]:
 
 
 def _netns() -> int:
-    return os.stat("/proc/self/ns/net").st_ino
+    return Path("/proc/self/ns/net").stat().st_ino
 
 
 def _decoded(text: bytes) -> Claim | None:

@@ -61,7 +61,7 @@ def _be_it(layout: Layout, work: Work, space: NodeSpace | None, tells: int) -> N
         failed = asyncio.run(work())
     except (OSError, RpcError, runtime.NoRuntime, runtime.RunsAlready) as error:
         failed = [str(error)]
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - the end of the process; the parent is told
         _log.exception("the pods were not removed")
         failed = [f"{type(error).__name__}: {error}"]
     os.write(tells, json.dumps(failed).encode())
@@ -90,7 +90,7 @@ async def _remove(up: runtime.Running, sandbox: Sandbox) -> str:
 
 
 async def _removed_by(socket: Path, uids: set[str]) -> Failures:
-    by_name = {each.name.rpartition("/")[2]: each for each in methods.ALL}
+    by_name: dict[str, Any] = {each.name.rpartition("/")[2]: each for each in methods.ALL}
     listing, stop, remove = (by_name[each] for each in ("ListPodSandbox", "StopPodSandbox", "RemovePodSandbox"))
     async with grpc_client.connect(socket) as client:
         found = await client.call(listing, listing.request(), timeout=SECONDS)

@@ -207,4 +207,6 @@ def _node(prepared: Prepared) -> Component:
         await readiness.until_ready(prepared.layout.kubeconfig, prepared.node.name)
         ready()
 
-    return Component(name="node", work=work, needs=("apiserver", "kubelet"), once=True, troubles=(OSError, BadKubeconfig))
+    return Component(
+        name="node", work=work, needs=("apiserver", "kubelet"), once=True, troubles=(OSError, BadKubeconfig)
+    )

@@ -17,7 +17,6 @@ from podwire.cluster.up.nodespace import NodeSpace, remove_pins
 from podwire.cluster.up.state import BrokenState, State
 from podwire.cluster.up.stop import StillThere, kill, stop
 from podwire.linux.cgroups import KernelCgroups
-from podwire.linux.errors import LinuxError
 from podwire.linux.mounts import KernelMounts, mounted
 
 Step = Callable[[], None]
@@ -45,7 +44,7 @@ class Removal:
         return [NodeSpace(self.layout, each) for each in sorted(names)]
 
     def steps(self) -> list[tuple[str, Step]]:
-        """1. Processes.  2. Pods.  3. Who is left on the nodes.  4. Groups, namespaces, links.  5. Files.  6. Claims."""
+        """1. Processes.  2. Pods.  3. Who is left on nodes.  4. Groups, mounts, namespaces, links."""
         return [
             ("processes", lambda: stop(self.layout)),
             ("pods", self.remove_pods),
@@ -54,7 +53,6 @@ class Removal:
             ("mounts", self.unmount),
             ("namespaces", self.remove_spaces),
             ("network", self.disconnect),
-            ("files", self.remove_files),
         ]
 
     def remove_pods(self) -> None:
@@ -102,7 +100,9 @@ class Removal:
 
     def _made_for_node(self) -> list[str]:
         """The standard directories that were not there before."""
-        standard = [str(self.layout.prefix / each) for each in ("var/lib/kubelet", "var/log/pods", "var/log/containers")]
+        standard = [
+            str(self.layout.prefix / each) for each in ("var/lib/kubelet", "var/log/pods", "var/log/containers")
+        ]
         standard += [str(self.layout.prefix / each) for each in ("run/netns", "run/nri", "var/lib/cni")]
         made = self.state.made if self.state else ()
         return [each for each in standard if each in made]
@@ -120,20 +120,25 @@ class Removal:
     def remove_files(self) -> None:
         """The record goes last: as long as it is there, this can be done again."""
         (self.layout.prefix / "etc/cni/net.d" / conflist.NAME).unlink(missing_ok=True)
-        for each in self._made_for_node():
-            _remove_tree(Path(each))
+        for made in self._made_for_node():
+            _remove_tree(Path(made))
         for place in (self.layout.run, self.layout.logs, self.layout.state):
             for each in place.iterdir() if place.is_dir() else ():
                 if each.name != LEFT_TO_OTHERS and each != self.layout.record:
                     _remove_tree(each)
-        state.forget(self.layout.record) if self.layout.state.is_dir() else None
-        for each in (self.state.made if self.state else ()):
+        if self.layout.state.is_dir():
+            state.forget(self.layout.record)
+        for made in self.state.made if self.state else ():
             with contextlib.suppress(OSError):
-                Path(each).rmdir()
+                Path(made).rmdir()
 
 
-def down(layout: Layout, claims: Claims) -> bool:
-    """Remove it all; False when there was nothing. Raises NotRemoved, NewerState."""
+def down(layout: Layout, claims: Claims, *, force: bool = False) -> bool:
+    """Remove it all; False when there was nothing. Raises NotRemoved, NewerState.
+
+    Files go last, and only when everything else is gone, or by `force`: without them nobody could go on. What still has
+    a mount in it is never removed, for that would remove what is mounted.
+    """
     try:
         known = state.load(layout.record)
     except BrokenState:
@@ -142,21 +147,28 @@ def down(layout: Layout, claims: Claims) -> bool:
     if not there:
         return False
     removal = Removal(layout, known, claims)
-    failed = []
-    for name, step in removal.steps():
-        try:
-            step()
-        except (NotRemoved, StillThere, LinuxError, OSError) as error:
-            failed.append(f"{name}: {error}")
-            if name in ("processes", "processes on nodes"):
-                break
+    failed = [told for name, step in removal.steps() if (told := _tried(name, step))]
+    if failed and not force:
+        raise NotRemoved("; ".join(failed))
+    removal.remove_files()
+    claims.release(layout.prefix)
     if failed:
         raise NotRemoved("; ".join(failed))
-    claims.release(layout.prefix)
     return True
 
 
+def _tried(name: str, step: Step) -> str:
+    """What went wrong, in words."""
+    try:
+        step()
+    except (NotRemoved, StillThere, OSError) as error:
+        return f"{name}: {error}"
+    return ""
+
+
 def _remove_tree(path: Path) -> None:
+    if held := [each.target for each in mounted() if Path(each.target).is_relative_to(path)]:
+        raise NotRemoved(f"{path} stays: {held[0]} is a mount")
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import logging
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from podwire import logs
 from podwire.cluster.up.claims import Claims
 from podwire.cluster.up.components import components
 from podwire.cluster.up.layout import Layout
@@ -17,6 +19,8 @@ from podwire.cluster.up.notes import Notebook, hold, name_holder
 from podwire.cluster.up.prepare import Prepared, Wanted, missing, prepare
 from podwire.cluster.up.supervisor import Event, Supervisor
 from podwire.linux import syscalls
+
+_log = logging.getLogger("podwire.up")
 
 LOG_BYTES = 16 << 20
 """A log that is longer than this when a cluster is started is put aside."""
@@ -74,6 +78,7 @@ def _be_the_daemon(prepared: Prepared, lock: int, writes: int) -> None:
         os.umask(0o022)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         _write_to(prepared.layout.log("supervisor"))
+        logs.set_up(stream=sys.stderr)
         syscalls.set_name("podwire-up")
         name_holder(lock)
         teller = _Teller(writes)
@@ -94,7 +99,7 @@ class _Teller:
         return [self._writes] if self._writes >= 0 else []
 
     def __call__(self, event: Event) -> None:
-        print(f"{event.component or 'cluster'}: {event.what} {event.detail}".rstrip(), file=sys.stderr, flush=True)
+        _log.info("%s", event.what, extra={"component": event.component or "all", "detail": event.detail})
         if self._writes < 0:
             return
         with contextlib.suppress(BrokenPipeError):

@@ -95,8 +95,10 @@ def layout_of(prefix: Path) -> Layout:
     """The layout below a prefix that may be relative. Raises BadPrefix."""
     whole = prefix.resolve()
     if len(os.fsencode(whole)) > LONGEST:
-        told = f"{whole}: longer than {LONGEST} bytes, and the paths of sockets below it would be longer than the kernel takes"
-        raise BadPrefix(f"{told}; choose a shorter one, such as /tmp/pw")
+        told = (
+            f"longer than {LONGEST} bytes, so that the paths of sockets below it would be longer than the kernel takes"
+        )
+        raise BadPrefix(f"{whole}: {told}; choose a shorter one, such as /tmp/pw")
     if whole.exists() and not whole.is_dir():
         raise BadPrefix(f"{whole}: is no directory")
     return Layout(whole)

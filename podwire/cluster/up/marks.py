@@ -22,17 +22,17 @@ def components(layout: Layout) -> dict[int, str]:
     found: dict[int, str] = {}
     for pid in _pids():
         with contextlib.suppress(OSError):
-            for each in os.listdir(f"/proc/{pid}/fd"):
-                target = _target(f"/proc/{pid}/fd/{each}")
+            for each in (_PROC / str(pid) / "fd").iterdir():
+                target = _target(each)
                 if target.startswith(below):
                     found[pid] = target.removeprefix(below).removesuffix(" (deleted)")
     found.pop(os.getpid(), None)
     return found
 
 
-def _target(path: str) -> str:
+def _target(path: Path) -> str:
     try:
-        return os.readlink(path)
+        return str(path.readlink())
     except OSError:
         return ""
 

@@ -99,7 +99,7 @@ def _open(path: Path) -> int:
 def _cover(mounts: KernelMounts, cover: Cover, base: int) -> None:
     told, target = os.fstat(base), _ROOT / cover.base
     below = Path(f"/proc/self/fd/{base}")
-    names = [each for each in sorted(os.listdir(below)) if not cover.replaced(each)]
+    names = [each for each in sorted(entry.name for entry in below.iterdir()) if not cover.replaced(each)]
     mounts.mount("podwire", target, "tmpfs", [f"mode={stat.S_IMODE(told.st_mode):o}"])
     os.chown(target, told.st_uid, told.st_gid)
     for name in names:

@@ -130,11 +130,11 @@ def _decided(
         if known is None:
             state.save(layout.record, fresh)
 
-    claims.claim(layout, known.slot if known else None, lambda slot: _trouble(layout, slot), keep)
+    claims.claim(layout, known.slot if known else None, _trouble, keep)
     return decided[0]
 
 
-def _trouble(layout: Layout, slot: Slot) -> str:
+def _trouble(slot: Slot) -> str:
     """What speaks against a slot."""
     if not placement.port_is_free(slot.api_port):
         return f"port {slot.api_port} of 127.0.0.1 is in use"

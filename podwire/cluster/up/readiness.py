@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from podwire.objects import nodes
-from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.client_side import Client, Scope
+from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Added, Object, Updated
 from podwire.transports import credentials, http_client
 
-NODES = BUILTIN.of_kind("v1", "Node")
+NODES = Kind(group="", version="v1", resource="nodes", kind="Node", namespaced=False)
 
 
 async def until_ready(kubeconfig: Path, name: str) -> None:

@@ -27,7 +27,7 @@ class Restarts:
     @property
     def wait(self) -> float:
         """Seconds until the next start."""
-        return min(FIRST * 2 ** max(self.in_a_row - 1, 0), LONGEST)
+        return min(FIRST * (1 << max(self.in_a_row - 1, 0)), LONGEST)
 
     @property
     def hopeless(self) -> bool:

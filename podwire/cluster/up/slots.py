@@ -15,6 +15,7 @@ Address = IPv4Address | IPv6Address
 Interface = IPv4Interface | IPv6Interface
 
 LAST = 99
+TABLES = "podwire_slot"
 KUBELET_PORT = 10250
 _FIRST_API_PORT = 16443
 _PODS6 = 0x1000
@@ -38,7 +39,7 @@ class Slot:
     @property
     def table(self) -> str:
         """The nft table of the way out."""
-        return f"podwire_slot{self.number}"
+        return f"{TABLES}{self.number}"
 
     def port(self, node: int) -> str:
         """The host's end of a node's cable."""
@@ -85,7 +86,7 @@ class Slot:
     def owns(self, network: Network) -> bool:
         """Whether a route to this network would meet ours."""
         mine = (self.own6,) if network.version == 6 else (self.pods, self.services, self.nodes)
-        return any(each.overlaps(network) for each in mine)  # type: ignore[arg-type]  # of one version, both
+        return any(each.overlaps(network) for each in mine)
 
 
 def collisions(slot: Slot, routes: Iterable[Network]) -> list[Network]:

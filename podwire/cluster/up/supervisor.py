@@ -62,7 +62,7 @@ class Process:
 class Supervisor:
     """Runs components until a signal, or until one of them is hopeless before all were ready for the first time.
 
-    It tells `report` what happens and `note` how things stand; `inherited` names descriptors that no component may keep.
+    It tells `report` what happens and `note` how things stand. Components keep none of the descriptors `inherited`.
     """
 
     def __init__(

@@ -75,7 +75,9 @@ def plug(layout: Layout, slot: Slot, number: int, netns: Path, *, ipv6: bool) ->
     """A cable from the bridge to a node, its addresses, its way out, and the host's way to its pods."""
     with KernelNetwork() as host, KernelNetwork(netns) as node:
         bridge = host.links.get(slot.bridge)
-        _cable(host, node, Veth(slot.port(number), "eth0", netns, alias=mark_of(layout), master=bridge.ifindex, up=True))
+        _cable(
+            host, node, Veth(slot.port(number), "eth0", netns, alias=mark_of(layout), master=bridge.ifindex, up=True)
+        )
         inside = node.links.get("eth0")
         node.links.change(inside.ifindex, up=True)
         for each in slot.addresses(number, ipv6=ipv6):

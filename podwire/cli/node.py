@@ -1,0 +1,51 @@
+"""`podwire node`: programs on a node."""
+
+import argparse
+import os
+from pathlib import Path
+
+from podwire.cli.main import UserError
+from podwire.cluster.up import state
+from podwire.cluster.up.layout import BadPrefix, layout_of
+from podwire.cluster.up.nodespace import NodeSpace
+from podwire.cluster.up.state import BrokenState, NewerState
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    executing = verbs.add_parser("exec", help="run a program where a node's standard paths and links are")
+    executing.add_argument(
+        "--prefix", type=Path, default=Path("/"), metavar="DIR", help="the directory below which everything is kept (/)"
+    )
+    executing.add_argument("node", metavar="NODE")
+    executing.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM", help="and its arguments")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Become the program; its exit code is ours."""
+    program = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
+    if not program:
+        raise UserError(f"name a program: `podwire node exec {arguments.node} -- ip link`")
+    try:
+        _enter(arguments.prefix, arguments.node)
+        os.execvp(program[0], program)  # noqa: S606 - the user's own program, without a shell
+    except FileNotFoundError as error:
+        raise UserError(f"{program[0]}: not found on node {arguments.node}") from error
+    except (BadPrefix, NewerState, BrokenState, OSError) as error:
+        raise UserError(str(error)) from error
+
+
+def _enter(prefix: Path, name: str) -> None:
+    layout = layout_of(prefix)
+    known = state.load(layout.record)
+    if known is None:
+        raise UserError(f"there is no cluster below {layout.prefix}; `podwire up` makes one")
+    node = next((each for each in known.nodes if each.name == name), None)
+    if node is None:
+        raise UserError(f"there is no node {name}; there is {', '.join(each.name for each in known.nodes)}")
+    if not node.own:
+        return
+    space = NodeSpace(layout, name)
+    if not space.stands():
+        raise UserError(f"the namespaces of {name} are not there; `podwire up` makes them")
+    space.enter()

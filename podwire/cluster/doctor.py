@@ -1,0 +1,202 @@
+"""What this machine has of what a cluster needs: each thing tried for real where that leaves no trace."""
+
+import os
+import resource
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from podwire.linux import mount_namespaces, syscalls
+from podwire.linux.cgroups import KernelCgroups
+from podwire.linux.errors import LinuxError
+from podwire.linux.mounts import KernelMounts
+from podwire.linux.namespaces import in_thread
+from podwire.linux.network import KernelNetwork
+from podwire.linux.nft import KernelRuleset
+from podwire.linux.values import Bridge, Veth
+from podwire.runtime.images.build import BUSYBOX
+from podwire.shim import find
+
+CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
+OPEN_FILES = 4096
+INOTIFY = 128
+SYS_RESOURCE = 24
+"""The number of CAP_SYS_RESOURCE."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    needed: bool
+    """Whether nothing runs without it."""
+    detail: str = ""
+    helps: str = ""
+    """The command, or the change, that helps."""
+
+
+Look = Callable[[], Finding]
+
+
+def examine() -> list[Finding]:
+    """Everything, the most basic first."""
+    return [each() for each in LOOKS]
+
+
+def _root() -> Finding:
+    ok = os.geteuid() == 0
+    return Finding(name="root", ok=ok, needed=True, detail=f"user {os.geteuid()}", helps="sudo podwire …")
+
+
+def _tried(name: str, work: Callable[[], object], helps: str, *, needed: bool = True) -> Finding:
+    try:
+        in_thread(work)
+    except (LinuxError, OSError) as error:
+        return Finding(name=name, ok=False, needed=needed, detail=str(error), helps=helps)
+    return Finding(name=name, ok=True, needed=needed)
+
+
+def _in_new_network(work: Callable[[KernelNetwork], None] = lambda _: None) -> Callable[[], None]:
+    def there() -> None:
+        syscalls.unshare(syscalls.NEWNET)
+        with KernelNetwork() as network:
+            work(network)
+
+    return there
+
+
+def _network_namespaces() -> Finding:
+    return _tried("network namespaces", _in_new_network(), "a kernel with CONFIG_NET_NS, and CAP_SYS_ADMIN")
+
+
+def _veth() -> Finding:
+    work = _in_new_network(lambda network: network.links.add(Veth("a", "b")))
+    return _tried("veth links", work, "modprobe veth")
+
+
+def _bridge() -> Finding:
+    work = _in_new_network(lambda network: network.links.add(Bridge("a")))
+    return _tried("bridges", work, "modprobe bridge")
+
+
+def _nft() -> Finding:
+    rules = "add table inet t\nadd chain inet t c { type nat hook postrouting priority srcnat; }\n"
+    rules += "add rule inet t c masquerade\n"
+    work = _in_new_network(lambda _: KernelRuleset().apply(rules))
+    return _tried("nftables with NAT", work, "apt install nftables; modprobe nft_masq nft_chain_nat")
+
+
+def _overlay() -> Finding:
+    def there() -> None:
+        with tempfile.TemporaryDirectory(prefix="podwire-doctor-") as directory:
+            mount_namespaces.leave_for_own()
+            mounts = KernelMounts()
+            mounts.set_propagation("/", "rprivate")
+            places = {each: Path(directory, each) for each in ("lower", "upper", "work", "merged")}
+            for each in places.values():
+                each.mkdir()
+            told = [f"{name}dir={places[name]}" for name in ("lower", "upper", "work")]
+            mounts.mount("overlay", places["merged"], "overlay", told)
+            mounts.unmount(places["merged"])
+
+    return _tried("overlayfs", there, "modprobe overlay; a /tmp that is no overlay itself")
+
+
+def _ipv6() -> Finding:
+    ok = Path("/proc/net/if_inet6").exists()
+    return Finding(
+        name="IPv6", ok=ok, needed=False, detail="" if ok else "pods get IPv4 addresses only", helps="modprobe ipv6"
+    )
+
+
+def _cgroups() -> Finding:
+    there = {name for tree in KernelCgroups().trees for name in tree.controllers}
+    missing = [each for each in CONTROLLERS if each not in there]
+    detail = f"missing: {', '.join(missing)}" if missing else ""
+    helps = "mount the cgroup file systems (systemd does), or boot with cgroup_enable=memory"
+    return Finding(name="cgroup controllers", ok=not missing, needed=not there, detail=detail, helps=helps)
+
+
+def _oci_runtime() -> Finding:
+    path = shutil.which("crun") or shutil.which("runc")
+    return Finding(name="crun or runc", ok=bool(path), needed=True, detail=path or "", helps="apt install crun")
+
+
+def _program(name: str, package: str, why: str) -> Look:
+    def look() -> Finding:
+        path = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+        return Finding(name=name, ok=bool(path), needed=False, detail=path or why, helps=f"apt install {package}")
+
+    return look
+
+
+def _shim() -> Finding:
+    words = find().argv
+    ok = len(words) == 1
+    detail = words[-1] if ok else "the stand-in in Python is used: slower, and more memory for each container"
+    return Finding(name="podwire-shim", ok=ok, needed=False, detail=detail, helps="apt install gcc; pip install again")
+
+
+def _busybox() -> Finding:
+    ok = BUSYBOX.exists()
+    detail = str(BUSYBOX) if ok else "no image is made for the first pod"
+    return Finding(name="busybox", ok=ok, needed=False, detail=detail, helps="apt install busybox-static")
+
+
+def _open_files() -> Finding:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    ok = hard in (resource.RLIM_INFINITY, -1) or hard >= OPEN_FILES
+    return Finding(name="open files", ok=ok, needed=False, detail=f"at most {hard}", helps=f"ulimit -Hn {OPEN_FILES}")
+
+
+def _inotify() -> Finding:
+    number = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text(encoding="ascii"))
+    helps = f"sysctl -w fs.inotify.max_user_instances={4 * INOTIFY}"
+    return Finding(
+        name="inotify instances", ok=number >= INOTIFY, needed=False, detail=f"at most {number}", helps=helps
+    )
+
+
+def _sys_resource() -> Finding:
+    told = Path("/proc/self/status").read_text(encoding="ascii")
+    effective = int(next(line.split()[1] for line in told.splitlines() if line.startswith("CapEff:")), 16)
+    ok = bool(effective >> SYS_RESOURCE & 1)
+    detail = "" if ok else "pods cannot be shielded from the OOM killer; higher limits of open files are refused"
+    return Finding(name="CAP_SYS_RESOURCE", ok=ok, needed=False, detail=detail, helps="run on a host that grants it")
+
+
+def _forwarding() -> Finding:
+    on = Path("/proc/sys/net/ipv4/ip_forward").read_text(encoding="ascii").strip() == "1"
+    detail = "" if on else "off; `podwire up` turns it on"
+    return Finding(name="IP forwarding", ok=on, needed=False, detail=detail, helps="sysctl -w net.ipv4.ip_forward=1")
+
+
+def _kernel() -> Finding:
+    release = os.uname().release
+    numbers = tuple(int(each) for each in release.split("-")[0].split(".")[:2])
+    return Finding(name="kernel", ok=numbers >= (5, 10), needed=False, detail=release, helps="Linux 5.10 or newer")
+
+
+LOOKS: tuple[Look, ...] = (
+    _root,
+    _kernel,
+    _network_namespaces,
+    _veth,
+    _bridge,
+    _nft,
+    _overlay,
+    _cgroups,
+    _oci_runtime,
+    _ipv6,
+    _forwarding,
+    _program("kubectl", "kubernetes-client", "nothing here needs it, but you will"),
+    _shim,
+    _busybox,
+    _open_files,
+    _inotify,
+    _sys_resource,
+)

@@ -1,0 +1,87 @@
+"""How a cluster is: what its record says, what its supervisor last noted, what the kernel says about its processes."""
+
+from typing import Any
+
+import msgspec
+
+from podwire.cluster.up import notes, state
+from podwire.cluster.up.layout import Layout
+from podwire.cluster.up.notes import Note, Notes
+from podwire.cluster.up.slots import KUBELET_PORT, Slot
+from podwire.cluster.up.state import State
+
+
+class ComponentStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    name: str
+    state: str
+    """ready, starting or down."""
+    pid: int
+    since: float
+    restarts: int
+    memory_bytes: int
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    prefix: str
+    state: str
+    """up, starting, stopped (its state is kept), or absent."""
+    slot: int | None = None
+    node: str = ""
+    node_namespaces: bool = False
+    runtime: str = ""
+    kubeconfig: str = ""
+    api_server: str = ""
+    kubelet_port: int = 0
+    components: tuple[ComponentStatus, ...] = ()
+
+
+def status(layout: Layout) -> Status:
+    """Raises NewerState, BrokenState."""
+    known = state.load(layout.record)
+    if known is None:
+        return Status(prefix=str(layout.prefix), state="absent")
+    told = notes.read(layout)
+    alive = told if told is not None and notes.is_alive(told) else None
+    return _known(layout, known, alive)
+
+
+def _known(layout: Layout, known: State, alive: Notes | None) -> Status:
+    components = [] if alive is None else [_supervisor(alive), *(_component(each) for each in alive.components)]
+    return Status(
+        prefix=str(layout.prefix),
+        state="stopped" if alive is None else "up" if alive.up else "starting",
+        slot=known.slot,
+        node=known.nodes[0].name,
+        node_namespaces=known.nodes[0].own,
+        runtime=known.runtime,
+        kubeconfig=str(layout.kubeconfig),
+        api_server=f"https://127.0.0.1:{Slot(known.slot).api_port}",
+        kubelet_port=KUBELET_PORT,
+        components=tuple(each for each in components if each is not None),
+    )
+
+
+def _supervisor(told: Notes) -> ComponentStatus:
+    memory = notes.memory(told)
+    return ComponentStatus(
+        name=notes.SUPERVISOR, state="ready", pid=told.pid, since=told.since, restarts=0, memory_bytes=memory
+    )
+
+
+def _component(note: Note) -> ComponentStatus | None:
+    """None for what has done its one thing."""
+    if note.ready and not note.pid:
+        return None
+    here = notes.is_alive(note)
+    return ComponentStatus(
+        name=note.name,
+        state="down" if not here else "ready" if note.ready else "starting",
+        pid=note.pid if here else 0,
+        since=note.since,
+        restarts=note.restarts,
+        memory_bytes=notes.memory(note) if here else 0,
+    )
+
+
+def as_json(found: Status) -> Any:
+    return msgspec.to_builtins(found)
