@@ -1,0 +1,35 @@
+"""`podwire retry`: have everything that a pod waits for tried again, now."""
+
+import argparse
+import asyncio
+from pathlib import Path
+
+from podwire.cli.main import UserError
+from podwire.cluster.retry import Options, retry
+from podwire.cluster.up.layout import BadPrefix, layout_of
+from podwire.protocols.k8sapi.client_side import ClientError
+from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
+from podwire.protocols.k8sapi.status import ApiError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pod", metavar="[NAMESPACE/]POD", help="whose back-offs end")
+    parser.add_argument("-n", "--namespace", default="default", help="where a POD without one is (%(default)s)")
+    parser.add_argument(
+        "--prefix", type=Path, default=Path("/"), metavar="DIR", help="the cluster below this directory (/)"
+    )
+    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="another cluster, with podwire's kubelet")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    namespace, _, name = arguments.pod.rpartition("/")
+    try:
+        kubeconfig = arguments.kubeconfig or layout_of(arguments.prefix).kubeconfig
+        options = Options(kubeconfig=kubeconfig, namespace=namespace or arguments.namespace, name=name)
+        asyncio.run(retry(options))
+    except ApiError as error:
+        raise UserError(error.message) from error
+    except (OSError, BadPrefix, BadKubeconfig, ClientError) as error:
+        raise UserError(str(error)) from error
+    print(f"pod {options.namespace}/{options.name} is tried again")
+    return 0
