@@ -74,10 +74,11 @@ class Worker:
         """The API has changed it."""
         if pod.metadata.annotations.get(RETRY) != self.pod.metadata.annotations.get(RETRY):
             self.memory.retry()
-        self.pod = pod
+        before, self.pod = self.pod, pod
         if pod.deleting:
             self._to_end.set()
-        self._woken.set()
+        if _moved(before, pod):
+            self._woken.set()
 
     def deleted(self) -> None:
         """The API has it no more: what runs ends, and nobody is told."""
@@ -89,6 +90,11 @@ class Worker:
         """Something changed; with `look`, in the runtime."""
         self._dirty = self._dirty or look
         self._woken.set()
+
+    @property
+    def taken(self) -> bool:
+        """It was let in, by this kubelet or by the one before it."""
+        return self.memory.admitted or self.pod.status.start_time is not None
 
     @property
     def ended(self) -> bool:
@@ -344,3 +350,16 @@ class Worker:
         except ApiError as error:
             if error.code not in (404, 409):
                 raise
+
+
+def _moved(before: Pod, after: Pod) -> bool:
+    """Whether there is more to see than the echo of what was reported from here."""
+    gates = {each.condition_type for each in after.spec.readiness_gates}
+    return (
+        after.spec != before.spec
+        or after.status.phase != before.status.phase
+        or msgspec.structs.replace(after.metadata, resource_version="")
+        != msgspec.structs.replace(before.metadata, resource_version="")
+        or [each for each in after.status.conditions if each.get("type") in gates]
+        != [each for each in before.status.conditions if each.get("type") in gates]
+    )

@@ -128,9 +128,7 @@ class Workers:
 
     def _admit(self, pod: Pod) -> Rejection | None:
         others = [
-            each.pod
-            for each in self._workers.values()
-            if each.pod.uid != pod.uid and each.memory.admitted and not each.ended
+            each.pod for each in self._workers.values() if each.pod.uid != pod.uid and each.taken and not each.ended
         ]
         return admit(pod, others, self._node.node if self._node is not None else None)
 
