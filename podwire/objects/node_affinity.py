@@ -1,34 +1,63 @@
-"""Whether a node is one that a pod asks for: nodeSelector and the required terms of nodeAffinity. Pure."""
+"""Which nodes a pod asks for by their labels and names: nodeSelector and affinity.nodeAffinity. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from podwire.objects.nodes import Node
 from podwire.objects.pods import PodSpec
 from podwire.objects.selectors import Requirement
 
+Wanted = Callable[[Node], bool]
+
 _OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!", "Gt": ">", "Lt": "<"}
 
 
-def wants(spec: PodSpec, node: Node) -> bool:
-    """All labels of the selector, and one of the terms."""
-    if not spec.node_selector.items() <= node.metadata.labels.items():
-        return False
+def required(spec: PodSpec) -> Wanted | None:
+    """A test that a node must pass; None when any node will do."""
     affinity = (spec.affinity or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    return required is None or any(_met(each, node) for each in required.get("nodeSelectorTerms") or ())
+    selector = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if not spec.node_selector and selector is None:
+        return None
+    labels = spec.node_selector.items()
+    terms = None if selector is None else [_term(each) for each in selector.get("nodeSelectorTerms") or ()]
+
+    def wanted(node: Node) -> bool:
+        if not labels <= node.metadata.labels.items():
+            return False
+        return terms is None or any(each(node) for each in terms)
+
+    return wanted
 
 
-def _met(term: Mapping[str, Any], node: Node) -> bool:
+def wants(spec: PodSpec, node: Node) -> bool:
+    """Whether a node passes, for whoever asks of one node only."""
+    wanted = required(spec)
+    return wanted is None or wanted(node)
+
+
+def preferred(spec: PodSpec) -> Sequence[tuple[int, Wanted]]:
+    """Tests with the weight that a node gains by passing."""
+    affinity = (spec.affinity or {}).get("nodeAffinity") or {}
+    given = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    return [(each.get("weight", 0), _term(each.get("preference") or {})) for each in given]
+
+
+def _term(term: Mapping[str, Any]) -> Wanted:
     """All of its conditions together; a term without any is met by no node."""
-    labels, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
+    labels = _requirements(term.get("matchExpressions") or ())
+    fields = _requirements(term.get("matchFields") or ())
     if not labels and not fields:
-        return False
-    return _all(labels, node.metadata.labels) and _all(fields, {"metadata.name": node.name})
+        return lambda _node: False
+
+    def met(node: Node) -> bool:
+        own = {"metadata.name": node.name}
+        return all(each.matches(node.metadata.labels) for each in labels) and all(each.matches(own) for each in fields)
+
+    return met
 
 
-def _all(conditions: Iterable[Mapping[str, Any]], values: Mapping[str, str]) -> bool:
-    return all(
-        Requirement(each["key"], _OPERATORS[each["operator"]], frozenset(each.get("values") or ())).matches(values)
-        for each in conditions
-    )
+def _requirements(given: Iterable[Mapping[str, Any]]) -> list[Requirement]:
+    return [
+        Requirement(each.get("key", ""), _OPERATORS[each.get("operator", "")], frozenset(each.get("values") or ()))
+        for each in given
+    ]

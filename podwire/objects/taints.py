@@ -5,6 +5,9 @@ from collections.abc import Iterable, Iterator
 from podwire.objects.nodes import Taint
 from podwire.objects.pods import Toleration
 
+HARD = ("NoSchedule", "NoExecute")
+SOFT = ("PreferNoSchedule",)
+
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
     """Without an effect it is for all of them; without a key, and with Exists, for all taints."""
@@ -13,7 +16,9 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return toleration.operator == "Exists" or toleration.value == taint.value
 
 
-def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration], effects: Iterable[str]) -> Iterator[Taint]:
+def untolerated(
+    taints: Iterable[Taint], tolerations: Iterable[Toleration], effects: Iterable[str] = HARD
+) -> Iterator[Taint]:
     """Those of these effects that no toleration is for."""
     given = tuple(tolerations)
     for taint in taints:

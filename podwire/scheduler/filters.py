@@ -7,8 +7,9 @@ row is where evaluating it begins.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from podwire.objects import node_affinity, taints
 from podwire.objects.nodes import Node, Taint
-from podwire.scheduler import neighbours, node_affinity, spreading, taints
+from podwire.scheduler import neighbours, spreading
 from podwire.scheduler.filter import ANYTHING, NOTHING, Filter, Happening, Judge, Refused
 from podwire.scheduler.podinfo import HostPort, PodInfo
 from podwire.scheduler.requests import PODS

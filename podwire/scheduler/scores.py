@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from podwire.scheduler import neighbours, node_affinity, spreading, taints
+from podwire.objects import node_affinity, taints
+from podwire.scheduler import neighbours, spreading
 from podwire.scheduler.podinfo import PodInfo
 from podwire.scheduler.requests import CPU, MEMORY
 from podwire.scheduler.snapshot import NodeInfo, Snapshot

@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from podwire.objects import node_affinity, taints
+from podwire.objects.node_affinity import Wanted
 from podwire.objects.pods import SpreadConstraint
 from podwire.objects.selectors import LabelSelector
-from podwire.scheduler import node_affinity, taints, terms
+from podwire.scheduler import terms
 from podwire.scheduler.filter import Judge
-from podwire.scheduler.node_affinity import Wanted
 from podwire.scheduler.podinfo import PodInfo
 from podwire.scheduler.snapshot import NodeInfo, Snapshot
 
