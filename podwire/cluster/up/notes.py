@@ -108,14 +108,17 @@ def read(layout: Layout) -> Notes | None:
 
 
 def is_alive(note: Note | Notes) -> bool:
-    """Whether it is still that very process."""
+    """Whether it is still that very process, and has not ended; one may wait for its parent to notice."""
     if not note.pid:
         return False
     try:
-        os.close(processes.open_process(note.pid, note.start_ticks))
+        pidfd = processes.open_process(note.pid, note.start_ticks)
     except NoSuchProcess:
         return False
-    return True
+    try:
+        return not processes.wait(pidfd, 0)
+    finally:
+        os.close(pidfd)
 
 
 def memory(note: Note | Notes) -> int:

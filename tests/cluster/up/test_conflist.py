@@ -1,0 +1,35 @@
+from ipaddress import ip_network
+
+from podwire.cluster.up import conflist
+from podwire.cluster.up.slots import Slot
+from podwire.runtime.cni.conflists import Conflists
+
+RANGES = Slot(3).pod_ranges(1, ipv6=True)
+
+
+def test_the_default_network_is_one_that_the_runtime_reads(tmp_path):
+    conflist.write(tmp_path / "net.d", RANGES)
+    network = Conflists(tmp_path / "net.d").default()
+    assert network is not None
+    assert network.name == "podwire"
+    assert [each["type"] for each in network.plugins] == ["bridge", "portmap"]
+    assert network.plugins[0]["ipam"]["ranges"] == [[{"subnet": str(each)}] for each in RANGES]
+
+
+def test_somebody_elses_network_is_left_alone(tmp_path):
+    (tmp_path / "05-theirs.conflist").write_text("{}")
+    conflist.write(tmp_path, RANGES)
+    assert [each.name for each in tmp_path.iterdir()] == ["05-theirs.conflist"]
+    assert conflist.foreign(tmp_path) == [tmp_path / "05-theirs.conflist"]
+
+
+def test_ours_follows_the_ranges(tmp_path):
+    conflist.write(tmp_path, RANGES)
+    conflist.write(tmp_path, (ip_network("10.9.0.0/24"),))
+    assert "10.9.0.0/24" in (tmp_path / conflist.NAME).read_text()
+    assert conflist.foreign(tmp_path) == []
+
+
+def test_there_is_a_route_for_each_family():
+    [bridge, _] = conflist.network(RANGES)["plugins"]
+    assert bridge["ipam"]["routes"] == [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]

@@ -1,0 +1,48 @@
+from pathlib import Path
+
+import pytest
+
+from podwire.cluster.up import state
+from podwire.cluster.up.layout import LONGEST, BadPrefix, layout_of
+from podwire.cluster.up.state import BrokenState, NewerState, NodeRecord, State
+
+
+def test_a_prefix_whose_sockets_would_have_too_long_paths_is_refused():
+    assert layout_of(Path("/" + "a" * (LONGEST - 1))).prefix
+    with pytest.raises(BadPrefix, match="longer than 40 bytes"):
+        layout_of(Path("/" + "a" * LONGEST))
+
+
+def test_a_prefix_that_is_a_file_is_refused():
+    with pytest.raises(BadPrefix, match="is no directory"):
+        layout_of(Path("/etc/passwd"))
+
+
+def test_everything_lies_below_the_prefix():
+    layout = layout_of(Path("/tmp/pw"))
+    places = (layout.state, layout.run, layout.logs, layout.record, layout.kubeconfig, layout.pin("n", "net"))
+    assert all(each.is_relative_to("/tmp/pw") for each in places)
+    assert layout.kubeconfig == Path("/tmp/pw/var/lib/podwire/kubeconfig")
+
+
+KEPT = State(slot=3, nodes=(NodeRecord(name="node-1", number=1, own=True),), made=("/tmp/pw/run",))
+
+
+def test_state_is_read_as_it_was_written(tmp_path):
+    assert state.load(tmp_path / "up.json") is None
+    state.save(tmp_path / "up.json", KEPT)
+    assert state.load(tmp_path / "up.json") == KEPT
+    state.forget(tmp_path / "up.json")
+    assert state.load(tmp_path / "up.json") is None
+
+
+def test_the_state_of_a_later_podwire_is_refused(tmp_path):
+    (tmp_path / "up.json").write_text('{"format": 2, "everything": "else"}')
+    with pytest.raises(NewerState, match="format 2 is of a later podwire; this one knows 1"):
+        state.load(tmp_path / "up.json")
+
+
+def test_a_broken_state_is_told(tmp_path):
+    (tmp_path / "up.json").write_text("{")
+    with pytest.raises(BrokenState):
+        state.load(tmp_path / "up.json")

@@ -1,0 +1,99 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from podwire.cluster.up.layout import Layout
+from podwire.cluster.up.node_mounts import OWN, STANDARD, Cover, covers, sources
+
+EVERYTHING = {"etc", "opt", "run", "var/lib", "var/log", "var", ""}
+
+
+def planned(there=EVERYTHING, prefix="/tmp/pw"):
+    found = covers(sources(Layout(Path(prefix)), "node-1"), lambda base: base in there)
+    return {each.base: set(each.shown) for each in found}
+
+
+def test_standard_paths_are_shown_below_what_lasts():
+    assert planned() == {
+        "etc": {"etc/cni/net.d"},
+        "opt": {"opt/cni/bin"},
+        "run": {"run/netns", "run/nri", "run/podwire"},
+        "var/lib": {"var/lib/cni", "var/lib/kubelet", "var/lib/podwire"},
+        "var/log": {"var/log/containers", "var/log/pods", "var/log/podwire"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("there", "path", "base"),
+    [
+        pytest.param(EVERYTHING | {"etc/cni"}, "etc/cni/net.d", "etc/cni", id="the host has a folder for CNI"),
+        pytest.param(EVERYTHING - {"opt"}, "opt/cni/bin", "", id="the host has no /opt: its root is covered"),
+        pytest.param(EVERYTHING - {"var/log"}, "var/log/pods", "var", id="the host has no /var/log"),
+    ],
+)
+def test_the_deepest_directory_that_is_there_is_covered(there, path, base):
+    assert path in planned(there)[base]
+
+
+def test_the_default_prefix_shares_podwires_own_directories_with_the_host():
+    shown = sources(Layout(Path("/")), "node-1")
+    assert set(shown) == set(STANDARD)
+    assert shown["etc/cni/net.d"] == Path("/var/lib/podwire/nodes/node-1/etc/cni/net.d")
+    assert set(sources(Layout(Path("/tmp/pw")), "node-1")) == {*STANDARD, *OWN}
+
+
+@pytest.mark.parametrize(
+    ("base", "name", "replaced"),
+    [
+        ("run", "podwire", True),
+        ("run", "netns", True),
+        ("run", "containerd", True),
+        ("run", "dbus", False),
+        ("", "run", True),
+    ],
+)
+def test_what_is_the_nodes_own_or_another_runtimes_is_not_shown_again(base, name, replaced):
+    cover = Cover(base, {"run/podwire": Path("/x"), "run/netns": Path("/y")}, frozenset({"run/containerd"}))
+    assert cover.replaced(name) is replaced
+
+
+COMPOSE = """
+import os, sys
+from pathlib import Path
+from podwire.cluster.up.node_mounts import Cover, compose
+from podwire.linux import mount_namespaces
+from podwire.linux.mounts import KernelMounts
+
+mount_namespaces.leave_for_own()
+KernelMounts().set_propagation("/", "rprivate")
+base = sys.argv[1].lstrip("/")
+shown = {f"{base}/cni/net.d": Path(sys.argv[2])}
+compose([Cover(base, shown, frozenset({f"{base}/hidden"}))])
+for each in sorted(Path("/", base).rglob("*")):
+    print(each.relative_to(f"/{base}"), f"-> {os.readlink(each)}" if each.is_symlink() else "")
+Path("/", base, "cni/net.d/made-here").touch()
+Path("/", base, "folder/also").touch()
+"""
+
+
+def test_a_covered_directory_shows_what_was_there_and_what_is_the_nodes(tmp_path):
+    base, own = tmp_path / "base", tmp_path / "own"
+    for each in (base / "folder/inner", base / "hidden", own):
+        each.mkdir(parents=True)
+    (base / "file").write_text("x")
+    (base / "link").symlink_to("file")
+    (own / "10.conflist").touch()
+    done = subprocess.run(
+        [sys.executable, "-c", COMPOSE, str(base), str(own)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert [" ".join(each.split()) for each in done.stdout.splitlines()] == [
+        "cni", "cni/net.d", "cni/net.d/10.conflist", "file", "folder", "folder/inner", "link -> file",
+    ]  # fmt: skip
+    assert sorted(each.name for each in own.iterdir()) == ["10.conflist", "made-here"]
+    assert sorted(each.name for each in base.iterdir()) == ["file", "folder", "hidden", "link"], (
+        "nothing is made on the host's disk"
+    )
+    assert (base / "folder/also").exists(), "what is shown again is the same"

@@ -1,0 +1,47 @@
+import socket
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from podwire.cluster.up import placement
+
+
+@pytest.fixture(autouse=True)
+def free_port(monkeypatch):
+    """Whoever has the kubelet's port on the machine that runs the tests is not the question."""
+    monkeypatch.setattr(placement, "port_is_free", lambda _port: True)
+
+
+def test_an_empty_host_has_room_for_a_node(tmp_path):
+    (tmp_path / "etc/cni/net.d").mkdir(parents=True)
+    (tmp_path / "var/lib/kubelet").mkdir(parents=True)
+    (tmp_path / "etc/cni/net.d/10-podwire.conflist").touch()
+    assert placement.owners(tmp_path) == []
+
+
+def test_whoever_is_there_is_named(tmp_path):
+    (tmp_path / "etc/cni/net.d").mkdir(parents=True)
+    (tmp_path / "etc/cni/net.d/10-flannel.conflist").touch()
+    (tmp_path / "var/lib/kubelet/pods").mkdir(parents=True)
+    assert placement.owners(tmp_path) == [
+        f"the network configuration {tmp_path}/etc/cni/net.d/10-flannel.conflist",
+        f"a kubelet's {tmp_path}/var/lib/kubelet",
+    ]
+
+
+def test_a_socket_counts_when_somebody_listens():
+    with tempfile.TemporaryDirectory(prefix="pw-", dir="/tmp") as short, socket.socket(socket.AF_UNIX) as door:
+        path = Path(short, "run/containerd/containerd.sock")
+        path.parent.mkdir(parents=True)
+        door.bind(str(path))
+        assert placement.owners(Path(short)) == []
+        door.listen()
+        assert placement.owners(Path(short)) == [f"containerd at {path}"]
+
+
+def test_a_port_that_somebody_listens_on_is_taken(monkeypatch):
+    monkeypatch.undo()
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        port = door.getsockname()[1]
+        assert not placement.port_is_free(port)

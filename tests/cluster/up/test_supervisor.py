@@ -1,0 +1,147 @@
+"""The real supervisor, with small components of the test's own, in a process of its own: it forks."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import asyncio, os, sys, time
+from pathlib import Path
+from podwire.cluster.up.child import Component
+from podwire.cluster.up.layout import Layout
+from podwire.cluster.up.notes import Notebook
+from podwire.cluster.up.supervisor import Supervisor
+
+home = Path(sys.argv[1])
+layout = Layout(home)
+for each in (layout.marks, layout.logs):
+    each.mkdir(parents=True)
+
+def component(name, **more):
+    async def work(ready):
+        (home / "order").open("a").write(name + "\\n")
+        ready()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            (home / "order").open("a").write("-" + name + "\\n")
+    return Component(name=name, work=work, **more)
+
+async def fails(ready):
+    raise ValueError("it cannot be")
+
+async def once(ready):
+    (home / "order").open("a").write("once\\n")
+
+KINDS = {
+    "good": [component("first"), component("second", needs=("first",)), Component(name="once", work=once, once=True)],
+    "bad": [component("first"), Component(name="bad", work=fails, needs=("first",), troubles=(ValueError,))],
+}
+
+def report(event):
+    print(event.component or "all", event.what, event.detail, flush=True)
+
+sys.exit(0 if Supervisor(layout, KINDS[sys.argv[2]], report, Notebook(layout).write).run() else 1)
+"""
+SECONDS = 30.0
+
+
+class Running:
+    def __init__(self, home, kind):
+        self.home = home
+        words = [sys.executable, "-c", PROGRAM, str(home), kind]
+        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def until(self, *words):
+        """Read on until a line has all these words; those lines."""
+        for line in self.process.stdout:
+            if all(each in line for each in words):
+                return line
+        raise AssertionError(f"it never said {words}")
+
+    def pid(self, name):
+        notes = json.loads((self.home / "run/podwire/status.json").read_text())
+        return next(each["pid"] for each in notes["components"] if each["name"] == name)
+
+    def order(self):
+        return (self.home / "order").read_text().split()
+
+    def stop(self):
+        self.process.terminate()
+        rest = self.process.stdout.read()
+        return self.process.wait(SECONDS), rest
+
+
+@pytest.fixture
+def start(tmp_path):
+    begun = []
+
+    def starting(kind):
+        begun.append(Running(tmp_path, kind))
+        return begun[-1]
+
+    yield starting
+    for each in begun:
+        each.process.kill()
+        each.process.communicate()
+
+
+def lives(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone(pid):
+    until = time.monotonic() + SECONDS
+    while lives(pid):
+        assert time.monotonic() < until, f"{pid} is still there"
+        time.sleep(0.01)
+
+
+def test_components_start_when_what_they_need_is_ready_and_stop_in_the_reverse_order(start):
+    up = start("good")
+    up.until("all up")
+    code, said = up.stop()
+    assert code == 0, said
+    order = [each for each in up.order() if each != "once"]
+    assert order == ["first", "second", "-second", "-first"]
+    assert up.order().count("once") == 1
+
+
+def test_a_component_that_is_killed_is_started_again(start):
+    up = start("good")
+    up.until("all up")
+    before = up.pid("first")
+    os.kill(before, signal.SIGKILL)
+    assert "killed by SIGKILL" in up.until("first", "died")
+    up.until("first", "ready")
+    assert up.stop()[0] == 0
+    assert up.order().count("first") == 2
+
+
+def test_a_start_that_is_hopeless_is_given_up_and_the_log_says_why(start, tmp_path):
+    up = start("bad")
+    up.until("all failed bad")
+    assert up.process.wait(SECONDS) == 1
+    log = (tmp_path / "var/log/podwire/bad.log").read_text()
+    assert "it cannot be" in log
+    assert "Traceback" not in log
+    assert up.order() == ["first", "-first"]
+
+
+def test_no_component_outlives_its_supervisor(start):
+    up = start("good")
+    up.until("all up")
+    pids = [up.pid("first"), up.pid("second")]
+    up.process.kill()
+    up.process.wait()
+    for each in pids:
+        gone(each)

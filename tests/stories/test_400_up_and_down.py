@@ -1,0 +1,385 @@
+"""`podwire up` and `down`, as a person types them; each cluster on a machine of its own, made of two namespaces.
+
+Whatever a story does to it, `down` leaves nothing, and `leakcheck` agrees.
+"""
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podwire.cluster.runtime import Options
+from podwire.linux.cgroups import KernelCgroups
+
+PODWIRE = Path(sys.executable).with_name("podwire")
+BEGINNING, OWNER = "pwc-", ".owner"
+SECONDS = 90.0
+IDENTITY = "jsonpath={.metadata.uid} {.status.containerStatuses[0].containerID}"
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "web"},
+    "spec": {
+        "terminationGracePeriodSeconds": 0,
+        "containers": [
+            {
+                "name": "web",
+                "image": "podwire.local/busybox:latest",
+                "command": ["sh", "-c", "mkdir /www && echo it works >/www/index.html && exec httpd -f -p 80 -h /www"],
+            }
+        ],
+    },
+}
+
+
+class Machine:
+    """A network and a mount namespace that live as long as the story."""
+
+    def __init__(self) -> None:
+        words = ["setpriv", "--pdeathsig", "KILL", "unshare", "-nm", "sh", "-c"]
+        words += ["ip link set lo up && echo ready && exec sleep infinity"]
+        self._child = subprocess.Popen(words, stdout=subprocess.PIPE)
+        assert self._child.stdout is not None
+        assert self._child.stdout.readline() == b"ready\n"
+
+    def words(self, *words: object) -> list[str]:
+        return list(map(str, ["nsenter", "-t", self._child.pid, "-n", "-m", "--", *words]))
+
+    def run(self, *words: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.words(*words), input=stdin, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+
+    def told(self, *words: object, stdin: str = "") -> str:
+        done = self.run(*words, stdin=stdin)
+        assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def links(self) -> set[str]:
+        return {each["ifname"] for each in json.loads(self.told("ip", "-j", "link"))}
+
+    def mounts(self) -> str:
+        return Path(f"/proc/{self._child.pid}/mountinfo").read_text()
+
+    def close(self) -> None:
+        self._child.kill()
+        self._child.communicate()
+
+
+class Cluster:
+    """A prefix on a machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.prefix = Path(tempfile.mkdtemp(prefix=BEGINNING, dir="/tmp"))
+        (self.prefix / OWNER).write_text(str(os.getpid()))
+        self.kubeconfig = self.prefix / "var/lib/podwire/kubeconfig"
+
+    def podwire(self, command: str, *words: object) -> subprocess.CompletedProcess[str]:
+        return self.machine.run(PODWIRE, *command.split(), "--prefix", self.prefix, *words)
+
+    def up(self, *words: object) -> str:
+        done = self.podwire("up --detach", *words)
+        assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def down(self) -> None:
+        done = self.podwire("down")
+        assert (done.returncode, done.stderr) == (0, ""), f"{done.stdout}{done.stderr}"
+
+    def kubectl(self, *words: object, stdin: str = "") -> str:
+        return self.machine.told("kubectl", "--kubeconfig", self.kubeconfig, *words, stdin=stdin)
+
+    def run_pod(self) -> str:
+        """A web server; its address."""
+        self._until_account()
+        self.kubectl("apply", "-f", "-", stdin=json.dumps(POD))
+        self.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
+        return self.kubectl("get", "pod", "web", "-o", "jsonpath={.status.podIP}")
+
+    def _until_account(self) -> None:
+        """No pod is taken before its service account is there; a controller makes it after the start."""
+        until = time.monotonic() + SECONDS
+        words = ("kubectl", "--kubeconfig", self.kubeconfig, "get", "serviceaccount", "default")
+        while self.machine.run(*words).returncode:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+    def page(self, ip: str) -> str:
+        return self.machine.told("curl", "-s", "-m", "20", f"http://{ip}/")
+
+    def status(self) -> dict[str, Any]:
+        return json.loads(self.podwire("status -o json").stdout)
+
+    def kill_all(self) -> None:
+        """Every process of ours at once, and wait until they are gone."""
+        pids = [each["pid"] for each in self.status()["components"] if each["pid"]]
+        opened = [os.pidfd_open(each) for each in pids]
+        for each in pids:
+            os.kill(each, signal.SIGKILL)
+        for each in opened:
+            _ended(each)
+            os.close(each)
+
+    def leakcheck(self) -> tuple[int, list[Any]]:
+        done = self.podwire("leakcheck -o json")
+        return done.returncode, json.loads(done.stdout)
+
+    def left(self) -> list[str]:
+        """What is there although everything was removed, looked for without podwire."""
+        files = [str(each) for each in self.prefix.rglob("*") if each.name != OWNER] if self.prefix.exists() else []
+        groups = KernelCgroups().below(Options(socket=self.prefix, prefix=self.prefix).cgroup_parent)
+        links = sorted(self.machine.links() - {"lo"})
+        mounts = [each for each in self.machine.mounts().splitlines() if str(self.prefix) in each]
+        tables = self.machine.told("nft", "list", "tables").split("\n")
+        return [*files, *groups, *links, *mounts, *filter(None, tables), *map(str, named_by(self.prefix))]
+
+    def close(self) -> None:
+        self.podwire("down --force")
+        shutil.rmtree(self.prefix, ignore_errors=True)
+
+
+def _ended(pidfd: int) -> None:
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    assert poll.poll(SECONDS * 1000), "a killed process did not end"
+
+
+def named_by(prefix: Path) -> list[int]:
+    """Processes that have the prefix in their command line, or a file below it open."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"--prefix\0{prefix}\0".encode() in (each / "cmdline").read_bytes():
+                found.append(int(each.name))
+    return found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_orphans() -> None:
+    """Clusters of earlier runs that were killed themselves."""
+    for owner in Path("/tmp").glob(f"{BEGINNING}*/{OWNER}"):
+        if not Path("/proc", owner.read_text()).exists():
+            subprocess.run([PODWIRE, "down", "--force", "--prefix", owner.parent], check=False, timeout=SECONDS)
+            shutil.rmtree(owner.parent, ignore_errors=True)
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    made = Machine()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def cluster(machine: Machine) -> Iterator[Cluster]:
+    made = Cluster(machine)
+    yield made
+    made.close()
+
+
+def test_a_pod_and_its_cluster_survive_the_death_of_every_process_and_down_leaves_nothing(cluster: Cluster):
+    said = cluster.up()
+    assert str(cluster.kubeconfig) in said
+    assert "node/node-1" in cluster.kubectl("wait", "--for=condition=Ready", "node/node-1", "--timeout=60s")
+    ip = cluster.run_pod()
+    assert cluster.page(ip) == "it works\n"
+    before = cluster.kubectl("get", "pod", "web", "-o", IDENTITY)
+    config = json.loads(cluster.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+
+    cluster.kill_all()
+    assert cluster.status()["state"] == "stopped"
+    assert cluster.page(ip) == "it works\n", "pods go on"
+    cluster.up()
+
+    after = cluster.kubectl("get", "pod", "web", "-o", IDENTITY)
+    assert after == before
+    assert json.loads(cluster.kubeconfig.read_text())["clusters"][0]["cluster"]["server"] == config
+    assert cluster.page(ip) == "it works\n"
+    assert cluster.leakcheck() == (0, [])
+
+    cluster.down()
+    assert cluster.left() == []
+    assert cluster.leakcheck() == (0, [])
+    assert cluster.podwire("down").returncode == 0, "again is fine"
+
+
+def test_after_a_crash_down_alone_removes_everything(cluster: Cluster):
+    cluster.up()
+    cluster.run_pod()
+    cluster.kill_all()
+    cluster.down()
+    assert cluster.left() == []
+    assert cluster.leakcheck() == (0, [])
+
+
+def test_clusters_that_are_brought_up_at_once_do_not_meet(machine: Machine):
+    clusters = [Cluster(machine), Cluster(machine)]
+    try:
+        begun = [
+            subprocess.Popen(
+                machine.words(PODWIRE, "up", "--detach", "--prefix", each.prefix),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            for each in clusters
+        ]
+        for each in begun:
+            said, _ = each.communicate(timeout=SECONDS)
+            assert each.returncode == 0, said
+        statuses = [each.status() for each in clusters]
+        assert len({each["slot"] for each in statuses}) == len({each["apiServer"] for each in statuses}) == 2
+        addresses = [each.run_pod() for each in clusters]
+        assert len(set(addresses)) == 2
+        assert [each.page(ip) for each, ip in zip(clusters, addresses, strict=True)] == ["it works\n"] * 2
+        clusters[0].down()
+        assert clusters[1].page(addresses[1]) == "it works\n"
+        assert clusters[1].leakcheck() == (0, [])
+        clusters[1].down()
+        assert [each for cluster in clusters for each in cluster.left()] == []
+    finally:
+        for each in clusters:
+            each.close()
+
+
+def test_up_when_it_is_up_says_so_and_status_tells_of_every_process(cluster: Cluster):
+    cluster.up()
+    again = cluster.podwire("up")
+    assert again.returncode == 0
+    assert "it is up already" in again.stdout
+    assert str(cluster.kubeconfig) in again.stdout
+    assert cluster.podwire("kubeconfig").stdout.strip() == str(cluster.kubeconfig)
+    status = cluster.status()
+    assert status["state"] == "up"
+    names = {each["name"]: each for each in status["components"]}
+    assert set(names) == {"supervisor", "trace", "apiserver", "runtime", "scheduler", "kubelet"}
+    assert all(each["state"] == "ready" and each["memoryBytes"] > 0 for each in names.values())
+    assert "runtime" in cluster.podwire("status").stdout
+
+
+def test_a_component_that_is_killed_comes_back(cluster: Cluster):
+    cluster.up()
+    before = {each["name"]: each["pid"] for each in cluster.status()["components"]}
+    os.kill(before["runtime"], signal.SIGKILL)
+    until = time.monotonic() + SECONDS
+    while True:
+        now = {each["name"]: each for each in cluster.status()["components"]}
+        if now["runtime"]["state"] == "ready" and now["runtime"]["pid"] != before["runtime"]:
+            break
+        assert time.monotonic() < until, now
+        time.sleep(0.05)
+    assert now["runtime"]["restarts"] == 1
+    assert now["apiserver"]["pid"] == before["apiserver"]
+    assert cluster.run_pod()
+
+
+def test_on_the_node_the_standard_paths_are_standard_and_the_host_is_left_alone(cluster: Cluster):
+    cluster.up()
+    script = "ls /etc/cni/net.d /run/netns && touch /opt/cni/bin/x"
+    inside = cluster.podwire("node exec", "node-1", "--", "sh", "-c", script)
+    assert inside.returncode == 0, inside.stderr
+    assert "10-podwire.conflist" in inside.stdout
+    assert (cluster.prefix / "opt/cni/bin/x").exists()
+    assert not Path("/opt/cni/bin/x").exists()
+    links = json.loads(cluster.podwire("node exec", "node-1", "--", "ip", "-j", "link").stdout)
+    assert "eth0" in {each["ifname"] for each in links}
+    assert cluster.podwire("node exec", "node-1", "--", "sh", "-c", "exit 7").returncode == 7
+    assert "there is no node elsewhere" in cluster.podwire("node exec", "elsewhere", "--", "true").stderr
+    (cluster.prefix / "opt/cni/bin/x").unlink()
+
+
+def test_ctrl_c_keeps_the_state_and_says_how_to_go_on(cluster: Cluster):
+    words = cluster.machine.words(PODWIRE, "up", "--prefix", cluster.prefix)
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as up:
+        said = []
+        for line in up.stdout:
+            said.append(line)
+            if "Ctrl-C" in line:
+                break
+        up.send_signal(signal.SIGINT)
+        said.append(up.stdout.read())
+    assert up.returncode == 0, said
+    assert f"podwire down --prefix {cluster.prefix}" in said[-1]
+    assert cluster.status()["state"] == "stopped"
+    cluster.down()
+    assert cluster.left() == []
+
+
+def test_a_cluster_that_cannot_come_up_says_why_and_ends(cluster: Cluster):
+    cluster.up()
+    port = int(cluster.status()["apiServer"].rpartition(":")[2])
+    cluster.kill_all()
+    code = f"import socket, time; s = socket.create_server(('127.0.0.1', {port})); print('ready', flush=True)"
+    words = cluster.machine.words(sys.executable, "-c", f"{code}; time.sleep(600)")
+    words = ["setpriv", "--pdeathsig", "KILL", *words]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as other:
+        assert other.stdout.readline() == b"ready\n"
+        refused = cluster.podwire("up --detach")
+        other.kill()
+    assert refused.returncode == 1
+    assert f"port {port} of 127.0.0.1 is in use" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    cluster.up()
+
+
+def test_a_component_that_does_not_come_up_is_named_with_the_end_of_its_log(cluster: Cluster):
+    refused = cluster.podwire("up --detach", "--store", "sqlite:///elsewhere")
+    assert refused.returncode == 1
+    assert "apiserver does not come up; the end of" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert named_by(cluster.prefix) == []
+    cluster.down()
+    assert cluster.left() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        pytest.param(("--prefix", "/tmp/" + "x" * 40), "longer than 40 bytes", id="a long prefix"),
+        pytest.param(("--hardware", "nics.yaml"), "not there yet", id="hardware"),
+        pytest.param(("--nodes", "2", "--prefix", "/tmp/pwc-none"), "not there yet", id="two nodes"),
+        pytest.param(("--runtime", "docker"), "is neither podwire nor unix:///", id="a runtime that is none"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_sentence(machine: Machine, words, says):
+    done = machine.run(PODWIRE, "up", *words)
+    assert done.returncode in (1, 2)
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    shutil.rmtree("/tmp/pwc-none", ignore_errors=True)
+
+
+def test_who_is_not_root_is_told(machine: Machine):
+    done = machine.run("setpriv", "--reuid", "65534", "--clear-groups", PODWIRE, "up")
+    if "ermission denied" in done.stderr and "podwire up" not in done.stderr:
+        pytest.skip("nobody else may read this tree")
+    assert done.returncode == 1
+    assert "needs root" in done.stderr
+
+
+def test_doctor_finds_what_this_machine_has(machine: Machine):
+    done = machine.run(PODWIRE, "doctor", "-o", "json")
+    found = {each["name"]: each for each in json.loads(done.stdout)}
+    assert done.returncode == 0
+    needed = ("root", "network namespaces", "veth links", "bridges", "nftables with NAT")
+    assert all(found[each]["ok"] for each in needed)
+    assert all(each["helps"] for each in found.values() if not each["ok"])
+
+
+def test_a_machine_without_programs_is_told_what_to_install(machine: Machine):
+    done = machine.run("env", "PATH=/nowhere", PODWIRE, "doctor")
+    assert done.returncode == 1
+    assert "MISSING  crun or runc" in done.stdout
+    assert "apt install crun" in done.stdout
