@@ -12,7 +12,7 @@ import msgspec
 
 from podwire.cli.main import UserError
 from podwire.cluster.tracing import CollectorOptions
-from podwire.trace.check import annotated, check
+from podwire.trace.check import annotated, brief, check
 from podwire.trace.flow import FLOWS, load
 from podwire.trace.follow import follow
 from podwire.trace.mermaid import mermaid
@@ -32,6 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--format", choices=FORMATS, default="text")
     parser.add_argument("-o", "--output", dest="format", choices=FORMATS, help="the same as --format")
+    parser.add_argument("--brief", action="store_true", help="only the arrows of the pod flow, not all that happened")
     parser.add_argument("--follow", action="store_true", help="wait for the pod and draw on while things happen")
     parser.add_argument("--check", choices=FLOWS, metavar="FLOW", help=f"compare with a flow: {', '.join(FLOWS)}")
     parser.add_argument("--raw", action="store_true", help="with secrets, if the collector kept them; only for root")
@@ -43,6 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError("--raw shows secrets, and only root may see them")
     if (arguments.follow or arguments.check) and not arguments.pod:
         raise UserError("--follow and --check need a POD")
+    if arguments.brief and (arguments.format == "json" or arguments.follow or arguments.check):
+        raise UserError("--brief is about drawing: it goes with neither --follow nor --check nor json")
     if not directory.is_dir():
         raise UserError(f"nothing was recorded below {arguments.prefix}: there is no {directory}")
     if arguments.follow:
@@ -70,6 +73,8 @@ def _named(arguments: argparse.Namespace) -> tuple[str, str]:
 
 
 def _shown(stories: Stories, story: Story, arguments: argparse.Namespace) -> str:
+    if arguments.brief:
+        story = brief(story, load("pod"))
     if arguments.format == "mermaid":
         return mermaid(annotated(story, load("pod")))
     if arguments.format == "text":

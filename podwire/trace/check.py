@@ -4,7 +4,7 @@ The steps that have an order are laid over the story so that as many as possible
 if it is there at all, and missing otherwise.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -47,20 +47,34 @@ def _places(flow: Flow, arrows: Sequence[Arrow]) -> dict[int, int | None]:
 
 def check(story: Story, flow: Flow) -> list[Finding]:
     """All deviations; none when the story is the flow."""
-    arrows = story.arrows
+    findings = []
+    for step, place, there in _settled(flow, story.arrows):
+        if place is None:
+            findings += _unplaced(step, there=there)
+    return findings + [_extra(each) for each in story.arrows if _is_extra(each, flow)]
+
+
+def brief(story: Story, flow: Flow) -> Story:
+    """Only the arrows that the flow draws."""
+    kept = {place for _, place, _ in _settled(flow, story.arrows)}
+    return replace(story, arrows=tuple(each for place, each in enumerate(story.arrows) if place in kept))
+
+
+def _settled(flow: Flow, arrows: Sequence[Arrow]) -> Iterator[tuple[Step, int | None, bool]]:
+    """Each step, its place, and whether an arrow like it is there at all."""
     places = _places(flow, arrows)
     named = {each.id: places.get(id(each)) for each in flow.steps if each.id}
     used = {place for place in places.values() if place is not None}
-    findings = []
     for step in flow.steps:
         before = named.get(step.after) if step.after not in ("", NOTHING) else None
         fitting = _fitting(step, arrows, before) - used
+        if not step.after:
+            yield step, places[id(step)], bool(fitting)
+            continue
         place = min((each for each in fitting if before is None or each > before), default=None)
-        if step.after and place is not None:
+        if place is not None:
             used.add(place)
-        elif step.after or places[id(step)] is None:
-            findings += _unplaced(step, there=bool(fitting))
-    return findings + [_extra(each) for each in arrows if _is_extra(each, flow)]
+        yield step, place, bool(fitting)
 
 
 def _fitting(step: Step, arrows: Sequence[Arrow], before: int | None) -> set[int]:

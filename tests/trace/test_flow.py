@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from podwire.trace.check import annotated, check
+from podwire.trace.check import annotated, brief, check
 from podwire.trace.flow import FLOWS, Step, load
 from podwire.trace.record import decode
 from podwire.trace.story import Turn
@@ -75,6 +75,15 @@ def test_its_notes_stand_before_the_arrows_that_they_speak_of(story):
     assert [each.text for each in remarks] == [each.note for each in FLOW.lines if not isinstance(each, Step)]
     after = [next(arrow.label for arrow in story.arrows if arrow.time >= each.time) for each in remarks]
     assert after[4:6] == ["RunPodSandbox", "CreateContainer"]
+
+
+def test_in_brief_it_is_the_flow_and_no_more(story):
+    short = brief(story, FLOW)
+    assert len(short.arrows) == len(STEPS) < len(story.arrows)
+    in_place = sorted(step.label for step in STEPS for arrow in short.arrows if step.describes(arrow))
+    assert set(in_place) == {step.label for step in STEPS}
+    assert check(short, FLOW) == []
+    assert annotated(short, FLOW).remarks == annotated(story, FLOW).remarks
 
 
 def needed(step: Step, records) -> int:
