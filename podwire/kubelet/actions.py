@@ -31,7 +31,7 @@ class StartContainer:
 
 @dataclass(frozen=True, slots=True)
 class KillContainer:
-    """End a running container. `why` it starts again afterwards; empty if it does not."""
+    """End a running container; `why` is told."""
 
     container: Container
     seen: SeenContainer
@@ -40,11 +40,18 @@ class KillContainer:
 
 
 @dataclass(frozen=True, slots=True)
+class EndContainers:
+    """End all that runs, for good: apps together, then those that serve them."""
+
+    running: tuple[SeenContainer, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RemoveContainer:
     id: str
 
 
-Action = RunSandbox | StopSandbox | RemoveSandbox | StartContainer | KillContainer | RemoveContainer
+Action = RunSandbox | StopSandbox | RemoveSandbox | StartContainer | KillContainer | EndContainers | RemoveContainer
 
 
 @dataclass(frozen=True, slots=True)

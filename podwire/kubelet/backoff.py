@@ -21,7 +21,9 @@ class Backoff:
     def until(self, key: str, failed_at: float) -> float:
         """Not before this time, given when it failed last."""
         entry = self._entries.get(key)
-        return failed_at + entry.delay if entry is not None else failed_at
+        if entry is None or failed_at - entry.since > self._forget:
+            return failed_at
+        return failed_at + entry.delay
 
     def delay(self, key: str) -> float:
         entry = self._entries.get(key)

@@ -5,12 +5,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from podwire.kubelet.observed import Observed, SeenContainer
+from podwire.kubelet.plan import told_restarts
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
 from podwire.objects.times import rfc3339
 from podwire.protocols.cri import cri_pb2 as pb
 
 State = dict[str, Any]
+
+LOST = "The container could not be located when the pod was deleted.  The container used to be Running"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,16 +40,7 @@ class View:
 def container_status(pod: Pod, container: Container, observed: Observed, view: View) -> State:
     seen = observed.latest(container.name)
     if seen is None:
-        return {
-            "name": container.name,
-            "state": {"waiting": _waiting(pod, container, observed, view)},
-            "lastState": {},
-            "ready": False,
-            "restartCount": 0,
-            "image": container.image,
-            "imageID": "",
-            "started": False,
-        }
+        return _unseen(pod, container, observed, view)
     return {
         "name": container.name,
         **_states(seen, observed, view),
@@ -60,6 +54,32 @@ def container_status(pod: Pod, container: Container, observed: Observed, view: V
     }
 
 
+def _unseen(pod: Pod, container: Container, observed: Observed, view: View) -> State:
+    """The runtime has none: it never had, or has lost what the API was told of."""
+    told = told_status(pod, container.name)
+    if "terminated" in told.get("state", {}):
+        return told
+    last = told.get("lastState") or {}
+    if "running" in told.get("state", {}) and not last:
+        last = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": LOST}}
+    return {
+        "name": container.name,
+        "state": {"waiting": _waiting(pod, container, observed, view)},
+        "lastState": last,
+        "ready": False,
+        "restartCount": told_restarts(pod, container.name),
+        "image": container.image,
+        "imageID": "",
+        "started": False,
+    }
+
+
+def told_status(pod: Pod, name: str) -> State:
+    """What the API has of a container, if anything."""
+    told = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    return next((each for each in told if each.get("name") == name), {})
+
+
 def _states(seen: SeenContainer, observed: Observed, view: View) -> State:
     """Now and before. What waits to be started again has ended before."""
     before = next((each for each in observed.history(seen.name) if each.id != seen.id and each.exited), None)
@@ -67,7 +87,8 @@ def _states(seen: SeenContainer, observed: Observed, view: View) -> State:
     if seen.running:
         return {"state": {"running": {"startedAt": _time(seen.started_at)}}, "lastState": last}
     if seen.state == pb.CONTAINER_CREATED:
-        return {"state": {"waiting": {"reason": "ContainerCreating"}}, "lastState": last}
+        why = view.waiting.get(seen.name, ("ContainerCreating", ""))
+        return {"state": {"waiting": _told(*why)}, "lastState": last}
     if seen.name in view.waiting:
         state = {"waiting": _told(*view.waiting[seen.name])}
         return {"state": state, "lastState": {"terminated": terminated(seen, view)}}

@@ -5,6 +5,7 @@ import logging
 import shutil
 from collections.abc import Iterable
 
+from podwire.failpoints import declare, failpoint
 from podwire.kubelet.config.fields import NodeFacts
 from podwire.kubelet.events import NORMAL, WARNING
 from podwire.kubelet.hooks import FAILED_PRE_STOP, HookFailed, run_hook
@@ -23,6 +24,11 @@ log = logging.getLogger(__name__)
 CALL_SECONDS = 120.0
 AFTER_HOOK_SECONDS = 2
 """What a container has left at least to end by itself, however long its preStop hook took."""
+
+
+STOPPED = declare("kubelet.containers-stopped", "a pod's containers have ended; it still has its network")
+DETACHED = declare("kubelet.sandboxes-stopped", "a pod has no network any more; its records and files are there")
+REMOVED = declare("kubelet.pod-removed", "nothing of a pod is left on this node; the API server still has it")
 
 
 class Ending:
@@ -79,8 +85,10 @@ class Ending:
 
     async def sandboxes(self, observed: Observed) -> None:
         """Take the network away; containers that still run end at once. RpcError."""
+        failpoint(STOPPED)
         for each in observed.sandboxes:
             await self.stop_sandbox(each.id)
+        failpoint(DETACHED)
 
     async def stop_sandbox(self, id_: str) -> None:
         try:
@@ -110,6 +118,7 @@ class Ending:
             await self.remove_sandbox(each.id)
         await self._kit.volumes.remove(uid)
         await asyncio.to_thread(self._remove_files, uid)
+        failpoint(REMOVED)
 
     def _remove_files(self, uid: str) -> None:
         for each in self._kit.places.logs.glob(f"*_{uid}"):
@@ -118,4 +127,4 @@ class Ending:
 
 
 def _killing(container: Container, why: str) -> str:
-    return f"{why}, will be restarted" if why else f"Stopping container {container.name}"
+    return why or f"Stopping container {container.name}"

@@ -1,6 +1,7 @@
 """How the runtime is, asked when there is a reason to: it came back, its network's files changed, something failed."""
 
 import asyncio
+import contextlib
 import logging
 
 from podwire.kubelet.kit import Kit
@@ -49,9 +50,9 @@ class Health:
 
     async def run(self) -> None:
         """Ask until cancelled."""
+        pause: float | None = None
         while True:
-            await self._reason.wait()
-            self._reason.clear()
+            await self._a_reason(pause)
             ready = False
             if self._here:
                 try:
@@ -61,7 +62,13 @@ class Health:
                     log.info("runtime does not tell how it is", extra={"why": str(error)})
             pause = NOW_AND_THEN_SECONDS if ready else self._pause
             self._pause = min(self._pause * 2, AGAIN_SECONDS[1])
-            asyncio.get_running_loop().call_later(pause, self._reason.set)
+
+    async def _a_reason(self, within: float | None) -> None:
+        """Somebody gives one, or the time is over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._reason.wait()
+        self._reason.clear()
 
     async def _ask(self) -> bool:
         cri = self._kit.cri
@@ -69,9 +76,12 @@ class Health:
         self._kit.runtime_name = version.runtime_name
         self._node.runtime_version(version.runtime_name, version.runtime_version)
         self._node.images_are(await self._images())
-        status = (await cri.call(methods.STATUS, pb.StatusRequest(), timeout=ASK_SECONDS)).status
-        now = readiness(status)
-        self._network(status)
+        answer = await cri.call(methods.STATUS, pb.StatusRequest(), timeout=ASK_SECONDS)
+        self._kit.recursive_read_only = any(
+            each.features.recursive_read_only_mounts for each in answer.runtime_handlers
+        )
+        now = readiness(answer.status)
+        self._network(answer.status)
         self._node.runtime_is(now.ready, now.reason, now.message)
         return now.ready
 

@@ -70,5 +70,7 @@ class Kit:
     services: Callable[[], Sequence[Object]]
     runtime_name: str = "podwire"
     network_trouble: str = ""
+    recursive_read_only: bool = False
+    """Whether the runtime makes mounts read-only with all that is mounted below them."""
     crashes: Backoff = field(default_factory=lambda: Backoff(*CRASH_SECONDS))
     sandboxes: Backoff = field(default_factory=lambda: Backoff(*SANDBOX_SECONDS))

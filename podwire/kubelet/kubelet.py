@@ -65,7 +65,10 @@ class Kubelet:
             cri=cri,
             clock=clock,
             view=RuntimeView(cri, self.workers.runtime_changed, self._runtime_came, self._runtime_went),
-            volumes=Volumes(root, references, api, outside.mounts, clock, node=lambda: self.node.facts),
+            volumes=Volumes(
+                root, references, api, outside.mounts, clock,
+                node=lambda: self.node.facts, recursive_read_only=lambda: self._kit.recursive_read_only,
+            ),
             references=references,
             images=ImagePuller(cri, clock, self._about_image),
             probes=Probes(prober, clock, self.workers.probe_changed, self._about_probe),
@@ -76,7 +79,7 @@ class Kubelet:
             dns=dns,
             node=lambda: self.node.facts,
             services=lambda: list(self._services.objects.values()),
-        )
+        )  # fmt: skip
         self._health = Health(self._kit, self.node, self.workers)
 
     async def run(self) -> None:

@@ -41,6 +41,7 @@ class Memory:
         self._volume_pause = VOLUME_SECONDS[0]
         self.volumes_ready = False
         self.admitted = False
+        self.rejected = False
         self.failure: tuple[str, str] | None = None
 
     def retry(self) -> None:
@@ -68,6 +69,11 @@ class Memory:
     def volumes_failed(self) -> None:
         self._volumes_at = self._kit.clock.monotonic() + self._volume_pause
         self._volume_pause = min(self._volume_pause * 2, VOLUME_SECONDS[1])
+
+    def volumes_worked(self) -> None:
+        self.volumes_ready = True
+        self._volumes_at = None
+        self._volume_pause = VOLUME_SECONDS[0]
 
     def starts(self, container: Container) -> None:
         key = self._key(container.name)

@@ -4,10 +4,11 @@ Looked at again after every deed, so a plan may stop at the first thing that oth
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from podwire.kubelet.actions import (
     Action,
+    EndContainers,
     KillContainer,
     Plan,
     RemoveContainer,
@@ -55,10 +56,10 @@ class Facts:
 def plan(pod: Pod, observed: Observed, facts: Facts) -> Plan:
     """The next deeds for a pod that is not being deleted."""
     if outcome(pod, observed) is not None or (facts.deadline is not None and facts.now >= facts.deadline):
-        return Plan(tuple(_ended(pod, observed)))
+        return Plan(tuple(_ended(observed)))
     sandbox = observed.sandbox
     if sandbox is None or not sandbox.ready:
-        return _sandbox(sandbox, facts)
+        return _sandbox(sandbox, observed, facts)
     kills, starts, wake_at = _containers(pod, observed, sandbox, facts)
     times = [each for each in (wake_at, facts.deadline) if each is not None]
     return Plan((*kills, *starts, *_leftovers(observed)), min(times, default=None))
@@ -84,12 +85,22 @@ def outcome(pod: Pod, observed: Observed) -> str | None:
 
 def restarts(pod: Pod, container: Container, seen: SeenContainer) -> bool:
     """Whether a container that exited starts again."""
+    if container in pod.spec.ephemeral_containers:
+        return False
     if container.sidecar:
         return True
     policy = pod.spec.restart_policy
     if container in pod.spec.init_containers and policy == "Always":
         policy = "OnFailure"
     return policy == "Always" or (policy == "OnFailure" and seen.exit_code != 0)
+
+
+def told_restarts(pod: Pod, name: str) -> int:
+    """The number of a container that the runtime knows nothing of: after the last that the API was told of."""
+    for each in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        if each.get("name") == name:
+            return int(each.get("restartCount", 0)) + (1 if each.get("containerID") else 0)
+    return 0
 
 
 def _failed_init(pod: Pod, observed: Observed) -> bool:
@@ -100,22 +111,23 @@ def _failed_init(pod: Pod, observed: Observed) -> bool:
     return False
 
 
-def _ended(pod: Pod, observed: Observed) -> Iterator[Action]:
+def _ended(observed: Observed) -> Iterator[Action]:
     """Sidecars have nobody left to serve; then the network goes. Containers stay to be looked at."""
-    by_name = {each.name: each for each in pod.spec.every_container}
-    for seen in observed.running:
-        yield KillContainer(by_name.get(seen.name, Container(name=seen.name)), seen, "")
+    if observed.running:
+        yield EndContainers(observed.running)
     for sandbox in observed.sandboxes:
         if sandbox.ready:
             yield StopSandbox(sandbox.id)
 
 
-def _sandbox(old: Sandbox | None, facts: Facts) -> Plan:
+def _sandbox(old: Sandbox | None, observed: Observed, facts: Facts) -> Plan:
+    """A new one; of those that failed before it none piles up."""
+    times = [each for each in (facts.sandbox_held, facts.deadline) if each is not None]
     if facts.now < facts.sandbox_held:
-        return Plan(wake_at=facts.sandbox_held)
+        return Plan(wake_at=min(times))
     if old is None:
         return Plan((RunSandbox(0),))
-    return Plan((StopSandbox(old.id), RunSandbox(old.attempt + 1)))
+    return Plan((StopSandbox(old.id), *_leftovers(observed), RunSandbox(old.attempt + 1)))
 
 
 class _Course:
@@ -139,8 +151,8 @@ class _Course:
         if seen.running:
             return self._running(container, seen)
         if seen.state == pb.CONTAINER_CREATED:
-            # Whoever made it died before starting it, and what it was made with may have changed since.
-            self.starts += [RemoveContainer(seen.id), StartContainer(container, seen.attempt)]
+            # It could not be started, or whoever made it died before; what it was made with may have changed since.
+            self._start(container, seen.attempt, RemoveContainer(seen.id))
             return False
         if not restarts(self.pod, container, seen):
             return True
@@ -151,23 +163,28 @@ class _Course:
         """The first in this sandbox; in an earlier one it may have run, and even finished."""
         before = self.observed.latest(container.name)
         if before is None:
-            self._start(container, 0)
+            self._start(container, told_restarts(self.pod, container.name))
         elif container in self.pod.spec.init_containers or restarts(self.pod, container, before):
             self._start(container, before.attempt + 1)
 
     def _running(self, container: Container, seen: SeenContainer) -> bool:
         trouble = self.facts.unhealthy.get(seen.id)
         if trouble is not None:
-            self.kills.append(KillContainer(container, seen, trouble.message, trouble.grace))
+            again = f"{trouble.message}, will be restarted"
+            why = again if restarts(self.pod, container, replace(seen, exit_code=1)) else trouble.message
+            self.kills.append(KillContainer(container, seen, why, trouble.grace))
         elif seen.hash and self.facts.hashes.get(container.name, seen.hash) != seen.hash:
-            why = f"Container {container.name} definition changed"
+            # Whatever the restart policy says of ends: this one is replaced.
+            why = f"Container {container.name} definition changed, will be restarted"
             self.kills.append(KillContainer(container, seen, why))
-        return seen.id in self.facts.started
+            self.starts.append(StartContainer(container, seen.attempt + 1))
+        plain = container in self.pod.spec.init_containers and not container.sidecar
+        return not plain and seen.id in self.facts.started
 
-    def _start(self, container: Container, attempt: int) -> None:
+    def _start(self, container: Container, attempt: int, *before: Action) -> None:
         held = self.facts.held.get(container.name, 0.0)
         if held <= self.facts.now:
-            self.starts.append(StartContainer(container, attempt))
+            self.starts += [*before, StartContainer(container, attempt)]
         else:
             self.wake_at = held if self.wake_at is None else min(self.wake_at, held)
 

@@ -16,6 +16,7 @@ from podwire.protocols.k8sapi.watch import Object
 log = logging.getLogger(__name__)
 
 PODS = Kind(group="", version="v1", resource="pods", kind="Pod", namespaced=True)
+ENDS = ("Succeeded", "Failed")
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 
 
@@ -28,8 +29,25 @@ class _Sheet:
     version: int
     wanted: State | None = None
     sent: State | None = None
+    """What was wanted when it was sent last."""
+    kept: State | None = None
+    """What the API made of that."""
     sending: bool = False
     done: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def patch(self) -> State:
+        """What is to be sent. What the API keeps in other words than ours is said once, not for ever."""
+        if self.wanted is None or (self.wanted == self.sent and self.told == self.kept):
+            return {}
+        if self.told.get("phase") in ENDS and self.wanted.get("phase") not in ENDS:
+            return {}  # somebody has ended the pod, and nothing leads back from there
+        return changes(self.told, self.wanted)
+
+    def saw(self, status: State, version: int) -> None:
+        """An echo of what was overtaken since is nothing new."""
+        if version >= self.version:
+            self.told, self.version = status, version
 
 
 class Reports:
@@ -41,31 +59,30 @@ class Reports:
         self._group: asyncio.TaskGroup | None = None
 
     def saw(self, pod: Pod, object_: Object) -> None:
-        """What the API has, by a watch; an echo of what was overtaken since is nothing new."""
-        version = _version(pod.metadata.resource_version)
+        """What the API has, by a watch."""
+        status, version = dict(object_.get("status") or {}), _version(pod.metadata.resource_version)
         sheet = self._sheets.get(pod.uid)
         if sheet is None:
-            self._sheets[pod.uid] = _Sheet(pod, dict(object_.get("status") or {}), version)
-        elif version > sheet.version and not sheet.sending:
-            sheet.told, sheet.version = dict(object_.get("status") or {}), version
+            self._sheets[pod.uid] = _Sheet(pod, status, version)
+        else:
+            sheet.saw(status, version)
+            self._begin(sheet)
 
     def latest(self, uid: str) -> State:
         """The status as it is, or is about to be."""
         sheet = self._sheets.get(uid)
         if sheet is None:
             return {}
-        return {**sheet.told, **(sheet.wanted or {})}
+        if sheet.wanted is None:
+            return sheet.told
+        return {**sheet.told, **sheet.wanted, "conditions": _all_conditions(sheet.told, sheet.wanted)}
 
     def report(self, pod: Pod, status: State) -> None:
         """Have this sent; never waits."""
         sheet = self._sheets.get(pod.uid)
-        if sheet is None or self._group is None:
-            return
-        sheet.wanted = status
-        if not sheet.sending and status != sheet.sent and changes(sheet.told, status):
-            sheet.sending = True
-            sheet.done.clear()
-            self._group.create_task(self._send(sheet), name=f"report {pod.ref}")
+        if sheet is not None:
+            sheet.wanted = status
+            self._begin(sheet)
 
     async def sent(self, uid: str) -> None:
         """Wait until nothing is on the way."""
@@ -82,36 +99,57 @@ class Reports:
             self._group = group
             await asyncio.Event().wait()
 
+    def _begin(self, sheet: _Sheet) -> None:
+        if self._group is not None and not sheet.sending and sheet.patch:
+            sheet.sending = True
+            sheet.done.clear()
+            self._group.create_task(self._send(sheet), name=f"report {sheet.pod.ref}")
+
     async def _send(self, sheet: _Sheet) -> None:
+        """Until the API has what is wanted, and the pod is still ours."""
         pause = FIRST_PAUSE
         try:
-            # What the API keeps in other words than ours is said once, not for ever.
-            while (
-                sheet.wanted is not None and sheet.wanted != sheet.sent and (patch := changes(sheet.told, sheet.wanted))
-            ):
-                wanted = sheet.wanted
+            while (patch := sheet.patch) and self._sheets.get(sheet.pod.uid) is sheet:
                 try:
                     await self._patch(sheet, patch)
-                    sheet.sent = wanted
-                except ClientError as error:
+                    pause = FIRST_PAUSE
+                except (ClientError, ApiError) as error:
+                    if isinstance(error, ApiError) and not _may_pass(error):
+                        _tell(sheet, error)
+                        return
                     log.info("status not sent", extra={"pod": sheet.pod.ref, "why": str(error)})
                     await asyncio.sleep(pause)
                     pause = min(pause * 2, LONGEST_PAUSE)
-        except ApiError as error:
-            if error.code not in (404, 409):  # gone, or another pod of that name by now
-                log.warning("status refused", extra={"pod": sheet.pod.ref, "why": error.message})
         finally:
             sheet.sending = False
             sheet.done.set()
 
     async def _patch(self, sheet: _Sheet, patch: State) -> None:
-        meta = sheet.pod.metadata
+        meta, wanted = sheet.pod.metadata, sheet.wanted
         body = {"metadata": {"uid": meta.uid}, "status": patch}
         now = await self._api.patch(
             PODS, meta.name, body, meta.namespace, type_=PatchType.STRATEGIC, subresource="status"
         )
-        sheet.told = dict(now.get("status") or {})
-        sheet.version = _version(now["metadata"].get("resourceVersion", ""))
+        kept = dict(now.get("status") or {})
+        sheet.saw(kept, _version(now["metadata"].get("resourceVersion", "")))
+        sheet.sent, sheet.kept = wanted, kept
+
+
+def _may_pass(error: ApiError) -> bool:
+    """Whether the same request may succeed later: it is the server's trouble, not ours."""
+    return error.code >= 500 or error.code == 429
+
+
+def _tell(sheet: _Sheet, error: ApiError) -> None:
+    if error.code not in (404, 409):  # gone, or another pod of that name by now
+        log.warning("status refused", extra={"pod": sheet.pod.ref, "why": error.message})
+
+
+def _all_conditions(told: State, wanted: State) -> list[State]:
+    """Ours as they will be, those of others as they are."""
+    ours = wanted.get("conditions") or []
+    types = {each["type"] for each in ours}
+    return [*ours, *(each for each in told.get("conditions") or () if each["type"] not in types)]
 
 
 def _version(text: str) -> int:

@@ -42,6 +42,8 @@ class RuntimeView:
         self._sends_events = True
         self._whole_status = True
         self._listening = False
+        self._here = False
+        """It has told everything since it was called last."""
         self.complete = asyncio.Event()
         """Everything that the runtime has was seen at least once."""
 
@@ -81,15 +83,16 @@ class RuntimeView:
 
     async def run(self) -> None:
         """Follow the runtime until cancelled."""
-        pause, longest = RECONNECT_SECONDS
+        first, longest = RECONNECT_SECONDS
+        pause = first
         while True:
+            self._here = False
             try:
                 await self._follow()
-                pause = RECONNECT_SECONDS[0]
             except RpcError as error:
                 self._went(str(error))
                 log.info("runtime does not answer", extra={"why": str(error)})
-                pause = min(pause * 2, longest)
+            pause = first if self._here else min(pause * 2, longest)
             await asyncio.sleep(pause)
 
     async def _follow(self) -> None:
@@ -100,9 +103,14 @@ class RuntimeView:
         events = self._cri.stream(methods.GET_CONTAINER_EVENTS, pb.GetEventsRequest())
         hints = asyncio.create_task(self._hints(events))
         try:
-            await asyncio.sleep(0)  # listens before it lists, so nothing falls between
+            await asyncio.sleep(0)  # listens before it lists
             await self._everything()
             self._listening = True
+            # Two calls may overtake each other: what happened while the runtime began to tell of events is seen by
+            # looking once more.
+            await asyncio.wait((hints,), timeout=RELIST_SECONDS)
+            if not hints.done():
+                await self._everything()
             await hints
         except Unimplemented:
             self._sends_events = False
@@ -138,11 +146,15 @@ class RuntimeView:
         uids = {each.labels.get(UID, each.metadata.uid) for each in sandboxes}
         uids |= {each.labels[UID] for each in containers if UID in each.labels}
         for uid in uids | set(self._pods):
-            before = self.observed(uid)
-            if self._keep(uid, await self._ask(uid) if uid in uids else NOTHING) != before:
-                self._changed(uid)
-        if not self.complete.is_set():
-            self.complete.set()
+            now = await self._ask(uid) if uid in uids else NOTHING
+            if now == self.observed(uid):
+                continue
+            if not self.complete.is_set():
+                self._keep(uid, now)
+            # Later on this may be older than what a worker has seen meanwhile, so it is only a hint as well.
+            self._changed(uid)
+        self._here = True
+        self.complete.set()
         self._came()
 
     def _keep(self, uid: str, now: Observed) -> Observed:

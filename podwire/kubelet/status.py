@@ -37,6 +37,9 @@ def pod_status(pod: Pod, observed: Observed, view: View) -> State:
         status["podIPs"] = [{"ip": each} for each in ips] or None
     if view.failure is not None:
         status["reason"], status["message"] = view.failure
+    elif pod.finished:
+        # Why a pod has failed as a whole was told once, maybe by an earlier kubelet, maybe by somebody else.
+        status["reason"], status["message"] = pod.status.reason or None, pod.status.message or None
     return {name: value for name, value in status.items() if value is not None}
 
 
@@ -58,6 +61,9 @@ def _phase(pod: Pod, observed: Observed, view: View, apps: Sequence[State]) -> s
     ended = outcome(pod, observed)
     if ended is not None:
         return ended
+    if pod.deleting and observed.containers and not observed.running:
+        codes = [seen.exit_code if (seen := observed.latest(each.name)) else None for each in pod.spec.containers]
+        return "Failed" if any(code != 0 for code in codes) else "Succeeded"
     if pod.spec.init_containers and uninitialized(pod, observed, view):
         return "Pending"
     never_ran = [each for each in apps if "waiting" in each["state"] and not each["lastState"]]

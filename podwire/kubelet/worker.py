@@ -14,6 +14,7 @@ import msgspec
 from podwire import logs
 from podwire.kubelet.actions import (
     Action,
+    EndContainers,
     KillContainer,
     RemoveContainer,
     RemoveSandbox,
@@ -114,19 +115,19 @@ class Worker:
 
     async def _live(self) -> None:
         """Until the pod is to end; whatever is being done for it then is given up."""
-        ending = asyncio.ensure_future(self._to_end.wait())
-        try:
-            while not self._to_end.is_set():
-                self._woken.clear()
-                sync = asyncio.ensure_future(self._guarded_sync())
+        while not self._to_end.is_set():
+            self._woken.clear()
+            ending = asyncio.ensure_future(self._to_end.wait())
+            sync = asyncio.ensure_future(self._guarded_sync())
+            try:
                 await asyncio.wait((sync, ending), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                ending.cancel()
                 if not sync.done():
                     sync.cancel()
                     await asyncio.wait((sync,))
-                    return
+            if not sync.cancelled():
                 await self._sleep(sync.result())
-        finally:
-            ending.cancel()
 
     async def _guarded_sync(self) -> float | None:
         """When to look again."""
@@ -184,10 +185,13 @@ class Worker:
         if self.memory.admitted or observed.sandboxes or self.pod.finished:
             self.memory.admitted = True
             return False
+        if self.memory.rejected:
+            return True
         rejection = self._admit(self.pod)
         if rejection is None:
             self.memory.admitted = True
             return False
+        self.memory.rejected = True
         self._kit.recorder.tell(self.pod, WARNING, rejection.reason, rejection.told)
         now = rfc3339(self._kit.clock.wall())
         self._kit.reports.report(self.pod, rejected(self.pod, rejection.reason, rejection.message, now))
@@ -220,6 +224,8 @@ class Worker:
                 case KillContainer(container, seen, why, grace):
                     period = self.pod.spec.termination_grace_period_seconds if grace is None else grace
                     await self._ending.container(self.pod, container, seen, why, period)
+                case EndContainers(running):
+                    await self._ending.containers(self.pod, running, self.pod.spec.termination_grace_period_seconds)
                 case StopSandbox(id_):
                     await self._ending.stop_sandbox(id_)
                 case RemoveSandbox(id_):
@@ -261,7 +267,7 @@ class Worker:
                 self._kit.recorder.tell(self.pod, WARNING, "FailedMount", each)
             self.memory.volumes_failed()
             return False
-        self.memory.volumes_ready = True
+        self.memory.volumes_worked()
         return True
 
     async def _start(self, action: StartContainer, observed: Observed) -> bool:
@@ -291,6 +297,8 @@ class Worker:
         return sandbox.ips if sandbox is not None else ()
 
     def _report(self, observed: Observed) -> None:
+        if self.pod.finished and not observed.containers:
+            return  # what there was to tell has been told, or belongs to whoever ended it
         known = self._kit.reports.latest(self.pod.uid)
         told = msgspec.structs.replace(self.pod, status=msgspec.convert(known, PodStatus)) if known else self.pod
         self._kit.reports.report(self.pod, pod_status(told, observed, self.memory.view(self.pod, observed)))
@@ -306,6 +314,8 @@ class Worker:
                 log.info("the API server does not let go", extra={"why": str(group.exceptions[0])})
             except* OSError as group:
                 log.warning("cannot remove", extra={"why": str(group.exceptions[0])})
+            except* Exception:
+                log.exception("pod not ended")
             else:
                 return
             await asyncio.sleep(UNREACHABLE_SECONDS)
@@ -317,7 +327,7 @@ class Worker:
         await self._ending.sandboxes(observed)
         observed = await self._kit.view.look(self.pod.uid)
         await self.memory.remember(self.pod, observed)
-        if not self._gone and self.memory.admitted:
+        if not self._gone and observed.containers:
             self._report(observed)
         await self._ending.remove(self.pod.uid, observed)
         self._kit.view.forget(self.pod.uid)
