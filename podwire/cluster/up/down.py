@@ -115,6 +115,8 @@ class Removal:
     def disconnect(self) -> None:
         slots = set(self.claims.of(self.layout.prefix)) | ({self.state.slot} if self.state else set())
         wiring.disconnect(self.layout, sorted(slots))
+        if self.state is not None and not self.state.nodes[0].own:
+            wiring.disconnect_pods()
         wiring.unforward(self.claims.end_forwarding(self.layout.prefix))
 
     def remove_files(self) -> None:

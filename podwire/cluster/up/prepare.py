@@ -130,14 +130,19 @@ def _decided(
         if known is None:
             state.save(layout.record, fresh)
 
-    claims.claim(layout, known.slot if known else None, _trouble, keep)
+    claims.claim(layout, known.slot if known else None, _trouble if known is None else _port_trouble, keep)
     return decided[0]
+
+
+def _port_trouble(slot: Slot) -> str:
+    """What speaks against a slot that the cluster has had before; its own pods' routes may be there still."""
+    return "" if placement.port_is_free(slot.api_port) else f"port {slot.api_port} of 127.0.0.1 is in use"
 
 
 def _trouble(slot: Slot) -> str:
     """What speaks against a slot."""
-    if not placement.port_is_free(slot.api_port):
-        return f"port {slot.api_port} of 127.0.0.1 is in use"
+    if told := _port_trouble(slot):
+        return told
     if met := collisions(slot, wiring.routes_of_host(slot)):
         return f"the host has a route to {met[0]}"
     with KernelNetwork() as network, contextlib.suppress(NoSuchLink):

@@ -1,0 +1,134 @@
+"""`podwire up` with the default prefix: the node has the host's own paths and ports, unless somebody else has them.
+
+The host is a network and a mount namespace in which what `up` may write to is in memory.
+"""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PODWIRE = Path(sys.executable).with_name("podwire")
+SECONDS = 90.0
+KUBECONFIG = "/var/lib/podwire/kubeconfig"
+FURNISH = """\
+set -e
+ip link set lo up
+for each in /run /var/lib /var/log /opt; do mount -t tmpfs host $each; done
+mount -t tmpfs upper /mnt
+mkdir /mnt/upper /mnt/work
+mount -t overlay -o lowerdir=/etc,upperdir=/mnt/upper,workdir=/mnt/work etc /etc
+echo ready
+exec sleep infinity
+"""
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "sleeper"},
+    "spec": {
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "c", "image": "podwire.local/busybox:latest", "command": ["sleep", "100000"]}],
+    },
+}
+
+
+class Host:
+    def __init__(self) -> None:
+        words = ["setpriv", "--pdeathsig", "KILL", "unshare", "-nm", "sh", "-c", FURNISH]
+        self._child = subprocess.Popen(words, stdout=subprocess.PIPE)
+        assert self._child.stdout is not None
+        assert self._child.stdout.readline() == b"ready\n"
+        self.before = self.tree()
+
+    def run(self, *words: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        entered = ["nsenter", "-t", self._child.pid, "-n", "-m", "--", *words]
+        return subprocess.run(
+            list(map(str, entered)), input=stdin, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+
+    def told(self, *words: object, stdin: str = "") -> str:
+        done = self.run(*words, stdin=stdin)
+        assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def kubectl(self, *words: object, stdin: str = "") -> str:
+        return self.told("kubectl", "--kubeconfig", KUBECONFIG, *words, stdin=stdin)
+
+    def run_pod(self) -> str:
+        until = time.monotonic() + SECONDS
+        while self.run("kubectl", "--kubeconfig", KUBECONFIG, "get", "serviceaccount", "default").returncode:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        self.kubectl("apply", "-f", "-", stdin=json.dumps(POD))
+        self.kubectl("wait", "--for=condition=Ready", "pod/sleeper", "--timeout=60s")
+        return self.kubectl("get", "pod", "sleeper", "-o", "jsonpath={.status.podIP}")
+
+    def kill_all(self) -> None:
+        components = json.loads(self.told(PODWIRE, "status", "-o", "json"))["components"]
+        opened = [os.pidfd_open(each["pid"]) for each in components if each["pid"]]
+        for each in opened:
+            signal.pidfd_send_signal(each, signal.SIGKILL)
+        for each in opened:
+            poll = select.poll()
+            poll.register(each, select.POLLIN)
+            assert poll.poll(SECONDS * 1000), "a killed process did not end"
+            os.close(each)
+
+    def tree(self) -> list[str]:
+        """All files and mounts where `up` may write, and all links."""
+        files = self.told("find", "/run", "/var/lib", "/var/log", "/opt", "/mnt/upper").splitlines()
+        mounts = Path(f"/proc/{self._child.pid}/mountinfo").read_text().splitlines()
+        links = [each["ifname"] for each in json.loads(self.told("ip", "-j", "link"))]
+        return sorted([*files, *(each.split()[4] for each in mounts), *links])
+
+    def close(self) -> None:
+        self.run(PODWIRE, "down", "--force")
+        self._child.kill()
+        self._child.communicate()
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    made = Host()
+    yield made
+    made.close()
+
+
+def test_on_a_free_host_the_node_is_the_host_and_down_gives_it_back_as_it_was(host: Host):
+    said = host.told(PODWIRE, "up", "--detach")
+    assert "slot 0" in said
+    assert "on the host itself" in said
+    assert '"https://127.0.0.1:6443"' in host.told("cat", KUBECONFIG)
+    assert host.run_pod().startswith("10.244.0.")
+    assert "podwire-" in host.told("ls", "/run/netns")
+    assert "podwire0" in host.told("ip", "-br", "link")
+    assert host.told(PODWIRE, "leakcheck").strip() == "nothing is left"
+    address = host.kubectl("get", "pod", "sleeper", "-o", "jsonpath={.status.podIP} {.metadata.uid}")
+    host.kill_all()
+    host.told(PODWIRE, "up", "--detach")
+    assert host.kubectl("get", "pod", "sleeper", "-o", "jsonpath={.status.podIP} {.metadata.uid}") == address
+    host.told(PODWIRE, "down")
+    assert set(host.tree()) - set(host.before) == set()
+    assert host.told("nft", "list", "tables") == ""
+    assert host.told(PODWIRE, "leakcheck").strip() == "nothing is left"
+
+
+def test_whoever_is_on_the_host_already_is_named_and_left_alone(host: Host):
+    host.told("sh", "-c", "mkdir -p /etc/cni/net.d && echo '{}' >/etc/cni/net.d/05-theirs.conflist")
+    before = host.tree()
+    said = host.told(PODWIRE, "up", "--detach")
+    assert "the host has the network configuration /etc/cni/net.d/05-theirs.conflist" in said
+    assert "in namespaces of its own" in said
+    assert host.run_pod()
+    assert host.told("ls", "/etc/cni/net.d").split() == ["05-theirs.conflist"]
+    on_node = host.told(PODWIRE, "node", "exec", "node-1", "--", "ls", "/etc/cni/net.d")
+    assert on_node.split() == ["10-podwire.conflist"]
+    host.told(PODWIRE, "down")
+    assert set(host.tree()) - set(before) == set()
