@@ -2,13 +2,14 @@
 
 import argparse
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from podwire.cli.main import UserError
 from podwire.runtime.images import Image, ImageError, Images
-from podwire.runtime.images.build import BUSYBOX, ROOT_REFERENCE, build_root
+from podwire.runtime.images.build import BUSYBOX, ROOT_REFERENCE, archive_root, build_root
 
 STORE = Path("var/lib/podwire/images")
 
@@ -25,6 +26,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     building = verbs.add_parser("build-root", help="make an image of this host's static busybox")
     building.add_argument("--name", default=ROOT_REFERENCE)
     building.add_argument("--busybox", type=Path, default=BUSYBOX, metavar="FILE")
+    building.add_argument(
+        "--command", dest="words", type=shlex.split, default=["sh"], metavar="WORDS", help="what it runs (sh)"
+    )
+    building.add_argument("--archive", type=Path, metavar="FILE", help="write it there, for any runtime, and not here")
     for each in (listing, taking, removing, building):
         each.add_argument("--prefix", type=Path, default=Path("/"), metavar="DIR", help=f"the store is DIR/{STORE}")
         each.add_argument("-o", "--output", choices=("text", "json"), default="text")
@@ -32,6 +37,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     try:
+        if arguments.verb == "build-root" and arguments.archive is not None:
+            archive_root(arguments.archive, arguments.name, arguments.busybox, arguments.words)
+            return 0
         images = Images(arguments.prefix / STORE)
         try:
             shown = _VERBS[arguments.verb](images, arguments)
@@ -68,7 +76,7 @@ def _remove(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
 
 
 def _build_root(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
-    return [build_root(images, arguments.name, arguments.busybox)]
+    return [build_root(images, arguments.name, arguments.busybox, arguments.words)]
 
 
 _VERBS = {"list": _list, "import": _import, "remove": _remove, "build-root": _build_root}

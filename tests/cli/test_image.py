@@ -45,3 +45,16 @@ def test_what_goes_wrong_is_one_line(image, tmp_path):
     assert "No such file" in image("import", tmp_path / "nowhere", fails=True)
     assert image("remove", "other", fails=True) == "podwire image: there is no image 'other'\n"
     assert image("build-root", "--busybox", "/etc/passwd", fails=True).count("\n") == 1
+
+
+def test_an_archive_is_written_for_any_runtime_and_nothing_is_kept(image, tmp_path):
+    archive, prefix = tmp_path / "pause.tar", tmp_path / "prefix"
+    words = ("--name", "localhost/pause:3.6", "--command", "sleep 'for ever'", "--archive", archive)
+    assert image("build-root", *words) == ""
+    assert not prefix.exists()
+    [told] = json.loads(image("import", archive, "-o", "json"))
+    assert (told["names"], told["cmd"]) == (["localhost/pause:3.6"], ["sleep", "for ever"])
+    again = tmp_path / "again.tar"
+    image("build-root", *words[:-1], again)
+    assert again.read_bytes() == archive.read_bytes()
+    assert "NOT" in image("build-root", "--name", "NOT", "--archive", archive, fails=True)

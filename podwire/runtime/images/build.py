@@ -10,7 +10,7 @@ import struct
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,15 @@ from podwire.runtime.images.errors import BadImage
 from podwire.runtime.images.image import Image
 from podwire.runtime.images.images import Images
 from podwire.runtime.images.platforms import this_machine
+from podwire.runtime.images.references import parse
 
 ROOT_REFERENCE = "podwire.local/busybox:latest"
 BUSYBOX = Path("/bin/busybox")
 _APPLET = re.compile(r"[A-Za-z0-9_.\[-]{1,64}", re.ASCII)
 _LIST_SECONDS = 10.0
 _INTERPRETER = 3
-_SETTINGS = {"Cmd": ["sh"], "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]}
+_COMMAND = ("sh",)
+_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _DIRECTORIES = {
     "bin": 0o755,
     "dev": 0o755,
@@ -58,13 +60,40 @@ _FILES = {
 }
 
 
-def build_root(images: Images, reference: str = ROOT_REFERENCE, busybox: Path = BUSYBOX) -> Image:
+def build_root(
+    images: Images, reference: str = ROOT_REFERENCE, busybox: Path = BUSYBOX, command: Sequence[str] = _COMMAND
+) -> Image:
     """An image of this host's static busybox, with all that it can do under `/bin`. Raises BadImage, StoreFull."""
-    return build_image(images, reference, root_layer(busybox), _SETTINGS)
+    return build_image(images, reference, root_layer(busybox), _settings(command))
+
+
+def archive_root(
+    file: Path, reference: str = ROOT_REFERENCE, busybox: Path = BUSYBOX, command: Sequence[str] = _COMMAND
+) -> None:
+    """The same image as the archive of an OCI layout, which every other runtime imports. Raises BadImage, OSError."""
+    files = _layout(str(parse(reference)), root_layer(busybox), _settings(command))
+    with tarfile.open(file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, data in sorted(files.items()):
+            info, content = _file(name, 0o644, data)
+            tar.addfile(info, io.BytesIO(content))
+
+
+def _settings(command: Sequence[str]) -> dict[str, Any]:
+    return {"Cmd": list(command), "Env": [_PATH]}
 
 
 def build_image(images: Images, reference: str, layer: bytes, settings: Mapping[str, Any]) -> Image:
     """An image of one layer, a tar, and of settings in the words of an image's config (`Cmd`, `Env`, `User`, …)."""
+    with tempfile.TemporaryDirectory(prefix="podwire-image-") as folder:
+        place = Path(folder)
+        (place / "blobs" / "sha256").mkdir(parents=True)
+        for name, data in _layout(reference, layer, settings).items():
+            (place / name).write_bytes(data)
+        return images.import_archive(place)[0]
+
+
+def _layout(reference: str, layer: bytes, settings: Mapping[str, Any]) -> dict[str, bytes]:
+    """The files of an OCI image layout by their names."""
     diff_id = digest_of(layer)
     config = msgspec.json.encode(
         {
@@ -85,14 +114,8 @@ def build_image(images: Images, reference: str, layer: bytes, settings: Mapping[
     )
     row = _descriptor(documents.OCI_MANIFEST, manifest) | {"annotations": {CONTAINERD_NAME: reference}}
     index = {"schemaVersion": 2, "mediaType": documents.OCI_INDEX, "manifests": [row]}
-    with tempfile.TemporaryDirectory(prefix="podwire-image-") as folder:
-        layout = Path(folder)
-        (layout / "oci-layout").write_bytes(b'{"imageLayoutVersion":"1.0.0"}')
-        (layout / "index.json").write_bytes(msgspec.json.encode(index))
-        (layout / "blobs" / "sha256").mkdir(parents=True)
-        for blob in (config, manifest, layer):
-            (layout / "blobs" / digest_of(blob).replace(":", "/")).write_bytes(blob)
-        return images.import_archive(layout)[0]
+    blobs = {f"blobs/{digest_of(blob).replace(':', '/')}": blob for blob in (config, manifest, layer)}
+    return {"oci-layout": b'{"imageLayoutVersion":"1.0.0"}', "index.json": msgspec.json.encode(index), **blobs}
 
 
 def _descriptor(media_type: str, blob: bytes) -> dict[str, Any]:
