@@ -4,6 +4,8 @@
 text in `PODWIRE_FAILPOINTS_FILE`, read anew on every hit so that a running daemon can be told.
 A term is `[COUNT*]ACTION[(ARG)]`; terms are joined by `->` and used up from left to right, the last one for ever.
 Actions: off, error(text), kill (SIGKILL to this process), delay(seconds), hold(path) (waits until the file exists).
+With a path, `kill(path)` makes that file first, and where it is already there nobody dies: a program that is started
+again whenever it dies, dies once.
 
 Programs that live for milliseconds import this, so it asks for little.
 """
@@ -79,7 +81,12 @@ def declare(name: str, when: str) -> str:
     return name
 
 
-def _die(_argument: str) -> None:
+def _die(argument: str) -> None:
+    if argument:
+        try:
+            os.close(os.open(argument, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            return
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from podwire.failpoints import declare, failpoint
 from podwire.kubelet import files, last_words
 from podwire.kubelet.config.container import container_config, container_hash
 from podwire.kubelet.config.environment import ConfigError, environment, needs
@@ -32,6 +33,11 @@ RETRY_SECONDS = 5.0
 SANDBOX_SECONDS = 240.0
 CALL_SECONDS = 120.0
 """A runtime has so much time: for a sandbox, which a network plugin may hold up, and for everything else."""
+
+
+SANDBOX_RUN = declare("kubelet.sandbox-run", "a pod has its sandbox; nobody here has noted it yet")
+CREATED = declare("kubelet.container-created", "a container is made, and not started")
+STARTED = declare("kubelet.container-started", "a container runs; nobody was told yet")
 
 
 class CannotStart(Exception):
@@ -67,6 +73,7 @@ class Starting:
         await asyncio.to_thread(Path(config.log_directory).mkdir, 0o755, parents=True, exist_ok=True)
         request = pb.RunPodSandboxRequest(config=config)
         answer = await self._kit.cri.call(methods.RUN_POD_SANDBOX, request, timeout=SANDBOX_SECONDS)
+        failpoint(SANDBOX_RUN)
         return answer.pod_sandbox_id
 
     async def container(self, pod: Pod, container: Container, attempt: int, observed: Observed) -> str:
@@ -165,6 +172,7 @@ class Starting:
         except RpcError as error:
             self._failed(pod, container, "Failed", f"Error: {error}")
             raise CannotStart("CreateContainerError", str(error), self._soon()) from error
+        failpoint(CREATED)
         self._told(pod, container, "Created", f"Created container: {container.name}")
         return answer.container_id
 
@@ -175,6 +183,7 @@ class Starting:
         except RpcError as error:
             self._failed(pod, container, "Failed", f"Error: {error}")
             raise CannotStart("RunContainerError", str(error)) from error
+        failpoint(STARTED)
         self._told(pod, container, "Started", f"Started container {container.name}")
 
     async def _after_start(self, pod: Pod, container: Container, id_: str, ips: tuple[str, ...]) -> None:

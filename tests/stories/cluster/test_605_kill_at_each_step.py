@@ -1,0 +1,49 @@
+"""kill -9 of a component at each step that matters: each pod runs exactly once, or is gone, whichever was asked for."""
+
+import os
+import random
+import time
+
+import pytest
+
+import podwire.cluster.up.components  # noqa: F401 - declares the failpoints
+from podwire.failpoints import KNOWN
+
+SOAK = bool(os.environ.get("PODWIRE_SOAK"))
+SEED = int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or int(time.time()) // 3600
+"""The same for all workers of a run, another one every hour; set it to repeat a run."""
+
+PODS = 5
+COMPONENTS = {"kubelet": "kubelet", "scheduler": "scheduler", "runtime": "runtime", "store": "apiserver"}
+"""Who dies at a failpoint whose name begins so."""
+RARE = {"store.compacting"}
+"""Passed once in many minutes."""
+POINTS = sorted(each for each in KNOWN if each.partition(".")[0] in COMPONENTS and each not in RARE)
+
+
+def sample():
+    """One of each component but for the store, whose own stories kill it everywhere."""
+    chance = random.Random(SEED)
+    names = ("kubelet", "runtime", "scheduler")
+    return [chance.choice([each for each in POINTS if each.startswith(f"{name}.")]) for name in names]
+
+
+@pytest.mark.parametrize("point", POINTS if SOAK else sample())
+def test_a_component_that_is_killed_at_a_step_goes_on_from_there(cluster, a_pod, point):
+    plan, died = cluster.prefix / "failpoints", cluster.prefix / "died"
+    cluster.up(PODWIRE_FAILPOINTS_FILE=str(plan))
+    kept = a_pod("kept")
+    cluster.apply(kept)
+    before = cluster.once(cluster.running(1))
+    plan.write_text(f"{point}=2*off->kill({died})")
+    cluster.apply(*(a_pod(f"pod-{each}") for each in range(PODS)))
+    pids = cluster.once(cluster.running(1 + PODS))
+    assert before.items() <= pids.items()
+    cluster.told("delete", "pods", *(f"pod-{each}" for each in range(PODS)), "--wait=false")
+    assert cluster.once(cluster.running(1)) == before
+    cluster.delete_all()
+    assert died.exists(), f"{point} was not passed"
+    component = COMPONENTS[point.partition(".")[0]]
+    cluster.eventually(lambda: cluster.restarts(component) == 1 and cluster.is_up(), f"{component} is there again")
+    cluster.empty()
+    cluster.down()
