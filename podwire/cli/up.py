@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cluster.up import launch, notes
+from podwire.cluster.up import launch, notes, state
 from podwire.cluster.up.claims import Claims, NoSlot
 from podwire.cluster.up.layout import BadPrefix, Layout, layout_of
 from podwire.cluster.up.nodespace import NotBuilt
@@ -14,6 +14,8 @@ from podwire.cluster.up.prepare import Prepared, Refused, Wanted
 from podwire.cluster.up.state import BrokenState, NewerState
 from podwire.cluster.up.supervisor import Event
 from podwire.runtime.images.build import ROOT_REFERENCE
+
+PLUGINS = Path("/var/lib/podwire/cni/bin")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -124,8 +126,12 @@ def _tell_place(prepared: Prepared) -> None:
 
 
 def _tell_next(layout: Layout) -> None:
+    known = state.load(layout.record)
     print(f"kubeconfig  {layout.kubeconfig}")
-    print(f"image       {ROOT_REFERENCE}")
+    if known is not None and known.runtime == "podwire":
+        print(f"image       {ROOT_REFERENCE}")
+    elif known is not None:
+        print(f"runtime     {known.runtime}, which finds networks in /etc/cni/net.d and plugins in {PLUGINS}")
     print(f"next        kubectl --kubeconfig {layout.kubeconfig} get nodes", flush=True)
 
 

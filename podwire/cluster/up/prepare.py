@@ -60,6 +60,7 @@ def prepare(layout: Layout, wanted: Wanted, claims: Claims, made: tuple[str, ...
     5. Plugins and the default network."""
     known = state.load(layout.record)
     _check_same(known, wanted)
+    _check_runtime(wanted.runtime or (known.runtime if known else "podwire"))
     ipv6 = wiring.has_ipv6()
     owners = () if known else tuple(_owners(layout, wanted))
     made = known.made if known else made
@@ -85,6 +86,12 @@ def _check_same(known: State | None, wanted: Wanted) -> None:
         if now is not None and now != before:
             shown = before or "the embedded one"
             raise Refused(f"{name} {now}: this cluster was made with {shown}; `podwire down` it first")
+
+
+def _check_runtime(runtime: str) -> None:
+    """A foreign one must be there; it is not ours to start."""
+    if runtime != "podwire" and not placement.answers(Path(runtime.removeprefix("unix://"))):
+        raise Refused(f"--runtime {runtime}: nobody listens there; start it first, see docs/containerd.md")
 
 
 def _owners(layout: Layout, wanted: Wanted) -> list[str]:
