@@ -64,8 +64,9 @@ def box(number=0, ready=True):
     return Sandbox(id=f"s{number}", ready=ready, attempt=number)
 
 
-def seen(*containers, boxes=(box(),)):
-    return together(boxes, containers)
+def seen(*containers, boxes=None):
+    """In one sandbox that is ready, if nothing else is said."""
+    return together(boxes or [box()], containers)
 
 
 def told(actions):
