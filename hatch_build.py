@@ -1,4 +1,5 @@
-"""Builds podwire-shim for the wheel: the static C program, or a script for its stand-in where none can be built."""
+"""Builds the static C programs for the wheel. Where they cannot be built there is a script for the shim's stand-in, and
+CNI plugins are Python alone."""
 
 import os
 import shutil
@@ -9,7 +10,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCE = "shim/podwire-shim.c"
+SHIM, FORWARDER = "podwire-shim", "podwire-cni"
 FLAGS = ("-std=c11", "-O2", "-static", "-s", "-Wall", "-Wextra", "-Werror")
 SCRIPT = """#!python
 from podwire.shim.standin.__main__ import main
@@ -23,12 +24,13 @@ def compiler() -> str | None:
     return next(filter(None, map(shutil.which, [wanted] if wanted else ["gcc", "cc"])), None)
 
 
-def compile_shim(root: Path, into: Path) -> str | None:
+def compile_program(root: Path, into: Path) -> str | None:
     """Tells why not, where it cannot be compiled."""
     cc = compiler()
     if cc is None:
         return "there is no C compiler"
-    done = subprocess.run([cc, *FLAGS, "-o", into, root / SOURCE], capture_output=True, text=True, check=False)
+    source = root / "shim" / f"{into.name}.c"
+    done = subprocess.run([cc, *FLAGS, "-o", into, source], capture_output=True, text=True, check=False)
     return done.stderr if done.returncode else None
 
 
@@ -36,16 +38,18 @@ class ShimHook(BuildHookInterface):  # type: ignore[type-arg]  # its configurati
     """A wheel with the program is for one platform; its interpreter does not matter."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        made = Path(self.root, "build", "podwire-shim")
-        made.parent.mkdir(exist_ok=True)
-        missing = compile_shim(Path(self.root), made)
+        folder = Path(self.root, "build")
+        folder.mkdir(exist_ok=True)
+        programs = [folder / SHIM, folder / FORWARDER]
+        missing = next(filter(None, (compile_program(Path(self.root), each) for each in programs)), None)
         if missing is not None:
             self.app.display_warning(f"podwire-shim will be the slow stand-in in Python: {missing}")
-            made.write_text(SCRIPT)
-            made.chmod(0o755)
-        build_data["shared_scripts"][str(made)] = "podwire-shim"
+            programs = programs[:1]
+            programs[0].write_text(SCRIPT)
+            programs[0].chmod(0o755)
+        build_data["shared_scripts"] |= {str(each): each.name for each in programs}
         if missing is None:
             build_data["pure_python"] = False
             build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
             if version != "editable":
-                build_data["force_include"][str(made)] = "podwire/shim/podwire-shim"
+                build_data["force_include"] |= {str(each): f"podwire/shim/{each.name}" for each in programs}

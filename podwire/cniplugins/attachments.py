@@ -7,10 +7,13 @@ A record survives a killed process. It is not synced to disk: what it names is i
 that away, too. Leases do survive one, and are found by the ids alone.
 """
 
+import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from struct import Struct
 from typing import NamedTuple
+from zlib import crc32
 
 from podwire.cniplugins.skeleton import Call
 from podwire.protocols.cni.config import PluginConfig
@@ -20,6 +23,8 @@ from podwire.protocols.cni.values import Object, dumped, loaded_object, taken
 DATA = "/var/lib/podwire/cni/attachments"
 FORMAT = 1
 _LONGEST_ALIAS = 255
+_LOCK = ".lock"
+_RANGE = Struct("@hhqqi0q")  # struct flock: kind, whence, start, length, pid
 
 
 class Record(NamedTuple):
@@ -62,7 +67,23 @@ class Attachments:
     """The records of one plugin."""
 
     def __init__(self, config: PluginConfig, plugin: str) -> None:
-        self._directory = os.path.join(taken(config.raw, "dataDir", str, "") or DATA, plugin)
+        self._data = taken(config.raw, "dataDir", str, "") or DATA
+        self._directory = os.path.join(self._data, plugin)
+
+    @contextmanager
+    def turn(self, call: Call) -> Iterator[None]:
+        """One after the other per attachment: DEL may come while the ADD that its runtime gave up goes on elsewhere.
+
+        A byte of one file is locked, which one follows from the ids; the kernel unlocks it for whoever dies.
+        """
+        os.makedirs(self._data, mode=0o700, exist_ok=True)
+        path = self._path(call.config.name, call.invocation.container_id, call.invocation.ifname)
+        file = os.open(os.path.join(self._data, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.fcntl(file, fcntl.F_OFD_SETLKW, _RANGE.pack(fcntl.F_WRLCK, os.SEEK_SET, crc32(path.encode()), 1, 0))
+            yield
+        finally:
+            os.close(file)
 
     def _path(self, network: str, container_id: str, ifname: str) -> str:
         return f"{self._directory}/{network}@{container_id}@{ifname}"
@@ -81,7 +102,7 @@ class Attachments:
         try:
             return _read(path)
         except (CniError, TypeError) as error:
-            os.write(2, f"{path} cannot be read and is removed: {error}\n".encode())
+            call.tell(f"{path} cannot be read and is removed: {error}")
             os.unlink(path)
             return None
 

@@ -52,7 +52,7 @@ def add(call: Call) -> Result:
     delegate.check_there(call)
     inode = pod_netns(call)
     attachments = Attachments(call.config, "bridge")
-    with KernelNetwork(call.invocation.netns) as pod, KernelNetwork() as host:
+    with attachments.turn(call), KernelNetwork(call.invocation.netns) as pod, KernelNetwork() as host:
         earlier = attachments.read(call)
         if earlier is not None:
             if (kept := _kept(earlier, call, inode, host)) is not None:
@@ -166,11 +166,12 @@ def _give_back(call: Call, record: Record) -> None:
 
 def delete(call: Call) -> None:
     attachments = Attachments(call.config, "bridge")
-    record = attachments.read(call)
-    if record is not None:
-        release(record, call, attachments)
-    elif delegate.ipam_type(call.config.raw):
-        delegate.delete(call)  # by the ids alone
+    with attachments.turn(call):
+        record = attachments.read(call)
+        if record is not None:
+            release(record, call, attachments)
+        elif delegate.ipam_type(call.config.raw):
+            delegate.delete(call)  # by the ids alone
 
 
 def check(call: Call) -> None:

@@ -14,7 +14,8 @@ from podwire.protocols.cni.results import Result
 from podwire.protocols.cni.values import Object, dumped, loaded, taken
 
 MARK = b"# podwire CNI plugin"
-"""In the first lines of our programs."""
+"""In the first lines of our scripts, and at the end of our compiled programs."""
+_MARKED = 256
 SECONDS = 50.0
 """For one call; less than runtimes give us."""
 
@@ -74,8 +75,15 @@ def _is_ours(kind: str, call: Call) -> bool:
     path = _found(kind, call.invocation.path)
     if path is None:
         return True
+    return is_marked(path)
+
+
+def is_marked(path: str) -> bool:
+    """Whether a program is one of ours."""
     with open(path, "rb") as file:
-        return MARK in file.read(256)
+        head = file.read(_MARKED)
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _MARKED))
+        return MARK in head or MARK in file.read(_MARKED)
 
 
 def _found(kind: str, path: str) -> str | None:
@@ -98,13 +106,13 @@ def _program(kind: str, call: Call) -> str:
 def _call(kind: str, call: Call, verb: str) -> object:
     asked = call.invocation._replace(command=verb)
     program = _program(kind, call)
-    environment = {**asked.environment(), "PATH": os.environ.get("PATH", "")}
+    environment = {**asked.environment(), "PATH": call.environ.get("PATH", "")}
     try:
         done = run((program,), env=environment, stdin=dumped(call.config.raw), deadline=SECONDS)
     except linux.DeadlinePassed as error:
         raise CniError(Code.TRY_AGAIN_LATER, f"{kind}: {verb} did not end within {SECONDS:g} s") from error
     if done.stderr:
-        os.write(2, done.stderr)
+        call.tell(done.stderr.decode("utf-8", "backslashreplace").rstrip())
     return _printed(kind, verb, done)
 
 

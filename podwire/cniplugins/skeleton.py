@@ -8,6 +8,7 @@ import gc
 import os
 import signal
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
@@ -32,9 +33,19 @@ LARGEST = 16 << 20
 """Bytes of a configuration."""
 
 
+def at_once(work: Callable[[], None]) -> None:
+    work()
+
+
 class Call(NamedTuple):
     invocation: Invocation
     config: PluginConfig
+    environ: Mapping[str, str] = {}
+    """Of the one who calls."""
+    tell: Callable[[str], None] = lambda _line: None
+    """Writes a line to the standard error of the one who calls."""
+    later: Callable[[Callable[[], None]], None] = at_once
+    """Does what nobody needs to wait for, such as closing a socket after which the kernel tidies up."""
 
 
 class Plugin(NamedTuple):
@@ -56,7 +67,7 @@ def main(name: str) -> NoReturn:
     for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(each, _stop)
     try:
-        code = answer(name, os.environ, _read, _write)
+        code = answer(name, Streams(os.environ, _read, _write, _tell))
     except OSError:
         code = 1  # nobody hears us
     os._exit(code)
@@ -68,11 +79,21 @@ def _stop(number: int, _frame: object) -> None:
     raise _Stopped(f"stopped by {signal.Signals(number).name}")
 
 
-def answer(name: str, environ: Mapping[str, str], read: Callable[[], bytes], write: Callable[[bytes], None]) -> int:
+class Streams(NamedTuple):
+    """A plugin's surroundings: those of this process, or those that were sent to the daemon."""
+
+    environ: Mapping[str, str]
+    read: Callable[[], bytes]
+    write: Callable[[bytes], None]
+    tell: Callable[[str], None]
+    later: Callable[[Callable[[], None]], None] = at_once
+
+
+def answer(name: str, streams: Streams) -> int:
     """Do what the environment asks for; the exit code."""
+    environ, write = streams.environ, streams.write
     if "CNI_COMMAND" not in environ:
-        told = f"podwire {name}: a CNI plugin, for versions {', '.join(versions.KNOWN)}\n"
-        os.write(2, told.encode())
+        streams.tell(f"podwire {name}: a CNI plugin, for versions {', '.join(versions.KNOWN)}")
         return 0
     version = versions.LATEST
     try:
@@ -80,13 +101,16 @@ def answer(name: str, environ: Mapping[str, str], read: Callable[[], bytes], wri
         if asked.command == "VERSION":
             write(dumped({"cniVersion": versions.LATEST, "supportedVersions": versions.KNOWN}))
             return 0
-        config = plugin_config(read())
+        config = plugin_config(streams.read())
         version = config.version
-        printed = _done(name, Call(asked, config))
+        printed = _done(name, Call(asked, config, environ, streams.tell, streams.later))
         if printed is not None:
             write(dumped(printed))
     except BaseException as error:  # noqa: BLE001 - the one door for errors
-        write(dumped(errors.encode(translated(error), version)))
+        told = translated(error)
+        if told.code == Code.INTERNAL and told.__cause__ is not None:
+            streams.tell(_traceback(told.__cause__))
+        write(dumped(errors.encode(told, version)))
         return 1
     return 0
 
@@ -95,6 +119,8 @@ def _done(name: str, call: Call) -> Object | None:
     command, version = call.invocation.command, call.config.version
     if not versions.at_least(version, call.invocation.verb.since):
         raise CniError(Code.INCOMPATIBLE_VERSION, f"{command} is not in version {version}")
+    if name not in PLUGINS:
+        raise CniError(Code.BAD_CONFIG, f"{name!r} is none of podwire's plugins {', '.join(PLUGINS)}")
     plugin: Plugin = import_module(PLUGINS[name]).PLUGIN
     if command == "ADD":
         return results.encode(plugin.add(call), version)
@@ -115,16 +141,21 @@ _CODES: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Code]
 
 
 def translated(error: BaseException) -> CniError:
-    """What a runtime is told of an exception."""
+    """What a runtime is told of an exception; what nobody expected is its cause."""
     if isinstance(error, CniError):
         return error
     for kinds, code in _CODES:
         if isinstance(error, kinds):
             return CniError(code, str(error), "; ".join(getattr(error, "__notes__", ())))
+    told = CniError(Code.INTERNAL, f"{type(error).__name__}: {error}")
+    told.__cause__ = error
+    return told
+
+
+def _traceback(error: BaseException) -> str:
     from traceback import format_exception  # noqa: PLC0415 - only for what nobody expected
 
-    os.write(2, "".join(format_exception(error)).encode())
-    return CniError(Code.INTERNAL, f"{type(error).__name__}: {error}")
+    return "".join(format_exception(error)).rstrip()
 
 
 def all_of(*steps: Callable[[], Any]) -> None:
@@ -137,7 +168,7 @@ def all_of(*steps: Callable[[], Any]) -> None:
             failed.append(translated(error))
     if failed:
         others = "; ".join(filter(None, (failed[0].details, *map(str, failed[1:]))))
-        raise CniError(failed[0].code, failed[0].msg, others)
+        raise CniError(failed[0].code, failed[0].msg, others) from failed[0].__cause__
 
 
 def pod_netns(call: Call) -> int:
@@ -159,6 +190,11 @@ def _read() -> bytes:
     except OSError as error:
         raise CniError(Code.IO_FAILURE, f"standard input: {error.strerror}") from error
     return b"".join(chunks)
+
+
+def _tell(line: str) -> None:
+    with suppress(OSError):
+        os.write(2, f"{line}\n".encode("utf-8", "backslashreplace"))
 
 
 def _write(data: bytes) -> None:

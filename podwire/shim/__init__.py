@@ -1,8 +1,8 @@
-"""`podwire-shim`, the parent of a container's processes: where it is, and a stand-in in Python.
+"""`podwire-shim`, the parent of a container's processes: where it is, and a stand-in in Python; where `podwire-cni` is.
 
-Its contract is `shim/README.md`.
+Their contracts are in `shim/README.md`.
 """
 
-from podwire.shim.find import Found, find
+from podwire.shim.find import Found, find, find_forwarder
 
-__all__ = ["Found", "find"]
+__all__ = ["Found", "find", "find_forwarder"]

@@ -1,4 +1,4 @@
-"""Where `podwire-shim` is: in the package, beside the interpreter, or nowhere, and then the stand-in serves."""
+"""Where the compiled programs are: in the package, beside the interpreter, or nowhere, and then Python serves."""
 
 import os
 import sys
@@ -19,11 +19,11 @@ class Found(NamedTuple):
     """For people: which it is, and where."""
 
 
-def places() -> Iterator[Path]:
+def places(name: str = "podwire-shim") -> Iterator[Path]:
     """A wheel has it as package data; an editable install only among the scripts."""
-    yield Path(__file__).parent / "podwire-shim"
-    yield Path(sys.executable).parent / "podwire-shim"
-    yield Path(sysconfig.get_path("scripts")) / "podwire-shim"
+    yield Path(__file__).parent / name
+    yield Path(sys.executable).parent / name
+    yield Path(sysconfig.get_path("scripts")) / name
 
 
 def is_program(path: Path) -> bool:
@@ -41,3 +41,8 @@ def find(candidates: Iterable[Path] | None = None) -> Found:
             return Found((str(each),), compiled=True, where=f"the C program {each}")
     argv = (sys.executable, "-I", "-m", "podwire.shim.standin")
     return Found(argv, compiled=False, where=f"the stand-in in Python, run by {sys.executable}")
+
+
+def find_forwarder() -> Path | None:
+    """`podwire-cni`, the program of every CNI plugin; None where there was no compiler."""
+    return next(filter(is_program, places("podwire-cni")), None)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from podwire.cniplugins.daemon import BACKLOG, Daemon
 from podwire.cniplugins.install import install
-from podwire.cniplugins.skeleton import answer
+from podwire.cniplugins.skeleton import Streams, answer
 from podwire.linux import errors as linux
 from podwire.linux import syscalls
 from podwire.linux.namespaces import KernelNamespaces, in_thread, visit
@@ -37,7 +38,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         syscalls.mount(None, "/", None, MS_REC_PRIVATE, None)
         with KernelNetwork() as network:
             network.links.change("lo", up=True)
-        pyfuncitem.obj(**arguments)
+        try:
+            pyfuncitem.obj(**arguments)
+        finally:
+            pyfuncitem.funcargs["host"].end()
 
     in_thread(run)
     return True
@@ -58,6 +62,24 @@ class Host:
         self.root, self.programs, self.way = root, programs, way
         self.namespaces = KernelNamespaces(root / "netns")
         self.leases, self.records = root / "ipam" / "net", root / "records"
+        self.daemon: Daemon | None = None
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+
+    def begin(self) -> Path:
+        """The programs of a daemon, which is started by the first who asks: its threads are on the host of the test."""
+        programs = self.root / "forwarding"
+        if self.daemon is None:
+            self.daemon = Daemon(self.listener, threads=8)
+            self.listener.bind(str(self.root / "cni.sock"))
+            self.listener.listen(BACKLOG)
+            self.daemon.start()
+            install(str(programs), socket=str(self.root / "cni.sock"))
+        return programs
+
+    def end(self) -> None:
+        if self.daemon is not None:
+            self.daemon.stop()
+        self.listener.close()
 
     def pod(self, name: str) -> str:
         return self.namespaces.create(name).path
@@ -83,15 +105,14 @@ class Host:
         stdin = config if isinstance(config, bytes) else json.dumps(config).encode()
         kind = env.pop("plugin", None) or config["type"]
         environment = self.environment(verb, id_, netns, **env)
-        if self.way == "program":
-            done = subprocess.run(
-                [self.programs / kind], input=stdin, env=environment, capture_output=True, check=False
-            )
-            code, stdout = done.returncode, done.stdout
-        else:
+        if self.way == "in process":
             printed: list[bytes] = []
-            code = answer(kind, environment, lambda: stdin, printed.append)
+            code = answer(kind, Streams(environment, lambda: stdin, printed.append, print))
             stdout = b"".join(printed)
+        else:
+            program = (self.begin() if self.way == "daemon" else self.programs) / kind
+            done = subprocess.run([program], input=stdin, env=environment, capture_output=True, check=False)
+            code, stdout = done.returncode, done.stdout
         told = json.loads(stdout) if stdout else None
         if code:
             raise Refused(told)
@@ -199,14 +220,15 @@ def seen(server: socket.socket, netns: str | None, address: str, port: int) -> s
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory) -> Path:
+    """Without a daemon."""
     directory = tmp_path_factory.mktemp("cni") / "bin"
-    install(str(directory))
+    install(str(directory), socket=str(directory / "nobody.sock"))
     return directory
 
 
 @pytest.fixture
 def way() -> str:
-    """How plugins are called; tests ask for both by parametrizing it."""
+    """How plugins are called: "in process", as a "program", or as one that has a "daemon"."""
     return "in process"
 
 

@@ -10,7 +10,7 @@ from podwire.linux.network import KernelNetwork
 from podwire.linux.sysctls import KernelSysctls
 from podwire.linux.values import Bridge, Veth
 
-both_ways = pytest.mark.parametrize("way", ["in process", "program"])
+all_ways = pytest.mark.parametrize("way", ["in process", "program", "daemon"])
 DUAL = ("10.88.0.0/24", "fd88::/64")
 
 
@@ -19,7 +19,7 @@ def addresses(netns):
         return {str(each.interface): each for each in pod.addresses.list(pod.links.get("eth0").ifindex)}
 
 
-@both_ways
+@all_ways
 def test_a_pod_gets_a_link_with_all_that_the_result_tells(host):
     pod = host.pod("a")
     result = host.add("a", host.bridge(*DUAL, mtu=1400))
@@ -41,7 +41,7 @@ def test_a_pod_gets_a_link_with_all_that_the_result_tells(host):
     assert [has[each].tentative for each in ("10.88.0.2/24", "fd88::2/64")] == [False, False]
 
 
-@both_ways
+@all_ways
 def test_deleting_leaves_nothing_but_the_bridge(host):
     host.pod("a")
     config = host.bridge(*DUAL, ipMasq=True)

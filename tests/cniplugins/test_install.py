@@ -1,21 +1,51 @@
 """The programs, put in place."""
 
+import json
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import podwire.cniplugins.install
 from podwire.cli.main import main
-from podwire.cniplugins.install import Foreign, install
+from podwire.cniplugins.install import NOTE, Foreign, install, script
 
 NAMES = ["bridge", "host-local", "loopback", "portmap"]
 
 
-def test_all_programs_are_put_in_place_and_can_be_replaced(tmp_path):
+@pytest.fixture(params=["compiled", "scripts"])
+def installed(request, monkeypatch):
+    """Where there is a compiler, and where there is none."""
+    if request.param == "scripts":
+        monkeypatch.setattr(podwire.cniplugins.install, "find_forwarder", lambda: None)
+    return [NOTE, *NAMES] if request.param == "compiled" else NAMES
+
+
+def test_all_programs_are_put_in_place_and_can_be_replaced(tmp_path, installed):
     paths = install(str(tmp_path / "bin"))
-    assert [Path(each).name for each in paths] == sorted(each.name for each in (tmp_path / "bin").iterdir()) == NAMES
+    assert [Path(each).name for each in paths] == NAMES
+    assert sorted(each.name for each in (tmp_path / "bin").iterdir()) == installed
     assert {oct((tmp_path / "bin" / each).stat().st_mode & 0o7777) for each in NAMES} == {"0o755"}
     assert install(str(tmp_path / "bin")) == paths
+
+
+def test_they_can_be_run(tmp_path, installed):
+    for each in install(str(tmp_path), socket=str(tmp_path / "nobody.sock")):
+        done = subprocess.run([each], env={"CNI_COMMAND": "VERSION"}, capture_output=True, check=True)
+        assert json.loads(done.stdout)["cniVersion"] == "1.1.0"
+
+
+def test_the_note_tells_where_the_daemon_is_and_what_to_run_without_it(tmp_path):
+    install(str(tmp_path), socket="/run/elsewhere.sock")
+    lines = (tmp_path / NOTE).read_text().splitlines()
+    assert lines[:3] == ["socket /run/elsewhere.sock", f"run {Path(sys.executable).resolve()}", "run -IS"]
+
+
+@pytest.mark.parametrize("socket", ["/run/a\nrun /bin/sh"])
+def test_a_socket_that_would_change_the_note_is_refused(tmp_path, socket):
+    with pytest.raises(ValueError, match="more than one line"):
+        install(str(tmp_path), socket=socket)
 
 
 def test_what_is_not_ours_is_kept_unless_told_otherwise(tmp_path):
@@ -42,6 +72,5 @@ def test_the_command_installs_and_tells_where(tmp_path, capsys):
     assert main(["cni", "install", "--force", str(tmp_path)]) == 0
 
 
-def test_a_program_names_the_interpreter_itself(programs):
-    first = (programs / "bridge").read_text().splitlines()[0]
-    assert first == f"#!{Path(sys.executable).resolve()} -IS"
+def test_a_script_names_the_interpreter_itself():
+    assert script("bridge").decode().splitlines()[0] == f"#!{Path(sys.executable).resolve()} -IS"

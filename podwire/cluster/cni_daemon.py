@@ -1,0 +1,47 @@
+"""Runs the daemon that does what our CNI plugins are asked."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from podwire.cniplugins.daemon import BACKLOG, Daemon
+from podwire.transports import unix
+
+_log = logging.getLogger("podwire.cniplugins")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to run it; the command line's flags."""
+
+    socket: Path
+
+
+@contextlib.asynccontextmanager
+async def running(options: Options) -> AsyncIterator[None]:
+    """Answer for as long as the context is open; then finish what was begun. Raises unix.CannotListen."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+
+        def bind(path: str) -> None:
+            listener.bind(path)
+            listener.listen(BACKLOG)
+
+        daemon = Daemon(listener)
+        place = await unix.take(options.socket, bind)
+        try:
+            daemon.start()
+            _log.info("serving", extra={"socket": str(options.socket)})
+            yield
+        finally:
+            await asyncio.to_thread(daemon.stop)
+            await unix.leave(place)
+
+
+async def run(options: Options) -> None:
+    """Works until it is cancelled."""
+    async with running(options):
+        await asyncio.Event().wait()

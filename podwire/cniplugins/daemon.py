@@ -1,0 +1,187 @@
+"""The plugins as a daemon: what their programs are asked is done here, without the start of an interpreter.
+
+A thread takes one call after the other. It goes where the caller is, into its network namespace and its working
+directory, does what the program would do, and comes back. Who has other mounts than ours would mean other files by the
+same paths: that one is told to do it by itself.
+
+Stopping: 1. no new calls are taken, their programs do without us.  2. Those that wait to be taken are done.  3. Threads
+end with what they are at.
+"""
+
+import errno
+import logging
+import os
+import socket
+from array import array
+from collections.abc import Callable
+from importlib import import_module
+from queue import SimpleQueue
+from struct import Struct, pack
+from threading import Thread
+from time import monotonic, sleep
+from typing import NamedTuple
+
+from podwire.cniplugins import wire
+from podwire.cniplugins.skeleton import PLUGINS, Streams, answer, translated
+from podwire.linux import syscalls
+from podwire.linux.namespaces import identity, visit
+from podwire.protocols.cni import errors, versions
+from podwire.protocols.cni.errors import CniError, Code
+from podwire.protocols.cni.values import dumped
+
+_log = logging.getLogger("podwire.cniplugins")
+
+THREADS = 32
+"""Calls at once; others wait."""
+BACKLOG = 1024
+PATIENCE = 10
+"""Seconds for a call to arrive, and for its answer to be taken: programs write and read at once."""
+_CREDENTIALS = Struct("@iII")  # pid, uid, gid
+_OWN = ("/proc/self/", "/proc/thread-self/")
+_PAUSE = 0.1
+
+
+class Place(NamedTuple):
+    """Where a caller is, as open descriptors."""
+
+    network: int
+    mounts: int
+    root: int
+    directory: int
+
+
+class Daemon:
+    """Serves a listening socket. Threads are in the namespaces of the one who starts them."""
+
+    def __init__(self, listener: socket.socket, threads: int = THREADS) -> None:
+        self._listener = listener
+        self._threads = [Thread(target=self._work, name=f"podwire-cni-{each}", daemon=True) for each in range(threads)]
+        self._left: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._tidier = Thread(target=self._tidy, name="podwire-cni-tidy", daemon=True)
+        self._mounts = (0, (0, 0))
+
+    def start(self) -> None:
+        for each in PLUGINS.values():
+            import_module(each)
+        self._mounts = identity("/proc/thread-self/ns/mnt", "mnt"), _file(os.stat("/"))
+        for thread in (*self._threads, self._tidier):
+            thread.start()
+
+    def stop(self) -> None:
+        """Returns when all that was begun is done."""
+        self._listener.shutdown(socket.SHUT_RDWR)  # who connects is refused; accept() fails when nobody is left
+        for each in self._threads:
+            each.join()
+        self._left.put(None)
+        self._tidier.join()
+
+    def _work(self) -> None:
+        syscalls.unshare(syscalls.FS)  # a working directory of its own
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError as error:
+                if error.errno == errno.EINVAL:
+                    return
+                _log.error("no call can be taken", extra={"reason": str(error)})
+                sleep(_PAUSE)  # too many open files: some are about to be closed
+                continue
+            with connection:
+                try:
+                    self._serve(connection)
+                except Exception:  # noqa: BLE001 - the next call must have its turn
+                    _log.exception("a call was lost")
+
+    def _tidy(self) -> None:
+        while (work := self._left.get()) is not None:
+            try:
+                work()
+            except Exception:  # noqa: BLE001 - the others must have their turn
+                _log.exception("something was left behind")
+
+    def _serve(self, connection: socket.socket) -> None:
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            connection.setsockopt(socket.SOL_SOCKET, option, pack("@ll", PATIENCE, 0))
+        descriptors: list[int] = []
+        try:
+            request = _received(connection, descriptors)
+            connection.sendall(self._answered(connection, request, Place(*descriptors)))
+        except wire.NotACall as error:
+            _log.warning("somebody talks who is no plugin of ours", extra={"reason": str(error)})
+        except OSError as error:  # done or not, nobody hears of it; a runtime that gave up asks for DEL
+            _log.warning("a caller has gone", extra={"reason": str(error)})
+        finally:
+            for each in descriptors:
+                os.close(each)
+
+    def _answered(self, connection: socket.socket, request: wire.Request, place: Place) -> bytes:
+        told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        _, uid, _ = _CREDENTIALS.unpack(told)
+        if uid not in (0, os.geteuid()):
+            return _refused(CniError(Code.BAD_ENVIRONMENT, f"only root may ask for this, and not user {uid}"))
+        elsewhere = (os.fstat(place.mounts).st_ino, _file(os.fstat(place.root))) != self._mounts
+        if elsewhere or request.environ.get("CNI_NETNS", "").startswith(_OWN):
+            return wire.DECLINED
+        begun = monotonic()
+        try:
+            done = self._done(request, place)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the caller is told
+            _log.exception("a call failed as none should")
+            done = _refused(translated(error))
+        _log.debug(
+            "done",
+            extra={
+                "plugin": request.name,
+                "verb": request.environ.get("CNI_COMMAND", ""),
+                "container": request.environ.get("CNI_CONTAINERID", ""),
+                "ms": round((monotonic() - begun) * 1e3, 2),
+            },
+        )
+        return done
+
+    def _done(self, request: wire.Request, place: Place) -> bytes:
+        stdout: list[bytes] = []
+        stderr: list[str] = []
+        streams = Streams(request.environ, lambda: request.stdin, stdout.append, stderr.append, self._left.put)
+        with visit(place.network):
+            os.fchdir(place.directory)
+            try:
+                code = answer(request.name, streams)
+            finally:
+                os.chdir("/")
+        return wire.answer(code, _lines(stdout), _lines([each.encode("utf-8", "backslashreplace") for each in stderr]))
+
+
+def _received(connection: socket.socket, descriptors: list[int]) -> wire.Request:
+    """A whole call; what came with it is added to `descriptors`, also when it is none."""
+    head, ancillary, _, _ = connection.recvmsg(
+        wire.CALL.size, socket.CMSG_SPACE(4 * wire.DESCRIPTORS), socket.MSG_CMSG_CLOEXEC
+    )
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            descriptors += array("i", data[: len(data) // 4 * 4])
+    if not head:
+        raise wire.NotACall("it said nothing")
+    sizes = wire.lengths(head)
+    if len(descriptors) != wire.DESCRIPTORS:
+        raise wire.NotACall(f"{len(descriptors)} descriptors, and {wire.DESCRIPTORS} belong to a call")
+    body = bytearray(sum(sizes))
+    left = memoryview(body)
+    while left:
+        count = connection.recv_into(left)
+        if not count:
+            raise wire.NotACall(f"{len(left)} bytes are missing")
+        left = left[count:]
+    return wire.request(sizes, bytes(body))
+
+
+def _lines(texts: list[bytes]) -> bytes:
+    return b"".join(each + b"\n" for each in texts)
+
+
+def _refused(error: CniError) -> bytes:
+    return wire.answer(1, _lines([dumped(errors.encode(error, versions.LATEST))]), b"")
+
+
+def _file(told: os.stat_result) -> tuple[int, int]:
+    return told.st_dev, told.st_ino

@@ -1,0 +1,228 @@
+/* podwire-cni: every CNI plugin of ours. Hands its call to the daemon and prints the answer; where there is none, it
+ * becomes the same plugin in Python. It has the plugin's name, and a note beside it: where the daemon listens, and what
+ * to run without one. podwire/cniplugins/wire.py is the other end of what is said.
+ *
+ * The daemon does nothing before it has a whole call, so after whatever fails until then Python may do it. From then on
+ * nobody knows what has happened: the runtime is told to try again later. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define NOTE ".podwire-cni"
+#define MAGIC "PWC1"
+
+enum { IO_FAILURE = 5, TRY_AGAIN_LATER = 11, INTERNAL = 999 }; /* codes of CNI errors */
+enum { PATIENCE = 55, CONNECTING = 5 };                        /* seconds; runtimes give a plugin 60 */
+enum { LARGEST = 16 << 20, ANSWER = 64 << 20, CHUNK = 64 << 10, WORDS = 16 };
+enum kind { DONE = 0, DECLINED = 1 };
+
+struct asked { char magic[4]; uint32_t name, environment, input; };
+struct answered { uint32_t kind, code, output, errors; };
+struct text { char *at; size_t length; };
+
+extern char **environ;
+
+static char here[PATH_MAX], note[4 * PATH_MAX];
+static const char *name, *door, *words[WORDS + 2]; /* the plugin, the daemon's socket, the program without it */
+static struct text input;                          /* standard input, once it is read */
+static bool consumed;
+
+static void put(int fd, const char *at, size_t length) {
+    while (length) {
+        ssize_t done = write(fd, at, length);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) return; /* nobody hears us */
+        at += done, length -= (size_t)done;
+    }
+}
+
+static void add(struct text *text, const char *words_) {
+    size_t length = strlen(words_);
+    memcpy(text->at + text->length, words_, length);
+    text->length += length;
+}
+
+/* Ends with a CNI error: what is wrong, and where. What JSON does not take as it is becomes a question mark. */
+static _Noreturn void fail(int code, const char *what, const char *where, const char *why) {
+    static char buffer[PATH_MAX + 1024];
+    struct text text = {buffer, 0};
+    add(&text, "{\"cniVersion\": \"1.1.0\", \"code\": ");
+    add(&text, code == TRY_AGAIN_LATER ? "11" : code == IO_FAILURE ? "5" : "999");
+    add(&text, ", \"msg\": \"");
+    size_t begin = text.length;
+    add(&text, what), add(&text, where), add(&text, why);
+    for (char *at = buffer + begin; at < buffer + text.length; at++)
+        if ((unsigned char)*at < ' ' || (unsigned char)*at > '~' || *at == '"' || *at == '\\') *at = '?';
+    add(&text, "\"}\n");
+    put(STDOUT_FILENO, text.at, text.length);
+    _exit(1);
+}
+
+static void grow(struct text *text, size_t by) {
+    char *larger = realloc(text->at, text->length + by);
+    if (!larger) fail(INTERNAL, "no memory", "", "");
+    text->at = larger;
+}
+
+/* The whole of a descriptor, by doubling, at most one byte more than is allowed. */
+static bool take_all(int fd, struct text *text, size_t limit) {
+    for (size_t room = CHUNK;; room *= 2) {
+        if (room > limit + 1) room = limit + 1;
+        if (text->length >= room) return true;
+        grow(text, room - text->length);
+        while (text->length < room) {
+            ssize_t got = read(fd, text->at + text->length, room - text->length);
+            if (got < 0 && errno == EINTR) continue;
+            if (got <= 0) return got == 0;
+            text->length += (size_t)got;
+        }
+    }
+}
+
+/* The note, line by line: `socket PATH`, then `run WORD` for each word of the program. */
+static void read_note(void) {
+    char path[PATH_MAX + sizeof NOTE + 1];
+    ssize_t length = readlink("/proc/self/exe", here, sizeof here - 1);
+    char *slash = length > 0 ? strrchr(here, '/') : NULL;
+    if (!slash) fail(INTERNAL, "/proc/self/exe cannot be read", "", "");
+    *slash = 0, name = slash + 1;
+    strcpy(stpcpy(path, here), "/" NOTE);
+    int fd = open(path, O_RDONLY | O_CLOEXEC), count = 0;
+    ssize_t got = fd < 0 ? -1 : read(fd, note, sizeof note - 1);
+    if (got <= 0) fail(IO_FAILURE, path, ": cannot be read; `podwire cni install` writes it", "");
+    close(fd);
+    for (char *line = strtok(note, "\n"); line; line = strtok(NULL, "\n")) {
+        if (!strncmp(line, "socket ", 7)) door = line + 7;
+        if (!strncmp(line, "run ", 4) && count < WORDS) words[count++] = line + 4;
+    }
+    if (!door || !count) fail(IO_FAILURE, path, ": is no note of ours; `podwire cni install` writes it", "");
+    words[count] = name;
+}
+
+/* What was read from standard input is there again. */
+static _Noreturn void become_python(void) {
+    if (consumed) {
+        int fd = memfd_create("stdin", 0);
+        if (fd < 0) fail(INTERNAL, "memfd_create: ", strerror(errno), "");
+        put(fd, input.at, input.length);
+        lseek(fd, 0, SEEK_SET);
+        dup2(fd, STDIN_FILENO);
+        close(fd);
+    }
+    signal(SIGPIPE, SIG_DFL);
+    execv(words[0], (char **)words);
+    fail(INTERNAL, words[0], ": ", strerror(errno));
+}
+
+static void set_patience(int fd, int option, int seconds) {
+    struct timeval patience = {.tv_sec = seconds};
+    setsockopt(fd, SOL_SOCKET, option, &patience, sizeof patience);
+}
+
+static int connected(void) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(door) >= sizeof address.sun_path) return -1;
+    strcpy(address.sun_path, door);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return -1;
+    set_patience(fd, SO_SNDTIMEO, CONNECTING);
+    set_patience(fd, SO_RCVTIMEO, PATIENCE);
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0) return fd;
+    close(fd);
+    return -1;
+}
+
+static struct text environment(void) {
+    struct text text = {NULL, 0};
+    size_t length = 1;
+    for (char **each = environ; *each; each++) length += strlen(*each) + 1;
+    grow(&text, length);
+    for (char **each = environ; *each; each++) add(&text, *each), text.at[text.length++] = 0;
+    return text;
+}
+
+/* Where we are: network, mounts, root and working directory, by which the daemon understands what paths mean. */
+static bool attach_place(struct msghdr *message) {
+    static const char *const places[] = {"/proc/self/ns/net", "/proc/self/ns/mnt", "/", "."};
+    static union { char bytes[CMSG_SPACE(4 * sizeof(int))]; struct cmsghdr align; } control;
+    message->msg_control = control.bytes, message->msg_controllen = sizeof control.bytes;
+    struct cmsghdr *header = CMSG_FIRSTHDR(message);
+    header->cmsg_level = SOL_SOCKET, header->cmsg_type = SCM_RIGHTS, header->cmsg_len = CMSG_LEN(4 * sizeof(int));
+    for (int each = 0; each < 4; each++) {
+        int fd = open(places[each], O_CLOEXEC | (each < 2 ? O_RDONLY : O_PATH));
+        if (fd < 0) return false;
+        memcpy(CMSG_DATA(header) + (size_t)each * sizeof fd, &fd, sizeof fd);
+    }
+    return true;
+}
+
+/* Whether the daemon has the whole call, and so may have done it. */
+static bool ask(int daemon) {
+    struct text told = environment();
+    struct asked head = {MAGIC, (uint32_t)strlen(name), (uint32_t)told.length, (uint32_t)input.length};
+    struct iovec parts[] = {
+        {&head, sizeof head}, {(char *)name, head.name}, {told.at, told.length}, {input.at, input.length}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 4};
+    if (!attach_place(&message)) return false;
+    while (message.msg_iovlen) {
+        ssize_t sent = sendmsg(daemon, &message, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent < 0) return false;
+        message.msg_control = NULL, message.msg_controllen = 0;
+        for (size_t left = (size_t)sent; message.msg_iovlen && left >= message.msg_iov->iov_len; message.msg_iovlen--)
+            left -= message.msg_iov++->iov_len, sent = (ssize_t)left;
+        if (message.msg_iovlen) {
+            message.msg_iov->iov_base = (char *)message.msg_iov->iov_base + sent;
+            message.msg_iov->iov_len -= (size_t)sent;
+        }
+    }
+    return true;
+}
+
+static void receive(int daemon, void *into, size_t length) {
+    ssize_t got = 1;
+    for (char *at = into; length; at += got, length -= (size_t)got) {
+        while ((got = recv(daemon, at, length, 0)) < 0 && errno == EINTR) continue;
+        if (got <= 0)
+            fail(TRY_AGAIN_LATER, "the daemon at ", door,
+                 got < 0 && errno == EAGAIN ? " has not answered in time; the call may still be done"
+                                            : " has gone while it did the call");
+    }
+}
+
+int main(void) {
+    while (open("/dev/null", O_RDWR) <= STDERR_FILENO) continue; /* a closed one would become one of ours */
+    signal(SIGPIPE, SIG_IGN);
+    read_note();
+    const char *command = getenv("CNI_COMMAND");
+    if (command && strcmp(command, "VERSION")) { /* before we connect: nobody waits for a runtime that is slow */
+        consumed = true;
+        if (!take_all(STDIN_FILENO, &input, LARGEST)) fail(IO_FAILURE, "standard input: ", strerror(errno), "");
+        if (input.length > LARGEST) fail(IO_FAILURE, "standard input: more than 16777216 bytes", "", "");
+    }
+    int daemon = connected();
+    if (daemon < 0 || !ask(daemon)) become_python();
+    struct answered head;
+    receive(daemon, &head, sizeof head);
+    if (head.kind == DECLINED) become_python();
+    if (head.kind != DONE || head.output > ANSWER || head.errors > ANSWER)
+        fail(TRY_AGAIN_LATER, "the daemon at ", door, " has answered what is no answer");
+    struct text answer = {NULL, 0};
+    grow(&answer, (size_t)head.output + head.errors + 1);
+    receive(daemon, answer.at, (size_t)head.output + head.errors);
+    put(STDERR_FILENO, answer.at + head.output, head.errors);
+    put(STDOUT_FILENO, answer.at, head.output);
+    _exit((int)head.code);
+}
