@@ -3,51 +3,56 @@
 import argparse
 import contextlib
 import json
+import os
 import shutil
-import signal
 import sys
 import textwrap
 from collections.abc import Iterator
 from typing import Any
 
 from podwire.cli.main import UserError
-from podwire.cluster.demo import Closing, Failed, NoKubectl, NotUp, Played, Scene, play
+from podwire.cluster.demo import Act, Closing, Failed, Played, Scene, Stops, play
+from podwire.cluster.demo.api_stage import NotUp
+from podwire.cluster.demo.cluster_stage import NotCleared
+from podwire.cluster.demo.scenes import Told
+from podwire.cluster.demo.shell import NoKubectl
+
+INDENT = 6
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--keep", action="store_true", help="leave the API server up; says how to reach and stop it")
+    parser.add_argument(
+        "act",
+        nargs="?",
+        choices=[each.value for each in Act],
+        default=Act.CLUSTER.value,
+        help="a whole cluster with two pods, or a tour of the API server alone (cluster)",
+    )
+    parser.add_argument("--keep", action="store_true", help="leave it up; says how to go on and how to remove it")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    act = Act(arguments.act)
+    if act is Act.CLUSTER and os.geteuid() != 0:
+        raise UserError("needs root, for namespaces, links and mounts; `podwire demo api` does not")
     show = _json if arguments.output == "json" else _text
-    with _stoppable(), contextlib.closing(play(keep=arguments.keep)) as told:
+    with Stops() as stops, contextlib.closing(play(act, stops, keep=arguments.keep, columns=_columns())) as told:
         try:
             show(told, keep=arguments.keep)
         except Failed as error:
-            print(f"\npodwire demo: {error}; the end of the server's log:\n{error.log}", file=sys.stderr)
+            print(f"\npodwire demo: {error}; the end of the logs:\n{error.log}", file=sys.stderr)
             return 1
-        except (NoKubectl, NotUp) as error:
+        except (NoKubectl, NotUp, NotCleared) as error:
             raise UserError(str(error)) from error
-    return 0
+    return stops.code
 
 
-@contextlib.contextmanager
-def _stoppable() -> Iterator[None]:
-    """Whoever ends the demo politely gets it to clean up first, as Ctrl-C does."""
-
-    def stop(number: int, _frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _columns() -> int:
+    return shutil.get_terminal_size(fallback=(140, 24)).columns - INDENT
 
 
-def _text(told: Iterator[Scene | Played | Closing], *, keep: bool) -> None:
+def _text(told: Iterator[Told], *, keep: bool) -> None:
     number = 0
     for each in told:
         match each:
@@ -57,62 +62,63 @@ def _text(told: Iterator[Scene | Played | Closing], *, keep: bool) -> None:
                 for line in each.command.splitlines():
                     print(f"    $ {line}", flush=True)
             case Played():
-                for line in _shortened(each.output, each.lines):
-                    print(f"      {line}")
+                for line in each.shown:
+                    print("\n".join(f"{'':{INDENT}}{part}".rstrip() for part in _fitted(line, _columns())))
                 print(f"    {each.milliseconds:.0f} ms", flush=True)
             case Closing():
                 _closing(each, number, keep=keep)
 
 
-def _shortened(output: str, count: int) -> list[str]:
-    """The first lines, sentences wrapped, tokens cut."""
-    width = shutil.get_terminal_size(fallback=(120, 24)).columns - 6
-    lines = output.rstrip("\n").splitlines()
-    shown = [part for line in lines[:count] for part in _fitted(line, width)]
-    return [*shown, f"… {len(lines) - count} more lines"] if len(lines) > count else shown
-
-
 def _fitted(line: str, width: int) -> list[str]:
-    if len(line) > width and " " not in line:
+    """Sentences are wrapped, tables and tokens cut."""
+    if len(line) > width and (" " not in line or "   " in line.strip()):
         return [f"{line[: width - 1]}…"]
     return textwrap.wrap(line, width, subsequent_indent="  ", break_on_hyphens=False) or [""]
 
 
 def _closing(closing: Closing, steps: int, *, keep: bool) -> None:
-    memory, store = f"{closing.memory_bytes / 1e6:.0f} MB", f"{closing.store_bytes / 1e3:.0f} KB"
-    print(f"\n{steps} steps in {closing.seconds:.1f} s; the server took {memory} of memory, its store {store}.")
+    memory = f"{closing.memory_bytes / 1e6:.0f} MB"
+    print(f"\n{steps} steps in {closing.seconds:.1f} s; all processes together took {memory} of memory.")
     if keep:
-        print(f"It is still up. Next:  kubectl --kubeconfig {closing.kubeconfig} get pods")
-        print(f"To stop it:            kill {closing.process} && rm -r {closing.folder}")
+        print("It is still up. Next:")
+        for each in closing.visits:
+            print(f"  {_here(each)}")
+        print(f"To remove it:\n  {_here(closing.end)}")
     else:
         print("Everything is gone again. Next:  podwire demo --keep")
 
 
-def _json(told: Iterator[Scene | Played | Closing], *, keep: bool) -> None:
+def _here(command: str) -> str:
+    """As it can be typed in this very shell, which may not know where podwire is."""
+    if command.startswith("podwire ") and shutil.which("podwire") is None:
+        return f"{os.path.relpath(sys.argv[0])} {command.removeprefix('podwire ')}"
+    return command
+
+
+def _json(told: Iterator[Told], *, keep: bool) -> None:
     """Also when a step fails: the steps until then."""
     steps: list[dict[str, Any]] = []
     summary: dict[str, Any] = {}
     try:
         for each in told:
             match each:
-                case Played(scene=scene):
-                    steps.append(
-                        {
-                            "name": scene.name,
-                            "sentence": scene.sentence,
-                            "command": scene.command,
-                            "exitCode": each.exit_code,
-                            "milliseconds": round(each.milliseconds, 1),
-                            "output": each.output,
-                        }
-                    )
+                case Played():
+                    steps.append(_step(each))
                 case Closing():
-                    summary = {
-                        "seconds": round(each.seconds, 3),
-                        "memoryBytes": each.memory_bytes,
-                        "storeBytes": each.store_bytes,
-                    }
+                    summary = {"seconds": round(each.seconds, 3), "memoryBytes": each.memory_bytes}
                     if keep:
-                        summary |= {"kubeconfig": str(each.kubeconfig), "process": each.process}
+                        summary |= {"kubeconfig": str(each.kubeconfig), "next": each.visits, "remove": each.end}
     finally:
         print(json.dumps({"ok": bool(summary), "steps": steps, **summary}, indent=2))
+
+
+def _step(played: Played) -> dict[str, Any]:
+    scene = played.scene
+    return {
+        "name": scene.name,
+        "sentence": scene.sentence,
+        "command": scene.command,
+        "exitCode": played.exit_code,
+        "milliseconds": round(played.milliseconds, 1),
+        "output": played.output,
+    }

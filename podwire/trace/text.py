@@ -43,9 +43,16 @@ class Drawing:
             return []
         canvas = _Canvas(self._width)
         for each, column in self._lanes.items():
-            shown = _cut(each, self._step + 4)  # neighbours are shorter
+            shown = _cut(each, self._room(each))
             canvas.put(column - len(shown) // 2, shown)
         return [f"{'time':>10} {'took':>9}{str(canvas)[20:]}", str(self._rails())]
+
+    def _room(self, name: str) -> int:
+        """Columns for a name: it may run into the lanes beside it as far as their names leave it room."""
+        place = self._people.index(name)
+        beside = [*self._people[max(0, place - 1) : place], *self._people[place + 1 : place + 2]]
+        longest = max((min(len(each), self._step - 1) for each in beside), default=0)
+        return max(self._step - 1, 2 * (self._step - 1) - longest)
 
     def foot(self) -> list[str]:
         return [] if self._flat else [str(self._rails())]

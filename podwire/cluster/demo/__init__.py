@@ -1,7 +1,7 @@
-"""A tour of a running API server with the real kubectl, in a temporary place of its own."""
+"""What podwire does, shown with the real kubectl in a temporary place of its own."""
 
-from podwire.cluster.demo.kubectl import NoKubectl
-from podwire.cluster.demo.play import Closing, Failed, Played, Scene, play
-from podwire.cluster.demo.stage import NotUp
+from podwire.cluster.demo.play import Act, play
+from podwire.cluster.demo.scenes import Closing, Failed, Played, Scene
+from podwire.cluster.demo.stops import Stops
 
-__all__ = ["Closing", "Failed", "NoKubectl", "NotUp", "Played", "Scene", "play"]
+__all__ = ["Act", "Closing", "Failed", "Played", "Scene", "Stops", "play"]

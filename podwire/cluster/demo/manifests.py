@@ -1,6 +1,46 @@
-"""What the tour applies, as files that a visitor may read and change."""
+"""What the demo applies, as files that a visitor may read and change."""
 
 from collections.abc import Mapping
+from pathlib import Path
+
+from podwire.runtime.images.build import ROOT_REFERENCE
+
+WEB = f"""\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: web
+spec:
+  containers:
+  - name: web
+    image: {ROOT_REFERENCE}
+    imagePullPolicy: IfNotPresent
+    command: [sh, -c]
+    args:
+    - |
+      trap 'exit 0' TERM
+      mkdir /www && echo "hello from $(hostname)" > /www/index.html
+      httpd -p 80 -h /www && echo "$(hostname) serves on port 80"
+      sleep infinity & wait
+    ports: [{{containerPort: 80, hostPort: 8080}}]
+  dnsPolicy: Default
+"""
+
+CLIENT = f"""\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: client
+spec:
+  containers:
+  - name: client
+    image: {ROOT_REFERENCE}
+    imagePullPolicy: IfNotPresent
+    command: [sh, -c, "trap 'exit 0' TERM; sleep infinity & wait"]
+    securityContext:
+      capabilities: {{add: [NET_RAW]}}  # for ping
+  dnsPolicy: Default
+"""
 
 POD = """\
 apiVersion: v1
@@ -71,7 +111,7 @@ ASK_WHO_I_AM = """\
 {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 """
 
-FILES: Mapping[str, str] = {
+API: Mapping[str, str] = {
     "pod.yaml": POD,
     "ferries.yaml": FERRY_DEFINITION,
     "ferry.yaml": FERRY,
@@ -80,3 +120,10 @@ FILES: Mapping[str, str] = {
     "token-request.json": ASK_FOR_ACCESS,
     "self-review.json": ASK_WHO_I_AM,
 }
+
+CLUSTER: Mapping[str, str] = {"web.yaml": WEB, "client.yaml": CLIENT}
+
+
+def write(files: Mapping[str, str], folder: Path) -> None:
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")

@@ -1,24 +1,6 @@
-"""The steps of the tour, as a table."""
+"""A tour of the API server, as a table of steps."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One command of kubectl, and what is to be seen in it."""
-
-    name: str
-    sentence: str
-    command: Sequence[str]
-    refused: bool = False
-    """The server is meant to say no."""
-    lines: int = 12
-    """So many lines are shown; of the rest, how many there are."""
-    shows: str = ""
-    """Words without which the output is not what was promised."""
-    meanwhile: Sequence[str] = ()
-    """A command that is given while the first one watches; the watch ends when it has shown `shows`."""
+from podwire.cluster.demo.step import Step
 
 
 def steps(minor: int) -> list[Step]:
@@ -26,41 +8,37 @@ def steps(minor: int) -> list[Step]:
     return [*_PODS, *_FERRIES, *_refusals(minor), *_NAMESPACE, *_identity(minor)]
 
 
-def _words(line: str) -> list[str]:
-    return line.split()
-
-
 _PODS = [
     Step(
         name="namespaces",
         sentence="The namespaces of every cluster are there.",
-        command=_words("get namespaces"),
+        command="kubectl get namespaces",
         shows="kube-system",
     ),
     Step(
         name="apply a pod",
         sentence="A pod goes in. It is stored, given its defaults and checked, all as upstream does it.",
-        command=_words("apply -f pod.yaml"),
+        command="kubectl apply -f pod.yaml",
         shows="pod/web created",
     ),
     Step(
         name="look at the pod",
-        sentence="It stays Pending: nothing here schedules or runs pods yet.",
-        command=_words("get pod web -o wide"),
+        sentence="It stays Pending: there is no scheduler and no node in this act.",
+        command="kubectl get pod web -o wide",
         shows="Pending",
     ),
     Step(
         name="describe the pod",
         sentence="kubectl describe reads it whole; these are its first lines.",
-        command=_words("describe pod web"),
+        command="kubectl describe pod web",
         lines=9,
         shows="app=web",
     ),
     Step(
         name="watch a change",
         sentence="One kubectl watches while another changes a label; the watch sees it at once.",
-        command=_words("get pods -L tier --watch"),
-        meanwhile=_words("label pod web tier=front"),
+        command="kubectl get pods -L tier --watch",
+        meanwhile="kubectl label pod web tier=front",
         shows="front",
     ),
 ]
@@ -69,31 +47,31 @@ _FERRIES = [
     Step(
         name="define a kind",
         sentence="A custom resource definition makes ferries a kind of their own, with columns.",
-        command=_words("apply -f ferries.yaml"),
+        command="kubectl apply -f ferries.yaml",
         shows="ferries.harbour.example.com created",
     ),
     Step(
         name="the kind is served",
         sentence="The server says when it serves them.",
-        command=_words("wait --for=condition=Established crd/ferries.harbour.example.com"),
+        command="kubectl wait --for=condition=Established crd/ferries.harbour.example.com",
         shows="condition met",
     ),
     Step(
         name="a namespace",
         sentence="A namespace for what follows.",
-        command=_words("create namespace shop"),
+        command="kubectl create namespace shop",
         shows="created",
     ),
     Step(
         name="apply a ferry",
         sentence="A ferry goes in like any other object.",
-        command=_words("apply -f ferry.yaml"),
+        command="kubectl apply -f ferry.yaml",
         shows="created",
     ),
     Step(
         name="look at the ferry",
         sentence="It shows the definition's columns; nobody gave it seats, so it has the default.",
-        command=_words("get ferries -n shop"),
+        command="kubectl get ferries -n shop",
         shows="40",
     ),
 ]
@@ -105,7 +83,7 @@ def _refusals(minor: int) -> list[Step]:
         Step(
             name="a wrong value",
             sentence="A ferry with -3 seats is refused, and the reason names the field.",
-            command=_words("apply -f sunk.yaml"),
+            command="kubectl apply -f sunk.yaml",
             refused=True,
             shows="seats",
         ),
@@ -114,7 +92,7 @@ def _refusals(minor: int) -> list[Step]:
             sentence="A pod with a misspelt field is refused too."
             if strict
             else "A misspelt field only earns a warning from this kubectl, which does not ask for more.",
-            command=_words("apply -f misspelt.yaml"),
+            command="kubectl apply -f misspelt.yaml",
             refused=strict,
             shows='unknown field "',
         ),
@@ -125,19 +103,19 @@ _NAMESPACE = [
     Step(
         name="fill the namespace",
         sentence="A ConfigMap keeps the ferry company.",
-        command=_words("create configmap timetable -n shop --from-literal=first=06:30"),
+        command="kubectl create configmap timetable -n shop --from-literal=first=06:30",
         shows="created",
     ),
     Step(
         name="delete the namespace",
         sentence="The namespace is deleted; kubectl returns when everything in it is gone.",
-        command=_words("delete namespace shop"),
+        command="kubectl delete namespace shop",
         shows="deleted",
     ),
     Step(
         name="nothing is left",
         sentence="Nothing is left of it.",
-        command=_words("get configmaps,ferries -n shop"),
+        command="kubectl get configmaps,ferries -n shop",
         shows="No resources found",
     ),
 ]
@@ -152,13 +130,13 @@ def _identity(minor: int) -> list[Step]:
         Step(
             name="who am I",
             sentence="Who is asking: the client certificate in the kubeconfig says so.",
-            command=_words(me),
+            command=f"kubectl {me}",
             shows="kubernetes-admin",
         ),
         Step(
             name="a token",
             sentence="And a token for a service account, such as pods are given.",
-            command=_words(token),
+            command=f"kubectl {token}",
             shows="ey",
         ),
     ]

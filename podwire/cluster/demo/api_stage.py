@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from podwire.cluster.demo.manifests import FILES
+from podwire.cluster.demo.manifests import API, write
+from podwire.cluster.demo.stops import Stops
 from podwire.protocols.k8sapi.kubeconfig import Access
 from podwire.transports import credentials
 
@@ -30,14 +31,14 @@ class NotUp(Exception):
 class Stage:
     """A folder with a server's state, its log and the tour's manifests; the server is a child process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, stops: Stops) -> None:
         self.folder = folder
+        self._stops = stops
         self.kubeconfig = folder / "kubeconfig"
         self.command = f"podwire apiserver --data-dir {folder} --listen 127.0.0.1:0"
         self.ready_ms = 0.0
         self.url = ""
-        for name, text in FILES.items():
-            (folder / name).write_text(text, encoding="utf-8")
+        write(API, folder)
         words = [sys.executable, "-m", "podwire.cli.main", *self.command.split()[1:]]
         with (folder / "log").open("wb") as log:
             # A session of its own: Ctrl-C reaches the demo, which then ends the server in good order.
@@ -63,14 +64,12 @@ class Stage:
             raise NotUp(f"the API server ended with code {self.process.returncode}\n{self.log_tail()}")
         if time.perf_counter() > end:
             raise NotUp(f"the API server is not ready after {UP_SECONDS:g} s\n{self.log_tail()}")
+        self._stops.heed()
         time.sleep(0.005)
 
     def log_tail(self) -> str:
         lines = (self.folder / "log").read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(lines[-TAIL:])
-
-    def store_bytes(self) -> int:
-        return sum(each.stat().st_size for each in (self.folder / "store").rglob("*") if each.is_file())
 
     def stop(self) -> None:
         self.process.terminate()
@@ -82,12 +81,12 @@ class Stage:
 
 
 @contextlib.contextmanager
-def staged(*, keep: bool) -> Iterator[Stage]:
+def staged(stops: Stops, *, keep: bool) -> Iterator[Stage]:
     """A stage for as long as the context is open; with `keep`, for longer, unless something goes wrong."""
     with contextlib.ExitStack() as undo:
         folder = Path(tempfile.mkdtemp(prefix="podwire-demo-"))
         undo.callback(shutil.rmtree, folder)
-        stage = Stage(folder)
+        stage = Stage(folder, stops)
         undo.callback(stage.stop)
         yield stage
         if keep:

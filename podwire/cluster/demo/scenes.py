@@ -1,0 +1,120 @@
+"""What a demo tells while it is played, and how its steps are played."""
+
+import contextlib
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from podwire.cluster.demo.shell import SECONDS, Ran, Shell
+from podwire.cluster.demo.step import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A step that is about to be played; `command` is what a person would type."""
+
+    name: str
+    sentence: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """How it went; of the output, these lines are worth showing."""
+
+    scene: Scene
+    exit_code: int
+    output: str
+    shown: Sequence[str]
+    milliseconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closing:
+    """How it went, all in all."""
+
+    seconds: float
+    memory_bytes: int
+    kubeconfig: Path
+    visits: Sequence[str]
+    """Commands for who keeps it up."""
+    end: str
+    """The command that removes it."""
+
+
+Told = Scene | Played | Closing
+
+
+class Failed(Exception):
+    """A step did not do what it promises; carries the end of the logs."""
+
+    def __init__(self, scene: Scene, log: str) -> None:
+        super().__init__(f"the step {scene.name!r} did not do what it promises")
+        self.log = log
+
+
+def played(shell: Shell, steps: Sequence[Step], log: Callable[[], str]) -> Iterator[Scene | Played]:
+    """Each step before and after; those that need what nobody could learn are left out. Raises Failed."""
+    known: dict[str, str] = {}
+    for step in steps:
+        if not step.possible(known):
+            continue
+        command = step.typed(known)
+        scene = Scene(step.name, step.sentence, _shown(step, command))
+        yield scene
+        begun = time.perf_counter()
+        ran = _watch(shell, step) if step.meanwhile else shell.run(command)
+        taken = (time.perf_counter() - begun) * 1e3
+        kept = step.kept(ran.code, ran.output)
+        shown = worth_showing(ran.output, step.since, step.lines) if kept else ran.output.splitlines()
+        yield Played(scene=scene, exit_code=ran.code, output=ran.output, shown=shown, milliseconds=taken)
+        if not kept:
+            raise Failed(scene, log())
+        known |= dict(zip(step.learns, ran.output.split(), strict=False))
+
+
+def worth_showing(output: str, since: str, count: int) -> list[str]:
+    """The lines from the one that begins with `since`; of what is too much, how much it is."""
+    lines = output.rstrip("\n").splitlines()
+    first = next((number for number, line in enumerate(lines) if line.startswith(since)), 0)
+    rest = lines[first:]
+    head = [f"… {first} lines before"] if first else []
+    tail = [f"… {len(rest) - count} more lines"] if len(rest) > count else []
+    return [*head, *rest[:count], *tail]
+
+
+def _shown(step: Step, command: str) -> str:
+    if step.meanwhile:
+        return f"{command} &\n{step.meanwhile}"
+    return f"{command}\n{step.then}" if step.then else command
+
+
+def _watch(shell: Shell, step: Step) -> Ran:
+    """Start the watch; when it shows the present, give the other command; end it when it shows the change."""
+    with shell.start(step.command) as watching, _ended(watching, SECONDS):
+        lines = iter(watching.stdout or ())
+        with shell.stops.waiting():
+            seen = [next(lines, ""), next(lines, "")]  # the columns, and the pod as it is
+        ran = shell.run(step.meanwhile)
+        seen.append(ran.output)
+        with shell.stops.waiting():
+            for line in lines:
+                seen.append(line)
+                if step.shows in line:
+                    break
+    return Ran(ran.code, "".join(seen))
+
+
+@contextlib.contextmanager
+def _ended(process: subprocess.Popen[str], seconds: float) -> Iterator[None]:
+    """The process ends with the context, or when it takes too long."""
+    timer = threading.Timer(seconds, process.kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        process.terminate()
