@@ -27,8 +27,9 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.max_send_message_length", MAX_MESSAGE),
     # A peer on the same machine is back as soon as it listens; nothing is spared by waiting for a minute.
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 1000),
+    # In spite of its name, how long one that listens may take to greet: it is only busy.
+    ("grpc.min_reconnect_backoff_ms", 20_000),
     # Channels to one path share a connection by default, and with it the memory of a peer that went away.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),

@@ -414,6 +414,30 @@ async def test_a_client_meets_nobody_and_then_somebody(served, client):
     assert await client.call(methods.VERSION, pb.VersionRequest(), timeout=5) == VERSION
 
 
+async def test_a_server_that_is_slow_to_greet_is_waited_for(served, tmp_path):
+    """A busy machine is no reason to say that nobody is there."""
+    await served({"Version": version})
+
+    passed = []
+
+    async def copy(reader, writer):
+        while data := await reader.read(65536):
+            writer.write(data)
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+    async def pass_on(reader, writer):
+        await asyncio.sleep(0.5)
+        there = await asyncio.open_unix_connection(served.path)
+        passed.append(asyncio.gather(copy(reader, there[1]), copy(there[0], writer)))
+
+    async with await asyncio.start_unix_server(pass_on, tmp_path / "slow.sock"):
+        async with connect(tmp_path / "slow.sock") as client:
+            assert await client.call(methods.VERSION, pb.VersionRequest(), timeout=20) == VERSION
+        await asyncio.gather(*passed)
+
+
 async def test_a_client_that_closes_a_stream_ends_the_handler(served, client):
     closed = asyncio.Event()
 
