@@ -35,8 +35,10 @@ class Attachment:
     streams: Streams
 
     async def run(self, socket: Socket) -> None:
-        """1. Ask the shim for the streams.  2. Greet: from now on nothing is missed.  3. Carry bytes both ways until the
-        container ends or the client goes."""
+        """Until the container ends or the client goes.
+
+        1. Ask the shim for the streams.  2. Greet: from now on nothing is missed.  3. Carry bytes both ways.
+        """
         chair = ServerSide(socket.protocol, self.streams)
         with contextlib.ExitStack() as stack:
             try:

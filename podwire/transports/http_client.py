@@ -37,7 +37,7 @@ async def connect(
     A tap is told of every request; the caller is what the client calls itself.
     """
     connector = aiohttp.TCPConnector(
-        limit=0, ssl=ssl_context(access) or True, keepalive_timeout=IDLE_SECONDS, socket_factory=_socket
+        limit=0, ssl=ssl_context(access) or True, keepalive_timeout=IDLE_SECONDS, socket_factory=attentive_socket
     )
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
     # The answers of a near server are not worth packing; a watch must not be held back by a compressor.
@@ -124,7 +124,8 @@ def _errors(*about: str) -> Iterator[None]:
         raise Interrupted(f"{' '.join(about)}: {error or type(error).__name__}") from error
 
 
-def _socket(address: Any) -> socket.socket:
+def attentive_socket(address: Any) -> socket.socket:
+    """Notices a peer that vanished without a word."""
     family, type_, protocol, _, _ = address
     sock = socket.socket(family, type_, protocol)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

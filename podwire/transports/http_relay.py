@@ -19,6 +19,7 @@ from yarl import URL
 from podwire.protocols.k8sapi.server_side import Request, Response, Socket, Stream, Upgrade
 from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
 from podwire.protocols.streaming.channels import CLOSE, PROTOCOLS, V5
+from podwire.transports.http_client import attentive_socket
 from podwire.transports.http_websocket_client import MAX_REFUSAL, FarSocket, HandshakeRefused, dial, told_refusal
 
 CONNECT_SECONDS = 10.0
@@ -29,7 +30,7 @@ HEAD_SECONDS = 30.0
 @contextlib.asynccontextmanager
 async def relays(context: ssl.SSLContext | None = None) -> AsyncIterator["Relay"]:
     """A relay that shows and trusts what `context` says; closed at the end."""
-    connector = aiohttp.TCPConnector(limit=0, ssl=context or True)
+    connector = aiohttp.TCPConnector(limit=0, ssl=context or True, socket_factory=attentive_socket)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
     headers = {"User-Agent": "podwire", "Accept-Encoding": "identity"}
     async with aiohttp.ClientSession(
@@ -101,7 +102,10 @@ async def carry(near: Socket, far: FarSocket) -> None:
 
 
 async def _pass_on(source: Socket, sink: Socket, *, halves: bool) -> None:
-    """Messages are the same in both protocols but for one: v4 has no word for the end of a channel."""
+    """Messages are the same in both protocols but for one: v4 has no word for the end of a channel.
+
+    So a command that reads its input to the end does not see that end on a runtime that speaks no v5 (containerd).
+    """
     with contextlib.suppress(ConnectionError):
         while (message := await source.receive()) is not None:
             data = message.encode() if isinstance(message, str) else message
