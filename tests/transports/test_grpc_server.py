@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import logging
+import select
 import socket
 import stat
+import time
 
 import grpc
 import pytest
@@ -417,25 +419,27 @@ async def test_a_client_meets_nobody_and_then_somebody(served, client):
 async def test_a_server_that_is_slow_to_greet_is_waited_for(served, tmp_path):
     """A busy machine is no reason to say that nobody is there."""
     await served({"Version": version})
-
-    passed = []
-
-    async def copy(reader, writer):
-        while data := await reader.read(65536):
-            writer.write(data)
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
-
-    async def pass_on(reader, writer):
-        await asyncio.sleep(0.5)
-        there = await asyncio.open_unix_connection(served.path)
-        passed.append(asyncio.gather(copy(reader, there[1]), copy(there[0], writer)))
-
-    async with await asyncio.start_unix_server(pass_on, tmp_path / "slow.sock"):
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "slow.sock"))
+        listener.listen()
+        passing = asyncio.create_task(asyncio.to_thread(pass_on_late, listener, served.path, 0.5))
         async with connect(tmp_path / "slow.sock") as client:
             assert await client.call(methods.VERSION, pb.VersionRequest(), timeout=20) == VERSION
-        await asyncio.gather(*passed)
+        await passing
+
+
+def pass_on_late(listener, path, seconds):
+    """One connection, to the server at the path and back, until either end closes it."""
+    here, _ = listener.accept()
+    time.sleep(seconds)
+    with contextlib.suppress(ConnectionError), here, socket.socket(socket.AF_UNIX) as there:
+        there.connect(str(path))
+        ends = {here: there, there: here}
+        while True:
+            for each in select.select(list(ends), [], [])[0]:
+                if not (data := each.recv(65536)):
+                    return
+                ends[each].sendall(data)
 
 
 async def test_a_client_that_closes_a_stream_ends_the_handler(served, client):
