@@ -1,0 +1,197 @@
+"""The demo, as a newcomer sees it: a whole cluster, two pods, their way drawn, and nothing left of it afterwards."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from podwire.cluster.demo import cluster_tour
+from podwire.cluster.up.claims import Claims
+from podwire.cluster.up.layout import Layout
+
+PODWIRE = str(Path(sys.executable).with_name("podwire"))
+KUBECTL = shutil.which("kubectl") or str(Path(sys.prefix) / "debian/usr/bin/kubectl")
+SOON = 100.0
+
+
+class Visitor:
+    """Somebody at a machine with a network of its own, which has nothing but a loopback interface."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self._machine = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", "unshare", "-n", "sh", "-c", "ip link set lo up && echo up && read _"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert self._machine.stdout is not None
+        assert self._machine.stdout.readline() == b"up\n"
+        self._before = self._network()
+
+    def types(self, *words: str, **environment: str) -> "subprocess.Popen[str]":
+        env = {**os.environ, "TMPDIR": str(self.place), **environment}
+        return subprocess.Popen(
+            ["nsenter", "-t", str(self._machine.pid), "-n", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=env,
+        )
+
+    def reads(self, *words: str, **environment: str) -> tuple[int, str]:
+        with self.types(*words, **environment) as process:
+            output, _ = process.communicate(timeout=SOON)
+        return process.returncode, output
+
+    def leaves(self) -> None:
+        self._machine.communicate(b"\n", timeout=SOON)
+
+    def _network(self) -> list[str]:
+        looks = ("ip -o link", "ip -o addr", "ip route", "ip -6 route", "nft list ruleset")
+        files = ("cat /proc/sys/net/ipv4/ip_forward", "cat /proc/sys/net/ipv6/conf/all/forwarding")
+        return [self.reads("sh", "-c", each)[1] for each in (*looks, *files)]
+
+    def finds_nothing(self, output: str) -> None:
+        """No link, address, route or rule; no process, mount, cgroup, slot or file of the demo that wrote this."""
+        assert self._network() == self._before
+        [prefix] = set(re.findall(rf"{self.place}/pwdemo-\w+", output))
+        layout = Layout(Path(prefix))
+        assert Claims().of(layout.prefix) == []
+        assert prefix not in Path("/proc/self/mountinfo").read_text()
+        assert list(Path("/sys/fs/cgroup").glob(f"**/{layout.runtime().cgroup_parent}")) == []
+        assert told_of(prefix) == []
+        assert list(self.place.iterdir()) == []
+
+
+def told_of(prefix: str) -> list[str]:
+    """Command lines of the processes that were told of a prefix."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = each.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:  # it ended
+            continue
+        if prefix in words:
+            found.append(words)
+    return found
+
+
+@pytest.fixture
+def visitor() -> Iterator[Visitor]:
+    place = Path(tempfile.mkdtemp(prefix="pwd-", dir="/tmp"))
+    visitor = Visitor(place)
+    try:
+        yield visitor
+    finally:
+        for each in place.iterdir():
+            visitor.reads(PODWIRE, "down", "--prefix", str(each))
+        visitor.leaves()
+        shutil.rmtree(place)
+
+
+def test_every_step_is_told_played_and_kept_and_nothing_is_left(visitor):
+    code, output = visitor.reads(PODWIRE, "demo", COLUMNS="140")
+    assert code == 0, output
+    layout = Layout(Path("/nowhere"))
+    for number, step in enumerate((*cluster_tour.steps(layout), *cluster_tour.endings(layout)), 1):
+        assert f"{number:2}  {step.sentence}\n" in output
+    assert "hello from web" in output  # by the hostPort
+    assert output.count("1 packets received, 0% packet loss") == 2  # IPv4 and IPv6
+    assert re.search(r"Scheduler +Kubelet +ContainerRuntime +CNIPlugin$", output, re.MULTILINE)
+    for arrow in ("kubectl apply", "RunPodSandbox", "ADD bridge", "CreateContainer web", "crun run"):
+        assert f"│ {arrow}" in output
+    assert "pod default/web: no deviations from the pod flow" in output
+    assert re.search(r"^20 steps in [0-9.]+ s; all processes together took \d+ MB of memory\.$", output, re.MULTILINE)
+    assert "Traceback" not in output
+    visitor.finds_nothing(output)
+
+
+def test_kept_it_stays_up_and_what_it_says_next_works(visitor):
+    code, output = visitor.reads(PODWIRE, "demo", "--keep", "-o", "json")
+    assert code == 0, output
+    told = json.loads(output)
+    assert told["ok"] is True
+    assert [each["exitCode"] for each in told["steps"]] == [0] * 18
+    assert all(each["milliseconds"] > 0 and each["command"] and each["output"] for each in told["steps"])
+    assert told["memoryBytes"] > 1e7
+    path = f"{Path(PODWIRE).parent}:{Path(KUBECTL).parent}:{os.environ['PATH']}"
+    for command in (*told["next"], told["remove"]):
+        code, said = visitor.reads("sh", "-c", command, PATH=path)
+        assert code == 0, f"{command}: {said}"
+    visitor.finds_nothing(output)
+
+
+def hanging_at(folder: Path, words: str) -> tuple[Path, dict[str, str]]:
+    """A kubectl that hangs at a command with these words; the file that is there when it does, and the way to it."""
+    reached, program = folder / "reached", folder / "kubectl"
+    program.write_text(
+        f'#!/bin/sh\ncase "$*" in *"{words}"*) touch {reached}; exec sleep 60;; esac\nexec {KUBECTL} "$@"\n'
+    )
+    program.chmod(0o755)
+    return reached, {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+def wait_for(pattern: Path, demo: "subprocess.Popen[str]") -> None:
+    end = time.monotonic() + SOON
+    while not list(pattern.parent.glob(pattern.name)):
+        assert time.monotonic() < end
+        assert demo.poll() is None, demo.communicate()
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize(
+    ("at", "number", "code"),
+    [
+        pytest.param("get nodes", signal.SIGTERM, 143, id="before the first pod"),
+        pytest.param("pod/client", signal.SIGINT, 130, id="while a pod starts"),
+        pytest.param("delete", signal.SIGHUP, 129, id="with two pods running"),
+    ],
+)
+def test_interrupted_at_a_step_it_leaves_nothing(visitor, tmp_path, at, number, code):
+    reached, environment = hanging_at(tmp_path, at)
+    with visitor.types(PODWIRE, "demo", **environment) as demo:
+        wait_for(reached, demo)
+        demo.send_signal(number)
+        output, _ = demo.communicate(timeout=SOON)
+    assert demo.returncode == code, output
+    visitor.finds_nothing(output)
+
+
+@pytest.mark.parametrize("there", ["up.json", "trace", "kubeconfig", "nodes"])
+def test_interrupted_while_the_cluster_comes_up_it_leaves_nothing(visitor, there):
+    """Impatiently: the signal comes twice."""
+    place = {"nodes": "run/podwire/nodes"}.get(there, f"var/lib/podwire/{there}")
+    with visitor.types(PODWIRE, "demo") as demo:
+        end = time.monotonic() + SOON
+        while not list(visitor.place.glob(f"pwdemo-*/{place}")):
+            assert time.monotonic() < end
+            assert demo.poll() is None, demo.communicate()
+            time.sleep(0.002)
+        demo.send_signal(signal.SIGINT)
+        demo.send_signal(signal.SIGTERM)
+        output, _ = demo.communicate(timeout=SOON)
+    assert demo.returncode in {130, 143}, output
+    assert "Traceback" not in output
+    visitor.finds_nothing(output)
+
+
+def test_a_step_that_breaks_its_promise_ends_it_with_all_that_was_said(visitor, tmp_path):
+    (tmp_path / "kubectl").write_text(
+        f'#!/bin/sh\ncase "$*" in *wait*) echo it is late; exit 1;; esac\nexec {KUBECTL} "$@"\n'
+    )
+    (tmp_path / "kubectl").chmod(0o755)
+    code, output = visitor.reads(PODWIRE, "demo", PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert code == 1
+    assert "it is late" in output
+    assert "the step 'it runs' did not do what it promises" in output
+    assert "kubelet: " in output  # the end of its log
+    visitor.finds_nothing(output)
