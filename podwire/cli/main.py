@@ -29,7 +29,7 @@ COMMANDS = (
     Command("kubeconfig", "podwire.cli.kubeconfig", "print where a cluster's kubeconfig is"),
     Command("node", "podwire.cli.node", "run a program on a node, among its standard paths and links"),
     Command("doctor", "podwire.cli.doctor", "what this machine lacks, and what helps"),
-    Command("demo", "podwire.cli.demo", "bring an API server up, tour it with kubectl, leave no trace"),
+    Command("demo", "podwire.cli.demo", "bring a cluster up, run pods, draw their way, leave no trace"),
     Command("apiserver", "podwire.cli.apiserver", "serve the Kubernetes API over SQLite, etcd or memory"),
     Command(
         "controllers", "podwire.cli.controllers", "namespaces, service accounts, owners: what follows from objects"
@@ -52,6 +52,7 @@ exit codes: 0 ok, 1 failed, 2 usage
 
 try:
   podwire demo                                     see it work
+  podwire up --detach                              a cluster on this machine; `podwire down` removes it
   podwire apiserver --data-dir /tmp/pw --listen 127.0.0.1:6443
   kubectl --kubeconfig /tmp/pw/kubeconfig get namespaces
 """

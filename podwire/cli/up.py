@@ -2,10 +2,10 @@
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
 from podwire.cli.main import UserError
+from podwire.cli.progress import progress
 from podwire.cluster.up import launch, notes, state
 from podwire.cluster.up.claims import Claims, NoSlot
 from podwire.cluster.up.layout import BadPrefix, Layout, layout_of
@@ -64,7 +64,7 @@ def _already(layout: Layout, held: notes.Held) -> int:
 
 
 def _attached(prepared: Prepared, lock: int) -> int:
-    lines = Lines(prepared.layout)
+    lines = progress(prepared.layout)
 
     def report(event: Event) -> None:
         lines(event)
@@ -80,7 +80,7 @@ def _attached(prepared: Prepared, lock: int) -> int:
 
 
 def _detached(prepared: Prepared, lock: int) -> int:
-    lines = Lines(prepared.layout)
+    lines = progress(prepared.layout)
     up = False
     for event in launch.detach(prepared, lock):
         lines(event)
@@ -89,32 +89,6 @@ def _detached(prepared: Prepared, lock: int) -> int:
         return 1
     _tell_next(prepared.layout)
     return 0
-
-
-class Lines:
-    """One line for each thing that happens; a component that failed for good is shown with the end of its log."""
-
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
-
-    def __call__(self, event: Event) -> None:
-        match event.what:
-            case "ready" | "stopped":
-                self._line(event.component, event.what, f"{event.seconds * 1000:6.0f} ms")
-            case "died":
-                self._line(event.component, "died", f"{event.detail}; it is started again")
-            case "up":
-                self._line("cluster", "ready", f"{event.seconds * 1000:6.0f} ms")
-            case "failed":
-                self._failed(event.detail)
-
-    def _line(self, name: str, what: str, detail: str) -> None:
-        print(f"  {name:10} {what:8} {detail}", flush=True)
-
-    def _failed(self, component: str) -> None:
-        print(f"podwire up: {component} does not come up; the end of {self._layout.log(component)}:", file=sys.stderr)
-        for each in launch.tail(self._layout, component):
-            print(f"  {each}", file=sys.stderr)
 
 
 def _tell_place(prepared: Prepared) -> None:

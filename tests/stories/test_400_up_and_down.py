@@ -23,7 +23,7 @@ from podwire.cluster.runtime import Options
 from podwire.linux.cgroups import KernelCgroups
 
 PODWIRE = Path(sys.executable).with_name("podwire")
-BEGINNING, OWNER = "pwc-", ".owner"
+BEGINNING, OWNER = "pwup-", ".owner"
 SECONDS = 90.0
 IDENTITY = "jsonpath={.metadata.uid} {.status.containerStatuses[0].containerID}"
 POD = {
@@ -264,7 +264,7 @@ def test_up_when_it_is_up_says_so_and_status_tells_of_every_process(cluster: Clu
     status = cluster.status()
     assert status["state"] == "up"
     names = {each["name"]: each for each in status["components"]}
-    assert set(names) == {"supervisor", "trace", "apiserver", "runtime", "scheduler", "kubelet"}
+    assert set(names) >= {"supervisor", "trace", "apiserver", "runtime", "scheduler", "kubelet"}
     assert all(each["state"] == "ready" and each["memoryBytes"] > 0 for each in names.values())
     assert "runtime" in cluster.podwire("status").stdout
 
@@ -298,6 +298,38 @@ def test_on_the_node_the_standard_paths_are_standard_and_the_host_is_left_alone(
     assert cluster.podwire("node exec", "node-1", "--", "sh", "-c", "exit 7").returncode == 7
     assert "there is no node elsewhere" in cluster.podwire("node exec", "elsewhere", "--", "true").stderr
     (cluster.prefix / "opt/cni/bin/x").unlink()
+
+
+WORLD = """\
+ip link set lo up
+ip addr add 192.0.2.1/24 dev world
+ip link set world up
+mkdir {folder}/www && echo far away >{folder}/www/index.html
+exec busybox httpd -f -p 80 -h {folder}/www
+"""
+FETCH = "printf 'GET /index.html HTTP/1.0\\r\\n\\r\\n' | nc -w 20 192.0.2.1 80"
+
+
+def test_pods_reach_the_world_as_the_host(cluster: Cluster, tmp_path: Path):
+    """Another machine that knows the host's address, and no way to pods and nodes."""
+    machine = cluster.machine
+    script = f"echo ready; read go\n{WORLD.format(folder=tmp_path)}"
+    words = ["setpriv", "--pdeathsig", "KILL", "unshare", "-n", "sh", "-c", script]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as world:
+        try:
+            assert world.stdout.readline() == "ready\n"
+            machine.told("ip", "link", "add", "out", "type", "veth", "peer", "name", "world", "netns", world.pid)
+            machine.told("sh", "-c", "ip addr add 192.0.2.2/24 dev out && ip link set out up")
+            machine.told("ip", "route", "add", "default", "via", "192.0.2.1")
+            world.stdin.write("go\n")
+            world.stdin.flush()
+            cluster.up()
+            cluster.run_pod()
+            assert "far away" in cluster.kubectl("exec", "web", "--", "sh", "-c", FETCH)
+            assert "192.0.2.2" not in cluster.kubectl("get", "nodes", "-o", "wide")
+        finally:
+            world.kill()
+    cluster.down()
 
 
 def test_ctrl_c_keeps_the_state_and_says_how_to_go_on(cluster: Cluster):
@@ -349,7 +381,7 @@ def test_a_component_that_does_not_come_up_is_named_with_the_end_of_its_log(clus
     [
         pytest.param(("--prefix", "/tmp/" + "x" * 40), "longer than 40 bytes", id="a long prefix"),
         pytest.param(("--hardware", "nics.yaml"), "not there yet", id="hardware"),
-        pytest.param(("--nodes", "2", "--prefix", "/tmp/pwc-none"), "not there yet", id="two nodes"),
+        pytest.param(("--nodes", "2", "--prefix", "/tmp/pwup-none"), "not there yet", id="two nodes"),
         pytest.param(("--runtime", "docker"), "is neither podwire nor unix:///", id="a runtime that is none"),
     ],
 )
@@ -358,7 +390,7 @@ def test_what_cannot_be_is_refused_in_one_sentence(machine: Machine, words, says
     assert done.returncode in (1, 2)
     assert says in done.stderr
     assert "Traceback" not in done.stderr
-    shutil.rmtree("/tmp/pwc-none", ignore_errors=True)
+    shutil.rmtree("/tmp/pwup-none", ignore_errors=True)
 
 
 def test_who_is_not_root_is_told(machine: Machine):

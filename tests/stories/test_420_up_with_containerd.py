@@ -114,6 +114,9 @@ class Host:
                     os.kill(int(each.name), signal.SIGKILL)
         self._child.kill()
         self._child.communicate()
+        for each in Path("/sys/fs/cgroup").glob("*/k8s.io"):  # containerd's own, which it keeps
+            with contextlib.suppress(OSError):
+                each.rmdir()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from podwire.cluster.up.slots import LAST, Slot
 
 DIRECTORY = Path("/run/podwire/slots")
 _LOCK = ".lock"
+_FORWARDING = "forwarding-"
 
 
 class NoSlot(Exception):
@@ -78,11 +79,14 @@ class Claims:
         return any(each.prefix != str(prefix) and each.netns == netns for each in found)
 
     def note_forwarding(self, names: list[str]) -> None:
-        """Remember which parameters of this network namespace podwire turned on."""
+        """Remember which parameters of this network namespace podwire turned on; forget namespaces that nobody uses."""
         if names:
             with self._locked():
-                path = self._forwarding()
-                path.write_text("\n".join(names), encoding="ascii")
+                used = {each.netns for each in self._all().values() if each is not None}
+                for each in self._directory.glob(f"{_FORWARDING}*"):
+                    if int(each.name.removeprefix(_FORWARDING)) not in used:
+                        each.unlink()
+                self._forwarding().write_text("\n".join(names), encoding="ascii")
 
     def end_forwarding(self, prefix: Path) -> list[str]:
         """Which parameters are to be turned off again: those that podwire turned on, as the last cluster leaves."""
@@ -95,7 +99,7 @@ class Claims:
             return names
 
     def _forwarding(self) -> Path:
-        return self._directory / f"forwarding-{_netns()}"
+        return self._directory / f"{_FORWARDING}{_netns()}"
 
     def _taken(self, number: int, prefix: str) -> str:
         """Who else has it; empty when nobody does."""

@@ -1,11 +1,12 @@
 """Which processes a cluster consists of, who needs whom, and where each runs."""
 
 import asyncio
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from podwire.apiserver.pki import PkiError
-from podwire.cluster import apiserver, kubelet, runtime, scheduler, tracing
+from podwire.cluster import apiserver, cni_daemon, kubelet, runtime, scheduler, tracing
 from podwire.cluster.up import readiness
 from podwire.cluster.up.child import Component, Ready
 from podwire.cluster.up.prepare import Prepared
@@ -39,7 +40,7 @@ class _Places:
 def components(prepared: Prepared) -> list[Component]:
     """All, in the order in which they are started; they are stopped in the reverse."""
     found = [_trace(prepared), _apiserver(prepared)]
-    found += [_runtime(prepared), _image(prepared)] if prepared.state.runtime == "podwire" else []
+    found += [_cni(prepared), _runtime(prepared), _image(prepared)] if prepared.state.runtime == "podwire" else []
     return [*found, _scheduler(prepared), _kubelet(prepared), _node(prepared)]
 
 
@@ -111,6 +112,18 @@ def node_ips(prepared: Prepared) -> tuple[str, ...]:
 
 def _inside(prepared: Prepared) -> _Places:
     return _Places(Path("/") if prepared.node.own else prepared.layout.prefix)
+
+
+def _cni(prepared: Prepared) -> Component:
+    """Does what the plugins are asked; without it each of them would start an interpreter of its own."""
+    options = cni_daemon.Options(socket=_inside(prepared).run / "cni.sock")
+
+    async def work(ready: Ready) -> None:
+        async with cni_daemon.running(options):
+            ready()
+            await asyncio.Event().wait()
+
+    return Component(name="cni", work=work, node=prepared.space(), troubles=(OSError, CannotListen))
 
 
 def runtime_options(prepared: Prepared) -> runtime.Options:
@@ -203,8 +216,10 @@ def _kubelet(prepared: Prepared) -> Component:
 def _node(prepared: Prepared) -> Component:
     """Watches until the node says that it is ready, and ends."""
 
+    begun = time.time()
+
     async def work(ready: Ready) -> None:
-        await readiness.until_ready(prepared.layout.kubeconfig, prepared.node.name)
+        await readiness.until_ready(prepared.layout.kubeconfig, prepared.node.name, begun)
         ready()
 
     return Component(

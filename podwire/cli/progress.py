@@ -1,0 +1,75 @@
+"""What happens to a cluster's components, for people: plain lines, or on a terminal a line for each that changes."""
+
+import sys
+from collections.abc import Callable
+from typing import TextIO
+
+from podwire.cluster.up import launch
+from podwire.cluster.up.layout import Layout
+from podwire.cluster.up.supervisor import Event
+
+UP = "\033[{}A"
+CLEAR = "\033[2K"
+
+
+def shown(event: Event) -> str:
+    """An event in words; empty for what is shown on a terminal only."""
+    name, taken = event.component or "cluster", f"{event.seconds * 1000:6.0f} ms"
+    match event.what:
+        case "ready" | "stopped":
+            return f"{name:10} {event.what:8} {taken}"
+        case "up":
+            return f"{name:10} {'ready':8} {taken}"
+        case "died":
+            return f"{name:10} {'died':8} {event.detail}; it is started again"
+    return ""
+
+
+class Lines:
+    """A line for each thing that happens."""
+
+    def __init__(self, layout: Layout, out: TextIO = sys.stdout) -> None:
+        self._layout = layout
+        self._out = out
+
+    def __call__(self, event: Event) -> None:
+        if line := shown(event):
+            print(f"  {line}", file=self._out, flush=True)
+        if event.what == "failed":
+            _tell_failure(self._layout, event.detail)
+
+
+class Live:
+    """A line for each component, written over as it gets on, until the cluster is up; then a line for each thing."""
+
+    def __init__(self, layout: Layout, out: TextIO = sys.stdout) -> None:
+        self._lines = Lines(layout, out)
+        self._out = out
+        self._rows: dict[str, str] = {}
+        self._settled = False
+
+    def __call__(self, event: Event) -> None:
+        if self._settled or not event.component or event.what == "stopped":
+            self._settled = self._settled or event.what in ("up", "failed", "stopping")
+            self._lines(event)
+            return
+        row = shown(event) or f"{event.component:10} {event.what:8}"
+        drawn = len(self._rows)
+        self._rows[event.component] = row
+        if drawn:
+            self._out.write(UP.format(drawn))
+        for each in self._rows.values():
+            self._out.write(f"{CLEAR}  {each}\n")
+        self._out.flush()
+
+
+def progress(layout: Layout) -> Callable[[Event], None]:
+    """What fits where the output goes."""
+    return Live(layout) if sys.stdout.isatty() else Lines(layout)
+
+
+def _tell_failure(layout: Layout, component: str) -> None:
+    """A component that failed for good, with the end of its log."""
+    print(f"podwire up: {component} does not come up; the end of {layout.log(component)}:", file=sys.stderr)
+    for each in launch.tail(layout, component):
+        print(f"  {each}", file=sys.stderr)

@@ -1,0 +1,81 @@
+import io
+from pathlib import Path
+
+import pytest
+
+from podwire.cli.progress import CLEAR, UP, Lines, Live
+from podwire.cluster.up.layout import Layout
+from podwire.cluster.up.supervisor import Event
+
+STORY = [
+    Event(component="apiserver", what="started", seconds=0.0, detail="pid 1"),
+    Event(component="runtime", what="started", seconds=0.0, detail="pid 2"),
+    Event(component="runtime", what="ready", seconds=0.04),
+    Event(component="apiserver", what="died", seconds=0.1, detail="exit code 1"),
+    Event(component="apiserver", what="ready", seconds=0.05),
+    Event(component="", what="up", seconds=0.3),
+    Event(component="runtime", what="died", seconds=9.0, detail="killed by SIGKILL"),
+]
+
+
+def told(kind):
+    out = io.StringIO()
+    tell = kind(Layout(Path("/tmp/pw")), out)
+    for each in STORY:
+        tell(each)
+    return out.getvalue()
+
+
+def screen(text):
+    """What a terminal shows in the end."""
+    rows, at = [], 0
+    for whole in text.split("\n"):
+        line = whole.replace(CLEAR, "")
+        if line.startswith("\033["):
+            count, _, line = line.removeprefix("\033[").partition("A")
+            at -= int(count)
+        rows[at:] = [line, *rows[at + 1 :]]
+        at += 1
+    return rows
+
+
+def test_plain_lines_tell_each_thing_once():
+    assert told(Lines).splitlines() == [
+        "  runtime    ready        40 ms",
+        "  apiserver  died     exit code 1; it is started again",
+        "  apiserver  ready        50 ms",
+        "  cluster    ready       300 ms",
+        "  runtime    died     killed by SIGKILL; it is started again",
+    ]
+
+
+def test_a_terminal_has_one_line_for_each_component_until_all_are_up():
+    assert screen(told(Live)) == [
+        "  apiserver  ready        50 ms",
+        "  runtime    ready        40 ms",
+        "  cluster    ready       300 ms",
+        "  runtime    died     killed by SIGKILL; it is started again",
+        "",
+    ]
+
+
+def test_without_a_terminal_nothing_moves_the_cursor():
+    assert "\033" not in told(Lines)
+    assert UP.format(2) in told(Live)
+
+
+def test_a_component_that_fails_for_good_is_shown_with_the_end_of_its_log(tmp_path, capsys):
+    layout = Layout(tmp_path)
+    layout.logs.mkdir(parents=True)
+    layout.log("runtime").write_text("".join(f"line {each}\n" for each in range(40)))
+    Lines(layout, io.StringIO())(Event(component="", what="failed", seconds=1.0, detail="runtime"))
+    said = capsys.readouterr().err.splitlines()
+    assert "runtime does not come up" in said[0]
+    assert said[-1] == "  line 39"
+    assert len(said) == 16
+
+
+@pytest.mark.parametrize("kind", [Lines, Live])
+def test_a_component_without_a_log_fails_all_the_same(kind, tmp_path, capsys):
+    kind(Layout(tmp_path), io.StringIO())(Event(component="", what="failed", seconds=1.0, detail="runtime"))
+    assert "runtime does not come up" in capsys.readouterr().err
