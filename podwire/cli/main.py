@@ -52,7 +52,7 @@ exit codes: 0 ok, 1 failed, 2 usage
 
 try:
   podwire demo                                     see it work
-  podwire up --detach                              a cluster on this machine; `podwire down` removes it
+  podwire up --detach                              a cluster; `down` removes it
   podwire apiserver --data-dir /tmp/pw --listen 127.0.0.1:6443
   kubectl --kubeconfig /tmp/pw/kubeconfig get namespaces
 """
