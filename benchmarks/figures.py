@@ -85,7 +85,7 @@ def _cells(figure: Figure) -> tuple[str, ...]:
 def _number(value: float | None, unit: str) -> str:
     if value is None:
         return ""
-    digits = 0 if value >= 100 else 1 if value >= 10 else 2
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
     return f"{value:,.{digits}f}{unit}".replace(",", " ")
 
 

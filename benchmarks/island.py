@@ -14,12 +14,18 @@ from benchmarks.server import DEADLINE, ROOT
 CGROUPS = Path("/sys/fs/cgroup")
 
 _SCRIPT = """
-mount -t tmpfs none /run && mount -t tmpfs none /var/lib && ip link set lo up || exit 1
+cd "$1" && mkdir host-etc host-work host-lib || exit 1
+mount -t tmpfs none /run && mount -t tmpfs none /var/log && mount --bind host-lib /var/lib || exit 1
+mount -t overlay none -o lowerdir=/etc,upperdir=host-etc,workdir=host-work /etc && ip link set lo up || exit 1
+cd "$OLDPWD" && shift || exit 1
 exec 3<&0
 { cat <&3; kill -KILL -1; } &
 "$@" </dev/null
 """
-"""What programs keep in /run and /var/lib is theirs alone. When our end of stdin closes, by whatever, all is killed."""
+"""What programs keep in /etc, /run, /var/lib and /var/log is theirs alone.
+
+When our end of stdin closes, by whatever, all is killed.
+"""
 
 
 class Island:
@@ -28,16 +34,23 @@ class Island:
     def __init__(self, place: Path) -> None:
         self.place = place
         self.cgroup_parent = place.name
+        self.cgroups = [self.cgroup_parent]
+        """All that are removed in the end."""
         self.log = place / "log"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, command: Sequence[str], ready: Callable[[], bool]) -> None:
         """Start the program and wait until it is ready."""
-        words = ["unshare", "-nmpf", "--mount-proc", "--propagation", "private", "sh", "-c", _SCRIPT, "sh", *command]
+        words = ["unshare", "-nmpf", "--mount-proc", "--propagation", "private", "sh", "-c", _SCRIPT, "sh"]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=ROOT, env=environment
+                [*words, str(self.place), *command],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=ROOT,
+                env=environment,
             )
         until = time.perf_counter() + DEADLINE
         while not ready():
@@ -45,6 +58,13 @@ class Island:
                 told = self.log.read_text(encoding="utf-8", errors="replace").strip()
                 raise CannotMeasure(f"{command[0]} did not come up: {told[-1000:]}")
             time.sleep(0.01)
+
+    def inside(self, command: Sequence[str]) -> list[str]:
+        """The words that run another program on the island; what it starts ends with the island."""
+        if self._process is None:
+            raise CannotMeasure(f"nothing runs that {command[0]} could stand beside")
+        first = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text(encoding="ascii").split()
+        return ["nsenter", "-n", "-m", "-p", "-t", first[0], "--", *command]
 
     def close(self) -> None:
         if self._process is not None:
@@ -55,7 +75,7 @@ class Island:
 
     def groups(self) -> list[Path]:
         """In every hierarchy: runc uses some that hold no controller, too."""
-        return [each for way in ("", "*/") for each in CGROUPS.glob(f"{way}{self.cgroup_parent}")]
+        return [each for name in self.cgroups for way in ("", "*/") for each in CGROUPS.glob(f"{way}{name}")]
 
 
 @contextlib.contextmanager

@@ -43,7 +43,7 @@ netns_mounts_under_state_dir = true
 stream_server_address = "127.0.0.1"
 stream_server_port = "0"
 [plugins."io.containerd.grpc.v1.cri".cni]
-conf_dir = "{place}/etc/cni/net.d"
+conf_dir = "{networks}"
 bin_dir = "{plugins}"
 """
 
@@ -96,19 +96,24 @@ def has_containerd(plugins: Path) -> bool:
 @contextlib.contextmanager
 def containerd(plugins: Path) -> Iterator[Runtime]:
     """One of which nothing is missing."""
-    binary, ctr, shim = (program(each) for each in CONTAINERD)
     with island() as at:
         _configure(at)
-        config = at.place / "config.toml"
-        config.write_text(CONFIG.format(place=at.place, pause=PAUSE, plugins=plugins), encoding="utf-8")
-        runtime = Runtime(at.place / "cri.sock", at.cgroup_parent)
-        # It looks for its shim on PATH.
-        words = ["sh", "-c", 'PATH=$1:$PATH; shift; exec "$@"', "sh", str(Path(shim).parent), binary]
-        at.start([*words, "--config", str(config)], lambda: _listens(runtime.socket))
-        archive = at.place / "images.tar"
-        archive.write_bytes(_archive({IMAGE: ["sh"], PAUSE: ["sleep", "1000000"]}))
-        _run(ctr, "--address", runtime.socket, "--namespace", "k8s.io", "images", "import", archive)
-        yield runtime
+        yield start_containerd(at, plugins, at.place / "etc/cni/net.d")
+
+
+def start_containerd(at: Island, plugins: Path, networks: Path) -> Runtime:
+    """With the images that pods need."""
+    binary, ctr, shim = (program(each) for each in CONTAINERD)
+    config = at.place / "config.toml"
+    config.write_text(CONFIG.format(place=at.place, pause=PAUSE, plugins=plugins, networks=networks), encoding="utf-8")
+    runtime = Runtime(at.place / "cri.sock", at.cgroup_parent)
+    # It looks for its shim on PATH.
+    words = ["sh", "-c", 'PATH=$1:$PATH; shift; exec "$@"', "sh", str(Path(shim).parent), binary]
+    at.start([*words, "--config", str(config)], lambda: _listens(runtime.socket))
+    archive = at.place / "images.tar"
+    archive.write_bytes(_archive({IMAGE: ["sh"], PAUSE: ["sleep", "1000000"]}))
+    _run(ctr, "--address", runtime.socket, "--namespace", "k8s.io", "images", "import", archive)
+    return runtime
 
 
 def _configure(at: Island) -> None:

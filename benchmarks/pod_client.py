@@ -1,0 +1,196 @@
+"""The client of the benchmarks of whole pods: `python -m benchmarks.pod_client KUBECONFIG PATTERN …`.
+
+It runs beside a cluster, where its API server is reached. Each line on stdin is an order, each line on stdout the
+answer to it, as JSON; times are seconds. It has one watch open, as whoever waits for a pod has. The patterns are of
+files that are there as long as there are pods.
+"""
+
+import asyncio
+import contextlib
+import gc
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from benchmarks.runtimes import IMAGE
+from benchmarks.server import DEADLINE
+from podwire.cluster.processes import memory_of
+from podwire.protocols.k8sapi.client_side import Client, Scope
+from podwire.protocols.k8sapi.kinds import Kind
+from podwire.protocols.k8sapi.watch import DELETED, Object
+from podwire.transports import credentials, http_client
+
+NAMESPACE = "default"
+GRACE = 30
+PODS = Kind(group="", version="v1", resource="pods", kind="Pod", namespaced=True)
+COMMAND = ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"]
+
+
+def pod(name: str, *, token: bool) -> dict[str, Any]:
+    """A shell that ends when it is told to, of an image that is there."""
+    container = {"name": "main", "image": IMAGE, "imagePullPolicy": "IfNotPresent", "command": COMMAND}
+    spec: dict[str, Any] = {"containers": [container], "terminationGracePeriodSeconds": GRACE}
+    if not token:
+        spec["automountServiceAccountToken"] = False
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": spec,
+    }
+
+
+def runs(object_: Object) -> bool:
+    """Whether a pod is told to run, with an address and all of its containers ready."""
+    status = object_.get("status") or {}
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ())
+    return status.get("phase") == "Running" and bool(status.get("podIP")) and ready
+
+
+class Pods:
+    """Makes and removes pods, and knows when the watch showed what."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._running: dict[str, asyncio.Future[float]] = {}
+        self._gone: dict[str, asyncio.Future[float]] = {}
+
+    async def watch(self, opened: Callable[[], object]) -> None:
+        watching = await self._client.watch(PODS, Scope(namespace=NAMESPACE))
+        opened()
+        async for frame in watching:
+            now = time.perf_counter()
+            name = frame.object["metadata"].get("name", "")
+            if frame.type == DELETED:
+                _settle(self._gone, name, now)
+            elif runs(frame.object):
+                _settle(self._running, name, now)
+        raise ConnectionError("the watch ended")
+
+    async def start(self, names: Sequence[str], *, token: bool) -> list[float]:
+        """How long each took from its POST until it was seen to run."""
+        return await asyncio.gather(*(self._start(each, token) for each in names))
+
+    async def delete(self, names: Sequence[str], *, grace: int | None) -> list[float]:
+        """How long each took from its DELETE until it was seen to be gone."""
+        return await asyncio.gather(*(self._delete(each, grace) for each in names))
+
+    async def _start(self, name: str, token: bool) -> float:
+        seen = self._running[name] = asyncio.get_running_loop().create_future()
+        begin = time.perf_counter()
+        await self._client.create(pod(name, token=token))
+        return await _moment(seen) - begin
+
+    async def _delete(self, name: str, grace: int | None) -> float:
+        seen = self._gone[name] = asyncio.get_running_loop().create_future()
+        begin = time.perf_counter()
+        await self._client.delete(PODS, name, NAMESPACE, grace_seconds=grace)
+        return await _moment(seen) - begin
+
+
+async def _moment(seen: asyncio.Future[float]) -> float:
+    async with asyncio.timeout(DEADLINE):
+        return await seen
+
+
+def _settle(waiting: dict[str, asyncio.Future[float]], name: str, now: float) -> None:
+    future = waiting.pop(name, None)
+    if future is not None and not future.done():
+        future.set_result(now)
+
+
+SHIMS = ("podwire-shim", "containerd-shim")
+COMPONENTS = ("podwire-up", "pw-", "containerd")
+"""How the names of processes begin: what stands beside each container, and all that is there without any."""
+
+
+def usage() -> dict[str, dict[str, float]]:
+    """Of each kind of process: how many, memory, seconds on a processor, and how often they went to sleep."""
+    found: dict[str, Counter[str]] = {}
+    for process, name in _processes():
+        kind = "shims" if name.startswith(SHIMS) else name
+        with contextlib.suppress(OSError):  # it has ended
+            found.setdefault(kind, Counter()).update(
+                {"count": 1, "bytes": memory_of(int(process.name)), **_run(process)}
+            )
+    return {kind: dict(each) for kind, each in found.items()}
+
+
+def _processes() -> Iterator[tuple[Path, str]]:
+    """Those of the cluster, with their names. Containers have namespaces of their own and are not among them."""
+    here = Path("/proc/self/ns/pid").readlink()
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            name = (each / "comm").read_text(encoding="utf-8").strip()
+            if name.startswith((*SHIMS, *COMPONENTS)) and (each / "ns/pid").readlink() == here:
+                yield each, name
+
+
+def _run(process: Path) -> dict[str, float]:
+    seconds, slept = 0.0, 0
+    for each in (process / "task").iterdir():
+        seconds += int((each / "schedstat").read_text(encoding="ascii").split()[0]) / 1e9
+        status = (each / "status").read_text(encoding="utf-8")
+        slept += int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+    return {"cpu": seconds, "slept": slept}
+
+
+async def nothing_left(patterns: Sequence[str]) -> None:
+    """Wait until there is no pod's file and no process that stands beside a container."""
+    async with asyncio.timeout(DEADLINE):
+        while _left(patterns):  # noqa: ASYNC110 - whoever measures may not count on being told
+            await asyncio.sleep(0.002)
+
+
+def _left(patterns: Sequence[str]) -> bool:
+    files = any(next(Path("/").glob(each.lstrip("/")), None) for each in patterns)
+    return files or any(name.startswith(SHIMS) for _, name in _processes())
+
+
+async def serve(kubeconfig: str, patterns: Sequence[str]) -> None:
+    async with (
+        http_client.connect(credentials.load(kubeconfig), user_agent="benchmark") as http,
+        asyncio.TaskGroup() as tasks,
+    ):
+        pods, opened = Pods(Client(http)), asyncio.Event()
+        watch = tasks.create_task(pods.watch(opened.set))
+        await opened.wait()
+        gc.freeze()
+        async for order in _orders():
+            told = await _obey(pods, order, patterns)
+            sys.stdout.write(json.dumps(told) + "\n")
+            sys.stdout.flush()
+        watch.cancel()
+
+
+async def _obey(pods: Pods, order: dict[str, Any], patterns: Sequence[str]) -> dict[str, Any]:
+    begin = time.perf_counter()
+    match order["do"]:
+        case "start":
+            taken = await pods.start(order["names"], token=order["token"])
+        case "delete":
+            taken = await pods.delete(order["names"], grace=order["grace"])
+        case _:
+            return usage()
+    all_ = time.perf_counter() - begin
+    if order["do"] == "delete" and order["wait"]:
+        await nothing_left(patterns)
+    return {"each": taken, "all": all_, "left": time.perf_counter() - begin}
+
+
+async def _orders() -> AsyncIterator[dict[str, Any]]:
+    reader = asyncio.StreamReader(limit=1 << 20)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := await reader.readline():
+        yield json.loads(line)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        uvloop.run(serve(sys.argv[1], sys.argv[2:]))

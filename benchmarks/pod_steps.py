@@ -1,0 +1,75 @@
+"""Where the time of a pod's start went, read from its trace. Pure."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from podwire.trace.participants import API_SERVER, CNI_PLUGIN, KUBELET, RUNTIME
+from podwire.trace.story import Arrow, Turn
+
+RUN, CREATE, START = "RunPodSandbox", "CreateContainer", "StartContainer"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    value: float
+    unit: str
+
+
+def steps(arrows: Sequence[Arrow]) -> dict[str, Step]:
+    """Milliseconds of what came one after the other, of what was within that, and how much was asked.
+
+    Empty when the story is not whole.
+    """
+    calls = [each for each in arrows if each.turn is Turn.CALL and each.took is not None]
+    try:
+        post = _first(calls, API_SERVER, "POST", "/pods")
+        bind = _first(calls, API_SERVER, "POST", "/binding")
+        run, create, start = [_first(calls, RUNTIME, each) for each in (RUN, CREATE, START)]
+        told = next(each for each in calls if each.method.startswith("PATCH") and each.time > _end(start))
+    except StopIteration:
+        return {}
+    marks = {
+        "POST → binding (API server, scheduler)": (post.time, bind.time),
+        f"binding → {RUN} (API server, kubelet)": (bind.time, run.time),
+        RUN: (run.time, _end(run)),
+        f"{RUN} → {CREATE} (kubelet)": (_end(run), create.time),
+        CREATE: (create.time, _end(create)),
+        f"{CREATE} → {START} (kubelet)": (_end(create), start.time),
+        START: (start.time, _end(start)),
+        f"{START} → told (kubelet)": (_end(start), told.time),
+        "told (API server)": (told.time, _end(told)),
+    }
+    found = {what: Step((end - begin) * 1e3, " ms") for what, (begin, end) in marks.items()}
+    before = [each for each in calls if each.time < _end(told)]
+    found[f"CNI plugins, within {RUN}"] = _sum(before, CNI_PLUGIN)
+    found[f"crun, within {START}"] = _sum([each for each in before if each.caller == RUNTIME], RUNTIME)
+    found["requests to the API server"] = _count([each for each in before if each.time >= post.time], API_SERVER)
+    found["calls of the runtime"] = _count([each for each in before if each.caller == KUBELET], RUNTIME)
+    return found
+
+
+def average(pods: Sequence[Mapping[str, Step]]) -> dict[str, Step]:
+    """The median of each step."""
+    names = pods[0] if pods else {}
+    return {name: Step(statistics.median(each[name].value for each in pods), names[name].unit) for name in names}
+
+
+def _first(calls: Sequence[Arrow], callee: str, method: str, ending: str = "") -> Arrow:
+    return next(
+        each
+        for each in calls
+        if each.callee == callee and each.method.startswith(method) and each.method.endswith(ending)
+    )
+
+
+def _end(call: Arrow) -> float:
+    return call.time + (call.took or 0.0)
+
+
+def _sum(calls: Sequence[Arrow], callee: str) -> Step:
+    return Step(sum((each.took or 0.0) * 1e3 for each in calls if each.callee == callee), " ms")
+
+
+def _count(calls: Sequence[Arrow], callee: str) -> Step:
+    return Step(float(sum(each.callee == callee for each in calls)), "")
