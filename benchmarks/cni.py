@@ -1,5 +1,7 @@
-"""ADD and DEL of bridge with host-local, each a program that is started: ours beside the reference plugins."""
+"""ADD and DEL of bridge with host-local, each a program that is started: ours with and without its daemon, beside the
+reference plugins."""
 
+import contextlib
 import json
 import os
 import statistics
@@ -13,7 +15,7 @@ from typing import Any
 from benchmarks.figures import MEASURED, Figure, Peer
 from benchmarks.machine import DISK, CannotMeasure
 from benchmarks.runtimes import network, reference_plugins
-from benchmarks.server import DEADLINE
+from benchmarks.server import DEADLINE, PODWIRE
 from podwire.cniplugins.install import install
 from podwire.linux import syscalls
 from podwire.linux.namespaces import KernelNamespaces, in_thread
@@ -24,26 +26,37 @@ PODS = 4.0
 """For each second that a measurement may take."""
 KINDS = {"plain": False, "ipMasq": True}
 VERBS = ("ADD", "DEL")
+OURS = {"daemon": "through the daemon", "python": "each a Python"}
+REFERENCE = "reference"
+BUDGETS = {"plain": 1 / 2, "ipMasq": 1 / 5}
+"""Through the daemon, against the reference plugins."""
 _PRIVATE = 1 << 14 | 1 << 18  # MS_REC | MS_PRIVATE
 
 Times = dict[tuple[str, str], list[float]]
 
 
 def measure(seconds: float) -> Iterator[Figure]:
-    """Both take turns, pod by pod, on one host: a thread with namespaces that end with it."""
+    """All take turns, pod by pod, on one host: a thread with namespaces that end with it."""
     with tempfile.TemporaryDirectory(dir=DISK, prefix="podwire-bench-") as folder:
-        programs = Path(folder, "bin")
-        install(str(programs))
+        sides = {each: Path(folder, each) for each in OURS}
+        for programs in sides.values():
+            install(str(programs), socket=str(_socket(programs)))
         pods = max(2, round(PODS * seconds))
-        sides = {"ours": programs, "reference": reference_plugins()}
-        taken = in_thread(lambda: _pods(Path(folder), sides, pods))
-    yield from figures(taken["ours"], taken["reference"])
+        taken = in_thread(lambda: _pods(Path(folder), sides | {REFERENCE: reference_plugins()}, pods))
+    yield from figures(taken)
 
 
-def figures(ours: Times, theirs: Times) -> Iterator[Figure]:
-    for key, times in ours.items():
-        peer = Peer("reference plugins", statistics.median(theirs[key]) * 1e3, None, MEASURED)
-        yield Figure(group=GROUP, what=", ".join(key), value=statistics.median(times) * 1e3, unit=" ms", peer=peer)
+def figures(taken: dict[str, Times]) -> Iterator[Figure]:
+    for side, told in OURS.items():
+        for key, times in taken[side].items():
+            budget = BUDGETS[key[1]] if side == "daemon" else None
+            peer = Peer("reference plugins", statistics.median(taken[REFERENCE][key]) * 1e3, budget, MEASURED)
+            what, value = f"{', '.join(key)}, {told}", statistics.median(times) * 1e3
+            yield Figure(group=GROUP, what=what, value=value, unit=" ms", peer=peer)
+
+
+def _socket(programs: Path) -> Path:
+    return programs / "cni.sock"
 
 
 def _pods(folder: Path, sides: dict[str, Path], pods: int) -> dict[str, Times]:
@@ -55,20 +68,36 @@ def _pods(folder: Path, sides: dict[str, Path], pods: int) -> dict[str, Times]:
     namespaces = KernelNamespaces(folder / "netns")
     taken: dict[str, Times] = {side: {(verb, kind): [] for kind in KINDS for verb in VERBS} for side in sides}
     # The first of each finds the bridge and the chains missing.
-    for number in range(-1, pods):
-        for side, programs in sides.items():
-            for kind in KINDS:
-                pod = f"{side}-{kind}-{number}".lower()
-                for verb, took in _pod(namespaces, pod, programs, _config(folder, side, kind)):
-                    taken[side][verb, kind] += [took] if number >= 0 else []
+    with _daemon(_socket(sides["daemon"])):
+        for number in range(-1, pods):
+            for side, programs in sides.items():
+                for kind in KINDS:
+                    pod = f"{side}-{kind}-{number}".lower()
+                    for verb, took in _pod(namespaces, pod, programs, _config(folder, side, kind)):
+                        taken[side][verb, kind] += [took] if number >= 0 else []
     return taken
+
+
+@contextlib.contextmanager
+def _daemon(place: Path) -> Iterator[None]:
+    """On the host of the thread that starts it."""
+    with subprocess.Popen([*PODWIRE, "cni", "daemon", "--socket", place, "--log-level", "error"]) as process:
+        try:
+            until = time.monotonic() + DEADLINE
+            while not place.exists():
+                if process.poll() is not None or time.monotonic() > until:
+                    raise CannotMeasure("the daemon of our CNI plugins does not listen")
+                time.sleep(0.01)
+            yield
+        finally:
+            process.terminate()
 
 
 def _config(folder: Path, side: str, kind: str) -> dict[str, Any]:
     """Each side has a bridge and leases of its own, so that none finds what the other made."""
-    told = network(bridge=f"{side[:4]}-{kind}", ipMasq=KINDS[kind], dataDir=str(folder / side))
+    told = network(bridge=f"{side[:4]}-{kind}", ipMasq=KINDS[kind], dataDir=str(folder / f"{side}-records"))
     ipam = {**told["ipam"], "dataDir": str(folder / f"{side}-leases")}
-    subnet = f"10.{list(KINDS).index(kind) + 77 + 10 * (side == 'ours')}.0.0/16"
+    subnet = f"10.{list(KINDS).index(kind) + 77 + 10 * (len(OURS) - [*OURS, REFERENCE].index(side))}.0.0/16"
     return {**told, "cniVersion": "1.0.0", "name": kind, "ipam": {**ipam, "ranges": [[{"subnet": subnet}]]}}
 
 

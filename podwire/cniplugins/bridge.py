@@ -21,7 +21,7 @@ from podwire.cniplugins.bridge_links import (
     wait_for_port,
 )
 from podwire.cniplugins.bridge_settings import Plan, Settings, parse_settings, planned
-from podwire.cniplugins.skeleton import Call, Plugin, all_of, pod_netns
+from podwire.cniplugins.skeleton import Call, Later, Plugin, all_of, pod_netns
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
 from podwire.linux.conntrack import KernelConntrack
@@ -134,22 +134,22 @@ def release(record: Record, call: Call, attachments: Attachments) -> None:
     """Give back all that a record names, then forget it."""
     then = call._replace(config=call.config._replace(raw=record.config))
     all_of(
-        lambda: _unmasquerade(record),
-        lambda: _disconnect(record),
+        lambda: _unmasquerade(record, call.later),
+        lambda: _disconnect(record, call.later),
         lambda: _give_back(then, record),
     )
     failpoint(RETURNED)
     attachments.remove(record)
 
 
-def _unmasquerade(record: Record) -> None:
+def _unmasquerade(record: Record, later: Later) -> None:
     if taken(record.config, "ipMasq", bool, False):
-        nat.remove(MASQUERADES, record.marks)
+        nat.remove(MASQUERADES, record.marks, later)
     failpoint(UNMASQUERADED)
 
 
-def _disconnect(record: Record) -> None:
-    disconnect(record)
+def _disconnect(record: Record, later: Later) -> None:
+    disconnect(record, later)
     failpoint(DISCONNECTED)
 
 
@@ -159,7 +159,7 @@ def _give_back(call: Call, record: Record) -> None:
         conntrack = KernelConntrack()
         for each in results.decode(record.result, LATEST).ips:
             conntrack.flush(each.address.ip)
-        conntrack.close()
+        call.later(conntrack.close)
     if delegate.ipam_type(call.config.raw):
         delegate.delete(call)
 

@@ -6,7 +6,9 @@ from contextlib import suppress
 
 from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.bridge_settings import Plan, Settings, gateway_of
+from podwire.cniplugins.skeleton import Later
 from podwire.linux import errors as linux
+from podwire.linux.departures import delete_link
 from podwire.linux.network import KernelNetwork
 from podwire.linux.sysctls import KernelSysctls
 from podwire.linux.values import MAIN, Bridge, Interface, Link, Route, Veth
@@ -133,11 +135,11 @@ def wait_for_port(host: KernelNetwork, name: str) -> Link:
         time.sleep(_STEP)
 
 
-def disconnect(record: Record) -> None:
+def disconnect(record: Record, later: Later) -> None:
     """Delete the pair, if it is there and ours; the pod's end goes with it, wherever it is."""
     if not record.link:
         return
     with KernelNetwork() as host, suppress(linux.NoSuchLink):
         link = host.links.get(record.link)
         if record.marks(link.alias):
-            host.links.delete(link.ifindex)
+            delete_link(link.ifindex, later)

@@ -15,7 +15,6 @@ import socket
 from array import array
 from collections.abc import Callable
 from importlib import import_module
-from queue import SimpleQueue
 from struct import Struct, pack
 from threading import Thread
 from time import monotonic, sleep
@@ -56,15 +55,14 @@ class Daemon:
     def __init__(self, listener: socket.socket, threads: int = THREADS) -> None:
         self._listener = listener
         self._threads = [Thread(target=self._work, name=f"podwire-cni-{each}", daemon=True) for each in range(threads)]
-        self._left: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._tidier = Thread(target=self._tidy, name="podwire-cni-tidy", daemon=True)
+        self._tidying: set[Thread] = set()
         self._mounts = (0, (0, 0))
 
     def start(self) -> None:
         for each in PLUGINS.values():
             import_module(each)
         self._mounts = identity("/proc/thread-self/ns/mnt", "mnt"), _file(os.stat("/"))
-        for thread in (*self._threads, self._tidier):
+        for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
@@ -72,8 +70,8 @@ class Daemon:
         self._listener.shutdown(socket.SHUT_RDWR)  # who connects is refused; accept() fails when nobody is left
         for each in self._threads:
             each.join()
-        self._left.put(None)
-        self._tidier.join()
+        for each in tuple(self._tidying):
+            each.join()
 
     def _work(self) -> None:
         syscalls.unshare(syscalls.FS)  # a working directory of its own
@@ -92,12 +90,20 @@ class Daemon:
                 except Exception:  # noqa: BLE001 - the next call must have its turn
                     _log.exception("a call was lost")
 
-    def _tidy(self) -> None:
-        while (work := self._left.get()) is not None:
+    def _later(self, work: Callable[[], None]) -> None:
+        """Each in a thread of its own: what is left for later waits for the kernel, and many wait as long as one."""
+
+        def tidy() -> None:
             try:
                 work()
-            except Exception:  # noqa: BLE001 - the others must have their turn
+            except Exception:  # noqa: BLE001 - nobody waits for it
                 _log.exception("something was left behind")
+            finally:
+                self._tidying.discard(thread)
+
+        thread = Thread(target=tidy, name="podwire-cni-tidy", daemon=True)
+        self._tidying.add(thread)
+        thread.start()
 
     def _serve(self, connection: socket.socket) -> None:
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
@@ -142,7 +148,7 @@ class Daemon:
     def _done(self, request: wire.Request, place: Place) -> bytes:
         stdout: list[bytes] = []
         stderr: list[str] = []
-        streams = Streams(request.environ, lambda: request.stdin, stdout.append, stderr.append, self._left.put)
+        streams = Streams(request.environ, lambda: request.stdin, stdout.append, stderr.append, self._later)
         with visit(place.network):
             os.fchdir(place.directory)
             try:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ipaddress import ip_network
 from typing import TypeVar
 
+from podwire.cniplugins.skeleton import Later, at_once
 from podwire.linux import errors as linux
 from podwire.linux.nft import TABLE, KernelElements, KernelRuleset
 from podwire.linux.values import Change, Element
@@ -133,7 +134,7 @@ def marked(sets: Iterable[str], marks: Callable[[str], bool]) -> dict[str, list[
         return {name: [] for name in sets}
 
 
-def remove(sets: Iterable[str], marks: Callable[[str], bool]) -> None:
+def remove(sets: Iterable[str], marks: Callable[[str], bool], later: Later) -> None:
     """Remove all elements whose comments are somebody's."""
 
     def delete(table: KernelElements) -> None:
@@ -141,7 +142,7 @@ def remove(sets: Iterable[str], marks: Callable[[str], bool]) -> None:
         table.change(*(Change(name, delete=each) for name, each in found.items() if each))
 
     try:
-        _with_table(delete)
+        _with_table(delete, later)
     except linux.Missing:  # no table, or somebody was faster
         if any(marked(sets, marks).values()):
             raise
@@ -154,9 +155,10 @@ def _by_set(elements: Iterable[tuple[str, Element]]) -> dict[str, list[Element]]
     return found
 
 
-def _with_table(work: Callable[[KernelElements], T]) -> T:
+def _with_table(work: Callable[[KernelElements], T], later: Later = at_once) -> T:
+    """Closing takes the kernel 10 ms after something was deleted."""
     table = KernelElements()
     try:
         return work(table)
     finally:
-        table.close()
+        later(table.close)

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from podwire.cniplugins import nat
 from podwire.cniplugins.attachments import Attachments, Record, new_record
-from podwire.cniplugins.portmap_settings import Mapping, addresses, elements, parse_settings, told
+from podwire.cniplugins.portmap_settings import Mapping, Settings, addresses, elements, parse_settings, told
 from podwire.cniplugins.skeleton import Call, Plugin
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
@@ -31,13 +31,18 @@ Wanted = list[tuple[str, Element]]
 def add(call: Call) -> Result:
     previous = _previous(call)
     settings = parse_settings(call.config)
-    attachments = Attachments(call.config, "portmap")
-    earlier = attachments.read(call)
-    if earlier is not None:
-        release(earlier, attachments)
     pod = addresses(previous)
-    if not settings.mappings or not pod:
-        return previous
+    attachments = Attachments(call.config, "portmap")
+    with attachments.turn(call):
+        earlier = attachments.read(call)
+        if earlier is not None:
+            release(earlier, call, attachments)
+        if settings.mappings and pod:
+            _map(call, settings, pod, attachments)
+    return previous
+
+
+def _map(call: Call, settings: Settings, pod: dict[int, Interface], attachments: Attachments) -> None:
     record = new_record(call)
     wanted = elements(settings, pod, record.comment)
     attachments.write(record)
@@ -48,10 +53,9 @@ def add(call: Call) -> Result:
             _route_localnet(pod[4])
         _forget_flows(settings.mappings, pod)
     except BaseException:
-        release(record, attachments)
+        release(record, call, attachments)
         raise
     failpoint(MAPPED)
-    return previous
 
 
 def _previous(call: Call) -> Result:
@@ -104,17 +108,18 @@ def _forget_flows(mappings: tuple[Mapping, ...], pod: dict[int, Interface]) -> N
         conntrack.close()
 
 
-def release(record: Record, attachments: Attachments) -> None:
-    nat.remove(SETS, record.marks)
+def release(record: Record, call: Call, attachments: Attachments) -> None:
+    nat.remove(SETS, record.marks, call.later)
     failpoint(UNMAPPED)
     attachments.remove(record)
 
 
 def delete(call: Call) -> None:
     attachments = Attachments(call.config, "portmap")
-    record = attachments.read(call)
-    if record is not None:
-        release(record, attachments)
+    with attachments.turn(call):
+        record = attachments.read(call)
+        if record is not None:
+            release(record, call, attachments)
 
 
 def check(call: Call) -> None:

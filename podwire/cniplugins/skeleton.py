@@ -33,6 +33,10 @@ LARGEST = 16 << 20
 """Bytes of a configuration."""
 
 
+Later = Callable[[Callable[[], None]], None]
+"""Does what nobody needs to wait for, such as closing a socket after which the kernel tidies up."""
+
+
 def at_once(work: Callable[[], None]) -> None:
     work()
 
@@ -44,8 +48,7 @@ class Call(NamedTuple):
     """Of the one who calls."""
     tell: Callable[[str], None] = lambda _line: None
     """Writes a line to the standard error of the one who calls."""
-    later: Callable[[Callable[[], None]], None] = at_once
-    """Does what nobody needs to wait for, such as closing a socket after which the kernel tidies up."""
+    later: Later = at_once
 
 
 class Plugin(NamedTuple):
@@ -86,7 +89,7 @@ class Streams(NamedTuple):
     read: Callable[[], bytes]
     write: Callable[[bytes], None]
     tell: Callable[[str], None]
-    later: Callable[[Callable[[], None]], None] = at_once
+    later: Later = at_once
 
 
 def answer(name: str, streams: Streams) -> int:
