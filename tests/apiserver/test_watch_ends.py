@@ -106,7 +106,7 @@ async def test_a_client_may_say_how_long(ticking):
 
     assert await watch.rest() == []
 
-    assert 0.9 < asyncio.get_running_loop().time() - begun < 3
+    assert 0.9 < asyncio.get_running_loop().time() - begun < 30
 
 
 async def test_the_wall_clock_does_not_end_a_watch(api, config):

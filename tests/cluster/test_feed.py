@@ -70,7 +70,7 @@ async def told(store):
 
 
 async def next_of(told) -> tuple[str, ...]:
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(20):
         tidings = await told.get()
     if isinstance(tidings, Complete):
         return ("complete",)

@@ -104,7 +104,7 @@ class StoreModel(RuleBasedStateMachine):
         for watch, prefix, after, seen in self.watches:
             expected = [each for each in self.log if each.revision > after and each.key.startswith(prefix)]
             while len(seen) < len(expected):
-                seen.extend(self.runner.run(asyncio.wait_for(watch.next(), 1)))
+                seen.extend(self.runner.run(asyncio.wait_for(watch.next(), 20)))
             assert seen == expected
             assert watch.revision == max(after, self.newest)
 

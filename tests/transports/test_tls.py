@@ -139,7 +139,7 @@ async def test_only_http_1_1_is_negotiated(server, authority):
 
 async def test_a_handshake_that_never_ends_is_cut_and_others_are_served_meanwhile(server, authority):
     stuck = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(20)]
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(20):
         assert await get(server, client_context(ca=authority.ca)) == b"None"
         for reader, writer in stuck:
             assert await reader.read() == b""

@@ -366,7 +366,7 @@ async def test_an_informer_lists_then_follows(client, script):
     assert (method, path) == ("GET", IN_DEFAULT)
     assert 300 <= int(query.pop("timeoutSeconds")) <= 600
     assert query == {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "5", "labelSelector": "x=y"}
-    await asyncio.wait_for(feed.closed.wait(), 2)
+    await asyncio.wait_for(feed.closed.wait(), 20)
 
 
 async def test_a_watch_that_ends_is_resumed_where_it_got_to(client, script):
@@ -470,11 +470,11 @@ async def test_cancelling_an_informer_hangs_up(client, script):
                 added.set()
 
     task = asyncio.create_task(follow())
-    await asyncio.wait_for(added.wait(), 2)
+    await asyncio.wait_for(added.wait(), 20)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.wait_for(feed.closed.wait(), 2)
+    await asyncio.wait_for(feed.closed.wait(), 20)
 
 
 @pytest.mark.parametrize(
