@@ -31,6 +31,11 @@ class Places:
     root: Path
     logs: Path
 
+    @property
+    def owner(self) -> str:
+        """As what sandboxes are marked."""
+        return str(self.root.absolute())
+
     def pod_logs(self, namespace: str, name: str, uid: str) -> Path:
         return self.logs / f"{namespace}_{name}_{uid}"
 

@@ -56,6 +56,7 @@ class Kubelet:
         self._recorder = Recorder(api, clock, component="kubelet", host=settings.name)
         self.workers = Workers()
         self.node = NodeAgent(api, clock, outside.machine, settings, self._about_node)
+        places = Places(root=root, logs=logs)
         references = References(api, self.workers.references_changed)
         prober = NodeProber(cri, outside.sockets)
         self._services = api.informer(SERVICES, Scope(field_selector="spec.clusterIP!=None"))
@@ -64,7 +65,9 @@ class Kubelet:
             api=api,
             cri=cri,
             clock=clock,
-            view=RuntimeView(cri, self.workers.runtime_changed, self._runtime_came, self._runtime_went),
+            view=RuntimeView(
+                cri, places.owner, self.workers.runtime_changed, self._runtime_came, self._runtime_went
+            ),
             volumes=Volumes(
                 root, references, api, outside.mounts, clock,
                 node=lambda: self.node.facts, recursive_read_only=lambda: self._kit.recursive_read_only,
@@ -75,7 +78,7 @@ class Kubelet:
             prober=prober,
             recorder=self._recorder,
             reports=Reports(api),
-            places=Places(root=root, logs=logs),
+            places=places,
             dns=dns,
             node=lambda: self.node.facts,
             services=lambda: list(self._services.objects.values()),

@@ -9,8 +9,15 @@ NAME, NAMESPACE, UID = "io.kubernetes.pod.name", "io.kubernetes.pod.namespace", 
 CONTAINER = "io.kubernetes.container.name"
 """Labels that every sandbox and container bears; a kubelet finds its own by them."""
 
+OWNER = "podwire.dev/kubelet"
+"""An annotation of every sandbox: the directory of the kubelet that made it, in which that one is alone."""
+
 HASH, RESTARTS = "io.kubernetes.container.hash", "io.kubernetes.container.restartCount"
 """Annotations of a container."""
+
+
+Outline = tuple[str, int]
+"""The id of a sandbox or container, and its state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +77,12 @@ class Observed:
 
     def history(self, name: str) -> tuple[SeenContainer, ...]:
         return tuple(each for each in self.containers if each.name == name)
+
+    @property
+    def outline(self) -> set[Outline]:
+        """What of it is seen in the runtime's lists."""
+        sandboxes = {(each.id, pb.SANDBOX_READY if each.ready else pb.SANDBOX_NOTREADY) for each in self.sandboxes}
+        return {*sandboxes, *((each.id, each.state) for each in self.containers)}
 
     @property
     def running(self) -> tuple[SeenContainer, ...]:

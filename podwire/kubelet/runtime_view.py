@@ -1,14 +1,27 @@
-"""What the runtime has, kept up to date by its events; asked again every second where it sends none.
+"""What the runtime has, kept up to date by its events. One that sends none is asked: after each deed, and every second.
 
+A runtime may serve others beside this kubelet: what does not bear its mark is not seen here, and so never ended.
 An event is only a hint that something changed: what is true now is asked for by the pod's worker, so that a late event
 never overwrites a later answer.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
-from podwire.kubelet.observed import NOTHING, UID, Observed, Sandbox, SeenContainer, of_container, of_sandbox, together
+from podwire.kubelet.observed import (
+    NOTHING,
+    OWNER,
+    UID,
+    Observed,
+    Outline,
+    Sandbox,
+    SeenContainer,
+    of_container,
+    of_sandbox,
+    together,
+)
 from podwire.kubelet.ports import Cri
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
@@ -20,6 +33,8 @@ ASK_SECONDS = 10.0
 """How long a runtime may take to tell what it has."""
 RELIST_SECONDS = 1.0
 """Between two looks at a runtime that sends no events."""
+AFTER_DEED_SECONDS = 0.1
+"""Until a pod for which something was done there is looked at again: what was started may have ended at once."""
 RECONNECT_SECONDS = 0.1, 1.0
 """First and longest pause until a runtime that went away is called again."""
 
@@ -30,18 +45,22 @@ class RuntimeView:
     def __init__(
         self,
         cri: Cri,
+        owner: str,
         changed: Callable[[str], None],
         came: Callable[[], None],
         went: Callable[[str], None],
     ) -> None:
         self._cri = cri
+        self._owner = owner
         self._changed = changed
         self._came = came
         self._went = went
         self._pods: dict[str, Observed] = {}
-        self._sends_events = True
+        self._done_for: set[str] = set()
+        self._deed = asyncio.Event()
         self._whole_status = True
         self._listening = False
+        self._told_of_silence = False
         self._here = False
         """It has told everything since it was called last."""
         self.complete = asyncio.Event()
@@ -62,13 +81,17 @@ class RuntimeView:
     def forget(self, uid: str) -> None:
         """All of it was removed."""
         self._pods.pop(uid, None)
+        self._done_for.discard(uid)
 
     async def look(self, uid: str) -> Observed:
         """Ask what is true of one pod now."""
         return self._keep(uid, await self._ask(uid))
 
     async def look_at(self, uid: str, sandbox: str) -> Observed:
-        """As `look`, in one call, by somebody who knows which sandbox is the pod's."""
+        """As `look`, in one call where the runtime allows it, by somebody who has just done something there."""
+        if not self._listening:
+            self._done_for.add(uid)
+            self._deed.set()
         if not self._whole_status:
             return await self.look(uid)
         request = pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox)
@@ -96,16 +119,14 @@ class RuntimeView:
             await asyncio.sleep(pause)
 
     async def _follow(self) -> None:
-        if not self._sends_events:
-            await self._everything()
-            await self._relist()
-            return
+        """A runtime that comes back may be another version of it, so it is asked anew what it can do."""
+        self._whole_status = True
         events = self._cri.stream(methods.GET_CONTAINER_EVENTS, pb.GetEventsRequest())
         hints = asyncio.create_task(self._hints(events))
         try:
             await asyncio.sleep(0)  # listens before it lists
             await self._everything()
-            self._listening = True
+            self._listening = not hints.done()
             # Two calls may overtake each other: what happened while the runtime began to tell of events is seen by
             # looking once more.
             await asyncio.wait((hints,), timeout=RELIST_SECONDS)
@@ -113,8 +134,11 @@ class RuntimeView:
                 await self._everything()
             await hints
         except Unimplemented:
-            self._sends_events = False
-            log.warning("the runtime sends no container events; it is asked every second instead")
+            self._listening = False
+            if not self._told_of_silence:
+                self._told_of_silence = True
+                log.warning("the runtime sends no container events; it is asked every second instead")
+            await self._relist()
         finally:
             self._listening = False
             hints.cancel()
@@ -122,9 +146,13 @@ class RuntimeView:
 
     async def _hints(self, events: AsyncIterator[pb.ContainerEventResponse]) -> None:
         async for event in events:
-            uid = event.pod_sandbox_status.metadata.uid
-            if uid and not self._known(uid, event):
+            sandbox = event.pod_sandbox_status
+            uid = sandbox.metadata.uid
+            if uid and self._owns(sandbox.annotations) and not self._known(uid, event):
                 self._changed(uid)
+
+    def _owns(self, annotations: Mapping[str, str]) -> bool:
+        return annotations.get(OWNER) == self._owner
 
     def _known(self, uid: str, event: pb.ContainerEventResponse) -> bool:
         """Whether an event tells what was seen already."""
@@ -135,22 +163,40 @@ class RuntimeView:
         return sandbox in observed.sandboxes and containers == seen
 
     async def _relist(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(RELIST_SECONDS)
+            until = loop.time() + RELIST_SECONDS
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(until):
+                    while True:
+                        await self._deed.wait()
+                        await asyncio.sleep(AFTER_DEED_SECONDS)
+                        await self._look_after_deeds()
             await self._everything()
 
+    async def _look_after_deeds(self) -> None:
+        uids, self._done_for = self._done_for, set()
+        self._deed.clear()
+        for uid in uids:
+            if await self._ask(uid) != self.observed(uid):
+                self._changed(uid)
+
     async def _everything(self) -> None:
-        """Look at all pods; those that are not there any more changed too."""
+        """Find out which pods changed; those that are not there any more did, too."""
         sandboxes = await self._call_sandboxes(None)
         containers = await self._call_containers(None)
-        uids = {each.labels.get(UID, each.metadata.uid) for each in sandboxes}
-        uids |= {each.labels[UID] for each in containers if UID in each.labels}
-        for uid in uids | set(self._pods):
-            now = await self._ask(uid) if uid in uids else NOTHING
-            if now == self.observed(uid):
+        uids = {each.id: each.metadata.uid for each in sandboxes}
+        listed: dict[str, set[Outline]] = {uid: set() for uid in (*self._pods, *uids.values())}
+        for sandbox in sandboxes:
+            listed[uids[sandbox.id]].add((sandbox.id, sandbox.state))
+        for container in containers:
+            if container.pod_sandbox_id in uids:
+                listed[uids[container.pod_sandbox_id]].add((container.id, container.state))
+        for uid, outline in listed.items():
+            if outline == self.observed(uid).outline:
                 continue
             if not self.complete.is_set():
-                self._keep(uid, now)
+                await self.look(uid)
             # Later on this may be older than what a worker has seen meanwhile, so it is only a hint as well.
             self._changed(uid)
         self._here = True
@@ -196,7 +242,8 @@ class RuntimeView:
         request = pb.ListPodSandboxRequest()
         if uid is not None:
             request.filter.label_selector[UID] = uid
-        return list((await self._cri.call(methods.LIST_POD_SANDBOX, request, timeout=ASK_SECONDS)).items)
+        answer = await self._cri.call(methods.LIST_POD_SANDBOX, request, timeout=ASK_SECONDS)
+        return [each for each in answer.items if self._owns(each.annotations)]
 
     async def _call_containers(self, uid: str | None) -> list[pb.Container]:
         request = pb.ListContainersRequest()

@@ -15,7 +15,7 @@ from podwire.kubelet.events import NORMAL, WARNING
 from podwire.kubelet.hooks import FAILED_POST_START, HookFailed, run_hook
 from podwire.kubelet.images import ImageError
 from podwire.kubelet.kit import Kit
-from podwire.kubelet.observed import Observed
+from podwire.kubelet.observed import OWNER, Observed
 from podwire.kubelet.references import NotKnown
 from podwire.kubelet.status import pod_ips
 from podwire.kubelet.volumes import NotReady
@@ -58,13 +58,15 @@ class Starting:
 
     def sandbox_config(self, pod: Pod, attempt: int) -> pb.PodSandboxConfig:
         dns, _ = files.dns_of(pod, *self._kit.dns.means)
-        return sandbox_config(
+        config = sandbox_config(
             pod,
             attempt=attempt,
             hostname=files.kernel_name(pod, self._kit.dns.cluster_domain),
             dns=dns,
             log_directory=str(self._log_directory(pod)),
         )
+        config.annotations[OWNER] = self._kit.places.owner
+        return config
 
     async def sandbox(self, pod: Pod, attempt: int) -> str:
         """Run a sandbox and give its id. RpcError."""

@@ -139,9 +139,14 @@ class KubeletServer:
         return Response(status=200, body=self._meter.text(seen).encode(), content_type=CONTENT_TYPE)
 
     async def _summary(self, _request: Request, _target: Target) -> Answer:
-        request = pb.ListPodSandboxStatsRequest()
-        stats = await _told(self._cri.call(methods.LIST_POD_SANDBOX_STATS, request, timeout=OFFER_SECONDS))
-        return _json(summary.of(self._host.node, stats.stats))
+        """A runtime that cannot count by pods (containerd 1.6) counts by containers."""
+        by_pods, by_containers = pb.ListPodSandboxStatsRequest(), pb.ListContainerStatsRequest()
+        try:
+            counted = await self._cri.call(methods.LIST_POD_SANDBOX_STATS, by_pods, timeout=OFFER_SECONDS)
+        except RpcError:
+            each = await _told(self._cri.call(methods.LIST_CONTAINER_STATS, by_containers, timeout=OFFER_SECONDS))
+            return _json(summary.of_containers(self._host.node, each.stats))
+        return _json(summary.of(self._host.node, counted.stats))
 
 
 def _streams(request: Request) -> dict[str, bool]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from podwire.kubelet.observed import NAME, NAMESPACE, UID
 from podwire.objects import times
 from podwire.protocols.cri import cri_pb2 as pb
 
@@ -10,6 +11,18 @@ from podwire.protocols.cri import cri_pb2 as pb
 def of(node: str, pods: Iterable[pb.PodSandboxStats]) -> dict[str, Any]:
     """The answer's object; the node's own use is not in it, the runtime does not count that."""
     return {"node": {"nodeName": node}, "pods": [_pod(each) for each in pods]}
+
+
+def of_containers(node: str, containers: Iterable[pb.ContainerStats]) -> dict[str, Any]:
+    """The same by containers alone: nothing is known of a pod as a whole."""
+    pods: dict[str, dict[str, Any]] = {}
+    for each in containers:
+        labels = each.attributes.labels
+        if UID not in labels:
+            continue
+        named = {"name": labels[NAME], "namespace": labels[NAMESPACE], "uid": labels[UID]}
+        pods.setdefault(labels[UID], {"podRef": named, "containers": []})["containers"].append(_container(each))
+    return {"node": {"nodeName": node}, "pods": list(pods.values())}
 
 
 def _pod(stats: pb.PodSandboxStats) -> dict[str, Any]:

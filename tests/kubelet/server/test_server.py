@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from podwire.kubelet.server import Host, KubeletServer, Meter
+from podwire.kubelet.server import Host, KubeletServer, Meter, summary
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import InvalidArgument, Unavailable
 from podwire.protocols.k8sapi.server_side import Request, Stream, Upgrade
@@ -175,8 +175,20 @@ async def test_pods_as_clients_see_them(get, book, pod):
 async def test_health_settings_and_use(get):
     assert told(await get("/healthz")) == (200, "ok")
     assert told(await get("/configz")) == (200, '{"kubeletconfig":{"port":10250}}')
-    summary = msgspec.json.decode((await get("/stats/summary")).body)
-    assert (summary["node"]["nodeName"], summary["pods"][0]["podRef"]["name"]) == ("n1", "web")
+    used = msgspec.json.decode((await get("/stats/summary")).body)
+    assert (used["node"]["nodeName"], used["pods"][0]["podRef"]["name"]) == ("n1", "web")
+
+
+def test_use_of_pods_by_their_containers():
+    labels = {"io.kubernetes.pod.name": "web", "io.kubernetes.pod.namespace": "shop", "io.kubernetes.pod.uid": "u1"}
+    stats = [pb.ContainerStats(), pb.ContainerStats(), pb.ContainerStats()]
+    for each, name in zip(stats, ("a", "b", "stranger"), strict=True):
+        each.attributes.metadata.name = name
+        each.attributes.labels.update(labels if name != "stranger" else {})
+        each.memory.working_set_bytes.value = 7
+    [pod] = summary.of_containers("n1", stats)["pods"]
+    assert pod["podRef"] == {"name": "web", "namespace": "shop", "uid": "u1"}
+    assert [(each["name"], each["memory"]["workingSetBytes"]) for each in pod["containers"]] == [("a", 7), ("b", 7)]
 
 
 async def test_figures(get, book, pod, seen):
