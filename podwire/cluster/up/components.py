@@ -7,7 +7,7 @@ from pathlib import Path
 
 from podwire.apiserver.pki import PkiError
 from podwire.cluster import apiserver, cni_daemon, kubelet, runtime, scheduler, tracing
-from podwire.cluster.up import readiness
+from podwire.cluster.up import readiness, views
 from podwire.cluster.up.child import Component, Ready
 from podwire.cluster.up.prepare import Prepared
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
@@ -126,15 +126,8 @@ def _cni(prepared: Prepared) -> Component:
     return Component(name="cni", work=work, node=prepared.space(), troubles=(OSError, CannotListen))
 
 
-def runtime_options(prepared: Prepared) -> runtime.Options:
-    """As the node sees it; cgroups are the machine's, so their name follows from the real prefix."""
-    inside = _inside(prepared)
-    root = prepared.layout.runtime().cgroup_parent
-    return runtime.Options(socket=inside.run / "cri.sock", prefix=inside.prefix, cgroup_root=root)
-
-
 def _runtime(prepared: Prepared) -> Component:
-    options = runtime_options(prepared)
+    options = views.inside(prepared.layout, own=prepared.node.own)
 
     async def work(ready: Ready) -> None:
         async with runtime.running(options):

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from podwire.cluster import runtime
-from podwire.cluster.up import clearing, conflist, marks, state, wiring
+from podwire.cluster.up import clearing, conflist, marks, state, views, wiring
 from podwire.cluster.up.claims import Claims
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.nodespace import NodeSpace, remove_pins
@@ -66,13 +65,11 @@ class Removal:
     def _remove_own_pods(self) -> list[str]:
         if not (self.layout.state / "runtime").is_dir():
             return []
-        root = self.layout.runtime().cgroup_parent
         standing = [each for each in self.spaces if each.stands()]
         if standing:
-            inside = runtime.Options(socket=Path("/run/podwire/cri.sock"), prefix=Path("/"), cgroup_root=root)
-            return clearing.ours(self.layout, inside, standing[0])
+            return clearing.ours(self.layout, views.inside(self.layout, own=True), standing[0])
         if self.state is None or not self.state.nodes[0].own:
-            return clearing.ours(self.layout, self.layout.runtime(), None)
+            return clearing.ours(self.layout, views.outside(self.layout), None)
         return []  # the namespaces are gone, and all that was in them
 
     def end_residents(self) -> None:
@@ -81,7 +78,7 @@ class Removal:
                 kill(marks.residents(inodes))
 
     def remove_groups(self) -> None:
-        cgroups, parent = KernelCgroups(), self.layout.runtime().cgroup_parent
+        cgroups, parent = KernelCgroups(), views.outside(self.layout).cgroup_parent
         cgroups.kill(parent)
         cgroups.remove(parent)
         with contextlib.suppress(OSError):

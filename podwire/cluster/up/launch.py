@@ -12,11 +12,13 @@ from pathlib import Path
 import msgspec
 
 from podwire import logs
+from podwire.cluster.up import marks
 from podwire.cluster.up.claims import Claims
 from podwire.cluster.up.components import components
 from podwire.cluster.up.layout import Layout
-from podwire.cluster.up.notes import Notebook, hold, name_holder
+from podwire.cluster.up.notes import SUPERVISOR, Notebook, hold, name_holder
 from podwire.cluster.up.prepare import Prepared, Wanted, missing, prepare
+from podwire.cluster.up.stop import kill
 from podwire.cluster.up.supervisor import Event, Supervisor
 from podwire.linux import syscalls
 
@@ -35,11 +37,23 @@ def held(layout: Layout, wanted: Wanted, claims: Claims) -> Iterator[tuple[Prepa
     made = missing(layout)
     lock = hold(layout)
     try:
+        if layout.record.exists():
+            kill(list(marks.components(layout)))  # whoever was left by a supervisor that was killed just now
         prepared = prepare(layout, wanted, claims, made)
         _put_logs_aside(layout)
         yield prepared, lock
     finally:
         os.close(lock)
+        if not layout.record.exists():
+            _forget(layout, made)
+
+
+def _forget(layout: Layout, made: tuple[str, ...]) -> None:
+    """What was refused before anything was decided leaves nothing."""
+    (layout.marks / SUPERVISOR).unlink(missing_ok=True)
+    for each in (layout.marks, *map(Path, made)):
+        with contextlib.suppress(OSError):
+            each.rmdir()
 
 
 def supervise(prepared: Prepared, lock: int, report: Report, pipe: Callable[[], list[int]] = list) -> bool:

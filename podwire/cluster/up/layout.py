@@ -4,8 +4,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from podwire.cluster.runtime import Options
-
 LONGEST = 40
 """Bytes of a prefix: a unix socket's path ends at 107, and ours lie deep."""
 
@@ -85,10 +83,6 @@ class Layout:
     def standard(self, node: str) -> Path:
         """Below what the standard paths of a node in its own namespaces really lie."""
         return self.state / "nodes" / node if self.is_default else self.prefix
-
-    def runtime(self) -> Options:
-        """The runtime's options as seen from outside the node."""
-        return Options(socket=self.runtime_socket, prefix=self.prefix)
 
 
 def layout_of(prefix: Path) -> Layout:

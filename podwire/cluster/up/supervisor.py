@@ -20,7 +20,7 @@ from podwire.linux import processes
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 10.0
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,9 @@ class Supervisor:
     def _signals(self) -> Iterator[None]:
         """A pipe that a signal writes to, so that the loop waits for it like for anything else."""
         reads, writes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        before = {each: signal.signal(each, lambda *_: None) for each in SIGNALS}
+        deaf = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # a daemon's terminal may go
+        heard = [each for each in SIGNALS if each is not signal.SIGHUP or not deaf]
+        before = {each: signal.signal(each, lambda *_: None) for each in heard}
         old = signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
         self._signal_pipe = (reads, writes)
         self._watch(reads, lambda: self._signalled(reads))

@@ -3,14 +3,12 @@
 import contextlib
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from podwire.cluster import traces
 from podwire.cluster.leakcheck import Trace
-from podwire.cluster.runtime import Options
-from podwire.cluster.up import marks, wiring
+from podwire.cluster.up import marks, views, wiring
 from podwire.cluster.up.claims import Claims
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.nodespace import NodeSpace
@@ -28,21 +26,16 @@ NFT_SECONDS = 10.0
 
 def found(layout: Layout, claims: Claims) -> set[Trace]:
     """All that belongs to the cluster below a prefix, and all that its pods have, on the host and on its nodes."""
-    options = layout.runtime()
+    options = views.outside(layout)
     seen = traces.found(options) | set(_own(layout, claims))
     for space in _spaces(layout):
-        seen |= space.inside(partial(traces.found, _inside(options)))
+        seen |= space.inside(partial(traces.found, views.inside(layout, own=True)))
     return seen
-
-
-def _inside(options: Options) -> Options:
-    """The same runtime as its node sees it."""
-    return replace(options, prefix=Path("/"), cgroup_root=options.cgroup_parent)
 
 
 def owners(layout: Layout) -> set[str]:
     """Sandboxes and containers that have a record, and the cluster itself if it has one."""
-    known = traces.owners(layout.runtime())
+    known = traces.owners(views.outside(layout))
     return known | {OWNER} if layout.record.exists() else known
 
 
