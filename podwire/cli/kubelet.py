@@ -6,7 +6,7 @@ from pathlib import Path
 
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, run_until_stopped, settle
-from podwire.cluster.kubelet import BadEndpoint, Options, RunsAlready, socket_of
+from podwire.cluster.kubelet import CNI_DIRS, BadEndpoint, Options, RunsAlready, socket_of
 from podwire.cluster.kubelet import run as work
 from podwire.kubelet.node import default_name
 from podwire.objects.nodes import Taint
@@ -36,6 +36,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--pod-logs-dir", type=Path, default=Path("/var/log/pods"), metavar="DIR", help="containers' logs (%(default)s)"
+    )
+    parser.add_argument(
+        "--cni-dir",
+        type=Path,
+        action="append",
+        metavar="DIR",
+        help="network configurations or plugins: when they change, pods that wait for a network try again; "
+        f"may be given again ({', '.join(map(str, CNI_DIRS))})",
     )
     _configure_node(parser)
     _configure_server(parser)
@@ -92,6 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
         max_pods=arguments.max_pods,
         labels=arguments.node_labels,
         taints=arguments.register_with_taints,
+        cni_dirs=tuple(arguments.cni_dir or CNI_DIRS),
         tls_certificate=arguments.tls_cert_file,
         tls_key=arguments.tls_private_key_file,
         client_ca=arguments.client_ca_file,

@@ -30,6 +30,8 @@ from podwire.transports.probing import ProbeSockets
 _log = logging.getLogger("podwire.kubelet")
 
 USER_AGENT = "podwire-kubelet"
+CNI_DIRS = Path("/etc/cni/net.d"), Path("/opt/cni/bin"), Path("/var/lib/podwire/cni/bin")
+"""Network configurations and plugins: when something changes there, pods that wait for a network try again."""
 QUIET_SECONDS = 0.05
 """Files that are written together are one change."""
 
@@ -61,8 +63,7 @@ class Options:
     max_pods: int = 110
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
-    cni_dirs: tuple[Path, ...] = (Path("/etc/cni/net.d"), Path("/opt/cni/bin"), Path("/var/lib/podwire/cni/bin"))
-    """Network configurations and plugins: when something changes there, pods that wait for a network try again."""
+    cni_dirs: tuple[Path, ...] = CNI_DIRS
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     client_ca: Path | None = None

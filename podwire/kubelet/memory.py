@@ -33,6 +33,8 @@ class Memory:
         self._held: dict[str, float] = {}
         self._ended: dict[str, float] = {}
         """Container id to when its end was seen."""
+        self._broken: dict[str, float] = {}
+        """Container name to when it was made but could not be started."""
         self._messages: dict[str, str] = {}
         self._names: dict[str, str] = {}
         """Container id to name."""
@@ -48,6 +50,7 @@ class Memory:
         """Somebody wants everything tried again now."""
         self._held.clear()
         self._ended.clear()
+        self._broken.clear()
         self._sandbox_held = 0.0
         self._kit.sandboxes.clear(self._uid)
         for name in self._waiting:
@@ -77,13 +80,17 @@ class Memory:
 
     def starts(self, container: Container) -> None:
         key = self._key(container.name)
-        if container.name in self._ended_names():
+        if container.name in self._ended_names() or container.name in self._broken:
             self._kit.crashes.tried(key, self._kit.clock.monotonic())
         self._held.pop(container.name, None)
         self._waiting.pop(container.name, None)
+        self._broken.pop(container.name, None)
 
     def cannot_start(self, container: Container, error: CannotStart) -> None:
         self._waiting[container.name] = (error.reason, str(error))
+        if error.made:  # then it is as if it had crashed at once
+            self._broken[container.name] = self._kit.clock.monotonic()
+            return
         # Without a time it waits for a change; the longest time is only there so that nothing waits for ever.
         self._held[container.name] = error.retry_at or self._kit.clock.monotonic() + VOLUME_SECONDS[1]
 
@@ -116,6 +123,7 @@ class Memory:
         return Facts(
             now=self._kit.clock.monotonic(),
             sandbox_held=self._sandbox_held,
+            volumes_held=self._volumes_at or 0.0,
             held=self._held,
             started=frozenset(seen.id for container, seen in running if probes.started(container, seen)),
             unhealthy={
@@ -142,10 +150,6 @@ class Memory:
             failure=self.failure,
         )
 
-    def next_look(self, planned: float | None) -> float | None:
-        times = [each for each in (planned, self._volumes_at) if each is not None]
-        return min(times, default=None)
-
     def grace(self, pod: Pod, *, gone: bool, adopted: bool) -> int:
         """Seconds for its containers to end by themselves; of a kubelet that came late, what is left of them."""
         if gone:
@@ -161,17 +165,23 @@ class Memory:
 
     def _hold_back(self, pod: Pod, container: Container, seen: SeenContainer | None) -> None:
         """A container that ended and starts again waits the longer, the more often it has."""
-        if seen is None or not seen.exited or not restarts(pod, container, seen) or container.name in self._held:
+        name = container.name
+        if seen is None or seen.running or name in self._held:
             return
-        key = self._key(container.name)
-        until = self._kit.crashes.until(key, self._ended.get(seen.id, 0.0))
+        if seen.exited and not restarts(pod, container, seen):
+            self._waiting.pop(name, None)
+            return
+        if not seen.exited and name not in self._broken:
+            return
+        key = self._key(name)
+        until = self._kit.crashes.until(key, self._ended.get(seen.id) or self._broken.get(name, 0.0))
         if until <= self._kit.clock.monotonic():
             return
-        self._held[container.name] = until
+        self._held[name] = until
         pause = self._kit.crashes.delay(key)
-        about = f"container={container.name} pod={pod.name}_{pod.namespace}({pod.uid})"
-        self._waiting[container.name] = ("CrashLoopBackOff", f"back-off {_spoken(pause)} restarting failed {about}")
-        message = f"Back-off restarting failed container {container.name} in pod {pod.name}_{pod.namespace}({pod.uid})"
+        about = f"container={name} pod={pod.name}_{pod.namespace}({pod.uid})"
+        self._waiting[name] = ("CrashLoopBackOff", f"back-off {_spoken(pause)} restarting failed {about}")
+        message = f"Back-off restarting failed container {name} in pod {pod.name}_{pod.namespace}({pod.uid})"
         self._kit.recorder.tell(pod, WARNING, "BackOff", message, field_path=field_path(pod, container))
 
     def _deadline(self, pod: Pod) -> float | None:

@@ -41,6 +41,8 @@ class Facts:
     now: float = 0.0
     sandbox_held: float = 0.0
     """No new sandbox before this time."""
+    volumes_held: float = 0.0
+    """No new start of any container before this time: the pod's volumes could not be set up."""
     held: Mapping[str, float] = field(default_factory=dict)
     """No new start of the container of this name before this time."""
     started: frozenset[str] = frozenset()
@@ -182,7 +184,7 @@ class _Course:
         return not plain and seen.id in self.facts.started
 
     def _start(self, container: Container, attempt: int, *before: Action) -> None:
-        held = self.facts.held.get(container.name, 0.0)
+        held = max(self.facts.held.get(container.name, 0.0), self.facts.volumes_held)
         if held <= self.facts.now:
             self.starts += [*before, StartContainer(container, attempt)]
         else:

@@ -169,17 +169,15 @@ class Worker:
             await self.memory.remember(self.pod, observed)
             facts = self.memory.facts(self.pod, observed)
             todo = plan(self.pod, observed, facts)
-            if not todo.actions or not await self._may_act(todo.actions):
+            if not todo.actions or not self._may_act(todo.actions):
                 self._report(observed)
-                return self.memory.next_look(todo.wake_at)
+                return todo.wake_at
             if isinstance(todo.actions[-1], RunSandbox):
                 self._report(observed)
-            if not await self._act(todo.actions, observed):
-                observed = await self._look()
-                self._report(observed)
-                again = plan(self.pod, observed, self.memory.facts(self.pod, observed))
-                return self.memory.next_look(again.wake_at)
+            worked = await self._act(todo.actions, observed)
             observed = await self._look()
+            if not worked:
+                self._report(observed)
 
     def _turned_away(self, observed: Observed) -> bool:
         if self.memory.admitted or observed.sandboxes or self.pod.finished:
@@ -197,7 +195,7 @@ class Worker:
         self._kit.reports.report(self.pod, rejected(self.pod, rejection.reason, rejection.message, now))
         return True
 
-    async def _may_act(self, actions: tuple[Action, ...]) -> bool:
+    def _may_act(self, actions: tuple[Action, ...]) -> bool:
         """Without a network there is no sandbox, except for pods that need none."""
         trouble = self._kit.network_trouble
         if not trouble or self.pod.spec.host_network or not isinstance(actions[-1], RunSandbox):

@@ -277,6 +277,12 @@ def test_a_held_start_holds_nobody_else(now, deeds, wake_at):
     assert (told(found.actions), found.wake_at) == (deeds, wake_at)
 
 
+def test_without_volumes_nothing_starts():
+    found = planned(pod("a", "b"), seen(run("b")), now=5.0, volumes_held=7.0)
+    assert (told(found.actions), found.wake_at) == ([], 7.0)
+    assert next_of(pod("a", "b"), seen(run("b")), now=7.0, volumes_held=7.0) == ["start a0"]
+
+
 def test_the_earliest_of_several_times_wakes():
     found = planned(pod("a", "b"), seen(end("a"), end("b")), now=1.0, held={"a": 20.0, "b": 10.0}, deadline=15.0)
     assert found.wake_at == 10.0
