@@ -3,6 +3,7 @@
 Proxies and passwords from the environment are not looked at.
 """
 
+import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -23,6 +24,10 @@ CONNECT_SECONDS = 10.0
 
 IDLE_SECONDS = 30.0
 """Idle connections are dropped before the server would, so that no request meets a closing one."""
+
+MOST_AT_ONCE = 8
+"""Requests on their way; others wait for a connection that is open already, which is quicker than another handshake.
+Streams are not counted: they stay."""
 
 SILENCE_SECONDS = 30
 """A server that acknowledges nothing for so long is gone."""
@@ -57,12 +62,13 @@ class HttpClient:
         self._server = server
         self._token = token
         self._server_name = server_name or None
+        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def request(
         self, method: str, path: str, *, query: Query = (), headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> Reply:
         with _errors(method, path):
-            async with self._send(method, path, query, headers, body) as response:
+            async with self._turns, self._send(method, path, query, headers, body) as response:
                 return Reply(response.status, _lower(response), await response.read())
 
     async def stream(

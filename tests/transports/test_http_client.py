@@ -9,7 +9,7 @@ import pytest
 from podwire.protocols.k8sapi.client_side import Interrupted, Unreachable
 from podwire.protocols.k8sapi.kubeconfig import Access
 from podwire.protocols.k8sapi.server_side import Request, Response, Stream
-from podwire.transports.http_client import connect
+from podwire.transports.http_client import MOST_AT_ONCE, connect
 from podwire.transports.http_server import serve
 
 
@@ -122,3 +122,30 @@ async def test_an_answer_that_breaks_off_is_interrupted(said):
             await http.request("POST", "/", body=b"x")
     server.close()
     await server.wait_closed()
+
+
+async def test_many_requests_share_a_few_connections_and_streams_take_none_of_them():
+    opened = set()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        opened.add(writer)
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                if b"/stream" in head:
+                    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+                else:
+                    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        except asyncio.IncompleteReadError:
+            pass
+        finally:
+            writer.close()
+
+    counting = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = counting.sockets[0].getsockname()[1]
+    async with counting, connect(Access(server=f"http://127.0.0.1:{port}")) as http:
+        streams = [await http.stream("GET", "/stream") for _ in range(MOST_AT_ONCE + 1)]
+        replies = await asyncio.gather(*(http.request("GET", "/") for _ in range(10 * MOST_AT_ONCE)))
+        assert [each.body for each in replies] == [b"ok"] * 10 * MOST_AT_ONCE
+        assert len(opened) <= len(streams) + MOST_AT_ONCE
+        for each in streams:
+            each.close()
