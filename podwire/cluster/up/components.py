@@ -86,6 +86,7 @@ def apiserver_options(prepared: Prepared) -> apiserver.Options:
         store_url=prepared.state.store or None,
         kubeconfig=layout.kubeconfig,
         service_network=slot.services,
+        kubelet_authority=layout.state / "apiserver/pki/ca.crt",
         identities=(
             apiserver.Identity(user="system:kube-scheduler", kubeconfig=layout.identity("scheduler")),
             apiserver.Identity(
