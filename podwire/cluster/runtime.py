@@ -128,6 +128,7 @@ async def running(options: Options) -> AsyncIterator[Running]:
         await sandboxes.recover()
         await containers.recover()
         stack.push_async_callback(containers.close)
+        await service.finish_stops()
         streaming = await http_server.serve(executions.handle, host="127.0.0.1", port=0)
         stack.push_async_callback(streaming.close, GRACE)
         executions.base_url = f"http://127.0.0.1:{streaming.port}"

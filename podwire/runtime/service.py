@@ -1,8 +1,10 @@
 """The RuntimeService of CRI: each call to what the room does. Calls without a line here are Unimplemented, by name."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 
 from podwire import __version__
 from podwire.protocols.cri import cri_pb2 as pb
@@ -17,6 +19,8 @@ from podwire.runtime.ports import Network
 from podwire.runtime.sandboxes import Sandbox, Sandboxes
 from podwire.runtime.usage import Usage
 from podwire.seams import Clock
+
+_log = logging.getLogger("podwire.runtime")
 
 NAME = "podwire"
 
@@ -107,6 +111,17 @@ class RuntimeService:
         if sandbox is not None:
             await self.sandboxes.stop(sandbox, lambda: self._stop_containers(sandbox))
         return pb.StopPodSandboxResponse()
+
+    async def finish_stops(self) -> None:
+        """After a start: what was being stopped, or did not outlive a reboot, gives back its network now.
+
+        Its caller sees that it is not ready, and may have no reason to ask again.
+        """
+        held = [each for each in self.sandboxes if not each.ready and each.record.attached]
+        stops = (self.sandboxes.stop(each, partial(self._stop_containers, each)) for each in held)
+        for sandbox, done in zip(held, await asyncio.gather(*stops, return_exceptions=True), strict=True):
+            if isinstance(done, Exception):
+                _log.warning("sandbox not wholly stopped", extra={"sandbox": sandbox.id, "why": str(done)})
 
     async def _stop_containers(self, sandbox: Sandbox) -> None:
         stops = (self.containers.stop(each, 0) for each in self.containers.of(sandbox.id))

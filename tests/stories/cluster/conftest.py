@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from podwire.cluster.runtime import Options
 from podwire.cluster.up import marks
 from podwire.cluster.up.claims import Claims
 from podwire.cluster.up.layout import Layout
@@ -35,9 +37,8 @@ from podwire.transports import grpc_client
 PODWIRE = Path(sys.executable).with_name("podwire")
 PREFIX, OWNER = "pwc-", "owner"
 """How our directories begin, and the file in them that names the test process; a socket's path must be short."""
-OURS = {OWNER, ".kube", "failpoints", "died"}
+OURS = {OWNER, ".kube", "boot-id", "copy", "died", "failpoints"}
 """What lies below a prefix that podwire did not make."""
-COMPONENTS = ("trace", "apiserver", "runtime", "scheduler", "kubelet")
 SOON = 90.0
 """Seconds until something that must come true has failed: the machine may be busy with all other tests."""
 FOREVER = "trap 'exit 0' TERM; sleep 100000 & wait"
@@ -180,11 +181,30 @@ class Cluster:
     def is_up(self) -> bool:
         return all(each["ready"] for each in self.components().values())
 
+    def processes(self) -> dict[int, str]:
+        """Supervisor and components that live, whoever started them."""
+        return marks.components(self.layout)
+
     def kill_everything(self) -> None:
         """Supervisor and components at once; containers and their shims go on."""
         pids = [self.pid("supervisor"), *(each["pid"] for each in self.components().values() if each["pid"])]
         kill(pids)
-        self.eventually(lambda: not marks.components(self.layout), "all components are gone")
+        self.eventually(lambda: not self.processes(), "all components are gone")
+
+    def reboot(self) -> None:
+        """What a reboot does: no process goes on, namespaces and their mounts and links are gone, and so is /run."""
+        shims, groups = self.residents(), group_of(self.prefix)
+        self.kill_everything()
+        kill(shims)
+        cgroups = KernelCgroups()
+        cgroups.kill(groups)
+        cgroups.remove(groups)
+        self.space.close()
+        shutil.rmtree(self.prefix / "run")
+        Claims().release(self.prefix)
+        (self.prefix / "boot-id").write_text(f"{uuid.uuid4()}\n")
+        self.space = Space(boot_id=self.prefix / "boot-id")
+        self.told_mounts = []
 
     def residents(self) -> list[int]:
         """Who is in the node's namespaces beside kubelet and runtime: shims, and what hooks and plugins run."""
@@ -197,13 +217,17 @@ class Cluster:
         return mounts_of(self.pid("kubelet"))
 
     def groups(self) -> list[str]:
-        return KernelCgroups().below(self.layout.runtime().cgroup_parent)
+        return KernelCgroups().below(group_of(self.prefix))
 
     # The API server
 
     def kubectl(self, *words: object, given: str = "") -> "subprocess.CompletedProcess[str]":
         env = {"KUBECONFIG": str(self.layout.kubeconfig), "HOME": str(self.prefix)}
         return self.space.run("kubectl", *words, given=given, **env)
+
+    def copy_kubeconfig(self) -> Path:
+        """As a person does who keeps it elsewhere."""
+        return Path(shutil.copy(self.layout.kubeconfig, self.prefix / "copy"))
 
     def told(self, *words: object, given: str = "") -> str:
         done = self.kubectl(*words, given=given)
@@ -270,10 +294,12 @@ class Cluster:
 
         return asyncio.run(call())
 
-    def sandboxes(self) -> dict[str, list[str]]:
-        """The ids of sandboxes by the name of their pod."""
+    def sandboxes(self, *, ready: bool = False) -> dict[str, list[str]]:
+        """The ids of all sandboxes, or of those that are ready, by the name of their pod."""
         found: dict[str, list[str]] = {}
         for each in self.cri("ListPodSandbox").items:
+            if ready and each.state != pb.SANDBOX_READY:
+                continue
             found.setdefault(each.metadata.name, []).append(each.id)
         return found
 
@@ -383,10 +409,14 @@ def kill(pids: list[int]) -> None:
             os.kill(each, signal.SIGKILL)
 
 
+def group_of(prefix: Path) -> str:
+    """The cgroup above all containers of a cluster."""
+    return Options(socket=prefix, prefix=prefix).cgroup_parent
+
+
 def sweep(prefix: Path) -> None:
     """End and remove all that was made below a prefix; again and again, as the dying may still make something."""
-    layout, cgroups = Layout(prefix), KernelCgroups()
-    parent = layout.runtime().cgroup_parent
+    layout, cgroups, parent = Layout(prefix), KernelCgroups(), group_of(prefix)
     with contextlib.suppress(OSError, ValueError, KeyError):
         kill([json.loads(layout.status.read_bytes())["pid"]])
     components = marks.components(layout)

@@ -108,6 +108,23 @@ async def test_a_retry_after_a_kill_gets_a_pod(own, kubelet_of):
     assert own.leaks() == []
 
 
+async def test_the_next_start_finishes_a_stop_that_was_cut_short(own, kubelet_of):
+    """Whoever asked for it sees that the sandbox is not ready, and may never ask again."""
+    own.start(PODWIRE_FAILPOINTS="runtime.cni-deleted=kill")
+    async with kubelet_of(own) as cri:
+        pod = await cri.run()
+        await cri.start(pod)
+        await cri.refused("StopPodSandbox", pod_sandbox_id=pod.id)
+        own.wait()
+        own.start()
+        assert (await cri("PodSandboxStatus", pod_sandbox_id=pod.id)).status.state == pb.SANDBOX_NOTREADY
+        held = [*(own.state / "cni/cache").iterdir(), *(own.prefix / "run/netns").iterdir(), *own.leases()]
+        assert held == []
+        await cri.remove_all()
+    own.stop()
+    assert own.leaks() == []
+
+
 async def test_a_clean_stop_leaves_pods_running(own, kubelet_of):
     own.start()
     async with kubelet_of(own) as cri:

@@ -1,0 +1,73 @@
+"""A reboot: no process, no namespace, no mount, no /run is left; `up` brings the same pods back."""
+
+import pytest
+
+pytestmark = pytest.mark.timeout(400)
+
+
+def test_a_reboot_brings_the_same_pods_back(cluster, a_pod):
+    volume = {"volumes": [{"name": "v", "emptyDir": {}}, {"name": "m", "emptyDir": {"medium": "Memory"}}]}
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}, {"name": "m", "mountPath": "/m"}]}
+    write = "date >> /v/starts; date >> /m/starts; trap 'exit 0' TERM; sleep 100000 & wait"
+    cluster.up()
+    crowd = [a_pod(f"pod-{each}") for each in range(3)]
+    cluster.apply(
+        *crowd,
+        a_pod("disk", write, container=mounts, **volume),
+        a_pod("done", "exit 0", restartPolicy="Never"),
+        a_pod("never", restartPolicy="Never"),
+    )
+    cluster.eventually(lambda: phases(cluster) == {**STAYS, "done": "Succeeded", "never": "Running"}, "they run")
+    uids = {name: each["metadata"]["uid"] for name, each in cluster.pods().items()}
+    before = cluster.sandboxes()
+    kubeconfig = cluster.copy_kubeconfig()
+
+    cluster.reboot()
+    cluster.up()
+
+    wanted = {**STAYS, "done": "Succeeded", "never": "Failed"}
+    cluster.eventually(lambda: phases(cluster) == wanted and restarted(cluster), "they are back", cluster.tell_pods)
+    pods = cluster.pods()
+    assert {name: each["metadata"]["uid"] for name, each in pods.items()} == uids
+    assert "disk" in cluster.told("get", "pods", "--kubeconfig", kubeconfig)
+    assert pods["done"]["status"]["containerStatuses"][0]["restartCount"] == 0
+    assert pods["done"]["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
+    assert pods["never"]["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] != 0
+    lives = {name: pods[name] for name in STAYS}
+    now = cluster.sandboxes(ready=True)
+    assert {name: len(each) for name, each in now.items()} == dict.fromkeys(STAYS, 1)
+    assert not {each[0] for each in now.values()} & {each[0] for each in before.values()}, "a sandbox outlived it"
+    cluster.addressed(lives)
+    told = cluster.told("exec", "disk", "--", "wc", "-l", "/v/starts", "/m/starts")
+    assert [each.split()[0] for each in told.splitlines()[:2]] == ["2", "1"], "the disk keeps what memory does not"
+    events = cluster.get("events", "--field-selector", "reason=Rebooted")["items"]
+    assert len(events) == 1
+    cluster.delete_all()
+    cluster.empty()
+    cluster.down()
+
+
+def test_a_reboot_amidst_the_start_of_pods_and_another_one(cluster, a_pod):
+    cluster.up()
+    with cluster.applying(*(a_pod(f"pod-{each}") for each in range(6))):
+        cluster.eventually(lambda: len(cluster.cri("ListContainers").containers) >= 2, "two containers are made")
+        cluster.reboot()
+        cluster.up()
+    cluster.addressed(cluster.running(6))
+    cluster.reboot()
+    cluster.down()
+
+
+STAYS = dict.fromkeys(("pod-0", "pod-1", "pod-2", "disk"), "Running")
+
+
+def phases(cluster):
+    return {name: each.get("status", {}).get("phase") for name, each in (cluster.pods() or {}).items()}
+
+
+def restarted(cluster):
+    """Whether all that stay were started once more and are ready again."""
+    pods = cluster.pods() or {}
+    counts = [pods[each]["status"]["containerStatuses"][0] for each in STAYS if each in pods]
+    ready = all(each["ready"] and each["restartCount"] == 1 for each in counts)
+    return ready and len(counts) == len(STAYS)
