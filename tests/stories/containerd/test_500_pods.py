@@ -1,0 +1,146 @@
+"""Pods on Debian's containerd: our API server, scheduler, kubelet and CNI plugins around it, driven by kubectl."""
+
+import json
+import subprocess
+
+FOREVER = "trap 'exit 0' TERM; sleep 100000 & wait"
+"""Ends at once when it is asked to."""
+
+
+def test_a_pod_runs_with_an_address_that_answers(cluster):
+    pod = cluster.run(f"echo hello; mkdir /dev/shm/w; echo here > /dev/shm/w/x; httpd -p 8080 -h /dev/shm/w; {FOREVER}")
+    status = pod.status
+    [container] = status["containerStatuses"]
+    assert (status["phase"], container["ready"], container["restartCount"]) == ("Running", True, 0)
+    assert container["containerID"].startswith("containerd://")
+    assert "sha256:" in container["imageID"]
+    assert {each["ip"] for each in status["podIPs"]} > {status["podIP"]}, "both families"
+    asked = cluster.machine.told("busybox", "wget", "-qO-", f"http://{status['podIP']}:8080/x")
+    assert asked == "here\n"
+    assert pod.logs() == "hello\n"
+    assert cluster.node()["status"]["nodeInfo"]["containerRuntimeVersion"].startswith("containerd://1.6")
+    pod.delete()
+
+
+def test_commands_run_in_it_over_containerds_own_streaming_server(cluster):
+    """That one speaks v4.channel.k8s.io at most, in which the end of an input cannot be told."""
+    pod = cluster.run(FOREVER)
+    done = pod.exec("sh", "-c", "echo out; echo err >&2; hostname; exit 7")
+    assert (done.returncode, done.stdout) == (7, f"out\n{pod.name}\n".encode())
+    assert done.stderr.startswith(b"err\n")
+    line = pod.exec("sh", "-c", "read line; echo got $line", given=b"something\n")
+    assert (line.returncode, line.stdout) == (0, b"got something\n")
+    much = pod.exec("sh", "-c", "head -c 3000000 /dev/zero")
+    assert (much.returncode, len(much.stdout)) == (0, 3_000_000)
+    assert "no-such-program" in cluster.machine.refused("kubectl", "exec", pod.name, "--", "/no-such-program")
+    pod.delete()
+
+
+def test_somebody_attaches_to_it(cluster):
+    script = 'while read -r line; do echo "heard $line"; [ "$line" = end ] && exit 0; done'
+    container = {"name": "c0", "image": "podwire.local/busybox", "imagePullPolicy": "Never", "stdin": True}
+    container["command"] = ["sh", "-c", script]
+    pod = cluster.run(containers=[container], restartPolicy="Never")
+    words = cluster.machine.words("kubectl", "--kubeconfig", "/var/lib/podwire/kubeconfig", "attach", "-iq", pod.name)
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        for word in (b"hello", b"end"):
+            child.stdin.write(word + b"\n")
+            child.stdin.flush()
+            assert child.stdout.readline() == b"heard " + word + b"\n"
+        assert child.wait(60) == 0
+    pod.until("phase", "Succeeded")
+    assert pod.logs() == "heard hello\nheard end\n"
+    pod.delete()
+
+
+def test_what_ends_at_once_is_seen_and_what_crashes_runs_again(cluster):
+    done = cluster.run("echo done", wait="jsonpath={.status.phase}=Succeeded", restartPolicy="Never")
+    failed = cluster.run("exit 3", wait="jsonpath={.status.phase}=Failed", restartPolicy="Never")
+    assert failed.status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+    assert done.logs() == "done\n"
+    script = f"[ -e /dev/shm/again ] && echo second && {{ {FOREVER}; }}; touch /dev/shm/again; echo first; exit 4"
+    crashing = cluster.run(script, wait="")
+    crashing.until("containerStatuses[0].restartCount", "1")
+    crashing.wait("condition=Ready")
+    assert crashing.status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 4
+    assert (crashing.logs("--previous"), crashing.logs()) == ("first\n", "second\n")
+    for each in (done, failed, crashing):
+        each.delete()
+
+
+def test_init_containers_come_first_and_one_after_the_other(cluster):
+    volume = {"name": "shared", "emptyDir": {}}
+    mount = [{"name": "shared", "mountPath": "/shared"}]
+    image = {"image": "podwire.local/busybox", "imagePullPolicy": "Never", "volumeMounts": mount}
+    inits = [
+        {"name": f"i{each}", "command": ["sh", "-c", f"echo {each} >> /shared/order; sleep 0.05"], **image}
+        for each in range(2)
+    ]
+    address = {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    main = {"name": "c0", "command": ["sh", "-c", f"cat /shared/order; echo $IP; {FOREVER}"], "env": [address], **image}
+    pod = cluster.run(initContainers=inits, containers=[main], volumes=[volume])
+    assert pod.logs() == f"0\n1\n{pod.status['podIP']}\n"
+    assert [each["state"]["terminated"]["exitCode"] for each in pod.status["initContainerStatuses"]] == [0, 0]
+    pod.delete()
+
+
+def test_probes_ask_inside_it(cluster, eventually):
+    ready = {"exec": {"command": ["test", "-e", "/dev/shm/ready"]}, "periodSeconds": 1}
+    alive = {"exec": {"command": ["test", "!", "-e", "/dev/shm/dead"]}, "periodSeconds": 1, "failureThreshold": 1}
+    container = {"name": "c0", "image": "podwire.local/busybox", "imagePullPolicy": "Never"}
+    container |= {"command": ["sh", "-c", FOREVER], "readinessProbe": ready, "livenessProbe": alive}
+    pod = cluster.run(containers=[container], wait="jsonpath={.status.phase}=Running")
+    assert not pod.status["containerStatuses"][0]["ready"]
+    assert pod.exec("touch", "/dev/shm/ready").returncode == 0
+    pod.wait("condition=Ready")
+    assert pod.exec("mv", "/dev/shm/ready", "/dev/shm/dead").returncode == 0
+    eventually(lambda: "Liveness probe failed" in cluster.kubectl("get", "events", "-o", "yaml"))
+    pod.until("containerStatuses[0].restartCount", "1")
+    pod.delete("--force", "--grace-period=0")
+
+
+def test_images_come_by_import_and_what_cannot_be_pulled_is_told_in_containerds_words(cluster):
+    def waiting(image, policy):
+        container = {"name": "c0", "image": image, "imagePullPolicy": policy, "command": ["sleep", "1000"]}
+        return cluster.run(containers=[container], wait="")
+
+    where = "containerStatuses[0].state.waiting.reason"
+    never = waiting("podwire.local/later:1", "Never")
+    never.until(where, "ErrImageNeverPull")
+    cluster.containerd.bring("podwire.local/later:1")
+    always = waiting("localhost:1/none:1", "Always")
+    always.until(where, "ErrImagePull")
+    told = cluster.kubectl("get", "events", "--field-selector", f"involvedObject.name={always.name}", "-o", "yaml")
+    assert "failed to pull and unpack image" in told
+    assert "localhost:1/none:1" in told
+    never.wait("condition=Ready")
+    for each in (always, never):
+        each.delete("--force", "--grace-period=0")
+
+
+def test_deleting_leaves_nothing(cluster, groups_of, eventually):
+    pod = cluster.run(FOREVER, FOREVER)
+    made = cluster.containerd.containers()
+    assert set(pod.ids) < made
+    assert len(groups_of(pod.ids)) >= 2
+    pod.delete()
+    eventually(lambda: not cluster.containerd.containers())
+    root = cluster.machine.root
+    assert groups_of(made) == []
+    assert not [each for each in cluster.machine.links() if each.startswith("veth")]
+    assert not list((root / "run/netns").glob("*"))
+    assert not list((root / "var/lib/podwire/cni/networks/podwire").glob("10.*"))
+    assert not [each for each in cluster.machine.mounts() if "k8s.io" in each or "kubelet/pods" in each]
+    assert not list((root / "var/lib/kubelet/pods").glob("*"))
+    assert not list((root / "var/log/pods").glob("*"))
+
+
+def test_the_node_tells_how_much_pods_use(cluster):
+    pod = cluster.run(FOREVER)
+    name = cluster.node()["metadata"]["name"]
+    summary = json.loads(cluster.kubectl("get", "--raw", f"/api/v1/nodes/{name}/proxy/stats/summary"))
+    [used] = [each for each in summary["pods"] if each["podRef"]["name"] == pod.name]
+    assert used["containers"][0]["memory"]["workingSetBytes"] > 0
+    pod.delete()
