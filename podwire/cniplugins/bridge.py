@@ -21,10 +21,10 @@ from podwire.cniplugins.bridge_links import (
     wait_for_port,
 )
 from podwire.cniplugins.bridge_settings import Plan, Settings, parse_settings, planned
+from podwire.cniplugins.netfilter import Netfilter, opened
 from podwire.cniplugins.skeleton import Call, Later, Plugin, all_of, pod_netns
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
-from podwire.linux.conntrack import KernelConntrack
 from podwire.linux.network import KernelNetwork
 from podwire.linux.values import Link
 from podwire.protocols.cni import results
@@ -108,7 +108,9 @@ def _attach(call: Call, settings: Settings, record: Record, pod: KernelNetwork, 
     failpoint(CONFIGURED)
     if settings.ip_masq:
         subnets = [each.address.network for each in plan.ips]
-        nat.replace([nat.jump(nat.MASQUERADE, each.address, record.comment) for each in plan.ips], subnets)
+        jumps = [nat.jump(nat.MASQUERADE, each.address, record.comment) for each in plan.ips]
+        with opened(call) as netfilter:
+            nat.replace(netfilter.elements, jumps, subnets)
     outside = wait_for_port(host, record.link)
     failpoint(MASQUERADED)
     return _result(plan, host.links.get(bridge.ifindex), outside, inside, netns)
@@ -133,18 +135,19 @@ def _undo(record: Record, call: Call, attachments: Attachments, error: BaseExcep
 def release(record: Record, call: Call, attachments: Attachments) -> None:
     """Give back all that a record names, then forget it."""
     then = call._replace(config=call.config._replace(raw=record.config))
-    all_of(
-        lambda: _unmasquerade(record, call.later),
-        lambda: _disconnect(record, call.later),
-        lambda: _give_back(then, record),
-    )
+    with opened(call) as netfilter:
+        all_of(
+            lambda: _unmasquerade(record, netfilter),
+            lambda: _disconnect(record, call.later),
+            lambda: _give_back(then, record, netfilter),
+        )
     failpoint(RETURNED)
     attachments.remove(record)
 
 
-def _unmasquerade(record: Record, later: Later) -> None:
+def _unmasquerade(record: Record, netfilter: Netfilter) -> None:
     if taken(record.config, "ipMasq", bool, False):
-        nat.remove(MASQUERADES, record.marks, later)
+        nat.remove(netfilter.elements, MASQUERADES, record.marks)
     failpoint(UNMASQUERADED)
 
 
@@ -153,13 +156,11 @@ def _disconnect(record: Record, later: Later) -> None:
     failpoint(DISCONNECTED)
 
 
-def _give_back(call: Call, record: Record) -> None:
+def _give_back(call: Call, record: Record, netfilter: Netfilter) -> None:
     """Connections of an address are forgotten while nobody else can have it."""
     if record.result is not None:
-        conntrack = KernelConntrack()
         for each in results.decode(record.result, LATEST).ips:
-            conntrack.flush(each.address.ip)
-        call.later(conntrack.close)
+            netfilter.conntrack.flush(each.address.ip)
     if delegate.ipam_type(call.config.raw):
         delegate.delete(call)
 
@@ -186,7 +187,8 @@ def check(call: Call) -> None:
         raise CniError(Code.UNKNOWN_CONTAINER, told)
     if delegate.ipam_type(call.config.raw):
         delegate.check(call)
-    check_all(call.invocation.netns, settings, record, previous)
+    with opened(call) as netfilter:
+        check_all(call.invocation.netns, settings, record, previous, netfilter)
 
 
 PLUGIN = Plugin("bridge", add, check, delete)

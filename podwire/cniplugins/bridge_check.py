@@ -3,6 +3,7 @@
 from podwire.cniplugins import nat
 from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.bridge_settings import Settings, gateway_of
+from podwire.cniplugins.netfilter import Netfilter
 from podwire.linux import errors as linux
 from podwire.linux.network import KernelNetwork
 from podwire.linux.values import MAIN, Link
@@ -12,14 +13,14 @@ from podwire.protocols.cni.results import Interface, Result
 from podwire.protocols.cni.versions import LATEST
 
 
-def check_all(netns: str, settings: Settings, record: Record, previous: Result) -> None:
+def check_all(netns: str, settings: Settings, record: Record, previous: Result, netfilter: Netfilter) -> None:
     made = results.decode(record.result, LATEST)
     with KernelNetwork() as host:
         check_host(host, settings, record)
     with KernelNetwork(netns) as pod:
         check_pod(pod, netns, previous, made)
     if settings.ip_masq:
-        check_masquerade(record, made)
+        check_masquerade(record, made, netfilter)
 
 
 def check_host(host: KernelNetwork, settings: Settings, record: Record) -> None:
@@ -53,9 +54,9 @@ def check_pod(pod: KernelNetwork, netns: str, previous: Result, made: Result) ->
         _agree(found, f"there is no route to {route.dst}" + (f" by {gateway}" if gateway else ""))
 
 
-def check_masquerade(record: Record, made: Result) -> None:
+def check_masquerade(record: Record, made: Result, netfilter: Netfilter) -> None:
     sets = {f"{nat.MASQUERADE}{each.address.version}" for each in made.ips}
-    keys = {each.key for found in nat.marked(sets, record.marks).values() for each in found}
+    keys = {each.key for found in nat.marked(sets, record.marks, netfilter.elements).values() for each in found}
     for each in made.ips:
         _agree(each.address.ip.packed in keys, f"{each.address.ip} is not masqueraded")
 

@@ -21,6 +21,7 @@ from time import monotonic, sleep
 from typing import NamedTuple
 
 from podwire.cniplugins import wire
+from podwire.cniplugins.netfilter import Netfilter
 from podwire.cniplugins.skeleton import PLUGINS, Streams, answer, translated
 from podwire.linux import syscalls
 from podwire.linux.namespaces import identity, visit
@@ -56,12 +57,15 @@ class Daemon:
         self._listener = listener
         self._threads = [Thread(target=self._work, name=f"podwire-cni-{each}", daemon=True) for each in range(threads)]
         self._tidying: set[Thread] = set()
-        self._mounts = (0, (0, 0))
+        self._netfilter = Netfilter()
+        self._network, self._mounts = 0, (0, (0, 0))
 
     def start(self) -> None:
         for each in PLUGINS.values():
             import_module(each)
         self._mounts = identity("/proc/thread-self/ns/mnt", "mnt"), _file(os.stat("/"))
+        self._network = identity("/proc/thread-self/ns/net")
+        self._netfilter.elements, self._netfilter.conntrack  # noqa: B018 - opened here, where we are at home
         for thread in self._threads:
             thread.start()
 
@@ -72,6 +76,7 @@ class Daemon:
             each.join()
         for each in tuple(self._tidying):
             each.join()
+        self._netfilter.close()
 
     def _work(self) -> None:
         syscalls.unshare(syscalls.FS)  # a working directory of its own
@@ -148,7 +153,8 @@ class Daemon:
     def _done(self, request: wire.Request, place: Place) -> bytes:
         stdout: list[bytes] = []
         stderr: list[str] = []
-        streams = Streams(request.environ, lambda: request.stdin, stdout.append, stderr.append, self._later)
+        kept = self._netfilter if os.fstat(place.network).st_ino == self._network else None
+        streams = Streams(request.environ, lambda: request.stdin, stdout.append, stderr.append, self._later, kept)
         with visit(place.network):
             os.fchdir(place.directory)
             try:

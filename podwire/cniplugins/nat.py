@@ -12,15 +12,11 @@ Only packets for an address of this host are redirected, whatever their port.
 
 from collections.abc import Callable, Iterable, Sequence
 from ipaddress import ip_network
-from typing import TypeVar
 
-from podwire.cniplugins.skeleton import Later, at_once
 from podwire.linux import errors as linux
 from podwire.linux.nft import TABLE, KernelElements, KernelRuleset
 from podwire.linux.values import Change, Element
 from podwire.protocols.cni.values import Interface, Network
-
-T = TypeVar("T")
 
 MASQUERADE, HAIRPIN = "masquerade", "hairpin"
 EVERYBODY = "all"
@@ -95,28 +91,23 @@ def jump(purpose: str, interface: Interface, comment: str, *, everybody: bool = 
     return f"{purpose}{interface.version}", Element(interface.ip.packed, f"jump {target}", comment)
 
 
-def put(elements: Iterable[tuple[str, Element]], subnets: Iterable[Network]) -> None:
+def put(table: KernelElements, elements: Iterable[tuple[str, Element]], subnets: Iterable[Network]) -> None:
     """Add all, or none. ElementExists."""
-    changes = _by_set(elements)
-
-    def add(table: KernelElements) -> None:
-        table.change(*(Change(name, add=each) for name, each in changes.items()))
-
+    changes = [Change(name, add=each) for name, each in _by_set(elements).items()]
     try:
-        _with_table(add)
+        table.change(*changes)
     except linux.Missing:  # the first pod here, the first of its subnet, or somebody flushed all rules
         KernelRuleset().apply(ruleset(subnets))
-        _with_table(add)
+        table.change(*changes)
 
 
-def replace(elements: Iterable[tuple[str, Element]], subnets: Iterable[Network]) -> None:
+def replace(table: KernelElements, elements: Iterable[tuple[str, Element]], subnets: Iterable[Network]) -> None:
     """Add all in place of what has the same keys: the keys are addresses that belong to whoever puts them."""
     wanted = list(elements)
     try:
-        put(wanted, subnets)
+        put(table, wanted, subnets)
     except linux.ElementExists:
-        changes = _by_set(wanted)
-        _with_table(lambda table: table.change(*(_replaced(table, name, each) for name, each in changes.items())))
+        table.change(*(_replaced(table, name, each) for name, each in _by_set(wanted).items()))
 
 
 def _replaced(table: KernelElements, name: str, elements: Sequence[Element]) -> Change:
@@ -124,27 +115,28 @@ def _replaced(table: KernelElements, name: str, elements: Sequence[Element]) -> 
     return Change(name, add=elements, delete=[each for each in table.list(name) if each.key in keys])
 
 
-def marked(sets: Iterable[str], marks: Callable[[str], bool]) -> dict[str, list[Element]]:
-    """The elements whose comments are somebody's, by set; none where there is no table."""
+def marked(
+    sets: Iterable[str], marks: Callable[[str], bool], table: KernelElements | None = None
+) -> dict[str, list[Element]]:
+    """The elements whose comments are somebody's, by set; none where there is no table. Without a socket to it, one is
+    opened for this."""
+    asked = KernelElements() if table is None else table
     try:
-        return _with_table(
-            lambda table: {name: [each for each in table.list(name) if marks(each.comment)] for name in sets}
-        )
+        return {name: [each for each in asked.list(name) if marks(each.comment)] for name in sets}
     except linux.Missing:
         return {name: [] for name in sets}
+    finally:
+        if table is None:
+            asked.close()
 
 
-def remove(sets: Iterable[str], marks: Callable[[str], bool], later: Later) -> None:
+def remove(table: KernelElements, sets: Iterable[str], marks: Callable[[str], bool]) -> None:
     """Remove all elements whose comments are somebody's."""
-
-    def delete(table: KernelElements) -> None:
+    try:
         found = {name: [each for each in table.list(name) if marks(each.comment)] for name in sets}
         table.change(*(Change(name, delete=each) for name, each in found.items() if each))
-
-    try:
-        _with_table(delete, later)
     except linux.Missing:  # no table, or somebody was faster
-        if any(marked(sets, marks).values()):
+        if any(marked(sets, marks, table).values()):
             raise
 
 
@@ -153,12 +145,3 @@ def _by_set(elements: Iterable[tuple[str, Element]]) -> dict[str, list[Element]]
     for name, each in elements:
         found.setdefault(name, []).append(each)
     return found
-
-
-def _with_table(work: Callable[[KernelElements], T], later: Later = at_once) -> T:
-    """Closing takes the kernel 10 ms after something was deleted."""
-    table = KernelElements()
-    try:
-        return work(table)
-    finally:
-        later(table.close)

@@ -7,12 +7,12 @@ from contextlib import suppress
 
 from podwire.cniplugins import nat
 from podwire.cniplugins.attachments import Attachments, Record, new_record
+from podwire.cniplugins.netfilter import Netfilter, opened
 from podwire.cniplugins.portmap_settings import Mapping, Settings, addresses, elements, parse_settings, told
 from podwire.cniplugins.skeleton import Call, Plugin
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
 from podwire.linux import keys
-from podwire.linux.conntrack import KernelConntrack
 from podwire.linux.network import KernelNetwork
 from podwire.linux.sysctls import KernelSysctls
 from podwire.linux.values import Element, Interface
@@ -33,27 +33,28 @@ def add(call: Call) -> Result:
     settings = parse_settings(call.config)
     pod = addresses(previous)
     attachments = Attachments(call.config, "portmap")
-    with attachments.turn(call):
+    with attachments.turn(call), opened(call) as netfilter:
         earlier = attachments.read(call)
         if earlier is not None:
-            release(earlier, call, attachments)
+            release(earlier, netfilter, attachments)
         if settings.mappings and pod:
-            _map(call, settings, pod, attachments)
+            _map(new_record(call), settings, pod, netfilter, attachments)
     return previous
 
 
-def _map(call: Call, settings: Settings, pod: dict[int, Interface], attachments: Attachments) -> None:
-    record = new_record(call)
+def _map(
+    record: Record, settings: Settings, pod: dict[int, Interface], netfilter: Netfilter, attachments: Attachments
+) -> None:
     wanted = elements(settings, pod, record.comment)
     attachments.write(record)
     failpoint(RECORDED)
     try:
-        _put(wanted, pod, attachments)
+        _put(wanted, pod, netfilter, attachments)
         if settings.snat and 4 in pod:
             _route_localnet(pod[4])
-        _forget_flows(settings.mappings, pod)
+        _forget_flows(settings.mappings, pod, netfilter)
     except BaseException:
-        release(record, call, attachments)
+        release(record, netfilter, attachments)
         raise
     failpoint(MAPPED)
 
@@ -65,20 +66,21 @@ def _previous(call: Call) -> Result:
     return previous
 
 
-def _put(wanted: Wanted, pod: dict[int, Interface], attachments: Attachments) -> None:
+def _put(wanted: Wanted, pod: dict[int, Interface], netfilter: Netfilter, attachments: Attachments) -> None:
     subnets = [each.network for each in pod.values()]
     try:
-        nat.put(wanted, subnets)
+        nat.put(netfilter.elements, wanted, subnets)
     except linux.ElementExists:
-        _check_conflicts(wanted, attachments)
-        nat.replace(wanted, subnets)
+        _check_conflicts(wanted, netfilter, attachments)
+        nat.replace(netfilter.elements, wanted, subnets)
 
 
-def _check_conflicts(wanted: Wanted, attachments: Attachments) -> None:
+def _check_conflicts(wanted: Wanted, netfilter: Netfilter, attachments: Attachments) -> None:
     """Whose the ports are that are wanted and taken; what nobody has a record of is nobody's."""
     owners = {each.token: each for each in attachments.all()}
     asked = {(name, each.key) for name, each in wanted if not name.startswith(nat.HAIRPIN)}
-    for name, found in nat.marked({name for name, _ in asked}, lambda _comment: True).items():
+    sets = {name for name, _ in asked}
+    for name, found in nat.marked(sets, lambda _comment: True, netfilter.elements).items():
         for each in found:
             owner = owners.get(each.comment.partition(" ")[0])
             if (name, each.key) in asked and owner is not None:
@@ -97,29 +99,26 @@ def _route_localnet(pod: Interface) -> None:
                 KernelSysctls().write(f"net/ipv4/conf/{name}/route_localnet", "1")
 
 
-def _forget_flows(mappings: tuple[Mapping, ...], pod: dict[int, Interface]) -> None:
+def _forget_flows(mappings: tuple[Mapping, ...], pod: dict[int, Interface], netfilter: Netfilter) -> None:
     """Whoever has been sending to a UDP port all the time reaches the pod from now on."""
     flowing = {each.host_port for each in mappings if each.protocol == "udp"}
-    if flowing:
-        conntrack = KernelConntrack()
-        for family in pod:
-            for port in flowing:
-                conntrack.flush_port(family, keys.PROTOCOLS["udp"], port)
-        conntrack.close()
+    for family in pod if flowing else ():
+        for port in flowing:
+            netfilter.conntrack.flush_port(family, keys.PROTOCOLS["udp"], port)
 
 
-def release(record: Record, call: Call, attachments: Attachments) -> None:
-    nat.remove(SETS, record.marks, call.later)
+def release(record: Record, netfilter: Netfilter, attachments: Attachments) -> None:
+    nat.remove(netfilter.elements, SETS, record.marks)
     failpoint(UNMAPPED)
     attachments.remove(record)
 
 
 def delete(call: Call) -> None:
     attachments = Attachments(call.config, "portmap")
-    with attachments.turn(call):
+    with attachments.turn(call), opened(call) as netfilter:
         record = attachments.read(call)
         if record is not None:
-            release(record, call, attachments)
+            release(record, netfilter, attachments)
 
 
 def check(call: Call) -> None:
@@ -129,7 +128,9 @@ def check(call: Call) -> None:
     record = Attachments(call.config, "portmap").read(call)
     if record is None:
         raise CniError(Code.NOT_AS_ADDED, f"no ports are mapped for {call.invocation.container_id}")
-    there = {(name, each.key) for name, found in nat.marked(SETS, record.marks).items() for each in found}
+    with opened(call) as netfilter:
+        marked = nat.marked(SETS, record.marks, netfilter.elements)
+    there = {(name, each.key) for name, found in marked.items() for each in found}
     for name, each in elements(settings, pod, record.comment):
         if (name, each.key) not in there:
             what = "hairpin traffic" if name.startswith(nat.HAIRPIN) else f"host port {told(each.key)}"

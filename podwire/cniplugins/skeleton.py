@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from podwire.linux import errors as linux
 from podwire.linux.namespaces import identity
@@ -20,6 +20,9 @@ from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Result
 from podwire.protocols.cni.values import Object, dumped
 from podwire.protocols.cni.verbs import Invocation, invocation
+
+if TYPE_CHECKING:
+    from podwire.cniplugins.netfilter import Netfilter
 
 PLUGINS = {
     "bridge": "podwire.cniplugins.bridge",
@@ -49,6 +52,8 @@ class Call(NamedTuple):
     tell: Callable[[str], None] = lambda _line: None
     """Writes a line to the standard error of the one who calls."""
     later: Later = at_once
+    netfilter: "Netfilter | None" = None
+    """What the daemon keeps open for calls from its own namespace."""
 
 
 class Plugin(NamedTuple):
@@ -90,6 +95,7 @@ class Streams(NamedTuple):
     write: Callable[[bytes], None]
     tell: Callable[[str], None]
     later: Later = at_once
+    netfilter: "Netfilter | None" = None
 
 
 def answer(name: str, streams: Streams) -> int:
@@ -106,7 +112,7 @@ def answer(name: str, streams: Streams) -> int:
             return 0
         config = plugin_config(streams.read())
         version = config.version
-        printed = _done(name, Call(asked, config, environ, streams.tell, streams.later))
+        printed = _done(name, Call(asked, config, environ, streams.tell, streams.later, streams.netfilter))
         if printed is not None:
             write(dumped(printed))
     except BaseException as error:  # noqa: BLE001 - the one door for errors
