@@ -3,10 +3,17 @@
 from podwire.cluster.demo.step import Step
 from podwire.cluster.up.layout import Layout
 
+WEBSOCKETS = 30
+"""The minor version from which kubectl executes over WebSockets, as we do; older ones speak SPDY."""
 
-def steps(layout: Layout) -> list[Step]:
-    """Until the pods are deleted."""
-    return [_up(layout), *_PODS, *_NETWORK, *_looks(layout), _DELETE]
+TELLS = 22
+"""The minor version from which kubectl tells the server what was typed."""
+
+
+def steps(layout: Layout, minor: int) -> list[Step]:
+    """For a kubectl of this minor version, until the pods are deleted."""
+    talk = [_EXEC, _ADDRESSES, *_PINGS] if minor >= WEBSOCKETS else [_NO_EXEC, _ADDRESSES, *_from_node(layout)]
+    return [_up(layout), *_PODS, *talk, _HOST_PORT, *_looks(layout, minor), _DELETE]
 
 
 def endings(layout: Layout) -> list[Step]:
@@ -87,44 +94,74 @@ _PODS = [
         command="kubectl logs web",
         shows="web serves on port 80",
     ),
-    Step(
-        name="exec",
-        sentence="A program inside: the link that the CNI plugin made.",
-        command="kubectl exec web -- ip address show eth0",
-        shows="inet ",
-    ),
 ]
 
-_NETWORK = [
+_EXEC = Step(
+    name="exec",
+    sentence="A program inside: the link that the CNI plugin made.",
+    command="kubectl exec web -- ip address show eth0",
+    shows="inet ",
+)
+
+_NO_EXEC = Step(
+    name="exec",
+    sentence="This kubectl is too old to run programs in pods of ours; they say so.",
+    command="kubectl exec web -- ip address show eth0",
+    refused=True,
+    shows="SPDY",
+)
+
+_ADDRESSES = Step(
+    name="addresses",
+    sentence="The node's address, and the pod's own.",
+    command="kubectl get pod web -o jsonpath='{.status.hostIP} {.status.podIPs[*].ip}'",
+    learns=("node", "ip", "ip6"),
+    shows=".",
+)
+
+_PINGS = [
     Step(
-        name="addresses",
-        sentence="The node's address, and the pod's own.",
-        command="kubectl get pod web -o jsonpath='{.status.hostIP} {.status.podIPs[*].ip}'",
-        learns=("node", "ip", "ip6"),
-        shows=".",
-    ),
-    Step(
-        name="ping",
+        name="IPv4",
         sentence="The pods reach each other.",
         command="kubectl exec client -- ping -c 1 $ip",
         shows="1 packets received, 0% packet loss",
     ),
     Step(
-        name="ping over IPv6",
+        name="IPv6",
         sentence="Over IPv6, too.",
         command="kubectl exec client -- ping -c 1 $ip6",
         shows="1 packets received, 0% packet loss",
     ),
-    Step(
-        name="hostPort",
-        sentence="And from outside, by the node's address and the pod's hostPort.",
-        command="busybox wget -q -O - http://$node:8080",
-        shows="hello from web",
-    ),
 ]
 
 
-def _looks(layout: Layout) -> list[Step]:
+def _from_node(layout: Layout) -> list[Step]:
+    wget = f"podwire node exec --prefix {layout.prefix} node-1 -- busybox wget -q -O - "
+    return [
+        Step(
+            name="IPv4",
+            sentence="The node reaches its pod.",
+            command=f"{wget}http://$ip",
+            shows="hello from web",
+        ),
+        Step(
+            name="IPv6",
+            sentence="Over IPv6, too.",
+            command=f"{wget}http://[$ip6]",
+            shows="hello from web",
+        ),
+    ]
+
+
+_HOST_PORT = Step(
+    name="hostPort",
+    sentence="And from outside, by the node's address and the pod's hostPort.",
+    command="busybox wget -q -O - http://$node:8080",
+    shows="hello from web",
+)
+
+
+def _looks(layout: Layout, minor: int) -> list[Step]:
     return [
         Step(
             name="trace",
@@ -133,12 +170,7 @@ def _looks(layout: Layout) -> list[Step]:
             lines=200,
             shows="CNIPlugin",
         ),
-        Step(
-            name="check",
-            sentence="It is the flow that people draw: nothing is missing, swapped or extra.",
-            command=f"podwire trace web --check pod --prefix {layout.prefix}",
-            shows="no deviations",
-        ),
+        _check(layout, told=minor >= TELLS),
         Step(
             name="status",
             sentence="What it costs.",
@@ -147,6 +179,17 @@ def _looks(layout: Layout) -> list[Step]:
             shows="all together",
         ),
     ]
+
+
+def _check(layout: Layout, *, told: bool) -> Step:
+    whole = "It is the flow that people draw: nothing is missing, swapped or extra."
+    return Step(
+        name="check",
+        sentence=whole if told else "It is the flow that people draw, but for what was typed: this kubectl keeps that.",
+        command=f"podwire trace web --check pod --prefix {layout.prefix}",
+        refused=not told,
+        shows=": no deviations" if told else ": 1 deviations",
+    )
 
 
 _DELETE = Step(

@@ -34,7 +34,7 @@ def _cluster(stops: Stops, begin: float, *, keep: bool, columns: int) -> Telling
         def log() -> str:
             return cluster_stage.log_tails(layout)
 
-        yield from played(typing, cluster_tour.steps(layout), log)
+        yield from played(typing, cluster_tour.steps(layout, typing.minor), log)
         memory = cluster_stage.memory_bytes(layout)
         yield from played(typing, [] if keep else cluster_tour.endings(layout), log)
         stops.heed()  # a cluster that stays is one that somebody was told of
