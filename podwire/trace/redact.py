@@ -17,18 +17,27 @@ _SECRET_FIELDS = ("data", "stringData", "value", "annotations")
 
 def redacted(detail: Any, *, secret: bool = False) -> Any:
     """The same, with every secret value replaced; `secret` says that it is about a Secret, whatever its form."""
-    if isinstance(detail, list):
-        return [redacted(each, secret=secret) for each in detail]
-    if not isinstance(detail, dict):
-        return detail
+    if isinstance(detail, dict):
+        return _object(detail, secret)
+    return _list(detail, secret) if isinstance(detail, list) else detail
+
+
+def _object(detail: dict[str, Any], secret: bool) -> dict[str, Any]:
+    """No call for what is neither object nor list: most values are neither, and there are many."""
     secret = secret or detail.get("kind") in _SECRET_KINDS
-    return {name: _value(name, value, secret=secret) for name, value in detail.items()}
+    found = {}
+    for name, value in detail.items():
+        if name.lower() in _KEYS or (secret and name in _SECRET_FIELDS):
+            found[name] = _hidden(value)
+        elif isinstance(value, dict):
+            found[name] = _object(value, secret)
+        else:
+            found[name] = _list(value, secret) if isinstance(value, list) else value
+    return found
 
 
-def _value(name: str, value: Any, *, secret: bool) -> Any:
-    if name.lower() in _KEYS or (secret and name in _SECRET_FIELDS):
-        return _hidden(value)
-    return redacted(value, secret=secret)
+def _list(detail: list[Any], secret: bool) -> list[Any]:
+    return [redacted(each, secret=secret) for each in detail]
 
 
 def _hidden(value: Any) -> Any:
