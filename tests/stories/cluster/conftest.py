@@ -28,6 +28,7 @@ from podwire.cluster.up.claims import Claims
 from podwire.cluster.up.layout import Layout
 from podwire.linux.cgroups import KernelCgroups
 from podwire.linux.mount_namespaces import of_process
+from podwire.linux.mounts import KernelMounts
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
 from podwire.protocols.k8sapi.watch import Object
@@ -37,12 +38,13 @@ from podwire.transports import grpc_client
 PODWIRE = Path(sys.executable).with_name("podwire")
 PREFIX, OWNER = "pwc-", "owner"
 """How our directories begin, and the file in them that names the test process; a socket's path must be short."""
-OURS = {OWNER, ".kube", "boot-id", "copy", "died", "failpoints"}
+OURS = {OWNER, ".kube", "boot-id", "copy", "died", "failpoints", "fill"}
 """What lies below a prefix that podwire did not make."""
 SOON = 90.0
 """Seconds until something that must come true has failed: the machine may be busy with all other tests."""
 FOREVER = "trap 'exit 0' TERM; sleep 100000 & wait"
-UID = "io.kubernetes.pod.uid"
+SMALL = 64
+"""Megabytes of a disk that is soon full."""
 
 
 class Space:
@@ -106,8 +108,11 @@ class Life:
 class Cluster:
     """`podwire up` below a prefix; its processes can be killed one by one, or all."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, megabytes: int = 0) -> None:
+        """With `megabytes`, on a disk of its own of that size."""
         self.prefix = Path(tempfile.mkdtemp(prefix=PREFIX, dir="/tmp"))
+        if megabytes:
+            KernelMounts().mount("story", self.prefix, "tmpfs", [f"size={megabytes}m"])
         (self.prefix / OWNER).write_text(str(os.getpid()))
         self.layout = Layout(self.prefix)
         self.space = Space()
@@ -135,7 +140,7 @@ class Cluster:
         """What there is after `down` that was not there before `up`."""
         files = [str(each) for each in self.prefix.iterdir() if each.name not in OURS]
         links = [each for each in self.space.links() if each != "lo"]
-        mounts = [each for each in self.space.mounts() if each.startswith(str(self.prefix))]
+        mounts = [each for each in self.space.mounts() if each.startswith(f"{self.prefix}/")]
         processes = [f"{name} {pid}" for pid, name in marks.components(self.layout).items()]
         slots = [f"slot {each}" for each in Claims().of(self.prefix)]
         tables = self.space.run("nft", "list", "tables").stdout.split("\n")
@@ -427,6 +432,8 @@ def sweep(prefix: Path) -> None:
     cgroups.kill(parent)
     cgroups.remove(parent)
     Claims().release(prefix)
+    if KernelMounts().is_mounted(prefix):
+        KernelMounts().unmount(prefix, lazily=True)
     _remove(prefix)
 
 
@@ -470,7 +477,16 @@ def swept() -> None:
 @pytest.fixture
 def cluster(swept: None) -> Iterator[Cluster]:
     """Not up yet."""
-    made = Cluster()
+    yield from _closed(Cluster())
+
+
+@pytest.fixture
+def small_cluster(swept: None) -> Iterator[Cluster]:
+    """On a disk that a story can fill."""
+    yield from _closed(Cluster(megabytes=SMALL))
+
+
+def _closed(made: Cluster) -> Iterator[Cluster]:
     try:
         yield made
         assert not (told := made.tracebacks()), told
@@ -498,6 +514,7 @@ def _a_pod() -> Callable[..., Object]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     report = yield
-    if report.failed and (cluster := item.funcargs.get("cluster")) is not None and cluster.prefix.exists():
+    cluster = item.funcargs.get("cluster") or item.funcargs.get("small_cluster")
+    if report.failed and cluster is not None and cluster.prefix.exists():
         report.sections.append(("logs of the cluster", cluster.logs()))
     return report

@@ -1,0 +1,64 @@
+"""No space left below the prefix: who asks is told so, what runs goes on, and nothing needs a restart afterwards."""
+
+import contextlib
+import errno
+import os
+
+import pytest
+
+pytestmark = pytest.mark.timeout(400)
+NO_SPACE = os.strerror(errno.ENOSPC)
+
+
+def fill(cluster):
+    """To the last byte: what others free meanwhile is taken, too."""
+    chunk = bytes(4096)
+    with (cluster.prefix / "fill").open("ab", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(chunk)
+    assert os.statvfs(cluster.prefix).f_bavail == 0
+
+
+def free(cluster):
+    (cluster.prefix / "fill").unlink()
+
+
+def test_a_full_disk_refuses_writes_by_its_name_and_is_as_before_afterwards(small_cluster, a_pod):
+    cluster = small_cluster
+    cluster.up()
+    cluster.apply(a_pod("before"))
+    pids = cluster.once(cluster.running(1))
+    fill(cluster)
+    refused = cluster.kubectl("create", "configmap", "big", f"--from-literal=a={'x' * 100_000}")
+    assert refused.returncode != 0, refused.stdout
+    assert "disk is full" in refused.stderr or NO_SPACE in refused.stderr, refused.stderr
+    assert "before" in cluster.told("get", "pods"), "reading needs no space"
+    free(cluster)
+    cluster.apply(a_pod("after"))
+    assert pids.items() <= cluster.once(cluster.running(2)).items()
+    cluster.delete_all()
+    cluster.empty()
+    cluster.down()
+
+
+def test_a_node_without_space_tells_why_no_pod_starts_and_starts_it_once_there_is_some(small_cluster, a_pod):
+    cluster = small_cluster
+    cluster.up("--store", "memory://")
+    cluster.apply(a_pod("before"))
+    pids = cluster.once(cluster.running(1))
+    fill(cluster)
+    cluster.apply(a_pod("waits"))
+
+    def told():
+        events = (cluster.get("events") or {"items": []})["items"]
+        return [each for each in events if each["type"] == "Warning" and NO_SPACE in each["message"]]
+
+    cluster.eventually(told, "an event says that there is no space", lambda: cluster.kubectl("get", "events").stdout)
+    free(cluster)
+    assert pids.items() <= cluster.once(cluster.running(2)).items()
+    cluster.told("delete", "pod", "waits")
+    fill(cluster)
+    cluster.delete_all()
+    free(cluster)
+    cluster.empty()
+    cluster.down()
