@@ -2,7 +2,7 @@
  * becomes the same plugin in Python. It has the plugin's name, and a note beside it: where the daemon listens, and what
  * to run without one. podwire/cniplugins/wire.py is the other end of what is said.
  *
- * The daemon does nothing before it has a whole call, so after whatever fails until then Python may do it. From then on
+ * The daemon says so before it begins with a call, so after whatever fails until then Python may do it. From then on
  * nobody knows what has happened: the runtime is told to try again later. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -22,14 +22,14 @@
 
 #define NOTE ".podwire-cni"
 #define MAGIC "PWC1"
+#define BEGUN 'B'
 
 enum { IO_FAILURE = 5, TRY_AGAIN_LATER = 11, INTERNAL = 999 }; /* codes of CNI errors */
 enum { PATIENCE = 55, CONNECTING = 5 };                        /* seconds; runtimes give a plugin 60 */
 enum { LARGEST = 16 << 20, ANSWER = 64 << 20, CHUNK = 64 << 10, WORDS = 16 };
-enum kind { DONE = 0, DECLINED = 1 };
 
 struct asked { char magic[4]; uint32_t name, environment, input; };
-struct answered { uint32_t kind, code, output, errors; };
+struct answered { uint32_t code, output, errors; };
 struct text { char *at; size_t length; };
 
 extern char **environ;
@@ -168,7 +168,7 @@ static bool attach_place(struct msghdr *message) {
     return true;
 }
 
-/* Whether the daemon has the whole call, and so may have done it. */
+/* Whether the daemon has the whole call. */
 static bool ask(int daemon) {
     struct text told = environment();
     struct asked head = {MAGIC, (uint32_t)strlen(name), (uint32_t)told.length, (uint32_t)input.length};
@@ -191,14 +191,25 @@ static bool ask(int daemon) {
     return true;
 }
 
+static ssize_t receive_some(int daemon, void *into, size_t length) {
+    ssize_t got;
+    while ((got = recv(daemon, into, length, 0)) < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN)
+        fail(TRY_AGAIN_LATER, "the daemon at ", door, " has not answered in time; the call may still be done");
+    return got;
+}
+
+/* Whether the daemon does the call, and nobody else may. */
+static bool begun(int daemon) {
+    char said;
+    return receive_some(daemon, &said, 1) == 1 && said == BEGUN;
+}
+
 static void receive(int daemon, void *into, size_t length) {
     ssize_t got = 1;
     for (char *at = into; length; at += got, length -= (size_t)got) {
-        while ((got = recv(daemon, at, length, 0)) < 0 && errno == EINTR) continue;
-        if (got <= 0)
-            fail(TRY_AGAIN_LATER, "the daemon at ", door,
-                 got < 0 && errno == EAGAIN ? " has not answered in time; the call may still be done"
-                                            : " has gone while it did the call");
+        got = receive_some(daemon, at, length);
+        if (got <= 0) fail(TRY_AGAIN_LATER, "the daemon at ", door, " has gone while it did the call");
     }
 }
 
@@ -213,11 +224,10 @@ int main(void) {
         if (input.length > LARGEST) fail(IO_FAILURE, "standard input: more than 16777216 bytes", "", "");
     }
     int daemon = connected();
-    if (daemon < 0 || !ask(daemon)) become_python();
+    if (daemon < 0 || !ask(daemon) || !begun(daemon)) become_python();
     struct answered head;
     receive(daemon, &head, sizeof head);
-    if (head.kind == DECLINED) become_python();
-    if (head.kind != DONE || head.output > ANSWER || head.errors > ANSWER)
+    if (head.output > ANSWER || head.errors > ANSWER)
         fail(TRY_AGAIN_LATER, "the daemon at ", door, " has answered what is no answer");
     struct text answer = {NULL, 0};
     grow(&answer, (size_t)head.output + head.errors + 1);

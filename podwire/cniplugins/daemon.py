@@ -116,23 +116,30 @@ class Daemon:
         descriptors: list[int] = []
         try:
             request = _received(connection, descriptors)
-            connection.sendall(self._answered(connection, request, Place(*descriptors)))
+            place = Place(*descriptors)
+            if self._is_elsewhere(request, place):
+                connection.sendall(wire.DECLINED)
+                return
+            connection.sendall(wire.BEGUN)
+            connection.sendall(self._answered(connection, request, place))
         except wire.NotACall as error:
             _log.warning("somebody talks who is no plugin of ours", extra={"reason": str(error)})
-        except OSError as error:  # done or not, nobody hears of it; a runtime that gave up asks for DEL
+        except OSError as error:  # begun or not, nobody hears of it; a runtime that gave up asks for DEL
             _log.warning("a caller has gone", extra={"reason": str(error)})
         finally:
             for each in descriptors:
                 os.close(each)
+
+    def _is_elsewhere(self, request: wire.Request, place: Place) -> bool:
+        """Whether the caller means other files than we do by the same paths."""
+        mounts = os.fstat(place.mounts).st_ino, _file(os.fstat(place.root))
+        return mounts != self._mounts or request.environ.get("CNI_NETNS", "").startswith(_OWN)
 
     def _answered(self, connection: socket.socket, request: wire.Request, place: Place) -> bytes:
         told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         _, uid, _ = _CREDENTIALS.unpack(told)
         if uid not in (0, os.geteuid()):
             return _refused(CniError(Code.BAD_ENVIRONMENT, f"only root may ask for this, and not user {uid}"))
-        elsewhere = (os.fstat(place.mounts).st_ino, _file(os.fstat(place.root))) != self._mounts
-        if elsewhere or request.environ.get("CNI_NETNS", "").startswith(_OWN):
-            return wire.DECLINED
         begun = monotonic()
         try:
             done = self._done(request, place)

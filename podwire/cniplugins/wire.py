@@ -3,25 +3,22 @@
 A call: lengths, the plugin's name, the environment as the kernel has it, standard input. With its first byte come four
 descriptors: the caller's network and mount namespaces, its root and its working directory.
 
-An answer: its kind, the exit code and lengths, standard output, standard error. DECLINED means that nothing was or will
-be done, so the program does it by itself. A call that is not whole is never done.
+Then one byte: BEGUN, or DECLINED. Without the former nothing was or will be done, so the program does it by itself. A
+call that is not whole is never begun, nor one whose caller does not hear that it is.
+
+An answer: the exit code and lengths, standard output, standard error.
 """
 
-from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
 
 MAGIC = b"PWC1"
 CALL = Struct("=4sIII")
-ANSWER = Struct("=IIII")
+ANSWER = Struct("=III")
+BEGUN, DECLINED = b"B", b"D"
 DESCRIPTORS = 4
 LARGEST = (255, 4 << 20, 16 << 20)
 """Bytes of a name, of an environment, of a configuration."""
-
-
-class Kind(IntEnum):
-    DONE = 0
-    DECLINED = 1
 
 
 class NotACall(Exception):
@@ -56,7 +53,4 @@ def request(sizes: tuple[int, int, int], body: bytes) -> Request:
 
 
 def answer(code: int, stdout: bytes, stderr: bytes) -> bytes:
-    return ANSWER.pack(Kind.DONE, code, len(stdout), len(stderr)) + stdout + stderr
-
-
-DECLINED = ANSWER.pack(Kind.DECLINED, 0, 0, 0)
+    return ANSWER.pack(code, len(stdout), len(stderr)) + stdout + stderr

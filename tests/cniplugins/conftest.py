@@ -4,8 +4,9 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from ipaddress import ip_interface
 from pathlib import Path
@@ -23,6 +24,7 @@ from podwire.linux.nft import KernelElements
 from podwire.linux.sysctls import KernelSysctls
 from podwire.linux.values import Veth
 
+PATIENCE = 60.0
 MS_REC_PRIVATE = 16384 | 1 << 18
 MAPS = [f"{each}{family}" for each in ("masquerade", "hairpin", "ports", "ports_at") for family in (4, 6)]
 
@@ -75,6 +77,21 @@ class Host:
             self.daemon.start()
             install(str(programs), socket=str(self.root / "cni.sock"))
         return programs
+
+    @contextmanager
+    def daemon_process(self, **env: str) -> Iterator[subprocess.Popen]:
+        """The command, on the host of the test; programs that are run meanwhile are its own."""
+        install(str(self.root / "forwarding"), socket=str(self.root / "cni.sock"))
+        before, self.programs = self.programs, self.root / "forwarding"
+        argv = [sys.executable, "-m", "podwire.cli.main", "cni", "daemon", "--socket", self.root / "cni.sock"]
+        with subprocess.Popen(argv, env=os.environ | env) as process:
+            try:
+                eventually(lambda: process.poll() is not None or (self.root / "cni.sock").exists())
+                yield process
+            finally:
+                process.terminate()
+                process.wait(PATIENCE)
+                self.programs = before
 
     def end(self) -> None:
         if self.daemon is not None:
@@ -174,6 +191,13 @@ class Host:
         yield path
 
 
+def eventually(look: Callable[[], object]) -> None:
+    until = time.monotonic() + PATIENCE
+    while not look():
+        assert time.monotonic() < until, f"not within {PATIENCE:g} s"
+        time.sleep(0.005)
+
+
 def elements() -> list[str]:
     """The comments of all nft elements of ours."""
     table = KernelElements()
@@ -238,6 +262,11 @@ def host(tmp_path, programs, way) -> Iterator[Host]:
     with suppress(FileNotFoundError):
         for each in (tmp_path / "netns").iterdir():
             each.unlink()  # what it pinned went with the mounts of the test's thread
+
+
+@pytest.fixture(name="eventually")
+def _eventually():
+    return eventually
 
 
 @pytest.fixture(name="serving")

@@ -1,11 +1,15 @@
 """How plugins are called and say no, as any runtime meets them."""
 
 import json
+import socket
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
+
+from podwire.cniplugins.daemon import Daemon
+from podwire.cniplugins.install import install
 
 VERSIONS = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"]
 PLUGINS = ["bridge", "host-local", "loopback", "portmap"]
@@ -16,6 +20,25 @@ ENVIRONMENT = {
     "CNI_IFNAME": "eth0",
     "CNI_PATH": "/nowhere",
 }
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """Programs that have a daemon."""
+    directory = tmp_path_factory.mktemp("served")
+    install(str(directory), socket=str(directory / "cni.sock"))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(directory / "cni.sock"))
+        listener.listen()
+        daemon = Daemon(listener, threads=2)
+        daemon.start()
+        yield directory
+        daemon.stop()
+
+
+@pytest.fixture(params=["program", "daemon"])
+def programs(request, programs, served):
+    return programs if request.param == "program" else served
 
 
 @pytest.fixture
