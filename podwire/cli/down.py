@@ -8,7 +8,9 @@ from podwire.cli.main import UserError
 from podwire.cluster.up.claims import Claims
 from podwire.cluster.up.down import NotRemoved, down
 from podwire.cluster.up.layout import BadPrefix, layout_of
+from podwire.cluster.up.notes import Held
 from podwire.cluster.up.state import NewerState
+from podwire.cluster.up.stop import StillThere
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
         removed = down(layout, Claims(), force=arguments.force)
     except NotRemoved as error:
         raise UserError(f"not everything is removed; try again, or --force to forget it: {error}") from error
-    except (BadPrefix, NewerState, OSError) as error:
+    except (BadPrefix, NewerState, Held, StillThere, OSError) as error:
         raise UserError(str(error)) from error
     print(f"removed the cluster below {layout.prefix}" if removed else f"there is no cluster below {layout.prefix}")
     return 0

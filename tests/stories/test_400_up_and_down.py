@@ -332,6 +332,34 @@ def test_pods_reach_the_world_as_the_host(cluster: Cluster, tmp_path: Path):
     cluster.down()
 
 
+@pytest.mark.parametrize("delay", [0.3, 0.5, 0.65, 0.8])
+def test_an_up_that_is_killed_anywhere_can_be_repeated_or_removed(cluster: Cluster, delay: float):
+    for goes_on in (False, True):
+        words = cluster.machine.words(PODWIRE, "up", "--prefix", cluster.prefix)
+        with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as up:
+            time.sleep(delay)  # wherever that is: it is right everywhere
+            up.kill()
+        if goes_on:
+            cluster.up()
+            assert cluster.status()["state"] == "up"
+        cluster.down()
+        assert cluster.left() == []
+        assert cluster.leakcheck() == (0, [])
+
+
+@pytest.mark.parametrize("delay", [0.3, 0.45, 0.6])
+def test_a_down_that_is_killed_anywhere_is_finished_by_the_next(cluster: Cluster, delay: float):
+    cluster.up()
+    cluster.run_pod()
+    words = cluster.machine.words(PODWIRE, "down", "--prefix", cluster.prefix)
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as down:
+        time.sleep(delay)  # wherever that is: it is right everywhere
+        down.kill()
+    cluster.down()
+    assert cluster.left() == []
+    assert cluster.leakcheck() == (0, [])
+
+
 def test_ctrl_c_keeps_the_state_and_says_how_to_go_on(cluster: Cluster):
     words = cluster.machine.words(PODWIRE, "up", "--prefix", cluster.prefix)
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as up:

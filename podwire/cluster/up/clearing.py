@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import signal
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,6 +13,7 @@ from podwire import logs
 from podwire.cluster import runtime
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.nodespace import NodeSpace
+from podwire.linux import syscalls
 from podwire.protocols.cri import methods
 from podwire.protocols.grpc_status import RpcError
 from podwire.runtime.sandboxes import Sandbox
@@ -53,19 +55,27 @@ def _elsewhere(layout: Layout, work: Work, space: NodeSpace | None) -> Failures:
 
 
 def _be_it(layout: Layout, work: Work, space: NodeSpace | None, tells: int) -> NoReturn:
+    """Never returns, whatever happens: what follows is the parent's to do, and not from inside the node."""
+    try:
+        syscalls.die_with_parent(signal.SIGKILL)
+        failed = _worked(layout, work, space)
+        os.write(tells, json.dumps(failed).encode())
+    finally:
+        os._exit(0)
+
+
+def _worked(layout: Layout, work: Work, space: NodeSpace | None) -> Failures:
     try:
         layout.logs.mkdir(mode=0o755, parents=True, exist_ok=True)
         logs.set_up(stream=layout.log("down").open("a", encoding="utf-8"))
         if space is not None:
             space.enter()
-        failed = asyncio.run(work())
+        return asyncio.run(work())
     except (OSError, RpcError, runtime.NoRuntime, runtime.RunsAlready) as error:
-        failed = [str(error)]
-    except BaseException as error:  # noqa: BLE001 - the end of the process; the parent is told
+        return [str(error)]
+    except Exception as error:  # noqa: BLE001 - the parent is told, and the log has the rest
         _log.exception("the pods were not removed")
-        failed = [f"{type(error).__name__}: {error}"]
-    os.write(tells, json.dumps(failed).encode())
-    os._exit(0)
+        return [f"{type(error).__name__}: {error}"]
 
 
 async def _removed(options: runtime.Options) -> Failures:

@@ -4,6 +4,7 @@ Whatever fails is told in the end, and the record stays, so that another `down` 
 """
 
 import contextlib
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from podwire.cluster.up import clearing, conflist, marks, state, views, wiring
 from podwire.cluster.up.claims import Claims
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.nodespace import NodeSpace, remove_pins
+from podwire.cluster.up.notes import hold
 from podwire.cluster.up.state import BrokenState, State
 from podwire.cluster.up.stop import StillThere, kill, stop
 from podwire.linux.cgroups import KernelCgroups
@@ -43,9 +45,8 @@ class Removal:
         return [NodeSpace(self.layout, each) for each in sorted(names)]
 
     def steps(self) -> list[tuple[str, Step]]:
-        """1. Processes.  2. Pods.  3. Who is left on nodes.  4. Groups, mounts, namespaces, links."""
+        """1. Pods.  2. Who is left on nodes.  3. Groups, mounts, namespaces, links."""
         return [
-            ("processes", lambda: stop(self.layout)),
             ("pods", self.remove_pods),
             ("processes on nodes", self.end_residents),
             ("cgroups", self.remove_groups),
@@ -133,7 +134,7 @@ class Removal:
 
 
 def down(layout: Layout, claims: Claims, *, force: bool = False) -> bool:
-    """Remove it all; False when there was nothing. Raises NotRemoved, NewerState.
+    """Remove it all; False when there was nothing. Raises NotRemoved, NewerState, StillThere, Held.
 
     Files go last, and only when everything else is gone, or by `force`: without them nobody could go on. What still has
     a mount in it is never removed, for that would remove what is mounted.
@@ -142,18 +143,30 @@ def down(layout: Layout, claims: Claims, *, force: bool = False) -> bool:
         known = state.load(layout.record)
     except BrokenState:
         known = None
-    there = known is not None or layout.run.is_dir() or bool(claims.of(layout.prefix))
-    if not there:
+    if not _is_there(layout, claims):
         return False
-    removal = Removal(layout, known, claims)
+    stop(layout)
+    lock = hold(layout)  # nobody brings it up while it is being removed
+    try:
+        _remove(Removal(layout, known, claims), force=force)
+    finally:
+        os.close(lock)
+    return True
+
+
+def _is_there(layout: Layout, claims: Claims) -> bool:
+    """Whether `up` was here. Programs that run on their own keep state below a prefix, too, which is not ours."""
+    return any(each.exists() for each in (layout.record, layout.marks, layout.pins)) or bool(claims.of(layout.prefix))
+
+
+def _remove(removal: Removal, *, force: bool) -> None:
     failed = [told for name, step in removal.steps() if (told := _tried(name, step))]
     if failed and not force:
         raise NotRemoved("; ".join(failed))
     removal.remove_files()
-    claims.release(layout.prefix)
+    removal.claims.release(removal.layout.prefix)
     if failed:
         raise NotRemoved("; ".join(failed))
-    return True
 
 
 def _tried(name: str, step: Step) -> str:

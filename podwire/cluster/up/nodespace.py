@@ -136,8 +136,7 @@ def _pin_one(space: NodeSpace, processors: set[int]) -> None:
     if child == 0:
         os.close(told)
         os.close(goes)
-        os.sched_setaffinity(0, processors)
-        _live_in_it(space, tells, go)
+        _live_in_it(space, processors, tells, go)
     os.close(tells)
     os.close(go)
     try:
@@ -151,18 +150,26 @@ def _pin_one(space: NodeSpace, processors: set[int]) -> None:
         os.waitpid(child, 0)
 
 
-def _live_in_it(space: NodeSpace, tells: int, go: int) -> NoReturn:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _live_in_it(space: NodeSpace, processors: set[int], tells: int, go: int) -> NoReturn:
+    """Never returns, whatever happens: what follows is the parent's to do, and not from inside the node."""
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        os.sched_setaffinity(0, processors)
+        os.write(tells, _made(space).encode())
+        os.read(go, 1)
+    finally:
+        os._exit(0)
+
+
+def _made(space: NodeSpace) -> str:
+    """`made`, or what went wrong."""
     try:
         mount_namespaces.enter(net=space.net)
         mount_namespaces.leave_for_own()
         _furnish(space)
-        os.write(tells, b"made")
-        os.read(go, 1)
-    except BaseException as error:  # noqa: BLE001 - told to the parent, which tells the user
-        os.write(tells, f"{type(error).__name__}: {error}".encode())
-        os._exit(1)
-    os._exit(0)
+    except Exception as error:  # noqa: BLE001 - told to the parent, which tells the user
+        return f"{type(error).__name__}: {error}"
+    return "made"
 
 
 def _furnish(space: NodeSpace) -> None:

@@ -1,0 +1,25 @@
+import pytest
+
+from podwire.cluster.up.claims import Claims
+from podwire.cluster.up.down import down
+from podwire.cluster.up.layout import Layout
+
+
+@pytest.fixture
+def claims(tmp_path):
+    return Claims(tmp_path / "machine/slots")
+
+
+def test_where_nothing_is_nothing_is_removed(tmp_path, claims):
+    assert down(Layout(tmp_path / "prefix"), claims) is False
+    assert not (tmp_path / "prefix").exists()
+
+
+def test_what_programs_that_run_on_their_own_keep_is_not_touched(tmp_path, claims):
+    layout = Layout(tmp_path)
+    kept = [layout.state / "apiserver/store/db", layout.state / "images/x", layout.run / "cri.sock"]
+    for each in kept:
+        each.parent.mkdir(parents=True, exist_ok=True)
+        each.touch()
+    assert down(layout, claims) is False
+    assert all(each.exists() for each in kept)
