@@ -132,7 +132,7 @@ def test_with_an_old_kubectl_it_is_played_as_far_as_that_one_can(visitor, tmp_pa
     (tmp_path / "kubectl").symlink_to(OLD)
     code, output = visitor.reads(PODWIRE, "demo", PATH=f"{tmp_path}:{os.environ['PATH']}")
     assert code == 0, output
-    assert "SPDY" in output
+    assert "kubectl exec" not in output
     assert output.count("hello from web") == 3  # by each of its addresses, and by the hostPort
     visitor.finds_nothing(output)
 

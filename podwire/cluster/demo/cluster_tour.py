@@ -4,7 +4,7 @@ from podwire.cluster.demo.step import Step
 from podwire.cluster.up.layout import Layout
 
 WEBSOCKETS = 30
-"""The minor version from which kubectl executes over WebSockets, as we do; older ones speak SPDY."""
+"""The minor version from which kubectl executes over WebSockets; of older ones nothing is run inside pods."""
 
 TELLS = 22
 """The minor version from which kubectl tells the server what was typed."""
@@ -12,7 +12,7 @@ TELLS = 22
 
 def steps(layout: Layout, minor: int) -> list[Step]:
     """For a kubectl of this minor version, until the pods are deleted."""
-    talk = [_EXEC, _ADDRESSES, *_PINGS] if minor >= WEBSOCKETS else [_NO_EXEC, _ADDRESSES, *_from_node(layout)]
+    talk = [_EXEC, _ADDRESSES, *_PINGS] if minor >= WEBSOCKETS else [_ADDRESSES, *_from_node(layout)]
     return [_up(layout), *_PODS, *talk, _HOST_PORT, *_looks(layout, minor), _DELETE]
 
 
@@ -101,14 +101,6 @@ _EXEC = Step(
     sentence="A program inside: the link that the CNI plugin made.",
     command="kubectl exec web -- ip address show eth0",
     shows="inet ",
-)
-
-_NO_EXEC = Step(
-    name="exec",
-    sentence="This kubectl is too old to run programs in pods of ours; they say so.",
-    command="kubectl exec web -- ip address show eth0",
-    refused=True,
-    shows="SPDY",
 )
 
 _ADDRESSES = Step(
