@@ -43,9 +43,11 @@ STARTED = declare("kubelet.container-started", "a container runs; nobody was tol
 class CannotStart(Exception):
     """A container does not start; `reason` and the message are for its status."""
 
-    def __init__(self, reason: str, message: str, retry_at: float | None = None) -> None:
+    def __init__(self, reason: str, message: str, retry_at: float | None = None, *, made: bool = False) -> None:
         super().__init__(message)
         self.reason = reason
+        self.made = made
+        """There is a container, which ended as soon as it began, or never did."""
         self.retry_at = retry_at
         """When trying again makes sense, if nothing tells earlier; None: when something does."""
 
@@ -184,7 +186,7 @@ class Starting:
             await self._kit.cri.call(methods.START_CONTAINER, request, timeout=CALL_SECONDS)
         except RpcError as error:
             self._failed(pod, container, "Failed", f"Error: {error}")
-            raise CannotStart("RunContainerError", str(error)) from error
+            raise CannotStart("RunContainerError", str(error), made=True) from error
         failpoint(STARTED)
         self._told(pod, container, "Started", f"Started container {container.name}")
 
@@ -199,7 +201,7 @@ class Starting:
             self._failed(pod, container, *FAILED_POST_START)
             request = pb.StopContainerRequest(container_id=id_, timeout=pod.spec.termination_grace_period_seconds)
             await self._kit.cri.call(methods.STOP_CONTAINER, request, timeout=request.timeout + CALL_SECONDS)
-            raise CannotStart("PostStartHookError", str(error)) from error
+            raise CannotStart("PostStartHookError", str(error), made=True) from error
 
     def _tell_of_dns(self, pod: Pod) -> None:
         _, missing = files.dns_of(pod, *self._kit.dns.means)

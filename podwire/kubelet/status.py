@@ -75,7 +75,7 @@ def _conditions(pod: Pod, observed: Observed, view: View, phase: str, apps: Sequ
     unready += [
         each.name for each in pod.spec.init_containers if each.sidecar and not _ready(each.name, observed, view)
     ]
-    waiting = uninitialized(pod, observed, view) if phase not in ("Succeeded", "Failed") else []
+    waiting = uninitialized(pod, observed, view) if phase != "Succeeded" else []
     sandbox = observed.sandbox
     networked = sandbox is not None and sandbox.ready
     containers = _judged("ContainersReady", not unready, *_why_unready(unready, phase))

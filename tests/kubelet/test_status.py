@@ -138,6 +138,7 @@ def test_a_pod_that_runs_well():
         pytest.param(pod(init=("s",)), seen(run("s"), run("a")), ["a0"], "TTFFT", id="a sidecar is not ready"),
         pytest.param(pod(init=("s",)), seen(run("s"), run("a")), ["a0", "s0"], "TTTTT", id="with its sidecar"),
         pytest.param(pod(policy="Never"), seen(end("a"), ready=False), [], "FTFFT", id="done"),
+        pytest.param(pod(init=("i",), policy="Never"), seen(end("i", 1)), [], "TFFFT", id="failed before it began"),
     ],
 )
 def test_conditions(of, observed, ready, told):

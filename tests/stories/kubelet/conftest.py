@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -131,11 +131,19 @@ class Node:
 
     def run(self, words: str, *more: str, given: Any = None) -> subprocess.CompletedProcess[str]:
         """One kubectl command; what is `given` to it is an object, or a list of them."""
-        home = {"HOME": str(self.prefix), "KUBECONFIG": str(self.kubeconfig), "PATH": os.environ["PATH"], "TZ": "UTC"}
-        program = shutil.which("kubectl") or str(Path(sys.prefix) / "debian/usr/bin/kubectl")
-        command = self.space.command(program, *shlex.split(words), *more)
         text = "" if given is None else json.dumps(given)
-        return subprocess.run(command, input=text, capture_output=True, text=True, env=home, timeout=120, check=False)
+        command = [*self._kubectl(words), *more]
+        return subprocess.run(
+            command, input=text, capture_output=True, text=True, env=self._home, timeout=120, check=False
+        )
+
+    def _kubectl(self, words: str) -> list[str]:
+        program = shutil.which("kubectl") or str(Path(sys.prefix) / "debian/usr/bin/kubectl")
+        return self.space.command(program, *shlex.split(words))
+
+    @property
+    def _home(self) -> dict[str, str]:
+        return {"HOME": str(self.prefix), "KUBECONFIG": str(self.kubeconfig), "PATH": os.environ["PATH"], "TZ": "UTC"}
 
     def __call__(self, words: str, *more: str, given: Any = None) -> str:
         done = self.run(words, *more, given=given)
@@ -148,8 +156,22 @@ class Node:
     def get(self, what: str) -> Any:
         return json.loads(self(f"get {what} -o json"))
 
-    def wait(self, what: str, condition: str, namespace: str = "default") -> None:
-        self(f"-n {namespace} wait {what} --for={condition} --timeout={SECONDS:g}s")
+    def wait(self, what: str, condition: str) -> None:
+        self(f"wait {what} --for={condition} --timeout={SECONDS:g}s")
+
+    @contextlib.contextmanager
+    def watching(self, words: str) -> Iterator[Iterator[Any]]:
+        """A kubectl that goes on until the end of the block; the objects that it prints."""
+        child = subprocess.Popen(self._kubectl(words), stdout=subprocess.PIPE, text=True, env=self._home)
+        assert child.stdout is not None
+        with child:
+            try:
+                yield _objects(child.stdout)
+            finally:
+                child.kill()
+
+    def alive(self, pid: int) -> bool:
+        return Path(f"/proc/{pid}").exists()
 
     def exec(self, pod: str, *script: str) -> str:
         """What a command in a container prints, through API server and kubelet."""
@@ -171,7 +193,7 @@ class Node:
     def pid(self, name: str) -> int:
         """Of the container of a pod that has one, as the host sees it."""
         id_ = self.get(f"pod {name}")["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
-        return int((self.runtime.state / "runtime/containers" / id_ / "pid").read_text())
+        return int((self.runtime.state / "runtime/containers" / id_ / "shim/pid").read_text())
 
     def clean(self) -> None:
         """Every pod goes, in the usual way, and then nothing of any is left."""
@@ -193,6 +215,16 @@ class Node:
     def logs_of_all(self) -> Iterator[tuple[str, str]]:
         for each in sorted(self.prefix.glob("*.log")):
             yield each.name, each.read_text(errors="replace")
+
+
+def _objects(lines: Iterable[str]) -> Iterator[Any]:
+    """JSON objects, each on one line or over several."""
+    text = ""
+    for line in lines:
+        text += line
+        with contextlib.suppress(json.JSONDecodeError):
+            yield json.loads(text)
+            text = ""
 
 
 def _when(event: Any) -> str:
