@@ -10,7 +10,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any, NamedTuple
 
-from podwire.linux import errors
+from podwire.linux import errors, syscalls
 
 OUTPUT_LIMIT = 16 << 20
 _RESET = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
@@ -69,11 +69,9 @@ def spawn(argv: Sequence[str], *, env: Mapping[str, str], files: tuple[int, int,
 
     It leads a process group, or a session. The memory of the caller is not copied, so its size costs nothing.
     """
-    actions: list[tuple[int, int, int] | tuple[int, int]] = [
-        (os.POSIX_SPAWN_DUP2, held, at) for at, held in enumerate(_above_standard(files))
-    ]
-    raised = [each[1] for each in actions]
-    actions += [(os.POSIX_SPAWN_CLOSE, each) for each in _inheritable() if each not in files]
+    _keep_descriptors()
+    raised = _above_standard(files)
+    actions = [(os.POSIX_SPAWN_DUP2, held, at) for at, held in enumerate(raised)]
     own: dict[str, Any] = {"setsigdef": _RESET, "setsigmask": (), "file_actions": actions}
     own |= {"setsid": True} if session else {"setpgroup": 0}
     try:
@@ -106,14 +104,15 @@ def _raised(file: int) -> int:
     return fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
-def _inheritable() -> list[int]:
-    """Descriptors from 3 up that a child would get: somebody else's, ours are all close-on-exec."""
-    found = []
-    for each in map(int, os.listdir("/proc/self/fd")):
-        with suppress(OSError):
-            if each > 2 and os.get_inheritable(each):
-                found.append(each)
-    return found
+def _keep_descriptors() -> None:
+    """Ours are all close-on-exec; those that somebody else made in this process become so."""
+    try:
+        syscalls.close_on_exec(3)
+    except errors.LinuxError:  # before Linux 5.11
+        for each in map(int, os.listdir("/proc/self/fd")):
+            if each > 2:
+                with suppress(OSError):
+                    os.set_inheritable(each, False)
 
 
 def _close(files: Sequence[int]) -> None:

@@ -11,12 +11,13 @@ _syscall = _libc.syscall
 _syscall.restype = ctypes.c_long
 
 # The same numbers on every architecture: they are younger than the common table (Linux 5.1).
-MOVE_MOUNT, FSOPEN, FSCONFIG, FSMOUNT, OPENAT2, MOUNT_SETATTR = 429, 430, 431, 432, 437, 442
+MOVE_MOUNT, FSOPEN, FSCONFIG, FSMOUNT, CLOSE_RANGE, OPENAT2, MOUNT_SETATTR = 429, 430, 431, 432, 436, 437, 442
 AT_FDCWD = -100
 
 NEWNS, NEWIPC, NEWNET, FS = 0x00020000, 0x08000000, 0x40000000, 0x00000200
 NSFS_MAGIC = 0x6E736673
 _SET_PDEATHSIG, _SET_NAME = 1, 15
+_CLOEXEC = 4
 
 
 def _checked(result: int, operation: str, names: errors.Names | None = None) -> int:
@@ -57,6 +58,11 @@ def die_with_parent(number: int) -> None:
 def set_name(name: str) -> None:
     """What `ps` calls the calling thread; the kernel keeps 15 bytes."""
     _checked(_libc.prctl(_SET_NAME, name.encode(), 0, 0, 0), "take a name")
+
+
+def close_on_exec(first: int) -> None:
+    """No program that this process starts gets a descriptor from this number up, however many there are."""
+    syscall(CLOSE_RANGE, "keep descriptors from programs", first, 0xFFFFFFFF, _CLOEXEC)
 
 
 def filesystem_magic(descriptor: int) -> int:

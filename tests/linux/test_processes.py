@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from podwire.linux import errors
+from podwire.linux import errors, syscalls
 from podwire.linux.processes import boot_id, open_process, reap, run, send_signal, spawn, start_time, wait
 
 PATH = {"PATH": "/usr/bin:/bin"}
@@ -36,7 +36,10 @@ def test_its_environment_is_what_it_was_given(monkeypatch):
     assert done.stdout == b"A=1\n"
 
 
-def test_it_gets_three_files_and_no_other():
+@pytest.mark.parametrize("kernel", ["new", "old"])
+def test_it_gets_three_files_and_no_other(kernel, monkeypatch):
+    if kernel == "old":  # before 5.11
+        monkeypatch.setattr(syscalls, "CLOSE_RANGE", 1_000_000)
     leak = os.open("/dev/null", os.O_RDONLY)
     os.set_inheritable(leak, True)
     try:
