@@ -115,6 +115,7 @@ class Cluster:
             KernelMounts().mount("story", self.prefix, "tmpfs", [f"size={megabytes}m"])
         (self.prefix / OWNER).write_text(str(os.getpid()))
         self.layout = Layout(self.prefix)
+        self.program = PODWIRE
         self.space = Space()
         self.told_mounts: list[str] = []
 
