@@ -1,6 +1,6 @@
 """`podwire-shim`, the parent of a container's processes: where it is, and a stand-in in Python; where `podwire-cni` is.
 
-Their contracts are in `shim/README.md`.
+The contract of the former is `shim/README.md`.
 """
 
 from podwire.shim.find import Found, find, find_forwarder

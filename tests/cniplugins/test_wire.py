@@ -1,0 +1,43 @@
+"""What programs and the daemon say to each other, as bytes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podwire.cniplugins import wire
+
+TEXT = st.text(st.characters(exclude_characters="\0=", codec="utf-8"), max_size=20)
+
+
+@given(
+    name=TEXT,
+    environ=st.dictionaries(TEXT.filter(bool), TEXT.map(lambda each: f"{each}=")),
+    stdin=st.binary(max_size=99),
+)
+def test_a_call_is_read_as_it_was_written(name, environ, stdin):
+    parts = [name.encode(), b"".join(f"{key}={value}\0".encode() for key, value in environ.items()), stdin]
+    sizes = wire.lengths(wire.CALL.pack(wire.MAGIC, *map(len, parts)))
+    assert wire.request(sizes, b"".join(parts)) == wire.Request(name, environ, stdin)
+
+
+@given(st.binary(max_size=40))
+def test_whatever_comes_is_a_call_or_is_told_to_be_none(head):
+    try:
+        sizes = wire.lengths(head)
+    except wire.NotACall:
+        return
+    assert head.startswith(wire.MAGIC)
+    assert all(each <= largest for each, largest in zip(sizes, wire.LARGEST, strict=True))
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_lengths_beyond_reason_are_refused(at):
+    sizes = [0, 0, 0]
+    sizes[at] = wire.LARGEST[at] + 1
+    with pytest.raises(wire.NotACall, match=str(sizes[at])):
+        wire.lengths(wire.CALL.pack(wire.MAGIC, *sizes))
+
+
+def test_an_environment_with_what_is_no_text_and_no_pair_is_taken():
+    body = b"bridgeA=\xff\0nothing\0B=\0"
+    assert wire.request((6, len(body) - 6, 0), body).environ == {"A": "\udcff", "B": ""}

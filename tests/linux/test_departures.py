@@ -1,0 +1,69 @@
+"""Links that are deleted without waiting."""
+
+import threading
+from contextlib import suppress
+
+import pytest
+
+from podwire.linux import errors
+from podwire.linux.departures import delete_link
+from podwire.linux.network import KernelNetwork
+from podwire.linux.values import Bridge, Veth
+
+
+@pytest.fixture
+def later():
+    """Work in threads, all of which end with the test."""
+    threads: list[threading.Thread] = []
+
+    def start(work) -> None:
+        threads.append(threading.Thread(target=work))
+        threads[-1].start()
+
+    yield start
+    for each in threads:
+        each.join()
+
+
+def test_a_link_is_gone_when_it_returns_and_its_name_is_free(real, later):
+    with KernelNetwork() as network:
+        network.links.add(Bridge("br0", up=True))
+        for _ in range(5):
+            network.links.add(Veth("v0", "v1", master=network.links.get("br0").ifindex, up=True))
+            network.links.change("v1", up=True)
+            delete_link(network.links.get("v0").ifindex, later)
+            assert [each.name for each in network.links.list()] == ["lo", "br0"]
+
+
+def test_it_does_the_same_without_another_thread(real):
+    with KernelNetwork() as network:
+        network.links.add(Veth("v0", "v1"))
+        delete_link(network.links.get("v0").ifindex, lambda work: work())
+        assert [each.name for each in network.links.list()] == ["lo"]
+
+
+def test_what_else_goes_is_not_taken_for_it(real, later):
+    """Many links go at once, each in its own thread; each returns only when its own is gone."""
+    with KernelNetwork() as network:
+        for each in range(8):
+            network.links.add(Veth(f"a{each}", f"b{each}"))
+        indices = [network.links.get(f"a{each}").ifindex for each in range(8)]
+        left: list[str] = []
+
+        def delete(index: int) -> None:
+            delete_link(index, later)
+            with suppress(errors.NoSuchLink):
+                left.append(network.links.get(index).name)
+
+        threads = [threading.Thread(target=delete, args=(each,)) for each in indices]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        assert left == []
+
+
+@pytest.mark.parametrize("way", ["in a thread", "at once"])
+def test_a_link_that_is_not_there_is_told(real, later, way):
+    with pytest.raises(errors.NoSuchLink):
+        delete_link(4711, later if way == "in a thread" else lambda work: work())
