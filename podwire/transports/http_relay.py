@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -19,8 +19,11 @@ from yarl import URL
 from podwire.protocols.k8sapi.server_side import Request, Response, Socket, Stream, Upgrade
 from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
 from podwire.protocols.streaming.channels import CLOSE, PROTOCOLS, V5
+from podwire.protocols.streaming.remote_command import Channel
+from podwire.transports import spdy_client
 from podwire.transports.http_client import attentive_socket
 from podwire.transports.http_websocket_client import MAX_REFUSAL, FarSocket, HandshakeRefused, dial, told_refusal
+from podwire.transports.spdy_client import FarStreams
 
 CONNECT_SECONDS = 10.0
 HEAD_SECONDS = 30.0
@@ -63,12 +66,19 @@ class Relay:
             response.close()
         return Response(status=response.status, body=refusal, content_type=content_type)
 
-    async def conversation(self, url: str, asked: Request) -> Upgrade | Response:
-        """The far conversation, open already, or its refusal. Raises ApiError when nobody is there."""
+    async def conversation(self, url: str, asked: Request, spdy: Collection[Channel] = ()) -> Upgrade | Response:
+        """The far conversation, open already, or its refusal: over a WebSocket, or over SPDY with these channels.
+
+        Raises ApiError when nobody is there.
+        """
         protocol = wanted(asked)
+        far: FarSocket | FarStreams
         try:
             with _told("error dialing backend", url):
-                far = await dial(self._session, url, PROTOCOLS, seconds=HEAD_SECONDS)
+                if spdy:
+                    far = await spdy_client.dial(url, spdy, seconds=HEAD_SECONDS)
+                else:
+                    far = await dial(self._session, url, PROTOCOLS, seconds=HEAD_SECONDS)
         except HandshakeRefused as refusal:
             return Response(status=refusal.status, body=refusal.body, content_type=refusal.content_type)
         if not far.protocol:
@@ -86,7 +96,7 @@ def wanted(asked: Request) -> str:
     raise bad_request(f"no subprotocol of {', '.join(filter(None, offered)) or 'none'} is served here, but {PROTOCOLS}")
 
 
-async def carry(near: Socket, far: FarSocket) -> None:
+async def carry(near: Socket, far: FarSocket | FarStreams) -> None:
     """Messages both ways until one side is done; how the far side ended is told to the near one."""
     halves = near.protocol == far.protocol == V5
     sending = asyncio.create_task(_pass_on(near, far, halves=halves), name="to the far side")
@@ -147,6 +157,8 @@ def _reason(error: Exception, url: str) -> str:
         return f"dial tcp {_place(url)}: i/o timeout"
     if isinstance(error, TimeoutError):
         return f"{_place(url)}: no answer within {HEAD_SECONDS:g}s"
+    if isinstance(error, OSError) and error.errno is not None:
+        return f"dial tcp {_place(url)}: connect: {os.strerror(error.errno).lower()}"
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "EOF"
     return str(error) or type(error).__name__

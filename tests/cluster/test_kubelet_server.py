@@ -51,6 +51,8 @@ class Runtime:
     async def call(self, method, request, *, timeout):  # noqa: ASYNC109 - the port's own word
         if method.name.endswith("ContainerStatus"):
             return pb.ContainerStatusResponse(status=pb.ContainerStatus(id="c1", state=pb.CONTAINER_EXITED))
+        if method.name.endswith("Version"):
+            return pb.VersionResponse(runtime_name="podwire")
         return method.response(url=self.url)
 
     def stream(self, method, request, *, timeout=None):

@@ -26,9 +26,11 @@ from podwire.protocols.cri import methods
 from podwire.protocols.grpc_status import InvalidArgument, RpcError
 from podwire.protocols.k8sapi.server_side import Answer, Request, Response, Stream
 from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
+from podwire.protocols.streaming.remote_command import Channel
 from podwire.seams import Clock
 
 OFFER_SECONDS = 30.0
+OUR_RUNTIME = "podwire"
 TEXT = "text/plain; charset=utf-8"
 
 
@@ -111,14 +113,23 @@ class KubeletServer:
         asked = pb.ExecRequest(container_id=container.id, cmd=command, **_streams(request))
         require_websocket(request, "exec")
         offered = await _told(self._cri.call(methods.EXEC, asked, timeout=OFFER_SECONDS))
-        return await self._conversations.conversation(offered.url, request)
+        return await self._talk(offered.url, request)
 
     async def _attach(self, request: Request, target: Target) -> Answer:
         container = targets.to_enter(*self._pod(target), target.container)
         asked = pb.AttachRequest(container_id=container.id, **_streams(request))
         require_websocket(request, "attach")
         offered = await _told(self._cri.call(methods.ATTACH, asked, timeout=OFFER_SECONDS))
-        return await self._conversations.conversation(offered.url, request)
+        return await self._talk(offered.url, request)
+
+    async def _talk(self, url: str, request: Request) -> Answer:
+        """With our own runtime over a WebSocket; with others over SPDY, in which they can be told where an input ends.
+
+        Who serves the runtime's socket may change while this kubelet runs, so it is asked each time.
+        """
+        version = await _told(self._cri.call(methods.VERSION, pb.VersionRequest(), timeout=OFFER_SECONDS))
+        foreign = version.runtime_name != OUR_RUNTIME
+        return await self._conversations.conversation(url, request, _channels(request) if foreign else ())
 
     async def _port_forward(self, _request: Request, target: Target) -> Answer:
         self._pod(target)
@@ -158,6 +169,14 @@ def _streams(request: Request) -> dict[str, bool]:
     if streams["tty"]:
         streams["stderr"] = False  # a terminal has no stderr of its own; some clients ask for it all the same
     return streams
+
+
+def _channels(request: Request) -> list[Channel]:
+    """Those that a runtime waits for before it begins."""
+    streams = _streams(request)
+    wanted = [Channel.ERROR]
+    wanted += [each for each in (Channel.STDIN, Channel.STDOUT, Channel.STDERR) if streams[each.name.lower()]]
+    return [*wanted, Channel.RESIZE] if streams["tty"] else wanted
 
 
 def require_websocket(request: Request, what: str) -> None:

@@ -31,9 +31,11 @@ class Conversations:
 
     def __init__(self):
         self.urls = []
+        self.spdy = []
 
-    async def conversation(self, url, asked):
+    async def conversation(self, url, asked, spdy=()):
         self.urls.append(url)
+        self.spdy.append([each.name for each in spdy])
 
         async def run(socket): ...
 
@@ -125,7 +127,23 @@ async def test_a_command_is_asked_for_at_the_runtime_and_talked_with_there(
     assert runtime.asked == [
         pb.ExecRequest(container_id="main-0", cmd=["sh", "-c", "a b"], stdin=True, stdout=True, tty=True)
     ]
-    assert conversations.urls == [runtime.url]
+    assert (conversations.urls, conversations.spdy) == ([runtime.url], [[]])
+
+
+@pytest.mark.parametrize(
+    ("query", "channels"),
+    [
+        ({"output": "1"}, ["ERROR", "STDOUT"]),
+        ({"input": "1", "output": "1", "error": "1"}, ["ERROR", "STDIN", "STDOUT", "STDERR"]),
+        ({"input": "1", "output": "1", "error": "1", "tty": "1"}, ["ERROR", "STDIN", "STDOUT", "RESIZE"]),
+    ],
+    ids=["output", "all", "a terminal"],
+)
+async def test_with_runtimes_of_others_it_talks_in_spdy(get, book, pod, seen, runtime, conversations, query, channels):
+    runtime.name = "containerd"
+    book.put(pod(), seen())
+    assert isinstance(await get("/exec/default/web/main", headers=UPGRADE, command=["sh"], **query), Upgrade)
+    assert conversations.spdy == [channels]
 
 
 async def test_attaching(get, book, pod, seen, runtime):

@@ -1,6 +1,9 @@
 """Pods on Debian's containerd: our API server, scheduler, kubelet and CNI plugins around it, driven by kubectl."""
 
+import contextlib
 import json
+import os
+import pty
 import subprocess
 
 FOREVER = "trap 'exit 0' TERM; sleep 100000 & wait"
@@ -23,7 +26,6 @@ def test_a_pod_runs_with_an_address_that_answers(cluster):
 
 
 def test_commands_run_in_it_over_containerds_own_streaming_server(cluster):
-    """That one speaks v4.channel.k8s.io at most, in which the end of an input cannot be told."""
     pod = cluster.run(FOREVER)
     done = pod.exec("sh", "-c", "echo out; echo err >&2; hostname; exit 7")
     assert (done.returncode, done.stdout) == (7, f"out\n{pod.name}\n".encode())
@@ -143,4 +145,46 @@ def test_the_node_tells_how_much_pods_use(cluster):
     summary = json.loads(cluster.kubectl("get", "--raw", f"/api/v1/nodes/{name}/proxy/stats/summary"))
     [used] = [each for each in summary["pods"] if each["podRef"]["name"] == pod.name]
     assert used["containers"][0]["memory"]["workingSetBytes"] > 0
+    pod.delete()
+
+
+def test_an_input_is_read_to_its_end(cluster, tmp_path):
+    pod = cluster.run(FOREVER)
+    data = os.urandom(3_000_000)
+    assert pod.exec("cat", given=data).stdout == data
+    (tmp_path / "there").write_bytes(data)
+    cluster.kubectl("cp", tmp_path / "there", f"{pod.name}:/dev/shm/copy")
+    cluster.kubectl("cp", f"{pod.name}:/dev/shm/copy", tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == data
+    pod.delete()
+
+
+def test_a_terminal(cluster):
+    pod = cluster.run(FOREVER)
+    ours, theirs = pty.openpty()
+    script = "tty; stty size; read x; echo got $x; exit 3"
+    words = [
+        "kubectl",
+        "--kubeconfig",
+        "/var/lib/podwire/kubeconfig",
+        "exec",
+        "-it",
+        pod.name,
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]
+    with subprocess.Popen(cluster.machine.words(*words), stdin=theirs, stdout=theirs, stderr=theirs) as child:
+        os.close(theirs)
+        seen = b""
+        while b"/dev/pts/" not in seen:
+            seen += os.read(ours, 1000)
+        os.write(ours, b"typed\r")
+        with contextlib.suppress(OSError):  # how a terminal says that everybody has left
+            while more := os.read(ours, 1000):
+                seen += more
+        assert child.wait(60) == 3
+    os.close(ours)
+    assert b"got typed" in seen
     pod.delete()
