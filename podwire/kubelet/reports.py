@@ -4,6 +4,7 @@ import asyncio
 import logging
 from dataclasses import dataclass, field
 
+from podwire.failpoints import declare, failpoint
 from podwire.kubelet.container_status import State
 from podwire.kubelet.ports import Api
 from podwire.kubelet.status import changes
@@ -18,6 +19,8 @@ log = logging.getLogger(__name__)
 PODS = Kind(group="", version="v1", resource="pods", kind="Pod", namespaced=True)
 ENDS = ("Succeeded", "Failed")
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
+
+SENT = declare("kubelet.status-sent", "the API server has a pod's status; nobody here has noted it yet")
 
 
 @dataclass(slots=True)
@@ -130,6 +133,7 @@ class Reports:
         now = await self._api.patch(
             PODS, meta.name, body, meta.namespace, type_=PatchType.STRATEGIC, subresource="status"
         )
+        failpoint(SENT)
         kept = dict(now.get("status") or {})
         sheet.saw(kept, _version(now["metadata"].get("resourceVersion", "")))
         sheet.sent, sheet.kept = wanted, kept

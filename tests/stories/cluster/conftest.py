@@ -184,6 +184,9 @@ class Cluster:
     def signal(self, component: str, number: int = signal.SIGKILL) -> None:
         os.kill(self.pid(component), number)
 
+    def kill(self, pid: int) -> None:
+        kill([pid])
+
     def is_up(self) -> bool:
         return all(each["ready"] for each in self.components().values())
 
@@ -272,6 +275,11 @@ class Cluster:
 
         found: dict[str, Object] = self.eventually(ready, f"{count} pods are ready", self.tell_pods)
         return found
+
+    def delete(self, *names: str) -> None:
+        """Without waiting until they are gone; again as long as the server is away."""
+        words = ("delete", "pods", *names, "--wait=false", "--ignore-not-found")
+        self.eventually(lambda: self.kubectl(*words).returncode == 0, f"{names} are deleted")
 
     def delete_all(self) -> None:
         """All pods; again as long as the server is away."""
