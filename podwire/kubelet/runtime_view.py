@@ -8,7 +8,7 @@ never overwrites a later answer.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
 from podwire.kubelet.observed import (
     NOTHING,
@@ -57,6 +57,8 @@ class RuntimeView:
         self._went = went
         self._pods: dict[str, Observed] = {}
         self._done_for: set[str] = set()
+        self._held: dict[str, dict[str, pb.ContainerEventResponse]] = {}
+        """The last event about each sandbox of pods that are being looked at: what it tells may be in the answer."""
         self._deed = asyncio.Event()
         self._whole_status = True
         self._listening = False
@@ -92,6 +94,10 @@ class RuntimeView:
         if not self._listening:
             self._done_for.add(uid)
             self._deed.set()
+        with self._holding(uid):
+            return await self._look_at(uid, sandbox)
+
+    async def _look_at(self, uid: str, sandbox: str) -> Observed:
         if not self._whole_status:
             return await self.look(uid)
         request = pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox)
@@ -148,8 +154,27 @@ class RuntimeView:
         async for event in events:
             sandbox = event.pod_sandbox_status
             uid = sandbox.metadata.uid
-            if uid and self._owns(sandbox.annotations) and not self._known(uid, event):
-                self._changed(uid)
+            if not uid or not self._owns(sandbox.annotations):
+                continue
+            if uid in self._held:
+                self._held[uid][sandbox.id] = event
+            else:
+                self._hint(uid, event)
+
+    def _hint(self, uid: str, event: pb.ContainerEventResponse) -> None:
+        if not self._known(uid, event):
+            self._changed(uid)
+
+    @contextlib.contextmanager
+    def _holding(self, uid: str) -> Iterator[None]:
+        """A deed's own events come while it is looked at, and would have it looked at again."""
+        held = self._held.setdefault(uid, {})
+        try:
+            yield
+        finally:
+            self._held.pop(uid, None)
+            for event in held.values():
+                self._hint(uid, event)
 
     def _owns(self, annotations: Mapping[str, str]) -> bool:
         return annotations.get(OWNER) == self._owner

@@ -221,3 +221,38 @@ async def test_silence_is_told_of_once_and_a_runtime_that_comes_back_is_asked_an
         assert [each.message for each in caplog.records].count(
             "the runtime sends no container events; it is asked every second instead"
         ) == 1
+
+
+class Busy(Runtime):
+    """Something happens while a sandbox's status is on its way."""
+
+    def __init__(self, *, answers_first: bool) -> None:
+        super().__init__(old=False)
+        self._answers_first = answers_first
+
+    async def call(self, method, request, *, timeout):  # noqa: ASYNC109 - the port's own name
+        if method is not methods.POD_SANDBOX_STATUS:
+            return await super().call(method, request, timeout=timeout)
+        before = await super().call(method, request, timeout=timeout)
+        self.tell("a")
+        self.set("a", pb.CONTAINER_EXITED)
+        self.tell("a")
+        await until(self.events.empty)
+        return before if self._answers_first else await super().call(method, request, timeout=timeout)
+
+
+@pytest.mark.parametrize(
+    ("answers_first", "looks"),
+    [pytest.param(False, 0, id="in the answer"), pytest.param(True, 1, id="after the answer")],
+)
+async def test_events_that_come_while_a_pod_is_looked_at_count_if_the_answer_does_not_have_them(answers_first, looks):
+    runtime = Busy(answers_first=answers_first)
+    async with watching(runtime) as (view, told):
+        await until(lambda: told.came == 2)
+        runtime.add("a")
+        seen = await view.look_at("a", "a")
+        assert seen.latest("c").running == answers_first
+        assert told.waiting == looks
+        runtime.set("a", pb.CONTAINER_UNKNOWN)
+        runtime.tell("a")
+        assert await told.next() == "a", "nothing is held any longer"
