@@ -160,7 +160,7 @@ def _give_back(call: Call, record: Record, netfilter: Netfilter) -> None:
     """Connections of an address are forgotten while nobody else can have it."""
     if record.result is not None:
         for each in results.decode(record.result, LATEST).ips:
-            netfilter.conntrack.flush(each.address.ip)
+            netfilter.conntrack.forget(each.address.ip)
     if delegate.ipam_type(call.config.raw):
         delegate.delete(call)
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from podwire.linux.conntrack import KernelConntrack
 from podwire.linux.namespaces import visit
+from podwire.linux.network import KernelNetwork
 
 RULESET = """
 table inet podwire {
@@ -49,6 +51,29 @@ def test_an_addresses_connections_are_forgotten_and_no_others(real, tmp_path, on
         assert remembered() == 0
     conntrack.close()
     network.close()
+
+
+@pytest.mark.parametrize(("one", "two"), [("127.0.0.2", "127.0.0.3"), ("::1", "fd00::2")], ids=["IPv4", "IPv6"])
+def test_they_are_forgotten_without_a_count_too(real, tmp_path, one, two):
+    path = real.namespaces(tmp_path).create("one").path
+    with KernelNetwork(path) as network:
+        network.links.change("lo", up=True)
+        network.addresses.add(1, ip_interface(f"{two}/{128 if ':' in two else 32}"))
+    real.ruleset(path).apply(RULESET)
+    conntrack = KernelConntrack(path)
+    with visit(path):
+        for port in range(1, 6):
+            send(one, one, port)
+        send(one, two, 100)
+        send(two, one, 101)
+        conntrack.forget(ip_address(two))
+        assert remembered() == 5
+        conntrack.forget(ip_address(two))
+        assert remembered() == 5
+        send("127.0.0.1" if ":" in one else "::1", "127.0.0.1" if ":" in one else "::1", 100)
+        conntrack.forget(ip_address(one))
+        assert remembered() == 1, "of the other family"
+    conntrack.close()
 
 
 def test_the_double_remembers_nothing(kernel, tmp_path):
