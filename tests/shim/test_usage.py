@@ -81,10 +81,11 @@ def wheel(tmp_path, **environment: str) -> zipfile.ZipFile:
     return zipfile.ZipFile(next(tmp_path.glob("*.whl")))
 
 
-def test_a_wheel_brings_the_program_twice_as_a_script_and_as_data(tmp_path):
+def test_a_wheel_brings_each_program_twice_as_a_script_and_as_data(tmp_path):
     with wheel(tmp_path) as built:
-        names = [each for each in built.namelist() if each.endswith("/podwire-shim")]
-        assert sorted(names) == ["podwire-0.1.0.data/scripts/podwire-shim", "podwire/shim/podwire-shim"]
+        names = [each for each in built.namelist() if Path(each).name in ("podwire-cni", "podwire-shim")]
+        places = ("podwire-0.1.0.data/scripts", "podwire/shim")
+        assert sorted(names) == [f"{place}/{each}" for place in places for each in ("podwire-cni", "podwire-shim")]
         assert all(built.read(each).startswith(b"\x7fELF") for each in names)
         assert all(built.getinfo(each).external_attr >> 16 & 0o111 for each in names)
         assert re.search(r"-py3-none-linux_\w+\.whl$", built.filename)
@@ -92,7 +93,7 @@ def test_a_wheel_brings_the_program_twice_as_a_script_and_as_data(tmp_path):
 
 def test_where_there_is_no_compiler_a_wheel_for_every_machine_brings_the_stand_in(tmp_path):
     with wheel(tmp_path, CC="no-such-compiler") as built:
-        names = [each for each in built.namelist() if each.endswith("/podwire-shim")]
+        names = [each for each in built.namelist() if Path(each).name in ("podwire-cni", "podwire-shim")]
         assert names == ["podwire-0.1.0.data/scripts/podwire-shim"]
         script = built.read(names[0])
         assert script.startswith(b"#!python\n")
