@@ -31,6 +31,7 @@ from podwire.protocols.grpc_status import Internal, InvalidArgument, NotFound
 from podwire.runtime.devices import asked_devices
 from podwire.runtime.host import Host
 from podwire.runtime.images import Image, ImageError, Images
+from podwire.runtime.images.errors import NoSuchImage
 from podwire.runtime.limits import limits_of
 from podwire.runtime.spec import Container, Pod, build
 from podwire.runtime.spec.users import Accounts, User, user_of
@@ -44,11 +45,12 @@ class Planned:
     """A container that can be made: everything was looked up and checked, nothing was done."""
 
     id: str
-    image_id: str
-    image_ref: str
+    image: Image
     log_path: str
     user: User
     spec: Mapping[str, Any]
+    sources: tuple[str, ...]
+    """What of the host is to be mounted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,11 +111,11 @@ class Bundles:
         )
         return Planned(
             id=id_,
-            image_id=image.id,
-            image_ref=image.digests[0] if image.digests else image.id,
+            image=image,
             log_path=_log_path(pod.config, config),
             user=user_of(security, image.config.user, accounts),
             spec=build(pod, container),
+            sources=tuple(each.host_path for each in config.mounts),
         )
 
     def _image(self, reference: str) -> Image:
@@ -125,6 +127,13 @@ class Bundles:
             raise NotFound(f"config.image.image: {reference!r} is not on this node")
         return image
 
+    def _layers(self, image_id: str) -> Sequence[Path]:
+        """By id: a name may mean another image by now."""
+        try:
+            return self.images.layers_of(image_id)
+        except NoSuchImage as error:
+            raise NotFound(f"config.image.image: {image_id!r} is not on this node") from error
+
     def _accounts(self, image: Image) -> Accounts:
         """The image's users and groups: the topmost layer that has such a file counts."""
         layers = self.images.rootfs_layers(image)
@@ -133,9 +142,12 @@ class Bundles:
     def write(self, planned: Planned) -> None:
         """Make the directory, and let the image store hold the image."""
         home = self.home(planned.id)
+        for source in planned.sources:
+            if not os.path.lexists(source):  # a kubelet relies on it for host paths of no type
+                Path(source).mkdir(mode=0o755, parents=True, exist_ok=True)
         for name in ("rootfs", "shim"):
             (home / name).mkdir(mode=0o700, parents=True, exist_ok=True)
-        writable = self.images.prepare(planned.id, self._image(planned.image_id))
+        writable = self.images.prepare(planned.id, planned.image)
         (home / "writable.json").write_bytes(msgspec.json.encode([str(writable.upper), str(writable.work)]))
         (home / "config.json").write_bytes(msgspec.json.encode(planned.spec))
 
@@ -148,7 +160,7 @@ class Bundles:
         """Mount the layers, make the cgroup with its limits, and the log's directory."""
         self.unmount(id_)  # what a start that was cut short has left
         home, group = self.home(id_), self._group(pod, id_)
-        layers = self.images.rootfs_layers(self._image(image_id))  # by id: a name may mean another image by now
+        layers = self._layers(image_id)
         upper, work = self.writable(id_)
         try:
             (home / "cgroup").write_text(group, encoding="utf-8")  # first: whoever cleans up looks there
