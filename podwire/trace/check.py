@@ -55,9 +55,12 @@ def check(story: Story, flow: Flow) -> list[Finding]:
 
 
 def brief(story: Story, flow: Flow) -> Story:
-    """Only the arrows that the flow draws."""
-    kept = {place for _, place, _ in _settled(flow, story.arrows)}
-    return replace(story, arrows=tuple(each for place, each in enumerate(story.arrows) if place in kept))
+    """Only the arrows that the flow draws; of several watches, those that delivered the pod."""
+    arrows = story.arrows
+    kept = {place for step, place, _ in _settled(flow, arrows) if place is not None and step.after != NOTHING}
+    told = {arrows[place].id for place in kept if arrows[place].turn is Turn.EVENT}
+    kept |= {place for place, each in enumerate(arrows) if each.turn is Turn.CALL and each.id in told}
+    return replace(story, arrows=tuple(each for place, each in enumerate(arrows) if place in kept))
 
 
 def _settled(flow: Flow, arrows: Sequence[Arrow]) -> Iterator[tuple[Step, int | None, bool]]:
