@@ -97,7 +97,17 @@ class Images:
 
         overlayfs merges the roots of all layers, even of one that says it hides all below; so those are left out here.
         """
-        paths = [self._snapshots.path(each) for each in reversed(image.layers)]
+        return self._lowers(image.layers)
+
+    def layers_of(self, image_id: str) -> Sequence[Path]:
+        """As `rootfs_layers`, by id alone: nothing else of the image is read. Raises NoSuchImage."""
+        try:
+            return self._lowers(self._records.get(image_id).layers)
+        except Broken as error:
+            raise NoSuchImage(image_id) from error
+
+    def _lowers(self, layers: Sequence[str]) -> Sequence[Path]:
+        paths = [self._snapshots.path(each) for each in reversed(layers)]
         hiding = next((number for number, path in enumerate(paths) if is_opaque(path)), len(paths))
         return paths[: hiding + 1]
 
