@@ -14,6 +14,7 @@ import pytest
 
 import podwire.cniplugins.daemon
 from podwire.cniplugins import wire
+from podwire.cniplugins.daemon import Daemon
 from podwire.linux.namespaces import visit
 from podwire.linux.network import KernelNetwork
 
@@ -119,6 +120,43 @@ def test_whoever_talks_nonsense_is_hung_up_on_and_others_are_served(host, rubbis
     assert host.call("VERSION", "a", {"type": "bridge"})["cniVersion"] == "1.1.0"
 
 
+def asked(host, path: Path, verb: str, id_: str, config: dict) -> socket.socket:
+    """A whole call, sent."""
+    stdin = json.dumps(config).encode()
+    environment = b"".join(f"{key}={value}\0".encode() for key, value in host.environment(verb, id_).items())
+    head = wire.CALL.pack(wire.MAGIC, len("bridge"), len(environment), len(stdin))
+    files = [os.open(each, os.O_RDONLY) for each in ("/proc/thread-self/ns/net", "/proc/thread-self/ns/mnt", "/", "/")]
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(str(path))
+    socket.send_fds(client, [head + b"bridge" + environment + stdin], files)
+    for each in files:
+        os.close(each)
+    return client
+
+
+def test_who_waits_when_it_is_stopped_is_served_and_who_has_gone_is_not(host, tmp_path):
+    """All of them came before it took its first call."""
+    for each in "abc":
+        host.pod(each)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        clients = {each: asked(host, tmp_path / "s", "ADD", each, host.bridge()) for each in "abc"}
+        clients["b"].close()
+        daemon = Daemon(listener, threads=1)
+        daemon.start()
+        daemon.stop()
+        for each in "ac":
+            with clients[each] as client:
+                assert client.recv(1) == wire.BEGUN
+                assert wire.ANSWER.unpack(client.recv(wire.ANSWER.size))[0] == 0
+    assert {each for each in host.left()["leases"] if each.startswith("@")} == {"@a@eth0", "@c@eth0"}
+    host.way = "in process"
+    for each in "ac":
+        host.delete(each, host.bridge())
+    assert host.left() == {}
+
+
 def test_descriptors_of_callers_are_not_kept(host, eventually):
     host.begin()
 
@@ -219,6 +257,7 @@ def test_two_daemons_do_not_share_a_socket(host):
 NOBODY = """
 import os, socket, sys
 from podwire.cniplugins import wire
+from podwire.cniplugins.daemon import Daemon
 client = socket.socket(socket.AF_UNIX)
 os.setgid(65534)
 os.setuid(65534)
