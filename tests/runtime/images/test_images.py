@@ -136,6 +136,14 @@ def test_a_container_cannot_be_prepared_on_an_image_that_is_gone(images, take):
         images.prepare("c1", image)
 
 
+def test_layers_are_found_by_id_alone(images, take):
+    image = take("one", "a")
+    assert images.layers_of(image.id) == images.rootfs_layers(image)
+    images.remove("one")
+    with pytest.raises(NoSuchImage, match=image.id):
+        images.layers_of(image.id)
+
+
 @pytest.mark.parametrize("container", ["", ".", "..", "../x", "a/b", "-a", "x" * 129, "a\0", "a\n", "é"])
 def test_a_container_s_id_is_a_plain_name(images, take, container):
     image = take("one", "a")
