@@ -143,8 +143,8 @@ class Exchanges:
                 self._streams.add(until)
                 await response.prepare(request)
                 async for chunk in stream.chunks:
-                    await response.write(chunk)
-                    await request.writer.drain()
+                    if not await _written(request, response, chunk):
+                        break
         except TimeoutError:
             if not until.expired():
                 raise
@@ -185,6 +185,16 @@ def _is_text(value: str) -> bool:
 def _certificate(request: web.BaseRequest) -> Certificate | None:
     connection = request.protocol
     return connection.certificate if isinstance(connection, Connection) else None
+
+
+async def _written(request: web.BaseRequest, response: web.StreamResponse, chunk: bytes) -> bool:
+    """Whether the client is still there to be written to."""
+    try:
+        await response.write(chunk)
+        await request.writer.drain()
+    except ConnectionError:
+        return False
+    return True
 
 
 async def _close(stream: Stream) -> None:

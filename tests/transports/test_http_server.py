@@ -430,6 +430,31 @@ async def test_a_stream_is_closed_when_its_client_goes_away(served):
         await chunks.closed.wait()
 
 
+async def test_a_client_that_goes_away_amidst_a_stream_is_no_error(served, caplog):
+    closed = asyncio.Semaphore(0)
+
+    async def endless() -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield b"more\n"
+                await asyncio.sleep(0)
+        finally:
+            closed.release()
+
+    async def handler(_request: Request) -> Stream:
+        return Stream(chunks=endless())
+
+    server = await served(handler)
+    for _ in range(20):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await reader.readuntil(b"more\n")
+        writer.transport.abort()
+        async with asyncio.timeout(20):
+            await closed.acquire()
+    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
+
+
 async def test_a_stream_that_fails_is_cut_so_that_the_client_notices(served, session):
     async def broken() -> AsyncIterator[bytes]:
         yield b"one\n"
