@@ -56,7 +56,7 @@ static void add(struct text *text, const char *words_) {
 
 /* Ends with a CNI error: what is wrong, and where. What JSON does not take as it is becomes a question mark. */
 static _Noreturn void fail(int code, const char *what, const char *where, const char *why) {
-    static char buffer[PATH_MAX + 1024];
+    static char buffer[sizeof note + 1024]; /* no name is longer than the note that tells it */
     struct text text = {buffer, 0};
     add(&text, "{\"cniVersion\": \"1.1.0\", \"code\": ");
     add(&text, code == TRY_AGAIN_LATER ? "11" : code == IO_FAILURE ? "5" : "999");

@@ -108,7 +108,10 @@ class Daemon:
 
         thread = Thread(target=tidy, name="podwire-cni-tidy", daemon=True)
         self._tidying.add(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # as many as this machine allows
+            tidy()
 
     def _serve(self, connection: socket.socket) -> None:
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):

@@ -214,6 +214,12 @@ def test_a_program_of_the_note_that_is_not_there_is_told(run, tmp_path):
     assert "No such file" in json.loads(stdout)["msg"]
 
 
+def test_endless_words_in_the_note_are_survived(run, tmp_path):
+    note(tmp_path, "socket /nowhere", f"run /{'x' * 16_000}")
+    code, stdout, _ = run(ADD)
+    assert (code, json.loads(stdout)["code"]) == (1, 999)
+
+
 def test_more_input_than_any_configuration_has_is_refused(run):
     code, stdout, _ = run(ADD, bytes((16 << 20) + 1))
     assert (code, json.loads(stdout)["code"]) == (1, 5)
