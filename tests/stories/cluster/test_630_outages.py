@@ -60,7 +60,10 @@ def test_pods_go_on_without_an_api_server(cluster, a_pod):
         until = time.monotonic() + AWAY_SECONDS
         os.kill(by_pod["crashes"].pid, signal.SIGKILL)
         seen = counted(by_pod["probed"].pid)
-        restarted = lambda: [each for each in cluster.containers() if each.attempt == 1 and each.pid]  # noqa: E731
+
+        def restarted():
+            return [each for each in cluster.containers() if each.attempt == 1 and each.pid]
+
         (new,) = cluster.eventually(restarted, "the one that crashed is started again, though nobody could be told")
         cluster.eventually(lambda: counted(by_pod["probed"].pid) > seen + 1, "probes go on")
         time.sleep(max(0.0, until - time.monotonic()))

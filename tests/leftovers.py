@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
 """What podwire has on this machine, whoever made it and below whatever prefix: by the marks that its things bear.
 
-    scripts/leftovers                 lists it, one thing a line
-    scripts/leftovers --since FILE    fails, and lists them, if there are things that the FILE does not list
+    python tests/leftovers.py                 lists it, one thing a line
+    python tests/leftovers.py --since FILE    fails, and lists them, if there are things that the FILE does not list
 
 A test that fails may leave something behind that no prefix explains any more; this finds it all the same.
 """
@@ -82,14 +81,13 @@ def main() -> int:
     parser.add_argument("--since", type=Path, metavar="FILE")
     arguments = parser.parse_args()
     if arguments.since is None:
-        print("\n".join(sorted(found())))
+        sys.stdout.write("".join(f"{each}\n" for each in sorted(found())))
         return 0
     before = set(arguments.since.read_text(encoding="utf-8").splitlines())
     until = time.monotonic() + PATIENCE
     while (new := found() - before) and time.monotonic() < until:
         time.sleep(0.5)
-    for each in sorted(new):
-        print(f"left behind: {each}")
+    sys.stdout.write("".join(f"left behind: {each}\n" for each in sorted(new)))
     return 1 if new else 0
 
 
