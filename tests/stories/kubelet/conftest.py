@@ -3,12 +3,14 @@
 Nothing that a story makes outlives the story; after each file nothing is left below the node's prefix.
 """
 
+import asyncio
 import contextlib
 import importlib.util
 import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -18,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from podwire.cniplugins.install import install
 
 PODWIRE = Path(sys.executable).with_name("podwire")
 IMAGE = "podwire.local/busybox:latest"
@@ -49,12 +53,12 @@ class Daemon:
 
     def __init__(self, node: "Node", name: str, *words: object) -> None:
         self.log = node.prefix / f"{name}.log"
-        self._command = node.space.command(PODWIRE, name, *words)
+        self.command = node.space.command(PODWIRE, name, *words)
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self, **env: str) -> None:
         with self.log.open("ab") as log:
-            self._child = subprocess.Popen(self._command, stdout=log, stderr=log, env={**os.environ, **env})
+            self._child = subprocess.Popen(self.command, stdout=log, stderr=log, env={**os.environ, **env})
 
     @property
     def alive(self) -> bool:
@@ -71,17 +75,20 @@ class Daemon:
         self._child.terminate()
         return self._child.wait(SECONDS)
 
-    def restart(self) -> None:
-        self.kill()
-        self.start()
-
-    def signal(self, number: int) -> None:
+    def pause(self) -> None:
+        """It answers nobody, until it is told to go on."""
         assert self._child is not None
-        self._child.send_signal(number)
+        self._child.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        assert self._child is not None
+        self._child.send_signal(signal.SIGCONT)
 
 
 class Node:
     """One machine that is a whole cluster."""
+
+    podwire = PODWIRE
 
     def __init__(self, images: Path) -> None:
         self.runtime = runtimes.Runtime(images)
@@ -101,6 +108,16 @@ class Node:
         )
         self.scheduler = Daemon(self, "scheduler", "--kubeconfig", self.kubeconfig)
         self.kubelet = self._kubelet()
+
+    def use_our_plugins(self) -> None:
+        """Instead of the reference ones: these lead ports of the host into pods without iptables."""
+        shutil.rmtree(self.plugins)
+        install(str(self.plugins), socket=str(self.prefix / "cni.sock"))
+        records = str(self.prefix / "attachments")
+        network = json.loads(json.dumps(runtimes.NETWORK))
+        network["plugins"][0] |= {"dataDir": records, "ipMasq": True}
+        network["plugins"].append({"type": "portmap", "capabilities": {"portMappings": True}, "dataDir": records})
+        self.runtime.configure(network)
 
     def _kubelet(self, *flags: object) -> Daemon:
         words = ["--kubeconfig", self.kubeconfig, "--runtime", f"unix://{self.runtime.socket}", "--node-name", "node"]
@@ -195,6 +212,20 @@ class Node:
         id_ = self.get(f"pod {name}")["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
         return int((self.runtime.state / "runtime/containers" / id_ / "shim/pid").read_text())
 
+    def cri(self, method: str, **fields: Any) -> Any:
+        """One call to the runtime by somebody who is not the kubelet."""
+
+        async def call() -> Any:
+            async with runtimes.kubelet_of(self.runtime) as cri:
+                return await cri(method, **fields)
+
+        return asyncio.run(call())
+
+    def sandboxes(self, name: str) -> list[str]:
+        """The ids of what the runtime has for pods of that name."""
+        found = self.cri("ListPodSandbox", filter={"label_selector": {"io.kubernetes.pod.name": name}}).items
+        return [str(each.id) for each in found]
+
     def clean(self) -> None:
         """Every pod goes, in the usual way, and then nothing of any is left."""
         self("delete pods --all --grace-period=1 --wait=true")
@@ -235,11 +266,13 @@ _nodes: list[Node] = []
 
 
 @contextlib.contextmanager
-def running(images: Path, *flags: object) -> Iterator[Node]:
+def running(images: Path, *flags: object, our_plugins: bool = False) -> Iterator[Node]:
     """A node; at its end nothing of it is left, and no program has failed inside."""
     node = Node(images)
     _nodes.append(node)
     try:
+        if our_plugins:
+            node.use_our_plugins()
         node.start(*flags)
         yield node
         node.clean()
@@ -262,7 +295,7 @@ def node(template: Path) -> Iterator[Node]:
         yield made
 
 
-@pytest.fixture(name="running")
+@pytest.fixture(name="running", scope="session")
 def _running() -> Callable[..., Any]:
     return running
 
