@@ -92,6 +92,7 @@ async def run(options: Options) -> None:
         tap = tracing.tap(KUBELET, options.node_name)
         cri = await stack.enter_async_context(grpc_client.connect(socket, tap=tap, caller=KUBELET, callee=RUNTIME))
         api = Client(http)
+        meter = Meter()
         outside = Outside(
             api=api,
             cri=cri,
@@ -99,11 +100,12 @@ async def run(options: Options) -> None:
             mounts=KernelMounts(),
             machine=RealMachine(),
             sockets=ProbeSockets(),
+            pod_started=meter.pod_started,
             network_files=lambda: changes_below(options.cni_dirs),
         )
         kubelet = Kubelet(outside, _node(options), options.root_dir, options.pod_logs_dir, await _dns(options))
         how = _serving(options, access)
-        await stack.enter_async_context(serving(how, kubelet.workers, cri, api, Meter()))
+        await stack.enter_async_context(serving(how, kubelet.workers, cri, api, meter))
         _log.info("working", extra={"node": options.node_name, "api": access.server, "runtime": str(socket)})
         await kubelet.run()
 

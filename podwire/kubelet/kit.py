@@ -73,6 +73,7 @@ class Kit:
     dns: Dns
     node: Callable[[], NodeFacts]
     services: Callable[[], Sequence[Object]]
+    pod_started: Callable[[float], None]
     runtime_name: str = "podwire"
     network_trouble: str = ""
     recursive_read_only: bool = False

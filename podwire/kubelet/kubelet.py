@@ -42,6 +42,8 @@ class Outside:
     mounts: Mounts
     machine: Machine
     sockets: Sockets
+    pod_started: Callable[[float], None]
+    """Told the seconds from the first sight of a pod until it ran."""
     network_files: Callable[[], AsyncIterator[None]]
     """Tells when network configurations or plugins have changed."""
 
@@ -82,6 +84,7 @@ class Kubelet:
             dns=dns,
             node=lambda: self.node.facts,
             services=lambda: list(self._services.objects.values()),
+            pod_started=outside.pod_started,
         )  # fmt: skip
         self._health = Health(self._kit, self.node, self.workers)
 

@@ -30,13 +30,15 @@ def _head(file: Path) -> str:
 
 
 def _tail(log: Path) -> str:
-    """The text of the last lines; each log line is `TIME STREAM TAG TEXT`."""
+    """The text of the last lines; each log line is `TIME STREAM TAG TEXT`, and the tag P says that it goes on."""
     try:
         with log.open("rb") as opened:
-            opened.seek(0, 2)
-            opened.seek(max(0, opened.tell() - 4 * LOG_BYTES))
-            lines = opened.read().splitlines()[-LOG_LINES:]
+            size = opened.seek(0, 2)
+            start = opened.seek(max(0, size - 4 * LOG_BYTES))
+            lines = opened.read().splitlines()
     except OSError:
         return ""
-    text = b"\n".join(line.split(b" ", 3)[-1] for line in lines)
+    whole = lines[1:] if start else lines  # the first one is cut
+    parts = [line.split(b" ", 3) for line in whole[-LOG_LINES:]]
+    text = b"".join(part[3] + (b"" if part[2] == b"P" else b"\n") for part in parts if len(part) == 4)
     return text[-LOG_BYTES:].decode(errors="replace")

@@ -66,6 +66,7 @@ class Worker:
         self._gone = False
         """The API has no such pod any more."""
         self._adopted_ending = pod.deleting
+        self._seen = kit.clock.monotonic()
         self.pod = pod
         self.memory = Memory(kit, pod)
         if pod.deleting:
@@ -299,7 +300,10 @@ class Worker:
             return  # what there was to tell has been told, or belongs to whoever ended it
         known = self._kit.reports.latest(self.pod.uid)
         told = msgspec.structs.replace(self.pod, status=msgspec.convert(known, PodStatus)) if known else self.pod
-        self._kit.reports.report(self.pod, pod_status(told, observed, self.memory.view(self.pod, observed)))
+        status = pod_status(told, observed, self.memory.view(self.pod, observed))
+        if status["phase"] == "Running" and known.get("phase", "Pending") == "Pending":
+            self._kit.pod_started(self._kit.clock.monotonic() - self._seen)
+        self._kit.reports.report(self.pod, status)
 
     async def _end(self) -> None:
         """1. Containers.  2. Their network.  3. Tell how they ended.  4. Remove everything.  5. Let the object go."""
