@@ -68,7 +68,7 @@ def test_exit_code_and_last_words_are_shown(node, pod, container, name):
     ends = [each["state"]["terminated"] for each in node.get(f"pod {name}")["status"]["containerStatuses"]]
     assert [(each["exitCode"], each["reason"], each.get("message")) for each in ends] == [
         (4, "Error", "to the file"),
-        (5, "Error", "to the log"),
+        (5, "Error", "to the log\n"),
         (0, "Completed", None),
     ]
     told = node(f"describe pod {name}")
