@@ -100,18 +100,25 @@ class Reader:
         script = f"set -a; . {self._variables}; {line}\ncode=$?; export -p > {self._variables}; exit $code"
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}:{Path(sys.prefix) / 'debian/usr/bin'}"
         kubeconfig = str(self.prefix / "var/lib/podwire/kubeconfig")
-        done = subprocess.run(
-            ["nsenter", "-t", str(self._machine.pid), "-n", "sh", "-c", script],
-            cwd=folder,
-            env={**os.environ, "PATH": path, "HOME": str(self.prefix), "KUBECONFIG": kubeconfig},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=SOON,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                ["nsenter", "-t", str(self._machine.pid), "-n", "sh", "-c", script],
+                cwd=folder,
+                env={**os.environ, "PATH": path, "HOME": str(self.prefix), "KUBECONFIG": kubeconfig},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=SOON,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            pytest.fail(f"{command}: nothing more after {SOON:g} s\n{(error.stdout or b'').decode()}\n{self._logs()}")
         return done.returncode, done.stdout.replace(str(self.prefix), PREFIX)
+
+    def _logs(self) -> str:
+        logs = (self.prefix / "var/log/podwire").glob("*.log")
+        return "\n".join(f"{each.name}:\n{each.read_text()[-2000:]}" for each in logs)
 
     def follows(self, page: Path, folder: Path | None = None) -> None:
         folder = folder or page.parent
@@ -169,7 +176,7 @@ def test_the_examples_page_names_each(cluster):
     assert re.findall(r"^\| \[(\S+)\]\(\1\)", page.read_text(encoding="utf-8"), re.MULTILINE) == EXAMPLES
 
 
-@pytest.mark.parametrize("page", ["docs/up.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/up.md"])
 def test_a_page_tells_the_truth(newcomer, page):
     newcomer.follows(ROOT / page, ROOT)
 
