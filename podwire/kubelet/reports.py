@@ -43,9 +43,21 @@ class _Sheet:
         """What is to be sent. What the API keeps in other words than ours is said once, not for ever."""
         if self.wanted is None or (self.wanted == self.sent and self.told == self.kept):
             return {}
-        if self.told.get("phase") in ENDS and self.wanted.get("phase") not in ENDS:
-            return {}  # somebody has ended the pod, and nothing leads back from there
-        return changes(self.told, self.wanted)
+        return {} if self.overruled else changes(self.told, self.wanted)
+
+    @property
+    def overruled(self) -> bool:
+        """Somebody else has ended the pod, and nothing leads back from there."""
+        return self.told.get("phase") in ENDS and self.wanted is not None and self.wanted.get("phase") not in ENDS
+
+    @property
+    def latest(self) -> State:
+        if self.wanted is None:
+            return self.told
+        merged = {**self.told, **self.wanted, "conditions": _all_conditions(self.told, self.wanted)}
+        if self.overruled:
+            merged |= {name: self.told[name] for name in ("phase", "reason", "message") if name in self.told}
+        return merged
 
     def saw(self, status: State, version: int) -> None:
         """An echo of what was overtaken since is nothing new."""
@@ -74,11 +86,7 @@ class Reports:
     def latest(self, uid: str) -> State:
         """The status as it is, or is about to be."""
         sheet = self._sheets.get(uid)
-        if sheet is None:
-            return {}
-        if sheet.wanted is None:
-            return sheet.told
-        return {**sheet.told, **sheet.wanted, "conditions": _all_conditions(sheet.told, sheet.wanted)}
+        return {} if sheet is None else sheet.latest
 
     def report(self, pod: Pod, status: State) -> None:
         """Have this sent; never waits."""

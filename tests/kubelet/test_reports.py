@@ -242,6 +242,8 @@ async def test_nothing_leads_back_from_an_end_that_others_wrote(world):
     await world.settled(pod)
     assert (await world.status())["phase"] == "Failed"
     assert len(world.api.sent) == 1
+    latest = world.reports.latest(pod.uid)
+    assert (latest["phase"], latest["reason"]) == ("Failed", "Evicted")
 
 
 async def test_conditions_of_others_stay_and_are_seen(world):
