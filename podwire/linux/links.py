@@ -17,13 +17,14 @@ _BRIDGE_FAMILY = 7
 _UP, _PROMISCUOUS = 0x1, 0x100
 _NEW_INDEX_IN_PEER = 1  # VETH_INFO_PEER
 _MODES = {"private": 1, "vepa": 2, "bridge": 4, "passthru": 8}
+_MODE_NAMES = {number: name for name, number in _MODES.items()}
 _STATES = ("unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up")
 _SKIP_STATISTICS = 1 << 3
 
 _ADDRESS, _NAME, _MTU, _LINK, _MASTER, _OPERSTATE, _LINKINFO, _ALIAS = 1, 3, 4, 5, 10, 16, 18, 20
 _NETNS_FD, _EXT_MASK, _LINK_NETNSID, _PROTINFO, _PROMISCUITY = 28, 29, 37, 12, 30
 _INFO_KIND, _INFO_DATA, _INFO_SLAVE_DATA = 1, 2, 5
-_MACVLAN_MODE = 1
+_MACVLAN_MODE, _MACVLAN_QUEUE = 1, 7
 _PORT_HAIRPIN, _PORT_ISOLATED = 4, 33
 
 _ERRORS: errors.Names = {
@@ -78,7 +79,7 @@ class KernelLinks:
                 requests = [_new_bridge(new)]
             case Macvlan():
                 requests = [_new_macvlan(new)]
-        if not isinstance(new, Macvlan) and new.alias:
+        if new.alias:
             # The kernel takes no alias when it makes a link. Both requests are worked off in one system call that
             # no signal interrupts, so nobody finds the link without its owner tag.
             requests.append(_change(new.name, text(_ALIAS, new.alias), f"tag link {new.name}"))
@@ -187,9 +188,12 @@ def _new_macvlan(new: Macvlan) -> Request:
         raise errors.Refused(
             errno.EINVAL, f"add macvlan {new.name}", f"mode {new.mode!r} is none of {', '.join(_MODES)}"
         )
+    if new.alias and new.netns is not None:
+        raise errors.Refused(errno.EINVAL, f"add macvlan {new.name}", "it is marked first, and then moved")
     checked_name(new.name)
     parts = _common(new.mtu, new.mac) + u32(_LINK, new.parent)
-    data = nested(_INFO_DATA, u32(_MACVLAN_MODE, _MODES[new.mode]))
+    queue = u32(_MACVLAN_QUEUE, new.queue) if new.queue else b""
+    data = nested(_INFO_DATA, u32(_MACVLAN_MODE, _MODES[new.mode]), queue)
     held = _opened(new.netns)
     if held:
         parts += u32(_NETNS_FD, held[0])
@@ -201,11 +205,13 @@ def _parsed(body: bytes) -> Link:
     told = wire.attributes(body, _MESSAGE.size)
     info = wire.attributes(told.get(_LINKINFO, b""))
     port = wire.attributes(info.get(_INFO_SLAVE_DATA, b""))
+    kind = wire.string(info.get(_INFO_KIND, b""))
+    own = wire.attributes(info.get(_INFO_DATA, b"")) if kind == "macvlan" else {}
     state = wire.number(told.get(_OPERSTATE))
     return Link(
         ifindex=index,
         name=wire.string(told[_NAME]),
-        kind=wire.string(info.get(_INFO_KIND, b"")),
+        kind=kind,
         mac=told.get(_ADDRESS, b"").hex(":"),
         mtu=wire.number(told.get(_MTU)),
         up=bool(flags & _UP),
@@ -217,4 +223,5 @@ def _parsed(body: bytes) -> Link:
         promiscuous=bool(flags & _PROMISCUOUS),
         hairpin=bool(wire.number(port.get(_PORT_HAIRPIN))),
         isolated=bool(wire.number(port.get(_PORT_ISOLATED))),
+        mode=_MODE_NAMES.get(wire.number(own.get(_MACVLAN_MODE)), ""),
     )

@@ -37,6 +37,8 @@ class Link(NamedTuple):
     promiscuous: bool = False
     hairpin: bool = False
     isolated: bool = False
+    mode: str = ""
+    """Of a macvlan: who hears whom."""
 
 
 class Veth(NamedTuple):
@@ -67,9 +69,14 @@ class Macvlan(NamedTuple):
     name: str
     parent: int
     mode: str = "bridge"
+    """bridge: all on one parent hear each other; private: they do not; vepa: by the switch; passthru: alone."""
     netns: Path | None = None
     mtu: int = 0
     mac: str = ""
+    alias: str = ""
+    """Only where it is made in its parent's namespace: a link is marked there, and then moved."""
+    queue: int = 0
+    """Broadcasts that may wait; 0 is the kernel's default."""
 
 
 NewLink = Veth | Bridge | Macvlan

@@ -289,6 +289,7 @@ def test_a_macvlan_stands_on_its_parent(kernel, host, is_real, told):
     assert (near.kind, near.mac, near.mtu, near.peer, near.peer_netns) == ("macvlan", MAC, 1400, parent, None)
     assert (far.kind, far.peer) == ("macvlan", parent)
     assert far.peer_netns is not None
+    assert (near.mode, far.mode, here.links.get("a0").mode) == ("bridge", "private", "")
     if is_real:
         (seen,) = told("ip", "-j", "-d", "link", "show", "m0", netns=path)
         assert seen["linkinfo"]["info_data"]["mode"] == "bridge"
@@ -303,3 +304,31 @@ def test_the_loopback_is_not_deleted(kernel, host):
     with pytest.raises(errors.LinuxError):
         network.links.delete("lo")
     assert network.links.get("lo")
+
+
+def test_a_macvlan_is_marked_where_it_is_made_and_keeps_its_mark_and_mode_when_it_moves(kernel, host, is_real, told):
+    (here, _), (there, other) = host("a"), host("b")
+    here.links.add(Veth("a0", "a1"))
+    parent = here.links.get("a0").ifindex
+    here.links.add(Macvlan("m0", parent, "vepa", alias="mine", queue=2000))
+    assert here.links.get("m0").alias == "mine"
+    here.links.move(here.links.get("m0").ifindex, other, "eth0")
+    moved = there.links.get("eth0")
+    assert (moved.alias, moved.mode, moved.kind, moved.up) == ("mine", "vepa", "macvlan", False)
+    if is_real:
+        (seen,) = told("ip", "-j", "-d", "link", "show", "eth0", netns=other)
+        assert seen["linkinfo"]["info_data"]["bcqueuelen"] == 2000
+    with pytest.raises(errors.Refused, match="marked first"):
+        here.links.add(Macvlan("m1", parent, netns=other, alias="mine"))
+    assert [each.name for each in here.links.list()] == ["lo", "a1", "a0"]
+
+
+def test_a_link_comes_home_under_its_old_name(kernel, host):
+    (here, home), (there, other) = host("a"), host("b")
+    here.links.add(Veth("a0", "a1", alias="mine"))
+    here.links.add(Bridge("eth0"))
+    here.links.move("a0", other, "eth0")
+    there.links.change("eth0", up=True)
+    there.links.move("eth0", home, "a0")
+    back = here.links.get("a0")
+    assert (back.alias, back.up, here.links.get("eth0").kind) == ("mine", False, "bridge")

@@ -57,11 +57,13 @@ class MemoryLinks:
     def _add_macvlan(self, new: Macvlan) -> None:
         if new.mode not in _MODES:
             raise errors.Refused(errno.EINVAL, f"add macvlan {new.name}")
+        if new.alias and new.netns is not None:
+            raise errors.Refused(errno.EINVAL, f"add macvlan {new.name}", "it is marked first, and then moved")
         parent = self._space.find(new.parent, f"add macvlan {new.name}")
         there = self._space if new.netns is None else self._world.at(new.netns)
         device = self._made(there, new.name, "macvlan", new.mtu or parent.mtu, new.mac)
         there.add(device)
-        device.other = parent
+        device.other, device.mode, device.alias = parent, new.mode, new.alias
 
     def _made(self, space: Space, name: str, kind: str, mtu: int, mac: str, index: int = 0, of: str = "") -> Device:
         checked_name(name)

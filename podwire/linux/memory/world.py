@@ -27,7 +27,7 @@ class Device:
         self.space, self.index, self.name, self.kind = space, index, name, kind
         self.mac, self.mtu = mac, mtu
         self.up = self.promiscuous = self.hairpin = self.isolated = False
-        self.alias = ""
+        self.alias = self.mode = ""
         self.master: Device | None = None
         self.other: Device | None = None
         self.addresses: list[Held] = []
@@ -60,6 +60,7 @@ class Device:
             promiscuous=self.promiscuous,
             hairpin=self.hairpin,
             isolated=self.isolated,
+            mode=self.mode,
         )
 
 
