@@ -8,7 +8,7 @@ from podwire.ipam import host_local
 from podwire.linux import errors as linux
 from podwire.linux.processes import Finished, run
 from podwire.protocols.cni import results
-from podwire.protocols.cni.config import checked_type
+from podwire.protocols.cni.config import Valid, checked_type
 from podwire.protocols.cni.errors import CniError, Code, decode
 from podwire.protocols.cni.results import Result
 from podwire.protocols.cni.values import Object, dumped, loaded, taken
@@ -66,6 +66,24 @@ def check(call: Call) -> None:
         host_local.check(call.config, call.invocation)
     else:
         _call(kind, call, "CHECK")
+
+
+def gc(call: Call, valid: Valid) -> None:
+    """Free what the IPAM has for nobody who is valid; without any there is nothing to do."""
+    kind = ipam_type(call.config.raw)
+    if _is_ours(kind, call):
+        host_local.gc(call.config, valid)
+    elif kind:
+        _call(kind, call, "GC")
+
+
+def status(call: Call) -> None:
+    """Whether there would be an address for one more."""
+    kind = ipam_type(call.config.raw)
+    if _is_ours(kind, call):
+        host_local.status(call.config, call.invocation)
+    elif kind:
+        _call(kind, call, "STATUS")
 
 
 def _is_ours(kind: str, call: Call) -> bool:

@@ -2,6 +2,7 @@
 
 from podwire.cniplugins.skeleton import Call, Plugin
 from podwire.ipam import host_local
+from podwire.protocols.cni.config import Valid
 from podwire.protocols.cni.results import Result
 
 
@@ -17,4 +18,12 @@ def delete(call: Call) -> None:
     host_local.delete(call.config, call.invocation)
 
 
-PLUGIN = Plugin("host-local", add, check, delete)
+def gc(call: Call, valid: Valid) -> None:
+    host_local.gc(call.config, valid)
+
+
+def status(call: Call) -> None:
+    host_local.status(call.config, call.invocation)
+
+
+PLUGIN = Plugin("host-local", add, check, delete, gc, status)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from podwire.linux import errors as linux
 from podwire.linux.namespaces import identity
 from podwire.protocols.cni import errors, results, versions
-from podwire.protocols.cni.config import PluginConfig, plugin_config
+from podwire.protocols.cni.config import PluginConfig, Valid, plugin_config, valid_attachments
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Result
 from podwire.protocols.cni.values import Object, dumped
@@ -31,6 +31,8 @@ PLUGINS = {
     "portmap": "podwire.cniplugins.portmap",
 }
 """Names of programs, and the modules that have a `PLUGIN`."""
+
+_DELEGATE = "podwire.cniplugins.delegate"  # which knows us
 
 LARGEST = 16 << 20
 """Bytes of a configuration."""
@@ -56,11 +58,23 @@ class Call(NamedTuple):
     """What the daemon keeps open for calls from its own namespace."""
 
 
+def _gc_of_ipam(call: Call, valid: Valid) -> None:
+    import_module(_DELEGATE).gc(call, valid)
+
+
+def _status_of_ipam(call: Call) -> None:
+    import_module(_DELEGATE).status(call)
+
+
 class Plugin(NamedTuple):
+    """What a program does. One that keeps nothing by itself leaves GC and STATUS to its IPAM, if it has any."""
+
     name: str
     add: Callable[[Call], Result]
     check: Callable[[Call], None]
     delete: Callable[[Call], None]
+    gc: Callable[[Call, Valid], None] = _gc_of_ipam
+    status: Callable[[Call], None] = _status_of_ipam
 
 
 class _Stopped(BaseException):
@@ -133,10 +147,10 @@ def _done(name: str, call: Call) -> Object | None:
     plugin: Plugin = import_module(PLUGINS[name]).PLUGIN
     if command == "ADD":
         return results.encode(plugin.add(call), version)
-    verbs = {"CHECK": plugin.check, "DEL": plugin.delete}
-    if command not in verbs:
-        raise CniError(Code.BAD_ENVIRONMENT, f"CNI_COMMAND: podwire's {name} does not do {command}")
-    verbs[command](call)
+    if command == "GC":
+        plugin.gc(call, valid_attachments(call.config.raw))
+    else:
+        {"CHECK": plugin.check, "DEL": plugin.delete, "STATUS": plugin.status}[command](call)
     return None
 
 

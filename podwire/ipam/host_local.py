@@ -7,7 +7,7 @@ from typing import NamedTuple
 from podwire.ipam.leases import Leases, Owner
 from podwire.ipam.ranges import RangeSet, found, parse_sets
 from podwire.protocols.cni import args
-from podwire.protocols.cni.config import PluginConfig
+from podwire.protocols.cni.config import PluginConfig, Valid
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import DNS, IP, Result, Route, decode_route
 from podwire.protocols.cni.values import Address, Object, address, taken, taken_list
@@ -99,6 +99,17 @@ def check(config: PluginConfig, invocation: Invocation) -> None:
         raise CniError(Code.NOT_AS_ADDED, f"ipam: nothing is leased to {who}")
     if lost:
         raise CniError(Code.NOT_AS_ADDED, f"ipam: {', '.join(map(str, lost))} is not leased to {who}")
+
+
+def gc(config: PluginConfig, valid: Valid) -> None:
+    """Free every address of this network that belongs to nobody who is valid."""
+    Leases(_directory(config)).keep_only(valid)
+
+
+def status(config: PluginConfig, invocation: Invocation) -> None:
+    """Whether every set has an address for one more."""
+    asked = wish(config, invocation)
+    Leases(asked.directory).check_room(asked.sets)
 
 
 def _resolv_conf(path: str) -> DNS:

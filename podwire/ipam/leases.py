@@ -26,6 +26,7 @@ from podwire.failpoints import declare, failpoint
 from podwire.ipam import ranges
 from podwire.ipam.ranges import RangeSet
 from podwire.linux.files import sync_directory
+from podwire.protocols.cni.config import Valid
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.values import Address, address
 
@@ -90,6 +91,39 @@ class Leases:
         """What the owner has."""
         had = self._of(owner) or ()
         return tuple(each for each in had if self._owns(owner, str(each)))
+
+    def keep_only(self, valid: Valid) -> None:
+        """Free what belongs to any other owner."""
+        if not os.path.isdir(self._directory):
+            return
+        with self._locked():
+            for each in self._owners():
+                if each not in valid:
+                    had = self._of(each)
+                    self._free(each, self._found(each) if had is None else had)
+        sync_directory(self._directory)
+
+    def check_room(self, sets: Sequence[RangeSet]) -> None:
+        """An error when one of the sets has no address left, or nothing can be written."""
+        try:
+            os.makedirs(self._directory, mode=0o755, exist_ok=True)
+            with self._locked():
+                for number, each in enumerate(sets):
+                    self._next(number, each)
+        except (OSError, CniError) as error:
+            raise CniError(Code.UNAVAILABLE, str(error)) from error
+
+    def _owners(self) -> set[Owner]:
+        """Everybody who has something, by looking at every entry."""
+        found: set[Owner] = set()
+        for each in os.listdir(self._directory):
+            words = each.split("@")[1:] if each[:1] == "@" else []
+            if _is_address(each):
+                link = self._link(each)
+                words = link.split("@")[1:] if link else self._legacy(each)
+            if len(words) == 2:
+                found.add(Owner(*words))
+        return found
 
     def _are_free_for(self, owner: Owner, had: Sequence[Address]) -> bool:
         """What an owner's entry says may have gone to somebody else, if a crash kept the owner from taking it."""

@@ -7,7 +7,7 @@ from podwire.protocols.cni import results, versions
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Result
 from podwire.protocols.cni.values import Object, loaded_object, taken, taken_list
-from podwire.protocols.cni.verbs import is_id
+from podwire.protocols.cni.verbs import is_id, is_ifname
 
 PREV_RESULT_SINCE = "0.4.0"
 """From here on DEL and CHECK are told the final result of ADD, too."""
@@ -148,6 +148,29 @@ def plugin_config(data: bytes, supported: tuple[str, ...] = versions.KNOWN) -> P
         runtime=lowered(taken(raw, "runtimeConfig", dict, {})),
         args=taken(taken(raw, "args", dict, {}), "cni", dict, {}, "args."),
     )
+
+
+Valid = frozenset[tuple[str, str]]
+"""Container id and interface of every attachment that is to stay."""
+
+VALID_ATTACHMENTS = "cni.dev/valid-attachments"
+_OLDER_KEY = "cni.dev/attachments"
+
+
+def valid_attachments(raw: Object) -> Valid:
+    """What GC is to spare. Without the list nothing can be told apart, so that is an error; an empty one is a list."""
+    key = VALID_ATTACHMENTS if VALID_ATTACHMENTS in raw else _OLDER_KEY
+    if key not in raw:
+        raise CniError(Code.BAD_CONFIG, f"{VALID_ATTACHMENTS}: missing")
+    return frozenset(_attachment(each, f"{key}[{at}].") for at, each in enumerate(taken_list(raw, key, dict)))
+
+
+def _attachment(value: Object, where: str) -> tuple[str, str]:
+    """A name that nobody can have would spare nothing, and what was meant would go."""
+    id_, ifname = taken(value, "containerID", str, "", where), taken(value, "ifname", str, "", where)
+    if not is_id(id_) or not is_ifname(ifname):
+        raise CniError(Code.BAD_CONFIG, f"{where}containerID, ifname: {id_!r} and {ifname!r} are no attachment")
+    return id_, ifname
 
 
 def lowered(value: Any) -> Any:
