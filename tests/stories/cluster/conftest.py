@@ -31,6 +31,7 @@ from podwire.linux.mount_namespaces import of_process
 from podwire.linux.mounts import KernelMounts
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
+from podwire.protocols.grpc_status import NotFound, Unavailable
 from podwire.protocols.k8sapi.watch import Object
 from podwire.runtime.images.build import ROOT_REFERENCE
 from podwire.transports import grpc_client
@@ -299,14 +300,20 @@ class Cluster:
     # The runtime
 
     def cri(self, method: str, **fields: Any) -> Any:
-        """One call by its bare name."""
+        """One call by its bare name; again as long as the runtime is away."""
         found = next(each for each in methods.ALL if each.name.endswith(f"/{method}") or each.name == method)
 
         async def call() -> Any:
             async with grpc_client.connect(self.layout.runtime_socket) as client:
                 return await client.call(found, found.request(**fields), timeout=SOON)
 
-        return asyncio.run(call())
+        until = time.monotonic() + SOON
+        while True:
+            try:
+                return asyncio.run(call())
+            except Unavailable:
+                assert time.monotonic() < until, "the runtime does not come back"
+                time.sleep(0.05)
 
     def sandboxes(self, *, ready: bool = False) -> dict[str, list[str]]:
         """The ids of all sandboxes, or of those that are ready, by the name of their pod."""
@@ -321,7 +328,10 @@ class Cluster:
         """All, also those that ended."""
         found = []
         for each in self.cri("ListContainers").containers:
-            told = self.cri("ContainerStatus", container_id=each.id, verbose=True)
+            try:
+                told = self.cri("ContainerStatus", container_id=each.id, verbose=True)
+            except NotFound:
+                continue  # removed meanwhile
             pid = int(told.info.get("pid", "0")) if told.status.state == pb.CONTAINER_RUNNING else 0
             pod = told.status.labels["io.kubernetes.pod.name"]
             meta = told.status.metadata
