@@ -13,7 +13,7 @@ from benchmarks.island import CGROUPS, Island, island
 from benchmarks.machine import CannotMeasure
 from benchmarks.runtimes import start_containerd
 from benchmarks.server import DEADLINE, PODWIRE, ROOT
-from podwire.cluster.up.layout import Layout
+from podwire.cluster.runtime import Options
 
 KUBECONFIG = "var/lib/podwire/kubeconfig"
 LEASES = "var/lib/podwire/cni/networks/podwire/*.*.*.*"
@@ -80,14 +80,14 @@ class Cluster:
 @contextlib.contextmanager
 def podwire() -> Iterator[Cluster]:
     with island() as at:
-        layout = Layout(at.place / "c")
-        at.cgroups.append(layout.runtime().cgroup_parent)
+        prefix = at.place / "c"
+        at.cgroups.append(Options(socket=prefix, prefix=prefix).cgroup_parent)
         stands = at.place / "stands"
         at.start(["sh", "-c", 'touch "$0"; exec sleep infinity', str(stands)], stands.exists)
         begin = time.perf_counter()
-        _run(at.inside([*PODWIRE, "up", "--detach", "--prefix", str(layout.prefix)]))
+        _run(at.inside([*PODWIRE, "up", "--detach", "--prefix", str(prefix)]))
         taken = time.perf_counter() - begin
-        yield from _closing(at, taken, layout.prefix, layout.prefix / "run/netns/*")
+        yield from _closing(at, taken, prefix, prefix / "run/netns/*")
 
 
 @contextlib.contextmanager
