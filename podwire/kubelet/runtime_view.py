@@ -113,15 +113,20 @@ class RuntimeView:
     async def run(self) -> None:
         """Follow the runtime until cancelled."""
         first, longest = RECONNECT_SECONDS
-        pause = first
+        pause, why = first, ""
         while True:
             self._here = False
             try:
                 await self._follow()
             except RpcError as error:
                 self._went(str(error))
-                log.info("runtime does not answer", extra={"why": str(error)})
-            pause = first if self._here else min(pause * 2, longest)
+                if str(error) != why:  # said once, not with every try
+                    why = str(error)
+                    log.info("runtime does not answer", extra={"why": why})
+            if self._here:
+                pause, why = first, ""
+            else:
+                pause = min(pause * 2, longest)
             await asyncio.sleep(pause)
 
     async def _follow(self) -> None:
