@@ -3,10 +3,12 @@
 LinuxError                   an OSError: `errno`, and `operation`, what was tried, in words
 ├── Exists                   what should be made is there already
 │   ├── LinkExists, AddressExists, RouteExists, RuleExists, NeighbourExists
+│   ├── QdiscExists
 │   ├── ElementExists        an nft element, or one with the same key and other data
 │   └── NamespaceExists
 ├── Missing                  what should be used is not there
 │   ├── NoSuchLink, NoSuchAddress, NoSuchRoute, NoSuchRule, NoSuchNeighbour
+│   ├── NoSuchQdisc          none, or not ours
 │   ├── NoSuchTable, NoSuchSet, NoSuchElement
 │   ├── NoSuchNamespace      no such path, or nothing pinned at it (a plain file)
 │   ├── NoSuchMount, NoSuchCgroup, NoSuchProcess, NoSuchSysctl
@@ -71,6 +73,10 @@ class NeighbourExists(Exists):
     pass
 
 
+class QdiscExists(Exists):
+    pass
+
+
 class ElementExists(Exists):
     pass
 
@@ -100,6 +106,10 @@ class NoSuchRule(Missing):
 
 
 class NoSuchNeighbour(Missing):
+    pass
+
+
+class NoSuchQdisc(Missing):
     pass
 
 

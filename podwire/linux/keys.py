@@ -25,6 +25,11 @@ def protocol(name: str) -> bytes:
     return bytes((PROTOCOLS[name],))
 
 
+def mac(address: str) -> bytes:
+    """ether_addr."""
+    return bytes.fromhex(address.replace(":", ""))
+
+
 def interface(name: str) -> bytes:
     """ifname."""
     return name.encode().ljust(16, b"\0")

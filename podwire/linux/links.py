@@ -8,13 +8,13 @@ from podwire.linux import errors, wire
 from podwire.linux.errors import LinkExists, NoSuchLink
 from podwire.linux.namespaces import open_namespace
 from podwire.linux.netlink import Sender
-from podwire.linux.values import Bridge, Link, Macvlan, NewLink, Path, Veth
+from podwire.linux.values import Bridge, Ifb, Link, Macvlan, NewLink, Path, Veth
 from podwire.linux.wire import CREATE, EXCL, Request, attribute, nested, text, u8, u32
 
 _NEW, _DELETE, _GET, _SET = 16, 17, 18, 19
 _MESSAGE = Struct("=BxHiII")  # family, type, index, flags, which flags change
 _BRIDGE_FAMILY = 7
-_UP, _PROMISCUOUS = 0x1, 0x100
+_UP, _PROMISCUOUS, _ALL_MULTICAST = 0x1, 0x100, 0x200
 _NEW_INDEX_IN_PEER = 1  # VETH_INFO_PEER
 _MODES = {"private": 1, "vepa": 2, "bridge": 4, "passthru": 8}
 _MODE_NAMES = {number: name for name, number in _MODES.items()}
@@ -22,7 +22,7 @@ _STATES = ("unknown", "notpresent", "down", "lowerlayerdown", "testing", "dorman
 _SKIP_STATISTICS = 1 << 3
 
 _ADDRESS, _NAME, _MTU, _LINK, _MASTER, _OPERSTATE, _LINKINFO, _ALIAS = 1, 3, 4, 5, 10, 16, 18, 20
-_NETNS_FD, _EXT_MASK, _LINK_NETNSID, _PROTINFO, _PROMISCUITY = 28, 29, 37, 12, 30
+_NETNS_FD, _EXT_MASK, _LINK_NETNSID, _PROTINFO, _PROMISCUITY, _QUEUE = 28, 29, 37, 12, 30, 13
 _INFO_KIND, _INFO_DATA, _INFO_SLAVE_DATA = 1, 2, 5
 _MACVLAN_MODE, _MACVLAN_QUEUE = 1, 7
 _PORT_HAIRPIN, _PORT_ISOLATED = 4, 33
@@ -79,6 +79,8 @@ class KernelLinks:
                 requests = [_new_bridge(new)]
             case Macvlan():
                 requests = [_new_macvlan(new)]
+            case Ifb():
+                requests = [_new(new.name, new.up, _common(new.mtu, ""), "ifb", b"")]
         if new.alias:
             # The kernel takes no alias when it makes a link. Both requests are worked off in one system call that
             # no signal interrupts, so nobody finds the link without its owner tag.
@@ -96,6 +98,8 @@ class KernelLinks:
         alias: str | None = None,
         master: int | None = None,
         promiscuous: bool | None = None,
+        all_multicast: bool | None = None,
+        queue: int | None = None,
     ) -> None:
         """Change what is given and leave the rest; master 0 leaves the bridge."""
         parts = [
@@ -104,9 +108,11 @@ class KernelLinks:
             b"" if mac is None else attribute(_ADDRESS, mac_bytes(mac)),
             b"" if alias is None else attribute(_ALIAS, alias.encode() or b"\0"),
             b"" if master is None else u32(_MASTER, master),
+            b"" if queue is None else u32(_QUEUE, queue),
         ]
-        flags = (_UP if up else 0) | (_PROMISCUOUS if promiscuous else 0)
-        mask = (0 if up is None else _UP) | (0 if promiscuous is None else _PROMISCUOUS)
+        wanted = ((_UP, up), (_PROMISCUOUS, promiscuous), (_ALL_MULTICAST, all_multicast))
+        flags = sum(flag for flag, value in wanted if value)
+        mask = sum(flag for flag, value in wanted if value is not None)
         self._netlink.do(_change(link, b"".join(parts), f"change link {link}", flags, mask, renamed=name is not None))
 
     def set_port(self, link: int, *, hairpin: bool | None = None, isolated: bool | None = None) -> None:
@@ -223,5 +229,7 @@ def _parsed(body: bytes) -> Link:
         promiscuous=bool(flags & _PROMISCUOUS),
         hairpin=bool(wire.number(port.get(_PORT_HAIRPIN))),
         isolated=bool(wire.number(port.get(_PORT_ISOLATED))),
+        all_multicast=bool(flags & _ALL_MULTICAST),
+        queue=wire.number(told.get(_QUEUE)),
         mode=_MODE_NAMES.get(wire.number(own.get(_MACVLAN_MODE)), ""),
     )

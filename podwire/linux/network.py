@@ -1,4 +1,4 @@
-"""One network namespace, open: its links, addresses, routes, rules and neighbours on one netlink socket."""
+"""One network namespace, open: its links, addresses, routes, rules, neighbours and traffic on one netlink socket."""
 
 from types import TracebackType
 from typing import Self
@@ -9,6 +9,7 @@ from podwire.linux.neighbours import KernelNeighbours
 from podwire.linux.netlink import Batch, Netlink, Sender
 from podwire.linux.routes import KernelRoutes
 from podwire.linux.rules import KernelRules
+from podwire.linux.traffic import KernelTraffic
 from podwire.linux.values import Path
 
 
@@ -19,6 +20,7 @@ class _Parts:
         self.routes = KernelRoutes(sender)
         self.rules = KernelRules(sender)
         self.neighbours = KernelNeighbours(sender)
+        self.traffic = KernelTraffic(sender)
 
 
 class KernelNetwork(_Parts):

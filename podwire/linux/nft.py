@@ -16,7 +16,7 @@ from podwire.linux.values import Change, Element, Path
 from podwire.linux.wire import ACK, CREATE, EXCL, REQUEST, Request, attribute, nested, text
 
 TABLE = "podwire"
-_INET = 1
+_FAMILIES = {"inet": 1, "bridge": 7}
 _SUBSYSTEM = 10
 _NEW, _GET, _DELETE = (_SUBSYSTEM << 8 | each for each in (12, 13, 14))
 _BEGIN, _END = 0x10, 0x11
@@ -34,9 +34,19 @@ _PATIENCE = 20.0
 class KernelElements:
     """The elements of one table in one namespace, on a socket that is kept until `close`."""
 
-    def __init__(self, netns: Path | int | None = None, table: str = TABLE) -> None:
-        self._netlink = Netlink(netns, protocol=NETFILTER)
-        self._table = table
+    def __init__(
+        self,
+        netns: Path | int | None = None,
+        table: str = TABLE,
+        family: str = "inet",
+        netlink: Netlink | None = None,
+    ) -> None:
+        self._netlink = Netlink(netns, protocol=NETFILTER) if netlink is None else netlink
+        self._table, self._family = table, _FAMILIES[family]
+
+    def of(self, family: str) -> "KernelElements":
+        """The table of that name in another family (`bridge`), by the same socket."""
+        return KernelElements(None, self._table, family, self._netlink)
 
     def close(self) -> None:
         self._netlink.close()
@@ -68,7 +78,7 @@ class KernelElements:
                 yield kind, REQUEST | ACK | flags, self._head(change.set) + nested(_ELEMENTS, *packed)
 
     def _head(self, name: str) -> bytes:
-        return _MESSAGE.pack(_INET, 0, 0) + text(_TABLE, self._table) + text(_SET, name)
+        return _MESSAGE.pack(self._family, 0, 0) + text(_TABLE, self._table) + text(_SET, name)
 
     def list(self, name: str) -> list[Element]:
         """NoSuchTable, NoSuchSet."""

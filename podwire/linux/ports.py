@@ -11,6 +11,7 @@ from podwire.linux.values import (
     IP,
     MAIN,
     Address,
+    Bucket,
     Change,
     Element,
     Interface,
@@ -47,6 +48,8 @@ class Links(Protocol):
         alias: str | None = None,
         master: int | None = None,
         promiscuous: bool | None = None,
+        all_multicast: bool | None = None,
+        queue: int | None = None,
     ) -> None: ...
 
     def set_port(self, link: int, *, hairpin: bool | None = None, isolated: bool | None = None) -> None: ...
@@ -92,6 +95,22 @@ class Neighbours(Protocol):
     def list(self, index: int | None = None) -> list[Neighbour]: ...
 
 
+class Traffic(Protocol):
+    """How fast packets pass links, which are named by index."""
+
+    def shape(self, index: int, bucket: Bucket) -> None: ...
+
+    def shaped(self, index: int) -> Bucket | None: ...
+
+    def unshape(self, index: int) -> None: ...
+
+    def redirect(self, index: int, to: int) -> None: ...
+
+    def redirected(self, index: int) -> int: ...
+
+    def unredirect(self, index: int) -> None: ...
+
+
 class Parts(Protocol):
     """What a network namespace consists of."""
 
@@ -109,6 +128,9 @@ class Parts(Protocol):
 
     @property
     def neighbours(self) -> Neighbours: ...
+
+    @property
+    def traffic(self) -> Traffic: ...
 
 
 class Network(Parts, Protocol):

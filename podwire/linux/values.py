@@ -39,6 +39,9 @@ class Link(NamedTuple):
     isolated: bool = False
     mode: str = ""
     """Of a macvlan: who hears whom."""
+    all_multicast: bool = False
+    queue: int = 0
+    """Packets that may wait to leave (txqueuelen)."""
 
 
 class Veth(NamedTuple):
@@ -79,7 +82,16 @@ class Macvlan(NamedTuple):
     """Broadcasts that may wait; 0 is the kernel's default."""
 
 
-NewLink = Veth | Bridge | Macvlan
+class Ifb(NamedTuple):
+    """A link that hands back what leaves it to where it came from: a queue for packets that come in."""
+
+    name: str
+    mtu: int = 0
+    alias: str = ""
+    up: bool = False
+
+
+NewLink = Veth | Bridge | Macvlan | Ifb
 
 
 class Address(NamedTuple):
@@ -137,6 +149,14 @@ class Pinned(NamedTuple):
     path: str
     inode: int
     """The namespace's identity; 0 when nothing is pinned at the path any more."""
+
+
+class Bucket(NamedTuple):
+    """A token bucket: bytes per second, bytes that may leave at once after a pause, bytes that may wait."""
+
+    rate: int
+    burst: int
+    limit: int
 
 
 class Element(NamedTuple):

@@ -229,3 +229,20 @@ def test_user_data_of_others_is_no_comment(data):
 def test_fields_are_joined_in_whole_words():
     assert keys.joined(keys.protocol("udp"), keys.port(53)) == bytes((17, 0, 0, 0, 0, 53, 0, 0))
     assert keys.joined(keys.port(53)) == bytes((0, 53))
+
+
+def test_a_table_of_the_bridge_family_has_elements_of_its_own(real):
+    real.ruleset(None).apply("add table inet podwire\nadd set inet podwire names { type ifname; }\n")
+    real.ruleset(None).apply("add table bridge podwire\nadd set bridge podwire macs { type ifname . ether_addr; }\n")
+    inet = real.elements(None, "podwire")
+    bridge = inet.of("bridge")
+    element = Element(keys.joined(keys.interface("veth0"), keys.mac("02:00:00:00:00:01")), comment="of a pod")
+    bridge.add("macs", element)
+    assert bridge.list("macs") == [element]
+    told = subprocess.run(["nft", "list", "table", "bridge", "podwire"], capture_output=True, text=True, check=True)
+    assert '"veth0" . 02:00:00:00:00:01 comment "of a pod"' in told.stdout
+    with pytest.raises(errors.NoSuchSet):
+        inet.list("macs")
+    bridge.delete("macs", element)
+    assert bridge.list("macs") == []
+    inet.close()

@@ -8,7 +8,7 @@ from podwire.linux import errors
 from podwire.linux.links import checked_name, mac_bytes
 from podwire.linux.memory.routes import came_up, went_down
 from podwire.linux.memory.world import Device, Space, World
-from podwire.linux.values import Bridge, Link, Macvlan, NewLink, Path, Veth
+from podwire.linux.values import Bridge, Ifb, Link, Macvlan, NewLink, Path, Veth
 
 _LEAST_MTU, _MOST_MTU = 68, 65535
 _MODES = ("private", "vepa", "bridge", "passthru")
@@ -32,8 +32,9 @@ class MemoryLinks:
         match new:
             case Veth():
                 self._add_veth(new)
-            case Bridge():
-                device = self._made(self._space, new.name, "bridge", new.mtu, new.mac)
+            case Bridge() | Ifb():
+                kind, mac = ("ifb", "") if isinstance(new, Ifb) else ("bridge", new.mac)
+                device = self._made(self._space, new.name, kind, new.mtu, mac)
                 device.alias = new.alias
                 self._space.add(device)
                 self._set_up(device, new.up)
@@ -88,6 +89,8 @@ class MemoryLinks:
         alias: str | None = None,
         master: int | None = None,
         promiscuous: bool | None = None,
+        all_multicast: bool | None = None,
+        queue: int | None = None,
     ) -> None:
         operation = f"change link {link}"
         if name is not None and isinstance(link, str):
@@ -99,6 +102,8 @@ class MemoryLinks:
         device.mac = device.mac if mac is None else mac_bytes(mac).hex(":")
         device.alias = device.alias if alias is None else alias
         device.promiscuous = device.promiscuous if promiscuous is None else promiscuous
+        device.all_multicast = device.all_multicast if all_multicast is None else all_multicast
+        device.queue = device.queue if queue is None else queue
         if master is not None:
             device.master = self._master(device, master, operation)
         if up is not None:

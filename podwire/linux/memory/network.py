@@ -11,6 +11,7 @@ from podwire.linux.links import mac_bytes
 from podwire.linux.memory.addresses import MemoryAddresses
 from podwire.linux.memory.links import MemoryLinks
 from podwire.linux.memory.routes import MemoryRoutes
+from podwire.linux.memory.traffic import MemoryTraffic
 from podwire.linux.memory.world import Space, World
 from podwire.linux.values import IP, Neighbour, Rule
 
@@ -73,6 +74,7 @@ class MemoryNetwork:
         self.routes: ports.Routes = MemoryRoutes(space)
         self.rules: ports.Rules = MemoryRules(space)
         self.neighbours: ports.Neighbours = MemoryNeighbours(space)
+        self.traffic: ports.Traffic = MemoryTraffic(space)
 
     def batch(self) -> "MemoryBatch":
         return MemoryBatch(self)
@@ -93,6 +95,7 @@ class MemoryBatch:
         self.routes = cast("ports.Routes", _Later(network.routes, self))
         self.rules = cast("ports.Rules", _Later(network.rules, self))
         self.neighbours = cast("ports.Neighbours", _Later(network.neighbours, self))
+        self.traffic = cast("ports.Traffic", _Later(network.traffic, self))
 
     def wait(self, work: Callable[[], None]) -> None:
         self._waiting.append(work)
@@ -126,7 +129,7 @@ class _Later:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method: Callable[..., Any] = getattr(self._part, name)
-        if name in ("get", "list"):
+        if name in ("get", "list", "shaped", "redirected"):
             self._batch.send()
             return method
         return lambda *arguments, **named: self._batch.wait(partial(method, *arguments, **named))

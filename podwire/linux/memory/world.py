@@ -5,7 +5,7 @@ import os
 from itertools import count
 
 from podwire.linux import errors
-from podwire.linux.values import MAIN, Element, Interface, Link, Neighbour, Path, Route, Rule
+from podwire.linux.values import MAIN, Bucket, Element, Interface, Link, Neighbour, Path, Route, Rule
 
 KERNEL = 2
 """The protocol number of the kernel's own routes and rules."""
@@ -26,7 +26,10 @@ class Device:
     def __init__(self, space: "Space", index: int, name: str, kind: str, mac: str, mtu: int) -> None:
         self.space, self.index, self.name, self.kind = space, index, name, kind
         self.mac, self.mtu = mac, mtu
-        self.up = self.promiscuous = self.hairpin = self.isolated = False
+        self.up = self.promiscuous = self.all_multicast = self.hairpin = self.isolated = False
+        self.queue = 32 if kind == "ifb" else 1000
+        self.bucket: Bucket | None = None
+        self.detour: int | None = None
         self.alias = self.mode = ""
         self.master: Device | None = None
         self.other: Device | None = None
@@ -35,7 +38,7 @@ class Device:
     def state(self) -> str:
         if not self.up:
             return "down"
-        if self.kind == "":
+        if self.kind in ("", "ifb"):
             return "unknown"
         if self.kind == "bridge":
             ports = [each for each in self.space.devices.values() if each.master is self]
@@ -60,6 +63,8 @@ class Device:
             promiscuous=self.promiscuous,
             hairpin=self.hairpin,
             isolated=self.isolated,
+            all_multicast=self.all_multicast,
+            queue=self.queue,
             mode=self.mode,
         )
 

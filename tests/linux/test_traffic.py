@@ -1,0 +1,109 @@
+"""Traffic: what is said of it holds for the kernel and for its double, but for the packets themselves."""
+
+import pytest
+
+from podwire.linux import errors
+from podwire.linux.values import Bucket, Ifb, Veth
+
+SLOW = Bucket(rate=500_000, burst=50_000, limit=62_500)
+
+
+@pytest.fixture
+def pair(host):
+    def made():
+        network, path = host("a")
+        network.links.add(Veth("a0", "a1", up=True))
+        network.links.add(Ifb("ifb-a", mtu=1400, alias="podwire:a", up=True))
+        return network, path, network.links.get("a0").ifindex, network.links.get("ifb-a").ifindex
+
+    return made
+
+
+def test_an_ifb_has_what_it_was_made_with(kernel, pair):
+    network, _, _, _ = pair()
+    link = network.links.get("ifb-a")
+    assert (link.kind, link.mtu, link.alias, link.up, link.queue) == ("ifb", 1400, "podwire:a", True, 32)
+
+
+def test_a_bucket_is_there_until_it_is_taken_away(kernel, pair, is_real, told):
+    network, path, index, _ = pair()
+    assert network.traffic.shaped(index) is None
+    network.traffic.shape(index, SLOW)
+    found = network.traffic.shaped(index)
+    assert (found.rate, found.limit) == (SLOW.rate, SLOW.limit)
+    assert found.burst == pytest.approx(SLOW.burst, abs=64)
+    if is_real:
+        (seen,) = told("tc", "-j", "qdisc", "show", "dev", "a0", netns=path)
+        assert (seen["kind"], seen["handle"], seen["options"]["rate"]) == ("tbf", "7077:", SLOW.rate)
+    network.traffic.unshape(index)
+    assert network.traffic.shaped(index) is None
+    with pytest.raises(errors.NoSuchQdisc):
+        network.traffic.unshape(index)
+
+
+def test_a_rate_of_more_than_32_bits_is_kept(kernel, pair):
+    network, _, index, _ = pair()
+    network.traffic.shape(index, Bucket(rate=5 << 32, burst=1 << 30, limit=1 << 31))
+    assert network.traffic.shaped(index).rate == 5 << 32
+
+
+def test_a_second_bucket_is_refused(kernel, pair):
+    network, _, index, _ = pair()
+    network.traffic.shape(index, SLOW)
+    with pytest.raises(errors.QdiscExists):
+        network.traffic.shape(index, SLOW)
+
+
+def test_somebody_elses_qdisc_is_not_touched(real, tmp_path, told):
+    spaces = real.namespaces(tmp_path / "ns")
+    path = spaces.create("a").path
+    network = real.network(path)
+    network.links.add(Veth("a0", "a1", up=True))
+    index = network.links.get("a0").ifindex
+    told("tc", "qdisc", "add", "dev", "a0", "root", "handle", "9:", "htb", netns=path)
+    with pytest.raises(errors.QdiscExists):
+        network.traffic.shape(index, SLOW)
+    with pytest.raises(errors.NoSuchQdisc):
+        network.traffic.unshape(index)
+    assert network.traffic.shaped(index) is None
+    assert told("tc", "-j", "qdisc", "show", "dev", "a0", netns=path)[0]["kind"] == "htb"
+    network.close()
+    spaces.remove("a")
+
+
+def test_a_detour_is_there_until_it_is_taken_away(kernel, pair):
+    network, _, index, ifb = pair()
+    assert network.traffic.redirected(index) == 0
+    network.traffic.redirect(index, ifb)
+    assert network.traffic.redirected(index) == ifb
+    with pytest.raises(errors.QdiscExists):
+        network.traffic.redirect(index, ifb)
+    network.traffic.unredirect(index)
+    assert network.traffic.redirected(index) == 0
+    with pytest.raises(errors.NoSuchQdisc):
+        network.traffic.unredirect(index)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param(lambda traffic: traffic.shape(99, SLOW), id="shape"),
+        pytest.param(lambda traffic: traffic.unshape(99), id="unshape"),
+        pytest.param(lambda traffic: traffic.redirect(99, 1), id="redirect"),
+        pytest.param(lambda traffic: traffic.unredirect(99), id="unredirect"),
+    ],
+)
+def test_a_link_that_is_not_there_has_no_traffic(kernel, pair, work):
+    network, *_ = pair()
+    with pytest.raises(errors.NoSuchLink):
+        work(network.traffic)
+    assert network.traffic.shaped(99) is None
+
+
+def test_a_link_hears_all_multicast_and_has_a_longer_queue_when_it_is_told_so(kernel, pair):
+    network, _, index, _ = pair()
+    before = network.links.get(index)
+    assert (before.all_multicast, before.queue) == (False, 1000)
+    network.links.change(index, all_multicast=True, queue=77)
+    after = network.links.get(index)
+    assert (after.all_multicast, after.queue, after.up, after.promiscuous) == (True, 77, True, False)
