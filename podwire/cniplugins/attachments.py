@@ -40,6 +40,10 @@ class Record(NamedTuple):
     """As ADD got it."""
     result: Object | None = None
     """As ADD printed it; None until it has."""
+    netns: str = ""
+    """Where the pod's namespace was pinned."""
+    before: Object = {}  # noqa: RUF012 - never changed
+    """How a device was that goes back to the host."""
 
     @property
     def alias(self) -> str:
@@ -60,7 +64,8 @@ class Record(NamedTuple):
 def new_record(call: Call, inode: int = 0, link: str = "") -> Record:
     asked = call.invocation
     config = {key: value for key, value in call.config.raw.items() if key != "prevResult"}
-    return Record(call.config.name, asked.container_id, asked.ifname, os.urandom(8).hex(), inode, link, config)
+    token = os.urandom(8).hex()
+    return Record(call.config.name, asked.container_id, asked.ifname, token, inode, link, config, netns=asked.netns)
 
 
 class Attachments:

@@ -5,13 +5,14 @@ import time
 from contextlib import suppress
 
 from podwire.cniplugins.attachments import Record
-from podwire.cniplugins.bridge_settings import Plan, Settings, gateway_of
+from podwire.cniplugins.bridge_settings import Plan, Settings
+from podwire.cniplugins.pod_link import address, route, write_ipv6
 from podwire.cniplugins.skeleton import Later
 from podwire.linux import errors as linux
 from podwire.linux.departures import delete_link
 from podwire.linux.network import KernelNetwork
 from podwire.linux.sysctls import KernelSysctls
-from podwire.linux.values import MAIN, Bridge, Interface, Link, Route, Veth
+from podwire.linux.values import Bridge, Interface, Link, Veth
 from podwire.protocols.cni.errors import CniError, Code
 
 PATIENCE = 2.5
@@ -37,16 +38,8 @@ def _new_bridge(host: KernelNetwork, settings: Settings) -> Link:
     mac = (b"\x0a\x58" + os.urandom(4)).hex(":")
     with suppress(linux.LinkExists):  # another pod was faster
         host.links.add(Bridge(settings.bridge, settings.mtu, mac, alias="podwire"))
-    _write_ipv6(None, settings.bridge, accept_ra="0", accept_dad="0")  # before it is up
+    write_ipv6(None, settings.bridge, accept_ra="0", accept_dad="0")  # before it is up
     return host.links.get(settings.bridge)
-
-
-def _write_ipv6(netns: str | None, link: str, **values: str) -> None:
-    """Without IPv6 on this host there is nothing to set."""
-    sysctls = KernelSysctls(netns)
-    for name, value in values.items():
-        with suppress(linux.NoSuchSysctl):
-            sysctls.write(f"net/ipv6/conf/{link}/{name}", value)
 
 
 def add_gateways(host: KernelNetwork, bridge: Link, settings: Settings, plan: Plan) -> None:
@@ -98,28 +91,10 @@ def connect(host: KernelNetwork, bridge: Link, settings: Settings, plan: Plan, r
 
 def configure(pod: KernelNetwork, plan: Plan, record: Record, netns: str) -> Link:
     """Give the pod's end its addresses and routes; all can be used when this returns."""
-    inside = pod.links.get(record.ifname)
-    if any(each.address.version == 6 for each in plan.ips):
-        KernelSysctls(netns).write(f"net/ipv6/conf/{record.ifname}/disable_ipv6", "0")
     # A pod listens to no router but its gateway: others in the bridge could pose as one.
-    _write_ipv6(netns, record.ifname, accept_ra="0", accept_dad="0")
-    with pod.batch() as batch:
-        batch.links.change(inside.ifindex, up=True)
-        for ip in plan.ips:
-            batch.addresses.add(inside.ifindex, ip.address)
-    for each in plan.routes:
-        route = Route(
-            destination=each.dst,
-            gateway=gateway_of(each, plan.ips),
-            ifindex=inside.ifindex,
-            table=MAIN if each.table is None else each.table,
-            metric=each.priority,
-            mtu=each.mtu,
-            advmss=each.advmss,
-            scope=each.scope,
-        )
-        with suppress(linux.RouteExists):  # an address brings the route to its own network
-            pod.routes.add(route)
+    write_ipv6(netns, record.ifname, accept_ra="0", accept_dad="0")
+    inside = address(pod, netns, record.ifname, plan.ips)
+    route(pod, inside.ifindex, plan.ips, plan.routes)
     return inside
 
 

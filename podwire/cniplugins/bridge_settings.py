@@ -56,7 +56,7 @@ def parse_settings(config: PluginConfig, invocation: Invocation) -> Settings:
         promiscuous=taken(raw, "promiscMode", bool, False),
         isolated=taken(raw, "portIsolation", bool, False),
         dns=decode_dns(taken(raw, "dns", dict, {}), "dns."),
-        mac=_mac(config, invocation),
+        mac=wanted_mac(config, invocation),
     )
     if not is_ifname(settings.bridge):
         raise CniError(Code.BAD_CONFIG, f"bridge: {settings.bridge!r} is no name for a link")
@@ -73,7 +73,7 @@ def _refuse(raw: Object) -> None:
             raise CniError(Code.UNSUPPORTED_FIELD, f"{key}: {raw[key]!r} is not supported by podwire's bridge")
 
 
-def _mac(config: PluginConfig, invocation: Invocation) -> str:
+def wanted_mac(config: PluginConfig, invocation: Invocation) -> str:
     """The MAC address that is asked for: by capability, else by `args.cni`, else by CNI_ARGS."""
     given = (
         taken(config.runtime, "mac", str, "", "runtimeConfig.")

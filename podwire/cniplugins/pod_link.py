@@ -1,0 +1,51 @@
+"""The pod's end of whatever connects it: its addresses and its routes, told to the kernel."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from podwire.cniplugins.bridge_settings import gateway_of
+from podwire.linux import errors as linux
+from podwire.linux.network import KernelNetwork
+from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.values import MAIN, Link
+from podwire.linux.values import Route as KernelRoute
+from podwire.protocols.cni.results import IP, Route
+
+
+def write_ipv6(netns: str | None, link: str, **values: str) -> None:
+    """Without IPv6 on this host there is nothing to set."""
+    sysctls = KernelSysctls(netns)
+    for name, value in values.items():
+        with suppress(linux.NoSuchSysctl):
+            sysctls.write(f"net/ipv6/conf/{link}/{name}", value)
+
+
+def address(pod: KernelNetwork, netns: str, ifname: str, ips: Sequence[IP]) -> Link:
+    """Set a link up with its addresses, of which all can be used at once."""
+    inside = pod.links.get(ifname)
+    if any(each.address.version == 6 for each in ips):
+        for each in ("lo", ifname):
+            KernelSysctls(netns).write(f"net/ipv6/conf/{each}/disable_ipv6", "0")
+        KernelSysctls(netns).write(f"net/ipv6/conf/{ifname}/keep_addr_on_down", "1")
+    with pod.batch() as batch:
+        batch.links.change(inside.ifindex, up=True)
+        for ip in ips:
+            batch.addresses.add(inside.ifindex, ip.address)
+    return inside
+
+
+def route(pod: KernelNetwork, ifindex: int, ips: Sequence[IP], routes: Sequence[Route]) -> None:
+    """One without a gateway goes by that of the first address of its family."""
+    for each in routes:
+        wanted = KernelRoute(
+            destination=each.dst,
+            gateway=gateway_of(each, tuple(ips)),
+            ifindex=ifindex,
+            table=MAIN if each.table is None else each.table,
+            metric=each.priority,
+            mtu=each.mtu,
+            advmss=each.advmss,
+            scope=each.scope,
+        )
+        with suppress(linux.RouteExists):  # an address brings the route to its own network
+            pod.routes.add(wanted)
