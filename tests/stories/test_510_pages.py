@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(each.name for each in (ROOT / "examples").iterdir() if each.is_dir())
 PREFIX = "/tmp/pw"
 """As the pages write it."""
-SOON = 60.0
+SOON = 80.0
 LOOKS = re.compile(r"kubectl (get|describe|logs|events|exec)|podwire (trace|status)")
 FAILS = ("Error", "error", "podwire ")
 
