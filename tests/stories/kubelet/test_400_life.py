@@ -103,3 +103,14 @@ def test_a_program_that_does_not_exist_is_told_and_not_tried_without_pause(node,
     (status,) = node.get(f"pod {name}")["status"]["containerStatuses"]
     assert status["restartCount"] <= 1
     assert "/no/such/program" in node.told(name, "Failed")
+
+
+def test_an_ephemeral_container_looks_at_a_pod_and_ends_for_good(node, pod, name):
+    node.make(pod(name))
+    node.wait(f"pod/{name}", "condition=Ready")
+    node(f"debug {name} --image=podwire.local/busybox --image-pull-policy=Never -c look -- sh -c", "hostname; exit 4")
+    node.wait(f"pod/{name}", "jsonpath={.status.ephemeralContainerStatuses[0].state.terminated.exitCode}=4")
+    assert node(f"logs {name} -c look") == f"{name}\n"
+    status = node.get(f"pod {name}")["status"]
+    assert status["phase"] == "Running"
+    assert status["ephemeralContainerStatuses"][0]["restartCount"] == 0

@@ -117,6 +117,16 @@ def test_a_sandbox_that_is_removed_from_outside_is_made_again(node, pod, name):
     assert marks(node, name)[2] != before[2]
 
 
+def test_a_pod_that_the_runtime_has_forgotten_starts_anew_and_its_restarts_are_counted_on(node, pod, name):
+    ready(node, pod, name)
+    (sandbox,) = node.sandboxes(name)
+    node.cri("StopPodSandbox", pod_sandbox_id=sandbox)
+    node.cri("RemovePodSandbox", pod_sandbox_id=sandbox)
+    node.eventually(lambda: node.get(f"pod {name}")["status"]["containerStatuses"][0]["restartCount"] > 0)
+    node.wait(f"pod/{name}", "condition=Ready")
+    assert node.sandboxes(name) != [sandbox]
+
+
 def test_two_kubelets_do_not_share_a_directory(node):
     words = [each for each in node.kubelet.command if each not in ("setpriv", "--pdeathsig", "KILL")]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
