@@ -38,7 +38,7 @@ def add(call: Call) -> Result:
     kind = ipam_type(call.config.raw)
     try:
         if _is_ours(kind, call):
-            result = host_local.add(call.config, call.invocation)
+            result = host_local.add(call.config, call.invocation, call.tell)
         else:
             result = results.decode(_call(kind, call, "ADD"), call.config.version, f"result of {kind}")
         if not result.ips:
@@ -55,7 +55,7 @@ def add(call: Call) -> Result:
 def delete(call: Call) -> None:
     kind = ipam_type(call.config.raw)
     if _is_ours(kind, call):
-        host_local.delete(call.config, call.invocation)
+        host_local.delete(call.config, call.invocation, call.tell)
     else:
         _call(kind, call, "DEL")
 
@@ -72,7 +72,7 @@ def gc(call: Call, valid: Valid) -> None:
     """Free what the IPAM has for nobody who is valid; without any there is nothing to do."""
     kind = ipam_type(call.config.raw)
     if _is_ours(kind, call):
-        host_local.gc(call.config, valid)
+        host_local.gc(call.config, valid, call.tell)
     elif kind:
         _call(kind, call, "GC")
 

@@ -7,7 +7,7 @@ from podwire.protocols.cni.results import Result
 
 
 def add(call: Call) -> Result:
-    return host_local.add(call.config, call.invocation)
+    return host_local.add(call.config, call.invocation, call.tell)
 
 
 def check(call: Call) -> None:
@@ -15,11 +15,11 @@ def check(call: Call) -> None:
 
 
 def delete(call: Call) -> None:
-    host_local.delete(call.config, call.invocation)
+    host_local.delete(call.config, call.invocation, call.tell)
 
 
 def gc(call: Call, valid: Valid) -> None:
-    host_local.gc(call.config, valid)
+    host_local.gc(call.config, valid, call.tell)
 
 
 def status(call: Call) -> None:

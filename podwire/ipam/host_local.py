@@ -2,9 +2,11 @@
 process, by plugins that delegate to it."""
 
 import os
+from collections.abc import Callable
 from typing import NamedTuple
 
-from podwire.ipam.leases import Leases, Owner
+from podwire.ipam.entries import Owner
+from podwire.ipam.leases import Leases
 from podwire.ipam.ranges import RangeSet, found, parse_sets
 from podwire.protocols.cni import args
 from podwire.protocols.cni.config import PluginConfig, Valid
@@ -20,10 +22,16 @@ ARGS = ("IP", "MAC", "GATEWAY")
 """Of CNI_ARGS; the last two are for other plugins of the same call."""
 
 
+Tell = Callable[[str], None]
+
+
+def _nobody(_line: str) -> None:
+    pass
+
+
 class Wish(NamedTuple):
     """What is asked for, decided from configuration and arguments."""
 
-    directory: str
     sets: tuple[RangeSet, ...]
     wanted: tuple[Address, ...]
     routes: tuple[Route, ...]
@@ -39,7 +47,6 @@ def wish(config: PluginConfig, invocation: Invocation) -> Wish:
         raise CniError(Code.BAD_CONFIG, f"ipam: version {config.version} has room for one address of each family")
     routes = taken_list(ipam, "routes", dict, "ipam.")
     return Wish(
-        directory=_directory(config),
         sets=sets,
         wanted=_wanted(config, invocation),
         routes=tuple(decode_route(each, f"ipam.routes[{at}].") for at, each in enumerate(routes)),
@@ -51,9 +58,11 @@ def _ipam(config: PluginConfig) -> Object:
     return taken(config.raw, "ipam", dict, {})
 
 
-def _directory(config: PluginConfig) -> str:
+def leases(config: PluginConfig, tell: Tell = _nobody) -> Leases:
+    """Those of a network. `mirrorHostLocal` says whether the reference plugin is to understand them."""
     data = taken(_ipam(config), "dataDir", str, "", "ipam.") or DATA
-    return os.path.join(data, config.name)
+    mirror = taken(_ipam(config), "mirrorHostLocal", bool, True, "ipam.")
+    return Leases(os.path.join(data, config.name), mirror=mirror, tell=tell)
 
 
 def _wanted(config: PluginConfig, invocation: Invocation) -> tuple[Address, ...]:
@@ -65,12 +74,12 @@ def _wanted(config: PluginConfig, invocation: Invocation) -> tuple[Address, ...]
     return tuple(address(each.partition("/")[0], "ips") for each in given)
 
 
-def add(config: PluginConfig, invocation: Invocation) -> Result:
+def add(config: PluginConfig, invocation: Invocation, tell: Tell = _nobody) -> Result:
     """The addresses of this attachment: new ones, or those that it has."""
     asked = wish(config, invocation)
     dns = _resolv_conf(asked.resolv_conf) if asked.resolv_conf else DNS()
     owner = Owner(invocation.container_id, invocation.ifname)
-    given = Leases(asked.directory).take(owner, asked.sets, asked.wanted)
+    given = leases(config, tell).take(owner, asked.sets, asked.wanted, invocation.netns)
     ips = []
     for ip, set_ in zip(given, asked.sets, strict=True):
         part = found(set_, ip)
@@ -79,15 +88,15 @@ def add(config: PluginConfig, invocation: Invocation) -> Result:
     return Result(ips=tuple(ips), routes=asked.routes, dns=dns)
 
 
-def delete(config: PluginConfig, invocation: Invocation) -> None:
+def delete(config: PluginConfig, invocation: Invocation, tell: Tell = _nobody) -> None:
     """Only the ids and the directory count: ranges may be anything by now."""
-    Leases(_directory(config)).release(Owner(invocation.container_id, invocation.ifname))
+    leases(config, tell).release(Owner(invocation.container_id, invocation.ifname))
 
 
 def check(config: PluginConfig, invocation: Invocation) -> None:
     """Every address that the attachment was given and that is of our ranges is still leased to it."""
     asked = wish(config, invocation)
-    has = Leases(asked.directory).of(Owner(invocation.container_id, invocation.ifname))
+    has = leases(config).of(Owner(invocation.container_id, invocation.ifname))
     previous = config.previous()
     if previous is None:
         raise CniError(Code.BAD_CONFIG, "prevResult: missing")
@@ -101,15 +110,14 @@ def check(config: PluginConfig, invocation: Invocation) -> None:
         raise CniError(Code.NOT_AS_ADDED, f"ipam: {', '.join(map(str, lost))} is not leased to {who}")
 
 
-def gc(config: PluginConfig, valid: Valid) -> None:
+def gc(config: PluginConfig, valid: Valid, tell: Tell = _nobody) -> None:
     """Free every address of this network that belongs to nobody who is valid."""
-    Leases(_directory(config)).keep_only(valid)
+    leases(config, tell).keep_only(valid)
 
 
 def status(config: PluginConfig, invocation: Invocation) -> None:
     """Whether every set has an address for one more."""
-    asked = wish(config, invocation)
-    Leases(asked.directory).check_room(asked.sets)
+    leases(config).check_room(wish(config, invocation).sets)
 
 
 def _resolv_conf(path: str) -> DNS:

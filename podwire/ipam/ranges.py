@@ -1,7 +1,7 @@
 """Which addresses there are to give, as host-local's configuration says. Pure."""
 
 from collections.abc import Iterator
-from ipaddress import ip_interface
+from ipaddress import ip_interface, ip_network
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -40,7 +40,35 @@ def parse_sets(config: Object, capability: list[object] | None = None) -> tuple[
     if not sets:
         raise CniError(Code.BAD_CONFIG, "ipam: neither subnet nor ranges")
     _check_apart([each for set_ in sets for each in set_])
-    return tuple(sets)
+    excluded = _parse_excluded(config)
+    return tuple(_without(each, excluded) for each in sets)
+
+
+def _parse_excluded(config: Object) -> list[Network]:
+    """Addresses and networks that belong to others: `exclude`."""
+    found = []
+    for at, each in enumerate(taken_list(config, "exclude", str, "ipam.")):
+        where = f"ipam.exclude[{at}]"
+        found.append(network(each, where) if "/" in each else ip_network(address(each, where)))
+    return found
+
+
+def _without(ranges: RangeSet, excluded: list[Network]) -> RangeSet:
+    """What is left of a set. Nobody counts addresses for that: there may be 2 to the 64th."""
+    left = list(ranges)
+    for each in excluded:
+        left = [piece for part in left for piece in _cut(part, each)]
+    if not left:
+        raise CniError(Code.BAD_CONFIG, f"ipam.exclude: nothing is left of {told(ranges)}")
+    return tuple(left)
+
+
+def _cut(part: Range, away: Network) -> list[Range]:
+    first, last = away.network_address, away.broadcast_address
+    if away.version != part.first.version or int(part.last) < int(first) or int(last) < int(part.first):
+        return [part]
+    below = [part._replace(last=first - 1)] if int(part.first) < int(first) else []
+    return below + ([part._replace(first=last + 1)] if int(last) < int(part.last) else [])
 
 
 def _parse_set(value: object, where: str) -> RangeSet:
@@ -113,6 +141,11 @@ def _between(part: Range, first: int, last: int) -> Iterator[Address]:
     for number in range(first, last + 1):
         if number != gateway:
             yield kind(number)
+
+
+def size(ranges: RangeSet) -> int:
+    """How many addresses may be given."""
+    return sum(int(each.last) - int(each.first) + 1 - each.has(each.gateway) for each in ranges)
 
 
 def told(ranges: RangeSet) -> str:

@@ -60,7 +60,7 @@ def test_what_a_killed_add_left_is_no_obstacle_to_another_add(host, point):
     assert died(host, "ADD", config, point)[0] == -signal.SIGKILL
     result = host.add("a", config)
     host.check("a", config, result)
-    assert len(host.left()["leases"]) == 3, "two addresses and their owner"
+    assert len(host.left()["leases"]) == 4, "two addresses and their owner, twice"
     host.delete("a", config)
     assert host.left() == {}
 

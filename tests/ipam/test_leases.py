@@ -15,7 +15,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from podwire.ipam.leases import Leases, Owner
+from podwire.ipam.entries import Owner
+from podwire.ipam.leases import Leases
 from podwire.ipam.ranges import parse_sets
 from podwire.protocols.cni.errors import CniError
 
@@ -90,7 +91,7 @@ def test_when_one_set_is_full_nothing_is_taken_of_the_other(leases, tmp_path):
     [
         ("10.1.0.4", None),
         ("10.1.0.1", "the gateway"),
-        ("10.1.0.2", "belongs to @b@eth0"),
+        ("10.1.0.2", "belongs to b@eth0"),
         ("10.1.0.7", "in no range"),
         ("10.9.0.4", "in no range"),
         ("fd00::9", "in no range"),
@@ -198,7 +199,8 @@ def test_a_stale_lock_file_means_nothing(leases, tmp_path):
 TAKER = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from podwire.ipam.leases import Leases, Owner
+from podwire.ipam.entries import Owner
+from podwire.ipam.leases import Leases
 from podwire.ipam.ranges import parse_sets
 from podwire.protocols.cni.errors import CniError
 leases = Leases(sys.argv[2])
