@@ -5,6 +5,7 @@ Whatever a story did to it, nothing outlives the story: processes, groups, names
 
 import asyncio
 import contextlib
+import ipaddress
 import json
 import os
 import shutil
@@ -345,7 +346,7 @@ class Cluster:
     def leases(self) -> set[str]:
         directory = self.layout.state / "cni/networks/podwire"
         names = [each.name for each in directory.iterdir()] if directory.is_dir() else []
-        return {each for each in names if each[0].isdigit()}
+        return {each for each in names if is_address(each)}
 
     # What must hold
 
@@ -373,9 +374,9 @@ class Cluster:
 
     def addressed(self, pods: dict[str, Object]) -> None:
         """The addresses that are leased are those of the pods, and all are different."""
-        addresses = {each["status"]["podIP"] for each in pods.values()}
-        assert len(addresses) == len(pods), "two pods have the same address"
-        assert self.leases() == addresses
+        addresses = [ip["ip"] for each in pods.values() for ip in each["status"]["podIPs"]]
+        assert len(addresses) == len(set(addresses)) >= len(pods), "two pods have the same address"
+        assert self.leases() == set(addresses)
 
     def leaks(self) -> list[str]:
         """What is left of pods on a cluster that has none."""
@@ -412,6 +413,14 @@ class Cluster:
         """Sweep, whatever happened."""
         sweep(self.prefix)
         self.space.close()
+
+
+def is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def command_of(pid: int) -> str:
