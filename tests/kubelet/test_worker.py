@@ -44,13 +44,18 @@ class Runtime:
     async def call(self, method, request, *, timeout):  # noqa: ASYNC109 - the port's own name
         name = method.name.rpartition("/")[2]
         self.calls.append(name)
-        async with self.called:
-            self.called.notify_all()
+        await self._tell_of_calls()
         if name in self.waits:
             await self.waits[name].wait()
         if self.fails.get(name):
             raise self.fails[name].pop(0)
-        return getattr(self, re.sub(r"\B([A-Z])", r"_\1", name).lower())(request)
+        answer = getattr(self, re.sub(r"\B([A-Z])", r"_\1", name).lower())(request)
+        await self._tell_of_calls()
+        return answer
+
+    async def _tell_of_calls(self):
+        async with self.called:
+            self.called.notify_all()
 
     async def stream(self, method, request, *, timeout=None):  # noqa: ASYNC109 - the port's own name
         queue = asyncio.Queue()
@@ -73,8 +78,11 @@ class Runtime:
         self.tell(self.inside[status.id])
 
     async def until(self, call):
+        await self.until_true(lambda: call in self.calls)
+
+    async def until_true(self, condition):
         async with asyncio.timeout(SOON), self.called:
-            await self.called.wait_for(lambda: call in self.calls)
+            await self.called.wait_for(condition)
 
     def version(self, request):
         return pb.VersionResponse(runtime_name="memory", runtime_version="1")
@@ -391,5 +399,5 @@ async def test_what_belongs_to_no_pod_is_removed(world):
     orphan.id, orphan.metadata.uid, orphan.labels[UID] = "orphan", "nobody", "nobody"
     world.runtime.sandboxes["orphan"] = orphan
     world.runtime.tell("orphan")
-    await world.runtime.until("RemovePodSandbox")
+    await world.runtime.until_true(lambda: "orphan" not in world.runtime.sandboxes)
     assert sandbox.id in world.runtime.sandboxes
