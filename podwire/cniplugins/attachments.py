@@ -9,20 +9,25 @@ that away, too. Leases do survive one, and are found by the ids alone.
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
-from podwire.cniplugins.skeleton import Call
-from podwire.protocols.cni.config import PluginConfig
-from podwire.protocols.cni.errors import CniError
+from podwire.cniplugins.skeleton import Call, all_of
+from podwire.linux import errors as linux
+from podwire.linux.files import unusable
+from podwire.protocols.cni.config import PluginConfig, Valid
+from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.values import Object, dumped, loaded_object, taken
 
 DATA = "/var/lib/podwire/cni/attachments"
 FORMAT = 1
-_LONGEST_ALIAS = 255
+MARK = "podwire:"
+"""How the aliases of our links begin."""
+LONGEST_ALIAS = 255
 _LOCK = ".lock"
 _RANGE = Struct("@hhqqi0q")  # struct flock: kind, whence, start, length, pid
 
@@ -48,8 +53,8 @@ class Record(NamedTuple):
     @property
     def alias(self) -> str:
         """How a link is marked."""
-        told = f"podwire:{self.token} {self.network}/{self.container_id}/{self.ifname}"
-        return told[:_LONGEST_ALIAS]
+        told = f"{MARK}{self.token} {self.network}/{self.container_id}/{self.ifname}"
+        return told[:LONGEST_ALIAS]
 
     @property
     def comment(self) -> str:
@@ -58,37 +63,85 @@ class Record(NamedTuple):
 
     def marks(self, text: str) -> bool:
         """Whether an alias or a comment is of this attachment."""
-        return text.removeprefix("podwire:").partition(" ")[0] == self.token
+        return text.removeprefix(MARK).partition(" ")[0] == self.token
 
 
 def new_record(call: Call, inode: int = 0, link: str = "") -> Record:
     asked = call.invocation
     config = {key: value for key, value in call.config.raw.items() if key != "prevResult"}
-    token = os.urandom(8).hex()
+    token = os.urandom(8).hex() + household(call.config)
     return Record(call.config.name, asked.container_id, asked.ifname, token, inode, link, config, netns=asked.netns)
+
+
+def household(config: PluginConfig) -> str:
+    """How all tokens of a network end whose records are in the same place."""
+    return f"{crc32(f'{data_directory(config)} {config.name}'.encode()):08x}"
+
+
+def data_directory(config: PluginConfig) -> str:
+    return taken(config.raw, "dataDir", str, "") or DATA
+
+
+def as_del(record: Record, call: Call) -> Call:
+    """The DEL of what a record names, as if its runtime asked for it: with the configuration of its ADD."""
+    asked = call.invocation._replace(
+        command="DEL", container_id=record.container_id, ifname=record.ifname, netns=record.netns
+    )
+    return call._replace(invocation=asked, config=call.config._replace(raw=record.config))
 
 
 class Attachments:
     """The records of one plugin."""
 
     def __init__(self, config: PluginConfig, plugin: str) -> None:
-        self._data = taken(config.raw, "dataDir", str, "") or DATA
+        self._data = data_directory(config)
         self._directory = os.path.join(self._data, plugin)
+        self._network = config.name
 
     @contextmanager
     def turn(self, call: Call) -> Iterator[None]:
-        """One after the other per attachment: DEL may come while the ADD that its runtime gave up goes on elsewhere.
-
-        A byte of one file is locked, which one follows from the ids; the kernel unlocks it for whoever dies.
-        """
+        """One after the other per attachment: DEL may come while the ADD that its runtime gave up goes on elsewhere."""
         os.makedirs(self._data, mode=0o700, exist_ok=True)
         path = self._path(call.config.name, call.invocation.container_id, call.invocation.ifname)
+        with self._locked(path, fcntl.F_OFD_SETLKW):
+            yield
+
+    @contextmanager
+    def _locked(self, path: str, how: int) -> Iterator[None]:
+        """A byte of one file, which one follows from the path; the kernel unlocks it for whoever dies."""
         file = os.open(os.path.join(self._data, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.fcntl(file, fcntl.F_OFD_SETLKW, _RANGE.pack(fcntl.F_WRLCK, os.SEEK_SET, crc32(path.encode()), 1, 0))
+            fcntl.fcntl(file, how, _RANGE.pack(fcntl.F_WRLCK, os.SEEK_SET, crc32(path.encode()), 1, 0))
             yield
         finally:
             os.close(file)
+
+    def collect(self, valid: Valid, release: Callable[[Record], None], busy: set[tuple[str, str]]) -> None:
+        """Release every record of this network that is of nobody valid, whatever becomes of the others.
+
+        One that somebody is at, or has written since, is left alone, and told: an ADD that the list could not know.
+        """
+        seen = {each: _state(each) for each in self._stale(valid)}
+        all_of(*(partial(self._collect, path, state, release, busy) for path, state in seen.items()))
+
+    def _stale(self, valid: Valid) -> list[str]:
+        names = os.listdir(self._directory) if os.path.isdir(self._directory) else []
+        parts = [each.split("@", 2) for each in names if each.startswith(f"{self._network}@")]
+        return [self._path(*each) for each in parts if (each[1], each[2]) not in valid]
+
+    def _collect(
+        self, path: str, state: tuple[int, int], release: Callable[[Record], None], busy: set[tuple[str, str]]
+    ) -> None:
+        try:
+            with self._locked(path, fcntl.F_OFD_SETLK):
+                if _state(path) == state:
+                    record = _whole(path)
+                    os.unlink(path) if record is None else release(record)
+                    return
+        except BlockingIOError:
+            pass
+        _, id_, ifname = os.path.basename(path).split("@", 2)
+        busy.add((id_, ifname))
 
     def _path(self, network: str, container_id: str, ifname: str) -> str:
         return f"{self._directory}/{network}@{container_id}@{ifname}"
@@ -115,15 +168,61 @@ class Attachments:
         with suppress(FileNotFoundError):
             os.unlink(self._path(record.network, record.container_id, record.ifname))
 
+    def check_writable(self) -> None:
+        """Whether records could be written. Changes nothing."""
+        place = unusable(self._directory)
+        if place:
+            raise CniError(Code.UNAVAILABLE, f"dataDir: {place}")
+
+    def any_attached(self) -> bool:
+        return any(each.network == self._network and each.result is not None for each in self.all())
+
+    def peek(self, call: Call) -> Record | None:
+        """The same, and whatever cannot be read stays."""
+        return _whole(self._path(call.config.name, call.invocation.container_id, call.invocation.ifname))
+
     def all(self) -> Iterator[Record]:
-        """Every record that can be read."""
-        for each in os.listdir(self._directory) if os.path.isdir(self._directory) else ():
-            try:
-                record = None if each.startswith(".") else _read(f"{self._directory}/{each}")
-            except (CniError, TypeError):
-                continue
-            if record is not None:
-                yield record
+        """Every record of the plugin that can be read."""
+        return records(self._directory)
+
+    def tokens(self) -> set[str]:
+        """Those of all plugins with records in the same place."""
+        folders = os.listdir(self._data) if os.path.isdir(self._data) else []
+        return {record.token for each in folders for record in records(f"{self._data}/{each}")}
+
+
+@contextmanager
+def suffered(attachments: Attachments) -> Iterator[None]:
+    """STATUS: whatever is wrong in the block keeps pods from being attached; those that are suffer from it, too."""
+    try:
+        yield
+    except (CniError, linux.LinuxError, OSError) as error:
+        code = Code.LIMITED if attachments.any_attached() else Code.UNAVAILABLE
+        raise CniError(code, str(error)) from error
+
+
+def records(directory: str) -> Iterator[Record]:
+    """Every record in a plugin's folder that can be read."""
+    for each in os.listdir(directory) if os.path.isdir(directory) else ():
+        record = None if each.startswith(".") else _whole(f"{directory}/{each}")
+        if record is not None:
+            yield record
+
+
+def _state(path: str) -> tuple[int, int]:
+    """Changes whenever a record is written."""
+    try:
+        told = os.stat(path)
+    except FileNotFoundError:
+        return 0, 0
+    return told.st_ino, told.st_mtime_ns
+
+
+def _whole(path: str) -> Record | None:
+    try:
+        return _read(path)
+    except (CniError, TypeError):
+        return None
 
 
 def _read(path: str) -> Record | None:

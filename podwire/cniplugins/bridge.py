@@ -8,12 +8,14 @@ DEL needs the record alone: 1. masquerading, 2. the pair, 3. addresses, and what
 """
 
 import os
+from contextlib import suppress
 
 from podwire.cniplugins import delegate, nat
-from podwire.cniplugins.attachments import Attachments, Record, new_record
+from podwire.cniplugins.attachments import Attachments, Record, new_record, suffered
 from podwire.cniplugins.bridge_check import check_all
 from podwire.cniplugins.bridge_links import (
     add_gateways,
+    check_kind,
     configure,
     connect,
     disconnect,
@@ -21,6 +23,7 @@ from podwire.cniplugins.bridge_links import (
     wait_for_port,
 )
 from podwire.cniplugins.bridge_settings import Plan, Settings, parse_settings, planned
+from podwire.cniplugins.garbage import collect
 from podwire.cniplugins.netfilter import Netfilter, opened
 from podwire.cniplugins.skeleton import Call, Later, Plugin, all_of, pod_netns
 from podwire.failpoints import declare, failpoint
@@ -28,6 +31,7 @@ from podwire.linux import errors as linux
 from podwire.linux.network import KernelNetwork
 from podwire.linux.values import Link
 from podwire.protocols.cni import results
+from podwire.protocols.cni.config import Valid
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Interface, Result
 from podwire.protocols.cni.values import taken
@@ -181,7 +185,7 @@ def check(call: Call) -> None:
     previous = call.config.previous()
     if previous is None:
         raise CniError(Code.BAD_CONFIG, "prevResult: missing")
-    record = Attachments(call.config, "bridge").read(call)
+    record = Attachments(call.config, "bridge").peek(call)
     if record is None or record.result is None:
         told = f"{call.invocation.container_id} {call.invocation.ifname} is not attached"
         raise CniError(Code.UNKNOWN_CONTAINER, told)
@@ -191,4 +195,23 @@ def check(call: Call) -> None:
         check_all(call.invocation.netns, settings, record, previous, netfilter)
 
 
-PLUGIN = Plugin("bridge", add, check, delete)
+def gc(call: Call, valid: Valid) -> None:
+    attachments = Attachments(call.config, "bridge")
+    collect(call, valid, attachments, lambda each, then: release(each, then, attachments), sets=MASQUERADES, links=True)
+
+
+def status(call: Call) -> None:
+    """What an ADD would meet; whoever is attached already suffers from some of it, too."""
+    settings = parse_settings(call.config, call.invocation)
+    attachments = Attachments(call.config, "bridge")
+    attachments.check_writable()
+    with suffered(attachments):
+        with KernelNetwork() as host, suppress(linux.NoSuchLink):
+            check_kind(host.links.get(settings.bridge))
+        if settings.ip_masq:
+            with opened(call) as netfilter:
+                nat.check_usable(netfilter.elements)
+    delegate.status(call)
+
+
+PLUGIN = Plugin("bridge", add, check, delete, gc, status)

@@ -27,11 +27,15 @@ def ensure_bridge(host: KernelNetwork, settings: Settings) -> Link:
         bridge = host.links.get(settings.bridge)
     except linux.NoSuchLink:
         bridge = _new_bridge(host, settings)
-    if bridge.kind != "bridge":
-        raise CniError(Code.IN_USE, f"bridge: {settings.bridge} is there already, and is no bridge")
+    check_kind(bridge)
     if not bridge.up or (settings.promiscuous and not bridge.promiscuous):
         host.links.change(bridge.ifindex, up=True, promiscuous=True if settings.promiscuous else None)
     return bridge
+
+
+def check_kind(bridge: Link) -> None:
+    if bridge.kind != "bridge":
+        raise CniError(Code.IN_USE, f"bridge: {bridge.name} is there already, and is no bridge")
 
 
 def _new_bridge(host: KernelNetwork, settings: Settings) -> Link:
@@ -54,8 +58,13 @@ def add_gateways(host: KernelNetwork, bridge: Link, settings: Settings, plan: Pl
                     host.addresses.delete(bridge.ifindex, other)
             with suppress(linux.AddressExists):
                 host.addresses.add(bridge.ifindex, each)
+    forward({each.version for each in plan.gateways})
+
+
+def forward(families: set[int]) -> None:
+    """Let this host pass on packets that are not its own."""
     sysctls = KernelSysctls()
-    for family in {each.version for each in plan.gateways}:
+    for family in families:
         if sysctls.read(_FORWARDING[family]) != "1":
             sysctls.write(_FORWARDING[family], "1")
 

@@ -82,6 +82,8 @@ def status(call: Call) -> None:
     kind = ipam_type(call.config.raw)
     if _is_ours(kind, call):
         host_local.status(call.config, call.invocation)
+    elif kind and _found(kind, call.invocation.path) is None:
+        raise CniError(Code.UNAVAILABLE, f"ipam.type: there is no {kind} in CNI_PATH {call.invocation.path!r}")
     elif kind:
         _call(kind, call, "STATUS")
 

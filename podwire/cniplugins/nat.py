@@ -11,6 +11,7 @@ Only packets for an address of this host are redirected, whatever their port.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from ipaddress import ip_network
 
 from podwire.linux import errors as linux
@@ -93,19 +94,28 @@ def jump(purpose: str, interface: Interface, comment: str, *, everybody: bool = 
 
 def put(table: KernelElements, elements: Iterable[tuple[str, Element]], subnets: Iterable[Network]) -> None:
     """Add all, or none. ElementExists."""
+    put_under(table, elements, partial(ruleset, subnets))
+
+
+def put_under(table: KernelElements, elements: Iterable[tuple[str, Element]], rules: Callable[[], str]) -> None:
+    """The same for any rules, which are made if they are not there."""
     changes = [Change(name, add=each) for name, each in _by_set(elements).items()]
     try:
         table.change(*changes)
     except linux.Missing:  # the first pod here, the first of its subnet, or somebody flushed all rules
-        KernelRuleset().apply(ruleset(subnets))
+        KernelRuleset().apply(rules())
         table.change(*changes)
 
 
 def replace(table: KernelElements, elements: Iterable[tuple[str, Element]], subnets: Iterable[Network]) -> None:
     """Add all in place of what has the same keys: the keys are addresses that belong to whoever puts them."""
+    replace_under(table, elements, partial(ruleset, subnets))
+
+
+def replace_under(table: KernelElements, elements: Iterable[tuple[str, Element]], rules: Callable[[], str]) -> None:
     wanted = list(elements)
     try:
-        put(table, wanted, subnets)
+        put_under(table, wanted, rules)
     except linux.ElementExists:
         table.change(*(_replaced(table, name, each) for name, each in _by_set(wanted).items()))
 
@@ -138,6 +148,14 @@ def remove(table: KernelElements, sets: Iterable[str], marks: Callable[[str], bo
     except linux.Missing:  # no table, or somebody was faster
         if any(marked(sets, marks, table).values()):
             raise
+
+
+def check_usable(table: KernelElements) -> None:
+    """Whether elements could be put: the maps are there, or can be made. Changes nothing."""
+    try:
+        table.list(f"{MASQUERADE}4")
+    except linux.Missing:
+        KernelRuleset().check(ruleset(()))
 
 
 def _by_set(elements: Iterable[tuple[str, Element]]) -> dict[str, list[Element]]:

@@ -6,7 +6,8 @@ A port belongs to the first pod that asks for it, until its DEL. One whose owner
 from contextlib import suppress
 
 from podwire.cniplugins import nat
-from podwire.cniplugins.attachments import Attachments, Record, new_record
+from podwire.cniplugins.attachments import Attachments, Record, new_record, suffered
+from podwire.cniplugins.garbage import collect
 from podwire.cniplugins.netfilter import Netfilter, opened
 from podwire.cniplugins.portmap_settings import Mapping, Settings, addresses, elements, parse_settings, told
 from podwire.cniplugins.skeleton import Call, Plugin
@@ -16,6 +17,7 @@ from podwire.linux import keys
 from podwire.linux.network import KernelNetwork
 from podwire.linux.sysctls import KernelSysctls
 from podwire.linux.values import Element, Interface
+from podwire.protocols.cni.config import Valid
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Result
 
@@ -125,16 +127,30 @@ def check(call: Call) -> None:
     settings, pod = parse_settings(call.config), addresses(_previous(call))
     if not settings.mappings or not pod:
         return
-    record = Attachments(call.config, "portmap").read(call)
+    record = Attachments(call.config, "portmap").peek(call)
     if record is None:
         raise CniError(Code.NOT_AS_ADDED, f"no ports are mapped for {call.invocation.container_id}")
     with opened(call) as netfilter:
         marked = nat.marked(SETS, record.marks, netfilter.elements)
-    there = {(name, each.key) for name, found in marked.items() for each in found}
+    there = {(name, each.key, each.data) for name, found in marked.items() for each in found}
     for name, each in elements(settings, pod, record.comment):
-        if (name, each.key) not in there:
+        if (name, each.key, each.data) not in there:
             what = "hairpin traffic" if name.startswith(nat.HAIRPIN) else f"host port {told(each.key)}"
             raise CniError(Code.NOT_AS_ADDED, f"{what} is not mapped any more")
 
 
-PLUGIN = Plugin("portmap", add, check, delete)
+def gc(call: Call, valid: Valid) -> None:
+    attachments = Attachments(call.config, "portmap")
+    with opened(call) as netfilter:
+        collect(call, valid, attachments, lambda each, _: release(each, netfilter, attachments), sets=SETS)
+
+
+def status(call: Call) -> None:
+    parse_settings(call.config)
+    attachments = Attachments(call.config, "portmap")
+    attachments.check_writable()
+    with suffered(attachments), opened(call) as netfilter:
+        nat.check_usable(netfilter.elements)
+
+
+PLUGIN = Plugin("portmap", add, check, delete, gc, status)

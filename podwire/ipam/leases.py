@@ -20,7 +20,7 @@ from podwire.ipam import ranges
 from podwire.ipam.entries import Entries, Lease, Owner, is_address
 from podwire.ipam.ranges import RangeSet
 from podwire.linux import errors as linux
-from podwire.linux.files import sync_directory
+from podwire.linux.files import sync_directory, unusable
 from podwire.linux.namespaces import identity
 from podwire.protocols.cni.config import Valid
 from podwire.protocols.cni.errors import CniError, Code
@@ -145,7 +145,8 @@ class Leases:
 
     def check_room(self, sets: Sequence[RangeSet]) -> None:
         """An error when one of the sets has no address left, or nothing can be written. Changes nothing."""
-        _check_writable(self._entries.directory)
+        if why := unusable(self._entries.directory):
+            raise CniError(Code.UNAVAILABLE, f"ipam: {why}")
         for number, each in enumerate(sets):
             if os.path.isdir(self._entries.directory) and not self._has_room(number, each):
                 raise CniError(Code.UNAVAILABLE, *self._exhausted(each))
@@ -344,16 +345,6 @@ def _try(failed: list[str], what: str, work: Callable[[], None]) -> None:
         work()
     except OSError as error:
         failed.append(f"{what}: {error.strerror}")
-
-
-def _check_writable(directory: str) -> None:
-    """It, or what it would be made in."""
-    while not os.path.lexists(directory):
-        directory = os.path.dirname(directory) or "."
-    if not os.path.isdir(directory):
-        raise CniError(Code.UNAVAILABLE, f"ipam: {directory} is no directory")
-    if not os.access(directory, os.W_OK | os.X_OK):
-        raise CniError(Code.UNAVAILABLE, f"ipam: {directory} cannot be written")
 
 
 def _fits(had: Sequence[Address], sets: Sequence[RangeSet], wanted: Sequence[Address]) -> bool:

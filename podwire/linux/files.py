@@ -55,6 +55,15 @@ def sweep(directory: Path) -> None:
             remove_durably(os.path.join(where, name))
 
 
+def unusable(directory: str) -> str:
+    """Why nothing can be written to a directory, or to what it would be made in; empty when something can."""
+    while not os.path.lexists(directory):
+        directory = os.path.dirname(directory) or "."
+    if not os.path.isdir(directory):
+        return f"{directory} is no directory"
+    return "" if os.access(directory, os.W_OK | os.X_OK) else f"{directory} cannot be written"
+
+
 def sync_directory(path: str) -> None:
     opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

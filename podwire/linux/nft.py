@@ -99,11 +99,16 @@ class KernelRuleset:
 
     def apply(self, ruleset: str) -> None:
         """Hand a text to `nft -f -`: one transaction. BadRuleset with what nft said; Unsupported without nft."""
-        done = self._nft("-f", "-", stdin=ruleset)
+        self._told("apply", self._nft("-f", "-", stdin=ruleset))
+
+    def check(self, ruleset: str) -> None:
+        """Whether it could be applied; nothing is changed. The same errors."""
+        self._told("check", self._nft("-c", "-f", "-", stdin=ruleset))
+
+    def _told(self, what: str, done: Finished) -> None:
         if done.code != 0:
-            raise errors.BadRuleset(
-                errno.EINVAL, "apply the nft ruleset", done.stderr.decode("utf-8", "replace").strip()
-            )
+            told = done.stderr.decode("utf-8", "replace").strip()
+            raise errors.BadRuleset(errno.EINVAL, f"{what} the nft ruleset", told)
 
     def delete_table(self, table: str = TABLE) -> None:
         """The table with all that is in it; nothing happens when there is none."""

@@ -31,7 +31,7 @@ UNMAPPING = ["cni.portmap-unmapped"]
 def test_every_step_is_in_the_matrix():
     modules = (podwire.cniplugins.bridge, podwire.cniplugins.portmap)
     assert all(modules)
-    steps = {each for each in KNOWN if each.startswith(("cni.", "ipam."))}
+    steps = {each for each in KNOWN if each.startswith(("cni.bridge-", "cni.portmap-", "ipam."))}
     assert steps == {*ADDING, *DELETING, *MAPPING, *UNMAPPING}
 
 

@@ -1,0 +1,227 @@
+"""GC: exactly what no valid attachment owns goes, and nothing of anybody else's."""
+
+import json
+import threading
+
+import pytest
+
+from podwire.cniplugins.attachments import Attachments
+from podwire.cniplugins.skeleton import Call
+from podwire.linux.network import KernelNetwork
+from podwire.protocols.cni.config import plugin_config
+from podwire.protocols.cni.verbs import Invocation
+
+MAPPING = {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}
+
+
+def valid(*ids, ifname="eth0"):
+    return {"cni.dev/valid-attachments": [{"containerID": each, "ifname": ifname} for each in ids]}
+
+
+@pytest.fixture(params=["in process", "daemon"])
+def way(request):
+    return request.param
+
+
+@pytest.fixture
+def attached(host):
+    """Pods with everything that there is to have; their result by id."""
+
+    def attach(*ids, config=None):
+        config = config or host.bridge("10.88.0.0/24", "fd88::/64", ipMasq=True)
+        found = {}
+        for number, each in enumerate(ids):
+            host.pod(each)
+            found[each] = host.add(each, config)
+            host.add(each, host.portmap(found[each], MAPPING | {"hostPort": 8000 + number}))
+        return config, found
+
+    return attach
+
+
+def collect(host, config, *ids):
+    for each in (config, host.portmap({"cniVersion": "1.1.0"})):
+        told = {key: value for key, value in each.items() if key not in ("prevResult", "runtimeConfig")}
+        assert host.call("GC", "", told | valid(*ids), "") is None
+
+
+def owners(left):
+    return {each[1:].split("@")[0] for each in left["leases"] if each.startswith("@")}
+
+
+def test_what_is_not_valid_goes_and_what_is_stays_as_it_was(host, attached):
+    config, results = attached("a", "b", "c")
+    with KernelNetwork() as here:
+        before = {each.name for each in here.links.list()}
+    collect(host, config, "b", "unknown")
+    left = host.left()
+    assert owners(left) == {"b"}
+    assert sorted(left["records"]) == ["net@b@eth0", "net@b@eth0"]
+    assert {each.split(" ")[1] for each in left["elements"]} == {"b"}
+    with KernelNetwork() as here:
+        gone = before - {each.name for each in here.links.list()}
+    assert gone == {results["a"]["interfaces"][1]["name"], results["c"]["interfaces"][1]["name"]}
+    host.check("b", config, results["b"])
+    host.check("b", host.portmap(results["b"], MAPPING | {"hostPort": 8001}), results["b"])
+    collect(host, config, "b")
+    assert host.left() == left
+
+
+def test_an_empty_list_frees_all_of_this_network_and_nothing_of_another(host, attached):
+    config, _ = attached("a", "b")
+    other = host.bridge("10.99.0.0/24", name="other", bridge="other0", ipMasq=True)
+    host.pod("x")
+    result = host.add("x", other)
+    collect(host, config)
+    assert host.left()["records"] == ["other@x@eth0"]
+    assert "leases" not in host.left()
+    host.check("x", other, result)
+
+
+@pytest.mark.parametrize(
+    ("told", "code"),
+    [
+        ({}, 7),
+        ({"cni.dev/valid-attachments": "a"}, 6),
+        ({"cni.dev/valid-attachments": ["a"]}, 6),
+        ({"cni.dev/valid-attachments": [None]}, 6),
+        ({"cni.dev/valid-attachments": [{}]}, 7),
+        ({"cni.dev/valid-attachments": [{"containerID": "a"}]}, 7),
+        ({"cni.dev/valid-attachments": [{"containerID": 5, "ifname": "eth0"}]}, 6),
+        ({"cni.dev/valid-attachments": [{"containerID": "../a", "ifname": "eth0"}]}, 7),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("plugin", ["bridge", "host-local", "portmap", "loopback"])
+def test_without_a_proper_list_nothing_is_removed(host, refused, told, code, plugin):
+    host.way = "in process"
+    host.pod("a")
+    config = host.bridge()
+    host.add("a", config)
+    left = host.left()
+    with refused(code, "cni.dev/valid-attachments"):
+        host.call("GC", "", config | {"type": plugin} | told, "")
+    assert host.left() == left
+
+
+@pytest.mark.parametrize("told", [{"cni.dev/attachments": []}, {"cni.dev/valid-attachments": None}], ids=str)
+def test_the_older_key_and_null_are_lists_too(host, told):
+    host.pod("a")
+    config = host.bridge()
+    host.add("a", config)
+    host.call("GC", "", config | told, "")
+    assert host.left() == {}
+
+
+def test_what_lost_its_record_is_found_by_its_marks(host, attached):
+    config, results = attached("a", "b")
+    for each in host.records.glob("*/net@*"):
+        each.unlink()
+    collect(host, config, "b")
+    left = host.left()
+    assert owners(left) == {"b"}
+    assert left["links"] == [results["b"]["interfaces"][1]["name"]]
+    assert {each.split(" ")[1] for each in left["elements"]} == {"b"}
+
+
+def test_another_who_keeps_records_elsewhere_is_not_touched(host, attached, tmp_path):
+    """Two of ours beside each other in one namespace, with a network of the same name."""
+    config, _ = attached("a")
+    elsewhere = config | {"dataDir": str(tmp_path / "other"), "ipam": config["ipam"] | {"dataDir": str(tmp_path / "i")}}
+    left = host.left()
+    host.call("GC", "", elsewhere | valid(), "")
+    assert host.left() == left
+
+
+def test_a_record_that_cannot_be_read_goes_with_all_it_named(host, attached):
+    config, _ = attached("a")
+    for each in host.records.glob("*/net@*"):
+        each.write_bytes(b"{")
+    collect(host, config)
+    assert host.left() == {}
+
+
+def test_one_thing_that_cannot_be_removed_keeps_nothing_else(host, attached, refused):
+    config, _ = attached("a", "b")
+    record = json.loads((host.records / "bridge" / "net@a@eth0").read_bytes())
+    ipam = record["config"]["ipam"] | {"type": "missing"}
+    (host.records / "bridge" / "net@a@eth0").write_text(
+        json.dumps(record | {"config": record["config"] | {"ipam": ipam}})
+    )
+    with refused(7, "there is no missing in CNI_PATH"):
+        host.call("GC", "", config | valid(), "")
+    left = host.left()
+    assert left["records"].count("net@b@eth0") == 1, "the port map's"
+    assert "links" not in left
+    assert "leases" not in left
+
+
+def test_what_is_being_added_is_spared(host, attached):
+    config, _ = attached("a", "b")
+    request = plugin_config(json.dumps(config).encode())
+    adding = Call(Invocation("ADD", "a", ifname="eth0"), request)
+    with Attachments(request, "bridge").turn(adding):
+        host.call("GC", "", config | valid(), "")
+        assert owners(host.left()) == {"a"}
+    host.call("GC", "", config | valid(), "")
+    assert "leases" not in host.left()
+
+
+def test_many_gcs_beside_adds_and_dels_harm_nobody(host):
+    host.way = "daemon"
+    host.begin()
+    config = host.bridge("10.88.0.0/24", ipMasq=True)
+    for each in ("old", *(f"n{each}" for each in range(6))):
+        host.pod(each)
+    results = {"old": host.add("old", config)}
+    failed = []
+
+    def work(number):
+        try:
+            host.delete(f"n{number}", config)
+            results[f"n{number}"] = host.add(f"n{number}", config)
+        except Exception as error:  # noqa: BLE001 - told by the test
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(each,)) for each in range(6)]
+    for each in threads:
+        each.start()
+    known = ["old", *(f"n{each}" for each in range(6))]
+    for _ in range(5):
+        host.call("GC", "", config | valid(*known), "")
+    for each in threads:
+        each.join()
+    assert failed == []
+    for each, result in results.items():
+        host.check(each, config, result)
+
+
+RECORDER = """#!/bin/sh
+[ "$CNI_COMMAND" = ADD ] && echo '{"cniVersion":"1.1.0","ips":[{"address":"10.7.0.5/24"}]}'
+printf '%s %s ' "$CNI_COMMAND" "$CNI_CONTAINERID" >>"$(dirname "$0")/said"
+cat >>"$(dirname "$0")/said"; echo >>"$(dirname "$0")/said"
+[ "$CNI_COMMAND" = STATUS ] && { echo '{"cniVersion":"1.1.0","code":50,"msg":"all gone"}'; exit 1; }
+exit 0
+"""
+
+
+def test_an_ipam_of_others_is_told_the_same(host, refused, tmp_path):
+    programs = tmp_path / "path"
+    programs.mkdir()
+    (programs / "recorder").write_text(RECORDER)
+    (programs / "recorder").chmod(0o700)
+    host.programs, host.way = programs, "in process"
+    config = host.bridge() | {"ipam": {"type": "recorder", "extra": 1}}
+    host.pod("a")
+    host.add("a", config)
+    sent = config | valid("a")
+    host.call("GC", "", sent, "")
+    said = (programs / "said").read_text().splitlines()
+    assert [each.split()[0] for each in said] == ["ADD", "GC"]
+    assert json.loads(said[1].removeprefix("GC ")) == sent
+    with refused(50, "all gone"):
+        host.call("STATUS", "", config, "")
+    host.call("GC", "", config | valid(), "")
+    said = [each.split()[:2] for each in (programs / "said").read_text().splitlines()[3:]]
+    assert said[0] == ["DEL", "a"]
+    assert said[1][0] == "GC"

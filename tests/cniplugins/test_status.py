@@ -1,0 +1,109 @@
+"""STATUS: whether an ADD would work, in words; nothing is changed by asking."""
+
+import pytest
+
+from podwire.linux.network import KernelNetwork
+from podwire.linux.nft import KernelRuleset
+from podwire.linux.values import Veth
+
+
+@pytest.fixture(params=["in process", "daemon"])
+def way(request):
+    return request.param
+
+
+def snapshot(host):
+    with KernelNetwork() as here:
+        links = sorted(each.name for each in here.links.list())
+    return host.left(), links, sorted(str(each) for each in host.root.glob("ipam/**/*"))
+
+
+def status(host, config):
+    before = snapshot(host)
+    try:
+        assert host.call("STATUS", "", config, "") is None
+    finally:
+        assert snapshot(host) == before
+
+
+def test_all_is_well_before_and_after_the_first_pod(host):
+    config = host.bridge(ipMasq=True)
+    portmap = host.portmap({}) | {"prevResult": None}
+    status(host, config)
+    status(host, portmap)
+    status(host, {"cniVersion": "1.1.0", "name": "lo", "type": "loopback"})
+    host.pod("a")
+    host.add("a", config)
+    status(host, config)
+    status(host, portmap)
+
+
+def test_a_full_pool_is_told_until_somebody_goes(host, refused):
+    config = host.bridge("10.88.0.0/30")
+    for each in ("a", "b"):
+        host.pod(each)
+    host.add("a", config)
+    for each in (config, config | {"type": "host-local"}):
+        with refused(50, r"no address is left in 10\.88\.0\.1 to 10\.88\.0\.2"):
+            status(host, each)
+    with refused(11, "no address is left"):
+        host.add("b", config)
+    host.delete("a", config)
+    status(host, config)
+
+
+def test_a_bridge_that_is_none_is_told_and_whether_pods_suffer(host, refused):
+    config = host.bridge()
+    with KernelNetwork() as here:
+        here.links.add(Veth("cni0", "other"))
+    with refused(50, "cni0 is there already, and is no bridge"):
+        status(host, config)
+    with KernelNetwork() as here:
+        here.links.delete("cni0")
+        host.pod("a")
+        host.add("a", config)
+        here.links.delete("cni0")
+        here.links.add(Veth("cni0", "other"))
+    with refused(51, "cni0 is there already, and is no bridge"):
+        status(host, config)
+
+
+@pytest.mark.parametrize("key", ["records", "leases"])
+def test_a_place_that_cannot_be_written_is_told(host, refused, key, tmp_path):
+    (tmp_path / "file").write_text("")
+    config = host.bridge()
+    if key == "records":
+        config["dataDir"] = str(tmp_path / "file" / "x")
+    else:
+        config["ipam"]["dataDir"] = str(tmp_path / "file" / "x")
+    with refused(50, "file is no directory"):
+        status(host, config)
+
+
+def test_without_nft_nothing_can_be_masqueraded_or_mapped(host, refused, monkeypatch):
+    host.way = "in process"
+    monkeypatch.setattr("podwire.linux.nft._ENVIRONMENT", {"PATH": "/nowhere"})
+    status(host, host.bridge())
+    for config in (host.bridge(ipMasq=True), host.portmap({}) | {"prevResult": None}):
+        with refused(50, "nft"):
+            status(host, config)
+
+
+def test_with_the_table_there_nft_is_not_needed(host, monkeypatch):
+    host.way = "in process"
+    host.pod("a")
+    host.add("a", host.bridge(ipMasq=True))
+    monkeypatch.setattr("podwire.linux.nft._ENVIRONMENT", {"PATH": "/nowhere"})
+    status(host, host.bridge(ipMasq=True))
+
+
+def test_when_somebody_flushed_all_rules_they_can_be_made_again(host):
+    host.pod("a")
+    host.add("a", host.bridge(ipMasq=True))
+    KernelRuleset().delete_table()
+    status(host, host.bridge(ipMasq=True))
+
+
+def test_an_ipam_that_is_not_there_is_told(host, refused):
+    with refused(50, "there is no missing in CNI_PATH"):
+        status(host, host.bridge() | {"ipam": {"type": "missing"}})
