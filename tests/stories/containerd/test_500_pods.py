@@ -10,7 +10,7 @@ FOREVER = "trap 'exit 0' TERM; sleep 100000 & wait"
 """Ends at once when it is asked to."""
 
 
-def test_a_pod_runs_with_an_address_that_answers(cluster):
+def test_a_pod_runs_with_an_address_that_answers(cluster, eventually):
     pod = cluster.run(f"echo hello; mkdir /dev/shm/w; echo here > /dev/shm/w/x; httpd -p 8080 -h /dev/shm/w; {FOREVER}")
     status = pod.status
     [container] = status["containerStatuses"]
@@ -18,8 +18,8 @@ def test_a_pod_runs_with_an_address_that_answers(cluster):
     assert container["containerID"].startswith("containerd://")
     assert "sha256:" in container["imageID"]
     assert {each["ip"] for each in status["podIPs"]} > {status["podIP"]}, "both families"
-    asked = cluster.machine.told("busybox", "wget", "-qO-", f"http://{status['podIP']}:8080/x")
-    assert asked == "here\n"
+    asked = ("busybox", "wget", "-qO-", f"http://{status['podIP']}:8080/x")
+    eventually(lambda: cluster.machine.run(*asked).stdout == b"here\n")
     assert pod.logs() == "hello\n"
     assert cluster.node()["status"]["nodeInfo"]["containerRuntimeVersion"].startswith("containerd://1.6")
     pod.delete()
@@ -57,7 +57,7 @@ def test_somebody_attaches_to_it(cluster):
     pod.delete()
 
 
-def test_what_ends_at_once_is_seen_and_what_crashes_runs_again(cluster):
+def test_what_ends_at_once_is_seen_and_what_crashes_runs_again(cluster, eventually):
     done = cluster.run("echo done", wait="jsonpath={.status.phase}=Succeeded", restartPolicy="Never")
     failed = cluster.run("exit 3", wait="jsonpath={.status.phase}=Failed", restartPolicy="Never")
     assert failed.status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
@@ -67,12 +67,13 @@ def test_what_ends_at_once_is_seen_and_what_crashes_runs_again(cluster):
     crashing.until("containerStatuses[0].restartCount", "1")
     crashing.wait("condition=Ready")
     assert crashing.status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 4
-    assert (crashing.logs("--previous"), crashing.logs()) == ("first\n", "second\n")
+    assert crashing.logs("--previous") == "first\n"
+    eventually(lambda: crashing.logs() == "second\n")
     for each in (done, failed, crashing):
         each.delete()
 
 
-def test_init_containers_come_first_and_one_after_the_other(cluster):
+def test_init_containers_come_first_and_one_after_the_other(cluster, eventually):
     volume = {"name": "shared", "emptyDir": {}}
     mount = [{"name": "shared", "mountPath": "/shared"}]
     image = {"image": "podwire.local/busybox", "imagePullPolicy": "Never", "volumeMounts": mount}
@@ -83,7 +84,8 @@ def test_init_containers_come_first_and_one_after_the_other(cluster):
     address = {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
     main = {"name": "c0", "command": ["sh", "-c", f"cat /shared/order; echo $IP; {FOREVER}"], "env": [address], **image}
     pod = cluster.run(initContainers=inits, containers=[main], volumes=[volume])
-    assert pod.logs() == f"0\n1\n{pod.status['podIP']}\n"
+    said = f"0\n1\n{pod.status['podIP']}\n"
+    eventually(lambda: pod.logs() == said)
     assert [each["state"]["terminated"]["exitCode"] for each in pod.status["initContainerStatuses"]] == [0, 0]
     pod.delete()
 
