@@ -25,10 +25,13 @@ if TYPE_CHECKING:
     from podwire.cniplugins.netfilter import Netfilter
 
 PLUGINS = {
+    "bandwidth": "podwire.cniplugins.bandwidth",
     "bridge": "podwire.cniplugins.bridge",
+    "firewall": "podwire.cniplugins.firewall",
     "host-local": "podwire.cniplugins.host_local",
     "loopback": "podwire.cniplugins.loopback",
     "portmap": "podwire.cniplugins.portmap",
+    "tuning": "podwire.cniplugins.tuning",
 }
 """Names of programs, and the modules that have a `PLUGIN`."""
 

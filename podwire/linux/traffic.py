@@ -64,11 +64,15 @@ class KernelTraffic:
 
     def shaped(self, index: int) -> Bucket | None:
         """Our bucket; its burst is right but for some bytes, as the kernel keeps it as a time."""
+        found = self._qdisc(index, HANDLE)
+        return None if found is None else _bucket(wire.attributes(found.get(_OPTIONS, b"")))
+
+    def _qdisc(self, index: int, handle: int) -> dict[int, bytes] | None:
+        """The kernel lists those of all links, whatever it is asked."""
         request = Request(_GET_QDISC, 0, _MESSAGE.pack(0, index, 0, 0, 0), f"find the qdisc of link {index}", _ERRORS)
         for body in self._netlink.dump(request):
-            _, found, handle, _, _ = _MESSAGE.unpack_from(body)
-            if (found, handle) == (index, HANDLE):
-                return _bucket(wire.attributes(wire.attributes(body, _MESSAGE.size).get(_OPTIONS, b"")))
+            if _MESSAGE.unpack_from(body)[1:3] == (index, handle):
+                return wire.attributes(body, _MESSAGE.size)
         return None
 
     def unshape(self, index: int) -> None:
@@ -82,6 +86,10 @@ class KernelTraffic:
         hook = _MESSAGE.pack(0, index, _INGRESS_HANDLE, _INGRESS, 0) + text(_KIND, "ingress")
         self._netlink.do(Request(_NEW_QDISC, CREATE | EXCL, hook, operation, _ERRORS))
         self._netlink.do(Request(_NEW_FILTER, CREATE | EXCL, _detour(index, to), operation, _ERRORS))
+
+    def hooked(self, index: int) -> bool:
+        """Whether somebody looks at what comes in by a link, to redirect it or to do something else with it."""
+        return self._qdisc(index, _INGRESS_HANDLE) is not None
 
     def redirected(self, index: int) -> int:
         """Where all that comes in goes; 0 when it goes nowhere else."""

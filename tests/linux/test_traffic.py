@@ -73,9 +73,9 @@ def test_somebody_elses_qdisc_is_not_touched(real, tmp_path, told):
 
 def test_a_detour_is_there_until_it_is_taken_away(kernel, pair):
     network, _, index, ifb = pair()
-    assert network.traffic.redirected(index) == 0
+    assert (network.traffic.redirected(index), network.traffic.hooked(index)) == (0, False)
     network.traffic.redirect(index, ifb)
-    assert network.traffic.redirected(index) == ifb
+    assert (network.traffic.redirected(index), network.traffic.hooked(index)) == (ifb, True)
     with pytest.raises(errors.QdiscExists):
         network.traffic.redirect(index, ifb)
     network.traffic.unredirect(index)

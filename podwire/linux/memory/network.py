@@ -129,7 +129,7 @@ class _Later:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method: Callable[..., Any] = getattr(self._part, name)
-        if name in ("get", "list", "shaped", "redirected"):
+        if name in ("get", "list", "shaped", "hooked", "redirected"):
             self._batch.send()
             return method
         return lambda *arguments, **named: self._batch.wait(partial(method, *arguments, **named))

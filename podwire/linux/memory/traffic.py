@@ -33,6 +33,9 @@ class MemoryTraffic:
             raise errors.QdiscExists(errno.EEXIST, operation)
         device.detour = other.index
 
+    def hooked(self, index: int) -> bool:
+        return any(each.detour is not None for each in self._space.devices.values() if each.index == index)
+
     def redirected(self, index: int) -> int:
         found = next((each.detour for each in self._space.devices.values() if each.index == index), None)
         return found if found in self._space.devices else 0

@@ -1,0 +1,332 @@
+"""bandwidth: what it asks of the kernel, and real bytes over real links."""
+
+import json
+import signal
+import socket
+import subprocess
+import threading
+import time
+from contextlib import suppress
+from ipaddress import ip_interface
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podwire.cniplugins.bandwidth_settings import Limit, Settings, bucket, parse_settings
+from podwire.linux.namespaces import visit
+from podwire.linux.network import KernelNetwork
+from podwire.protocols.cni.config import plugin_config
+from podwire.protocols.cni.errors import CniError
+
+DUAL = ("10.88.0.0/24", "fd88::/64")
+RATE = 4_000_000
+BOTH = {"ingressRate": RATE, "ingressBurst": 400_000, "egressRate": RATE, "egressBurst": 400_000}
+AMOUNT = 1_000_000
+"""Two seconds at that rate."""
+PATIENCE = 60
+
+
+@pytest.fixture
+def config(host):
+    """A pod with a link, and what bandwidth is told of it."""
+
+    def make(pod="a", **keys):
+        host.pod(pod)
+        told = {"cniVersion": "1.1.0", "name": "net", "type": "bandwidth", "dataDir": str(host.records)}
+        return told | {"prevResult": host.add(pod, host.bridge(*DUAL))} | keys
+
+    return make
+
+
+def ifbs():
+    with KernelNetwork() as here:
+        return [each for each in here.links.list() if each.kind == "ifb"]
+
+
+def outside(config):
+    with KernelNetwork() as here:
+        return here.links.get(config["prevResult"]["interfaces"][1]["name"]).ifindex
+
+
+def traces(host, config):
+    """What is left of shaping."""
+    with KernelNetwork() as here:
+        index = outside(config)
+        hooks = (here.traffic.shaped(index), here.traffic.hooked(index))
+    return ifbs(), hooks, [each.name for each in host.records.glob("bandwidth/*")]
+
+
+def tc(*arguments):
+    return subprocess.run(["tc", *arguments], capture_output=True, text=True, check=True).stdout
+
+
+CLEAN = ([], (None, False), [])
+
+
+@pytest.mark.parametrize("way", ["in process", "program", "daemon"])
+def test_both_ways_are_shaped_told_checked_and_let_go(host, config, way):
+    told = config(**BOTH)
+    result = host.add("a", told)
+    (ifb,) = ifbs()
+    assert result["interfaces"][:3] == told["prevResult"]["interfaces"]
+    assert result["interfaces"][3] == {"name": ifb.name, "mac": ifb.mac, "mtu": 1500}
+    assert ifb.name.startswith("bwp")
+    assert ifb.alias.endswith(" net/a/eth0")
+    with KernelNetwork() as here:
+        buckets = [here.traffic.shaped(index) for index in (outside(told), ifb.ifindex)]
+        assert here.traffic.redirected(outside(told)) == ifb.ifindex
+    assert [(each.rate, each.limit) for each in buckets] == [(500_000, 62_500)] * 2
+    host.check("a", told, result)
+    host.delete("a", told | {"prevResult": result})
+    assert traces(host, told) == CLEAN
+    host.delete("a", told)
+
+
+def arriving(server, client, amount):
+    """How many bytes per second arrive, when more are sent than may pass; the clock runs from the first byte."""
+    accepted, _ = server.accept()
+    accepted.settimeout(PATIENCE)
+
+    def pour():
+        with client, suppress(OSError):  # until nobody listens any more
+            while True:
+                client.sendall(bytes(16384))
+
+    pouring = threading.Thread(target=pour)
+    pouring.start()
+    with accepted:
+        accepted.recv(1)
+        began, left = time.monotonic(), amount
+        while left > 0:
+            left -= len(accepted.recv(1 << 16))
+        took = time.monotonic() - began
+    pouring.join(PATIENCE)
+    return amount / took
+
+
+def flow(receiver, sender, address, amount):
+    """From one namespace to an address in another."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with visit(receiver):
+        server = socket.socket(family)
+    with visit(sender):
+        client = socket.socket(family)
+    with server:
+        server.bind((address, 5001))
+        server.listen()
+        server.settimeout(PATIENCE)
+        client.settimeout(PATIENCE)
+        client.connect((address, 5001))
+        return arriving(server, client, amount)
+
+
+@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize("pod_does", ["receives", "sends"])
+def test_a_pod_is_as_fast_as_it_may_be_one_way_and_as_fast_as_before_the_other(host, config, pod_does, family):
+    told = {"a": config("a"), "b": config("b")}
+    keys = {key: value for key, value in BOTH.items() if key.startswith("in" if pod_does == "receives" else "e")}
+    host.add("a", told["a"] | keys)
+    address = {pod: str(ip_interface(told[pod]["prevResult"]["ips"][family == 6]["address"]).ip) for pod in told}
+    path = {pod: host.namespaces.path(pod) for pod in told}
+    to, by = ("a", "b") if pod_does == "receives" else ("b", "a")
+    assert 0.4 < flow(path[to], path[by], address[to], AMOUNT) / (RATE / 8) < 1.6
+    assert flow(path[by], path[to], address[by], 8 * AMOUNT) / (RATE / 8) > 2
+
+
+def test_a_runtime_that_has_no_opinion_of_a_burst_gets_a_usable_one(host, config):
+    numbers = {"IngressRate": RATE, "IngressBurst": (1 << 32) - 1, "EgressRate": RATE, "EgressBurst": (1 << 32) - 1}
+    told = config(runtimeConfig={"bandwidth": numbers})
+    result = host.add("a", told)
+    host.check("a", told, result)
+    with KernelNetwork() as here:
+        assert here.traffic.shaped(outside(told)).burst == pytest.approx(50_000, abs=64)
+
+
+def test_a_pod_without_limits_leaves_no_trace(host, config):
+    told = config(runtimeConfig={"bandwidth": dict.fromkeys(BOTH, 0)})
+    assert host.add("a", told) == told["prevResult"]
+    host.check("a", told, told["prevResult"])
+    assert traces(host, told) == CLEAN
+
+
+def test_adding_again_shapes_once_and_by_the_newest_numbers(host, config):
+    told = config(**BOTH)
+    host.add("a", told)
+    newer = told | {"ingressRate": 2 * RATE}
+    result = host.add("a", newer)
+    host.check("a", newer, result)
+    assert len(ifbs()) == 1
+    host.add("a", told | dict.fromkeys(BOTH, 0))
+    assert traces(host, told) == CLEAN
+
+
+def test_two_interfaces_of_one_pod_are_shaped_apart(host, config):
+    first = config(**BOTH)
+    second = first | {"prevResult": host.add("a", host.bridge(*DUAL), CNI_IFNAME="eth1")}
+    host.add("a", first)
+    host.add("a", second, CNI_IFNAME="eth1")
+    assert len(ifbs()) == 2
+    host.delete("a", second, CNI_IFNAME="eth1")
+    assert len(ifbs()) == 1
+    host.check("a", first, first["prevResult"])
+
+
+@pytest.mark.parametrize("lost", ["the namespace", "prevResult"])
+def test_deleting_needs_the_ids_alone(host, config, lost):
+    told = config(**BOTH)
+    host.add("a", told)
+    if lost == "the namespace":
+        host.namespaces.remove("a")
+    bare = {key: told[key] for key in ("cniVersion", "name", "type", "dataDir")}
+    host.delete("a", bare, "")
+    assert ifbs() == []
+    assert list(host.records.glob("bandwidth/*")) == []
+
+
+def test_garbage_is_collected(host, config):
+    told = config(**BOTH)
+    config("b")
+    host.add("a", told)
+    host.add("b", told | {"prevResult": host.add("b", host.bridge(*DUAL))})
+    valid = {"cni.dev/valid-attachments": [{"containerID": "b", "ifname": "eth0"}]}
+    assert host.call("GC", "", told | valid, "") is None
+    assert [each.alias.split()[-1] for each in ifbs()] == ["net/b/eth0"]
+    assert [each.name for each in host.records.glob("bandwidth/*")] == ["net@b@eth0"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        pytest.param(lambda here, veth, _ifb: here.traffic.unshape(veth), "is not shaped any more", id="ingress"),
+        pytest.param(lambda here, _veth, ifb: here.traffic.unshape(ifb), "is not shaped any more", id="egress"),
+        pytest.param(lambda here, veth, _ifb: here.traffic.unredirect(veth), "does not pass bwp", id="detour"),
+        pytest.param(lambda here, _veth, ifb: here.links.delete(ifb), "there is no link bwp", id="ifb"),
+        pytest.param(lambda here, _veth, ifb: here.links.change(ifb, up=False), "is down", id="down"),
+    ],
+)
+def test_checking_notices_what_is_gone(host, config, refused, spoil, told):
+    wanted = config(**BOTH)
+    result = host.add("a", wanted)
+    (ifb,) = ifbs()
+    with KernelNetwork() as here:
+        spoil(here, outside(wanted), ifb.ifindex)
+    with refused(101, told):
+        host.check("a", wanted, result)
+    host.add("a", wanted)
+    host.check("a", wanted, result)
+    host.delete("a", wanted)
+    assert traces(host, wanted) == CLEAN
+
+
+@pytest.mark.parametrize(
+    ("foreign", "told"),
+    [
+        pytest.param(("root", "handle", "9:", "htb"), "shaped by somebody else", id="a root qdisc"),
+        pytest.param(("clsact",), "somebody else's hands", id="an ingress qdisc"),
+    ],
+)
+def test_what_somebody_else_does_with_the_link_is_not_touched(host, config, refused, foreign, told):
+    wanted = config(**BOTH)
+    name = wanted["prevResult"]["interfaces"][1]["name"]
+    tc("qdisc", "add", "dev", name, *foreign)
+    before = [line.split()[:3] for line in tc("qdisc", "show", "dev", name).splitlines()]
+    with refused(100, told):
+        host.add("a", wanted)
+    assert [line.split()[:3] for line in tc("qdisc", "show", "dev", name).splitlines()] == before
+    assert ifbs() == []
+    assert list(host.records.glob("bandwidth/*")) == []
+
+
+def test_what_has_no_other_end_on_the_host_cannot_be_shaped(host, config, refused):
+    wanted = config(**BOTH)
+    told = wanted["prevResult"]
+    with refused(7, "prevResult does not tell of veth"):
+        host.add("a", wanted | {"prevResult": told | {"interfaces": [*told["interfaces"][::2], told["interfaces"][2]]}})
+    with refused(7, "lo has no other end"):
+        host.add("a", wanted, CNI_IFNAME="lo")
+    del wanted["prevResult"]
+    for verb in ("ADD", "CHECK"):
+        with refused(7, "prevResult: missing"):
+            host.call(verb, "a", wanted)
+
+
+POINTS = ["recorded", "ingress", "detour", "done", "direct", "undone"]
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("action", ["kill", "1*error(on fire)->off"])
+def test_what_a_broken_plugin_left_is_gone_after_del(host, config, point, action):
+    wanted = config(**BOTH)
+    verb = "DEL" if point in POINTS[-2:] else "ADD"
+    if verb == "DEL":
+        host.add("a", wanted)
+    process = host.run(verb, "a", wanted, PODWIRE_FAILPOINTS=f"bandwidth.{point}={action}")
+    stdout, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == (-signal.SIGKILL if action == "kill" else 1)
+    if action != "kill":
+        assert json.loads(stdout)["code"] == 999
+    host.delete("a", wanted)
+    assert traces(host, wanted) == CLEAN
+
+
+def parsed(**keys):
+    return parse_settings(plugin_config(json.dumps({"cniVersion": "1.1.0", "name": "net", **keys}).encode()))
+
+
+@pytest.mark.parametrize(
+    ("keys", "settings"),
+    [
+        pytest.param({}, Settings(), id="nothing"),
+        pytest.param({"ingressRate": 8000}, Settings(ingress=Limit(8000, 0)), id="a rate alone"),
+        pytest.param(
+            {"egressRate": 8000, "egressBurst": 99}, Settings(egress=Limit(8000, 99)), id="what is sent, with a burst"
+        ),
+        pytest.param(
+            {"ingressRate": 8000, "runtimeConfig": {"bandwidth": {"ingressRate": 9000}}},
+            Settings(ingress=Limit(8000, 0)),
+            id="the configuration goes before the runtime",
+        ),
+        pytest.param(
+            {"ingressRate": 8000, "ingressBurst": (1 << 32) - 1},
+            Settings(ingress=Limit(8000, (1 << 32) - 1)),
+            id="what an administrator writes is meant",
+        ),
+        pytest.param(
+            {"runtimeConfig": {"bandwidth": {"EgressRate": 8000, "egressburst": (1 << 31) - 1, "INGRESSBURST": 0}}},
+            Settings(egress=Limit(8000, 0)),
+            id="in any spelling",
+        ),
+        pytest.param(
+            {"runtimeConfig": {"bandwidth": {"ingressBurst": (1 << 32) - 1}}}, Settings(), id="no rate and no opinion"
+        ),
+    ],
+)
+def test_what_is_asked_for(keys, settings):
+    assert parsed(**keys) == settings
+
+
+@pytest.mark.parametrize(
+    ("keys", "code", "told"),
+    [
+        ({"ingressBurst": 8000}, 7, "ingressBurst: there is a burst, and no ingressRate"),
+        ({"egressRate": -1}, 7, "egressRate: -1"),
+        ({"egressRate": 7}, 7, "less than a byte"),
+        ({"egressRate": "1M"}, 6, "egressRate"),
+        ({"ingressRate": 8000, "ingressBurst": 8 << 32}, 7, "more than 4 GB"),
+        ({"ingressRate": 8000, "unshapedSubnets": ["10.0.0.0/8"]}, 2, "unshapedSubnets"),
+        ({"runtimeConfig": {"bandwidth": {"ShapedSubnets": ["10.0.0.0/8"]}}}, 2, "shapedSubnets"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_meant_is_refused(keys, code, told):
+    with pytest.raises(CniError, match=told) as caught:
+        parsed(**keys)
+    assert caught.value.code == code
+
+
+@given(st.integers(8, 1 << 50), st.integers(0, (1 << 35) - 16), st.integers(68, 65535))
+def test_a_bucket_always_lets_the_largest_packet_pass(rate, burst, mtu):
+    found = bucket(Limit(rate, burst), mtu)
+    assert mtu + 14 < found.burst <= found.limit < 1 << 32
+    assert found.rate == rate // 8
