@@ -1,8 +1,8 @@
 """A network's directory of leases, entry by entry; what they mean together is in `leases.py`.
 
-    10.1.0.5 -> CONTAINER@eth0                          the address is taken, and by whom
+    10.1.0.5 -> ~CONTAINER@eth0                         the address is taken, and by whom
     @CONTAINER@eth0 -> 10.1.0.5,fd00::5 BOOT NETNS      what the owner has, since which boot, for which namespace
-    CONTAINER@eth0                                      the owner in the reference plugin's words
+    ~CONTAINER@eth0                                     the owner in the reference plugin's words
     last_reserved_ip.0                                  where to go on looking
     last_reserved_ip.known -> BOOT …                    up to where this directory was looked through
     lock                                                held while something changes
@@ -40,12 +40,16 @@ class Owner(NamedTuple):
 
     @property
     def file(self) -> str:
-        return f"{self.container_id}@{self.ifname}"
+        """Behind all addresses when names are sorted: the reference plugin removes in that order what it can read."""
+        return f"~{self.container_id}@{self.ifname}"
 
     @property
     def entry(self) -> str:
         """No address begins like this."""
         return f"@{self.container_id}@{self.ifname}"
+
+    def __str__(self) -> str:
+        return f"{self.container_id} {self.ifname}".rstrip()
 
     def is_named_by(self, other: "Owner | None") -> bool:
         return other is not None and other in (self, Owner(self.container_id, ""))
@@ -119,8 +123,8 @@ class Entries:
         """Whose an address is; None when it is nobody's, or cannot be told."""
         link = self._link(name)
         if link is not None:
-            id_, at, ifname = link.removeprefix("@").partition("@")
-            return _owner(id_, ifname) if at else None
+            id_, at, ifname = link[1:].partition("@")
+            return _owner(id_, ifname) if at and link[0] in "~@" else None
         words = self._words(name)
         return _owner(*words, *("",) * (2 - len(words))) if 0 < len(words) <= 2 else None
 

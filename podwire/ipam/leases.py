@@ -136,7 +136,7 @@ class Leases:
             spared = {*valid, *((id_, "") for id_, _ in valid)}
             for owner, had in self._everybody().items():
                 if owner not in spared:
-                    _try(failed, owner.file, partial(self._free, owner, had))
+                    _try(failed, str(owner), partial(self._free, owner, had))
             for name in self._damaged():
                 _try(failed, name, partial(self._repair, name, valid))
         sync_directory(self._entries.directory)
@@ -213,7 +213,7 @@ class Leases:
     def _free_stale(self) -> bool:
         stale = list(self._stale())
         for owner in stale:
-            self._tell(f"ipam: {owner.file} did not outlive the last boot, its addresses are free")
+            self._tell(f"ipam: {owner} did not outlive the last boot, its addresses are free")
             self._free(owner, self._of(owner) or ())
         return bool(stale)
 
@@ -237,7 +237,7 @@ class Leases:
             raise CniError(Code.BAD_CONFIG, f"ipam: {ip} is wanted, and is the gateway")
         if not self._entries.is_free(str(ip)):
             owner = self._entries.owner(str(ip))
-            told = f"belongs to {owner.file}" if owner else "its entry is damaged"
+            told = f"belongs to {owner}" if owner else "its entry is damaged"
             raise CniError(Code.IN_USE, f"ipam: {ip} is wanted, and {told}")
 
     def _next(self, number: int, set_: RangeSet) -> Address:
@@ -308,7 +308,7 @@ class Leases:
         return self._found_among(owner, [address(each, "") for each in self._addresses()])
 
     def _addresses(self) -> list[str]:
-        return [each for each in self._entries.names() if each[0] not in "@l" and is_address(each)]
+        return [each for each in self._entries.names() if each[0] not in "@l~" and is_address(each)]
 
     def _everybody(self) -> dict[Owner, list[Address]]:
         """All owners, with what they have and not only say that they have."""

@@ -122,3 +122,41 @@ def test_our_port_maps_follow_their_bridge(host, mixed, serving):
     with serving(path, 80) as server, socket.create_connection(("127.0.0.1", 8080), timeout=2):
         server.accept()[0].close()
     host.delete("a", config)
+
+
+def test_an_operator_goes_to_ours_and_back_and_nobody_loses_or_shares_an_address(host, programs, reference):
+    """Each ADD and DEL by either host-local, in the same directory."""
+    host.way = "program"
+    ipam = host.bridge("10.88.0.0/28", "fd88::/64")["ipam"]
+    config = {"cniVersion": "1.0.0", "name": "net", "type": "host-local", "ipam": ipam}
+    has = {}
+    for number in range(10):
+        host.programs = (programs, reference)[number % 2]
+        result = host.add(f"c{number}", config)
+        has[f"c{number}"] = tuple(each["address"] for each in result["ips"])
+    given = [each for addresses in has.values() for each in addresses]
+    assert len(set(given)) == len(given) == 20
+    for number, id_ in enumerate(has):
+        host.programs = (programs, reference)[number // 2 % 2]
+        host.check(id_, config, {"cniVersion": "1.0.0", "ips": [{"address": each} for each in has[id_]]})
+        host.delete(id_, config)
+        taken = {each.name for each in host.leases.iterdir()}
+        assert not {each.partition("/")[0] for each in has[id_]} & taken
+    host.programs = programs
+    host.add("last", config)
+    host.delete("last", config)
+    host.call("GC", "", config | {"cniVersion": "1.1.0", "cni.dev/valid-attachments": []}, "")
+    assert host.left() == {}
+
+
+def test_theirs_goes_on_where_ours_stopped(host, programs, reference):
+    host.way = "program"
+    config = {"cniVersion": "1.0.0", "name": "net", "type": "host-local", "ipam": host.bridge("10.88.0.0/29")["ipam"]}
+    host.programs = programs
+    for each in "ab":
+        host.add(each, config)
+    host.delete("a", config)
+    host.programs = reference
+    assert host.add("c", config)["ips"][0]["address"] == "10.88.0.4/29", "and not what a has just given back"
+    host.programs = programs
+    assert host.add("d", config)["ips"][0]["address"] == "10.88.0.5/29"

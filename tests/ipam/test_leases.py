@@ -91,7 +91,7 @@ def test_when_one_set_is_full_nothing_is_taken_of_the_other(leases, tmp_path):
     [
         ("10.1.0.4", None),
         ("10.1.0.1", "the gateway"),
-        ("10.1.0.2", "belongs to b@eth0"),
+        ("10.1.0.2", "belongs to b eth0"),
         ("10.1.0.7", "in no range"),
         ("10.9.0.4", "in no range"),
         ("fd00::9", "in no range"),

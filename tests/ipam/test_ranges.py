@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwire.ipam.ranges import after, found, parse_range, parse_sets
+from podwire.ipam.ranges import after, found, parse_range, parse_sets, size
 from podwire.protocols.cni.errors import CniError
 
 
@@ -110,3 +110,29 @@ def test_no_range_offers_what_is_not_in_its_subnet(length, number):
     offered = list(islice(after((parse_range({"subnet": str(subnet)}, ""),), None), 300))
     assert all(each in subnet for each in offered)
     assert {subnet.network_address, subnet.network_address + 1, subnet.broadcast_address} & set(offered) == set()
+
+
+@pytest.mark.parametrize(
+    ("exclude", "given"),
+    [
+        ([], ["10.1.0.2", "10.1.0.3", "10.1.0.4", "10.1.0.5", "10.1.0.6"]),
+        (["10.1.0.3"], ["10.1.0.2", "10.1.0.4", "10.1.0.5", "10.1.0.6"]),
+        (["10.1.0.0/30"], ["10.1.0.4", "10.1.0.5", "10.1.0.6"]),
+        (["10.1.0.6/31", "10.1.0.2", "10.9.0.0/16", "fd00::1"], ["10.1.0.3", "10.1.0.4", "10.1.0.5"]),
+    ],
+    ids=str,
+)
+def test_what_is_excluded_is_given_to_nobody(exclude, given):
+    (set_,) = parse_sets({"subnet": "10.1.0.0/29", "exclude": exclude})
+    assert [str(each) for each in after(set_, None)] == given
+    assert size(set_) == len(given)
+
+
+@pytest.mark.parametrize(
+    ("exclude", "told"),
+    [(["10.1.0.0/24"], "nothing is left"), (["x"], "no IP address"), (["1.2.3.4/33"], "no network")],
+)
+def test_an_exclusion_that_makes_no_sense_is_refused(exclude, told):
+    with pytest.raises(CniError, match=told) as caught:
+        parse_sets({"subnet": "10.1.0.0/29", "exclude": exclude})
+    assert caught.value.code == 7

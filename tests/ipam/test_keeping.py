@@ -1,0 +1,255 @@
+"""Leases over the years: boots, garbage, damage, and the reference plugin before, between and after."""
+
+from ipaddress import ip_address
+
+import pytest
+
+from podwire.ipam import entries
+from podwire.ipam.entries import Owner
+from podwire.ipam.leases import Leases
+from podwire.ipam.ranges import parse_sets
+from podwire.linux.namespaces import KernelNamespaces
+from podwire.protocols.cni.errors import CniError
+
+SMALL = parse_sets({"subnet": "10.1.0.0/29"})
+DUAL = parse_sets({"ranges": [[{"subnet": "10.1.0.0/29"}], [{"subnet": "fd00::/125"}]]})
+A, B, C = (Owner(each, "eth0") for each in "abc")
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path / "net"
+
+
+@pytest.fixture
+def on(directory):
+    """The same leases, as of some boot."""
+    told = []
+
+    def make(boot="this", **keys):
+        return Leases(str(directory), patience=0.3, boot=boot, tell=told.append, **keys)
+
+    make.told = told
+    return make
+
+
+def held(directory):
+    return {each.name for each in directory.iterdir() if each.name[0] not in "l@" and "@" not in each.name}
+
+
+def test_what_an_earlier_boot_left_is_freed_by_the_first_who_comes(on, directory):
+    on("last").take(A, DUAL, netns="/run/netns/gone")
+    on("last").take(B, DUAL, netns="/run/netns/gone-too")
+    on().take(C, SMALL, netns="/run/netns/c")
+    assert held(directory) == {"10.1.0.4"}
+    assert len(on.told) == 2
+    assert {each.name for each in directory.iterdir() if "@" in each.name} == {C.entry, C.file}
+
+
+def test_a_lease_of_this_boot_is_kept_even_without_its_namespace(on):
+    on().take(A, SMALL, netns="/run/netns/gone")
+    on().take(B, SMALL, netns="/run/netns/b")
+    assert on().of(A) != ()
+
+
+@pytest.mark.parametrize("kept", ["alive", "unknown"])
+def test_what_lives_or_may_live_outlasts_every_boot(on, tmp_path, kept):
+    namespaces = KernelNamespaces(tmp_path / "netns")
+    path = namespaces.create("a").path if kept == "alive" else ""
+    try:
+        on("last").take(A, SMALL, netns=path)
+        on().take(B, SMALL, netns="/run/netns/b")
+        assert on().of(A) == (ip_address("10.1.0.2"),)
+    finally:
+        if kept == "alive":
+            namespaces.remove("a")
+
+
+def test_a_file_where_a_namespace_was_pinned_is_none(on, tmp_path):
+    (tmp_path / "netns").touch()
+    on("last").take(A, SMALL, netns=str(tmp_path / "netns"))
+    on().take(B, SMALL)
+    assert on().of(A) == ()
+
+
+def test_a_pool_full_of_the_dead_has_room(on):
+    for number in range(5):
+        on("last").take(Owner(f"c{number}", "eth0"), SMALL, netns="/run/netns/gone")
+    on().check_room(SMALL)
+    on().take(A, SMALL, netns="/run/netns/a")
+    assert [each.owner for each in on().held()] == [A]
+
+
+def test_a_pool_full_of_the_living_has_none(on):
+    for number in range(5):
+        on().take(Owner(f"c{number}", "eth0"), SMALL, netns="/run/netns/gone")
+    with pytest.raises(CniError, match=r"no address is left.*5 of 5 are leased") as caught:
+        on().check_room(SMALL)
+    assert caught.value.code == 50
+
+
+def test_the_owner_of_an_earlier_boot_gets_its_own_address_again(on, tmp_path):
+    namespaces = KernelNamespaces(tmp_path / "netns")
+    path = namespaces.create("a").path
+    try:
+        given = on("last").take(A, SMALL, netns=path)
+        assert on().take(A, SMALL, netns=path) == given
+    finally:
+        namespaces.remove("a")
+
+
+def test_what_is_not_valid_is_freed_and_a_second_time_nothing_is(on, directory):
+    for each in (A, B, C):
+        on().take(each, DUAL)
+    on().keep_only(frozenset({B}))
+    assert held(directory) == {"10.1.0.3", "fd00::3"}
+    on().keep_only(frozenset({B}))
+    assert on().of(B) == (ip_address("10.1.0.3"), ip_address("fd00::3"))
+    on().keep_only(frozenset())
+    assert [each.name for each in directory.iterdir() if each.name[0] != "l"] == []
+
+
+def test_without_a_directory_there_is_nothing_to_do(on, directory):
+    on().keep_only(frozenset())
+    on().check_room(SMALL)
+    assert on().held() == on().used() == []
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "valid", "stays"),
+    [
+        ("x\r\neth0", {("x", "eth0")}, True),
+        ("x\r\neth0", {("x", "net1")}, False),
+        ("x", {("x", "eth0")}, True),
+        ("x", {("y", "eth0")}, False),
+    ],
+)
+def test_files_of_the_reference_plugin_are_garbage_like_ours(on, directory, content, valid, stays):
+    directory.mkdir()
+    (directory / "10.1.0.2").write_text(content)
+    on().keep_only(frozenset(valid))
+    assert held(directory) == ({"10.1.0.2"} if stays else set())
+
+
+JUNK = ["directory", "bytes", "nowhere", "words"]
+
+
+def damage(path, junk):
+    path.unlink(missing_ok=True)
+    match junk:
+        case "directory":
+            path.mkdir()
+        case "bytes":
+            path.write_bytes(b"\x00\xff" * 32)
+        case "nowhere":
+            path.symlink_to("/nowhere")
+        case "words":
+            path.write_text("three little words")
+
+
+@pytest.mark.parametrize("junk", JUNK)
+def test_damage_is_told_and_its_address_is_given_to_nobody(on, directory, junk):
+    directory.mkdir()
+    damage(directory / "10.1.0.2", junk)
+    given = [on().take(Owner(f"c{number}", "eth0"), SMALL) for number in range(4)]
+    assert ip_address("10.1.0.2") not in {each for addresses in given for each in addresses}
+    with pytest.raises(CniError, match="no address is left"):
+        on().take(A, SMALL)
+    with pytest.raises(CniError, match="damaged"):
+        on().take(A, SMALL, [ip_address("10.1.0.2")])
+    assert [each for each in on.told if "10.1.0.2 cannot be read" in each] != []
+
+
+@pytest.mark.parametrize("junk", JUNK)
+def test_gc_gives_damage_back_to_its_owner(on, directory, junk):
+    on().take(A, SMALL)
+    damage(directory / "10.1.0.2", junk)
+    on().keep_only(frozenset({A}))
+    assert on().of(A) == (ip_address("10.1.0.2"),)
+    assert str((directory / "10.1.0.2").readlink()) == A.file
+
+
+@pytest.mark.parametrize("junk", JUNK)
+def test_gc_frees_damage_only_when_it_is_nobodys_for_certain(on, directory, junk):
+    on().take(A, SMALL)
+    damage(directory / "10.1.0.5", junk)
+    on().keep_only(frozenset({A, B}))
+    assert "10.1.0.5" in held(directory), "it may be what b has"
+    on().keep_only(frozenset({A}))
+    assert "10.1.0.5" not in held(directory)
+
+
+def test_gc_goes_on_past_what_cannot_be_removed_and_tells_all(on, directory):
+    on().take(A, SMALL)
+    for name in ("10.1.0.4", "10.1.0.5"):
+        (directory / name / "full").mkdir(parents=True)
+    with pytest.raises(CniError, match=r"10\.1\.0\.[45]: Directory not empty \(10\.1\.0\.[45]: Directory"):
+        on().keep_only(frozenset())
+    assert held(directory) == {"10.1.0.4", "10.1.0.5"}
+
+
+def test_who_has_a_file_of_the_reference_plugin_keeps_that_address(on, directory):
+    directory.mkdir()
+    (directory / "10.1.0.5").write_text("a\r\neth0")
+    (directory / "last_reserved_ip.0").write_text("10.1.0.5")
+    assert on().take(A, SMALL) == (ip_address("10.1.0.5"),)
+    assert on().release(A) == (ip_address("10.1.0.5"),)
+    assert held(directory) == set()
+
+
+def test_what_the_reference_plugin_gave_meanwhile_is_taken_over(on, directory):
+    on().take(A, SMALL)
+    (directory / "10.1.0.3").write_text("b\r\neth0")
+    (directory / "last_reserved_ip.0").write_text("10.1.0.3")
+    assert on().take(C, SMALL) == (ip_address("10.1.0.4"),)
+    assert [each.owner for each in on().held() if each.owner == B] == [B]
+    assert on().release(B) == (ip_address("10.1.0.3"),)
+
+
+def test_what_the_reference_plugin_gave_back_is_forgotten(on, directory):
+    on().take(A, SMALL)
+    (directory / "10.1.0.2").unlink()
+    (directory / A.file).unlink()
+    on("next").take(B, SMALL)
+    assert not (directory / A.entry).is_symlink()
+
+
+def test_the_reference_plugin_reads_its_own_words(on, directory):
+    on().take(A, DUAL)
+    assert (directory / "10.1.0.2").read_bytes() == (directory / "fd00::2").read_bytes() == b"a\r\neth0"
+    assert (directory / "last_reserved_ip.1").read_text() == "fd00::2"
+    on(mirror=False).take(B, DUAL)
+    assert not (directory / "10.1.0.3").exists()
+    assert (directory / "10.1.0.3").is_symlink()
+
+
+def test_a_release_of_the_unknown_reads_nothing(on, monkeypatch):
+    on().take(A, SMALL)
+
+    def never(_self):
+        raise AssertionError("all entries are read")
+
+    monkeypatch.setattr(entries.Entries, "names", never)
+    assert on().release(B) == ()
+    assert on().take(C, SMALL) == (ip_address("10.1.0.3"),)
+    assert on().release(A) == (ip_address("10.1.0.2"),)
+
+
+def test_a_crowded_pool_is_read_at_once_and_not_address_by_address(on, directory, monkeypatch):
+    sets = parse_sets({"subnet": "10.1.0.0/22"})
+    directory.mkdir()
+    for number in range(2, 1000):
+        (directory / str(ip_address("10.1.0.0") + number)).symlink_to(f"~c{number}@eth0")
+    looked = []
+    is_free = entries.Entries.is_free
+    on().take(A, parse_sets({"subnet": "10.9.0.0/24"}))
+    monkeypatch.setattr(entries.Entries, "is_free", lambda self, name: looked.append(name) or is_free(self, name))
+    assert on().take(B, sets) == (ip_address("10.1.3.232"),)
+    assert len(looked) <= 66
+
+
+def test_a_subnet_of_2_to_the_64th_is_never_counted(on):
+    huge = parse_sets({"subnet": "fd00::/64", "exclude": ["fd00::/65"]})
+    assert on().take(A, huge) == (ip_address("fd00::8000:0:0:0"),)
+    on().check_room(huge)
