@@ -1,15 +1,26 @@
 """The pod's end of whatever connects it: its addresses and its routes, told to the kernel."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from podwire.cniplugins.bridge_settings import gateway_of
 from podwire.linux import errors as linux
+from podwire.linux.namespaces import visit
 from podwire.linux.network import KernelNetwork
 from podwire.linux.sysctls import KernelSysctls
 from podwire.linux.values import MAIN, Link
 from podwire.linux.values import Route as KernelRoute
+from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import IP, Route
+from podwire.protocols.cni.values import Address
+
+PATIENCE = 2.5
+"""Seconds until neighbours must be able to find a new address."""
+_STEP = 0.001
+_HERE = "/proc/thread-self/ns/net"
+_GROUPS = "/proc/thread-self/net/igmp6"
+_SOLICITED = bytes.fromhex("ff0200000000000000000001ff")
 
 
 def write_ipv6(netns: str | None, link: str, **values: str) -> None:
@@ -49,3 +60,21 @@ def route(pod: KernelNetwork, ifindex: int, ips: Sequence[IP], routes: Sequence[
         )
         with suppress(linux.RouteExists):  # an address brings the route to its own network
             pod.routes.add(wanted)
+
+
+def wait_until_found(netns: str | None, link: str, addresses: Iterable[Address]) -> None:
+    """Until neighbours that ask for IPv6 addresses are heard: the kernel joins the groups in which they ask a little
+    after it has the address, and tells nobody."""
+    wanted = {(_SOLICITED + each.packed[-3:]).hex() for each in addresses if each.version == 6}
+    until = time.monotonic() + PATIENCE
+    while wanted and not wanted <= _groups(netns, link):
+        if time.monotonic() > until:
+            raise CniError(Code.REFUSED, f"the addresses of {link} cannot be found after {PATIENCE:g} s")
+        time.sleep(_STEP)
+
+
+def _groups(netns: str | None, link: str) -> set[str]:
+    """The multicast groups of a link, in hex."""
+    with visit(netns or _HERE), open(_GROUPS, encoding="ascii") as file:
+        lines = [each.split() for each in file]
+    return {each[2] for each in lines if each[1] == link}

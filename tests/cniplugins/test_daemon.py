@@ -299,11 +299,11 @@ def test_a_bug_of_the_daemon_is_told_and_the_next_call_is_served(host, refused, 
 
 
 def test_a_plugin_that_podwire_has_not_is_refused_by_name(host, refused):
-    (host.begin() / "macvlan").write_bytes((host.begin() / "bridge").read_bytes())
-    (host.begin() / "macvlan").chmod(0o755)
+    (host.begin() / "ipvlan").write_bytes((host.begin() / "bridge").read_bytes())
+    (host.begin() / "ipvlan").chmod(0o755)
     host.pod("a")
-    with refused(7, "macvlan"):
-        host.add("a", host.bridge(type="macvlan"))
+    with refused(7, "ipvlan"):
+        host.add("a", host.bridge(type="ipvlan"))
 
 
 def test_more_callers_than_threads_wait_for_their_turn(host):

@@ -1,0 +1,35 @@
+"""What a ptp's configuration asks for. Pure."""
+
+from typing import NamedTuple
+
+from podwire.cniplugins.delegate import ipam_type
+from podwire.protocols.cni.config import PluginConfig
+from podwire.protocols.cni.errors import CniError, Code
+from podwire.protocols.cni.results import DNS, decode_dns
+from podwire.protocols.cni.values import taken
+
+_LARGEST_MTU = 65535
+
+
+class Settings(NamedTuple):
+    ip_masq: bool = False
+    mtu: int = 0
+    """0 is the kernel's default."""
+    dns: DNS = DNS()
+
+
+def parse_settings(config: PluginConfig) -> Settings:
+    raw = config.raw
+    settings = Settings(
+        ip_masq=taken(raw, "ipMasq", bool, False),
+        mtu=taken(raw, "mtu", int, 0),
+        dns=decode_dns(taken(raw, "dns", dict, {}), "dns."),
+    )
+    backend = taken(raw, "ipMasqBackend", str, "")
+    if backend not in ("", "nftables"):
+        raise CniError(Code.UNSUPPORTED_FIELD, f"ipMasqBackend: {backend!r} is not supported by podwire's ptp")
+    if not 0 <= settings.mtu <= _LARGEST_MTU:
+        raise CniError(Code.BAD_CONFIG, f"mtu: {settings.mtu} is not between 0 and {_LARGEST_MTU}")
+    if not ipam_type(raw):
+        raise CniError(Code.BAD_CONFIG, "ipam.type: missing, and without addresses ptp leads nowhere")
+    return settings

@@ -1,0 +1,337 @@
+"""ptp, on the real kernel: what a pod and the host get, that packets pass, and that nothing is left."""
+
+import json
+import signal
+
+import pytest
+
+from podwire.linux.kernel import RealKernel
+from podwire.linux.network import KernelNetwork
+from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.values import Veth
+
+all_ways = pytest.mark.parametrize("way", ["in process", "program", "daemon"])
+DUAL = ("10.88.0.0/24", "fd88::/64")
+ADDING = ["recorded", "leased", "connected", "configured", "added"]
+DELETING = ["unmasqueraded", "disconnected", "returned"]
+
+
+def ptp(host, *subnets, **keys):
+    told = host.bridge(*(subnets or DUAL), type="ptp", **keys)
+    del told["isDefaultGateway"]
+    told["ipam"] |= {"routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}
+    return told
+
+
+def routes(network, family):
+    links = {each.ifindex: each.name for each in network.links.list()}
+    return {
+        (str(each.destination), str(each.gateway), links.get(each.ifindex, ""), str(each.source))
+        for each in network.routes.list(family)
+        if not each.destination.is_link_local and not each.destination.is_multicast
+    }
+
+
+@all_ways
+def test_a_pod_and_the_host_get_all_that_the_result_tells(host, way):
+    pod = host.pod("a")
+    result = host.add("a", ptp(host, mtu=1400))
+    outside, inside = result["interfaces"]
+    name = outside["name"]
+    with KernelNetwork() as here, KernelNetwork(pod) as there:
+        near, far = here.links.get(name), there.links.get("eth0")
+        assert (near.up, near.mtu, near.mac, near.master) == (True, 1400, outside["mac"], 0)
+        assert inside == {"name": "eth0", "mac": far.mac, "sandbox": pod, "mtu": 1400}
+        gateways = {
+            str(each.interface) for each in here.addresses.list(near.ifindex) if not each.interface.is_link_local
+        }
+        assert gateways == {"10.88.0.1/32", "fd88::1/128"}
+        assert ("10.88.0.2/32", "None", name, "None") in routes(here, 4)
+        assert ("fd88::2/128", "None", name, "None") in routes(here, 6)
+        assert routes(there, 4) == {
+            ("10.88.0.1/32", "None", "eth0", "10.88.0.2"),
+            ("10.88.0.0/24", "10.88.0.1", "eth0", "10.88.0.2"),
+            ("0.0.0.0/0", "10.88.0.1", "eth0", "None"),
+        }
+        assert {each[:2] for each in routes(there, 6)} == {
+            ("fd88::1/128", "None"),
+            ("fd88::/64", "fd88::1"),
+            ("::/0", "fd88::1"),
+        }
+        has = {str(each.interface): each.tentative for each in there.addresses.list(far.ifindex)}
+        assert (has["10.88.0.2/24"], has["fd88::2/64"]) == (False, False)
+    assert result["ips"] == [
+        {"interface": 1, "address": "10.88.0.2/24", "gateway": "10.88.0.1"},
+        {"interface": 1, "address": "fd88::2/64", "gateway": "fd88::1"},
+    ]
+    assert result["routes"] == [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]
+    host.check("a", ptp(host, mtu=1400), result)
+
+
+@all_ways
+def test_deleting_leaves_nothing(host, way):
+    host.pod("a")
+    config = ptp(host, ipMasq=True)
+    host.add("a", config)
+    assert set(host.left()) == {"links", "leases", "records", "elements"}
+    host.delete("a", config)
+    assert host.left() == {}
+    with KernelNetwork() as here:
+        assert [each.name for each in here.links.list()] == ["lo"]
+    host.delete("a", config)
+
+
+def test_the_host_and_pods_reach_each_other_at_once(host, serving, seen):
+    a, b = host.pod("a"), host.pod("b")
+    for each in "ab":
+        host.add(each, ptp(host))
+    with serving(b, 80) as server, serving(b, 86, 6) as server6:
+        assert seen(server, None, "10.88.0.3", 80) == "10.88.0.1"
+        assert seen(server6, None, "fd88::3", 86) == "fd88::1"
+        assert seen(server, a, "10.88.0.3", 80) == "10.88.0.2"
+        assert seen(server6, a, "fd88::3", 86) == "fd88::2"
+    with serving(None, 80) as server, serving(None, 86, 6) as server6:
+        assert seen(server, a, "10.88.0.1", 80) == "10.88.0.2"
+        assert seen(server6, a, "fd88::1", 86) == "fd88::2"
+
+
+def test_traffic_that_leaves_the_subnet_leaves_as_the_host_when_asked_for(host, serving, seen):
+    a = host.pod("a")
+    host.add("a", ptp(host, ipMasq=True))
+    with host.outside() as outside, serving(outside, 80) as server, serving(outside, 86, 6) as server6:
+        assert seen(server, a, "192.0.2.2", 80) == "192.0.2.1"
+        assert seen(server6, a, "2001:db8::2", 86) == "2001:db8::1"
+        host.delete("a", ptp(host, ipMasq=True))
+        host.add("a", ptp(host))
+        assert seen(server, a, "192.0.2.2", 80) is None
+
+
+def test_the_host_forwards(host):
+    host.pod("a")
+    sysctls = KernelSysctls()
+    sysctls.write("net.ipv4.ip_forward", "0")
+    host.add("a", ptp(host))
+    assert sysctls.read("net.ipv4.ip_forward") == sysctls.read("net.ipv6.conf.all.forwarding") == "1"
+
+
+def test_a_gateway_of_a_route_may_be_anywhere_in_the_pods_network(host):
+    pod = host.pod("a")
+    config = ptp(host)
+    config["ipam"]["routes"] = [{"dst": "10.9.0.0/16", "gw": "10.88.0.77"}]
+    host.add("a", config)
+    with KernelNetwork(pod) as there:
+        assert ("10.9.0.0/16", "10.88.0.77", "eth0", "None") in routes(there, 4)
+
+
+def test_a_network_of_one_address_is_reached_by_its_gateway_alone(host, serving, seen):
+    pod = host.pod("a")
+    addresses = [{"address": "10.77.0.5/32", "gateway": "10.66.0.1"}, {"address": "fd77::5/128", "gateway": "fd66::1"}]
+    config = ptp(
+        host, ipam={"type": "static", "addresses": addresses, "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}
+    )
+    result = host.add("a", config)
+    host.check("a", config, result)
+    with serving(pod, 80) as server, serving(pod, 86, 6) as server6:
+        assert seen(server, None, "10.77.0.5", 80) == "10.66.0.1"
+        assert seen(server6, None, "fd77::5", 86) == "fd66::1"
+    host.delete("a", config)
+    assert host.left() == {}
+
+
+def test_adding_again_gives_the_same_result_and_another_configuration_is_refused(host, refused):
+    host.pod("a")
+    first = host.add("a", ptp(host, ipMasq=True))
+    before = host.left()
+    assert host.add("a", ptp(host, ipMasq=True)) == first
+    assert host.left() == before
+    with refused(100, "another configuration"):
+        host.add("a", ptp(host, mtu=1300))
+    host.check("a", ptp(host, ipMasq=True), first)
+
+
+def test_an_interface_that_is_not_ours_is_left_alone(host, refused):
+    pod = host.pod("a")
+    with KernelNetwork(pod) as inside:
+        inside.links.add(Veth("eth0", "other"))
+        index = inside.links.get("eth0").ifindex
+        with refused(100, "eth0 is there already"):
+            host.add("a", ptp(host))
+        host.delete("a", ptp(host))
+        assert inside.links.get("eth0").ifindex == index
+    assert host.left() == {}
+
+
+def test_an_address_that_another_pod_has_is_refused(host, refused):
+    for each in "ab":
+        host.pod(each)
+    ipam = {"type": "static", "addresses": [{"address": "10.77.0.5/24", "gateway": "10.77.0.1"}]}
+    first = host.add("a", ptp(host, ipam=ipam))
+    with refused(102, "10.77.0.5/32"):
+        host.add("b", ptp(host, ipam=ipam))
+    host.check("a", ptp(host, ipam=ipam), first)
+
+
+@pytest.mark.parametrize("how", ["the namespace is gone", "no namespace is named", "another is there now"])
+def test_deleting_needs_no_namespace(host, how):
+    pod = host.pod("a")
+    config = ptp(host, ipMasq=True)
+    host.add("a", config)
+    if how != "no namespace is named":
+        host.namespaces.remove("a")
+    if how == "another is there now":
+        host.pod("a")
+        with KernelNetwork(pod) as inside:
+            inside.links.add(Veth("eth0", "other"))
+    host.delete("a", config | {"prevResult": "junk"}, "" if how == "no namespace is named" else None)
+    assert host.left() == {}
+    if how == "another is there now":
+        with KernelNetwork(pod) as inside:
+            inside.links.get("eth0")
+
+
+@pytest.mark.parametrize(
+    ("keys", "code", "told"),
+    [
+        pytest.param({"ipMasqBackend": "iptables"}, 2, "ipMasqBackend", id="iptables"),
+        pytest.param({"mtu": -1}, 7, "mtu", id="negative mtu"),
+        pytest.param({"mtu": 20}, 102, "veth", id="an mtu that the kernel does not take"),
+        pytest.param({"ipam": {}}, 7, "ipam.type", id="no ipam"),
+        pytest.param({"ipam": {"type": "absent"}}, 7, "there is no absent", id="ipam that is not there"),
+        pytest.param(
+            {"ipam": {"type": "static", "addresses": [{"address": "10.1.1.1/24"}]}},
+            7,
+            "without a gateway",
+            id="no gateway",
+        ),
+        pytest.param({"dns": {"nameservers": "1.1.1.1"}}, 6, "dns.nameservers", id="dns"),
+    ],
+)
+def test_a_configuration_that_cannot_be_done_is_refused_and_changes_nothing(host, refused, keys, code, told):
+    host.pod("a")
+    with refused(code, told):
+        host.add("a", ptp(host) | keys)
+    assert host.left() == {}
+
+
+def test_the_dns_of_the_configuration_wins(host):
+    host.pod("a")
+    assert host.add("a", ptp(host, dns={"domain": "x"}))["dns"] == {"domain": "x"}
+
+
+def _tamper(host, pod, result, what):
+    name = result["interfaces"][0]["name"]
+    with KernelNetwork() as here, KernelNetwork(pod) as there:
+        near, eth0 = here.links.get(name), there.links.get("eth0")
+        match what:
+            case "link":
+                here.links.delete(name)
+            case "down":
+                there.links.change(eth0.ifindex, up=False)
+            case "near end":
+                here.links.change(name, up=False)
+            case "address":
+                [own] = [each.interface for each in there.addresses.list(eth0.ifindex) if each.interface.version == 4]
+                there.addresses.delete(eth0.ifindex, own)
+            case "gateway":
+                [own] = [each.interface for each in here.addresses.list(near.ifindex) if each.interface.version == 4]
+                here.addresses.delete(near.ifindex, own)
+            case "route":
+                [own] = [each for each in here.routes.list(4) if str(each.destination) == "10.88.0.2/32"]
+                here.routes.delete(own)
+            case "lease":
+                (host.leases / "10.88.0.2").unlink()
+            case "rules":
+                RealKernel().ruleset(None).delete_table("podwire")
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("link", "no link"),
+        ("down", "eth0 is down"),
+        ("near end", "is down"),
+        ("address", "no address 10.88.0.2/24"),
+        ("gateway", "no address 10.88.0.1"),
+        ("route", "no route to 10.88.0.2"),
+        ("lease", "leased"),
+        ("rules", "not masqueraded"),
+    ],
+)
+def test_checking_notices_what_is_not_as_it_was_made(host, refused, what, told):
+    pod = host.pod("a")
+    config = ptp(host, "10.88.0.0/24", ipMasq=True)
+    config["ipam"]["routes"] = []
+    result = host.add("a", config)
+    host.check("a", config, result)
+    _tamper(host, pod, result, what)
+    with refused(101, told):
+        host.check("a", config, result)
+
+
+@all_ways
+def test_collecting_takes_what_is_not_valid_and_nothing_else(host, way):
+    for each in "abc":
+        host.pod(each)
+    config = ptp(host, ipMasq=True)
+    results = {each: host.add(each, config) for each in "abc"}
+    host.namespaces.remove("c")
+    kept = {"cni.dev/valid-attachments": [{"containerID": "b", "ifname": "eth0"}]}
+    assert host.call("GC", "", config | kept, "") is None
+    host.check("b", config, results["b"])
+    assert [each.split("@")[1] for each in host.left()["records"]] == ["b"]
+    assert host.call("GC", "", config | {"cni.dev/valid-attachments": []}, "") is None
+    assert host.left() == {}
+
+
+def test_status_tells_when_there_is_no_address_left(host, refused):
+    host.pod("a")
+    config = ptp(host, "10.88.0.0/30")
+    assert host.call("STATUS", "", config, "") is None
+    host.add("a", config)
+    with refused(50, "no address is left"):
+        host.call("STATUS", "", config, "")
+
+
+def died(host, verb, config, point, action="kill"):
+    process = host.run(verb, "a", config, PODWIRE_FAILPOINTS=f"cni.ptp-{point}={action}")
+    stdout, stderr = process.communicate(timeout=60)
+    return process.returncode, stdout, stderr
+
+
+@pytest.mark.parametrize("point", ADDING)
+def test_what_a_killed_add_left_is_gone_after_del(host, point):
+    host.pod("a")
+    config = ptp(host, ipMasq=True)
+    assert died(host, "ADD", config, point)[0] == -signal.SIGKILL
+    if point != "connected":
+        host.namespaces.remove("a")
+    host.delete("a", config)
+    assert host.left() == {}
+
+
+@pytest.mark.parametrize("point", ["leased", "connected"])
+def test_what_a_killed_add_left_is_no_obstacle_to_another_add(host, point):
+    host.pod("a")
+    config = ptp(host, ipMasq=True)
+    assert died(host, "ADD", config, point)[0] == -signal.SIGKILL
+    host.check("a", config, host.add("a", config))
+    host.delete("a", config)
+    assert host.left() == {}
+
+
+@pytest.mark.parametrize("point", ["recorded", "connected", "configured"])
+def test_an_add_that_fails_undoes_itself(host, point):
+    host.pod("a")
+    code, stdout, _ = died(host, "ADD", ptp(host, ipMasq=True), point, "error(disk on fire)")
+    assert (code, json.loads(stdout)["code"]) == (1, 999)
+    assert host.left() == {}
+
+
+@pytest.mark.parametrize("point", DELETING)
+def test_a_killed_del_is_finished_by_the_next(host, point):
+    host.pod("a")
+    config = ptp(host, ipMasq=True)
+    host.add("a", config)
+    assert died(host, "DEL", config, point)[0] == -signal.SIGKILL
+    host.delete("a", config)
+    assert host.left() == {}

@@ -1,0 +1,124 @@
+"""static: the addresses that are named, from wherever they are named."""
+
+import pytest
+
+from podwire.cniplugins.skeleton import Call
+from podwire.cniplugins.static import wish
+from podwire.protocols.cni.config import plugin_config
+from podwire.protocols.cni.values import dumped
+from podwire.protocols.cni.verbs import Invocation
+
+all_ways = pytest.mark.parametrize("way", ["in process", "program", "daemon"])
+ADDRESSES = [{"address": "10.10.0.1/24", "gateway": "10.10.0.254"}, {"address": "fd10::1/64", "gateway": "fd10::fe"}]
+
+
+def config(*addresses, ipam=None, **keys):
+    told = {"type": "static", "addresses": list(addresses) or ADDRESSES} | (ipam or {})
+    return {"cniVersion": "1.1.0", "name": "net", "type": "static", "ipam": told} | keys
+
+
+@all_ways
+def test_the_addresses_routes_and_servers_of_the_configuration_are_the_result(host, way):
+    routes = [{"dst": "0.0.0.0/0"}, {"dst": "10.9.0.0/16", "gw": "10.10.0.5", "mtu": 1300}]
+    dns = {"nameservers": ["10.10.0.53"], "domain": "x", "search": ["a"], "options": ["ndots:5"]}
+    asked = config(ipam={"routes": routes, "dns": dns})
+    result = host.add("a", asked, CNI_NETNS="/dev/null")
+    assert result == {"cniVersion": "1.1.0", "ips": ADDRESSES, "routes": routes, "dns": dns}
+    host.check("a", asked, result)
+    host.delete("a", asked)
+    host.delete("a", asked, "")
+    assert host.left() == {}
+
+
+@pytest.mark.parametrize(
+    ("keys", "said", "expected"),
+    [
+        pytest.param({}, "", ["10.10.0.1/24 by 10.10.0.254", "fd10::1/64 by fd10::fe"], id="configuration"),
+        pytest.param(
+            {},
+            "IP=10.11.0.7/24, fd11::7/64;GATEWAY=10.11.0.1,fd10::ff",
+            [
+                "10.10.0.1/24 by 10.10.0.254",
+                "fd10::1/64 by fd10::ff",
+                "10.11.0.7/24 by 10.11.0.1",
+                "fd11::7/64 by None",
+            ],
+            id="CNI_ARGS add to it, and gateways go where they belong",
+        ),
+        pytest.param(
+            {"args": {"cni": {"ips": ["10.12.0.1/24"]}}},
+            "IP=10.11.0.7/24",
+            ["10.12.0.1/24 by None"],
+            id="args replace it",
+        ),
+        pytest.param(
+            {"args": {"cni": {"ips": ["10.12.0.1/24"]}}, "runtimeConfig": {"IPs": ["10.13.0.1/24"]}},
+            "",
+            ["10.13.0.1/24 by None"],
+            id="a capability replaces all",
+        ),
+    ],
+)
+def test_who_names_addresses_last_is_heard(keys, said, expected):
+    asked = wish(Call(Invocation("ADD", args=said), plugin_config(dumped(config(**keys)))))
+    assert [f"{each.address} by {each.gateway}" for each in asked.ips] == expected
+
+
+@pytest.mark.parametrize(
+    ("keys", "env", "code", "told"),
+    [
+        pytest.param({"ipam": None}, {}, 7, "ipam: missing", id="no ipam"),
+        pytest.param({"ipam": {"addresses": [{"address": "10.1.1.1"}]}}, {}, 7, "addresses", id="no prefix"),
+        pytest.param({"ipam": {"addresses": [{"gateway": "10.1.1.1"}]}}, {}, 7, "addresses", id="no address"),
+        pytest.param({"ipam": {"addresses": "10.1.1.1/24"}}, {}, 6, "ipam.addresses", id="no list"),
+        pytest.param({"ipam": {"routes": [{"dst": "x"}]}}, {}, 7, "ipam.routes", id="no route"),
+        pytest.param({"runtimeConfig": {"ips": ["10.1.1.1"]}}, {}, 7, "runtimeConfig.ips", id="capability"),
+        pytest.param({"args": {"cni": {"ips": ["x/24"]}}}, {}, 7, "args.cni.ips", id="args"),
+        pytest.param({}, {"CNI_ARGS": "IP=10.1.1.1"}, 7, "CNI_ARGS: IP", id="CNI_ARGS"),
+        pytest.param({}, {"CNI_ARGS": "GATEWAY=x"}, 7, "CNI_ARGS: GATEWAY", id="gateway of CNI_ARGS"),
+        pytest.param({}, {"CNI_ARGS": "OTHER=x"}, 4, "OTHER", id="unknown argument"),
+        pytest.param(
+            {"cniVersion": "0.2.0", "ipam": {"addresses": [{"address": "10.1.1.1/24"}, {"address": "10.1.1.2/24"}]}},
+            {},
+            7,
+            "one address of each family",
+            id="two in an old version",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused(host, refused, keys, env, code, told):
+    asked = config() | keys
+    with refused(code, told):
+        host.add("a", asked, **env)
+
+
+@pytest.mark.parametrize(
+    ("ips", "told"),
+    [
+        pytest.param([ADDRESSES[0]], "fd10::1/64 is not in the result", id="an address"),
+        pytest.param([{"address": "10.10.0.1/24"}, ADDRESSES[1]], "has not the gateway 10.10.0.254", id="a gateway"),
+    ],
+)
+def test_checking_notices_what_the_result_lacks(host, refused, ips, told):
+    with refused(101, told):
+        host.check("a", config(), {"cniVersion": "1.1.0", "ips": ips})
+    with refused(7, "prevResult"):
+        host.call("CHECK", "a", config())
+
+
+def test_there_is_nothing_to_collect_and_no_room_that_could_be_used_up(host, refused):
+    assert host.call("GC", "", config() | {"cni.dev/valid-attachments": []}, "") is None
+    assert host.call("STATUS", "", config(), "") is None
+    with refused(7, "addresses"):
+        host.call("STATUS", "", config({"address": "10.1.1.1"}), "")
+
+
+@all_ways
+def test_a_bridge_takes_its_addresses_from_it(host, way):
+    host.pod("a")
+    asked = host.bridge(ipam=config()["ipam"], isDefaultGateway=True)
+    result = host.add("a", asked)
+    assert result["ips"] == [{"interface": 2, **each} for each in ADDRESSES]
+    host.check("a", asked, result)
+    host.delete("a", asked)
+    assert host.left() == {}
