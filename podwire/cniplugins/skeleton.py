@@ -28,9 +28,13 @@ PLUGINS = {
     "bandwidth": "podwire.cniplugins.bandwidth",
     "bridge": "podwire.cniplugins.bridge",
     "firewall": "podwire.cniplugins.firewall",
+    "host-device": "podwire.cniplugins.host_device",
     "host-local": "podwire.cniplugins.host_local",
     "loopback": "podwire.cniplugins.loopback",
+    "macvlan": "podwire.cniplugins.macvlan",
     "portmap": "podwire.cniplugins.portmap",
+    "ptp": "podwire.cniplugins.ptp",
+    "static": "podwire.cniplugins.static",
     "tuning": "podwire.cniplugins.tuning",
 }
 """Names of programs, and the modules that have a `PLUGIN`."""
