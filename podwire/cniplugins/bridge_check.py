@@ -1,11 +1,15 @@
 """Whether a pod's link, and what belongs to it, is still as it was made. Changes nothing."""
 
+from ipaddress import ip_interface
+
 from podwire.cniplugins import nat
 from podwire.cniplugins.attachments import Record
+from podwire.cniplugins.bridge_links import FORWARDING
 from podwire.cniplugins.bridge_settings import Settings, gateway_of
 from podwire.cniplugins.netfilter import Netfilter
 from podwire.linux import errors as linux
 from podwire.linux.network import KernelNetwork
+from podwire.linux.sysctls import KernelSysctls
 from podwire.linux.values import MAIN, Link
 from podwire.protocols.cni import results
 from podwire.protocols.cni.errors import CniError, Code
@@ -16,14 +20,16 @@ from podwire.protocols.cni.versions import LATEST
 def check_all(netns: str, settings: Settings, record: Record, previous: Result, netfilter: Netfilter) -> None:
     made = results.decode(record.result, LATEST)
     with KernelNetwork() as host:
-        check_host(host, settings, record)
+        check_host(host, settings, record, made)
+        if settings.is_gateway:
+            check_gateways(host, settings, made)
     with KernelNetwork(netns) as pod:
         check_pod(pod, netns, previous, made)
     if settings.ip_masq:
         check_masquerade(record, made, netfilter)
 
 
-def check_host(host: KernelNetwork, settings: Settings, record: Record) -> None:
+def check_host(host: KernelNetwork, settings: Settings, record: Record, made: Result) -> None:
     """The bridge is one and up; the host's end is ours, up, and in it. Its MAC address may be changed by others."""
     bridge = _found(host, settings.bridge)
     _agree(bridge.kind == "bridge", f"{bridge.name} is no bridge")
@@ -32,8 +38,21 @@ def check_host(host: KernelNetwork, settings: Settings, record: Record) -> None:
     _agree(record.marks(link.alias), f"{link.name} is not ours")
     _agree(link.up, f"{link.name} is down")
     _agree(link.master == bridge.ifindex, f"{link.name} is not in the bridge {bridge.name}")
+    was = next((each.mtu for each in made.interfaces if each.name == link.name), 0)
+    _agree(was in (0, link.mtu), f"{link.name} has the MTU {link.mtu} and not {was}")
     _agree(link.hairpin == settings.hairpin, f"hairpinMode of {link.name} was changed")
     _agree(link.isolated == settings.isolated, f"portIsolation of {link.name} was changed")
+
+
+def check_gateways(host: KernelNetwork, settings: Settings, made: Result) -> None:
+    """The bridge is still where pods send what is not for their network, and this host passes it on."""
+    has = {each.interface for each in host.addresses.list(_found(host, settings.bridge).ifindex)}
+    sysctls = KernelSysctls()
+    for each in made.ips:
+        if each.gateway is not None:
+            gateway = ip_interface((each.gateway, each.address.network.prefixlen))
+            _agree(gateway in has, f"{settings.bridge} has no address {gateway}")
+            _agree(sysctls.read(FORWARDING[gateway.version]) == "1", f"{FORWARDING[gateway.version]} is not 1")
 
 
 def check_pod(pod: KernelNetwork, netns: str, previous: Result, made: Result) -> None:
@@ -44,14 +63,23 @@ def check_pod(pod: KernelNetwork, netns: str, previous: Result, made: Result) ->
     link = _found(pod, told.name)
     _agree(link.up, f"{link.name} is down")
     _agree(_same_mac(link, told), f"{link.name} has the MAC address {link.mac} and not {told.mac}")
+    _agree(told.mtu in (0, link.mtu), f"{link.name} has the MTU {link.mtu} and not {told.mtu}")
     addresses = {each.interface for each in pod.addresses.list(link.ifindex)}
     for each in made.ips:
         _agree(each.address in addresses, f"{link.name} has no address {each.address}")
     for route in made.routes:
         there = pod.routes.list(route.dst.version, MAIN if route.table is None else route.table)
         gateway = gateway_of(route, made.ips)
-        found = any(each.destination == route.dst and gateway in (None, each.gateway) for each in there)
-        _agree(found, f"there is no route to {route.dst}" + (f" by {gateway}" if gateway else ""))
+        by = [each for each in there if each.destination == route.dst and gateway in (None, each.gateway)]
+        _agree(bool(by), f"there is no route to {route.dst}" + (f" by {gateway}" if gateway else ""))
+        asked = route.priority, route.mtu, route.advmss
+        like = any(_alike(asked, (each.metric, each.mtu, each.advmss)) for each in by)
+        _agree(like, f"metric, MTU or MSS of the route to {route.dst} was changed")
+
+
+def _alike(asked: tuple[int, ...], has: tuple[int, ...]) -> bool:
+    """0 asks for nothing."""
+    return all(one in (0, other) for one, other in zip(asked, has, strict=True))
 
 
 def check_masquerade(record: Record, made: Result, netfilter: Netfilter) -> None:

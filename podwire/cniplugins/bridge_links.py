@@ -18,7 +18,7 @@ from podwire.protocols.cni.errors import CniError, Code
 PATIENCE = 2.5
 """Seconds until a new port of the bridge must pass packets."""
 _STEP = 0.001
-_FORWARDING = {4: "net.ipv4.ip_forward", 6: "net.ipv6.conf.all.forwarding"}
+FORWARDING = {4: "net.ipv4.ip_forward", 6: "net.ipv6.conf.all.forwarding"}
 
 
 def ensure_bridge(host: KernelNetwork, settings: Settings) -> Link:
@@ -65,8 +65,8 @@ def forward(families: set[int]) -> None:
     """Let this host pass on packets that are not its own."""
     sysctls = KernelSysctls()
     for family in families:
-        if sysctls.read(_FORWARDING[family]) != "1":
-            sysctls.write(_FORWARDING[family], "1")
+        if sysctls.read(FORWARDING[family]) != "1":
+            sysctls.write(FORWARDING[family], "1")
 
 
 def _in_the_way(wanted: Interface, has: list[Interface], gateways: tuple[Interface, ...]) -> list[Interface]:

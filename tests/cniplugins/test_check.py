@@ -1,0 +1,122 @@
+"""CHECK: whatever is not as ADD made it is noticed, nothing else is, and nothing is changed."""
+
+import subprocess
+from ipaddress import ip_interface, ip_network
+
+import pytest
+
+from podwire.linux.network import KernelNetwork
+from podwire.linux.nft import KernelElements
+from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.values import Change, Route
+
+MAPPING = {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}
+
+
+@pytest.fixture
+def pod(host):
+    """Attached with all that can be checked: its namespace, its configurations, its result."""
+    config = host.bridge("10.88.0.0/24", "fd88::/64", ipMasq=True, mtu=1400)
+    config["ipam"]["routes"] = [{"dst": "10.99.0.0/16", "mtu": 1300, "priority": 7}]
+
+    def attach():
+        path = host.pod("a")
+        result = host.add("a", config)
+        ports = host.portmap(result, MAPPING)
+        host.add("a", ports)
+        return path, config, ports, result
+
+    return attach
+
+
+def tamper(what, path, result):
+    link = result["interfaces"][1]["name"]
+    with KernelNetwork() as here, KernelNetwork(path) as there:
+        match what:
+            case "MTU of the host's end":
+                here.links.change(link, mtu=1390)
+            case "MTU of the pod's end":
+                there.links.change("eth0", mtu=1390)
+            case "gateway":
+                here.addresses.delete(here.links.get("cni0").ifindex, ip_interface("fd88::1/64"))
+            case "forwarding":
+                KernelSysctls().write("net.ipv4.ip_forward", "0")
+            case "MTU of a route":
+                [old] = [each for each in there.routes.list(4) if each.destination == ip_network("10.99.0.0/16")]
+                there.routes.delete(old)
+                there.routes.add(Route(old.destination, old.gateway, old.ifindex, metric=7, mtu=1200))
+            case "hairpin":
+                here.links.set_port(here.links.get(link).ifindex, hairpin=True, isolated=False)
+            case "a family's masquerading":
+                remap("masquerade6", None)
+            case "port map":
+                remap("ports4", None)
+            case "port map's target":
+                remap("ports4", b"\x0a\x58\x00\x63\x00\x50\x00\x00")
+
+
+def remap(name, data):
+    table = KernelElements()
+    try:
+        found = table.list(name)
+        table.change(Change(name, delete=found))
+        if data is not None:
+            table.change(Change(name, add=[each._replace(data=data) for each in found]))
+    finally:
+        table.close()
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("MTU of the host's end", "has the MTU 1390 and not 1400"),
+        ("MTU of the pod's end", "eth0 has the MTU 1390 and not 1400"),
+        ("gateway", "cni0 has no address fd88::1/64"),
+        ("forwarding", "net.ipv4.ip_forward is not 1"),
+        ("MTU of a route", "metric, MTU or MSS of the route to 10.99.0.0/16"),
+        ("hairpin", "hairpinMode"),
+        ("a family's masquerading", "fd88::2 is not masqueraded"),
+        ("port map", "host port tcp 8080 is not mapped"),
+        ("port map's target", "host port tcp 8080 is not mapped"),
+    ],
+)
+def test_every_change_is_noticed(host, pod, refused, what, told):
+    path, config, ports, result = pod()
+    host.check("a", config, result)
+    host.check("a", ports, result)
+    tamper(what, path, result)
+    with refused(101, told):
+        host.check("a", config, result)
+        host.check("a", ports, result)
+
+
+def everything(host):
+    ruleset = subprocess.run(["nft", "list", "ruleset"], capture_output=True, text=True, check=True).stdout
+    links = subprocess.run(["ip", "link"], capture_output=True, text=True, check=True).stdout
+    files = {
+        str(each): (each.lstat().st_mtime_ns, each.lstat().st_ino)
+        for top in ("ipam", "records")
+        for each in (host.root / top).rglob("*")
+    }
+    return ruleset, links, files
+
+
+def test_nothing_is_changed_by_looking(host, pod):
+    _, config, ports, result = pod()
+    before = everything(host)
+    for _ in range(2):
+        host.check("a", config, result)
+        host.check("a", ports, result)
+    assert everything(host) == before
+
+
+def test_a_record_that_cannot_be_read_is_noticed_and_left_for_del(host, pod, refused):
+    _, config, ports, result = pod()
+    for each in host.records.glob("*/net@a@eth0"):
+        each.write_bytes(b"{")
+    before = everything(host)
+    with refused(3, "not attached"):
+        host.check("a", config, result)
+    with refused(101, "no ports are mapped"):
+        host.check("a", ports, result)
+    assert everything(host) == before
