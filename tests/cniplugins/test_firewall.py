@@ -1,0 +1,230 @@
+"""firewall, with real connections."""
+
+import json
+import signal
+from ipaddress import ip_interface
+
+import pytest
+
+from podwire.cniplugins.firewall import _ISOLATED, _SETS
+from podwire.linux import errors as linux
+from podwire.linux.nft import KernelElements, KernelRuleset
+
+NETS = {"cni0": ("10.88.0.0/24", "fd88::/64"), "cni1": ("10.89.0.0/24", "fd89::/64")}
+
+
+def bridge(host, name="cni0"):
+    config = host.bridge(*NETS[name], bridge=name, ipMasq=True)
+    config["ipam"]["dataDir"] = str(host.root / name)
+    return config
+
+
+@pytest.fixture
+def config(host):
+    """A pod with a link, and what firewall is told of it."""
+
+    def make(pod="a", net="cni0", **keys):
+        host.pod(pod)
+        told = {"cniVersion": "1.1.0", "name": "net", "type": "firewall", "dataDir": str(host.records)}
+        return told | {"prevResult": host.add(pod, bridge(host, net))} | keys
+
+    return make
+
+
+@pytest.fixture
+def attach(host, config):
+    def add(pod, net="cni0", **keys):
+        told = config(pod, net, **keys)
+        assert host.add(pod, told) == told["prevResult"]
+        return told
+
+    return add
+
+
+def elements():
+    """Sets with their owners, in both tables."""
+    table, found = KernelElements(), []
+    for family, sets in (("inet", _SETS), ("bridge", _ISOLATED)):
+        for name in sets:
+            try:
+                found += [(name, each.comment.split()[1]) for each in table.of(family).list(name)]
+            except linux.Missing:
+                continue
+    table.close()
+    return sorted(found)
+
+
+def traces(host):
+    return elements(), [each.name for each in host.records.glob("firewall/*")]
+
+
+def address(config, family=4):
+    return str(ip_interface(config["prevResult"]["ips"][0 if family == 4 else 1]["address"]).ip)
+
+
+@pytest.mark.parametrize("way", ["in process", "program", "daemon"])
+@pytest.mark.parametrize("policy", ["open", "same-bridge", "isolated"])
+def test_a_pod_is_in_its_sets_from_add_to_del(host, attach, policy, way):
+    told = attach("a", ingressPolicy=policy)
+    sets = {"open": ["forward"], "same-bridge": ["forward", "inside", "policed"]}
+    sets["isolated"] = [*sets["same-bridge"], "isolated"]
+    assert elements() == sorted((f"{each}{family}", "a") for each in sets[policy] for family in (4, 6))
+    host.check("a", told, told["prevResult"])
+    host.delete("a", told)
+    assert traces(host) == ([], [])
+    host.delete("a", told)
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_what_a_pod_sends_is_forwarded_and_what_comes_back(host, attach, serving, seen, family):
+    attach("a")
+    with host.outside() as outside, serving(outside, 80, family) as server:
+        there = "192.0.2.2" if family == 4 else "2001:db8::2"
+        assert seen(server, host.namespaces.path("a"), there, 80) is not None
+
+
+@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize(
+    ("policy", "reached"),
+    [
+        pytest.param("open", {"same": True, "other": True, "host": True}, id="open"),
+        pytest.param("same-bridge", {"same": True, "other": False, "host": True}, id="same-bridge"),
+        pytest.param("isolated", {"same": False, "other": False, "host": True}, id="isolated"),
+    ],
+)
+def test_an_ingress_policy_says_who_reaches_a_pod(host, attach, serving, seen, policy, reached, family):
+    nets = {"a": "cni0", "same": "cni0", "other": "cni1"}
+    attached = {pod: attach(pod, net, ingressPolicy=policy) for pod, net in nets.items()}
+    told = attached["a"]
+    paths = {"same": host.namespaces.path("same"), "other": host.namespaces.path("other"), "host": None}
+    with serving(host.namespaces.path("a"), 80, family) as server:
+        found = {who: seen(server, path, address(told, family), 80) is not None for who, path in paths.items()}
+        assert found == reached
+        for pod, each in attached.items():
+            host.delete(pod, each)
+        after = {who: seen(server, path, address(told, family), 80) is not None for who, path in paths.items()}
+    assert after == dict.fromkeys(paths, True)
+
+
+def test_an_isolated_pod_reaches_the_world_and_is_reached_by_its_host_port(host, attach, serving, seen):
+    told = attach("a", ingressPolicy="isolated")
+    a = host.namespaces.path("a")
+    mapping = {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}
+    host.add("a", host.portmap(told["prevResult"], mapping))
+    with host.outside() as outside, serving(outside, 80) as theirs, serving(a, 80) as ours:
+        assert seen(theirs, a, "192.0.2.2", 80) == "192.0.2.1"
+        assert seen(ours, outside, "192.0.2.1", 8080) == "192.0.2.2"
+
+
+def test_adding_again_changes_nothing_but_the_policy(host, attach):
+    told = attach("a", ingressPolicy="isolated")
+    before = elements()
+    host.add("a", told)
+    assert elements() == before
+    host.add("a", told | {"ingressPolicy": "open"})
+    assert elements() == [("forward4", "a"), ("forward6", "a")]
+    host.delete("a", told)
+    assert traces(host) == ([], [])
+
+
+@pytest.mark.parametrize("lost", ["prevResult", "the namespace", "ingressPolicy"])
+def test_deleting_needs_the_ids_alone(host, attach, lost):
+    told = attach("a", ingressPolicy="isolated")
+    if lost == "the namespace":
+        host.namespaces.remove("a")
+    told.pop(lost, None)
+    host.delete("a", told, "")
+    assert traces(host) == ([], [])
+
+
+def test_an_address_that_has_gone_to_another_pod_stays_in_its_sets(host, attach):
+    first = attach("a", ingressPolicy="isolated")
+    host.pod("b")
+    second = first | {"ingressPolicy": "isolated"}
+    host.add("b", second)
+    host.delete("a", first)
+    assert {who for _, who in elements()} == {"b"}
+    host.check("b", second, second["prevResult"])
+
+
+def test_garbage_is_collected(host, attach):
+    told = attach("a", ingressPolicy="isolated")
+    attach("b")
+    valid = {"cni.dev/valid-attachments": [{"containerID": "b", "ifname": "eth0"}]}
+    assert host.call("GC", "", told | valid, "") is None
+    assert traces(host) == ([("forward4", "b"), ("forward6", "b")], ["net@b@eth0"])
+    assert host.call("STATUS", "", told, "") is None
+
+
+@pytest.mark.parametrize("name", ["forward4", "policed6", "inside4", "isolated6"])
+def test_checking_notices_what_is_gone(host, attach, refused, name):
+    told = attach("a", ingressPolicy="isolated")
+    table = KernelElements()
+    family = table.of("bridge" if name in _ISOLATED else "inet")
+    family.delete(name, *family.list(name))
+    table.close()
+    with refused(101, f"not in the set {name} any more"):
+        host.check("a", told, told["prevResult"])
+    host.add("a", told)
+    host.check("a", told, told["prevResult"])
+
+
+def test_rules_come_back_after_somebody_flushed_all(host, attach):
+    first = attach("a", ingressPolicy="isolated")
+    KernelRuleset().apply("flush ruleset\n")
+    second = attach("b", ingressPolicy="isolated")
+    host.check("b", second, second["prevResult"])
+    host.delete("a", first)
+    host.delete("b", second)
+    assert traces(host) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("keys", "code", "told"),
+    [
+        pytest.param({"backend": "iptables"}, 2, "backend", id="iptables"),
+        pytest.param({"backend": "firewalld"}, 2, "backend", id="firewalld"),
+        pytest.param({"iptablesAdminChainName": "MINE"}, 2, "iptablesAdminChainName", id="admin chain"),
+        pytest.param({"firewalldZone": "public"}, 2, "firewalldZone", id="zone"),
+        pytest.param({"ingressPolicy": "closed"}, 7, "ingressPolicy: 'closed' is none of open", id="unknown policy"),
+    ],
+)
+def test_what_is_not_done_is_refused_by_name(host, config, refused, keys, code, told):
+    wanted = config(**keys)
+    with refused(code, told):
+        host.add("a", wanted)
+    assert traces(host) == ([], [])
+
+
+def test_a_policy_needs_a_bridge_and_all_of_it_a_link(host, config, refused):
+    wanted = config(ingressPolicy="same-bridge")
+    told = wanted["prevResult"]
+    with refused(7, "needs a bridge"):
+        host.add("a", wanted | {"prevResult": {"cniVersion": "1.1.0", "ips": [{"address": "10.88.0.2/24"}]}})
+    with refused(7, "needs a bridge"):
+        host.add("a", wanted | {"prevResult": told | {"interfaces": told["interfaces"][::-1], "ips": []}})
+    del wanted["prevResult"]
+    for verb in ("ADD", "CHECK"):
+        with refused(7, "prevResult: missing"):
+            host.call(verb, "a", wanted)
+    assert traces(host) == ([], [])
+
+
+POINTS = ["recorded", "isolated", "done", "undone"]
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("action", ["kill", "1*error(on fire)->off"])
+def test_what_a_broken_plugin_left_is_gone_after_del(host, config, point, action):
+    wanted = config(ingressPolicy="isolated")
+    verb = "DEL" if point == "undone" else "ADD"
+    if verb == "DEL":
+        host.add("a", wanted)
+    process = host.run(verb, "a", wanted, PODWIRE_FAILPOINTS=f"firewall.{point}={action}")
+    stdout, _ = process.communicate(timeout=60)
+    assert process.returncode == (-signal.SIGKILL if action == "kill" else 1)
+    if action != "kill":
+        assert json.loads(stdout)["code"] == 999
+        assert point in ("done", "undone") or traces(host) == ([], [])
+    host.delete("a", wanted)
+    assert traces(host) == ([], [])
