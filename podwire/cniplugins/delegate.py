@@ -27,9 +27,12 @@ def ipam_type(config: Object) -> str:
 
 
 def check_there(call: Call) -> None:
-    """Asked before anything is done: without its delegate a plugin could not even undo."""
+    """Asked before anything is done: without its delegate, or with words that it does not understand, a plugin could
+    not even undo."""
     kind = ipam_type(call.config.raw)
-    if kind and not _is_ours(kind, call):
+    if _is_ours(kind, call):
+        host_local.wish(call.config, call.invocation)
+    elif kind:
         _program(kind, call)
 
 

@@ -39,7 +39,9 @@ class Wish(NamedTuple):
 
 
 def wish(config: PluginConfig, invocation: Invocation) -> Wish:
+    """CniError when that makes no sense, so it can be asked before anything is done."""
     ipam = _ipam(config)
+    leases(config)
     capability = taken_list(config.runtime, "ipranges", list, "runtimeConfig.")
     sets = parse_sets(ipam, list(capability))
     families = [each[0].subnet.version for each in sets]
