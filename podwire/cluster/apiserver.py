@@ -19,6 +19,7 @@ from podwire.cluster.controllers import in_process
 from podwire.cluster.files import write_private
 from podwire.cluster.kubelet_proxy import kubelet_proxy
 from podwire.cluster.watched_store import watched_store
+from podwire.linux.machine import RealMachine
 from podwire.protocols.k8sapi.kubeconfig import Access, Pem, write_kubeconfig
 from podwire.store import AnyStore, open_store
 from podwire.trace.participants import API_SERVER
@@ -28,6 +29,7 @@ from podwire.transports.http_server import HttpServer
 
 _log = logging.getLogger("podwire.apiserver")
 
+LOOPBACK = "127.0.0.1"
 GRACE = 0.5
 """Seconds that requests in flight have left when the server stops."""
 
@@ -102,7 +104,7 @@ async def running(options: Options) -> AsyncIterator[Running]:
         for host in options.also:
             more = await _listen(assembled, pki, host, http.port)
             stack.push_async_callback(more.close, GRACE)
-        await bootstrap.advertise(assembled.engine, next(iter(options.also), options.host), http.port)
+        await bootstrap.advertise(assembled.engine, await asyncio.to_thread(_reached_at, options), http.port)
         url = f"https://{_url_host(options.host)}:{http.port}"
         path = options.kubeconfig or options.data_dir / "kubeconfig"
         await asyncio.to_thread(_hand_out, options, pki, http.port)
@@ -110,6 +112,14 @@ async def running(options: Options) -> AsyncIterator[Running]:
         await stack.enter_async_context(background(assembled.run(), *controllers))
         _log.info("serving", extra={"url": url, "store": options.store_url or "sqlite://", "kubeconfig": str(path)})
         yield Running(assembled=assembled, url=url, kubeconfig=path)
+
+
+def _reached_at(options: Options) -> str:
+    """The address that pods are told; of a server on all addresses, the machine's first."""
+    address = next(iter(options.also), options.host)
+    if not ipaddress.ip_address(address).is_unspecified:
+        return address
+    return next((str(each) for each in RealMachine().addresses()), LOOPBACK)
 
 
 def _settings(options: Options, store: AnyStore, kubelets: Kubelets) -> Settings:
