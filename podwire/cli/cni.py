@@ -1,15 +1,23 @@
 """`podwire cni`: our CNI plugins, for any runtime."""
 
 import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, run_until_stopped, settle
 from podwire.cluster import cni_daemon
+from podwire.cniplugins.attachments import DATA
 from podwire.cniplugins.install import SOCKET, Foreign, install
+from podwire.cniplugins.overview import Pool, Unreadable, attached, pools
 from podwire.transports.unix import CannotListen
 
 DIRECTORY = Path("/opt/cni/bin")
+CONF = "/etc/cni/net.d"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,10 +32,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--prefix", type=Path, default=Path("/"), help="the directory below which everything is kept (/)"
     )
     add_logging(serving)
+    listing = verbs.add_parser("list", help="what is attached on this host, and whether its owner is alive")
+    listing.add_argument("--data-dir", default=DATA, metavar="DIR", help=f"where records are ({DATA})")
+    counting = verbs.add_parser("pools", help="how many addresses are leased, and how many are left")
+    counting.add_argument("--conf-dir", default=CONF, metavar="DIR", help=f"where networks are configured ({CONF})")
+    for each in (listing, counting):
+        each.add_argument("-o", "--output", choices=("text", "json"), default="text")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return {"install": _install, "daemon": _daemon}[arguments.verb](arguments)
+    return {"install": _install, "daemon": _daemon, "list": _list, "pools": _pools}[arguments.verb](arguments)
 
 
 def _install(arguments: argparse.Namespace) -> int:
@@ -49,6 +63,72 @@ def _daemon(arguments: argparse.Namespace) -> int:
         return run_until_stopped(_serve(cni_daemon.Options(socket=socket)), arguments)
     except (OSError, CannotListen) as error:
         raise UserError(str(error)) from error
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    try:
+        found = attached(arguments.data_dir)
+    except OSError as error:
+        raise UserError(str(error)) from error
+    if arguments.output == "json":
+        print(json.dumps([each._asdict() for each in found], indent=2))
+        return 0
+    rows = [
+        (each.network, each.container_id, each.ifname, ",".join(each.ips), _age(each.since), _yes(each.alive))
+        for each in found
+    ]
+    _print_table(("NETWORK", "CONTAINER", "INTERFACE", "IPS", "AGE", "ALIVE"), rows)
+    return 0
+
+
+def _pools(arguments: argparse.Namespace) -> int:
+    try:
+        told = list(pools(arguments.conf_dir))
+    except OSError as error:
+        raise UserError(str(error)) from error
+    found = [each for each in told if isinstance(each, Pool)]
+    wrong = [each for each in told if isinstance(each, Unreadable)]
+    for each in wrong:
+        print(f"podwire: {each.path}: {each.reason}", file=sys.stderr)
+    if arguments.output == "json":
+        print(json.dumps([_pool(each) for each in found], indent=2))
+    else:
+        rows = [
+            (each.network, each.ranges, str(each.used), str(each.free), str(each.dead), _oldest(each)) for each in found
+        ]
+        _print_table(("NETWORK", "RANGES", "USED", "FREE", "DEAD", "OLDEST"), rows)
+    return 1 if wrong else 0
+
+
+def _pool(pool: Pool) -> dict[str, Any]:
+    oldest = pool.oldest
+    held = (
+        None if oldest is None else {"containerID": oldest.owner[0], "ifname": oldest.owner[1], "since": oldest.since}
+    )
+    return {**pool._asdict(), "oldest": held}
+
+
+def _oldest(pool: Pool) -> str:
+    return "" if pool.oldest is None else f"{pool.oldest.owner} {_age(pool.oldest.since)}"
+
+
+def _age(since: float) -> str:
+    """In the largest unit that leaves a number."""
+    seconds = max(0, int(time.time() - since))
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
+
+
+def _yes(right: bool) -> str:
+    return "yes" if right else "no"
+
+
+def _print_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for row in (head, *rows):
+        print("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 async def _serve(options: cni_daemon.Options) -> None:

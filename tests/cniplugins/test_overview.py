@@ -1,0 +1,62 @@
+"""`podwire cni list` and `podwire cni pools`, as a user runs them on a host."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PODWIRE = str(Path(sys.executable).with_name("podwire"))
+
+
+@pytest.fixture
+def podwire(host):
+    def run(*words, code=0):
+        done = subprocess.run([PODWIRE, "cni", *words], capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        return done
+
+    return run
+
+
+def test_what_is_attached_is_listed_with_its_owner(host, podwire):
+    assert podwire("list", "--data-dir", str(host.records)).stdout.split() == [
+        "NETWORK",
+        "CONTAINER",
+        "INTERFACE",
+        "IPS",
+        "AGE",
+        "ALIVE",
+    ]
+    config = host.bridge()
+    for each in "ab":
+        host.pod(each)
+        result = host.add(each, config)
+    host.add("b", host.portmap(result, {"hostPort": 8080, "containerPort": 80}))
+    host.namespaces.remove("a")
+    first, second = json.loads(podwire("list", "--data-dir", str(host.records), "-o", "json").stdout)
+    assert (first["container_id"], first["ips"], first["alive"]) == ("a", ["10.88.0.2/24"], False)
+    assert (second["container_id"], second["plugins"], second["alive"]) == ("b", ["bridge", "portmap"], True)
+    lines = podwire("list", "--data-dir", str(host.records)).stdout.splitlines()
+    assert [each.split()[1::2] for each in lines[1:]] == [["a", "10.88.0.2/24", "no"], ["b", "10.88.0.3/24", "yes"]]
+
+
+def test_pools_are_counted_for_every_network_of_a_directory(host, podwire, tmp_path):
+    folder = tmp_path / "net.d"
+    folder.mkdir()
+    config = host.bridge("10.88.0.0/29", "fd88::/64")
+    (folder / "10.conflist").write_text(json.dumps(config | {"plugins": [config]}))
+    (folder / "20.conf").write_text(json.dumps({"name": "other", "type": "loopback"}))
+    for each in "ab":
+        host.pod(each)
+        host.add(each, config)
+    host.namespaces.remove("a")
+    four, six = json.loads(podwire("pools", "--conf-dir", str(folder), "-o", "json").stdout)
+    assert (four["size"], four["used"], four["free"], four["dead"]) == (5, 2, 3, 1)
+    assert (six["used"], six["free"]) == (2, 2**64 - 4)
+    assert four["oldest"]["containerID"] == "a"
+    (folder / "30.conf").write_text("{")
+    done = podwire("pools", "--conf-dir", str(folder), code=1)
+    assert done.stdout.splitlines()[1].split()[:7] == ["net", "10.88.0.1", "to", "10.88.0.6", "2", "3", "1"]
+    assert "30.conf: no JSON" in done.stderr
