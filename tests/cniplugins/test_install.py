@@ -10,8 +10,9 @@ import pytest
 import podwire.cniplugins.install
 from podwire.cli.main import main
 from podwire.cniplugins.install import NOTE, Foreign, install, script
+from podwire.cniplugins.skeleton import PLUGINS
 
-NAMES = ["bridge", "host-local", "loopback", "portmap"]
+NAMES = sorted(PLUGINS)
 
 
 @pytest.fixture(params=["compiled", "scripts"])
