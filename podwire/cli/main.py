@@ -113,4 +113,5 @@ def _parse(given: Sequence[str]) -> tuple[argparse.ArgumentParser, argparse.Name
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # By its own name: commands raise the UserError of that module, not of the one that was run.
+    sys.exit(importlib.import_module("podwire.cli.main").main())

@@ -5,6 +5,7 @@ Nothing that a story makes outlives the story: processes, groups, mounts and fil
 
 import asyncio
 import contextlib
+import ipaddress
 import json
 import os
 import shutil
@@ -82,6 +83,15 @@ class Space:
     def close(self) -> None:
         self._child.kill()
         self._child.communicate()
+
+
+def _is_address(name: str) -> bool:
+    """Other entries of a lease directory are of owners, and may begin with a digit, too."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 class Runtime:
@@ -168,7 +178,7 @@ class Runtime:
     def leases(self) -> list[str]:
         directory = self.prefix / "leases/story"
         names = [each.name for each in directory.iterdir()] if directory.exists() else []
-        return [each for each in names if each[0].isdigit()]
+        return [each for each in names if _is_address(each)]
 
     def leaks(self) -> list[str]:
         """What is left of pods, in the words of whoever looks: nothing, once all are removed."""
