@@ -73,9 +73,8 @@ def _bring_home(pod: KernelNetwork, record: Record) -> None:
         return
     try:
         pod.links.move(link.ifindex, HERE, record.link)
-    except linux.LinkExists as error:
-        told = f"{record.link}: there is another link of this name on the host, so the device stays in the pod"
-        raise CniError(Code.IN_USE, told) from error
+    except linux.LinkExists:  # the pod may end before its owner comes again, and the device must not end with it
+        pod.links.move(link.ifindex, HERE, f"home{record.token[:8]}")
 
 
 def _restore(host: KernelNetwork, record: Record) -> None:
@@ -83,8 +82,12 @@ def _restore(host: KernelNetwork, record: Record) -> None:
     link = marked(host, record)
     if link is None:
         return
-    if link.name != record.link:
-        host.links.change(link.ifindex, name=record.link)
+    try:
+        if link.name != record.link:
+            host.links.change(link.ifindex, name=record.link)
+    except linux.LinkExists as error:
+        told = f"{record.link}: there is another link of this name, so the device is called {link.name}"
+        raise CniError(Code.IN_USE, told, "DEL can be repeated") from error
     host.links.change(link.ifindex, alias=record.before["alias"], up=record.before["up"])
 
 

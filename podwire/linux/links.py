@@ -7,7 +7,7 @@ from struct import Struct
 from podwire.linux import errors, wire
 from podwire.linux.errors import LinkExists, NoSuchLink
 from podwire.linux.namespaces import open_namespace
-from podwire.linux.netlink import Sender
+from podwire.linux.netlink import Netlink, Sender
 from podwire.linux.values import Bridge, Ifb, Link, Macvlan, NewLink, Path, Veth
 from podwire.linux.wire import CREATE, EXCL, Request, attribute, nested, text, u8, u32
 
@@ -125,20 +125,33 @@ class KernelLinks:
         self._netlink.do(Request(_SET, 0, body, f"change bridge port {link}", _ERRORS))
 
     def move(self, link: int | str, netns: Path, name: str | None = None) -> None:
-        """Put it into another namespace, there under another name if one is given. It arrives down."""
+        """Put it into another namespace, there under another name if one is given. It arrives down. LinkExists."""
+        operation = f"move link {link} to {os.fspath(netns)}"
+        head, old = _which(link)
         if name is not None:
             checked_name(name)
-        head, old = _which(link)
-        if name is not None and old:
-            head, old = _MESSAGE.pack(0, 0, self.get(link).ifindex, 0, 0), b""
+            found = self.get(link)
+            if found.name != name:
+                _check_free(name, netns, operation)
+            head, old = _MESSAGE.pack(0, 0, found.ifindex, 0, 0), b""
         there = open_namespace(netns)
         body = head + old + (text(_NAME, name) if name else b"") + u32(_NETNS_FD, there)
-        self._netlink.do(Request(_SET, 0, body, f"move link {link} to {os.fspath(netns)}", _ERRORS, (there,)))
+        self._netlink.do(Request(_SET, 0, body, operation, _ERRORS, (there,)))
 
     def delete(self, link: int | str) -> None:
         """A veth's peer goes with it, wherever it is. NoSuchLink."""
         head, name = _which(link)
         self._netlink.do(Request(_DELETE, 0, head + name, f"delete link {link}", _ERRORS))
+
+
+def _check_free(name: str, netns: Path, operation: str) -> None:
+    """The kernel moves first and names then: a name that is taken would leave the link there under its old one."""
+    with Netlink(netns) as there:
+        try:
+            KernelLinks(there).get(name)
+        except NoSuchLink:
+            return
+    raise LinkExists(errno.EEXIST, operation)
 
 
 def _which(link: int | str) -> tuple[bytes, bytes]:

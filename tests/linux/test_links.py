@@ -332,3 +332,13 @@ def test_a_link_comes_home_under_its_old_name(kernel, host):
     there.links.move("eth0", home, "a0")
     back = here.links.get("a0")
     assert (back.alias, back.up, here.links.get("eth0").kind) == ("mine", False, "bridge")
+
+
+def test_a_link_whose_new_name_is_taken_stays_where_it_is(kernel, host):
+    (here, _), (there, other) = host("a"), host("b")
+    here.links.add(Veth("a0", "a1", up=True))
+    there.links.add(Bridge("eth0"))
+    with pytest.raises(errors.LinkExists):
+        here.links.move("a0", other, "eth0")
+    assert here.links.get("a0").up
+    assert [each.name for each in there.links.list()] == ["lo", "eth0"]

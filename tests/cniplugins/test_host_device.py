@@ -1,0 +1,442 @@
+"""host-device, on the real kernel: a link of the host goes to a pod and comes home, whatever happens on the way."""
+
+import json
+import signal
+import subprocess
+from ipaddress import ip_interface
+
+import pytest
+
+from podwire.cniplugins import host_device_settings
+from podwire.cniplugins.host_device_settings import chosen, links_in, parse_settings
+from podwire.linux import syscalls
+from podwire.linux.network import KernelNetwork
+from podwire.linux.values import Bridge, Link, Veth
+from podwire.protocols.cni.config import plugin_config
+from podwire.protocols.cni.errors import CniError
+from podwire.protocols.cni.values import dumped
+
+all_ways = pytest.mark.parametrize("way", ["in process", "program", "daemon"])
+DUAL = ("10.88.0.0/24", "fd88::/64")
+MAC = "02:00:00:00:00:07"
+ADDING = ["recorded", "leased", "marked", "connected", "configured", "added"]
+DELETING = ["moved", "disconnected", "returned"]
+
+
+@pytest.fixture
+def plugged():
+    """A device to give away, to be called on the host of the test; the far end stays."""
+
+    def make(name="dev0"):
+        with KernelNetwork() as here:
+            here.links.add(Veth(name, "far0", mac=MAC, alias="the left port"))
+            for each in (name, "far0"):
+                here.links.change(here.links.get(each).ifindex, up=True)
+
+    return make
+
+
+def device(host, *subnets, **keys):
+    told = host.bridge(*(subnets or DUAL), type="host-device", device="dev0")
+    del told["isDefaultGateway"]
+    return told | keys
+
+
+def links(netns=None):
+    with KernelNetwork(netns) as network:
+        return {each.name: each for each in network.links.list()}
+
+
+def is_home():
+    dev0 = links().get("dev0")
+    return dev0 is not None and (dev0.mac, dev0.alias, dev0.up) == (MAC, "the left port", True)
+
+
+def left(host):
+    """Without the device's own alias, which is no mark."""
+    found = host.left()
+    found["links"] = [each for each in found.get("links", []) if each != "dev0"]
+    return {key: value for key, value in found.items() if value}
+
+
+@all_ways
+def test_a_pod_gets_the_device_with_all_that_the_result_tells(host, way, plugged):
+    plugged()
+    pod = host.pod("a")
+    config = device(host, dns={"domain": "x"})
+    config["ipam"]["routes"] = [{"dst": "10.9.0.0/16"}]
+    result = host.add("a", config)
+    eth0 = links(pod)["eth0"]
+    assert (eth0.mac, eth0.up, "dev0" in links()) == (MAC, True, False)
+    assert result == {
+        "cniVersion": "1.1.0",
+        "interfaces": [{"name": "eth0", "mac": MAC, "sandbox": pod, "mtu": 1500}],
+        "ips": [
+            {"interface": 0, "address": "10.88.0.2/24", "gateway": "10.88.0.1"},
+            {"interface": 0, "address": "fd88::2/64", "gateway": "fd88::1"},
+        ],
+        "routes": [{"dst": "10.9.0.0/16"}],
+        "dns": {"domain": "x"},
+    }
+    host.check("a", config, result)
+    host.delete("a", config)
+    assert is_home()
+    assert left(host) == {}
+    assert list(links(pod)) == ["lo"]
+    host.delete("a", config)
+
+
+def test_packets_pass_between_the_pod_and_the_far_end(host, serving, seen, plugged):
+    plugged()
+    pod = host.pod("a")
+    with KernelNetwork() as here:
+        for each in ("10.88.0.1/24", "fd88::1/64"):
+            here.addresses.add(here.links.get("far0").ifindex, ip_interface(each))
+    host.add("a", device(host))
+    with serving(pod, 80) as server, serving(pod, 86, 6) as server6:
+        assert seen(server, None, "10.88.0.2", 80) == "10.88.0.1"
+        assert seen(server6, None, "fd88::2", 86) == "fd88::1"
+
+
+def test_a_device_that_was_down_comes_home_down(host, plugged):
+    plugged()
+    host.pod("a")
+    with KernelNetwork() as here:
+        here.links.change("dev0", up=False)
+    host.add("a", device(host))
+    host.delete("a", device(host))
+    assert not links()["dev0"].up
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pytest.param({"hwaddr": MAC.upper()}, id="by its MAC address"),
+        pytest.param({"kernelpath": "/sys/devices/virtual/"}, id="by its place in sysfs"),
+    ],
+)
+def test_a_device_is_found_otherwise(host, keys, plugged):
+    plugged("aa0")
+    syscalls.mount("sysfs", "/sys", "sysfs", 0, None)  # of this host: others show the links of others
+    pod = host.pod("a")
+    config = device(host, **keys)
+    del config["device"]
+    result = host.add("a", config)
+    assert links(pod)["eth0"].mac == MAC
+    host.check("a", config, result)
+    host.delete("a", config)
+    assert "aa0" in links()
+
+
+def link(name, mac=""):
+    return Link(1, name, "", mac, 1500, False, "down")
+
+
+def test_a_device_on_a_bus_is_found_by_its_address(tmp_path, monkeypatch):
+    pci, auxiliary = tmp_path / "pci", tmp_path / "auxiliary"
+    monkeypatch.setattr(host_device_settings, "BUSES", {"pciBusID": str(pci), "deviceID": str(auxiliary)})
+    (pci / "0000:01:00.0" / "net" / "ens1").mkdir(parents=True)
+    (pci / "0000:02:00.0" / "virtio3" / "net" / "ens2").mkdir(parents=True)
+    (auxiliary / "mlx5_core.sf.4" / "net" / "ens3").mkdir(parents=True)
+    (tmp_path / "drivers" / "vfio-pci").mkdir(parents=True)
+    (pci / "0000:03:00.0").mkdir()
+    (pci / "0000:03:00.0" / "driver").symlink_to(tmp_path / "drivers" / "vfio-pci")
+
+    def found(**keys):
+        settings = parse_settings(plugin_config(dumped({"cniVersion": "1.1.0", "name": "net", **keys})))
+        which = chosen(settings, [link("lo"), link("ens1"), link("ens2"), link("ens3")])
+        return which and which.name
+
+    assert found(pciBusID="0000:01:00.0") == "ens1"
+    assert found(pciBusID="0000:02:00.0") == "ens2"
+    assert found(pciBusID="0000:01:00.0", runtimeConfig={"deviceID": "mlx5_core.sf.4"}) == "ens3"
+    assert found(runtimeConfig={"DeviceID": "0000:02:00.0"}) == "ens2"
+    assert found(device="lo", pciBusID="0000:01:00.0") == "lo"
+    with pytest.raises(CniError, match="driven by vfio-pci"):
+        found(pciBusID="0000:03:00.0")
+    with pytest.raises(CniError, match=r"pciBusID: there is no device 0000:09:00\.0"):
+        found(pciBusID="0000:09:00.0")
+    assert links_in(str(tmp_path / "nowhere")) == []
+
+
+def test_adding_again_gives_the_same_result_and_another_configuration_is_refused(host, refused, plugged):
+    plugged()
+    host.pod("a")
+    first = host.add("a", device(host))
+    assert host.add("a", device(host)) == first
+    with refused(100, "another configuration"):
+        host.add("a", device(host, dns={"domain": "y"}))
+    host.check("a", device(host), first)
+
+
+def test_a_device_belongs_to_one_pod(host, refused, plugged):
+    plugged()
+    for each in "ab":
+        host.pod(each)
+    first = host.add("a", device(host))
+    with refused(7, "there is no dev0"):
+        host.add("b", device(host))
+    host.check("a", device(host), first)
+    host.delete("a", device(host))
+    host.add("b", device(host))
+
+
+def test_a_link_that_another_plugin_made_is_not_given_away(host, refused):
+    for each in "ab":
+        host.pod(each)
+    result = host.add("a", host.bridge())
+    with refused(100, "belongs to net/a/eth0"):
+        host.add("b", device(host, name="other", device=result["interfaces"][1]["name"]))
+    host.check("a", host.bridge(), result)
+
+
+def test_an_interface_that_is_not_ours_is_left_alone(host, refused, plugged):
+    plugged()
+    pod = host.pod("a")
+    with KernelNetwork(pod) as inside:
+        inside.links.add(Veth("eth0", "other"))
+    index = links(pod)["eth0"].ifindex
+    with refused(100, "eth0 is there already"):
+        host.add("a", device(host))
+    assert is_home()
+    host.delete("a", device(host))
+    assert links(pod)["eth0"].ifindex == index
+    assert left(host) == {}
+
+
+def test_a_device_keeps_its_place_when_there_is_no_address_for_it(host, refused, plugged):
+    plugged()
+    host.pod("a")
+    config = device(host, "10.88.0.0/30")
+    host.pod("b")
+    host.add("b", config | {"type": "host-local"}, plugin="host-local")
+    with refused(11, "no address is left"):
+        host.add("a", config)
+    assert is_home()
+
+
+@pytest.mark.parametrize("how", ["no namespace is named", "another is there now"])
+def test_deleting_needs_no_namespace(host, how, plugged):
+    plugged()
+    pod = host.pod("a")
+    host.add("a", device(host))
+    if how == "another is there now":
+        # The first is still pinned elsewhere, where a runtime keeps it.
+        elsewhere = host.root / "netns" / "elsewhere"
+        elsewhere.touch()
+        syscalls.mount(pod, str(elsewhere), None, 4096, None)
+        host.namespaces.remove("a")
+        host.pod("a")
+        with KernelNetwork(pod) as inside:
+            inside.links.add(Veth("eth0", "other"))
+        host.delete("a", device(host))
+        assert "eth0" in links(pod)
+        host.namespaces.remove("elsewhere")
+    else:
+        host.delete("a", device(host), "")
+        assert is_home()
+    assert left(host) == {}
+
+
+def test_a_namespace_that_ended_took_the_pair_with_it_and_deleting_does_not_mind(host, plugged, eventually):
+    plugged()
+    host.pod("a")
+    host.add("a", device(host))
+    host.namespaces.remove("a")
+    eventually(lambda: "far0" not in links())  # a pair is no hardware: the kernel brings only that home
+    host.delete("a", device(host))
+    assert left(host) == {}
+
+
+def test_a_device_that_the_kernel_brought_home_gets_its_name_back(host, plugged):
+    plugged()
+    pod = host.pod("a")
+    host.add("a", device(host))
+    with KernelNetwork(pod) as inside:
+        inside.links.move("eth0", "/proc/thread-self/ns/net", "dev77")  # as it does with hardware
+    host.namespaces.remove("a")
+    host.delete("a", device(host))
+    assert is_home()
+    assert left(host) == {}
+
+
+def test_a_device_that_the_pod_renamed_comes_home_all_the_same(host, plugged):
+    plugged()
+    pod = host.pod("a")
+    host.add("a", device(host))
+    with KernelNetwork(pod) as inside:
+        inside.links.change("eth0", up=False)
+        inside.links.change(inside.links.get("eth0").ifindex, name="mine")
+    host.delete("a", device(host))
+    assert is_home()
+
+
+def test_a_name_that_was_taken_meanwhile_is_told_and_deleting_can_be_repeated(host, refused, plugged):
+    plugged()
+    pod = host.pod("a")
+    host.add("a", device(host))
+    with KernelNetwork() as here:
+        here.links.add(Bridge("dev0"))
+        with refused(100, "dev0: there is another link of this name, so the device is called home"):
+            host.delete("a", device(host))
+        assert list(links(pod)) == ["lo"]
+        host.namespaces.remove("a")
+        here.links.delete("dev0")
+    host.delete("a", device(host))
+    assert is_home()
+    assert left(host) == {}
+
+
+def test_without_ipam_a_pod_gets_the_bare_device(host, plugged):
+    plugged()
+    pod = host.pod("a")
+    config = device(host, ipam={})
+    result = host.add("a", config)
+    assert result.keys() == {"cniVersion", "interfaces"}
+    assert links(pod)["eth0"].up
+    host.check("a", config, result)
+    host.delete("a", config)
+    assert is_home()
+
+
+@pytest.mark.parametrize(
+    ("keys", "code", "told"),
+    [
+        pytest.param({"device": ""}, 7, "one of device, hwaddr", id="none"),
+        pytest.param({"device": "nobody0"}, 7, "there is no nobody0", id="not there"),
+        pytest.param({"device": "a/b"}, 7, "device", id="no name"),
+        pytest.param({"device": "", "hwaddr": "02:00"}, 7, "hwaddr", id="no MAC address"),
+        pytest.param({"device": "", "kernelpath": "/etc"}, 7, "not below /sys/devices/", id="no path in sysfs"),
+        pytest.param(
+            {"device": "", "kernelpath": "/sys/devices/../../etc"}, 7, "not below", id="a path that leads out"
+        ),
+        pytest.param({"device": "", "pciBusID": "../x"}, 7, "no address of a device", id="no address"),
+        pytest.param({"device": "", "pciBusID": "ffff:ff:1f.7"}, 7, "there is no device", id="no PCI device"),
+        pytest.param({"device": "", "runtimeConfig": {"deviceID": "x.1"}}, 7, "there is no device", id="no deviceID"),
+        pytest.param({"device": "lo"}, 102, "move link", id="the loopback"),
+        pytest.param({"useInterfaceNetwork": True}, 2, "useInterfaceNetwork", id="its own network"),
+        pytest.param({"ipam": {"type": "absent"}}, 7, "there is no absent", id="ipam that is not there"),
+    ],
+)
+def test_a_configuration_that_cannot_be_done_is_refused_and_changes_nothing(host, refused, keys, code, told, plugged):
+    plugged()
+    host.pod("a")
+    with refused(code, told):
+        host.add("a", device(host, **keys))
+    assert is_home()
+    assert left(host) == {}
+
+
+@pytest.mark.parametrize("what", ["link", "down", "mac", "address", "exchanged"])
+def test_checking_notices_what_is_not_as_it_was_made(host, refused, what, plugged):
+    plugged()
+    pod = host.pod("a")
+    config = device(host, "10.88.0.0/24")
+    result = host.add("a", config)
+    with KernelNetwork(pod) as inside:
+        eth0 = inside.links.get("eth0")
+        match what:
+            case "link":
+                inside.links.delete("eth0")
+            case "down":
+                inside.links.change("eth0", up=False)
+            case "mac":
+                inside.links.change("eth0", mac="02:00:00:00:00:09")
+            case "address":
+                [own] = [each.interface for each in inside.addresses.list(eth0.ifindex) if each.interface.version == 4]
+                inside.addresses.delete(eth0.ifindex, own)
+            case "exchanged":
+                inside.links.change("eth0", alias="")
+    told = {
+        "link": "no link",
+        "down": "down",
+        "mac": "MAC",
+        "address": "no address",
+        "exchanged": "not the device dev0",
+    }
+    with refused(101, told[what]):
+        host.check("a", config, result)
+
+
+@all_ways
+def test_collecting_brings_devices_home(host, way, plugged):
+    plugged()
+    host.pod("a")
+    config = device(host)
+    result = host.add("a", config)
+    kept = {"cni.dev/valid-attachments": [{"containerID": "a", "ifname": "eth0"}]}
+    assert host.call("GC", "", config | kept, "") is None
+    host.check("a", config, result)
+    assert host.call("GC", "", config | {"cni.dev/valid-attachments": []}, "") is None
+    assert is_home()
+    assert left(host) == {}
+
+
+def test_status_tells_when_the_device_is_nowhere(host, refused, plugged):
+    with refused(50, "there is no dev0"):
+        host.call("STATUS", "", device(host), "")
+    plugged()
+    assert host.call("STATUS", "", device(host), "") is None
+    host.pod("a")
+    host.add("a", device(host))
+    assert host.call("STATUS", "", device(host), "") is None, "it is where it should be"
+
+
+def died(host, verb, config, point, action="kill"):
+    process = host.run(verb, "a", config, PODWIRE_FAILPOINTS=f"cni.host-device-{point}={action}")
+    stdout, stderr = process.communicate(timeout=60)
+    return process.returncode, stdout, stderr
+
+
+@pytest.mark.parametrize("point", ADDING)
+def test_what_a_killed_add_took_is_home_after_del(host, point, plugged):
+    plugged()
+    host.pod("a")
+    assert died(host, "ADD", device(host), point)[0] == -signal.SIGKILL
+    host.delete("a", device(host), "")
+    assert is_home()
+    assert left(host) == {}
+
+
+@pytest.mark.parametrize("point", ["marked", "connected"])
+def test_what_a_killed_add_took_is_no_obstacle_to_another_add(host, point, plugged):
+    plugged()
+    host.pod("a")
+    assert died(host, "ADD", device(host), point)[0] == -signal.SIGKILL
+    host.check("a", device(host), host.add("a", device(host)))
+    host.delete("a", device(host))
+    assert is_home()
+
+
+@pytest.mark.parametrize("point", ["recorded", "marked", "configured"])
+def test_an_add_that_fails_undoes_itself(host, point, plugged):
+    plugged()
+    host.pod("a")
+    code, stdout, _ = died(host, "ADD", device(host), point, "error(disk on fire)")
+    assert (code, json.loads(stdout)["code"]) == (1, 999)
+    assert is_home()
+    assert left(host) == {}
+
+
+@pytest.mark.parametrize("point", DELETING)
+def test_a_killed_del_is_finished_by_the_next(host, point, plugged):
+    plugged()
+    host.pod("a")
+    host.add("a", device(host))
+    assert died(host, "DEL", device(host), point)[0] == -signal.SIGKILL
+    host.delete("a", device(host))
+    assert is_home()
+    assert left(host) == {}
+
+
+def test_a_killed_daemon_leaves_a_device_that_del_brings_home(host, plugged):
+    plugged()
+    host.pod("a")
+    with host.daemon_process(PODWIRE_FAILPOINTS="cni.host-device-connected=kill") as daemon:
+        told = host.run("ADD", "a", device(host)).communicate(timeout=60)[0]
+        assert json.loads(told)["code"] == 11
+        assert daemon.wait(60) == -signal.SIGKILL
+    assert subprocess.run(["ip", "link", "show", "dev0"], capture_output=True, check=False).returncode != 0
+    host.delete("a", device(host))
+    assert is_home()
+    assert left(host) == {}

@@ -1,0 +1,360 @@
+"""macvlan, on the real kernel: pods on one wire, each with its own MAC address, and nothing left of them."""
+
+import json
+import signal
+from ipaddress import ip_network
+
+import pytest
+
+from podwire.linux.network import KernelNetwork
+from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.values import Route, Veth
+
+all_ways = pytest.mark.parametrize("way", ["in process", "program", "daemon"])
+DUAL = ("10.88.0.0/24", "fd88::/64")
+ADDING = ["recorded", "leased", "made", "connected", "configured", "added"]
+DELETING = ["disconnected", "returned"]
+MAC = "02:00:00:00:00:01"
+
+
+@pytest.fixture
+def wired():
+    """A wire to stand on, to be called on the host of the test."""
+
+    def make(name="wire0", netns=None):
+        with KernelNetwork(netns) as network:
+            network.links.add(Veth(name, f"{name}-far"))
+            for each in (name, f"{name}-far"):
+                network.links.change(network.links.get(each).ifindex, up=True)
+
+    return make
+
+
+def macvlan(host, *subnets, **keys):
+    told = host.bridge(*(subnets or DUAL), type="macvlan", master="wire0")
+    del told["isDefaultGateway"]
+    return told | keys
+
+
+def links(netns=None):
+    with KernelNetwork(netns) as network:
+        return {each.name: each for each in network.links.list()}
+
+
+@all_ways
+def test_a_pod_gets_a_link_with_all_that_the_result_tells(host, way, wired):
+    wired()
+    pod = host.pod("a")
+    config = macvlan(host, mtu=1400, dns={"domain": "x"})
+    config["ipam"]["routes"] = [{"dst": "10.9.0.0/16"}]
+    result = host.add("a", config)
+    eth0 = links(pod)["eth0"]
+    assert (eth0.kind, eth0.mode, eth0.up, eth0.mtu) == ("macvlan", "bridge", True, 1400)
+    assert eth0.peer == links()["wire0"].ifindex
+    assert result == {
+        "cniVersion": "1.1.0",
+        "interfaces": [{"name": "eth0", "mac": eth0.mac, "sandbox": pod, "mtu": 1400}],
+        "ips": [
+            {"interface": 0, "address": "10.88.0.2/24", "gateway": "10.88.0.1"},
+            {"interface": 0, "address": "fd88::2/64", "gateway": "fd88::1"},
+        ],
+        "routes": [{"dst": "10.9.0.0/16"}],
+        "dns": {"domain": "x"},
+    }
+    with KernelNetwork(pod) as inside:
+        [nine] = [each for each in inside.routes.list(4) if str(each.destination) == "10.9.0.0/16"]
+    assert str(nine.gateway) == "10.88.0.1"
+    assert KernelSysctls(pod).read("net.ipv4.conf.eth0.arp_notify") == "1"
+    assert KernelSysctls(pod).read("net.ipv6.conf.eth0.ndisc_notify") == "1"
+    host.check("a", config, result)
+    host.delete("a", config)
+    assert host.left() == {}
+    assert list(links(pod)) == ["lo"]
+    host.delete("a", config)
+
+
+def test_pods_on_one_wire_reach_each_other_at_once_and_private_ones_do_not(host, serving, seen, wired):
+    wired()
+    a, b = host.pod("a"), host.pod("b")
+    for each in "ab":
+        host.add(each, macvlan(host))
+    with serving(b, 80) as server, serving(b, 86, 6) as server6:
+        assert seen(server, a, "10.88.0.3", 80) == "10.88.0.2"
+        assert seen(server6, a, "fd88::3", 86) == "fd88::2"
+    wired("wire1")
+    c, d = host.pod("c"), host.pod("d")
+    for each in "cd":
+        host.add(each, macvlan(host, master="wire1", mode="private"))
+    with serving(d, 80) as server:
+        assert seen(server, c, "10.88.0.5", 80) is None
+
+
+@pytest.mark.parametrize("mode", ["bridge", "private", "vepa", "passthru"])
+def test_every_mode_is_set_and_checked(host, refused, mode, wired):
+    wired()
+    pod = host.pod("a")
+    config = macvlan(host, mode=mode, bcqueuelen=2000)
+    result = host.add("a", config)
+    assert links(pod)["eth0"].mode == mode
+    host.check("a", config, result)
+    other = "private" if mode == "bridge" else "bridge"
+    with refused(101, f"the mode {mode} and not {other}"):
+        host.check("a", config | {"mode": other}, result)
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_without_a_master_it_stands_on_the_link_of_the_default_route(host, refused, family, wired):
+    host.pod("a")
+    wired("other0")
+    wired("uplink0")
+    with refused(7, "no default route"):
+        host.add("a", macvlan(host, master=""))
+    with KernelNetwork() as here:
+        anywhere = ip_network("0.0.0.0/0" if family == 4 else "::/0")
+        here.routes.add(Route(anywhere, ifindex=here.links.get("uplink0").ifindex))
+    result = host.add("a", macvlan(host, master=""))
+    assert links(host.namespaces.path("a"))["eth0"].peer == links()["uplink0"].ifindex
+    host.check("a", macvlan(host, master=""), result)
+
+
+@all_ways
+def test_a_master_may_be_a_link_of_the_pod(host, way, wired):
+    pod = host.pod("a")
+    wired("wire0", pod)
+    config = macvlan(host, linkInContainer=True)
+    result = host.add("a", config)
+    assert links(pod)["eth0"].peer == links(pod)["wire0"].ifindex
+    host.check("a", config, result)
+    assert host.add("a", config) == result
+    host.delete("a", config, "")
+    assert "eth0" not in links(pod)
+    assert host.left() == {}
+
+
+@pytest.mark.parametrize(
+    ("keys", "env", "mac"),
+    [
+        pytest.param({"mac": MAC}, {}, MAC, id="key"),
+        pytest.param({"mac": "02:00:00:00:00:09"}, {"CNI_ARGS": f"MAC={MAC}"}, MAC, id="CNI_ARGS"),
+        pytest.param({"mac": "02:00:00:00:00:09", "runtimeConfig": {"Mac": MAC}}, {}, MAC, id="capability"),
+    ],
+)
+def test_the_mac_address_is_the_one_that_is_asked_for(host, keys, env, mac, wired):
+    wired()
+    pod = host.pod("a")
+    assert host.add("a", macvlan(host, **keys), **env)["interfaces"][0]["mac"] == mac == links(pod)["eth0"].mac
+
+
+def test_without_ipam_a_pod_gets_a_bare_link_that_is_up(host, wired):
+    wired()
+    pod = host.pod("a")
+    config = macvlan(host, ipam={})
+    result = host.add("a", config)
+    assert result.keys() == {"cniVersion", "interfaces"}
+    assert links(pod)["eth0"].up
+    assert KernelSysctls(pod).read("net.ipv6.conf.eth0.accept_ra") == "1", "the wire's routers are listened to"
+    host.check("a", config, result)
+    host.delete("a", config)
+    assert host.left() == {}
+
+
+def test_adding_again_gives_the_same_result_and_another_configuration_is_refused(host, refused, wired):
+    wired()
+    pod = host.pod("a")
+    first = host.add("a", macvlan(host))
+    index = links(pod)["eth0"].ifindex
+    assert host.add("a", macvlan(host)) == first
+    assert links(pod)["eth0"].ifindex == index
+    with refused(100, "another configuration"):
+        host.add("a", macvlan(host, mtu=1300))
+    host.check("a", macvlan(host), first)
+
+
+def test_adding_again_when_the_link_is_gone_makes_it_anew(host, wired):
+    wired()
+    pod = host.pod("a")
+    host.add("a", macvlan(host))
+    with KernelNetwork(pod) as inside:
+        inside.links.delete("eth0")
+    host.check("a", macvlan(host), host.add("a", macvlan(host)))
+
+
+def test_an_interface_that_is_not_ours_is_left_alone(host, refused, wired):
+    wired()
+    pod = host.pod("a")
+    wired("eth0", pod)
+    index = links(pod)["eth0"].ifindex
+    with refused(100, "eth0 is there already"):
+        host.add("a", macvlan(host))
+    host.delete("a", macvlan(host))
+    assert links(pod)["eth0"].ifindex == index
+    assert host.left() == {}
+
+
+def test_a_name_that_is_taken_on_the_host_is_none_in_the_pod(host, wired):
+    wired()
+    wired("eth0")
+    pod = host.pod("a")
+    host.add("a", macvlan(host))
+    assert links(pod)["eth0"].kind == "macvlan"
+
+
+@pytest.mark.parametrize("how", ["the namespace is gone", "no namespace is named", "another is there now"])
+def test_deleting_needs_no_namespace(host, how, wired, eventually):
+    wired()
+    pod = host.pod("a")
+    host.add("a", macvlan(host))
+    if how != "no namespace is named":
+        host.namespaces.remove("a")
+    if how == "another is there now":
+        host.pod("a")
+        wired("eth0", pod)
+    host.delete("a", macvlan(host), "" if how == "no namespace is named" else None)
+    assert host.left() == {}
+    if how != "the namespace is gone":
+        assert ("eth0" in links(pod)) == (how == "another is there now")
+
+
+def test_deleting_needs_no_master(host, wired):
+    wired()
+    host.pod("a")
+    host.add("a", macvlan(host))
+    with KernelNetwork() as here:
+        here.links.delete("wire0")
+    host.delete("a", macvlan(host))
+    assert host.left() == {}
+
+
+def test_deleting_finds_a_link_that_the_pod_has_renamed(host, wired):
+    wired()
+    pod = host.pod("a")
+    host.add("a", macvlan(host))
+    with KernelNetwork(pod) as inside:
+        inside.links.change(inside.links.get("eth0").ifindex, up=False)
+        inside.links.change(inside.links.get("eth0").ifindex, name="mine")
+    host.delete("a", macvlan(host))
+    assert list(links(pod)) == ["lo"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "code", "told"),
+    [
+        pytest.param({"master": "nobody0"}, 7, "no link nobody0", id="no master"),
+        pytest.param({"master": "a/b"}, 7, "master", id="no name"),
+        pytest.param({"mode": "loud"}, 7, "mode: 'loud'", id="no mode"),
+        pytest.param({"mtu": -1}, 7, "mtu", id="negative mtu"),
+        pytest.param({"mtu": 9000}, 7, "between 0 and 1500", id="more than its master's"),
+        pytest.param({"mac": "02:00"}, 7, "mac", id="mac"),
+        pytest.param({"bcqueuelen": -1}, 7, "bcqueuelen", id="queue"),
+        pytest.param({"linkInContainer": True}, 7, "no link wire0", id="no master in the pod"),
+        pytest.param({"linkInContainer": "yes"}, 6, "linkInContainer", id="no boolean"),
+        pytest.param({"ipam": {"type": "absent"}}, 7, "there is no absent", id="ipam that is not there"),
+    ],
+)
+def test_a_configuration_that_cannot_be_done_is_refused_and_changes_nothing(host, refused, keys, code, told, wired):
+    wired()
+    host.pod("a")
+    with refused(code, told):
+        host.add("a", macvlan(host, **keys))
+    assert host.left() == {}
+    assert sorted(links()) == ["lo", "wire0", "wire0-far"]
+
+
+@pytest.mark.parametrize("what", ["link", "down", "mac", "address", "master"])
+def test_checking_notices_what_is_not_as_it_was_made(host, refused, what, wired):
+    wired()
+    wired("wire1")
+    pod = host.pod("a")
+    config = macvlan(host, "10.88.0.0/24")
+    result = host.add("a", config)
+    with KernelNetwork(pod) as inside:
+        eth0 = inside.links.get("eth0")
+        match what:
+            case "link":
+                inside.links.delete("eth0")
+            case "down":
+                inside.links.change("eth0", up=False)
+            case "mac":
+                inside.links.change("eth0", mac=MAC)
+            case "address":
+                [own] = [each.interface for each in inside.addresses.list(eth0.ifindex) if each.interface.version == 4]
+                inside.addresses.delete(eth0.ifindex, own)
+            case "master":
+                config |= {"master": "wire1"}
+    told = {"link": "no link", "down": "is down", "mac": "MAC", "address": "no address", "master": "stand on wire1"}
+    with refused(101, told[what]):
+        host.check("a", config, result)
+
+
+@all_ways
+def test_collecting_takes_what_is_not_valid_and_nothing_else(host, way, wired):
+    wired()
+    config = macvlan(host)
+    results = {}
+    for each in "abc":
+        host.pod(each)
+        results[each] = host.add(each, config)
+    host.namespaces.remove("c")
+    kept = {"cni.dev/valid-attachments": [{"containerID": "b", "ifname": "eth0"}]}
+    assert host.call("GC", "", config | kept, "") is None
+    assert "eth0" not in links(host.namespaces.path("a"))
+    host.check("b", config, results["b"])
+    assert [each.split("@")[1] for each in host.left()["records"]] == ["b"]
+    assert host.call("GC", "", config | {"cni.dev/valid-attachments": []}, "") is None
+    assert host.left() == {}
+
+
+def test_status_tells_when_there_is_nothing_to_stand_on(host, refused, wired):
+    with refused(50, "no link wire0"):
+        host.call("STATUS", "", macvlan(host), "")
+    with refused(50, "no default route"):
+        host.call("STATUS", "", macvlan(host, master=""), "")
+    assert host.call("STATUS", "", macvlan(host, linkInContainer=True), "") is None
+    wired()
+    assert host.call("STATUS", "", macvlan(host), "") is None
+
+
+def died(host, verb, config, point, action="kill"):
+    process = host.run(verb, "a", config, PODWIRE_FAILPOINTS=f"cni.macvlan-{point}={action}")
+    stdout, stderr = process.communicate(timeout=60)
+    return process.returncode, stdout, stderr
+
+
+@pytest.mark.parametrize("point", ADDING)
+def test_what_a_killed_add_left_is_gone_after_del(host, point, wired):
+    wired()
+    pod = host.pod("a")
+    assert died(host, "ADD", macvlan(host), point)[0] == -signal.SIGKILL
+    host.delete("a", macvlan(host), "")
+    assert host.left() == {}
+    assert list(links(pod)) == ["lo"]
+
+
+@pytest.mark.parametrize("point", ["made", "connected"])
+def test_what_a_killed_add_left_is_no_obstacle_to_another_add(host, point, wired):
+    wired()
+    host.pod("a")
+    assert died(host, "ADD", macvlan(host), point)[0] == -signal.SIGKILL
+    host.check("a", macvlan(host), host.add("a", macvlan(host)))
+    host.delete("a", macvlan(host))
+    assert host.left() == {}
+
+
+@pytest.mark.parametrize("point", ["recorded", "made", "configured"])
+def test_an_add_that_fails_undoes_itself(host, point, wired):
+    wired()
+    pod = host.pod("a")
+    code, stdout, _ = died(host, "ADD", macvlan(host), point, "error(disk on fire)")
+    assert (code, json.loads(stdout)["code"]) == (1, 999)
+    assert host.left() == {}
+    assert list(links(pod)) == ["lo"]
+
+
+@pytest.mark.parametrize("point", DELETING)
+def test_a_killed_del_is_finished_by_the_next(host, point, wired):
+    wired()
+    host.pod("a")
+    host.add("a", macvlan(host))
+    assert died(host, "DEL", macvlan(host), point)[0] == -signal.SIGKILL
+    host.delete("a", macvlan(host))
+    assert host.left() == {}
