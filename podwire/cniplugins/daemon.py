@@ -73,7 +73,8 @@ class Daemon:
         """Returns when all that was begun is done."""
         self._listener.shutdown(socket.SHUT_RDWR)  # who connects is refused; accept() fails when nobody is left
         for each in self._threads:
-            each.join()
+            if each.ident is not None:  # a start that failed has begun some of them only
+                each.join()
         for each in tuple(self._tidying):
             each.join()
         self._netfilter.close()
