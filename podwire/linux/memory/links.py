@@ -149,9 +149,10 @@ class MemoryLinks:
         if there is self._space:
             self._rename(device, wanted, operation)
             return
-        if device.kind in ("bridge", ""):
+        taken = any(each.name == wanted for each in there.devices.values())
+        if device.kind in ("bridge", "") and not (taken and wanted != device.name):
             raise errors.Refused(errno.EINVAL, operation)
-        if any(each.name == wanted for each in there.devices.values()):
+        if taken:
             raise errors.LinkExists(errno.EEXIST, operation)
         self._space.forget(device)
         device.up, device.master, device.name = False, None, wanted
