@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from podwire.cniplugins.attachments import Attachments, Record, new_record
+from podwire.cniplugins.attachments import Attachments, Record, new_record, suffered
 from podwire.cniplugins.garbage import collect
 from podwire.cniplugins.skeleton import Call, Plugin, pod_netns
 from podwire.failpoints import declare, failpoint
@@ -51,8 +51,12 @@ class Part(NamedTuple):
     check: Callable[[Call, Record, Result], None]
     sets: tuple[str, ...] = ()
     """Sets whose elements are marked."""
+    bridge_sets: tuple[str, ...] = ()
+    """Such sets in nft's family of bridges."""
     links: bool = False
     """Whether it makes links on the host."""
+    check_usable: Callable[[Call], None] = lambda _call: None
+    """Raises when this host cannot do it."""
 
 
 def add(part: Part, call: Call) -> Result:
@@ -132,14 +136,18 @@ def gc(part: Part, call: Call, valid: Valid) -> None:
         attachments,
         lambda record, then: release(part, then, record, attachments),
         sets=part.sets,
+        bridge_sets=part.bridge_sets,
         links=part.links,
     )
 
 
 def status(part: Part, call: Call) -> None:
-    """Whether the next ADD could begin: its configuration can be meant, its record can be written."""
+    """Whether the next ADD could succeed: it can be meant, its record can be written, this host can do it."""
     part.wanted(call)
-    Attachments(call.config, part.name).check_writable()
+    attachments = Attachments(call.config, part.name)
+    attachments.check_writable()
+    with suffered(attachments):
+        part.check_usable(call)
 
 
 def plugin(part: Part) -> Plugin:

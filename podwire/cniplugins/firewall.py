@@ -19,8 +19,9 @@ from podwire.cniplugins.chained import agree
 from podwire.cniplugins.netfilter import Netfilter, opened
 from podwire.cniplugins.skeleton import Call
 from podwire.failpoints import declare, failpoint
+from podwire.linux import errors as linux
 from podwire.linux import keys
-from podwire.linux.nft import TABLE
+from podwire.linux.nft import TABLE, KernelRuleset
 from podwire.linux.values import Element
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code
@@ -156,6 +157,26 @@ def _there(netfilter: Netfilter, record: Record) -> set[tuple[str, bytes]]:
     return {(name, each.key) for name, listed in found.items() for each in listed}
 
 
+def _check_usable(call: Call) -> None:
+    """Whether elements could be put: the sets are there, or can be made."""
+    with opened(call) as netfilter:
+        try:
+            netfilter.elements.list(_SETS[0])
+        except linux.Missing:
+            KernelRuleset().check(ruleset() + bridge_ruleset())
+
+
 PLUGIN = chained.plugin(
-    chained.Part("firewall", chained.declared("firewall"), _wanted, _prepare, _do, _undo, _check, _SETS)
+    chained.Part(
+        "firewall",
+        chained.declared("firewall"),
+        _wanted,
+        _prepare,
+        _do,
+        _undo,
+        _check,
+        sets=_SETS,
+        bridge_sets=_ISOLATED,
+        check_usable=_check_usable,
+    )
 )

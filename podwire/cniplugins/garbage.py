@@ -30,9 +30,12 @@ def collect(
     release: Callable[[Record, Call], None],
     *,
     sets: Collection[str] = (),
+    bridge_sets: Collection[str] = (),
     links: bool = False,
 ) -> None:
     """For a plugin with these records, which puts elements into these sets and maybe makes links on the host.
+
+    `bridge_sets` are those of our table in nft's family of bridges.
 
     `release` is handed a record and the DEL that it means.
     """
@@ -40,7 +43,8 @@ def collect(
     all_of(
         lambda: attachments.collect(valid, lambda record: release(record, as_del(record, call)), busy),
         *([lambda: _remove_links(call, valid, attachments)] if links else []),
-        *([lambda: _remove_elements(call, valid, attachments, tuple(sets))] if sets else []),
+        *([lambda: _remove_elements(call, valid, attachments, tuple(sets), "inet")] if sets else []),
+        *([lambda: _remove_elements(call, valid, attachments, tuple(bridge_sets), "bridge")] if bridge_sets else []),
         lambda: _collect_ipam(call, valid, busy),
     )
 
@@ -85,12 +89,13 @@ def _delete(ifindex: int, call: Call) -> None:
         delete_link(ifindex, call.later)
 
 
-def _remove_elements(call: Call, valid: Valid, attachments: Attachments, sets: tuple[str, ...]) -> None:
+def _remove_elements(call: Call, valid: Valid, attachments: Attachments, sets: tuple[str, ...], family: str) -> None:
     end = household(call.config)
     with opened(call) as netfilter:
-        marked = nat.marked(sets, lambda comment: is_of(comment, end), netfilter.elements)
+        table = netfilter.elements.of(family)
+        marked = nat.marked(sets, lambda comment: is_of(comment, end), table)
         comments = {each.comment for found in marked.values() for each in found}
         tokens = attachments.tokens() if comments else set()
         lost = {each for each in comments if is_lost(each, end, tokens, valid)}
         if lost:
-            nat.remove(netfilter.elements, sets, lost.__contains__)
+            nat.remove(table, sets, lost.__contains__)

@@ -195,6 +195,16 @@ def test_garbage_is_collected(host, config):
     assert [each.name for each in host.records.glob("bandwidth/*")] == ["net@b@eth0"]
 
 
+def test_an_ifb_that_has_lost_its_record_is_known_by_its_mark(host, config):
+    told = config(**BOTH)
+    host.add("a", told)
+    for each in host.records.glob("bandwidth/*"):
+        each.unlink()
+    assert host.call("GC", "", told | {"cni.dev/valid-attachments": []}, "") is None
+    assert ifbs() == []
+    assert host.call("STATUS", "", told, "") is None
+
+
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [

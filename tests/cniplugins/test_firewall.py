@@ -156,6 +156,24 @@ def test_garbage_is_collected(host, attach):
     assert host.call("STATUS", "", told, "") is None
 
 
+def test_garbage_that_has_lost_its_record_is_known_by_its_marks(host, attach):
+    told = attach("a", ingressPolicy="isolated")
+    attach("b", ingressPolicy="isolated")
+    for each in host.records.glob("firewall/*"):
+        each.unlink()
+    valid = {"cni.dev/valid-attachments": [{"containerID": "b", "ifname": "eth0"}]}
+    assert host.call("GC", "", told | valid, "") is None
+    assert {who for _, who in elements()} == {"b"}
+
+
+def test_status_tells_of_a_host_without_nft(host, config, refused, monkeypatch):
+    told = config()
+    assert host.call("STATUS", "", told, "") is None
+    monkeypatch.setattr("podwire.linux.nft._ENVIRONMENT", {"PATH": "/nowhere"})
+    with refused(50, "nft"):
+        host.call("STATUS", "", told, "")
+
+
 @pytest.mark.parametrize("name", ["forward4", "policed6", "inside4", "isolated6"])
 def test_checking_notices_what_is_gone(host, attach, refused, name):
     told = attach("a", ingressPolicy="isolated")
