@@ -8,6 +8,7 @@ import threading
 import time
 from contextlib import suppress
 from ipaddress import ip_interface
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -340,3 +341,23 @@ def test_a_bucket_always_lets_the_largest_packet_pass(rate, burst, mtu):
     found = bucket(Limit(rate, burst), mtu)
     assert mtu + 14 < found.burst <= found.limit < 1 << 32
     assert found.rate == rate // 8
+
+
+def test_the_reference_plugin_does_the_same(host, config):
+    """The same result but for names, and the same buckets."""
+    places = (Path("/usr/lib/cni"), Path(__file__).parents[2] / ".venv/debian/usr/lib/cni")
+    theirs = next(each for each in places if (each / "bandwidth").exists())
+    found = []
+    for pod, programs in (("a", host.programs), ("b", theirs)):
+        told = config(pod, **BOTH, cniVersion="1.0.0")
+        told["prevResult"]["cniVersion"] = "1.0.0"
+        environment = host.environment("ADD", pod)
+        done = subprocess.run(
+            [programs / "bandwidth"], input=json.dumps(told).encode(), env=environment, capture_output=True, check=True
+        )
+        result = json.loads(done.stdout)
+        names = [result["interfaces"][at]["name"] for at in (1, 3)]
+        kinds = [json.loads(tc("-j", "qdisc", "show", "dev", each)) for each in names]
+        shown = [{each["kind"]: each["options"] for each in listed} for listed in kinds]
+        found.append((names[1][:3], len(names[1]), len(result["interfaces"]), result["ips"][0]["interface"], shown))
+    assert found[0] == found[1]

@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -290,3 +292,22 @@ def test_what_cannot_be_meant_is_refused(keys, code):
     with pytest.raises(CniError, match=next(iter(keys))) as caught:
         parsed(**keys)
     assert caught.value.code == code
+
+
+def test_the_reference_plugin_does_the_same(host, config, tmp_path):
+    """Its result, and the same kernel; promisc, mac and the others by their names."""
+    places = (Path("/usr/lib/cni"), Path(__file__).parents[2] / ".venv/debian/usr/lib/cni")
+    theirs = next(each for each in places if (each / "tuning").exists())
+    keys = {"mac": MAC, "mtu": 1300, "promisc": True, "allmulti": True, "sysctl": SYSCTL, "cniVersion": "1.0.0"}
+    found = []
+    for pod, programs in (("a", host.programs), ("b", theirs)):
+        told = config(pod, **keys)
+        told["dataDir"] = str(tmp_path / pod)
+        told["prevResult"]["cniVersion"] = "1.0.0"
+        environment = host.environment("ADD", pod)
+        done = subprocess.run(
+            [programs / "tuning"], input=json.dumps(told).encode(), env=environment, capture_output=True, check=True
+        )
+        (inside,) = (each for each in json.loads(done.stdout)["interfaces"] if each.get("sandbox"))
+        found.append((inside["name"], inside["mac"], seen(host, pod)))
+    assert found[0] == found[1]
