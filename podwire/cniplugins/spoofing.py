@@ -17,9 +17,11 @@ from typing import NamedTuple
 
 from podwire.cniplugins import nat
 from podwire.cniplugins.attachments import Record
-from podwire.cniplugins.netfilter import Netfilter
+from podwire.cniplugins.netfilter import Netfilter, opened
+from podwire.cniplugins.skeleton import Call
 from podwire.failpoints import declare, failpoint
 from podwire.linux import keys
+from podwire.linux.network import KernelNetwork
 from podwire.linux.nft import TABLE
 from podwire.linux.values import Element
 from podwire.protocols.cni.errors import CniError, Code
@@ -100,9 +102,15 @@ def elements(how: Guard, link: str, mac: str, addresses: Iterable[Address], comm
     return wanted
 
 
-def guard(netfilter: Netfilter, record: Record, how: Guard, mac: str, addresses: Iterable[Address]) -> None:
-    """Guard the host's end that a record names; to be done before the pod's end is up."""
-    wanted = elements(how, record.link, mac, addresses, record.comment)
+def guard_pod(call: Call, record: Record, pod: KernelNetwork, addresses: Iterable[Address]) -> None:
+    """Guard the host's end that a record names, if its configuration asks for that; before the pod's end is up."""
+    if guard_of(record.config).mac:
+        with opened(call) as netfilter:
+            guard(netfilter, record, pod.links.get(record.ifname).mac, addresses)
+
+
+def guard(netfilter: Netfilter, record: Record, mac: str, addresses: Iterable[Address]) -> None:
+    wanted = elements(guard_of(record.config), record.link, mac, addresses, record.comment)
     if wanted:
         nat.replace_under(netfilter.elements.of("bridge"), wanted, ruleset)
     failpoint(GUARDED)
@@ -114,8 +122,8 @@ def unguard(netfilter: Netfilter, record: Record) -> None:
         nat.remove(netfilter.elements.of("bridge"), SETS, record.marks)
 
 
-def check_guard(netfilter: Netfilter, record: Record, how: Guard, mac: str, addresses: Iterable[Address]) -> None:
-    wanted = elements(how, record.link, mac, addresses, record.comment)
+def check_guard(netfilter: Netfilter, record: Record, mac: str, addresses: Iterable[Address]) -> None:
+    wanted = elements(guard_of(record.config), record.link, mac, addresses, record.comment)
     marked = nat.marked(SETS, record.marks, netfilter.elements.of("bridge")) if wanted else {}
     there = {(name, each.key, each.data) for name, found in marked.items() for each in found}
     for name, each in wanted:

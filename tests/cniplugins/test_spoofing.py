@@ -116,7 +116,7 @@ def guarded(host):
         result = host.add("a", host.bridge(*DUAL))
         record = next(each for each in records(str(host.records / "bridge")) if each.container_id == "a")
         pod = Pod(record._replace(config=record.config | keys), result)
-        guard(netfilter, pod.record, how, pod.mac, pod.addresses)
+        guard(netfilter, pod.record, pod.mac, pod.addresses)
         return pod, netfilter
 
     yield make
@@ -179,18 +179,18 @@ def test_others_are_not_guarded(host, guarded):
 
 def test_it_is_checked_and_ends_by_the_record_alone(host, guarded):
     pod, netfilter = guarded(ALL)
-    check_guard(netfilter, pod.record, ALL, pod.mac, pod.addresses)
+    check_guard(netfilter, pod.record, pod.mac, pod.addresses)
     unguard(netfilter, pod.record)
     table = netfilter.elements.of("bridge")
     assert [each for name in SETS for each in table.list(name)] == []
     with pytest.raises(CniError, match="is not guarded any more") as caught:
-        check_guard(netfilter, pod.record, ALL, pod.mac, pod.addresses)
+        check_guard(netfilter, pod.record, pod.mac, pod.addresses)
     assert caught.value.code == 101
     unguard(netfilter, pod.record)
     KernelRuleset().apply("flush ruleset\n")
     unguard(netfilter, pod.record)
-    guard(netfilter, pod.record, ALL, pod.mac, pod.addresses)
-    check_guard(netfilter, pod.record, ALL, pod.mac, pod.addresses)
+    guard(netfilter, pod.record, pod.mac, pod.addresses)
+    check_guard(netfilter, pod.record, pod.mac, pod.addresses)
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -199,12 +199,12 @@ def test_each_missing_element_is_noticed(host, guarded, name):
     table = netfilter.elements.of("bridge")
     table.delete(name, *table.list(name))
     with pytest.raises(CniError, match=name):
-        check_guard(netfilter, pod.record, ALL, pod.mac, pod.addresses)
+        check_guard(netfilter, pod.record, pod.mac, pod.addresses)
 
 
 def test_guarding_again_guards_once(host, guarded):
     pod, netfilter = guarded(ALL)
-    guard(netfilter, pod.record, ALL, pod.mac, pod.addresses)
+    guard(netfilter, pod.record, pod.mac, pod.addresses)
     assert len(netfilter.elements.of("bridge").list("guards")) == 1
     told = subprocess.run(
         ["nft", "list", "map", "bridge", "podwire", "guards"], capture_output=True, text=True, check=True
@@ -214,7 +214,7 @@ def test_guarding_again_guards_once(host, guarded):
 
 def test_without_a_wish_nothing_is_done(host, guarded):
     pod, netfilter = guarded(Guard())
-    check_guard(netfilter, pod.record, Guard(), pod.mac, pod.addresses)
+    check_guard(netfilter, pod.record, pod.mac, pod.addresses)
     unguard(netfilter, pod.record)
     tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
     assert "bridge podwire" not in tables
