@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.bridge_settings import Plan, Settings
-from podwire.cniplugins.pod_link import address, route, wait_until_found, write_ipv6
+from podwire.cniplugins.pod_link import address, announce, route, wait_until_found, write_ipv6
 from podwire.cniplugins.skeleton import Later
 from podwire.linux import errors as linux
 from podwire.linux.departures import delete_link
@@ -102,6 +102,8 @@ def configure(pod: KernelNetwork, plan: Plan, record: Record, netns: str) -> Lin
     """Give the pod's end its addresses and routes; all can be used when this returns."""
     # A pod listens to no router but its gateway: others in the bridge could pose as one.
     write_ipv6(netns, record.ifname, accept_ra="0", accept_dad="0")
+    if plan.ips:
+        announce(netns, record.ifname)
     inside = address(pod, netns, record.ifname, plan.ips)
     route(pod, inside.ifindex, plan.ips, plan.routes)
     wait_until_found(netns, record.ifname, (each.address.ip for each in plan.ips))

@@ -11,12 +11,11 @@ from podwire.cniplugins import attaching
 from podwire.cniplugins.attaching import Ends, Main, declared, marked, pod_of
 from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.macvlan_settings import Settings, parse_settings
-from podwire.cniplugins.pod_link import address, route, wait_until_found
+from podwire.cniplugins.pod_link import address, announce, route, wait_until_found
 from podwire.cniplugins.skeleton import Call
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
 from podwire.linux.network import KernelNetwork
-from podwire.linux.sysctls import KernelSysctls
 from podwire.linux.values import Link, Macvlan
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Interface, Result
@@ -61,7 +60,7 @@ def connect(call: Call, ends: Ends, record: Record, given: Result) -> Result:
     failpoint(POINTS.connected)
     ips = tuple(each._replace(interface=_POD) for each in given.ips)
     if ips:
-        _announce(netns, record.ifname)
+        announce(netns, record.ifname)
     inside = address(ends.pod, netns, record.ifname, ips)
     route(ends.pod, inside.ifindex, ips, given.routes)
     wait_until_found(netns, record.ifname, (each.address.ip for each in ips))
@@ -91,14 +90,6 @@ def _make(ends: Ends, settings: Settings, record: Record, netns: str) -> None:
             here.links.move(index, netns, record.ifname)
     except linux.LinkExists as error:
         raise CniError(Code.IN_USE, f"CNI_IFNAME: {record.ifname} is there already") from error
-
-
-def _announce(netns: str, ifname: str) -> None:
-    """Tell the neighbours when the link comes up: they may remember another MAC address for its addresses."""
-    sysctls = KernelSysctls(netns)
-    for name in (f"net/ipv4/conf/{ifname}/arp_notify", f"net/ipv6/conf/{ifname}/ndisc_notify"):
-        with suppress(linux.NoSuchSysctl):
-            sysctls.write(name, "1")
 
 
 def disconnect(record: Record, call: Call) -> None:

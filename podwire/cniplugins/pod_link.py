@@ -31,6 +31,14 @@ def write_ipv6(netns: str | None, link: str, **values: str) -> None:
             sysctls.write(f"net/ipv6/conf/{link}/{name}", value)
 
 
+def announce(netns: str, link: str) -> None:
+    """Have the neighbours told when a link comes up: they may remember another MAC address for its addresses."""
+    sysctls = KernelSysctls(netns)
+    for name in (f"net/ipv4/conf/{link}/arp_notify", f"net/ipv6/conf/{link}/ndisc_notify"):
+        with suppress(linux.NoSuchSysctl):
+            sysctls.write(name, "1")
+
+
 def address(pod: KernelNetwork, netns: str, ifname: str, ips: Sequence[IP]) -> Link:
     """Set a link up with its addresses, of which all can be used at once."""
     inside = pod.links.get(ifname)
