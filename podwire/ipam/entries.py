@@ -4,7 +4,7 @@
     @CONTAINER@eth0 -> 10.1.0.5,fd00::5 BOOT NETNS      what the owner has, since which boot, for which namespace
     ~CONTAINER@eth0                                     the owner in the reference plugin's words
     last_reserved_ip.0                                  where to go on looking
-    last_reserved_ip.known -> BOOT …                    up to where this directory was looked through
+    last_reserved_ip.known                              up to where this directory was looked through
     lock                                                held while something changes
 
 The first two count. They are symbolic links: one is made in one step, with its content or not at all, and only if the
@@ -166,35 +166,35 @@ class Entries:
             return False
 
     def put_mirror(self, owner: Owner) -> None:
-        """Not synced: when a loss of power takes it, the next look through the directory brings it back."""
-        file = os.open(self.path(owner.file), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            os.write(file, f"{owner.container_id}\r\n{owner.ifname}".encode())
-        finally:
-            os.close(file)
+        """When a loss of power takes it, the next look through the directory brings it back."""
+        self._write(owner.file, f"{owner.container_id}\r\n{owner.ifname}")
 
     def cursor(self, number: int) -> Address | None:
         try:
-            return address(self._cursor(number)[0], "")
+            return address(self._content(f"{_CURSOR}{number}")[0], "")
         except (OSError, CniError):
             return None
 
     def put_cursor(self, number: int, ip: Address) -> None:
         """A file, and not a link: the reference plugin would follow one, and write to what it names."""
-        path, flags = self.path(f"{_CURSOR}{number}"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._write(f"{_CURSOR}{number}", str(ip))
+
+    def _write(self, name: str, content: str) -> None:
+        """In place, and not synced: for what does no harm when it is lost or torn."""
+        path, flags = self.path(name), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         if os.path.islink(path):
             os.unlink(path)
         file = os.open(path, flags, 0o600)
         try:
-            os.ftruncate(file, os.pwrite(file, str(ip).encode(), 0))
+            os.ftruncate(file, os.pwrite(file, content.encode(), 0))
         finally:
             os.close(file)
 
-    def _cursor(self, number: int) -> tuple[str, int]:
+    def _content(self, name: str) -> tuple[str, int]:
         """What is written there, and when that was done."""
-        file = os.open(self.path(f"{_CURSOR}{number}"), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        file = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            return os.read(file, 64).decode("ascii", "replace").strip(), os.fstat(file).st_mtime_ns
+            return os.read(file, 4096).decode("ascii", "replace").strip(), os.fstat(file).st_mtime_ns
         finally:
             os.close(file)
 
@@ -203,17 +203,20 @@ class Entries:
         told = boot
         with suppress(OSError):
             for number in count():
-                text, when = self._cursor(number)
+                text, when = self._content(f"{_CURSOR}{number}")
                 told += f" {text}@{when}"
         return told
 
     def known(self, boot: str) -> str | None:
         """What was noted when all was looked through; None when things have happened since."""
-        noted, _, rest = (self._link(_KNOWN) or "").partition("|")
-        return rest if noted == self._progress(boot) else None
+        try:
+            noted, bar, rest = self._content(_KNOWN)[0].partition("|")
+        except OSError:
+            return None
+        return rest if bar and noted == self._progress(boot) else None
 
     def put_known(self, boot: str, rest: str) -> None:
-        self._replace(_KNOWN, f"{self._progress(boot)}|{rest}")
+        self._write(_KNOWN, f"{self._progress(boot)}|{rest}")
 
     def path(self, name: str) -> str:
         return f"{self.directory}/{name}"

@@ -106,11 +106,16 @@ class Leases:
         return chosen
 
     def release(self, owner: Owner) -> tuple[Address, ...]:
-        """Free what the owner has; nothing happens when that is nothing."""
+        """Free what the owner has; nothing happens when that is nothing.
+
+        A lease that a loss of power brings back is freed after the boot, so nobody waits for the disk; unless nothing
+        would tell by then that it is dead.
+        """
         if not os.path.isdir(self._entries.directory):
             return ()
         with self._entries.locked(self._patience):
-            had = self._of(owner)
+            lease = self._entries.lease(owner)
+            had = None if lease is None else lease.addresses
             if had is None:
                 nameless = self._look_through() == _NAMELESS
                 had = self._of(owner)
@@ -118,7 +123,8 @@ class Leases:
                     return ()
                 had = self._found(owner) if had is None else had
             self._free(owner, had)
-        sync_directory(self._entries.directory)
+        if lease is None or not lease.netns:
+            sync_directory(self._entries.directory)
         return had
 
     def of(self, owner: Owner) -> tuple[Address, ...]:

@@ -75,6 +75,22 @@ def test_an_add_that_fails_undoes_itself(host, point):
     assert host.left() == {}
 
 
+@pytest.mark.parametrize(("verb", "point"), [("ADD", each) for each in ADDING] + [("DEL", each) for each in DELETING])
+def test_what_a_killed_call_left_is_gone_after_gc_and_survivors_are_not(host, verb, point):
+    for each in "ab":
+        host.pod(each)
+    config = host.bridge(*DUAL, ipMasq=True)
+    survivor = host.add("b", config)
+    if verb == "DEL":
+        host.add("a", config)
+    assert died(host, verb, config, point)[0] == -signal.SIGKILL
+    host.namespaces.remove("a")
+    host.call("GC", "", config | {"cni.dev/valid-attachments": [{"containerID": "b", "ifname": "eth0"}]}, "")
+    host.check("b", config, survivor)
+    host.delete("b", config)
+    assert host.left() == {}
+
+
 @pytest.mark.parametrize("point", DELETING)
 def test_a_killed_del_is_finished_by_the_next(host, point):
     host.pod("a")
