@@ -8,13 +8,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from ipaddress import ip_interface
+from ipaddress import ip_address, ip_interface
 from pathlib import Path
 
 import pytest
 
 from podwire.cniplugins.daemon import BACKLOG, Daemon
 from podwire.cniplugins.install import install
+from podwire.cniplugins.pod_link import wait_until_found
 from podwire.cniplugins.skeleton import Streams, answer
 from podwire.linux import errors as linux
 from podwire.linux import syscalls
@@ -188,6 +189,8 @@ class Host:
                 time.sleep(0.001)
             while {here.links.get("wan").state, there.links.get("wan").state} != {"up"}:
                 time.sleep(0.001)
+        wait_until_found(None, "wan", [ip_address("2001:db8::1")])
+        wait_until_found(path, "wan", [ip_address("2001:db8::2")])
         yield path
 
 
