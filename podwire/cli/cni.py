@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from podwire.cli import cni_calls
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, run_until_stopped, settle
 from podwire.cluster import cni_daemon
@@ -38,9 +39,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     counting.add_argument("--conf-dir", default=CONF, metavar="DIR", help=f"where networks are configured ({CONF})")
     for each in (listing, counting):
         each.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    cni_calls.configure(verbs)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.verb in cni_calls.VERBS:
+        return cni_calls.run(arguments)
     return {"install": _install, "daemon": _daemon, "list": _list, "pools": _pools}[arguments.verb](arguments)
 
 

@@ -18,7 +18,7 @@ from podwire.linux.namespaces import KernelNamespaces
 from podwire.linux.processes import boot_id
 from podwire.protocols.cri import methods
 from podwire.runtime.bundles import Bundles
-from podwire.runtime.cni import Caller, Conflists, Plugins
+from podwire.runtime.cni import Caller, Conflists, Keeper, Plugins
 from podwire.runtime.containers import Containers
 from podwire.runtime.events import Events
 from podwire.runtime.executions import Executions
@@ -129,6 +129,7 @@ async def running(options: Options) -> AsyncIterator[Running]:
         await containers.recover()
         stack.push_async_callback(containers.close)
         await service.finish_stops()
+        await stack.enter_async_context(Keeper(network, service.finish_stops).running())
         streaming = await http_server.serve(executions.handle, host="127.0.0.1", port=0)
         stack.push_async_callback(streaming.close, GRACE)
         executions.base_url = f"http://127.0.0.1:{streaming.port}"

@@ -2,6 +2,7 @@
 
 from podwire.runtime.cni.caller import Caller
 from podwire.runtime.cni.conflists import Conflists
+from podwire.runtime.cni.keeper import Keeper
 from podwire.runtime.cni.plugins import Limits, Plugins
 
-__all__ = ["Caller", "Conflists", "Limits", "Plugins"]
+__all__ = ["Caller", "Conflists", "Keeper", "Limits", "Plugins"]

@@ -6,13 +6,15 @@ one before.  3. Remember the result.  When a plugin fails, those that were asked
 failing one first; what cannot be given back stays remembered.
 
 Detaching: DEL in reverse order with the configuration of ADD's time. A plugin that fails does not keep the others from
-giving back; all failures are told, and nothing is forgotten before all have succeeded.
+giving back; all failures are told, and nothing is forgotten before all have succeeded: what is `pending` is remembered
+on disk as leaving, and tried again by the keeper, whether or not anybody asks.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,16 +24,18 @@ from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
 from podwire.linux.namespaces import identity
 from podwire.protocols.cni import results
-from podwire.protocols.cni.config import PREV_RESULT_SINCE, request
-from podwire.protocols.cni.errors import CniError, Code
+from podwire.protocols.cni.config import NetworkList
+from podwire.protocols.cni.errors import CniError
 from podwire.protocols.cni.results import Result
 from podwire.protocols.cni.values import Object
-from podwire.protocols.cni.verbs import Invocation, is_id
-from podwire.protocols.cni.versions import at_least
+from podwire.protocols.cni.verbs import is_id
 from podwire.protocols.grpc_status import FailedPrecondition, InvalidArgument, Unavailable
 from podwire.runtime.cni import told
-from podwire.runtime.cni.conflists import Conflists
-from podwire.runtime.cni.memory import Attached, Memory
+from podwire.runtime.cni.chain import AddFailed, Chain, collects, still
+from podwire.runtime.cni.conflists import ENDINGS, Conflists
+from podwire.runtime.cni.exclusion import LOCKS, Exclusion
+from podwire.runtime.cni.memory import Attached, Memory, by_hand, valid
+from podwire.runtime.cni.places import Places
 from podwire.runtime.cni.plugins import PluginFailed, Plugins
 from podwire.runtime.ports import Attachment
 
@@ -44,8 +48,7 @@ PREFERENCES = ("ipv4", "ipv6", "cni")
 """Which address is a pod's first: of a family, or as the plugins order them."""
 
 REMEMBERED = declare("runtime.cni-remembered", "an attachment is remembered, no plugin was asked yet")
-ADDED = declare("runtime.cni-added", "a plugin has answered ADD, and that is not remembered yet")
-DELETED = declare("runtime.cni-deleted", "a plugin has answered DEL, the attachment is still remembered")
+LEAVING = declare("cni.leaving", "a plugin has failed DEL, and that is not remembered yet")
 
 T = TypeVar("T")
 
@@ -58,11 +61,18 @@ class Caller:
             raise ValueError(f"{prefer!r} is none of {', '.join(PREFERENCES)}")
         self._conflists = conflists
         self._plugins = plugins
-        self._memory = Memory(memory)
+        self._memory = Memory(memory, alone=True)
+        self._chain = Chain(plugins)
+        self._state = memory.parent
+        self._exclusion = Exclusion(self._state / LOCKS)
         self._prefer = prefer
         self._threads = ThreadPoolExecutor(AT_ONCE, "podwire-cni")
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
         self._working: set[asyncio.Task[object]] = set()
+        self._unwell: tuple[NetworkList, str] | None = None
+        self._pending = {key for key, each in self._memory.kept().items() if each is not None and each.leaving}
+        self.on_trouble: Callable[[], None] = lambda: None
+        """Called from any thread when a plugin has failed a pod, or when a pod went while plugins take none."""
 
     async def attach(self, pod: Attachment) -> tuple[str, ...]:
         """Attach a pod to the default network; its addresses, the preferred one first."""
@@ -77,8 +87,32 @@ class Caller:
     async def attached(self) -> set[str]:
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._memory.ids)
 
+    @property
+    def pending(self) -> set[str]:
+        """The ids of pods that a plugin has failed to detach."""
+        return {id_ for id_, _ in list(self._pending)}
+
+    async def retry(self, id_: str) -> None:
+        """Try again to detach a pod that is pending, with what is remembered of it. Raises RpcError."""
+        await self._in_turn(id_, lambda: self._retry(id_))
+
+    async def gc(self) -> list[PluginFailed]:
+        """Have the plugins of our networks give back what belongs to no pod that is attached; who failed."""
+        failed: list[PluginFailed] = []
+        for network in await asyncio.to_thread(self._used):
+            failed += await self._in_turn(f"/{network.name}", partial(self._gc, network))
+        return failed
+
+    async def ask_status(self) -> str:
+        """Ask the plugins of the default network whether they take pods; what they say instead, for `trouble`, too."""
+        return await self._in_turn("/", self._ask_status)
+
+    def places(self, changed: Callable[[], None]) -> Places:
+        """Where configurations and plugins are, to be watched."""
+        return Places(self._conflists.directory, ENDINGS, self._plugins.directories, changed)
+
     def trouble(self) -> str:
-        """Why no pod can be attached: no network, or one whose plugins are not there."""
+        """Why no pod can be attached: no network, one whose plugins are not there, or say that they are not ready."""
         network = self._conflists.default()
         if network is None:
             return f"no network is configured: {self._conflists.trouble() or 'there are no configurations'}"
@@ -87,7 +121,8 @@ class Caller:
                 self._plugins.find(each["type"])
             except OSError as error:
                 return f"network {network.name}: {error}"
-        return ""
+        asked, said = self._unwell or (None, "")
+        return f"network {network.name}: {said}" if asked == network else ""
 
     async def close(self) -> None:
         """Wait for what is under way; plugins have deadlines, so this ends."""
@@ -130,63 +165,38 @@ class Caller:
             raise FailedPrecondition(f"CNI: {error}") from error
         except CniError as error:
             raise InvalidArgument(str(error)) from error
-        attached = Attached(
-            id=pod.id,
-            ifname=IFNAME,
-            netns=pod.netns,
-            netns_inode=inode,
-            args=args,
-            capabilities=told.capabilities(pod),
-            name=network.name,
-            version=network.version,
-            plugins=network.plugins,
-        )
-        self._memory.write(attached)
-        failpoint(REMEMBERED)
-        return self._add(attached)
+        attached = _described(pod, network, args, inode)
+        with self._exclusion.sharing(network.name):  # from before it is remembered: GC spares what is remembered
+            self._memory.write(attached)
+            failpoint(REMEMBERED)
+            return self._add(attached)
 
     def _add(self, attached: Attached) -> tuple[str, ...]:
-        result: Object | None = None
-        asked: list[Object] = []
         try:
-            for plugin in attached.plugins:
-                asked.append(plugin)
-                result = self._added(attached, plugin, result)
-                failpoint(ADDED)
+            result = self._chain.add(attached)
             addresses = self._addresses(attached, result)
-        except PluginFailed as error:
-            ran = asked if error.ran else asked[:-1]
-            raise self._undone(attached, ran, error).as_rpc() from error
+        except AddFailed as failed:
+            raise self._undone(attached, failed).as_rpc() from failed
         self._memory.write(msgspec.structs.replace(attached, result=result))
         return addresses
 
-    def _undone(self, attached: Attached, asked: list[Object], error: PluginFailed) -> PluginFailed:
+    def _undone(self, attached: Attached, failed: AddFailed) -> PluginFailed:
         """Give back what a failed attempt took; the error, with what could not be given back."""
-        left = self._delete(attached, asked, attached.netns)
-        if not left:
+        left = self._chain.delete(attached, failed.ran, attached.netns)
+        if left:
+            self._remember_leaving(attached, left)
+        else:
             self._memory.remove(attached.id, attached.ifname)
-            return error
-        _log.error("a failed attachment is not undone yet", extra={"id": attached.id, "left": list(map(str, left))})
-        return error.followed_by(left)
+            self.on_trouble()
+        return failed.error.followed_by(left) if left else failed.error
 
-    def _added(self, attached: Attached, plugin: Object, previous: Object | None) -> Object:
-        network = attached.network()
-        sent = request(network, plugin, previous, attached.capabilities)
-        printed = self._plugins.call(plugin["type"], self._invocation("ADD", attached, attached.netns), sent)
-        try:
-            result = results.decode(printed, network.version)
-            if printed is not None and printed.get("cniVersion") == network.version:
-                return printed  # as it is, with what only the plugins understand
-            return results.encode(result, network.version)
-        except CniError as error:
-            raise PluginFailed(plugin["type"], "ADD", f"printed what is no result: {error}") from error
-
-    def _addresses(self, attached: Attached, printed: Object | None) -> tuple[str, ...]:
+    def _addresses(self, attached: Attached, printed: Object) -> tuple[str, ...]:
         result = results.decode(printed, attached.version)
         found = [each for each in result.ips if _in_pod(result, each.interface, attached.ifname)]
         if not found:
             told_ = f"gave {attached.ifname} no address"
-            raise PluginFailed(attached.plugins[-1]["type"], "ADD", told_, FailedPrecondition)
+            error = PluginFailed(attached.plugins[-1]["type"], "ADD", told_, FailedPrecondition)
+            raise AddFailed(error, attached.plugins)
         if self._prefer != "cni":
             found.sort(key=lambda each: f"ipv{each.address.version}" != self._prefer)
         return tuple(str(each.address.ip) for each in found)
@@ -197,47 +207,91 @@ class Caller:
         except (OSError, msgspec.MsgspecError) as error:
             _log.error("an attachment cannot be read", extra={"id": pod.id, "reason": str(error)})
             attached = self._guessed(pod)
-        if attached is None:
-            return
-        left = self._delete(attached, attached.plugins, _still(pod.netns, attached.netns_inode))
+        if attached is not None:
+            self._delete(attached, pod.netns)
+
+    def _retry(self, id_: str) -> None:
+        for key in [each for each in self._pending if each[0] == id_]:
+            try:
+                attached = self._memory.read(*key)
+            except (OSError, msgspec.MsgspecError) as error:
+                raise Unavailable(f"CNI: what is remembered of {id_} cannot be read: {error}") from error
+            if attached is None:
+                self._pending.discard(key)
+            else:
+                self._delete(attached, attached.netns)
+
+    def _delete(self, attached: Attached, netns: str) -> None:
+        with self._exclusion.sharing(attached.name):
+            left = self._chain.delete(attached, attached.plugins, still(netns, attached.netns_inode))
         if left:
+            self._remember_leaving(attached, left)
             raise left[0].followed_by(left[1:]).as_rpc() from left[0]
+        self._forget(attached)
+
+    def _remember_leaving(self, attached: Attached, left: list[PluginFailed]) -> None:
+        """It will be tried again, also after a restart. A full disk keeps nobody from trying while we live."""
+        key = attached.id, attached.ifname
+        if key not in self._pending:
+            _log.error("a pod is not detached yet", extra={"id": attached.id, "left": list(map(str, left))})
+            failpoint(LEAVING)
+            try:
+                self._memory.write(msgspec.structs.replace(attached, leaving=True))
+            except linux.LinuxError as error:
+                _log.error("what is to be detached is not written down", extra={"id": attached.id, "why": str(error)})
+            self._pending.add(key)
+        self.on_trouble()
+
+    def _forget(self, attached: Attached) -> None:
         self._memory.remove(attached.id, attached.ifname)
+        self._pending.discard((attached.id, attached.ifname))
+        if self._unwell is not None:
+            self.on_trouble()
 
     def _guessed(self, pod: Attachment) -> Attached:
         """Without a readable memory: as the pod would be attached now. Plugins clean up by ids."""
         network = self._conflists.default()
         if network is None:
             raise Unavailable(self.trouble())
-        return Attached(
-            id=pod.id,
-            ifname=IFNAME,
-            netns=pod.netns,
-            netns_inode=0,
-            args=told.arguments(pod),
-            capabilities=told.capabilities(pod),
-            name=network.name,
-            version=network.version,
-            plugins=network.plugins,
-        )
+        return _described(pod, network, told.arguments(pod), 0)
 
-    def _delete(self, attached: Attached, plugins: Sequence[Object], netns: str) -> list[PluginFailed]:
-        """Ask each for DEL, the last first, whatever the others say; who failed."""
-        network = attached.network()
-        previous = attached.result if at_least(network.version, PREV_RESULT_SINCE) else None
-        failed = []
-        for plugin in reversed(plugins):
-            sent = request(network, plugin, previous, attached.capabilities)
-            try:
-                self._plugins.call(plugin["type"], self._invocation("DEL", attached, netns), sent)
-            except PluginFailed as error:
-                if error.code != Code.UNKNOWN_CONTAINER:
-                    failed.append(error)
-            failpoint(DELETED)
-        return failed
+    def _used(self) -> list[NetworkList]:
+        """Networks that tidy up and that we attach pods to; whoever uses another one knows what stays there."""
+        networks = self._conflists.networks()
+        names = {each.name for each in self._memory.kept().values() if each is not None}
+        return [each for at, each in enumerate(networks) if collects(each) and (at == 0 or each.name in names)]
 
-    def _invocation(self, verb: str, attached: Attached, netns: str) -> Invocation:
-        return Invocation(verb, attached.id, netns, attached.ifname, attached.args, self._plugins.path)
+    def _gc(self, network: NetworkList) -> list[PluginFailed]:
+        """With nobody attaching or detaching meanwhile. What cannot be read stays, whatever its network is."""
+        with self._exclusion.alone(network.name):
+            kept = self._memory.kept() | by_hand(self._state, network.name).kept()
+            return self._chain.gc(network, valid(kept, network.name))
+
+    def _ask_status(self) -> str:
+        network = self._conflists.default()
+        said = ""
+        try:
+            if network is not None:
+                self._chain.status(network)
+        except PluginFailed as error:
+            said = str(error)
+        self._unwell = (network, said) if network is not None and said else None
+        return said
+
+
+def _described(pod: Attachment, network: NetworkList, args: str, inode: int) -> Attached:
+    return Attached(
+        id=pod.id,
+        ifname=IFNAME,
+        netns=pod.netns,
+        netns_inode=inode,
+        args=args,
+        capabilities=told.capabilities(pod),
+        name=network.name,
+        version=network.version,
+        plugins=network.plugins,
+        disable_check=network.disable_check,
+    )
 
 
 def _in_pod(result: Result, interface: int | None, ifname: str) -> bool:
@@ -246,11 +300,3 @@ def _in_pod(result: Result, interface: int | None, ifname: str) -> bool:
         return True
     link = result.interfaces[interface]
     return link.name == ifname and bool(link.sandbox)
-
-
-def _still(netns: str, inode: int) -> str:
-    """The path of a namespace if it is the one that was attached; else none, so that no plugin enters another's."""
-    try:
-        return netns if netns and inode in (0, identity(netns)) else ""
-    except linux.LinuxError:
-        return ""

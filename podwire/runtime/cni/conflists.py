@@ -44,7 +44,7 @@ class Conflists:
     """All networks of one directory; used by any thread."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
         self._files: dict[str, Loaded] = {}
         self._trouble = ""
         self._lock = Lock()
@@ -72,18 +72,18 @@ class Conflists:
 
     def _refresh(self) -> None:
         try:
-            names = sorted(os.fsencode(each.name) for each in self._directory.iterdir())
+            names = sorted(os.fsencode(each.name) for each in self.directory.iterdir())
             self._trouble = ""
         except FileNotFoundError:
-            names, self._trouble = [], f"there is no directory {self._directory}"
+            names, self._trouble = [], f"there is no directory {self.directory}"
         except OSError as error:  # what was read before stays in force
-            self._trouble = f"{self._directory}: {error.strerror}"
+            self._trouble = f"{self.directory}: {error.strerror}"
             return
         wanted = [os.fsdecode(each) for each in names if each.endswith(tuple(map(os.fsencode, ENDINGS)))]
         self._files = {each: loaded for each in wanted if (loaded := self._load(each)) is not None}
 
     def _load(self, name: str) -> Loaded | None:
-        path = self._directory / name
+        path = self.directory / name
         earlier = self._files.get(name)
         try:
             signature = _signature(path, self._folder(earlier))
@@ -105,7 +105,7 @@ class Conflists:
         """Where more plugins of a network may lie."""
         if earlier is None or earlier.network is None or earlier.network.only_inlined:
             return None
-        return self._directory / earlier.network.name
+        return self.directory / earlier.network.name
 
 
 def _tell(path: Path, earlier: Loaded | None, loaded: Loaded) -> None:

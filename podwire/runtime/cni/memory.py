@@ -1,6 +1,7 @@
 """What was attached, and how: enough to detach it after a restart, without its configuration and its namespace."""
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +32,33 @@ class Attached(msgspec.Struct, frozen=True, kw_only=True):
     """As they were when it was attached."""
     result: dict[str, Any] | None = None
     """The last plugin's; None until all have answered."""
+    disable_check: bool = False
+    leaving: bool = False
+    """Whether it is to be detached, and a plugin has failed to."""
     format: int = FORMAT
 
     def network(self) -> NetworkList:
         return NetworkList(self.name, self.version, self.plugins)
 
 
+Kept = Mapping[tuple[str, str], Attached | None]
+"""By id and interface; None for what cannot be read."""
+
+
+def valid(kept: Kept, network: str) -> list[tuple[str, str]]:
+    """What GC of a network must spare. Of what cannot be read nobody knows the network, so it is spared everywhere."""
+    return [key for key, each in kept.items() if each is None or (each.name == network and not each.leaving)]
+
+
 class Memory:
     """One file per interface, replaced at once and durable when written."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, alone: bool = False) -> None:
+        """`alone` if no other process writes there: then what a killed one left half written is removed."""
         self._directory = directory
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        sweep(directory)
+        if alone:
+            sweep(directory)
         self._decoder = msgspec.json.Decoder(Attached)
 
     def _path(self, id_: str, ifname: str) -> Path:
@@ -62,6 +77,27 @@ class Memory:
     def remove(self, id_: str, ifname: str) -> None:
         remove_durably(self._path(id_, ifname))
 
+    def kept(self) -> dict[tuple[str, str], Attached | None]:
+        found: dict[tuple[str, str], Attached | None] = {}
+        for name in self._names():
+            id_, _, ifname = name.removesuffix(_ENDING).partition(_BETWEEN)
+            try:
+                attached = self.read(id_, ifname)
+            except (OSError, msgspec.MsgspecError) as error:
+                _log.error("an attachment cannot be read", extra={"id": id_, "reason": str(error)})
+                found[id_, ifname] = None
+            else:
+                found |= {(id_, ifname): attached} if attached is not None else {}  # removed meanwhile
+        return found
+
     def ids(self) -> set[str]:
+        return {each.partition(_BETWEEN)[0] for each in self._names()}
+
+    def _names(self) -> list[str]:
         names = [each.name for each in self._directory.iterdir()]
-        return {each.partition(_BETWEEN)[0] for each in names if each.endswith(_ENDING) and not each.startswith(".")}
+        return [each for each in names if each.endswith(_ENDING) and not each.startswith(".")]
+
+
+def by_hand(state: Path, network: str) -> Memory:
+    """What was attached to one network from the command line, beside a runtime that keeps its own memory there."""
+    return Memory(state / "by-hand" / network)

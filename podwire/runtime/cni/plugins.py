@@ -42,6 +42,9 @@ class PluginFailed(Exception):
     """Whether it may have done something; not when there was no program to run."""
 
     def __init__(self, plugin: str, verb: str, error: CniError | str, kind: type[RpcError] = Unknown) -> None:
+        self.plugin = plugin
+        self.refusal = error if isinstance(error, CniError) else None
+        """In the plugin's own words, when it had some."""
         self.code = error.code if isinstance(error, CniError) else 0
         self._kind = Unavailable if self.code == Code.TRY_AGAIN_LATER else kind
         told = f"code {self.code}: {error}" if self.code else str(error)

@@ -1,0 +1,189 @@
+"""podwire cni add, del, check, gc, status, version: with Debian's plugins, with ours, with scripts."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from podwire.cniplugins.install import install
+
+REFERENCE = Path("/usr/lib/cni")
+SCRIPT = """#!/bin/sh
+config=$(cat)
+echo "$CNI_COMMAND $CNI_CONTAINERID $CNI_IFNAME $CNI_NETNS $CNI_ARGS $config" >>"$0.calls"
+[ -e "$0.$CNI_COMMAND" ] && cat "$0.$CNI_COMMAND" && exit 1
+[ $CNI_COMMAND = ADD ] && echo '{"cniVersion": "1.1.0", "ips": [{"address": "10.1.0.5/24"}]}'
+exit 0
+"""
+
+
+class Place:
+    def __init__(self, root, podwire):
+        self.root, self.podwire = root, podwire
+        (root / "net.d").mkdir()
+        (root / "bin").mkdir(mode=0o755)
+        self.bin = root / "bin"
+
+    def network(self, *plugins, version="1.1.0"):
+        told = {"cniVersion": version, "name": "net", "plugins": list(plugins)}
+        (self.root / "net.d/10-net.conflist").write_text(json.dumps(told))
+
+    def script(self):
+        path = self.bin / "one"
+        path.write_text(SCRIPT)
+        path.chmod(0o755)
+        self.network({"type": "one", "capabilities": {"mac": True}})
+
+    def calls(self):
+        path = self.bin / "one.calls"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def __call__(self, verb, *more, network="net"):
+        where = ["--conf-dir", self.root / "net.d", "--bin-dir", self.bin, "--state-dir", self.root / "state"]
+        return self.podwire("cni", verb, network, *more, *map(str, where))
+
+    def done(self, verb, *more):
+        told = self(verb, *more)
+        assert (told.returncode, told.stderr) == (0, ""), told
+        return told.stdout
+
+
+@pytest.fixture
+def place(tmp_path, podwire):
+    return Place(tmp_path, podwire)
+
+
+@pytest.fixture
+def netns(tmp_path):
+    """A namespace that nobody else has, and that goes with the process in it."""
+    holder = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec sleep 600"], stdout=subprocess.PIPE)
+    holder.stdout.readline()
+    path = tmp_path / "netns"
+    path.symlink_to(f"/proc/{holder.pid}/ns/net")
+    yield str(path)
+    holder.kill()
+    holder.wait()
+    holder.stdout.close()
+
+
+def test_what_plugins_are_told_is_what_was_asked_for(place, netns):
+    place.script()
+    told = place.done(
+        "add", netns, "--container-id", "c1", "--ifname", "net1", "--args", "IgnoreUnknown=1", "--capabilities",
+        '{"mac": "02:00:00:00:00:01", "ips": []}',
+    )  # fmt: skip
+    assert json.loads(told)["ips"] == [{"address": "10.1.0.5/24"}]
+    place.done("check", "--container-id", "c1", "--ifname", "net1")
+    place.done("del", "--container-id", "c1", "--ifname", "net1")
+    add, check, delete = place.calls()
+    assert add.startswith(f"ADD c1 net1 {netns} IgnoreUnknown=1 ")
+    assert check.startswith(f"CHECK c1 net1 {netns} IgnoreUnknown=1 ")
+    sent = json.loads(delete.split(" ", 5)[5])
+    assert sent["runtimeConfig"] == {"mac": "02:00:00:00:00:01"}
+    assert sent["prevResult"]["ips"] == [{"address": "10.1.0.5/24"}]
+
+
+def test_a_failure_is_one_line_with_plugin_and_code_and_leaves_nothing(place, netns):
+    place.script()
+    (place.bin / "one.ADD").write_text('{"code": 11, "msg": "busy", "details": "come\\nback"}')
+    told = place("add", netns, "-o", "json")
+    assert told.returncode == 1
+    assert told.stderr == "podwire cni: CNI plugin one failed ADD: code 11: busy (come back)\n"
+    error = json.loads(told.stdout)
+    assert error == {"cniVersion": "1.1.0", "code": 11, "msg": "busy", "details": "come\nback", "plugin": "one"}
+    assert [each.split()[0] for each in place.calls()] == ["ADD", "DEL"]
+    assert list((place.root / "state/by-hand/net").iterdir()) == []
+
+
+def test_what_could_not_be_deleted_is_remembered_for_the_next_del(place, netns):
+    place.script()
+    place.done("add", netns)
+    (place.bin / "one.DEL").write_text('{"code": 5, "msg": "disk"}')
+    assert "one failed DEL: code 5: disk" in place("del", netns).stderr
+    (place.bin / "one.DEL").unlink()
+    (place.root / "net.d/10-net.conflist").unlink()
+    place.done("del", netns)
+    assert "already" not in place("add", netns).stderr
+
+
+@pytest.mark.parametrize(
+    ("verb", "words", "said"),
+    [
+        ("add", ["/no/such/netns"], "/no/such/netns"),
+        ("add", ["NETNS", "--container-id", "a/b"], "'a/b' is no id"),
+        ("add", ["NETNS", "--ifname", "much-too-long-a-name"], "is no name of an interface"),
+        ("del", [], "NETNS or --container-id"),
+        ("check", ["--container-id", "c1"], "code 3: c1 eth0 is not attached to net"),
+    ],
+)
+def test_what_cannot_be_meant_is_told_before_any_plugin_is_asked(place, netns, verb, words, said):
+    place.script()
+    told = place(verb, *(netns if each == "NETNS" else each for each in words))
+    assert told.returncode == 1
+    assert told.stderr.count("\n") == 1
+    assert said in told.stderr
+    assert place.calls() == []
+
+
+def test_a_network_that_is_not_there_and_one_that_is_broken_are_named(place):
+    (place.root / "net.d/10-net.conflist").write_text("{")
+    told = place("status")
+    assert told.returncode == 1
+    assert "no network net in" in told.stderr
+    assert "10-net.conflist" in told.stderr
+    assert not (place.root / "state").exists()
+
+
+def test_status_and_gc_need_1_1_0(place):
+    place.script()
+    place.network({"type": "one"}, version="1.0.0")
+    for verb in ("status", "gc"):
+        told = place(verb)
+        assert (told.returncode, told.stderr.startswith("podwire cni: code 1: ")) == (1, True)
+    assert place.calls() == []
+
+
+def test_gc_spares_what_lives_what_is_named_and_what_a_runtime_remembers(place, netns):
+    place.script()
+    place.done("add", netns, "--container-id", "lives")
+    gone = place.root / "gone"
+    gone.symlink_to("/proc/self/ns/net")
+    place.done("add", str(gone), "--container-id", "dead")
+    gone.unlink()
+    runtime = place.root / "state/cache"
+    runtime.mkdir(mode=0o700)
+    (runtime / "pod@eth0.json").write_text("{")
+    told = place("gc", "--valid", "named/net1")
+    assert (told.returncode, "id=pod" in told.stderr) == (0, True), "what cannot be read is told, and stays"
+    dead, gc = place.calls()[2:]
+    assert dead.startswith("DEL dead eth0")
+    sent = json.loads(gc[gc.index("{") :])["cni.dev/valid-attachments"]
+    assert [each["containerID"] for each in sent] == ["lives", "named", "pod"]
+
+
+@pytest.mark.parametrize("whose", ["ours", "Debian's"])
+def test_a_namespace_gets_its_address_and_gives_it_back_although_it_is_gone(place, netns, whose):
+    if whose == "ours":
+        install(str(place.bin))
+        version, record = "1.1.0", {"dataDir": str(place.root / "records")}
+    else:
+        if not (REFERENCE / "ptp").exists():
+            pytest.skip("Debian's containernetworking-plugins are not here")
+        place.bin, version, record = REFERENCE, "1.0.0", {}
+    leases = place.root / "leases"
+    ipam = {"type": "host-local", "dataDir": str(leases), "ranges": [[{"subnet": "10.219.7.0/29"}]]}
+    place.network({"type": "ptp", "ipam": ipam, **record}, {"type": "tuning", **record}, version=version)
+    assert version in json.loads(place.done("version", "-o", "json"))["plugins"]["ptp"]
+    result = json.loads(place.done("add", netns))
+    assert result["ips"][0]["address"] == "10.219.7.2/29"
+    place.done("check", netns)
+    assert "is attached to net already" in place("add", netns).stderr
+    if whose == "ours":
+        place.done("status")
+        place.done("gc")
+        place.done("check", netns)
+    Path(netns).unlink()
+    place.done("del", netns)
+    assert [each.name for each in (leases / "net").iterdir() if "10.219.7.2" in each.name and each.name[0] != "l"] == []
+    place.done("del", netns)

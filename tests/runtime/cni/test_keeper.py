@@ -1,0 +1,255 @@
+"""What is done although nobody asks: pods detached at last, garbage collected, STATUS asked."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+
+import pytest
+
+from podwire.protocols.grpc_status import RpcError, Unknown
+from podwire.runtime.cni import Keeper
+from podwire.runtime.cni.keeper import LONGEST, Attempts, again, pause, planned
+
+NO = {"exit": 1, "stdout": json.dumps({"cniVersion": "1.1.0", "code": 50, "msg": "the pool is full"})}
+SECONDS = 30
+
+
+async def until(true):
+    """Plugins are processes: what they did is seen in files."""
+    async with asyncio.timeout(SECONDS):
+        while not true():  # noqa: ASYNC110 - nobody tells when a file has changed
+            await asyncio.sleep(0.02)
+
+
+@contextlib.asynccontextmanager
+async def kept(node, given_back=None):
+    """A caller with its keeper, as a runtime has them."""
+    caller = node.caller(seconds=20.0)
+
+    async def nothing():
+        pass
+
+    async with Keeper(caller, given_back or nothing).running():
+        yield caller
+    await caller.close()
+
+
+def verbs(node, verb):
+    return [each for each in node.calls() if each["verb"] == verb]
+
+
+async def test_what_a_plugin_failed_to_detach_is_tried_until_it_is_done(node, pod):
+    node.network("one", cniVersion="1.0.0")
+    done = asyncio.Event()
+
+    async def given_back():
+        done.set()
+
+    async with kept(node, given_back) as caller:
+        await caller.attach(pod)
+        node.script({"one DEL": NO})
+        with pytest.raises(Unknown, match="the pool is full"):
+            await caller.detach(pod)
+        assert caller.pending == {pod.id}
+        await until(lambda: len(verbs(node, "DEL")) >= 2)
+        node.script({})
+        async with asyncio.timeout(SECONDS):
+            await done.wait()
+        assert caller.pending == set()
+        assert await caller.attached() == set()
+
+
+async def test_what_is_pending_is_tried_at_the_start_with_what_was_remembered(node, pod):
+    node.network({"type": "one", "subnet": "old"}, cniVersion="1.0.0")
+    before = node.caller()
+    await before.attach(pod)
+    node.script({"one DEL": NO})
+    with pytest.raises(Unknown):
+        await before.detach(pod)
+    await before.close()
+    node.script({})
+    (node.configs / "10-net.conflist").unlink()
+    async with kept(node) as caller:
+        await until(lambda: not caller.pending)
+        assert await caller.attached() == set()
+    last = node.calls()[-1]
+    assert (last["verb"], last["config"]["subnet"]) == ("DEL", "old")
+    assert last["env"]["CNI_CONTAINERID"] == pod.id
+
+
+async def test_a_failed_attempt_that_is_not_undone_is_undone_later(node, pod):
+    node.network("one", "two", cniVersion="1.0.0")
+    node.script({"two ADD": {"exit": 1}, "one DEL": NO})
+    async with kept(node) as caller:
+        with pytest.raises(Unknown, match="then CNI plugin one failed DEL"):
+            await caller.attach(pod)
+        node.script({})
+        await until(lambda: not caller.pending)
+        assert await caller.attached() == set()
+
+
+@pytest.mark.parametrize("where", ["plugin", "configuration"])
+async def test_a_change_of_plugins_or_configurations_is_a_reason_to_try_at_once(node, pod, where, monkeypatch):
+    monkeypatch.setattr("podwire.runtime.cni.keeper.SHORTEST", 3600.0)
+    monkeypatch.setattr("podwire.runtime.cni.keeper.LONGEST", 3600.0)
+    monkeypatch.setattr("podwire.runtime.cni.keeper.pause", lambda *_: 3600.0)
+    node.network("one", cniVersion="1.0.0")
+    async with kept(node) as caller:
+        await caller.attach(pod)
+        program = (node.bin / "one").read_text()
+        if where == "plugin":
+            (node.bin / "one").unlink()
+        else:
+            node.script({"one DEL": NO})
+        with pytest.raises(RpcError):
+            await caller.detach(pod)
+        node.script({})
+        if where == "plugin":
+            node.plugin("one", program)
+        else:
+            node.network("one", "two", cniVersion="1.0.0")
+        await until(lambda: not caller.pending)
+
+
+async def test_a_plugin_that_writes_beside_itself_is_no_change(node, pod, monkeypatch):
+    monkeypatch.setattr("podwire.runtime.cni.keeper.pause", lambda *_: 3600.0)
+    monkeypatch.setattr("podwire.runtime.cni.places.SETTLED", 0.01)
+    node.network("one")
+    async with kept(node):
+        await until(lambda: verbs(node, "GC"))
+        (node.bin / "notes.txt").write_text("dear diary")
+        await asyncio.sleep(0.3)
+        asked = len(verbs(node, "STATUS"))
+        (node.bin / "notes.txt").write_text("dear diary again")
+        await asyncio.sleep(0.3)
+    assert len(verbs(node, "STATUS")) == asked == 1
+
+
+async def test_a_runtime_that_dies_before_it_remembers_a_failed_del_still_remembers_the_pod(node, pod, tmp_path):
+    node.network("one", cniVersion="1.0.0")
+    node.script({"one DEL": NO})
+    program = tmp_path / "die.py"
+    program.write_text(
+        "import asyncio, sys, pathlib\n"
+        "from podwire.runtime.cni import Caller, Conflists, Plugins\n"
+        "from podwire.runtime.ports import Attachment\n"
+        "root = pathlib.Path(sys.argv[1])\n"
+        "async def main():\n"
+        "    caller = Caller(Conflists(root / 'net.d'), Plugins([root / 'bin']), root / 'memory')\n"
+        "    pod = Attachment(id='c0ffee', netns=sys.argv[2], name='n', namespace='s', uid='u')\n"
+        "    await caller.attach(pod)\n"
+        "    await caller.detach(pod)\n"
+        "asyncio.run(main())\n"
+    )
+    for point, pending in (("cni.leaving", set()), ("none.at-all", {"c0ffee"})):
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, str(program), str(tmp_path), pod.netns, stderr=asyncio.subprocess.DEVNULL,
+            env={**os.environ, "PODWIRE_FAILPOINTS": f"{point}=kill"} if not pending else dict(os.environ),
+        )  # fmt: skip
+        assert await process.wait() == (1 if pending else -signal.SIGKILL)
+        caller = node.caller()
+        assert await caller.attached() == {"c0ffee"}
+        assert caller.pending == pending
+        node.script({})
+        await caller.detach(pod)
+        await caller.close()
+        node.script({"one DEL": NO})
+
+
+async def test_garbage_is_collected_at_the_start_with_all_that_is_attached_and_not_leaving(node, pod):
+    node.network("one", "two")
+    before = node.caller()
+    await before.attach(pod)
+    await before.close()
+    (node.memory / "broken@eth0.json").write_text("{")
+    node.script({"one GC": {"exit": 1, "stderr": "no"}})
+    async with kept(node):
+        await until(lambda: len(verbs(node, "GC")) == 2)
+    one, two = verbs(node, "GC")
+    stay = [{"containerID": "broken", "ifname": "eth0"}, {"containerID": pod.id, "ifname": "eth0"}]
+    assert one["config"]["cni.dev/valid-attachments"] == two["config"]["cni.dev/valid-attachments"] == stay
+    assert not {"CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"} & set(one["env"])
+
+
+@pytest.mark.parametrize("keys", [{"cniVersion": "1.0.0"}, {"disableGC": True}])
+async def test_where_garbage_is_not_collected_nobody_is_asked(node, keys):
+    node.network("one", **keys)
+    async with kept(node) as caller:
+        assert await caller.gc() == []
+    assert verbs(node, "GC") == []
+    assert len(verbs(node, "STATUS")) == ("disableGC" in keys)
+
+
+async def test_a_network_that_no_pod_of_ours_is_on_is_left_to_those_who_use_it(node):
+    node.network("one")
+    node.network("two", file="20-other.conflist", name="other")
+    async with kept(node) as caller:
+        await caller.gc()
+    assert {each["plugin"] for each in verbs(node, "GC")} == {"one"}
+
+
+SLOW = """#!/bin/sh
+cat >/dev/null
+echo begin $CNI_COMMAND >>$0.told
+sleep 0.4
+echo end $CNI_COMMAND >>$0.told
+[ $CNI_COMMAND != ADD ] || echo '{"cniVersion": "1.1.0", "ips": [{"address": "10.1.0.5/24"}]}'
+"""
+
+
+async def test_garbage_is_collected_while_nobody_attaches_or_detaches(node, pod):
+    node.plugin("slow", SLOW)
+    node.network("slow")
+    caller = node.caller(seconds=20.0)
+
+    def told():
+        path = node.bin / "slow.told"
+        return path.read_text().splitlines() if path.exists() else []
+
+    adding = asyncio.create_task(caller.attach(pod))
+    await until(lambda: told() == ["begin ADD"])
+    collecting = asyncio.create_task(caller.gc())
+    await until(lambda: "begin GC" in told())
+    await asyncio.gather(adding, collecting, caller.detach(pod))
+    await caller.close()
+    assert told() == [f"{when} {verb}" for verb in ("ADD", "GC", "DEL") for when in ("begin", "end")]
+
+
+async def test_what_status_says_is_trouble_until_it_says_something_else(node):
+    node.network("one")
+    node.script({"one STATUS": NO})
+    async with kept(node) as caller:
+        await until(lambda: "the pool is full" in caller.trouble())
+        assert caller.trouble() == "network net: CNI plugin one failed STATUS: code 50: the pool is full"
+        node.script({})
+        await until(lambda: caller.trouble() == "")
+
+
+async def test_status_is_asked_when_something_happened_and_not_again_and_again(node, pod):
+    node.network("one")
+    async with kept(node) as caller:
+        for _ in range(20):
+            assert caller.trouble() == ""
+        await caller.attach(pod)
+        await caller.detach(pod)
+        assert len(verbs(node, "STATUS")) == 1
+        node.script({"one ADD": NO, "one STATUS": NO})
+        with pytest.raises(Unknown):
+            await caller.attach(pod)
+        await until(lambda: "the pool is full" in caller.trouble())
+
+
+@pytest.mark.parametrize(
+    ("failed", "seconds"), [pytest.param(1, 1, id="first"), (2, 2), (5, 16), (10, LONGEST), (10**6, LONGEST)]
+)
+def test_pauses_grow_up_to_a_limit(failed, seconds):
+    assert pause(failed) == seconds
+
+
+def test_a_plan_keeps_what_was_planned_and_forgets_what_is_done():
+    before = {"old": Attempts(3, 40.0), "done": Attempts(1, 2.0)}
+    assert planned(["old", "new"], before, 10.0) == {"old": Attempts(3, 40.0), "new": Attempts(1, 11.0)}
+    assert again(Attempts(3, 40.0), 50.0) == Attempts(4, 58.0)
