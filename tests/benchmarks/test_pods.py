@@ -45,8 +45,10 @@ def test_many_at_once_are_told_in_seconds(peer, line):
 
 def test_plugins_are_held_against_the_reference():
     key = ("ADD", "plain")
-    lines = table(list(cni.figures({key: [0.03, 0.02, 0.01]}, {key: [0.04]}))).splitlines()
-    assert lines[3].split() == ["ADD,", "plain", "20.0", "ms", "40.0", "ms", "0.50x"]
+    taken = {"daemon": {key: [0.03, 0.02, 0.01]}, "python": {key: [0.08]}, "reference": {key: [0.04]}}
+    daemon, python = cni.figures(taken)
+    assert (daemon.what, daemon.value, daemon.ratio) == ("ADD, plain, through the daemon", 20.0, 0.5)
+    assert (python.what, python.value, python.ratio) == ("ADD, plain, each a Python", 80.0, 2.0)
 
 
 @pytest.fixture
@@ -89,5 +91,6 @@ def test_a_program_that_does_not_come_up_is_quoted(islands):
 
 def test_a_short_run_measures_plugins(islands):
     told = list(cni.measure(0.1))
-    assert [each.what for each in told] == ["ADD, plain", "DEL, plain", "ADD, ipMasq", "DEL, ipMasq"]
+    calls = ["ADD, plain", "DEL, plain", "ADD, ipMasq", "DEL, ipMasq"]
+    assert [each.what for each in told] == [f"{call}, {way}" for way in cni.OURS.values() for call in calls]
     assert all(each.value > 0 and each.ratio for each in told)

@@ -176,8 +176,8 @@ def test_nodes_are_cordoned_tainted_and_drained(kubectl, server):
     assert "SchedulingDisabled" in kubectl(f"get node {node}")
     assert "Unschedulable: true" in " ".join(kubectl(f"describe node {node}").split())
     assert kubectl(f"uncordon {node}") == f"node/{node} uncordoned\n"
-    assert kubectl(f"taint node {node} rain=heavy:NoExecute") == f"node/{node} tainted\n"
-    assert kubectl.json(f"get node {node}")["spec"]["taints"][0]["effect"] == "NoExecute"
+    assert kubectl(f"taint node {node} rain=heavy:NoSchedule") == f"node/{node} tainted\n"
+    assert kubectl.json(f"get node {node}")["spec"]["taints"][0]["effect"] == "NoSchedule"
     assert kubectl(f"taint node {node} rain-") == f"node/{node} untainted\n"
     how = "server" if kubectl.version >= (1, 27) else "client"
     assert f"drained ({'server ' * (how == 'server')}dry run)" in kubectl(f"drain {node} --force --dry-run={how}")

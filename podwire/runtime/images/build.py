@@ -9,7 +9,6 @@ import re
 import struct
 import subprocess
 import tarfile
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -84,8 +83,7 @@ def _settings(command: Sequence[str]) -> dict[str, Any]:
 
 def build_image(images: Images, reference: str, layer: bytes, settings: Mapping[str, Any]) -> Image:
     """An image of one layer, a tar, and of settings in the words of an image's config (`Cmd`, `Env`, `User`, …)."""
-    with tempfile.TemporaryDirectory(prefix="podwire-image-") as folder:
-        place = Path(folder)
+    with images.stage() as place:
         (place / "blobs" / "sha256").mkdir(parents=True)
         for name, data in _layout(reference, layer, settings).items():
             (place / name).write_bytes(data)

@@ -5,6 +5,7 @@ What is on disk is the truth, also for other processes: `podwire image` changes 
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +70,10 @@ class Images:
         self._sweep()
         for problem in self.problems():
             log.warning("something in the image store is broken and left out", extra={"what": problem})
+
+    def stage(self) -> AbstractContextManager[Path]:
+        """A directory for whoever makes an image; what a crash leaves in it is swept with the store's own."""
+        return self._disk.stage()
 
     def close(self) -> None:
         self._disk.close()

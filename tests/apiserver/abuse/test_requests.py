@@ -343,7 +343,7 @@ SUBRESOURCES = [
     ("GET", f"{POD}/log", None, 400),
     ("GET", f"{PODS}/absent/log", None, 404),
     ("GET", f"{PODS}/bound/log", None, 503),
-    ("POST", f"{PODS}/bound/exec", None, 503),
+    ("POST", f"{PODS}/bound/exec", None, 400),
     ("GET", "/api/v1/nodes/n1/proxy/../../secrets", None, 400),
     ("GET", "/api/v1/nodes/absent/proxy/x", None, 404),
     ("PUT", f"{POD}/status", {"metadata": {"name": "other"}}, 400),
