@@ -10,7 +10,7 @@ DEL needs the record alone: 1. masquerading, 2. the pair, 3. addresses, and what
 import os
 from contextlib import suppress
 
-from podwire.cniplugins import delegate, nat
+from podwire.cniplugins import delegate, nat, spoofing
 from podwire.cniplugins.attachments import Attachments, Record, new_record, suffered
 from podwire.cniplugins.bridge_check import check_all
 from podwire.cniplugins.bridge_links import (
@@ -107,6 +107,7 @@ def _attach(call: Call, settings: Settings, record: Record, pod: KernelNetwork, 
     bridge = ensure_bridge(host, settings)
     add_gateways(host, bridge, settings, plan)
     connect(host, bridge, settings, plan, record, netns)
+    spoofing.guard_pod(call, record, pod, [each.address.ip for each in plan.ips])
     failpoint(CONNECTED)
     inside = configure(pod, plan, record, netns)
     failpoint(CONFIGURED)
@@ -143,6 +144,7 @@ def release(record: Record, call: Call, attachments: Attachments) -> None:
         all_of(
             lambda: _unmasquerade(record, netfilter),
             lambda: _disconnect(record, call.later),
+            lambda: spoofing.unguard(netfilter, record),
             lambda: _give_back(then, record, netfilter),
         )
     failpoint(RETURNED)
@@ -197,7 +199,15 @@ def check(call: Call) -> None:
 
 def gc(call: Call, valid: Valid) -> None:
     attachments = Attachments(call.config, "bridge")
-    collect(call, valid, attachments, lambda each, then: release(each, then, attachments), sets=MASQUERADES, links=True)
+    collect(
+        call,
+        valid,
+        attachments,
+        lambda each, then: release(each, then, attachments),
+        sets=MASQUERADES,
+        bridge_sets=spoofing.SETS,
+        links=True,
+    )
 
 
 def status(call: Call) -> None:

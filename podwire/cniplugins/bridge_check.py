@@ -2,7 +2,7 @@
 
 from ipaddress import ip_interface
 
-from podwire.cniplugins import nat
+from podwire.cniplugins import nat, spoofing
 from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.bridge_links import FORWARDING
 from podwire.cniplugins.bridge_settings import Settings, gateway_of
@@ -27,6 +27,7 @@ def check_all(netns: str, settings: Settings, record: Record, previous: Result, 
         check_pod(pod, netns, previous, made)
     if settings.ip_masq:
         check_masquerade(record, made, netfilter)
+    spoofing.check_guard(netfilter, record, made.interfaces[-1].mac, [each.address.ip for each in made.ips])
 
 
 def check_host(host: KernelNetwork, settings: Settings, record: Record, made: Result) -> None:

@@ -4,6 +4,7 @@ import re
 from ipaddress import ip_interface, ip_network
 from typing import NamedTuple
 
+from podwire.cniplugins import spoofing
 from podwire.protocols.cni import args
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code
@@ -17,7 +18,6 @@ _REFUSED: dict[str, tuple[object, ...]] = {
     "vlan": (0,),
     "vlanTrunk": ([],),
     "preserveDefaultVlan": (False, True),
-    "macspoofchk": (False,),
     "enabledad": (False,),
     "disableContainerInterface": (False,),
     "ipMasqBackend": ("", "nftables"),
@@ -44,6 +44,7 @@ class Settings(NamedTuple):
 def parse_settings(config: PluginConfig, invocation: Invocation) -> Settings:
     raw = config.raw
     _refuse(raw)
+    spoofing.guard_of(raw)  # what is no boolean is told before anything is done
     default = taken(raw, "isDefaultGateway", bool, False)
     settings = Settings(
         bridge=taken(raw, "bridge", str, "") or "cni0",

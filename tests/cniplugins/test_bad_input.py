@@ -76,7 +76,7 @@ TABLE = {
         "a negative MTU": ({}, {"mtu": -1}, 7),
         "a MTU beyond all": ({}, {"mtu": 1 << 20}, 7),
         "what excludes each other": ({}, {"hairpinMode": True, "promiscMode": True}, 7),
-        "a field that is not supported": ({}, {"macspoofchk": True}, 2),
+        "a field that is not supported": ({}, {"vlan": 7}, 2),
         "records that cannot be written": ({}, {"dataDir": "/proc/nowhere"}, 5),
         "an IPAM that leads out": ({}, {"ipam": {"type": "../evil"}}, 7),
         "an IPAM with a path": ({}, {"ipam": {"type": "/bin/true"}}, 7),

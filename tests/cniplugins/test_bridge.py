@@ -316,7 +316,7 @@ def test_without_ipam_a_pod_gets_a_bare_link(host):
     [
         pytest.param({"vlan": 5}, 2, "vlan: 5", id="vlan"),
         pytest.param({"vlanTrunk": [{"id": 5}]}, 2, "vlanTrunk", id="trunk"),
-        pytest.param({"macspoofchk": True}, 2, "macspoofchk", id="spoofing"),
+        pytest.param({"ipspoofchk": "yes"}, 6, "ipspoofchk", id="spoofing"),
         pytest.param({"ipMasqBackend": "iptables"}, 2, "ipMasqBackend", id="iptables"),
         pytest.param({"hairpinMode": True, "promiscMode": True}, 7, "exclude", id="hairpin and promiscuous"),
         pytest.param({"mtu": -1}, 7, "mtu", id="negative mtu"),

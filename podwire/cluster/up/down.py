@@ -120,9 +120,10 @@ class Removal:
     def remove_files(self) -> None:
         """The record goes last: as long as it is there, this can be done again."""
         (self.layout.prefix / "etc/cni/net.d" / conflist.NAME).unlink(missing_ok=True)
-        for made in map(Path, self._made_for_node()):
-            if not any(Path(each.target) == made for each in mounted()):  # `ip netns` makes one of /run/netns
-                _remove_tree(made)
+        mounts = {Path(each.target) for each in mounted()}
+        for each in map(Path, self._made_for_node()):
+            if each not in mounts:  # `ip netns` makes one of /run/netns
+                _remove_tree(each)
         for place in (self.layout.run, self.layout.logs, self.layout.state):
             for each in place.iterdir() if place.is_dir() else ():
                 if each.name != LEFT_TO_OTHERS and each != self.layout.record:
