@@ -172,6 +172,9 @@ def _no_orphans() -> None:
     for owner in Path("/tmp").glob(f"{BEGINNING}*/{OWNER}"):
         if not Path("/proc", owner.read_text()).exists():
             subprocess.run([PODWIRE, "down", "--force", "--prefix", owner.parent], check=False, timeout=SECONDS)
+            for each in named_by(owner.parent):  # in namespaces that only they are in any more
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(each, signal.SIGKILL)
             shutil.rmtree(owner.parent, ignore_errors=True)
 
 
