@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import queue
+import random
 import shlex
 import shutil
 import signal
@@ -367,11 +368,16 @@ def _kubectls() -> dict[str, Path]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Stories that ask for `kubectl` are told with each; where the module has FEW_KUBECTLS, with three of them."""
+    """Stories that ask for `kubectl` are told with the oldest, the newest, and one that the seed picks for each.
+
+    In soak with each; where the module has FEW_KUBECTLS, never with more than three.
+    """
     if "kubectl" in metafunc.fixturenames:
         found = [pytest.param(path, id=name) for name, path in _kubectls().items()]
-        if hasattr(metafunc.module, "FEW_KUBECTLS"):
-            found = [found[each] for each in sorted({0, len(found) // 2, len(found) - 1})]
+        if hasattr(metafunc.module, "FEW_KUBECTLS") or not os.environ.get("PODWIRE_SOAK"):
+            seed = os.environ.get("PODWIRE_CRASH_SEED", "1")
+            between = random.Random(f"{seed}/{metafunc.function.__name__}").sample(range(1, len(found) - 1), 1)
+            found = [found[each] for each in (0, *between, len(found) - 1)] if len(found) > 3 else found
         metafunc.parametrize("kubectl_program", found)
 
 

@@ -6,6 +6,7 @@ Whatever a story does to it, `down` leaves nothing, and `leakcheck` agrees.
 import contextlib
 import json
 import os
+import random
 import select
 import shutil
 import signal
@@ -25,6 +26,7 @@ from podwire.linux.cgroups import KernelCgroups
 PODWIRE = Path(sys.executable).with_name("podwire")
 BEGINNING, OWNER = "pwup-", ".owner"
 SECONDS = 90.0
+SOAK, SEED = bool(os.environ.get("PODWIRE_SOAK")), os.environ.get("PODWIRE_CRASH_SEED", "1")
 IDENTITY = "jsonpath={.metadata.uid} {.status.containerStatuses[0].containerID}"
 POD = {
     "apiVersion": "v1",
@@ -335,7 +337,7 @@ def test_pods_reach_the_world_as_the_host(cluster: Cluster, tmp_path: Path):
     cluster.down()
 
 
-@pytest.mark.parametrize("delay", [0.3, 0.5, 0.65, 0.8])
+@pytest.mark.parametrize("delay", [0.3, 0.5, 0.65, 0.8] if SOAK else [random.Random(SEED).uniform(0.3, 0.8)])
 def test_an_up_that_is_killed_anywhere_can_be_repeated_or_removed(cluster: Cluster, delay: float):
     for goes_on in (False, True):
         words = cluster.machine.words(PODWIRE, "up", "--prefix", cluster.prefix)
@@ -350,7 +352,7 @@ def test_an_up_that_is_killed_anywhere_can_be_repeated_or_removed(cluster: Clust
         assert cluster.leakcheck() == (0, [])
 
 
-@pytest.mark.parametrize("delay", [0.3, 0.45, 0.6])
+@pytest.mark.parametrize("delay", [0.3, 0.45, 0.6] if SOAK else [random.Random(SEED).uniform(0.3, 0.6)])
 def test_a_down_that_is_killed_anywhere_is_finished_by_the_next(cluster: Cluster, delay: float):
     cluster.up()
     cluster.run_pod()
