@@ -84,6 +84,7 @@ class Host:
     def told(self, *words: object, stdin: str = "") -> str:
         done = self.run(*words, stdin=stdin)
         log = self._log.read_text()[-3000:] if self._log.exists() else ""
+        log += self.run("tail", "-n", "60", "/var/log/podwire/kubelet.log").stdout if done.returncode else ""
         assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}\n{log}"
         return done.stdout
 

@@ -68,7 +68,9 @@ def prepare(layout: Layout, wanted: Wanted, claims: Claims, made: tuple[str, ...
         each.mkdir(mode=0o755, parents=True, exist_ok=True)
     decided = _decided(layout, known, wanted, owners, made, claims)
     prepared = Prepared(layout=layout, state=decided, ipv6=ipv6, owners=owners, host_ips=wiring.host_ips())
-    claims.note_forwarding(wiring.forward(ipv6=ipv6))
+    closed = wiring.to_forward(ipv6=ipv6)
+    claims.note_forwarding(closed)  # before they are turned on: who is killed in between leaves nothing on
+    wiring.forward(closed)
     _place(prepared)
     _network(prepared)
     return prepared

@@ -141,8 +141,8 @@ def host_ips() -> tuple[str, ...]:
     return tuple(found) or ("127.0.0.1",)
 
 
-def forward(*, ipv6: bool) -> list[str]:
-    """Let the host pass packets on; the parameters that were off before.
+def to_forward(*, ipv6: bool) -> list[str]:
+    """The parameters that are off, and must be on for the host to pass packets on.
 
     For IPv6 only where no router has announced the host's own way out: a host that passes packets on stops listening
     to announcements, and would lose it.
@@ -150,11 +150,12 @@ def forward(*, ipv6: bool) -> list[str]:
     wanted = ["net.ipv4.ip_forward"]
     if ipv6 and not _is_announced():
         wanted.append("net.ipv6.conf.all.forwarding")
-    sysctls = KernelSysctls()
-    changed = [each for each in wanted if sysctls.read(each) == "0"]
-    for each in changed:
-        sysctls.write(each, "1")
-    return changed
+    return [each for each in wanted if KernelSysctls().read(each) == "0"]
+
+
+def forward(names: list[str]) -> None:
+    for each in names:
+        KernelSysctls().write(each, "1")
 
 
 def unforward(names: list[str]) -> None:
