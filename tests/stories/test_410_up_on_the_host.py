@@ -39,6 +39,10 @@ POD = {
 }
 
 
+pytestmark = pytest.mark.xdist_group("containerd")
+"""With all whose cluster is the machine's own: cgroups have one name for it."""
+
+
 class Host:
     def __init__(self) -> None:
         words = ["setpriv", "--pdeathsig", "KILL", "unshare", "-nm", "sh", "-c", FURNISH]

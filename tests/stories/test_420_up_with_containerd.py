@@ -59,9 +59,13 @@ def program(name: str) -> str | None:
     return shutil.which(name) or (str(DEBIAN / name) if (DEBIAN / name).exists() else None)
 
 
-pytestmark = pytest.mark.skipif(
-    not all(map(program, ("containerd", "ctr", "containerd-shim-runc-v2", "runc"))), reason="needs containerd and runc"
-)
+pytestmark = [
+    pytest.mark.xdist_group("containerd"),  # with all whose cluster is the machine's own: cgroups have one name for it
+    pytest.mark.skipif(
+        not all(map(program, ("containerd", "ctr", "containerd-shim-runc-v2", "runc"))),
+        reason="needs containerd and runc",
+    ),
+]
 
 
 class Host:

@@ -17,17 +17,25 @@ def _pids() -> list[int]:
 
 
 def components(layout: Layout) -> dict[int, str]:
-    """Processes that keep a mark open, and its name; also when the file has been removed meanwhile."""
-    below = f"{layout.marks}/"
+    """Processes that keep a mark open, and its name; also when the file has been removed meanwhile.
+
+    In another mount namespace the same path is on another disk, and another cluster's.
+    """
+    below, device = f"{layout.marks}/", _device(layout.marks)
     found: dict[int, str] = {}
     for pid in _pids():
         with contextlib.suppress(OSError):
             for each in (_PROC / str(pid) / "fd").iterdir():
                 target = _target(each)
-                if target.startswith(below):
+                if target.startswith(below) and each.stat().st_dev == device:
                     found[pid] = target.removeprefix(below).removesuffix(" (deleted)")
     found.pop(os.getpid(), None)
     return found
+
+
+def _device(path: Path) -> int:
+    """The disk that a path is on, or would be."""
+    return next(each for each in (path, *path.parents) if each.exists()).stat().st_dev
 
 
 def _target(path: Path) -> str:
