@@ -1,5 +1,6 @@
 """Real processes, real TLS, real clients: what every story needs."""
 
+import fcntl
 import functools
 import http.client
 import json
@@ -348,6 +349,14 @@ class Lines:
                 if all(each in self._seen[-1] for each in parts):
                     return self._seen[-1]
         pytest.fail(f"no line with {parts} among {self._seen}")
+
+
+@pytest.fixture
+def own_machine() -> Iterator[None]:
+    """One at a time: clusters without a prefix share names that are the machine's, such as that of their cgroup."""
+    with Path(__file__).open(encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @functools.cache

@@ -39,10 +39,6 @@ POD = {
 }
 
 
-pytestmark = pytest.mark.xdist_group("containerd")
-"""With all whose cluster is the machine's own: cgroups have one name for it."""
-
-
 class Host:
     def __init__(self) -> None:
         words = ["setpriv", "--pdeathsig", "KILL", "unshare", "-nm", "sh", "-c", FURNISH]
@@ -99,7 +95,7 @@ class Host:
 
 
 @pytest.fixture
-def host() -> Iterator[Host]:
+def host(own_machine: None) -> Iterator[Host]:
     made = Host()
     yield made
     made.close()

@@ -59,13 +59,9 @@ def program(name: str) -> str | None:
     return shutil.which(name) or (str(DEBIAN / name) if (DEBIAN / name).exists() else None)
 
 
-pytestmark = [
-    pytest.mark.xdist_group("containerd"),  # with all whose cluster is the machine's own: cgroups have one name for it
-    pytest.mark.skipif(
-        not all(map(program, ("containerd", "ctr", "containerd-shim-runc-v2", "runc"))),
-        reason="needs containerd and runc",
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    not all(map(program, ("containerd", "ctr", "containerd-shim-runc-v2", "runc"))), reason="needs containerd and runc"
+)
 
 
 class Host:
@@ -125,7 +121,7 @@ class Host:
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Iterator[Host]:
+def host(own_machine: None, tmp_path: Path) -> Iterator[Host]:
     made = Host(tmp_path)
     yield made
     made.close()
