@@ -172,11 +172,13 @@ def test_a_namespace_gets_its_address_and_gives_it_back_although_it_is_gone(plac
             pytest.skip("Debian's containernetworking-plugins are not here")
         place.bin, version, record = REFERENCE, "1.0.0", {}
     leases = place.root / "leases"
-    ipam = {"type": "host-local", "dataDir": str(leases), "ranges": [[{"subnet": "10.219.7.0/29"}]]}
+    # Both may run at once, and both add routes to the same host.
+    net = "10.219.7" if whose == "ours" else "10.219.8"
+    ipam = {"type": "host-local", "dataDir": str(leases), "ranges": [[{"subnet": f"{net}.0/29"}]]}
     place.network({"type": "ptp", "ipam": ipam, **record}, {"type": "tuning", **record}, version=version)
     assert version in json.loads(place.done("version", "-o", "json"))["plugins"]["ptp"]
     result = json.loads(place.done("add", netns))
-    assert result["ips"][0]["address"] == "10.219.7.2/29"
+    assert result["ips"][0]["address"] == f"{net}.2/29"
     place.done("check", netns)
     assert "is attached to net already" in place("add", netns).stderr
     if whose == "ours":
@@ -185,5 +187,5 @@ def test_a_namespace_gets_its_address_and_gives_it_back_although_it_is_gone(plac
         place.done("check", netns)
     Path(netns).unlink()
     place.done("del", netns)
-    assert [each.name for each in (leases / "net").iterdir() if "10.219.7.2" in each.name and each.name[0] != "l"] == []
+    assert [each.name for each in (leases / "net").iterdir() if f"{net}.2" in each.name and each.name[0] != "l"] == []
     place.done("del", netns)
