@@ -8,9 +8,6 @@ from podwire.kubelet.observed import Observed
 from podwire.kubelet.plan import outcome
 from podwire.objects.pods import Pod
 
-OWN = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
-"""Conditions that the kubelet writes; others belong to others."""
-
 
 def pod_status(pod: Pod, observed: Observed, view: View) -> State:
     """The whole status, as far as a kubelet has a say in it."""
