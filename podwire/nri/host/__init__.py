@@ -1,0 +1,1 @@
+"""The runtime's chair of NRI: lets plugins in, tells them what happens, and merges what they want changed."""

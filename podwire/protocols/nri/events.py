@@ -1,0 +1,125 @@
+"""What a plugin may subscribe to: each event is one call, one bit of a mask, and for older peers one StateChange."""
+
+import enum
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from podwire.protocols.grpc_methods import Unary
+from podwire.protocols.nri import methods
+from podwire.protocols.nri import nri_pb2 as pb
+
+
+class Event(enum.IntEnum):
+    """Numbers as they travel."""
+
+    RUN_POD_SANDBOX = 1
+    STOP_POD_SANDBOX = 2
+    REMOVE_POD_SANDBOX = 3
+    CREATE_CONTAINER = 4
+    POST_CREATE_CONTAINER = 5
+    START_CONTAINER = 6
+    POST_START_CONTAINER = 7
+    UPDATE_CONTAINER = 8
+    POST_UPDATE_CONTAINER = 9
+    STOP_CONTAINER = 10
+    REMOVE_CONTAINER = 11
+    UPDATE_POD_SANDBOX = 12
+    POST_UPDATE_POD_SANDBOX = 13
+    VALIDATE_CONTAINER_ADJUSTMENT = 14
+
+    @property
+    def bit(self) -> int:
+        return 1 << (self - 1)
+
+    @property
+    def method(self) -> Unary[Any, Any]:
+        """The call that carries it since 0.12; some carried it always."""
+        return _METHODS[self]
+
+    @property
+    def title(self) -> str:
+        """As specifications write it: RunPodSandbox."""
+        return self.method.name
+
+    @property
+    def was_state_change(self) -> bool:
+        """Whether it travelled as a StateChange before 0.12."""
+        return self not in _ALWAYS_CALLS
+
+
+_METHODS: dict[Event, Unary[Any, Any]] = {each: getattr(methods, each.name) for each in Event}
+
+_ALWAYS_CALLS = frozenset(
+    {
+        Event.CREATE_CONTAINER,
+        Event.UPDATE_CONTAINER,
+        Event.STOP_CONTAINER,
+        Event.UPDATE_POD_SANDBOX,
+        Event.VALIDATE_CONTAINER_ADJUSTMENT,
+    }
+)
+
+BY_TITLE = {each.title: each for each in Event}
+
+FIRST_EVENTS = (1 << 11) - 1
+"""What there was before 0.10; an older runtime refuses a plugin that asks for more."""
+ALL_EVENTS = (1 << 14) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """The events that somebody wants."""
+
+    mask: int
+
+    def __contains__(self, event: Event) -> bool:
+        return bool(self.mask & event.bit)
+
+    @classmethod
+    def of(cls, *events: Event) -> "Subscription":
+        return cls(sum(each.bit for each in set(events)))
+
+    def known_to(self, version: str) -> "Subscription":
+        """What of it a runtime of that version of NRI knows. One that tells no version is older than 0.12."""
+        return Subscription(self.mask & events_of(version))
+
+    @property
+    def unknown(self) -> int:
+        """Bits that stand for no event."""
+        return self.mask & ~ALL_EVENTS
+
+
+ALL = Subscription(ALL_EVENTS)
+
+
+def events_of(version: str) -> int:
+    """The mask of all events of a version such as `v0.11.0`; of one that cannot be read, what every version has."""
+    found = re.match(r"v?(\d+)\.(\d+)", version)
+    if found is None:
+        return FIRST_EVENTS
+    return ALL_EVENTS if (int(found[1]), int(found[2])) >= (0, 10) else FIRST_EVENTS
+
+
+def as_state_change(event: Event, request: Any) -> pb.StateChangeEvent:
+    """The same event as peers before 0.12 are told of it."""
+    told = pb.StateChangeEvent(event=pb.Event.Name(int(event)))
+    told.pod.CopyFrom(request.pod)
+    if "container" in request.DESCRIPTOR.fields_by_name:
+        told.container.CopyFrom(request.container)
+    return told
+
+
+def from_state_change(told: pb.StateChangeEvent) -> tuple[Event, Any] | None:
+    """The event and the request that says the same since 0.12; None for one that never travelled so."""
+    try:
+        event = Event(told.event)
+    except ValueError:
+        return None
+    if not event.was_state_change:
+        return None
+    request = event.method.request()
+    request.pod.CopyFrom(told.pod)
+    if "container" in request.DESCRIPTOR.fields_by_name:
+        request.container.CopyFrom(told.container)
+    return event, request
