@@ -39,6 +39,10 @@ class Network(Protocol):
         """Why pods cannot be attached now; empty when they can."""
         ...
 
+    def checked(self, id_: str) -> str:
+        """What CHECK found of a pod the last time, as JSON; empty when it was never checked."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Started:

@@ -192,6 +192,24 @@ class Sandboxes:
             if was_ready:
                 self._events.sandbox(sandbox, "STOPPED")
 
+    def tell_checked(self, id_: str) -> None:
+        """CHECK finds something else than before. Only the verbose status shows that, so an event is the hint to ask.
+
+        CREATED, because a kubelet that knows nothing of it does least then: it takes the same status once more.
+        """
+        if (sandbox := self._all.get(id_)) is not None and sandbox.ready:
+            self._events.sandbox(sandbox, "CREATED")
+
+    async def lose(self, id_: str) -> None:
+        """Its network is lost: not ready any more, so that whoever made it stops it and makes another."""
+        if (sandbox := self._all.get(id_)) is None:
+            return
+        async with sandbox.turn:
+            if sandbox.ready:
+                _log.warning("sandbox given up, its network is lost", extra={"sandbox": id_, "pod": pod_of(sandbox)})
+                await self._note(sandbox, state="stopped")
+                self._events.sandbox(sandbox, "STOPPED")
+
     async def remove(self, sandbox: Sandbox) -> None:
         """Forget a sandbox that is stopped."""
         if sandbox.ready:

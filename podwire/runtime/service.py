@@ -146,6 +146,8 @@ class RuntimeService:
         response = pb.PodSandboxStatusResponse(status=status, containers_statuses=containers, timestamp=now)
         if request.verbose:
             response.info["netns"] = sandbox.record.network
+            if checked := self.network.checked(sandbox.id):
+                response.info["networkCheck"] = checked
         return response
 
     async def list_pod_sandbox(self, request: pb.ListPodSandboxRequest) -> pb.ListPodSandboxResponse:

@@ -89,6 +89,9 @@ class Network:
     def trouble(self):
         return ""
 
+    def checked(self, id_):
+        return ""
+
 
 class Node:
     """A room of sandboxes on doubles; `restarted` is what a new process would see."""

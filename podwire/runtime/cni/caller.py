@@ -31,7 +31,8 @@ from podwire.protocols.cni.values import Object
 from podwire.protocols.cni.verbs import is_id
 from podwire.protocols.grpc_status import FailedPrecondition, InvalidArgument, Unavailable
 from podwire.runtime.cni import told
-from podwire.runtime.cni.chain import AddFailed, Chain, collects, still
+from podwire.runtime.cni.chain import AddFailed, Chain, collects, is_checked, still
+from podwire.runtime.cni.checks import CHECKS, Checks, Findings, gives_word
 from podwire.runtime.cni.conflists import ENDINGS, Conflists
 from podwire.runtime.cni.exclusion import LOCKS, Exclusion
 from podwire.runtime.cni.memory import Attached, Memory, by_hand, valid
@@ -66,6 +67,8 @@ class Caller:
         self._state = memory.parent
         self._exclusion = Exclusion(self._state / LOCKS)
         self._prefer = prefer
+        self._checks = Checks(self._state / CHECKS)
+        self._checks.forget_others(self._memory.ids())
         self._threads = ThreadPoolExecutor(AT_ONCE, "podwire-cni")
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
         self._working: set[asyncio.Task[object]] = set()
@@ -73,15 +76,23 @@ class Caller:
         self._pending = {key for key, each in self._memory.kept().items() if each is not None and each.leaving}
         self.on_trouble: Callable[[], None] = lambda: None
         """Called from any thread when a plugin has failed a pod, or when a pod went while plugins take none."""
+        self.on_attaching: Callable[[], None] = lambda: None
+        self.on_attached: Callable[[str], None] = lambda _id: None
+        self.on_detaching: Callable[[str], None] = lambda _id: None
+        """Called from the event loop, before and after; the last one before any plugin is asked."""
 
     async def attach(self, pod: Attachment) -> tuple[str, ...]:
         """Attach a pod to the default network; its addresses, the preferred one first."""
         if not is_id(pod.id):
             raise InvalidArgument(f"{pod.id!r} is no id that CNI plugins take")
-        return await self._in_turn(pod.id, lambda: self._attach(pod))
+        self.on_attaching()
+        addresses = await self._in_turn(pod.id, lambda: self._attach(pod))
+        self.on_attached(pod.id)
+        return addresses
 
     async def detach(self, pod: Attachment) -> None:
         """Give everything back; nothing happens for what was never attached."""
+        self.on_detaching(pod.id)
         await self._in_turn(pod.id, lambda: self._detach(pod))
 
     async def attached(self) -> set[str]:
@@ -95,6 +106,22 @@ class Caller:
     async def retry(self, id_: str) -> None:
         """Try again to detach a pod that is pending, with what is remembered of it. Raises RpcError."""
         await self._in_turn(id_, lambda: self._retry(id_))
+
+    async def recall(self, id_: str) -> Attached | None:
+        """What is remembered of a pod that can be checked. Raises OSError or MsgspecError when it cannot be read."""
+        attached = await asyncio.get_running_loop().run_in_executor(self._threads, self._memory.read, id_, IFNAME)
+        return attached if attached is not None and is_checked(attached) else None
+
+    async def check(self, id_: str, now: float) -> Findings | None:
+        """Ask the plugins whether a pod's network is as they made it; None for one that is not checked.
+
+        Raises RpcError when no plugin gave its word, and as `recall`. `now` is in seconds since 1970.
+        """
+        return await self._in_turn(id_, lambda: self._check(id_, now))
+
+    def checked(self, id_: str) -> str:
+        known = self._checks.get(id_)
+        return known.shown() if known is not None else ""
 
     async def gc(self) -> list[PluginFailed]:
         """Have the plugins of our networks give back what belongs to no pod that is attached; who failed."""
@@ -210,6 +237,20 @@ class Caller:
         if attached is not None:
             self._delete(attached, pod.netns)
 
+    def _check(self, id_: str, now: float) -> Findings | None:
+        attached = self._memory.read(id_, IFNAME)
+        if attached is None or not is_checked(attached):
+            return None
+        failure: PluginFailed | None = None
+        with self._exclusion.sharing(attached.name):
+            try:
+                self._chain.check(attached)
+            except PluginFailed as error:
+                if not gives_word(error):
+                    raise error.as_rpc() from error
+                failure = error
+        return self._checks.note(id_, failure, now)
+
     def _retry(self, id_: str) -> None:
         for key in [each for each in self._pending if each[0] == id_]:
             try:
@@ -244,6 +285,7 @@ class Caller:
 
     def _forget(self, attached: Attached) -> None:
         self._memory.remove(attached.id, attached.ifname)
+        self._checks.forget(attached.id)
         self._pending.discard((attached.id, attached.ifname))
         if self._unwell is not None:
             self.on_trouble()

@@ -137,6 +137,13 @@ class Chain:
         return Invocation(verb, attached.id, netns, attached.ifname, attached.args, self._plugins.path)
 
 
+def is_checked(attached: Attached) -> bool:
+    """Whether CHECK has anything to say of it."""
+    since = VERBS["CHECK"].since
+    wanted = not attached.disable_check and at_least(attached.version, since)
+    return wanted and attached.result is not None and not attached.leaving
+
+
 def collects(network: NetworkList) -> bool:
     return at_least(network.version, VERBS["GC"].since) and not network.disable_gc
 
