@@ -88,15 +88,16 @@ def _links(_options: Options) -> Iterator[Trace]:
 
 
 def _elements(_options: Options) -> Iterator[Trace]:
-    """The elements of our nft table; none where there is no table, or no nft that could have made one."""
+    """The elements of our nft tables; none where there is no table, or no nft that could have made one."""
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
-    try:
-        done = processes.run(("nft", "-j", "list", "table", "inet", TABLE), env=environment, deadline=NFT_SECONDS)
-    except LinuxError:
-        return
-    for comment in _COMMENT.findall(done.stdout):
-        if (owner := owner_of_element(comment.decode())) is not None:
-            yield Trace("nft element", comment.decode(), owner)
+    for family in ("inet", "bridge"):
+        try:
+            done = processes.run(("nft", "-j", "list", "table", family, TABLE), env=environment, deadline=NFT_SECONDS)
+        except LinuxError:
+            return
+        for comment in _COMMENT.findall(done.stdout):
+            if (owner := owner_of_element(comment.decode())) is not None:
+                yield Trace("nft element", comment.decode(), owner)
 
 
 def _files(options: Options) -> Iterator[Trace]:

@@ -221,6 +221,7 @@ def status(call: Call) -> None:
         if settings.ip_masq:
             with opened(call) as netfilter:
                 nat.check_usable(netfilter.elements)
+        spoofing.check_usable(call)
     delegate.status(call)
 
 

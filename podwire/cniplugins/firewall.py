@@ -31,8 +31,8 @@ from podwire.protocols.cni.verbs import is_ifname
 
 POLICIES = ("open", "same-bridge", "isolated")
 _BACKENDS = ("", "nftables")
-_SETS = tuple(f"{each}{family}" for each in ("forward", "policed", "inside") for family in (4, 6))
-_ISOLATED = ("isolated4", "isolated6")
+SETS = tuple(f"{each}{family}" for each in ("forward", "policed", "inside") for family in (4, 6))
+ISOLATED_SETS = ("isolated4", "isolated6")
 _IP = {4: "ip", 6: "ip6"}
 
 ISOLATED = declare("firewall.isolated", "nobody in its bridge reaches a pod, nothing else is done")
@@ -138,9 +138,9 @@ def _do(call: Call, record: Record, previous: Result) -> Result:
 
 def _undo(call: Call, record: Record) -> None:
     with opened(call) as netfilter:
-        nat.remove(netfilter.elements, _SETS, record.marks)
+        nat.remove(netfilter.elements, SETS, record.marks)
         if record.config.get("ingressPolicy") == "isolated":
-            nat.remove(netfilter.elements.of("bridge"), _ISOLATED, record.marks)
+            nat.remove(netfilter.elements.of("bridge"), ISOLATED_SETS, record.marks)
 
 
 def _check(call: Call, record: Record, previous: Result) -> None:
@@ -152,8 +152,8 @@ def _check(call: Call, record: Record, previous: Result) -> None:
 
 
 def _there(netfilter: Netfilter, record: Record) -> set[tuple[str, bytes]]:
-    found = nat.marked(_SETS, record.marks, netfilter.elements)
-    found |= nat.marked(_ISOLATED, record.marks, netfilter.elements.of("bridge"))
+    found = nat.marked(SETS, record.marks, netfilter.elements)
+    found |= nat.marked(ISOLATED_SETS, record.marks, netfilter.elements.of("bridge"))
     return {(name, each.key) for name, listed in found.items() for each in listed}
 
 
@@ -161,7 +161,7 @@ def _check_usable(call: Call) -> None:
     """Whether elements could be put: the sets are there, or can be made."""
     with opened(call) as netfilter:
         try:
-            netfilter.elements.list(_SETS[0])
+            netfilter.elements.list(SETS[0])
         except linux.Missing:
             KernelRuleset().check(ruleset() + bridge_ruleset())
 
@@ -175,8 +175,8 @@ PLUGIN = chained.plugin(
         _do,
         _undo,
         _check,
-        sets=_SETS,
-        bridge_sets=_ISOLATED,
+        sets=SETS,
+        bridge_sets=ISOLATED_SETS,
         check_usable=_check_usable,
     )
 )

@@ -23,7 +23,7 @@ MASQUERADE, HAIRPIN = "masquerade", "hairpin"
 EVERYBODY = "all"
 PORTS, PORTS_AT = "ports", "ports_at"
 _IP = {4: "ip", 6: "ip6"}
-_MULTICAST = {4: "224.0.0.0/4", 6: "ff00::/8"}
+_TO_MANY = {4: "{ 224.0.0.0/4, 255.255.255.255 }", 6: "ff00::/8"}
 
 _FAMILY = """
 add map inet {table} masquerade{v} {{ type ipv{v}_addr : verdict; }}
@@ -67,7 +67,7 @@ def ruleset(subnets: Iterable[Network]) -> str:
 
 def _subnet(subnet: Network) -> str:
     ip = _IP[subnet.version]
-    inside = [f"{ip} daddr {subnet} return", f"{ip} daddr {_MULTICAST[subnet.version]} return", "masquerade"]
+    inside = [f"{ip} daddr {subnet} return", f"{ip} daddr {_TO_MANY[subnet.version]} return", "masquerade"]
     return _chain(chain(MASQUERADE, subnet), inside) + _chain(
         chain(HAIRPIN, subnet), [f"{ip} saddr {subnet} masquerade"]
     )

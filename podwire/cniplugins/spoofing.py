@@ -20,9 +20,10 @@ from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.netfilter import Netfilter, opened
 from podwire.cniplugins.skeleton import Call
 from podwire.failpoints import declare, failpoint
+from podwire.linux import errors as linux
 from podwire.linux import keys
 from podwire.linux.network import KernelNetwork
-from podwire.linux.nft import TABLE
+from podwire.linux.nft import TABLE, KernelRuleset
 from podwire.linux.values import Element
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.values import Address, Object, taken
@@ -120,6 +121,17 @@ def unguard(netfilter: Netfilter, record: Record) -> None:
     """By the record alone."""
     if guard_of(record.config).mac:
         nat.remove(netfilter.elements.of("bridge"), SETS, record.marks)
+
+
+def check_usable(call: Call) -> None:
+    """Whether an end could be guarded, if that is asked for: the sets are there, or can be made."""
+    if not guard_of(call.config.raw).mac:
+        return
+    with opened(call) as netfilter:
+        try:
+            netfilter.elements.of("bridge").list(SETS[0])
+        except linux.Missing:
+            KernelRuleset().check(ruleset())
 
 
 def check_guard(netfilter: Netfilter, record: Record, mac: str, addresses: Iterable[Address]) -> None:

@@ -110,9 +110,9 @@ class KernelRuleset:
             told = done.stderr.decode("utf-8", "replace").strip()
             raise errors.BadRuleset(errno.EINVAL, f"{what} the nft ruleset", told)
 
-    def delete_table(self, table: str = TABLE) -> None:
+    def delete_table(self, table: str = TABLE, family: str = "inet") -> None:
         """The table with all that is in it; nothing happens when there is none."""
-        self.apply(f"add table inet {table}\ndelete table inet {table}\n")
+        self.apply(f"add table {family} {table}\ndelete table {family} {table}\n")
 
     def _nft(self, *arguments: str, stdin: str) -> Finished:
         argv = ("nft", *arguments)

@@ -6,7 +6,7 @@ from ipaddress import ip_interface
 
 import pytest
 
-from podwire.cniplugins.firewall import _ISOLATED, _SETS
+from podwire.cniplugins.firewall import ISOLATED_SETS, SETS
 from podwire.linux import errors as linux
 from podwire.linux.nft import KernelElements, KernelRuleset
 
@@ -44,7 +44,7 @@ def attach(host, config):
 def elements():
     """Sets with their owners, in both tables."""
     table, found = KernelElements(), []
-    for family, sets in (("inet", _SETS), ("bridge", _ISOLATED)):
+    for family, sets in (("inet", SETS), ("bridge", ISOLATED_SETS)):
         for name in sets:
             try:
                 found += [(name, each.comment.split()[1]) for each in table.of(family).list(name)]
@@ -191,7 +191,7 @@ def test_status_tells_of_a_host_without_nft(host, config, refused, monkeypatch):
 def test_checking_notices_what_is_gone(host, attach, refused, name):
     told = attach("a", ingressPolicy="isolated")
     table = KernelElements()
-    family = table.of("bridge" if name in _ISOLATED else "inet")
+    family = table.of("bridge" if name in ISOLATED_SETS else "inet")
     family.delete(name, *family.list(name))
     table.close()
     with refused(101, f"not in the set {name} any more"):

@@ -80,11 +80,12 @@ def test_a_place_that_cannot_be_written_is_told(host, refused, key, tmp_path):
         status(host, config)
 
 
-def test_without_nft_nothing_can_be_masqueraded_or_mapped(host, refused, monkeypatch):
+def test_without_nft_nothing_can_be_masqueraded_mapped_or_guarded(host, refused, monkeypatch):
     host.way = "in process"
     monkeypatch.setattr("podwire.linux.nft._ENVIRONMENT", {"PATH": "/nowhere"})
     status(host, host.bridge())
-    for config in (host.bridge(ipMasq=True), host.portmap({}) | {"prevResult": None}):
+    guarded = [host.bridge(macspoofchk=True), host.bridge(ipspoofchk=True)]
+    for config in (host.bridge(ipMasq=True), host.portmap({}) | {"prevResult": None}, *guarded):
         with refused(50, "nft"):
             status(host, config)
 

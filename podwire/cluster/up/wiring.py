@@ -11,16 +11,15 @@ from pathlib import Path
 from podwire.cluster.up.conflist import PODS_BRIDGE
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.slots import Interface, Network, Slot
-from podwire.cniplugins import nat
+from podwire.cniplugins import tables
 from podwire.linux.errors import AddressExists, LinkExists, NoSuchLink
 from podwire.linux.network import KernelNetwork
-from podwire.linux.nft import TABLE, KernelRuleset
+from podwire.linux.nft import KernelRuleset
 from podwire.linux.sysctls import KernelSysctls
 from podwire.linux.values import Bridge, Route, Veth
 
 PLUGINS_MARK = "podwire"
 """The alias of bridges that our CNI plugins make."""
-SETS = tuple(f"{name}{v}" for name in (nat.MASQUERADE, nat.HAIRPIN, nat.PORTS, nat.PORTS_AT) for v in (4, 6))
 
 MARK = "podwire-up:"
 """What the alias of a cluster's links begins with; its prefix follows."""
@@ -112,13 +111,12 @@ def disconnect(layout: Layout, slots: list[int]) -> None:
 
 
 def disconnect_pods() -> None:
-    """On the host itself: the bridge and the table that our CNI plugins left, unless somebody still uses them."""
+    """On the host itself: the bridge and the tables that our CNI plugins left, unless somebody still uses them."""
     with KernelNetwork() as network, contextlib.suppress(NoSuchLink):
         bridge = network.links.get(PODS_BRIDGE)
         if bridge.alias == PLUGINS_MARK and not any(each.master == bridge.ifindex for each in network.links.list()):
             network.links.delete(bridge.ifindex)
-    if not any(nat.marked(SETS, lambda _comment: True).values()):
-        KernelRuleset().delete_table(TABLE)
+    tables.remove_unused()
 
 
 def routes_of_host(slot: Slot) -> list[Network]:

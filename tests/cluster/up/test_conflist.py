@@ -2,6 +2,7 @@ from ipaddress import ip_network
 
 from podwire.cluster.up import conflist
 from podwire.cluster.up.slots import Slot
+from podwire.cniplugins.spoofing import Guard, guard_of
 from podwire.runtime.cni.conflists import Conflists
 
 RANGES = Slot(3).pod_ranges(1, ipv6=True)
@@ -33,3 +34,8 @@ def test_ours_follows_the_ranges(tmp_path):
 def test_there_is_a_route_for_each_family():
     [bridge, _] = conflist.network(RANGES)["plugins"]
     assert bridge["ipam"]["routes"] == [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]
+
+
+def test_nobody_on_the_default_network_poses_as_somebody_else():
+    [bridge, _] = conflist.network(RANGES)["plugins"]
+    assert guard_of(bridge) == Guard(mac=True, ip=True)

@@ -1,0 +1,47 @@
+"""Tables that nobody uses any more."""
+
+import subprocess
+
+from podwire.cniplugins.tables import SETS, remove_unused
+
+GUARDED = {"ipspoofchk": True, "ipMasq": True}
+
+
+def tables():
+    told = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
+    return set(told.splitlines())
+
+
+def test_a_table_goes_with_its_last_element(host):
+    host.pod("a")
+    host.add("a", host.bridge("10.88.0.0/24", **GUARDED))
+    remove_unused()
+    assert tables() == {"table inet podwire", "table bridge podwire"}
+    host.delete("a", host.bridge("10.88.0.0/24", **GUARDED))
+    remove_unused()
+    assert tables() == set()
+    remove_unused()
+    assert tables() == set()
+
+
+def test_a_pod_of_the_firewall_alone_keeps_its_table(host):
+    """Which sets there are depends on which plugins were here."""
+    host.pod("a")
+    config = host.bridge("10.88.0.0/24")
+    result = host.add("a", config)
+    firewall = {"cniVersion": "1.0.0", "name": "net", "type": "firewall", "dataDir": str(host.records)}
+    host.add("a", firewall | {"prevResult": result})
+    remove_unused()
+    assert tables() == {"table inet podwire"}
+
+
+def test_what_the_kernel_has_is_all_that_is_asked_for(host):
+    host.pod("a")
+    result = host.add("a", host.bridge("10.88.0.0/24", **GUARDED))
+    firewall = {"cniVersion": "1.0.0", "name": "net", "type": "firewall", "ingressPolicy": "isolated"}
+    host.add("a", firewall | {"prevResult": result, "dataDir": str(host.records)})
+    for family, named in SETS.items():
+        words = ["nft", "list", "table", family, "podwire"]
+        told = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split("\n")
+        there = {each.split()[1] for each in told if each.strip().startswith(("set ", "map "))}
+        assert there == set(named)
