@@ -1,8 +1,11 @@
 """One socket with two conversations of ttrpc: calls that this side makes, and calls that it answers.
 
 Frames are handled where they arrive, in the loop's own callback: no queue, no task between the socket and a waiting
-call. A handler runs as a task of its own. Nothing is read while the peer does not read what it is sent, so a peer that
-only talks cannot fill this side's memory.
+call. A handler runs as a task of its own.
+
+A peer that talks and does not read cannot fill this side's memory: nothing more is read from it until it does, unless
+this side waits for an answer itself (two that both send much and wait for each other would never end). Whatever is
+written, a peer that leaves MAX_UNSENT bytes of it is given up.
 """
 
 import asyncio
@@ -17,6 +20,7 @@ from google.protobuf.message import DecodeError, Message
 
 from podwire.protocols.grpc_methods import Unary, UnaryHandler
 from podwire.protocols.grpc_status import (
+    Cancelled,
     DeadlineExceeded,
     InvalidArgument,
     ResourceExhausted,
@@ -33,6 +37,10 @@ _log = logging.getLogger("podwire.transports.trunk")
 
 MAX_HANDLING = 64
 """Requests of one peer that are answered at the same time; more are refused."""
+MAX_UNSENT = 64 << 20
+"""Bytes that may wait for a peer to read them."""
+FLUSHING = 1.0
+"""Seconds that a peer has to read what was written before the connection closes."""
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)
@@ -80,6 +88,8 @@ class Trunk(asyncio.Protocol):
         self._waiting: dict[int, asyncio.Future[Answered]] = {}
         self._handling: set[asyncio.Task[None]] = set()
         self._transport: asyncio.Transport | None = None
+        self._peer = (0, -1)
+        self._clogged = False
         self._why = ""
         self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done when the conversation is over; its result is why."""
@@ -88,6 +98,7 @@ class Trunk(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._peer = _credentials(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -101,15 +112,15 @@ class Trunk(asyncio.Protocol):
             self.abort(str(error))
 
     def pause_writing(self) -> None:
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._clogged = True
+        self._balance()
 
     def resume_writing(self) -> None:
-        if self._transport is not None:
-            self._transport.resume_reading()
+        self._clogged = False
+        self._balance()
 
     def connection_lost(self, error: Exception | None) -> None:
-        why = self._why or (f"the connection broke: {error}" if error else "the peer closed the connection")
+        why = self._why or (f"the connection broke: {error}" if error else self._how_it_ended())
         for task in self._handling:
             task.cancel()
         for future in self._waiting.values():
@@ -119,24 +130,30 @@ class Trunk(asyncio.Protocol):
         if not self.closed.done():
             self.closed.set_result(why)
 
+    def _how_it_ended(self) -> str:
+        whole = self._pieces.idle and all(each.idle for each in self._frames.values())
+        return "the peer closed the connection" if whole else "the peer closed the connection in the middle of a frame"
+
+    def _balance(self) -> None:
+        """Read, unless the peer leaves what it was sent and this side needs nothing from it."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._clogged and not self._waiting:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
     # What its owner calls.
 
     @property
     def peer_pid(self) -> int:
         """The process at the other end, as the kernel tells; 0 when it cannot."""
-        return self._peer()[0]
+        return self._peer[0]
 
     @property
     def peer_uid(self) -> int:
         """The user at the other end; -1 when the kernel cannot tell."""
-        return self._peer()[1]
-
-    def _peer(self) -> tuple[int, int]:
-        raw = self._transport.get_extra_info("socket") if self._transport else None
-        if raw is None:
-            return 0, -1
-        pid, uid, _ = struct.unpack("3i", raw.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        return pid, uid
+        return self._peer[1]
 
     async def call(
         self,
@@ -161,24 +178,28 @@ class Trunk(asyncio.Protocol):
         if self._transport is None or self.closed.done() or self._transport.is_closing():
             raise TrunkClosed(self._why or "the connection is closed")
         stream, frame = self._asking.request(method.service, method.name, payload, timeout=within, metadata=metadata)
-        future: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Answered] = loop.create_future()
         self._waiting[stream] = future
-        self._transport.write(mux.pieces(self._asks_on, frame))
+        self._write(mux.pieces(self._asks_on, frame))
+        if self._clogged:
+            self._balance()
+        timer = loop.call_later(within, _give_up, future, f"no answer to {method.name} within {within:g} s")
         try:
-            async with asyncio.timeout(within):
-                return await future
-        except TimeoutError:
-            raise NoAnswer(f"no answer to {method.name} within {within:g} s") from None
+            return await future
         finally:
+            timer.cancel()
             self._waiting.pop(stream, None)
             self._asking.forget(stream)
+            if self._clogged:
+                self._balance()
 
     async def close(self, why: str = "closed here") -> None:
         """Send what was written, close, and wait until handlers have ended."""
         self._why = self._why or why
         if self._transport is not None and not self.closed.done():
             self._transport.close()
-            await asyncio.wait([self.closed], timeout=1.0)
+            await asyncio.wait([self.closed], timeout=FLUSHING)
             if not self.closed.done():
                 self._transport.abort()
                 await asyncio.shield(self.closed)
@@ -221,21 +242,47 @@ class Trunk(asyncio.Protocol):
     async def _handle(self, asked: Asked) -> None:
         enter(Call(asked.timeout, asked.metadata))
         try:
-            method, handler = self._services.find(asked)
             async with asyncio.timeout(asked.timeout):
-                response = await handler(_decode(method, asked.payload))
-            reply = answer(asked.stream, response.SerializeToString())
-        except TimeoutError:
+                reply = await self._reply(asked)
+        except TimeoutError:  # only the limit's own: what a handler raises is answered with
             reply = refuse(asked.stream, DeadlineExceeded(f"{asked.method}: not done within {asked.timeout:g} s"))
+        except asyncio.CancelledError:
+            self._send(refuse(asked.stream, Cancelled(f"{asked.method}: given up")))
+            raise
+        self._send(reply)
+
+    async def _reply(self, asked: Asked) -> bytes:
+        try:
+            method, handler = self._services.find(asked)
+            response = await handler(_decode(method, asked.payload))
+            return answer(asked.stream, response.SerializeToString())
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is answered with
             if not isinstance(error, RpcError):
                 _log.exception("a handler failed", extra={"method": asked.method})
-            reply = refuse(asked.stream, from_exception(error, asked.method))
-        self._send(reply)
+            return refuse(asked.stream, from_exception(error, asked.method))
 
     def _send(self, frame: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(mux.pieces(self._answers_on, frame))
+        self._write(mux.pieces(self._answers_on, frame))
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._transport.write(data)
+        if self._clogged and (unsent := self._transport.get_write_buffer_size()) > MAX_UNSENT:
+            self.abort(f"the peer does not read: {unsent} bytes wait for it")
+
+
+def _give_up(future: asyncio.Future[Answered], why: str) -> None:
+    if not future.done():
+        future.set_exception(NoAnswer(why))
+
+
+def _credentials(connected: socket.socket | None) -> tuple[int, int]:
+    """Process and user at the other end, asked at once: after the connection nobody can tell."""
+    if connected is None:
+        return 0, -1
+    pid, uid, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return pid, uid
 
 
 def _decode(method: Unary[Any, Any], payload: bytes) -> Message:

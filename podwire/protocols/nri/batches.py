@@ -1,33 +1,57 @@
 """Synchronize on a node that is too large for one message: in batches, all but the last with `more`.
 
 A plugin answers each of those with `more`, and gives its updates with the last answer.
+
+What does not fit into a message of its own cannot be told, and a plugin that is told of all but one pod decides wrongly
+without knowing it: so nothing is told then, and the error names the object.
 """
 
 from collections.abc import Iterator, Sequence
 
+from podwire.protocols.grpc_status import ResourceExhausted
 from podwire.protocols.nri import nri_pb2 as pb
 
 ROOM = (4 << 20) - 4096
 """Bytes that a request may take in one frame; the rest is for what is around it."""
 
+AROUND = 8
+"""Bytes at most that an object in a request takes beside its own: its number, and how long it is."""
+
+
+class ObjectTooLarge(ResourceExhausted):
+    """A pod or a container that no message can hold; says which."""
+
 
 def batches(
     pods: Sequence[pb.PodSandbox], containers: Sequence[pb.Container], room: int = ROOM
 ) -> Iterator[pb.SynchronizeRequest]:
-    """Requests that fit, at least one; together they hold everything, pods first."""
+    """Requests that fit, at least one; together they hold everything, pods first.
+
+    Raises ObjectTooLarge, before any of them.
+    """
+    objects: tuple[pb.PodSandbox | pb.Container, ...] = (*pods, *containers)
+    sizes = [each.ByteSize() + AROUND for each in objects]
+    for each, size in zip(objects, sizes, strict=True):
+        if size > room:
+            raise ObjectTooLarge(f"{_called(each)} takes {size - AROUND} bytes, and a message holds {room - AROUND}")
     request, used = pb.SynchronizeRequest(), 0
-    for each in (*pods, *containers):
-        size = each.ByteSize() + 8
+    for each, size in zip(objects, sizes, strict=True):
         if used and used + size > room:
             request.more = True
             yield request
             request, used = pb.SynchronizeRequest(), 0
         if isinstance(each, pb.PodSandbox):
             request.pods.append(each)
-        elif isinstance(each, pb.Container):
+        else:
             request.containers.append(each)
         used += size
     yield request
+
+
+def _called(each: pb.PodSandbox | pb.Container) -> str:
+    if isinstance(each, pb.PodSandbox):
+        return f"pod {each.namespace}/{each.name} ({each.id})"
+    return f"container {each.name} ({each.id})"
 
 
 class Gathered:

@@ -81,7 +81,7 @@ class Subscription:
         return cls(sum(each.bit for each in set(events)))
 
     def known_to(self, version: str) -> "Subscription":
-        """What of it a runtime of that version of NRI knows. One that tells no version is older than 0.12."""
+        """What of it a runtime of that version of NRI knows; see `told_version` for one that tells none."""
         return Subscription(self.mask & events_of(version))
 
     @property
@@ -94,11 +94,49 @@ ALL = Subscription(ALL_EVENTS)
 
 
 def events_of(version: str) -> int:
-    """The mask of all events of a version such as `v0.11.0`; of one that cannot be read, what every version has."""
-    found = re.match(r"v?(\d+)\.(\d+)", version)
-    if found is None:
+    """The mask of all events of a version such as `v0.11.0`; of nothing, what every version has.
+
+    Versions are told since 0.12, so whoever tells one that means nothing (builds without a version say 0.0.0-unknown)
+    is at least that new.
+    """
+    if not version:
         return FIRST_EVENTS
-    return ALL_EVENTS if (int(found[1]), int(found[2])) >= (0, 10) else FIRST_EVENTS
+    found = _numbers(version)
+    return FIRST_EVENTS if found is not None and (0, 0) < found[:2] < (0, 10) else ALL_EVENTS
+
+
+def told_version(configure: pb.ConfigureRequest) -> str:
+    """The version of NRI that a runtime tells, or that is known of its release when it is too old to tell; or empty."""
+    if configure.NRI_version:
+        return configure.NRI_version
+    release = _numbers(configure.runtime_version)
+    rows = _BEFORE_VERSIONS.get(configure.runtime_name.lower(), ())
+    return next((version for first, version in rows if release is not None and release >= first), "")
+
+
+_BEFORE_VERSIONS: dict[str, tuple[tuple[tuple[int, int, int], str], ...]] = {
+    "containerd": (
+        ((2, 2, 1), "v0.11.0"),
+        ((2, 2, 0), "v0.10.0"),
+        ((1, 7, 26), "v0.8.0"),
+        ((1, 7, 14), "v0.6.0"),
+        ((1, 7, 7), "v0.4.0"),
+        ((1, 7, 0), "v0.3.0"),
+    ),
+    "cri-o": (
+        ((1, 35, 0), "v0.11.0"),
+        ((1, 34, 0), "v0.10.0"),
+        ((1, 32, 0), "v0.9.0"),
+        ((1, 29, 0), "v0.6.0"),
+        ((1, 26, 0), "v0.2.0"),
+    ),
+}
+"""Since which release a runtime has which version at least; newest first."""
+
+
+def _numbers(version: str) -> tuple[int, int, int] | None:
+    found = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version)
+    return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else None
 
 
 def as_state_change(event: Event, request: Any) -> pb.StateChangeEvent:

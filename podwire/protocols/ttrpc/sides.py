@@ -21,6 +21,7 @@ from podwire.protocols.ttrpc import ttrpc_pb2 as pb
 from podwire.protocols.ttrpc.wire import (
     DATA,
     MAX_DATA,
+    MAX_STREAM,
     REMOTE_CLOSED,
     REMOTE_OPEN,
     REQUEST,
@@ -28,6 +29,9 @@ from podwire.protocols.ttrpc.wire import (
     Frame,
     encode,
 )
+
+LONGEST = 9e9
+"""Seconds that a call may say it waits: what its field can hold, some 285 years."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +89,18 @@ class Asking:
     ) -> tuple[int, bytes]:
         """A call's number and its frame, which must be sent before another is asked for.
 
-        Raises ResourceExhausted when it is too long: then nothing happened.
+        Raises ResourceExhausted when it is too long or no number is left: then nothing happened.
         """
         message = pb.Request(service=service, method=method, payload=payload)
         if timeout is not None:
-            message.timeout_nano = max(1, int(timeout * 1e9))
+            message.timeout_nano = max(1, int(min(timeout, LONGEST) * 1e9))
         message.metadata.extend(pb.KeyValue(key=key.lower(), value=value) for key, value in metadata)
         data = message.SerializeToString()
         if len(data) > MAX_DATA:
             raise TooLong(len(data))
         stream = self._next
+        if stream > MAX_STREAM:
+            raise ResourceExhausted("this connection has no stream left; only a new one has")
         frame = encode(stream, REQUEST, data)
         self._next += 2
         self._awaited.add(stream)
@@ -130,13 +136,11 @@ class Answering:
         self._last = 0
 
     def receive(self, frame: Frame) -> Asked | Refused | Ignored:
-        match frame.kind:
-            case _ if frame.kind == REQUEST:
-                return self._request(frame)
-            case _ if frame.kind == DATA:
-                return Refused(frame.stream, InvalidArgument(f"stream {frame.stream} is not open"))
-            case _:
-                return Ignored(f"a frame of kind {frame.kind} on stream {frame.stream}")
+        if frame.kind == REQUEST:
+            return self._request(frame)
+        if frame.kind == DATA:
+            return Refused(frame.stream, InvalidArgument(f"stream {frame.stream} is not open"))
+        return Ignored(f"a frame of kind {frame.kind} on stream {frame.stream}")
 
     def _request(self, frame: Frame) -> Asked | Refused:
         stream = frame.stream

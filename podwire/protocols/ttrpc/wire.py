@@ -13,6 +13,7 @@ from dataclasses import dataclass
 HEADER = struct.Struct(">IIBB")
 MAX_DATA = 4 << 20
 """Bytes of data in one frame."""
+MAX_STREAM = (1 << 32) - 1
 
 REQUEST = 1
 RESPONSE = 2
