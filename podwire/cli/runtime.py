@@ -2,11 +2,14 @@
 
 import argparse
 import asyncio
+import math
 from pathlib import Path
 
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, run_until_stopped
 from podwire.cluster.runtime import OCI_RUNTIMES, NoRuntime, Options, RunsAlready, running
+from podwire.runtime.cni import Checking
+from podwire.runtime.cni.checker import ACTIONS, INTERVAL, REPORT
 from podwire.runtime.records import NewerRecord
 from podwire.transports.unix import CannotListen
 
@@ -21,7 +24,34 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--cni-bin-dir", type=Path, action="append", default=[], help="plugins; may be given again (PREFIX/opt/cni/bin)"
     )
     parser.add_argument("--oci-runtime", choices=OCI_RUNTIMES, help="what runs the containers (crun, else runc)")
+    add_checking(parser)
     add_logging(parser)
+
+
+def add_checking(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--cni-check-interval", type=_seconds, default=INTERVAL, metavar="SECONDS",
+        help=f"how often CNI plugins are asked to CHECK each pod's network; 0 is never ({INTERVAL:g})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--cni-check-action", choices=ACTIONS, default=REPORT,
+        help="what is done when a pod's network is not as it was made: report it in the pod's status and events, or "
+        f"also restart the pod in a new sandbox ({REPORT})",
+    )  # fmt: skip
+
+
+def checking(arguments: argparse.Namespace) -> Checking:
+    return Checking(arguments.cni_check_interval, arguments.cni_check_action)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return value
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -31,6 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         cni_conf_dir=arguments.cni_conf_dir,
         cni_bin_dirs=tuple(arguments.cni_bin_dir),
         oci_runtimes=(arguments.oci_runtime,) if arguments.oci_runtime else OCI_RUNTIMES,
+        cni_checking=checking(arguments),
     )
     try:
         return run_until_stopped(_serve(options), arguments)

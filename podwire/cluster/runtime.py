@@ -18,10 +18,12 @@ from podwire.linux.namespaces import KernelNamespaces
 from podwire.linux.processes import boot_id
 from podwire.protocols.cri import methods
 from podwire.runtime.bundles import Bundles
-from podwire.runtime.cni import Caller, Conflists, Keeper, Plugins
+from podwire.runtime.cni import Caller, Checker, Checking, Conflists, Keeper, Plugins
+from podwire.runtime.cni.checker import REPORTING, Pods
 from podwire.runtime.containers import Containers
 from podwire.runtime.events import Events
 from podwire.runtime.executions import Executions
+from podwire.runtime.hooks import NoHooks
 from podwire.runtime.host import Host
 from podwire.runtime.image_service import ImageService
 from podwire.runtime.images import Images
@@ -31,6 +33,7 @@ from podwire.runtime.sandboxes import Sandboxes
 from podwire.runtime.service import RuntimeService
 from podwire.runtime.shims import Shims
 from podwire.runtime.usage import Usage
+from podwire.seams import Clock
 from podwire.shim import find
 from podwire.trace.participants import KUBELET, RUNTIME
 from podwire.transports import grpc_server, http_server
@@ -65,6 +68,8 @@ class Options:
     """Which programs may run the containers; the first that there is does."""
     cgroup_root: str = ""
     """The parent of all cgroups, when it does not follow from the prefix."""
+    cni_checking: Checking = REPORTING
+    """When CHECK is asked of pods' networks, and what is done about one that is lost."""
 
     @property
     def state(self) -> Path:
@@ -111,25 +116,36 @@ async def running(options: Options) -> AsyncIterator[Running]:
         shims = _shims(options)
         bundles = _bundles(options, images)
         stack.callback(bundles.leave)
+        hooks = NoHooks()
         sandboxes = Sandboxes(
             Records(options.state / "runtime/sandboxes", SandboxRecord),
             _kernel(options),
             network,
+            hooks,
             events,
             clock,
             boot_id(),
         )
         containers = Containers(
-            Records(options.state / "runtime/containers", ContainerRecord), sandboxes, bundles, shims, events, clock
+            Records(options.state / "runtime/containers", ContainerRecord),
+            sandboxes,
+            bundles,
+            shims,
+            hooks,
+            events,
+            clock,
         )
         executions = Executions(shims, bundles, clock)
         service = RuntimeService(sandboxes, containers, executions, Usage(bundles, clock), network, events, clock)
         events.describe = service.describe
         await sandboxes.recover()
         await containers.recover()
+        await sandboxes.finish()
+        await containers.finish()
         stack.push_async_callback(containers.close)
         await service.finish_stops()
         await stack.enter_async_context(Keeper(network, service.finish_stops).running())
+        await stack.enter_async_context(_checker(options, network, sandboxes, clock).running())
         streaming = await http_server.serve(executions.handle, host="127.0.0.1", port=0)
         stack.push_async_callback(streaming.close, GRACE)
         executions.base_url = f"http://127.0.0.1:{streaming.port}"
@@ -173,6 +189,13 @@ def _network(options: Options) -> Caller:
     binaries = options.cni_bin_dirs or (options.state / "cni/bin", options.prefix / "opt/cni/bin")
     plugins = Plugins(binaries, run=tracing.cni_run(tracing.tap(RUNTIME)))
     return Caller(conflists, plugins, options.state / "cni/cache")
+
+
+def _checker(options: Options, network: Caller, sandboxes: Sandboxes, clock: Clock) -> Checker:
+    def is_ready(id_: str) -> bool:
+        return (found := sandboxes.find(id_)) is not None and found.ready
+
+    return Checker(network, options.cni_checking, Pods(is_ready, sandboxes.tell_checked, sandboxes.lose), clock)
 
 
 def _shims(options: Options) -> Shims:

@@ -62,13 +62,13 @@ class KernelLinks:
 
     def list(self) -> list[Link]:
         body = _MESSAGE.pack(0, 0, 0, 0, 0) + u32(_EXT_MASK, _SKIP_STATISTICS)
-        return [_parsed(each) for each in self._netlink.dump(Request(_GET, 0, body, "list links", _ERRORS))]
+        return [parsed(each) for each in self._netlink.dump(Request(_GET, 0, body, "list links", _ERRORS))]
 
     def get(self, link: int | str) -> Link:
         """NoSuchLink."""
         head, name = _which(link)
         body = head + name + u32(_EXT_MASK, _SKIP_STATISTICS)
-        return _parsed(self._netlink.ask(Request(_GET, 0, body, f"find link {link}", _ERRORS)))
+        return parsed(self._netlink.ask(Request(_GET, 0, body, f"find link {link}", _ERRORS)))
 
     def add(self, new: NewLink) -> None:
         """Make a link. LinkExists, also when it is the peer's name that is taken; NoSuchLink for a missing parent."""
@@ -219,7 +219,8 @@ def _new_macvlan(new: Macvlan) -> Request:
     return _new(new.name, False, parts, "macvlan", data, held)
 
 
-def _parsed(body: bytes) -> Link:
+def parsed(body: bytes) -> Link:
+    """A link as the kernel tells of it: when asked, or by itself."""
     _, _, index, flags, _ = _MESSAGE.unpack_from(body)
     told = wire.attributes(body, _MESSAGE.size)
     info = wire.attributes(told.get(_LINKINFO, b""))
