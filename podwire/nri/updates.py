@@ -1,0 +1,33 @@
+"""What is to change in containers that are there already."""
+
+from collections.abc import Iterable, Iterator
+from typing import Self, Unpack
+
+from podwire.nri.resources import Resources, fill
+from podwire.protocols.nri import nri_pb2 as pb
+
+
+class Updates:
+    """Returned by hooks, or sent unasked by `Plugin.update_containers`. Calls may be chained."""
+
+    def __init__(self, messages: Iterable[pb.ContainerUpdate] = ()) -> None:
+        self.messages = list(messages)
+
+    def set(self, container_id: str, *, ignore_failure: bool = False, **resources: Unpack[Resources]) -> Self:
+        """Give a container other resources, such as `cpu_shares=512`; may be called again for the same one.
+
+        With `ignore_failure`, that this one cannot be done is no reason to fail the whole request.
+        """
+        update = next((each for each in self.messages if each.container_id == container_id), None)
+        if update is None:
+            update = pb.ContainerUpdate(container_id=container_id)
+            self.messages.append(update)
+        update.ignore_failure = ignore_failure
+        fill(update.linux.resources, resources)
+        return self
+
+    def __iter__(self) -> Iterator[pb.ContainerUpdate]:
+        return iter(self.messages)
+
+    def __len__(self) -> int:
+        return len(self.messages)
