@@ -9,6 +9,7 @@ that away, too. Leases do survive one, and are found by the ids alone.
 
 import fcntl
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -29,6 +30,7 @@ MARK = "podwire:"
 """How the aliases of our links begin."""
 LONGEST_ALIAS = 255
 _LOCK = ".lock"
+_UNFINISHED = re.compile(r"\.[0-9a-f]{8}")
 _RANGE = Struct("@hhqqi0q")  # struct flock: kind, whence, start, length, pid
 
 
@@ -103,15 +105,16 @@ class Attachments:
         """One after the other per attachment: DEL may come while the ADD that its runtime gave up goes on elsewhere."""
         os.makedirs(self._data, mode=0o700, exist_ok=True)
         path = self._path(call.config.name, call.invocation.container_id, call.invocation.ifname)
-        with self._locked(path, fcntl.F_OFD_SETLKW):
+        with self._locked(crc32(path.encode()), fcntl.F_OFD_SETLKW):
+            _remove(self._unfinished(path))
             yield
 
     @contextmanager
-    def _locked(self, path: str, how: int) -> Iterator[None]:
-        """A byte of one file, which one follows from the path; the kernel unlocks it for whoever dies."""
+    def _locked(self, byte: int, how: int) -> Iterator[None]:
+        """A byte of one file, which one follows from a record's path; the kernel unlocks it for whoever dies."""
         file = os.open(os.path.join(self._data, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.fcntl(file, how, _RANGE.pack(fcntl.F_WRLCK, os.SEEK_SET, crc32(path.encode()), 1, 0))
+            fcntl.fcntl(file, how, _RANGE.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
             yield
         finally:
             os.close(file)
@@ -122,7 +125,10 @@ class Attachments:
         One that somebody is at, or has written since, is left alone, and told: an ADD that the list could not know.
         """
         seen = {each: _state(each) for each in self._stale(valid)}
-        all_of(*(partial(self._collect, path, state, release, busy) for path, state in seen.items()))
+        all_of(
+            *(partial(self._collect, path, state, release, busy) for path, state in seen.items()),
+            self._collect_unfinished,
+        )
 
     def _stale(self, valid: Valid) -> list[str]:
         names = os.listdir(self._directory) if os.path.isdir(self._directory) else []
@@ -133,7 +139,7 @@ class Attachments:
         self, path: str, state: tuple[int, int], release: Callable[[Record], None], busy: set[tuple[str, str]]
     ) -> None:
         try:
-            with self._locked(path, fcntl.F_OFD_SETLK):
+            with self._locked(crc32(path.encode()), fcntl.F_OFD_SETLK):
                 if _state(path) == state:
                     record = _whole(path)
                     os.unlink(path) if record is None else release(record)
@@ -143,16 +149,28 @@ class Attachments:
         _, id_, ifname = os.path.basename(path).split("@", 2)
         busy.add((id_, ifname))
 
+    def _collect_unfinished(self) -> None:
+        """What those who died while they wrote have left, whatever network it was for."""
+        for each in os.listdir(self._directory) if os.path.isdir(self._directory) else ():
+            if _UNFINISHED.fullmatch(each):
+                with suppress(BlockingIOError), self._locked(int(each[1:], 16), fcntl.F_OFD_SETLK):
+                    _remove(f"{self._directory}/{each}")
+
+    def _unfinished(self, path: str) -> str:
+        """Where a record is while it is written; whoever writes there holds its lock, which follows from the name."""
+        return f"{self._directory}/.{crc32(path.encode()):08x}"
+
     def _path(self, network: str, container_id: str, ifname: str) -> str:
         return f"{self._directory}/{network}@{container_id}@{ifname}"
 
     def write(self, record: Record) -> None:
         os.makedirs(self._directory, mode=0o700, exist_ok=True)
-        temporary = f"{self._directory}/.{record.token}"
-        with open(temporary, "wb") as file:
+        path = self._path(record.network, record.container_id, record.ifname)
+        unfinished = self._unfinished(path)
+        with open(unfinished, "wb") as file:
             os.fchmod(file.fileno(), 0o600)
             file.write(dumped({"format": FORMAT, **record._asdict()}))
-        os.rename(temporary, self._path(record.network, record.container_id, record.ifname))
+        os.rename(unfinished, path)
 
     def read(self, call: Call) -> Record | None:
         """None when there is none, also when a loss of power left half of one."""
@@ -165,8 +183,7 @@ class Attachments:
             return None
 
     def remove(self, record: Record) -> None:
-        with suppress(FileNotFoundError):
-            os.unlink(self._path(record.network, record.container_id, record.ifname))
+        _remove(self._path(record.network, record.container_id, record.ifname))
 
     def check_writable(self) -> None:
         """Whether records could be written. Changes nothing."""
@@ -207,6 +224,11 @@ def records(directory: str) -> Iterator[Record]:
         record = None if each.startswith(".") else _whole(f"{directory}/{each}")
         if record is not None:
             yield record
+
+
+def _remove(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def _state(path: str) -> tuple[int, int]:

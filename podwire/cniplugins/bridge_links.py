@@ -14,9 +14,12 @@ from podwire.linux.network import KernelNetwork
 from podwire.linux.sysctls import KernelSysctls
 from podwire.linux.values import Bridge, Interface, Link, Veth
 from podwire.protocols.cni.errors import CniError, Code
+from podwire.stopwatch import step
 
 PATIENCE = 2.5
 """Seconds until a new port of the bridge must pass packets."""
+OURS = "podwire"
+"""The alias of bridges that were not there before."""
 _STEP = 0.001
 FORWARDING = {4: "net.ipv4.ip_forward", 6: "net.ipv6.conf.all.forwarding"}
 
@@ -28,6 +31,8 @@ def ensure_bridge(host: KernelNetwork, settings: Settings) -> Link:
     except linux.NoSuchLink:
         bridge = _new_bridge(host, settings)
     check_kind(bridge)
+    if bridge.alias == OURS and not bridge.up:  # whoever made it may have died before this
+        write_ipv6(None, bridge.name, accept_ra="0", accept_dad="0")
     if not bridge.up or (settings.promiscuous and not bridge.promiscuous):
         host.links.change(bridge.ifindex, up=True, promiscuous=True if settings.promiscuous else None)
     return bridge
@@ -41,8 +46,7 @@ def check_kind(bridge: Link) -> None:
 def _new_bridge(host: KernelNetwork, settings: Settings) -> Link:
     mac = (b"\x0a\x58" + os.urandom(4)).hex(":")
     with suppress(linux.LinkExists):  # another pod was faster
-        host.links.add(Bridge(settings.bridge, settings.mtu, mac, alias="podwire"))
-    write_ipv6(None, settings.bridge, accept_ra="0", accept_dad="0")  # before it is up
+        host.links.add(Bridge(settings.bridge, settings.mtu, mac, alias=OURS))
     return host.links.get(settings.bridge)
 
 
@@ -113,13 +117,14 @@ def configure(pod: KernelNetwork, plan: Plan, record: Record, netns: str) -> Lin
 def wait_for_port(host: KernelNetwork, name: str) -> Link:
     """A port passes packets only when the kernel has noticed that both ends are up."""
     until = time.monotonic() + PATIENCE
-    while True:
-        link = host.links.get(name)
-        if link.state == "up":
-            return link
-        if time.monotonic() > until:
-            raise CniError(Code.REFUSED, f"the link {name} is {link.state} after {PATIENCE:g} s")
-        time.sleep(_STEP)
+    with step("waiting"):
+        while True:
+            link = host.links.get(name)
+            if link.state == "up":
+                return link
+            if time.monotonic() > until:
+                raise CniError(Code.REFUSED, f"the link {name} is {link.state} after {PATIENCE:g} s")
+            time.sleep(_STEP)
 
 
 def disconnect(record: Record, later: Later) -> None:

@@ -30,6 +30,7 @@ _STEP = 0.002
 _CURSOR = "last_reserved_ip."
 _KNOWN = "last_reserved_ip.known"
 _LOCK = "lock"
+_UNFINISHED = "lock.new"
 _LONGEST_PATH = 1024
 
 
@@ -236,13 +237,9 @@ class Entries:
             return []
 
     def _replace(self, name: str, content: str) -> None:
-        """Under the lock, so one temporary name is enough; what a crash left there is overwritten."""
-        temporary = self.path(f"{_LOCK}.new")
-        try:
-            os.symlink(content, temporary)
-        except FileExistsError:
-            os.unlink(temporary)
-            os.symlink(content, temporary)
+        """Under the lock, so one temporary name is enough."""
+        temporary = self.path(_UNFINISHED)
+        os.symlink(content, temporary)
         os.rename(temporary, self.path(name))
 
     @contextmanager
@@ -250,6 +247,7 @@ class Entries:
         file = os.open(self.path(_LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             _wait(lambda: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB), patience, self.directory)
+            self.remove(_UNFINISHED)  # of somebody who died with the lock
             yield
         finally:
             os.close(file)

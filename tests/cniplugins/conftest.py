@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address, ip_interface
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,14 @@ from podwire.linux.values import Veth
 
 PATIENCE = 60.0
 MS_REC_PRIVATE = 16384 | 1 << 18
-MAPS = [f"{each}{family}" for each in ("masquerade", "hairpin", "ports", "ports_at") for family in (4, 6)]
+SETS = {
+    "inet": [
+        f"{each}{family}"
+        for each in ("masquerade", "hairpin", "ports", "ports_at", "forward", "policed", "inside")
+        for family in (4, 6)
+    ],
+    "bridge": ["guards", "macs", "addresses4", "addresses6", "targets6", "isolated4", "isolated6"],
+}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -37,17 +45,26 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     arguments = {each: pyfuncitem.funcargs[each] for each in pyfuncitem._fixtureinfo.argnames}
 
     def run() -> None:
-        syscalls.unshare(syscalls.NEWNET | syscalls.NEWNS)
-        syscalls.mount(None, "/", None, MS_REC_PRIVATE, None)
-        with KernelNetwork() as network:
-            network.links.change("lo", up=True)
         try:
             pyfuncitem.obj(**arguments)
         finally:
             pyfuncitem.funcargs["host"].end()
 
-    in_thread(run)
+    on_own_host(run)
     return True
+
+
+def on_own_host(work: Callable[[], None]) -> None:
+    """Do it in a thread with network and mount namespaces that end with it."""
+
+    def run() -> None:
+        syscalls.unshare(syscalls.NEWNET | syscalls.NEWNS)
+        syscalls.mount(None, "/", None, MS_REC_PRIVATE, None)
+        with KernelNetwork() as network:
+            network.links.change("lo", up=True)
+        work()
+
+    in_thread(run)
 
 
 class Refused(Exception):
@@ -204,12 +221,15 @@ def eventually(look: Callable[[], object]) -> None:
 def elements() -> list[str]:
     """The comments of all nft elements of ours."""
     table = KernelElements()
+    found = []
     try:
-        return [each.comment for name in MAPS for each in table.list(name)]
-    except linux.Missing:
-        return []
+        for family, names in SETS.items():
+            for name in names:
+                with suppress(linux.Missing):
+                    found += [each.comment for each in table.of(family).list(name)]
     finally:
         table.close()
+    return found
 
 
 @contextmanager
@@ -265,6 +285,27 @@ def host(tmp_path, programs, way) -> Iterator[Host]:
     with suppress(FileNotFoundError):
         for each in (tmp_path / "netns").iterdir():
             each.unlink()  # what it pinned went with the mounts of the test's thread
+
+
+@pytest.fixture
+def hosts(tmp_path, programs) -> Callable[[Callable[[Host], None]], None]:
+    """`hosts(work)`: a new host for this piece of work, as often as a test likes."""
+    numbers = count()
+
+    def on_another(work: Callable[[Host], None]) -> None:
+        root = tmp_path / str(next(numbers))
+        root.mkdir()
+        host = Host(root, programs, "in process")
+
+        def run() -> None:
+            try:
+                work(host)
+            finally:
+                host.end()
+
+        on_own_host(run)
+
+    return on_another
 
 
 @pytest.fixture(name="eventually")
