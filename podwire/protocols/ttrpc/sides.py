@@ -43,7 +43,7 @@ class Asked:
     method: str
     payload: bytes
     timeout: float | None
-    """Seconds that the caller waits; None when it does not say."""
+    """Seconds that the caller waits, below zero when it stopped before it asked; None when it does not say."""
     metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -191,5 +191,5 @@ def _asked(stream: int, message: pb.Request) -> Asked:
     for each in message.metadata:
         key = each.key.lower()
         metadata[key] = (*metadata.get(key, ()), each.value)
-    timeout = message.timeout_nano / 1e9 if message.timeout_nano > 0 else None
+    timeout = message.timeout_nano / 1e9 if message.timeout_nano else None
     return Asked(stream, message.service, message.method, message.payload, timeout, metadata)
