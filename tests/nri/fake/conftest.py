@@ -1,0 +1,82 @@
+"""A runtime's chair by hand, for one plugin."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from podwire.nri.fake import FakePlugin, read_script
+from podwire.protocols.nri import methods
+from podwire.protocols.nri import nri_pb2 as pb
+from podwire.protocols.ttrpc import mux
+from podwire.transports.trunk import Services, Trunk
+
+SOON = 30.0
+
+
+class Chair:
+    """A runtime that takes one plugin after another, and can be told to call it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.trunk: Trunk
+        self.accepted: asyncio.Queue[Trunk] = asyncio.Queue()
+        self.registered: asyncio.Queue[pb.RegisterPluginRequest] = asyncio.Queue()
+        self.updates: asyncio.Queue[pb.UpdateContainersRequest] = asyncio.Queue()
+        self.told: list[dict] = []
+
+    def accept(self) -> Trunk:
+        handlers = {"RegisterPlugin": self._register, "UpdateContainers": self._update}
+        self.trunk = Trunk(
+            Services(methods.RUNTIME, handlers), asks_on=mux.PLUGIN_SERVICE, answers_on=mux.RUNTIME_SERVICE
+        )
+        self.accepted.put_nowait(self.trunk)
+        return self.trunk
+
+    async def _register(self, request):
+        self.registered.put_nowait(request)
+        return pb.Empty()
+
+    async def _update(self, request):
+        self.updates.put_nowait(request)
+        return pb.UpdateContainersResponse(failed=request.update)
+
+    async def call(self, method, request=None, within=SOON):
+        return await self.trunk.call(method, request or method.request(), within=within)
+
+    async def register(self) -> pb.RegisterPluginRequest:
+        async with asyncio.timeout(SOON):
+            return await self.registered.get()
+
+    def tell(self, facts) -> None:
+        self.told.append(dict(facts))
+
+    def calls(self) -> list[dict]:
+        return [each for each in self.told if "call" in each]
+
+    @contextlib.asynccontextmanager
+    async def plugin(self, script: str, *, registers: bool = True) -> AsyncIterator[asyncio.Task]:
+        """A plugin with this script, until it is of no use any more."""
+        fake = FakePlugin(read_script(script), self.tell)
+        task = asyncio.create_task(fake.run(str(self.path)))
+        try:
+            if registers:
+                await self.register()
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            if hasattr(self, "trunk"):
+                self.trunk.abort("the test is over")
+
+
+@pytest.fixture
+async def chair(tmp_path) -> AsyncIterator[Chair]:
+    made = Chair(tmp_path / "nri.sock")
+    server = await asyncio.get_running_loop().create_unix_server(made.accept, str(made.path))
+    try:
+        yield made
+    finally:
+        server.close()

@@ -1,0 +1,194 @@
+"""What a scripted plugin does on the wire."""
+
+import asyncio
+
+import pytest
+
+from podwire.nri.fake import Leaves
+from podwire.protocols.grpc_status import InvalidArgument, ResourceExhausted, Unavailable, Unimplemented
+from podwire.protocols.nri import methods
+from podwire.protocols.nri import nri_pb2 as pb
+from podwire.protocols.nri.events import Event, as_state_change
+from podwire.transports.trunk import NoAnswer, TrunkClosed
+
+SOON = 30.0
+A_MOMENT = 0.2
+"""How long is waited for an answer that must not come."""
+
+
+def pod(name="web"):
+    return pb.PodSandbox(id=f"id-{name}", name=name)
+
+
+def running(name="web"):
+    return pb.RunPodSandboxRequest(pod=pod(name))
+
+
+def creating(name="app"):
+    return pb.CreateContainerRequest(pod=pod(), container=pb.Container(id=f"id-{name}", name=name))
+
+
+async def test_says_who_it_is_and_what_it_wants_whatever_that_is(chair):
+    script = 'name: "no such name!"\nindex: "1"\nversion: v0.1.0\nsubscribe: 65536'
+    async with chair.plugin(script, registers=False):
+        registered = await chair.register()
+        assert (registered.plugin_name, registered.plugin_idx, registered.NRI_version) == (
+            "no such name!",
+            "1",
+            "v0.1.0",
+        )
+        assert (await chair.call(methods.CONFIGURE)).events == 65536
+
+
+async def test_without_a_script_it_answers_everything_and_changes_nothing(chair):
+    async with chair.plugin(""):
+        assert (await chair.call(methods.CONFIGURE)).events == (1 << 14) - 1
+        assert (await chair.call(methods.SYNCHRONIZE, pb.SynchronizeRequest(more=True))).more
+        assert not (await chair.call(methods.SYNCHRONIZE)).more
+        for each in Event:
+            assert await chair.call(each.method) == each.method.response()
+        told = as_state_change(Event.RUN_POD_SANDBOX, running())
+        assert await chair.call(methods.STATE_CHANGE, told) == pb.Empty()
+    assert [(each["call"], each.get("via")) for each in chair.calls()][-1] == ("RunPodSandbox", "StateChange")
+
+
+async def test_answers_with_what_the_script_says_and_names_containers_by_their_names(chair):
+    script = """
+on:
+  CreateContainer:
+    answer:
+      adjust: {env: {COLOR: blue}}
+      update: [{container_id: first, linux: {resources: {cpu: {shares: 512}}}}]
+"""
+    async with chair.plugin(script):
+        known = pb.SynchronizeRequest(containers=[pb.Container(id="abc", name="first")])
+        await chair.call(methods.SYNCHRONIZE, known)
+        told = await chair.call(methods.CREATE_CONTAINER, creating())
+    assert [(each.key, each.value) for each in told.adjust.env] == [("COLOR", "blue")]
+    assert told.update[0].container_id == "abc"
+    assert told.update[0].linux.resources.cpu.shares.value == 512
+
+
+async def test_turns_are_used_up_and_may_be_for_one_pod(chair):
+    script = """
+on:
+  RunPodSandbox:
+    - {times: 1, fail: {code: UNAVAILABLE, message: not yet}}
+    - {pod: bad, fail: never}
+"""
+    async with chair.plugin(script):
+        with pytest.raises(Unavailable, match="not yet"):
+            await chair.call(methods.RUN_POD_SANDBOX, running())
+        await chair.call(methods.RUN_POD_SANDBOX, running())
+        with pytest.raises(Exception, match="never"):
+            await chair.call(methods.RUN_POD_SANDBOX, running("bad"))
+    assert [(each["pod"], each["did"]) for each in chair.calls()] == [
+        ("web", "fail"),
+        ("web", "answer"),
+        ("bad", "fail"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("deed", "error"),
+    [
+        pytest.param("silent: true", NoAnswer, id="silent"),
+        pytest.param("stream: 99", NoAnswer, id="an answer for no request"),
+        pytest.param("disconnect: true", TrunkClosed, id="disconnect"),
+        pytest.param("half-close: true", TrunkClosed, id="half closed"),
+        pytest.param("garble: 100", TrunkClosed, id="garbage"),
+        pytest.param("undecodable: true", InvalidArgument, id="no message"),
+        pytest.param("oversize: 5000000", ResourceExhausted, id="too large"),
+    ],
+)
+async def test_what_no_plugin_should_do(chair, deed, error):
+    async with chair.plugin(f"on: {{StopContainer: {{{deed}}}}}"):
+        with pytest.raises(error):
+            await chair.call(methods.STOP_CONTAINER, within=A_MOMENT if error is NoAnswer else SOON)
+
+
+@pytest.mark.parametrize("deed", ["twice: true", "pieces: 3", "delay: 10ms", "stop-reading: 10ms"])
+async def test_what_is_odd_and_allowed(chair, deed):
+    async with chair.plugin(f"on: {{StopContainer: {{{deed}}}}}"):
+        for _ in range(2):
+            assert await chair.call(methods.STOP_CONTAINER) == pb.StopContainerResponse()
+
+
+async def test_reads_nothing_for_as_long_as_it_is_told(chair):
+    async with chair.plugin("on: {StopContainer: {stop-reading: 1m}}"):
+        with pytest.raises(NoAnswer):
+            await chair.call(methods.STOP_CONTAINER, within=A_MOMENT)
+        with pytest.raises(NoAnswer):
+            await chair.call(methods.RUN_POD_SANDBOX, running(), within=A_MOMENT)
+    assert [each["call"] for each in chair.calls()] == ["StopContainer"]
+
+
+async def test_an_old_plugin_knows_only_state_change(chair):
+    async with chair.plugin("speaks: StateChange"):
+        with pytest.raises(Unimplemented, match="method RunPodSandbox"):
+            await chair.call(methods.RUN_POD_SANDBOX, running())
+        await chair.call(methods.CREATE_CONTAINER, creating())
+        await chair.call(methods.STATE_CHANGE, as_state_change(Event.RUN_POD_SANDBOX, running()))
+
+
+async def test_a_new_plugin_may_not_know_state_change(chair):
+    async with chair.plugin("speaks: calls"):
+        with pytest.raises(Unimplemented, match="method StateChange"):
+            await chair.call(methods.STATE_CHANGE, as_state_change(Event.RUN_POD_SANDBOX, running()))
+
+
+async def test_may_know_nothing_of_batches(chair):
+    async with chair.plugin("on: {Synchronize: {refuse-split: true}}"):
+        assert not (await chair.call(methods.SYNCHRONIZE, pb.SynchronizeRequest(more=True))).more
+
+
+async def test_asks_for_updates_before_and_after_it_answers(chair):
+    script = """
+on:
+  CreateContainer: {update-before: [{container_id: app}], update-after: [{container_id: other}]}
+"""
+    async with chair.plugin(script):
+        await chair.call(methods.CREATE_CONTAINER, creating())
+        async with asyncio.timeout(SOON):
+            asked = [(await chair.updates.get()).update[0].container_id for _ in range(2)]
+    assert asked == ["id-app", "other"]
+
+
+async def test_leaves_with_a_code(chair):
+    async with chair.plugin("on: {StopContainer: {exit: 7}}") as task:
+        with pytest.raises(TrunkClosed):
+            await chair.call(methods.STOP_CONTAINER)
+        with pytest.raises(Leaves) as left:
+            await task
+        assert left.value.code == 7
+
+
+async def test_comes_back_when_it_is_told_to_and_its_turns_stay_used_up(chair):
+    async with chair.plugin("reconnect: 1ms\non: {StopContainer: {times: 1, disconnect: true}}"):
+        with pytest.raises(TrunkClosed):
+            await chair.call(methods.STOP_CONTAINER)
+        await chair.register()
+        await chair.call(methods.STOP_CONTAINER)
+
+
+@pytest.mark.parametrize("deed", ["garble: 64", "disconnect: true"])
+async def test_spoils_its_connection_before_it_registers(chair, deed):
+    async with chair.plugin(f"on: {{RegisterPlugin: {{{deed}}}}}", registers=False) as task:
+        async with asyncio.timeout(SOON):
+            await task
+        assert chair.registered.empty()
+        assert chair.told[-1]["event"] == "closed"
+
+
+async def test_registers_on_a_stream_that_it_may_not_use(chair):
+    async with chair.plugin("on: {RegisterPlugin: {stream: 2}}", registers=False):
+        assert (await asyncio.wait_for(chair.accepted.get(), SOON)) is not None
+        await chair.call(methods.CONFIGURE)
+        assert chair.registered.empty()
+
+
+@pytest.mark.parametrize(("deed", "times"), [("pieces: 5", 1), ("twice: true", 2)])
+async def test_registers_oddly(chair, deed, times):
+    async with chair.plugin(f"on: {{RegisterPlugin: {{{deed}}}}}", registers=False):
+        for _ in range(times):
+            assert (await chair.register()).plugin_name == "fake"
