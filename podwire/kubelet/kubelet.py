@@ -10,6 +10,7 @@ from podwire.kubelet.events import NORMAL, WARNING, Recorder, Reference
 from podwire.kubelet.health import Health
 from podwire.kubelet.images import ImagePuller
 from podwire.kubelet.kit import Dns, Kit, Places
+from podwire.kubelet.network_checks import NetworkChecks
 from podwire.kubelet.node import Machine, NodeAgent, NodeSettings
 from podwire.kubelet.ports import Api, Cri
 from podwire.kubelet.probes import NodeProber, Probes, Sockets
@@ -57,6 +58,7 @@ class Kubelet:
         api, cri, clock = outside.api, outside.cri, outside.clock
         self._recorder = Recorder(api, clock, component="kubelet", host=settings.name)
         self.workers = Workers()
+        self._network_checks = NetworkChecks(cri, self._recorder, self.workers.pod)
         self.node = NodeAgent(api, clock, outside.machine, settings, self._about_node)
         places = Places(root=root, logs=logs)
         references = References(api, self.workers.references_changed)
@@ -68,7 +70,8 @@ class Kubelet:
             cri=cri,
             clock=clock,
             view=RuntimeView(
-                cri, places.owner, self.workers.runtime_changed, self._runtime_came, self._runtime_went
+                cri, places.owner, self.workers.runtime_changed, self._runtime_came, self._runtime_went,
+                self._network_checks.look,
             ),
             volumes=Volumes(
                 root, references, api, outside.mounts, clock,
@@ -99,6 +102,7 @@ class Kubelet:
             "workers": self.workers.run(self._kit, self.node),
             "runtime": self._kit.view.run(),
             "health": self._health.run(),
+            "network checks": self._network_checks.run(),
             "node": self._be_a_node(),
             "services": self._watch_services(),
             "network files": self._watch_network_files(),
@@ -131,6 +135,7 @@ class Kubelet:
                         self.workers.absent(object_)
                     case Synced():
                         self.workers.synced()
+                        self._network_checks.pods_known.set()
 
     async def _watch_services(self) -> None:
         async with self._services:
@@ -146,6 +151,8 @@ class Kubelet:
     def _runtime_came(self) -> None:
         self._health.came()
         self.workers.look_for_orphans()
+        if (view := self._kit.view).current:  # once for each connection; one without events is looked at all the time
+            self._network_checks.look_at_all({uid: view.observed(uid) for uid in view.uids})
 
     def _runtime_went(self, why: str) -> None:
         self._health.went(why)

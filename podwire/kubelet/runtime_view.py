@@ -40,7 +40,8 @@ RECONNECT_SECONDS = 0.1, 1.0
 
 
 class RuntimeView:
-    """Tells of changes by pod uid; `up` and `down` are told when the runtime comes and goes."""
+    """Tells of changes by pod uid; `came` and `went` are told when the runtime comes and goes, `network_checked` when
+    it may have more to say of a sandbox's network than before."""
 
     def __init__(
         self,
@@ -49,12 +50,14 @@ class RuntimeView:
         changed: Callable[[str], None],
         came: Callable[[], None],
         went: Callable[[str], None],
+        network_checked: Callable[[str, str], None] = lambda _uid, _sandbox: None,
     ) -> None:
         self._cri = cri
         self._owner = owner
         self._changed = changed
         self._came = came
         self._went = went
+        self._network_checked = network_checked
         self._pods: dict[str, Observed] = {}
         self._done_for: set[str] = set()
         self._held: dict[str, dict[str, pb.ContainerEventResponse]] = {}
@@ -161,10 +164,18 @@ class RuntimeView:
             uid = sandbox.metadata.uid
             if not uid or not self._owns(sandbox.annotations):
                 continue
+            if self._is_made_again(uid, event):
+                self._network_checked(uid, sandbox.id)
             if uid in self._held:
                 self._held[uid][sandbox.id] = event
             else:
                 self._hint(uid, event)
+
+    def _is_made_again(self, uid: str, event: pb.ContainerEventResponse) -> bool:
+        """Whether a sandbox is told to be made that was seen before."""
+        id_ = event.pod_sandbox_status.id
+        made = event.container_id == id_ and event.container_event_type == pb.CONTAINER_CREATED_EVENT
+        return made and any(each.id == id_ and each.ready for each in self.observed(uid).sandboxes)
 
     def _hint(self, uid: str, event: pb.ContainerEventResponse) -> None:
         if not self._known(uid, event):

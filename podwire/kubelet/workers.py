@@ -98,6 +98,9 @@ class Workers:
             each.memory.sandbox_may_work()
             each.wake()
 
+    def pod(self, uid: str) -> Pod | None:
+        return self._workers[uid].pod if uid in self._workers else None
+
     def find(self, namespace: str, name: str) -> tuple[Pod, Observed] | None:
         for each in self._workers.values():
             if (each.pod.namespace, each.pod.name) == (namespace, name) and self._kit is not None:
