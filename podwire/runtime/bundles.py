@@ -26,6 +26,7 @@ from podwire.linux.errors import LinuxError, NoSuchMount
 from podwire.linux.files import open_in_root
 from podwire.linux.mounts import KernelMounts
 from podwire.linux.overlay import mount_overlay
+from podwire.linux.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import Internal, InvalidArgument, NotFound
 from podwire.runtime.devices import asked_devices
@@ -156,7 +157,13 @@ class Bundles:
         upper, work = msgspec.json.decode((self.home(id_) / "writable.json").read_bytes(), type=tuple[str, str])
         return Path(upper), Path(work)
 
-    def mount(self, id_: str, image_id: str, pod: pb.PodSandboxConfig, config: pb.ContainerConfig) -> Mounted:
+    def whole(self, id_: str) -> bool:
+        """Whether everything is there that a start needs."""
+        return (self.home(id_) / "config.json").exists()
+
+    def mount(
+        self, id_: str, image_id: str, pod: pb.PodSandboxConfig, config: pb.ContainerConfig, limits: Limits
+    ) -> Mounted:
         """Mount the layers, make the cgroup with its limits, and the log's directory."""
         self.unmount(id_)  # what a start that was cut short has left
         home, group = self.home(id_), self._group(pod, id_)
@@ -166,7 +173,7 @@ class Bundles:
             (home / "cgroup").write_text(group, encoding="utf-8")  # first: whoever cleans up looks there
             with self.making_group:  # the first one of a parent fills that in, and the second must not come before
                 self.cgroups.create(group)
-            self.cgroups.limit(group, limits_of(config.linux.resources))
+            self.cgroups.limit(group, limits)
             mount_overlay(home / "rootfs", layers, upper=upper, work=work)
         except LinuxError as error:
             raise Internal(f"container {id_}: {error}") from error
@@ -195,10 +202,10 @@ class Bundles:
         except FileNotFoundError:
             return ""
 
-    def update(self, id_: str, resources: pb.LinuxContainerResources) -> None:
+    def update(self, id_: str, limits: Limits) -> None:
         """Change the limits of a container that runs."""
         try:
-            self.cgroups.limit(self.cgroup(id_), limits_of(resources))
+            self.cgroups.limit(self.cgroup(id_), limits)
         except LinuxError as error:
             raise InvalidArgument(f"linux: {error}") from error
 

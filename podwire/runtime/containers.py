@@ -8,22 +8,28 @@ up where it is.
 import asyncio
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from podwire.failpoints import declare, failpoint
 from podwire.linux.cgroups import warm_up
+from podwire.linux.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
-from podwire.protocols.grpc_status import AlreadyExists, FailedPrecondition, Internal, NotFound, RpcError
-from podwire.runtime.bundles import Bundles
+from podwire.protocols.grpc_status import FailedPrecondition, Internal, NotFound, RpcError
+from podwire.runtime.bundles import Bundles, Planned
+from podwire.runtime.container import Container, happens, reason_of, same
 from podwire.runtime.events import Events
+from podwire.runtime.hooks import Draft, Hooks
 from podwire.runtime.ids import check_container, new_id
 from podwire.runtime.images import ImageError
-from podwire.runtime.ports import Exited
+from podwire.runtime.limits import changed, limits_of
+from podwire.runtime.links import move_links
+from podwire.runtime.ports import Started
 from podwire.runtime.records import ContainerRecord, Records
-from podwire.runtime.sandboxes import Sandbox, Sandboxes
+from podwire.runtime.sandbox import Sandbox
+from podwire.runtime.sandboxes import Sandboxes
 from podwire.runtime.shims import Shims
 from podwire.runtime.signals import stop_signal
 from podwire.seams import Clock
@@ -35,28 +41,11 @@ KILLED_WITHIN = 10.0
 START_FAILED = 128
 
 RECORDED = declare("runtime.container-recorded", "a container has its record, its bundle is not made yet")
+HOOKED = declare("runtime.container-hooked", "plugins were asked about a container, its bundle is not made yet")
 BUNDLED = declare("runtime.container-bundled", "a container is created, the caller was not told yet")
 MOUNTED = declare("runtime.container-mounted", "root file system and cgroups stand, the shim was not started yet")
 STARTED = declare("runtime.container-started", "the process runs, the record does not say so yet")
 UNMOUNTED = declare("runtime.container-unmounted", "mounts and cgroups are gone, the record is still there")
-
-
-@dataclass(slots=True)
-class Container:
-    """One container as the runtime knows it. Calls that change it take turns."""
-
-    record: ContainerRecord
-    config: pb.ContainerConfig
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    exited: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def id(self) -> str:
-        return self.record.id
-
-    @property
-    def running(self) -> bool:
-        return self.record.state == "running"
 
 
 class Containers:
@@ -68,6 +57,7 @@ class Containers:
         sandboxes: Sandboxes,
         bundles: Bundles,
         shims: Shims,
+        hooks: Hooks,
         events: Events,
         clock: Clock,
     ) -> None:
@@ -75,6 +65,7 @@ class Containers:
         self._sandboxes = sandboxes
         self._bundles = bundles
         self._shims = shims
+        self._hooks = hooks
         self._events = events
         self._clock = clock
         self._all: dict[str, Container] = {}
@@ -104,10 +95,10 @@ class Containers:
         check_container(request.config)
         sandbox = self._sandboxes.get(request.pod_sandbox_id)
         async with sandbox.turn:
-            _check_ready(sandbox)
+            sandbox.check_ready()
             for each in self.of(sandbox.id):
                 if each.config.metadata == request.config.metadata:
-                    return _same(each, request.config)
+                    return same(each, request.config)
             return await self._create(sandbox, request.config)
 
     async def _create(self, sandbox: Sandbox, config: pb.ContainerConfig) -> str:
@@ -127,18 +118,45 @@ class Containers:
             uid=planned.user.uid,
             gid=planned.user.gid,
             groups=planned.user.groups,
+            hooked="created",
         )
         await asyncio.to_thread(self._records.write, record)
         failpoint(RECORDED)
+        container = Container(record, config)
         try:
+            planned = await self._asked_others(sandbox, container, planned)
+            failpoint(HOOKED)
             await asyncio.to_thread(self._bundles.write, planned)
         except BaseException:
-            await asyncio.to_thread(self._clear, record)
+            await asyncio.shield(self._unmake(container, sandbox))
             raise
         failpoint(BUNDLED)
-        self._all[record.id] = Container(record, config)
+        self._all[record.id] = container
         self._events.container(record.id, sandbox, "CREATED")
+        await self._hooks.created(sandbox, container)
         return record.id
+
+    async def _asked_others(self, sandbox: Sandbox, container: Container, planned: Planned) -> Planned:
+        """What plugins make of a container, in its plan and in its record."""
+        draft = Draft(spec=planned.spec, limits=container.limits, links={})
+        wanted = await sandbox.unless_stopped(self._hooks.create(sandbox, container, draft))
+        if wanted.limits != draft.limits or wanted.links:
+            await self._write(container, limits=wanted.limits, links=dict(wanted.links))
+        return replace(planned, spec=wanted.spec)
+
+    async def _unmake(self, container: Container, sandbox: Sandbox) -> None:
+        """Undo a container that did not come to be."""
+        await self._tell_stopped(container, sandbox)
+        await self._hooks.removed(sandbox, container)
+        await asyncio.to_thread(self._clear, container.record)
+
+    async def _tell_stopped(self, container: Container, sandbox: Sandbox) -> None:
+        """Let plugins know, once, that a container's process is gone, or will never be."""
+        if container.record.hooked == "created":
+            container.record = msgspec.structs.replace(container.record, hooked="stopped")
+            if await self._hooks.stopped(sandbox, container):
+                await self._note(container)
+        container.told.set()
 
     def _target_pid(self, config: pb.ContainerConfig) -> int:
         options = config.linux.security_context.namespace_options
@@ -162,13 +180,9 @@ class Containers:
             if container.record.state != "created":
                 raise FailedPrecondition(f"container {container.id} is {container.record.state}")
             sandbox = self._sandboxes.get(container.record.sandbox_id)
-            _check_ready(sandbox)
+            sandbox.check_ready()
             try:
-                mounted = await asyncio.to_thread(
-                    self._bundles.mount, container.id, container.record.image_id, sandbox.config, container.config
-                )
-                failpoint(MOUNTED)
-                started = await self._shims.start(mounted)
+                started = await self._run(container, sandbox)
             except (RpcError, OSError) as error:
                 await self._failed(container, sandbox, str(error))
                 raise
@@ -179,6 +193,23 @@ class Containers:
             )
             self._watch(container)
             self._events.container(container.id, sandbox, "STARTED")
+            await self._hooks.started(sandbox, container)
+
+    async def _run(self, container: Container, sandbox: Sandbox) -> Started:
+        record = container.record
+        mounted = await asyncio.to_thread(
+            self._bundles.mount, record.id, record.image_id, sandbox.config, container.config, container.limits
+        )
+        failpoint(MOUNTED)
+        if record.links:
+            await asyncio.to_thread(move_links, record.links, sandbox.record.network)
+        if not self._hooks.waits_for_start():
+            await self._hooks.start(sandbox, container, 0)
+            return await self._shims.start(mounted)
+        created = await self._shims.start(mounted, held=True)
+        await self._hooks.start(sandbox, container, created.pid)
+        await self._shims.release(mounted)
+        return created
 
     async def _failed(self, container: Container, sandbox: Sandbox, why: str) -> None:
         """A container that could not be started is exited, with the reason."""
@@ -190,6 +221,7 @@ class Containers:
         container.exited.set()
         await self._unmount(container)
         self._events.container(container.id, sandbox, "STOPPED")
+        await self._tell_stopped(container, sandbox)
 
     async def _unmount(self, container: Container) -> None:
         """Take mounts and cgroups away as soon as nobody needs them; what stays is tried again when it is removed."""
@@ -216,8 +248,9 @@ class Containers:
         )
         container.exited.set()
         await self._unmount(container)
-        if sandbox := self._sandboxes.find(record.sandbox_id):
-            self._events.container(record.id, sandbox, "STOPPED")
+        sandbox = self._sandboxes.get(record.sandbox_id)
+        self._events.container(record.id, sandbox, "STOPPED")
+        await self._tell_stopped(container, sandbox)
 
     async def stop(self, container: Container, timeout_seconds: float) -> None:
         """StopContainer: ask, wait, insist. Again is fine."""
@@ -227,19 +260,27 @@ class Containers:
         if container.running and timeout_seconds > 0:
             number = stop_signal(container.config, self._bundles.stop_signal(container.record.image_id))
             await self._shims.signal(container.record.pid, container.record.pid_started, number)
-            await _wait(container.exited, timeout_seconds)
+            await happens(container.exited, timeout_seconds)
         if container.running:
             await asyncio.to_thread(self._bundles.kill, container.id)
-            if not await _wait(container.exited, KILLED_WITHIN):
+            if not await happens(container.exited, KILLED_WITHIN):
                 raise Internal(f"container {container.id} is still there {KILLED_WITHIN:g} s after it was killed")
+        await container.told.wait()
 
     async def update_resources(self, container: Container, resources: pb.LinuxContainerResources) -> None:
         """UpdateContainerResources: new limits at once, and in the record."""
         async with container.turn:
-            if container.running:
-                await asyncio.to_thread(self._bundles.update, container.id, resources)
+            sandbox = self._sandboxes.get(container.record.sandbox_id)
+            limits = await self._hooks.update(sandbox, container, changed(container.limits, limits_of(resources)))
             container.config.linux.resources.MergeFrom(resources)
-            await self._write(container, config=container.config.SerializeToString())
+            await self.limit(container, limits)
+            await self._hooks.updated(sandbox, container)
+
+    async def limit(self, container: Container, limits: Limits) -> None:
+        """Set what a container may use, now if it runs, and in any case from its start on."""
+        if container.running:
+            await asyncio.to_thread(self._bundles.update, container.id, limits)
+        await self._write(container, config=container.config.SerializeToString(), limits=limits)
 
     async def reopen_log(self, container: Container) -> None:
         await self._shims.reopen(self._bundles.state(container.id))
@@ -250,8 +291,10 @@ class Containers:
         async with container.turn:
             if container.id not in self._all:
                 return
-            if sandbox := self._sandboxes.find(container.record.sandbox_id):
-                self._events.container(container.id, sandbox, "DELETED")
+            sandbox = self._sandboxes.get(container.record.sandbox_id)
+            await self._tell_stopped(container, sandbox)
+            await self._hooks.removed(sandbox, container)
+            self._events.container(container.id, sandbox, "DELETED")
             await asyncio.to_thread(self._clear, container.record)
             self._all.pop(container.id, None)
 
@@ -278,6 +321,16 @@ class Containers:
             await self._pick_up(container)
         await asyncio.to_thread(self._bundles.sweep, set(self._all))
 
+    async def finish(self) -> None:
+        """When plugins can be told: undo what was being made, and let them know what has exited meanwhile."""
+        for container in self:
+            sandbox = self._sandboxes.get(container.record.sandbox_id)
+            if container.record.state == "created" and not self._bundles.whole(container.id):
+                del self._all[container.id]
+                await self._unmake(container, sandbox)
+            elif container.record.state == "exited":
+                await self._tell_stopped(container, sandbox)
+
     async def _drop(self, record: ContainerRecord) -> None:
         _log.warning("removing a container without a sandbox", extra={"container": record.id})
         try:
@@ -303,31 +356,3 @@ class Containers:
         for task in list(self._watches):
             task.cancel()
         await asyncio.gather(*self._watches, return_exceptions=True)
-
-
-def _check_ready(sandbox: Sandbox) -> None:
-    if not sandbox.ready:
-        raise FailedPrecondition(f"sandbox {sandbox.id} is not ready")
-
-
-def _same(container: Container, config: pb.ContainerConfig) -> str:
-    if container.config != config:
-        raise AlreadyExists(f"config.metadata: {config.metadata.name!r} is the name of container {container.id}")
-    return container.id
-
-
-def reason_of(exited: Exited, *, oom: bool) -> str:
-    if not exited.known:
-        return "Unknown"
-    if oom and exited.code == 137:
-        return "OOMKilled"
-    return "Completed" if exited.code == 0 else "Error"
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> bool:
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return False
-    return True

@@ -29,7 +29,7 @@ from podwire.protocols.streaming.remote_command import Streams
 from podwire.runtime import descriptors
 from podwire.runtime.attachments import Attachment
 from podwire.runtime.bundles import Bundles
-from podwire.runtime.containers import Container
+from podwire.runtime.container import Container
 from podwire.runtime.conversations import Conversation, Files
 from podwire.runtime.inside import PID, Inside
 from podwire.runtime.ports import Output

@@ -18,3 +18,9 @@ def limits_of(resources: pb.LinuxContainerResources) -> Limits:
         mems=resources.cpuset_mems or None,
         hugepages=tuple((each.page_size, each.limit) for each in resources.hugepage_limits),
     )
+
+
+def changed(limits: Limits, wanted: Limits) -> Limits:
+    """The limits with what is wanted instead; what is not said stays as it is."""
+    said = {name: value for name, value in wanted._asdict().items() if value is not None and value != ()}
+    return limits._replace(**said)

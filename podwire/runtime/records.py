@@ -14,6 +14,7 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from podwire.linux.files import write_durably
+from podwire.linux.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
 
 _log = logging.getLogger("podwire.runtime.records")
@@ -38,6 +39,8 @@ class SandboxRecord(msgspec.Struct, frozen=True, kw_only=True):
     addresses: tuple[str, ...] = ()
     attached: bool = False
     """Whether CNI was asked for an attachment, so that it must be asked to give it back."""
+    hooked: str = ""
+    """What plugins were told: `run`, `stopped`; empty when nothing."""
     format: int = FORMAT
 
 
@@ -64,6 +67,12 @@ class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True):
     uid: int = 0
     gid: int = 0
     groups: tuple[int, ...] = ()
+    hooked: str = ""
+    """What plugins were told: `created`, `stopped`; empty when nothing."""
+    limits: Limits | None = None
+    """What it may use; None is what its configuration says."""
+    links: dict[str, str] = {}
+    """Links of the host that move into its network namespace when it starts, and what they are called there."""
     format: int = FORMAT
 
 

@@ -1,6 +1,6 @@
 """Pod sandboxes: made in an order that a crash can interrupt anywhere, and removed by the same code that undoes.
 
-    reserve the name → durable record → namespaces at paths that follow from the id → CNI ADD → ready → listed
+    reserve the name → durable record → namespaces at paths that follow from the id → CNI ADD → plugins → ready → listed
 
 Whatever fails is undone in reverse, each step with its own deadline. What cannot be undone stays as a record that is
 not ready, for StopPodSandbox, RemovePodSandbox or the next start of the runtime to finish.
@@ -9,7 +9,6 @@ not ready, for StopPodSandbox, RemovePodSandbox or the next start of the runtime
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -26,9 +25,11 @@ from podwire.protocols.grpc_status import (
 )
 from podwire.runtime.events import Events
 from podwire.runtime.files import write_pod_files
+from podwire.runtime.hooks import Hooks
 from podwire.runtime.ids import check_sandbox, name_of, new_id
 from podwire.runtime.ports import Attachment, Network
 from podwire.runtime.records import Records, SandboxRecord
+from podwire.runtime.sandbox import Sandbox, attachment, pod_of
 from podwire.runtime.sandbox_kernel import SandboxKernel
 from podwire.runtime.spec.build import NODE, Pod
 from podwire.seams import Clock
@@ -41,28 +42,13 @@ UNDO_SECONDS = 30.0
 RECORDED = declare("runtime.sandbox-recorded", "a sandbox has its record and nothing else")
 PINNED = declare("runtime.sandbox-pinned", "a sandbox has its namespaces, CNI was not asked yet")
 ATTACHED = declare("runtime.sandbox-attached", "CNI has answered, the record does not say so yet")
+HOOKED = declare("runtime.sandbox-hooked", "plugins were told of a sandbox, the record does not say ready yet")
 READY = declare("runtime.sandbox-ready", "the record says ready, the caller was not told yet")
+UNHOOKED = declare("runtime.sandbox-unhooked", "plugins were told that a sandbox stops, CNI was not asked yet")
 DETACHED = declare("runtime.sandbox-detached", "CNI has given back, the namespaces are still there")
 UNPINNED = declare("runtime.sandbox-unpinned", "the namespaces are gone, the record does not say so yet")
 
 HANDLERS = ("", "podwire")
-
-
-@dataclass(slots=True)
-class Sandbox:
-    """One sandbox as the runtime knows it. Calls that change it take turns."""
-
-    record: SandboxRecord
-    config: pb.PodSandboxConfig
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    @property
-    def id(self) -> str:
-        return self.record.id
-
-    @property
-    def ready(self) -> bool:
-        return self.record.state == "ready"
 
 
 class Sandboxes:
@@ -73,6 +59,7 @@ class Sandboxes:
         records: Records[SandboxRecord],
         kernel: SandboxKernel,
         network: Network,
+        hooks: Hooks,
         events: Events,
         clock: Clock,
         boot_id: str,
@@ -80,11 +67,13 @@ class Sandboxes:
         self._records = records
         self._kernel = kernel
         self._network = network
+        self._hooks = hooks
         self._events = events
         self._clock = clock
         self._boot_id = boot_id
         self._all: dict[str, Sandbox] = {}
         self._making: dict[str, tuple[pb.RunPodSandboxRequest, asyncio.Task[str]]] = {}
+        self._unfinished: list[Sandbox] = []
 
     def __iter__(self) -> Iterator[Sandbox]:
         return iter(list(self._all.values()))
@@ -141,6 +130,7 @@ class Sandboxes:
             network="" if options.network == NODE else self._kernel.network(id_),
             ipc="" if options.ipc == NODE else self._kernel.ipc(id_),
             attached=options.network != NODE,
+            hooked="run",
         )
         await asyncio.to_thread(self._records.write, record)
         failpoint(RECORDED)
@@ -166,7 +156,10 @@ class Sandboxes:
         if record.network:
             addresses = await self._network.attach(attachment(sandbox))
             failpoint(ATTACHED)
-        await self._write(sandbox, state="ready", addresses=addresses)
+        sandbox.record = msgspec.structs.replace(record, addresses=addresses)
+        await self._hooks.run_pod(sandbox)
+        failpoint(HOOKED)
+        await self._write(sandbox, state="ready")
         failpoint(READY)
 
     async def _give_up(self, sandbox: Sandbox, why: BaseException) -> None:
@@ -174,6 +167,7 @@ class Sandboxes:
         _log.warning("sandbox not made", extra={"sandbox": sandbox.id, "pod": pod_of(sandbox), "reason": str(why)})
         left = await self._take_down(sandbox)
         if not left:
+            await self._hooks.remove_pod(sandbox)
             await asyncio.to_thread(self._records.remove, sandbox.id)
             return
         _log.error("sandbox not undone", extra={"sandbox": sandbox.id, "left": "; ".join(left)})
@@ -182,6 +176,7 @@ class Sandboxes:
 
     async def stop(self, sandbox: Sandbox, stop_containers: Callable[[], Awaitable[None]]) -> None:
         """1. Let nothing be started in it any more.  2. Its containers.  3. Network and namespaces.  Again is fine."""
+        sandbox.stopping.set()
         async with sandbox.turn:
             was_ready = sandbox.ready
             if was_ready:
@@ -217,13 +212,19 @@ class Sandboxes:
         async with sandbox.turn:
             if sandbox.id not in self._all:
                 return
+            await self._hooks.remove_pod(sandbox)
             self._events.sandbox(sandbox, "DELETED")
             await asyncio.to_thread(self._records.remove, sandbox.id)
             self._all.pop(sandbox.id, None)
 
     async def _take_down(self, sandbox: Sandbox) -> list[str]:
-        """1. CNI DEL.  2. Namespaces and shared memory, unless CNI still needs them.  What is left is told."""
+        """1. Plugins.  2. CNI DEL.  3. Namespaces and shared memory, unless CNI still needs them."""
         left = []
+        if sandbox.record.hooked == "run":
+            sandbox.record = msgspec.structs.replace(sandbox.record, hooked="stopped")
+            if await self._hooks.stop_pod(sandbox):
+                await self._note(sandbox)
+            failpoint(UNHOOKED)
         if sandbox.record.attached:
             left += await _within("network", lambda: self._network.detach(attachment(sandbox)))
             if left:
@@ -248,15 +249,21 @@ class Sandboxes:
             _log.error("a record is behind", extra={"sandbox": sandbox.id, "reason": str(error)})
 
     async def recover(self) -> None:
-        """After a start: adopt what is whole, finish what was begun, give back what belongs to nobody."""
+        """After a start: adopt what is whole. What was begun waits for `finish`, when plugins can be told."""
         for record in await asyncio.to_thread(lambda: list(self._records.load())):
             sandbox = Sandbox(record, pb.PodSandboxConfig.FromString(record.config))
             if record.state == "making":
-                await self._give_up(sandbox, RuntimeError("the runtime was stopped while it was made"))
+                self._unfinished.append(sandbox)
                 continue
             self._all[record.id] = sandbox
             if record.state == "ready" and not self._stands(record):
                 await self._note(sandbox, state="stopped")
+
+    async def finish(self) -> None:
+        """Undo what was being made when the runtime was stopped, and give back what belongs to nobody."""
+        unfinished, self._unfinished = self._unfinished, []
+        for sandbox in unfinished:
+            await self._give_up(sandbox, RuntimeError("the runtime was stopped while it was made"))
         await self._sweep()
 
     def _stands(self, record: SandboxRecord) -> bool:
@@ -302,21 +309,3 @@ async def _within(name: str, work: Callable[[], Awaitable[None]]) -> list[str]:
     except (RpcError, OSError) as error:
         return [f"{name}: {error}"]
     return []
-
-
-def attachment(sandbox: Sandbox) -> Attachment:
-    """What CNI is told of a sandbox."""
-    metadata = sandbox.config.metadata
-    return Attachment(
-        id=sandbox.id,
-        netns=sandbox.record.network,
-        name=metadata.name,
-        namespace=metadata.namespace,
-        uid=metadata.uid,
-        ports=tuple(sandbox.config.port_mappings),
-        annotations=dict(sandbox.config.annotations),
-    )
-
-
-def pod_of(sandbox: Sandbox) -> str:
-    return f"{sandbox.config.metadata.namespace}/{sandbox.config.metadata.name}"

@@ -16,7 +16,8 @@ from podwire.runtime.events import Events
 from podwire.runtime.executions import Executions
 from podwire.runtime.failures import telling, whole
 from podwire.runtime.ports import Network
-from podwire.runtime.sandboxes import Sandbox, Sandboxes
+from podwire.runtime.sandbox import Sandbox
+from podwire.runtime.sandboxes import Sandboxes
 from podwire.runtime.usage import Usage
 from podwire.seams import Clock
 

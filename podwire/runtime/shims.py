@@ -72,32 +72,37 @@ class Shims:
         argv = [self.runtime, "--root", str(self.root)]
         return [*argv, "--cgroup-manager=disabled"] if Path(self.runtime).name == "crun" else argv
 
-    async def start(self, container: Mounted) -> Started:
-        """Run a container; raises Internal with what the OCI runtime said."""
+    async def start(self, container: Mounted, *, held: bool = False) -> Started:
+        """Run a container, or hold it right before its first instruction; raises Internal with what was said."""
         argv = self._launcher("run", container.cgroup_doors)
         argv += ["--id", container.id, "--bundle", str(container.bundle), "--state", str(container.state)]
         argv += ["--log", container.log_path] if container.log_path else []
         argv += ["--tty"] if container.tty else []
         argv += ["--stdin"] if container.stdin else []
         argv += ["--stdin-once"] if container.stdin and container.stdin_once else []
-        argv += ["--", *self._oci(), "run", "--detach", "--bundle", str(container.bundle)]
+        argv += ["--", *self._oci(), *(["create"] if held else ["run", "--detach"]), "--bundle", str(container.bundle)]
         argv += ["--pid-file", str(container.state / "pid")]
         argv += ["--console-socket", str(container.state / "console.sock")] if container.tty else []
-        try:
-            done = await asyncio.to_thread(
-                self.run, [*argv, container.id], env=self.environment, deadline=START_SECONDS
-            )
-        except DeadlinePassed as error:
-            raise Internal(f"container {container.id} was not started within {START_SECONDS:g} s") from error
-        except LinuxError as error:
-            raise Internal(f"the shim cannot be run: {error}") from error
-        if done.code:
-            reason = done.stderr.decode("utf-8", "replace").strip()
-            raise Internal(f"container {container.id} cannot be started: {reason or f'exit code {done.code}'}")
+        await self._started(container.id, argv)
         started = self.started(container.state)
         if started is None:
             raise Internal(f"container {container.id} was started, but the shim did not say so")
         return started
+
+    async def release(self, container: Mounted) -> None:
+        """Let a container run that was held."""
+        await self._started(container.id, [*self._oci(), "start"])
+
+    async def _started(self, id_: str, argv: Sequence[str]) -> None:
+        try:
+            done = await asyncio.to_thread(self.run, [*argv, id_], env=self.environment, deadline=START_SECONDS)
+        except DeadlinePassed as error:
+            raise Internal(f"container {id_} was not started within {START_SECONDS:g} s") from error
+        except LinuxError as error:
+            raise Internal(f"{argv[0]} cannot be run: {error}") from error
+        if done.code:
+            reason = done.stderr.decode("utf-8", "replace").strip()
+            raise Internal(f"container {id_} cannot be started: {reason or f'exit code {done.code}'}")
 
     def started(self, state: Path) -> Started | None:
         """The container's process as the shim wrote it down; None when it was never started."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from podwire.linux.errors import LinuxError
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.runtime.bundles import Bundles
-from podwire.runtime.containers import Container
-from podwire.runtime.sandboxes import Sandbox
+from podwire.runtime.container import Container
+from podwire.runtime.sandbox import Sandbox
 from podwire.seams import Clock
 
 

@@ -9,6 +9,7 @@ import pytest
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import Unknown
 from podwire.runtime.events import Events
+from podwire.runtime.hooks import NoHooks
 from podwire.runtime.records import Records, SandboxRecord
 from podwire.runtime.sandboxes import Sandboxes
 
@@ -101,11 +102,12 @@ class Node:
         self.kernel = kernel or Kernel()
         self.network = network or Network()
         self.records = Records(directory, SandboxRecord)
-        self.sandboxes = Sandboxes(self.records, self.kernel, self.network, Events(Clock()), Clock(), boot)
+        self.sandboxes = Sandboxes(self.records, self.kernel, self.network, NoHooks(), Events(Clock()), Clock(), boot)
 
     async def restarted(self, boot="boot-1"):
         node = Node(self.directory, self.kernel, self.network, boot)
         await node.sandboxes.recover()
+        await node.sandboxes.finish()
         return node
 
     async def stop(self, sandbox):

@@ -21,7 +21,7 @@ from podwire.protocols.grpc_status import (
 )
 from podwire.runtime import events as events_module
 from podwire.runtime import statuses
-from podwire.runtime.containers import Container, reason_of
+from podwire.runtime.container import Container, reason_of
 from podwire.runtime.devices import asked_devices
 from podwire.runtime.events import Events
 from podwire.runtime.failures import as_rpc, telling
@@ -32,7 +32,7 @@ from podwire.runtime.images.errors import BadReference, ImageInUse, NoSuchImage,
 from podwire.runtime.limits import limits_of
 from podwire.runtime.ports import Exited
 from podwire.runtime.records import ContainerRecord, SandboxRecord
-from podwire.runtime.sandboxes import Sandbox
+from podwire.runtime.sandbox import Sandbox
 from podwire.runtime.signals import number, stop_signal
 from podwire.runtime.usage import interface_counters
 
