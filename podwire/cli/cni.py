@@ -15,6 +15,7 @@ from podwire.cluster import cni_daemon
 from podwire.cniplugins.attachments import DATA
 from podwire.cniplugins.install import SOCKET, Foreign, install
 from podwire.cniplugins.overview import Pool, Unreadable, attached, pools
+from podwire.runtime.cni.checks import CHECKS, Checked, kept
 from podwire.transports.unix import CannotListen
 
 DIRECTORY = Path("/opt/cni/bin")
@@ -34,6 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_logging(serving)
     listing = verbs.add_parser("list", help="what is attached on this host, and whether its owner is alive")
+    listing.description = "What is attached on this host, whether its owner is alive, and what CHECK found last."
     listing.add_argument("--data-dir", default=DATA, metavar="DIR", help=f"where records are ({DATA})")
     counting = verbs.add_parser("pools", help="how many addresses are leased, and how many are left")
     counting.add_argument("--conf-dir", default=CONF, metavar="DIR", help=f"where networks are configured ({CONF})")
@@ -72,17 +74,33 @@ def _daemon(arguments: argparse.Namespace) -> int:
 def _list(arguments: argparse.Namespace) -> int:
     try:
         found = attached(arguments.data_dir)
+        checks = kept(Path(arguments.data_dir).absolute().parent / CHECKS)
     except OSError as error:
         raise UserError(str(error)) from error
     if arguments.output == "json":
-        print(json.dumps([each._asdict() for each in found], indent=2))
+        print(
+            json.dumps([each._asdict() | {"check": _check(checks.get(each.container_id))} for each in found], indent=2)
+        )
         return 0
     rows = [
-        (each.network, each.container_id, each.ifname, ",".join(each.ips), _age(each.since), _yes(each.alive))
+        (
+            *(each.network, each.container_id, each.ifname, ",".join(each.ips), _age(each.since), _yes(each.alive)),
+            _checked(checks.get(each.container_id)),
+        )
         for each in found
     ]
-    _print_table(("NETWORK", "CONTAINER", "INTERFACE", "IPS", "AGE", "ALIVE"), rows)
+    _print_table(("NETWORK", "CONTAINER", "INTERFACE", "IPS", "AGE", "ALIVE", "CHECK"), rows)
     return 0
+
+
+def _check(checked: Checked | None) -> Any:
+    return json.loads(checked.shown()) if checked is not None else None
+
+
+def _checked(checked: Checked | None) -> str:
+    if checked is None:
+        return "-"
+    return "ok" if checked.check.ok else f"failed {_age(checked.check.since)}: {checked.check.told}"
 
 
 def _pools(arguments: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from podwire.cli.main import UserError
 from podwire.cli.progress import progress
+from podwire.cli.runtime import add_checking, checking
 from podwire.cluster.up import launch, notes, state
 from podwire.cluster.up.claims import Claims, NoSlot
 from podwire.cluster.up.layout import BadPrefix, Layout, layout_of
@@ -28,6 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--runtime", type=_runtime, metavar="RUNTIME", help="podwire, or unix:///… of a CRI runtime that runs (podwire)"
     )
     parser.add_argument("--nodes", type=int, default=1, metavar="N", help="how many nodes (1)")
+    add_checking(parser)
     parser.add_argument("--hardware", metavar="PROFILE", help=argparse.SUPPRESS)
 
 
@@ -36,7 +38,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError("--hardware: simulated hardware is not there yet")
     if os.geteuid() != 0:
         raise UserError("needs root, for namespaces, links and mounts; try `sudo podwire up`")
-    wanted = Wanted(runtime=arguments.runtime, store=arguments.store, nodes=arguments.nodes)
+    wanted = Wanted(
+        runtime=arguments.runtime, store=arguments.store, nodes=arguments.nodes, checking=checking(arguments)
+    )
     try:
         layout = layout_of(arguments.prefix)
         with launch.held(layout, wanted, Claims()) as (prepared, lock):

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from podwire.apiserver.pki import PkiError
@@ -128,7 +128,7 @@ def _cni(prepared: Prepared) -> Component:
 
 
 def _runtime(prepared: Prepared) -> Component:
-    options = views.inside(prepared.layout, own=prepared.node.own)
+    options = replace(views.inside(prepared.layout, own=prepared.node.own), cni_checking=prepared.checking)
 
     async def work(ready: Ready) -> None:
         async with runtime.running(options):

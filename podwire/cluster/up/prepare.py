@@ -13,6 +13,8 @@ from podwire.cluster.up.slots import Slot, collisions
 from podwire.cluster.up.state import NodeRecord, State
 from podwire.linux.errors import NoSuchLink
 from podwire.linux.network import KernelNetwork
+from podwire.runtime.cni import Checking
+from podwire.runtime.cni.checker import REPORTING
 
 
 class Refused(Exception):
@@ -26,6 +28,8 @@ class Wanted:
     runtime: str | None = None
     store: str | None = None
     nodes: int = 1
+    checking: Checking = REPORTING
+    """Of pods' networks, by our runtime. Not kept: each start may ask for another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,7 @@ class Prepared:
     """Why the node is not on the host itself."""
     host_ips: tuple[str, ...] = ()
     """Where a node on the host itself is reached."""
+    checking: Checking = REPORTING
 
     @property
     def slot(self) -> Slot:
@@ -67,7 +72,9 @@ def prepare(layout: Layout, wanted: Wanted, claims: Claims, made: tuple[str, ...
     for each in (layout.state, layout.run, layout.logs, layout.marks):
         each.mkdir(mode=0o755, parents=True, exist_ok=True)
     decided = _decided(layout, known, wanted, owners, made, claims)
-    prepared = Prepared(layout=layout, state=decided, ipv6=ipv6, owners=owners, host_ips=wiring.host_ips())
+    prepared = Prepared(
+        layout=layout, state=decided, ipv6=ipv6, owners=owners, host_ips=wiring.host_ips(), checking=wanted.checking
+    )
     closed = wiring.to_forward(ipv6=ipv6)
     claims.note_forwarding(closed)  # before they are turned on: who is killed in between leaves nothing on
     wiring.forward(closed)
