@@ -3,12 +3,16 @@
 import argparse
 import json
 import os
+import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podwire import logs
 from podwire.cli.main import UserError
+from podwire.cluster.cni_timings import Timings, rows
 from podwire.cluster.cni_tool import BIN, CONF, STATE, Options, Target, Tool, id_of
+from podwire.linux.processes import run as run_program
 from podwire.protocols.cni import versions
 from podwire.protocols.cni.errors import CniError, encode
 from podwire.runtime.cni.plugins import PluginFailed
@@ -49,6 +53,9 @@ def configure(verbs: "Verbs") -> None:
             "--state-dir", type=Path, default=STATE, metavar="DIR", help=f"where attachments are remembered ({STATE})"
         )
         parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="json for errors, too")
+        parser.add_argument(
+            "--timings", action="store_true", help="tell on standard error where the time went, step by step"
+        )
 
 
 def _configure_target(parser: argparse.ArgumentParser, verb: str) -> None:
@@ -64,16 +71,29 @@ def _configure_target(parser: argparse.ArgumentParser, verb: str) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     logs.set_up(level="warning", form="text")
+    timings = Timings() if arguments.timings else None
     try:
-        _VERBS[arguments.verb](_tool(arguments), arguments)
+        _VERBS[arguments.verb](_tool(arguments, timings), arguments)
     except (PluginFailed, CniError, OSError) as error:
         if arguments.output == "json":
             print(json.dumps(_told(error), indent=2))
         raise UserError(_line(error)) from error
+    finally:
+        if timings is not None:
+            _print_timings(timings, arguments.output)
     return 0
 
 
-def _tool(arguments: argparse.Namespace) -> Tool:
+def _print_timings(timings: Timings, output: str) -> None:
+    """Beside what is printed, also of a call that failed."""
+    if output == "json":
+        print(json.dumps([asdict(each) for each in timings.steps], indent=2), file=sys.stderr)
+        return
+    for plugin, verb, step, times, ms in rows(timings.steps):
+        print(f"{plugin:12} {verb:8} {step:10} {times:>5} {ms:>8}", file=sys.stderr)
+
+
+def _tool(arguments: argparse.Namespace, timings: Timings | None) -> Tool:
     path = [Path(each) for each in os.environ.get("CNI_PATH", "").split(":") if each]
     return Tool(
         Options(
@@ -81,7 +101,8 @@ def _tool(arguments: argparse.Namespace) -> Tool:
             conf_dir=arguments.conf_dir,
             bin_dirs=tuple(arguments.bin_dir or path or [BIN]),
             state=arguments.state_dir,
-        )
+        ),
+        run_program if timings is None else timings.run,
     )
 
 

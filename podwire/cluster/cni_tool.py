@@ -5,7 +5,7 @@ and, for `delete`, without the namespace.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from podwire.linux.namespaces import identity
+from podwire.linux.processes import Finished, run
 from podwire.protocols.cni.config import NetworkList
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.values import Object
@@ -59,11 +60,12 @@ def id_of(netns: str) -> str:
 class Tool:
     """The verbs. They raise PluginFailed, CniError, and OSError for the disk."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, run: Callable[..., Finished] = run) -> None:
+        """`run` runs a plugin's program, as podwire.linux.processes.run does."""
         if not is_id(options.network):
             raise CniError(Code.BAD_CONFIG, f"{options.network!r} is no name of a network")
         self._options = options
-        self._chain = Chain(Plugins(options.bin_dirs))
+        self._chain = Chain(Plugins(options.bin_dirs, run=run))
         self._conflists = Conflists(options.conf_dir)
         self._exclusion = Exclusion(options.state / LOCKS)
 

@@ -11,10 +11,10 @@ from podwire.cniplugins.skeleton import Later
 from podwire.linux import errors as linux
 from podwire.linux.departures import delete_link
 from podwire.linux.network import KernelNetwork
+from podwire.linux.stopwatch import step
 from podwire.linux.sysctls import KernelSysctls
 from podwire.linux.values import Bridge, Interface, Link, Veth
 from podwire.protocols.cni.errors import CniError, Code
-from podwire.stopwatch import step
 
 PATIENCE = 2.5
 """Seconds until a new port of the bridge must pass packets."""

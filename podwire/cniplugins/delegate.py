@@ -1,18 +1,22 @@
-"""IPAM by another plugin: in this process when it is our own host-local, else by calling its program."""
+"""IPAM by another plugin: in this process when it is our own host-local or static, else by calling its program."""
 
 import os
 import stat
+from importlib import import_module
 
-from podwire.cniplugins.skeleton import Call
-from podwire.ipam import host_local
+from podwire.cniplugins.skeleton import PLUGINS, Call, Plugin
 from podwire.linux import errors as linux
 from podwire.linux.processes import Finished, run
+from podwire.linux.stopwatch import step
 from podwire.protocols.cni import results
 from podwire.protocols.cni.config import Valid, checked_type
 from podwire.protocols.cni.errors import CniError, Code, decode
 from podwire.protocols.cni.results import Result
 from podwire.protocols.cni.values import Object, dumped, loaded, taken
 
+_OURS = ("host-local", "static")
+STEP = "ipam"
+"""How a stopwatch calls it."""
 MARK = b"# podwire CNI plugin"
 """In the first lines of our scripts, and at the end of our compiled programs."""
 _MARKED = 256
@@ -30,8 +34,9 @@ def check_there(call: Call) -> None:
     """Asked before anything is done: without its delegate, or with words that it does not understand, a plugin could
     not even undo."""
     kind = ipam_type(call.config.raw)
-    if _is_ours(kind, call):
-        host_local.wish(call.config, call.invocation)
+    ours = _ours(kind, call)
+    if ours is not None:
+        ours.check_wish(call)
     elif kind:
         _program(kind, call)
 
@@ -39,11 +44,13 @@ def check_there(call: Call) -> None:
 def add(call: Call) -> Result:
     """Addresses; when the delegate fails it is asked to clean up, as it may have begun."""
     kind = ipam_type(call.config.raw)
+    ours = _ours(kind, call)
     try:
-        if _is_ours(kind, call):
-            result = host_local.add(call.config, call.invocation, call.tell)
-        else:
-            result = results.decode(_call(kind, call, "ADD"), call.config.version, f"result of {kind}")
+        with step(STEP):
+            if ours is not None:
+                result = ours.add(call)
+            else:
+                result = results.decode(_call(kind, call, "ADD"), call.config.version, f"result of {kind}")
         if not result.ips:
             raise CniError(Code.BAD_CONFIG, f"ipam: {kind} gave no address")
     except BaseException as error:
@@ -57,48 +64,51 @@ def add(call: Call) -> Result:
 
 def delete(call: Call) -> None:
     kind = ipam_type(call.config.raw)
-    if _is_ours(kind, call):
-        host_local.delete(call.config, call.invocation, call.tell)
-    else:
-        _call(kind, call, "DEL")
+    ours = _ours(kind, call)
+    with step(STEP):
+        _call(kind, call, "DEL") if ours is None else ours.delete(call)
 
 
 def check(call: Call) -> None:
     kind = ipam_type(call.config.raw)
-    if _is_ours(kind, call):
-        host_local.check(call.config, call.invocation)
-    else:
-        _call(kind, call, "CHECK")
+    ours = _ours(kind, call)
+    with step(STEP):
+        _call(kind, call, "CHECK") if ours is None else ours.check(call)
 
 
 def gc(call: Call, valid: Valid) -> None:
     """Free what the IPAM has for nobody who is valid; without any there is nothing to do."""
     kind = ipam_type(call.config.raw)
-    if _is_ours(kind, call):
-        host_local.gc(call.config, valid, call.tell)
-    elif kind:
-        _call(kind, call, "GC")
+    ours = _ours(kind, call)
+    with step(STEP):
+        if ours is not None:
+            ours.gc(call, valid)
+        elif kind:
+            _call(kind, call, "GC")
 
 
 def status(call: Call) -> None:
     """Whether there would be an address for one more."""
     kind = ipam_type(call.config.raw)
-    if _is_ours(kind, call):
-        host_local.status(call.config, call.invocation)
-    elif kind and _found(kind, call.invocation.path) is None:
-        raise CniError(Code.UNAVAILABLE, f"ipam.type: there is no {kind} in CNI_PATH {call.invocation.path!r}")
-    elif kind:
-        _call(kind, call, "STATUS")
+    ours = _ours(kind, call)
+    with step(STEP):
+        if ours is not None:
+            ours.status(call)
+        elif kind and _found(kind, call.invocation.path) is None:
+            raise CniError(Code.UNAVAILABLE, f"ipam.type: there is no {kind} in CNI_PATH {call.invocation.path!r}")
+        elif kind:
+            _call(kind, call, "STATUS")
 
 
-def _is_ours(kind: str, call: Call) -> bool:
-    """Whether this process can do it: the program in CNI_PATH is our own, or none is there."""
-    if kind != host_local.TYPE:
-        return False
+def _ours(kind: str, call: Call) -> Plugin | None:
+    """What this process can do by itself: the program in CNI_PATH is our own, or none is there."""
+    if kind not in _OURS:
+        return None
     path = _found(kind, call.invocation.path)
-    if path is None:
-        return True
-    return is_marked(path)
+    if path is not None and not is_marked(path):
+        return None
+    plugin: Plugin = import_module(PLUGINS[kind]).PLUGIN
+    return plugin
 
 
 def is_marked(path: str) -> bool:

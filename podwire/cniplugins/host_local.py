@@ -26,4 +26,8 @@ def status(call: Call) -> None:
     host_local.status(call.config, call.invocation)
 
 
-PLUGIN = Plugin("host-local", add, check, delete, gc, status)
+def check_wish(call: Call) -> None:
+    host_local.wish(call.config, call.invocation)
+
+
+PLUGIN = Plugin("host-local", add, check, delete, gc, status, check_wish)

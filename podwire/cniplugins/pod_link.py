@@ -8,6 +8,7 @@ from podwire.cniplugins.bridge_settings import gateway_of
 from podwire.linux import errors as linux
 from podwire.linux.namespaces import visit
 from podwire.linux.network import KernelNetwork
+from podwire.linux.stopwatch import step
 from podwire.linux.sysctls import KernelSysctls
 from podwire.linux.values import MAIN, Link
 from podwire.linux.values import Route as KernelRoute
@@ -75,10 +76,11 @@ def wait_until_found(netns: str | None, link: str, addresses: Iterable[Address])
     after it has the address, and tells nobody."""
     wanted = {(_SOLICITED + each.packed[-3:]).hex() for each in addresses if each.version == 6}
     until = time.monotonic() + PATIENCE
-    while wanted and not wanted <= _groups(netns, link):
-        if time.monotonic() > until:
-            raise CniError(Code.REFUSED, f"the addresses of {link} cannot be found after {PATIENCE:g} s")
-        time.sleep(_STEP)
+    with step("waiting"):
+        while wanted and not wanted <= _groups(netns, link):
+            if time.monotonic() > until:
+                raise CniError(Code.REFUSED, f"the addresses of {link} cannot be found after {PATIENCE:g} s")
+            time.sleep(_STEP)
 
 
 def _groups(netns: str | None, link: str) -> set[str]:

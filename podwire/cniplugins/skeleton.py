@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from podwire.linux import errors as linux
 from podwire.linux.namespaces import identity
+from podwire.linux.stopwatch import Stopwatch, step
 from podwire.protocols.cni import errors, results, versions
 from podwire.protocols.cni.config import PluginConfig, Valid, plugin_config, valid_attachments
 from podwire.protocols.cni.errors import CniError, Code
@@ -40,6 +41,9 @@ PLUGINS = {
 """Names of programs, and the modules that have a `PLUGIN`."""
 
 _DELEGATE = "podwire.cniplugins.delegate"  # which knows us
+
+TIMINGS = "PODWIRE_CNI_TIMINGS"
+"""Whoever sets it in the environment is told on standard error where the time went, in a line that begins so."""
 
 LARGEST = 16 << 20
 """Bytes of a configuration."""
@@ -82,6 +86,8 @@ class Plugin(NamedTuple):
     delete: Callable[[Call], None]
     gc: Callable[[Call, Valid], None] = _gc_of_ipam
     status: Callable[[Call], None] = _status_of_ipam
+    check_wish: Callable[[Call], object] = lambda _call: None
+    """Of IPAM: refuses what cannot be meant, and changes nothing."""
 
 
 class _Stopped(BaseException):
@@ -121,10 +127,20 @@ class Streams(NamedTuple):
 
 def answer(name: str, streams: Streams) -> int:
     """Do what the environment asks for; the exit code."""
-    environ, write = streams.environ, streams.write
+    environ = streams.environ
     if "CNI_COMMAND" not in environ:
         streams.tell(f"podwire {name}: a CNI plugin, for versions {', '.join(versions.KNOWN)}")
         return 0
+    if TIMINGS not in environ:
+        return _answered(name, streams)
+    with Stopwatch() as stopwatch:
+        code = _answered(name, streams)
+    streams.tell(told_timings(stopwatch))
+    return code
+
+
+def _answered(name: str, streams: Streams) -> int:
+    environ, write = streams.environ, streams.write
     version = versions.LATEST
     try:
         asked = invocation(environ)
@@ -151,7 +167,8 @@ def _done(name: str, call: Call) -> Object | None:
         raise CniError(Code.INCOMPATIBLE_VERSION, f"{command} is not in version {version}")
     if name not in PLUGINS:
         raise CniError(Code.BAD_CONFIG, f"{name!r} is none of podwire's plugins {', '.join(PLUGINS)}")
-    plugin: Plugin = import_module(PLUGINS[name]).PLUGIN
+    with step("import"):
+        plugin: Plugin = import_module(PLUGINS[name]).PLUGIN
     if command == "ADD":
         return results.encode(plugin.add(call), version)
     if command == "GC":
@@ -159,6 +176,12 @@ def _done(name: str, call: Call) -> Object | None:
     else:
         {"CHECK": plugin.check, "DEL": plugin.delete, "STATUS": plugin.status}[command](call)
     return None
+
+
+def told_timings(stopwatch: Stopwatch) -> str:
+    """`seconds` and `times` of each step."""
+    steps = {name: [seconds, stopwatch.times.get(name, 1)] for name, seconds in stopwatch.seconds.items()}
+    return f"{TIMINGS} {dumped(steps).decode()}"
 
 
 _CODES: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Code], ...] = (
@@ -191,9 +214,9 @@ def _traceback(error: BaseException) -> str:
 def all_of(*steps: Callable[[], Any]) -> None:
     """Take every step of giving back, whatever becomes of the others; then tell of all that failed."""
     failed: list[CniError] = []
-    for step in steps:
+    for each in steps:
         try:
-            step()
+            each()
         except Exception as error:  # noqa: BLE001 - the others must have their turn
             failed.append(translated(error))
     if failed:

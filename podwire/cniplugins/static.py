@@ -92,4 +92,4 @@ def status(call: Call) -> None:
     wish(call)
 
 
-PLUGIN = Plugin(TYPE, add, check, delete, gc, status)
+PLUGIN = Plugin(TYPE, add, check, delete, gc, status, wish)

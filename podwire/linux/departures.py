@@ -12,6 +12,7 @@ from struct import Struct
 
 from podwire.linux import errors
 from podwire.linux.network import KernelNetwork
+from podwire.linux.stopwatch import step
 from podwire.linux.wire import HEADER
 
 _LINK_GROUP = 1
@@ -56,7 +57,8 @@ def _wait(ifindex: int, watcher: socket, done: socket) -> None:
     poll.register(done, select.POLLIN)
     poll.register(watcher, select.POLLIN)
     while True:
-        ready = {file for file, _ in poll.poll()}
+        with step("waiting"):
+            ready = {file for file, _ in poll.poll()}
         if done.fileno() in ready:
             return
         try:

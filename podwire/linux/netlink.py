@@ -18,10 +18,12 @@ from typing import Self
 
 from podwire.linux import errors, wire
 from podwire.linux.namespaces import visit
+from podwire.linux.stopwatch import step
 from podwire.linux.values import Path
 from podwire.linux.wire import ACK, DUMP, HEADER, REQUEST, Request
 
 ROUTE, NETFILTER = 0, 12
+_STEPS = {ROUTE: "netlink", NETFILTER: "netfilter"}
 _SOL_NETLINK, _CAP_ACK, _EXT_ACK, _STRICT = 270, 10, 11, 12
 _ERROR, _DONE = 2, 3
 _INTERRUPTED, _CAPPED, _TLVS = 0x10, 0x100, 0x200
@@ -58,6 +60,7 @@ class Netlink:
         self._socket.setsockopt(SOL_SOCKET, SO_RCVBUF, 1 << 20)
         self._lock = Lock()
         self._seq = 0
+        self._step = _STEPS.get(protocol, "netlink")
 
     def close(self) -> None:
         self._socket.close()
@@ -89,7 +92,7 @@ class Netlink:
 
     def exchange(self, framed: Sequence[tuple[int, int, bytes]]) -> list[Refusal | None]:
         """Send (kind, flags, body) messages as one; what became of each that asked for an acknowledgement."""
-        with self._lock:
+        with step(self._step), self._lock:
             first = self._seq + 1
             self._seq += len(framed)
             numbered = enumerate(framed, first)
@@ -107,7 +110,7 @@ class Netlink:
     def ask(self, request: Request) -> bytes:
         """The body of the one message that answers."""
         try:
-            with self._lock:
+            with step(self._step), self._lock:
                 self._seq += 1
                 self._socket.send(_packet(self._seq, request.kind, request.flags | REQUEST, request.body))
                 while True:
@@ -122,7 +125,7 @@ class Netlink:
     def dump(self, request: Request) -> list[bytes]:
         """The bodies of all messages that answer, read again when something changed meanwhile. Busy if always."""
         for _ in range(_DUMP_TRIES):
-            with self._lock:
+            with step(self._step), self._lock:
                 bodies, whole = self._dump(request)
             if whole:
                 return bodies

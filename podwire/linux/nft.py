@@ -12,6 +12,7 @@ from podwire.linux import errors, keys, wire
 from podwire.linux.namespaces import visit
 from podwire.linux.netlink import NETFILTER, Netlink, Refusal
 from podwire.linux.processes import Finished, run
+from podwire.linux.stopwatch import step
 from podwire.linux.values import Change, Element, Path
 from podwire.linux.wire import ACK, CREATE, EXCL, REQUEST, Request, attribute, nested, text
 
@@ -118,8 +119,9 @@ class KernelRuleset:
         argv = ("nft", *arguments)
         try:
             if self._netns is None:
-                return run(argv, env=_ENVIRONMENT, stdin=stdin.encode(), deadline=_PATIENCE)
-            with visit(self._netns):  # the child starts where its parent's thread is
+                with step("nft"):
+                    return run(argv, env=_ENVIRONMENT, stdin=stdin.encode(), deadline=_PATIENCE)
+            with visit(self._netns), step("nft"):  # the child starts where its parent's thread is
                 return run(argv, env=_ENVIRONMENT, stdin=stdin.encode(), deadline=_PATIENCE)
         except errors.NoSuchPath as error:
             raise errors.Unsupported(errno.ENOENT, "run nft", "it is not installed") from error

@@ -2,12 +2,15 @@
 
 import json
 import subprocess
+import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from podwire.cniplugins.install import install
 
+PODWIRE = Path(sys.executable).with_name("podwire")
 REFERENCE = Path("/usr/lib/cni")
 SCRIPT = """#!/bin/sh
 config=$(cat)
@@ -19,8 +22,10 @@ exit 0
 
 
 class Place:
-    def __init__(self, root, podwire):
-        self.root, self.podwire = root, podwire
+    """Directories, and a host with a network of its own."""
+
+    def __init__(self, root, network):
+        self.root, self.host = root, network
         (root / "net.d").mkdir()
         (root / "bin").mkdir(mode=0o755)
         self.bin = root / "bin"
@@ -41,7 +46,8 @@ class Place:
 
     def __call__(self, verb, *more, network="net"):
         where = ["--conf-dir", self.root / "net.d", "--bin-dir", self.bin, "--state-dir", self.root / "state"]
-        return self.podwire("cni", verb, network, *more, *map(str, where))
+        words = ["nsenter", f"--net={self.host}", PODWIRE, "cni", verb, network, *more, *where]
+        return subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=60, check=False)
 
     def done(self, verb, *more):
         told = self(verb, *more)
@@ -49,22 +55,41 @@ class Place:
         return told.stdout
 
 
+@contextmanager
+def namespace():
+    """One that nobody else has, and that goes with the process in it."""
+    words = [
+        "setpriv",
+        "--pdeathsig",
+        "KILL",
+        "unshare",
+        "--net",
+        "sh",
+        "-c",
+        "ip link set lo up; echo; exec sleep 600",
+    ]
+    holder = subprocess.Popen(words, stdout=subprocess.PIPE)
+    holder.stdout.readline()
+    try:
+        yield f"/proc/{holder.pid}/ns/net"
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+
+
 @pytest.fixture
-def place(tmp_path, podwire):
-    return Place(tmp_path, podwire)
+def place(tmp_path):
+    with namespace() as host:
+        yield Place(tmp_path, host)
 
 
 @pytest.fixture
 def netns(tmp_path):
-    """A namespace that nobody else has, and that goes with the process in it."""
-    holder = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec sleep 600"], stdout=subprocess.PIPE)
-    holder.stdout.readline()
     path = tmp_path / "netns"
-    path.symlink_to(f"/proc/{holder.pid}/ns/net")
-    yield str(path)
-    holder.kill()
-    holder.wait()
-    holder.stdout.close()
+    with namespace() as found:
+        path.symlink_to(found)
+        yield str(path)
 
 
 def test_what_plugins_are_told_is_what_was_asked_for(place, netns):
@@ -172,8 +197,7 @@ def test_a_namespace_gets_its_address_and_gives_it_back_although_it_is_gone(plac
             pytest.skip("Debian's containernetworking-plugins are not here")
         place.bin, version, record = REFERENCE, "1.0.0", {}
     leases = place.root / "leases"
-    # Both may run at once, and both add routes to the same host.
-    net = "10.219.7" if whose == "ours" else "10.219.8"
+    net = "10.219.7"
     ipam = {"type": "host-local", "dataDir": str(leases), "ranges": [[{"subnet": f"{net}.0/29"}]]}
     place.network({"type": "ptp", "ipam": ipam, **record}, {"type": "tuning", **record}, version=version)
     assert version in json.loads(place.done("version", "-o", "json"))["plugins"]["ptp"]
@@ -189,3 +213,50 @@ def test_a_namespace_gets_its_address_and_gives_it_back_although_it_is_gone(plac
     place.done("del", netns)
     assert [each.name for each in (leases / "net").iterdir() if f"{net}.2" in each.name and each.name[0] != "l"] == []
     place.done("del", netns)
+
+
+def steps(stderr, plugin, verb):
+    rows = [each.split() for each in stderr.splitlines()]
+    assert rows[0] == ["PLUGIN", "VERB", "STEP", "TIMES", "MS"]
+    return {row[2]: float(row[4]) for row in rows if row[:2] == [plugin, verb]}
+
+
+@pytest.mark.parametrize("served", [False, True], ids=["without the daemon", "through the daemon"])
+def test_timings_tell_where_the_time_went(place, netns, served, tmp_path):
+    socket = tmp_path / "cni.sock"
+    install(str(place.bin), socket=str(socket))
+    records = {"dataDir": str(place.root / "records")}
+    ipam = {"type": "host-local", "dataDir": str(place.root / "leases"), "ranges": [[{"subnet": "10.219.7.0/29"}]]}
+    place.network({"type": "bridge", "ipMasq": True, "ipam": ipam, **records})
+    words = ["nsenter", f"--net={place.host}", PODWIRE, "cni", "daemon", "--socket", socket]
+    daemon = subprocess.Popen(list(map(str, words)), stderr=subprocess.PIPE, text=True) if served else None
+    try:
+        if daemon is not None:
+            assert "serving" in daemon.stderr.readline()
+        added = place("add", netns, "--timings")
+        assert json.loads(added.stdout)["ips"], "what is printed is what is always printed"
+        told = steps(added.stderr, "bridge", "ADD")
+        assert set(told) >= {"start", "ipam", "netlink", "netfilter", "nft", "whole"}
+        assert sum(told.values()) == pytest.approx(2 * told["whole"], abs=0.1)
+        for verb in ("check", "del"):
+            assert "ipam" in steps(place(verb, netns, "--timings").stderr, "bridge", verb.upper())
+        for verb in ("gc", "status"):
+            assert "ipam" in steps(place(verb, "--timings").stderr, "bridge", verb.upper())
+    finally:
+        if daemon is not None:
+            daemon.terminate()
+            daemon.communicate(timeout=60)
+
+
+def test_timings_of_any_plugin_and_of_one_that_fails(place, netns):
+    place.script()
+    (place.bin / "one.ADD").write_text('{"code": 11, "msg": "busy"}')
+    told = place("add", netns, "--timings", "-o", "json")
+    assert told.returncode == 1
+    assert json.loads(told.stdout)["code"] == 11
+    listed, _, line = told.stderr.partition("\npodwire cni: ")
+    assert "busy" in line
+    assert [(each["plugin"], each["verb"], each["name"]) for each in json.loads(listed)] == [
+        ("one", "ADD", "whole"),
+        ("one", "DEL", "whole"),
+    ]

@@ -16,8 +16,10 @@ _ANYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
 
 
 def network(ranges: Sequence[Network]) -> dict[str, Any]:
-    """A bridge with a gateway, masqueraded, with leases where the rest of our state is, and host ports. Nobody on it poses
-    as somebody else."""
+    """A bridge with a gateway, masqueraded, with leases where the rest of our state is, and host ports.
+
+    Nobody on it poses as somebody else.
+    """
     return {
         "cniVersion": "1.0.0",  # of containerd 1.6, which does not look at the list; our runtime takes the newest
         "cniVersions": ["1.0.0", "1.1.0"],

@@ -20,7 +20,7 @@ def test_a_pod_runs_with_an_address_that_answers(cluster, eventually):
     assert {each["ip"] for each in status["podIPs"]} > {status["podIP"]}, "both families"
     asked = ("busybox", "wget", "-qO-", f"http://{status['podIP']}:8080/x")
     eventually(lambda: cluster.machine.run(*asked).stdout == b"here\n")
-    assert pod.logs() == "hello\n"
+    eventually(lambda: pod.logs() == "hello\n")
     assert cluster.node()["status"]["nodeInfo"]["containerRuntimeVersion"].startswith("containerd://1.6")
     pod.delete()
 
@@ -38,7 +38,7 @@ def test_commands_run_in_it_over_containerds_own_streaming_server(cluster):
     pod.delete()
 
 
-def test_somebody_attaches_to_it(cluster):
+def test_somebody_attaches_to_it(cluster, eventually):
     script = 'while read -r line; do echo "heard $line"; [ "$line" = end ] && exit 0; done'
     container = {"name": "c0", "image": "podwire.local/busybox", "imagePullPolicy": "Never", "stdin": True}
     container["command"] = ["sh", "-c", script]
@@ -53,7 +53,7 @@ def test_somebody_attaches_to_it(cluster):
             assert child.stdout.readline() == b"heard " + word + b"\n"
         assert child.wait(60) == 0
     pod.until("phase", "Succeeded")
-    assert pod.logs() == "heard hello\nheard end\n"
+    eventually(lambda: pod.logs() == "heard hello\nheard end\n")
     pod.delete()
 
 
@@ -61,13 +61,13 @@ def test_what_ends_at_once_is_seen_and_what_crashes_runs_again(cluster, eventual
     done = cluster.run("echo done", wait="jsonpath={.status.phase}=Succeeded", restartPolicy="Never")
     failed = cluster.run("exit 3", wait="jsonpath={.status.phase}=Failed", restartPolicy="Never")
     assert failed.status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
-    assert done.logs() == "done\n"
+    eventually(lambda: done.logs() == "done\n")
     script = f"[ -e /dev/shm/again ] && echo second && {{ {FOREVER}; }}; touch /dev/shm/again; echo first; exit 4"
     crashing = cluster.run(script, wait="")
     crashing.until("containerStatuses[0].restartCount", "1")
     crashing.wait("condition=Ready")
     assert crashing.status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 4
-    assert crashing.logs("--previous") == "first\n"
+    eventually(lambda: crashing.logs("--previous") == "first\n")
     eventually(lambda: crashing.logs() == "second\n")
     for each in (done, failed, crashing):
         each.delete()

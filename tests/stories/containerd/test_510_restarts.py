@@ -30,7 +30,7 @@ def test_a_kubelet_that_comes_back_adopts_the_containers(cluster, eventually):
     after = cluster.run(FOREVER)
     assert pids_of(cluster, pod) == pids
     assert pod.status["containerStatuses"] == before["containerStatuses"]
-    assert pod.logs() == "first\n"
+    eventually(lambda: pod.logs() == "first\n")
     assert pod.exec("true").returncode == 0
     for each in (pod, after):
         each.delete()

@@ -1,0 +1,52 @@
+"""A stopwatch, by a clock that the test turns."""
+
+import threading
+
+import pytest
+
+from podwire.linux import stopwatch
+from podwire.linux.stopwatch import REST, Stopwatch, step
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(stopwatch, "perf_counter", lambda: now[0])
+
+    def pass_(seconds):
+        now[0] += seconds
+
+    return pass_
+
+
+def test_each_moment_counts_for_the_innermost_step(clock):
+    with Stopwatch() as watch:
+        clock(1)
+        with step("ipam"):
+            clock(2)
+            with step("netlink"):
+                clock(4)
+            clock(8)
+        with step("netlink"):
+            clock(16)
+        clock(32)
+    assert watch.seconds == {REST: 33, "ipam": 10, "netlink": 20}
+    assert watch.times == {"ipam": 1, "netlink": 2}
+
+
+def test_after_a_step_that_fails_the_one_before_goes_on(clock):
+    with Stopwatch() as watch:
+        with pytest.raises(ZeroDivisionError), step("ipam"):
+            clock(1 / 0)
+        clock(2)
+    assert watch.seconds == {REST: 2, "ipam": 0}
+
+
+def test_nobody_is_measured_who_did_not_ask(clock):
+    with Stopwatch() as watch:
+        thread = threading.Thread(target=lambda: step("elsewhere").__enter__())
+        thread.start()
+        thread.join()
+    with step("later"):
+        clock(1)
+    assert watch.seconds == {REST: 0}
