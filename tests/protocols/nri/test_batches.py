@@ -1,0 +1,100 @@
+"""Synchronize in batches: everything, once, in order, and each message fits."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podwire.protocols.grpc_status import ResourceExhausted
+from podwire.protocols.nri import methods
+from podwire.protocols.nri import nri_pb2 as pb
+from podwire.protocols.nri.batches import ROOM, Gathered, ObjectTooLarge, batches
+from podwire.protocols.ttrpc.sides import Asking
+
+PODS = st.lists(
+    st.builds(
+        lambda number, size: pb.PodSandbox(id=f"p{number}", name="x" * size), st.integers(0, 99), st.integers(0, 80)
+    ),
+    max_size=20,
+)
+CONTAINERS = st.lists(
+    st.builds(
+        lambda number, size: pb.Container(id=f"c{number}", args=["x" * size]), st.integers(0, 99), st.integers(0, 80)
+    ),
+    max_size=20,
+)
+
+
+@given(PODS, CONTAINERS, st.integers(100, 1000))
+def test_all_is_told_once_in_order_and_fits_and_only_the_last_is_the_last(pods, containers, room):
+    gathered, requests = Gathered(), list(batches(pods, containers, room))
+    assert [gathered.add(each) for each in requests] == [False] * (len(requests) - 1) + [True]
+    assert gathered.pods == pods
+    assert gathered.containers == containers
+    assert all(each.ByteSize() <= room + 2 for each in requests)  # `more` itself is two bytes
+
+
+@given(PODS, CONTAINERS, st.integers(100, 1000))
+def test_no_batch_is_sent_that_had_room_in_the_one_before(pods, containers, room):
+    requests = list(batches(pods, containers, room))
+    for one, next_one in pairwise(requests):
+        first = (*next_one.pods, *next_one.containers)[0]
+        used = sum(each.ByteSize() + 8 for each in (*one.pods, *one.containers))
+        assert used + first.ByteSize() + 8 > room
+
+
+def test_an_empty_node_is_told_too():
+    assert list(batches([], [])) == [pb.SynchronizeRequest()]
+
+
+def test_a_small_node_is_one_message():
+    [request] = batches([pb.PodSandbox(id="p")], [pb.Container(id="c")])
+    assert (len(request.pods), len(request.containers), request.more) == (1, 1, False)
+
+
+def test_a_large_node_fits_into_frames_with_all_that_is_around_a_request():
+    pods = [pb.PodSandbox(id=f"{number}", annotations={"k": "x" * 100_000}) for number in range(100)]
+    metadata = [("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), ("baggage", "x" * 2000)]
+    requests = list(batches(pods, []))
+    assert len(requests) == 3
+    for each in requests:
+        method = methods.SYNCHRONIZE
+        Asking().request(method.service, method.name, each.SerializeToString(), timeout=2.0, metadata=metadata)
+
+
+def test_an_object_that_just_fits_has_a_message_of_its_own():
+    just = pb.PodSandbox(id="p", name="x" * 1000)
+    room = just.ByteSize() + 8
+    requests = list(batches([pb.PodSandbox(id="a"), just, pb.PodSandbox(id="b")], [], room))
+    assert [[each.id for each in request.pods] for request in requests] == [["a"], ["p"], ["b"]]
+    with pytest.raises(ObjectTooLarge):
+        list(batches([just], [], room - 1))
+
+
+@pytest.mark.parametrize(
+    ("pods", "containers", "named"),
+    [
+        pytest.param(
+            [
+                pb.PodSandbox(id="1"),
+                pb.PodSandbox(id="abc", namespace="shop", name="web", annotations={"k": "x" * ROOM}),
+            ],
+            [],
+            r"pod shop/web \(abc\) takes \d+ bytes, and a message holds 4190200",
+            id="a pod",
+        ),
+        pytest.param(
+            [pb.PodSandbox(id="1")],
+            [pb.Container(id="def", name="app", env=["x" * ROOM])],
+            r"container app \(def\)",
+            id="a container",
+        ),
+    ],
+)
+def test_of_a_node_with_an_object_that_no_message_holds_nothing_is_told_and_the_object_is_named(
+    pods, containers, named
+):
+    with pytest.raises(ObjectTooLarge, match=named) as caught:
+        next(batches(pods, containers))
+    assert isinstance(caught.value, ResourceExhausted)
