@@ -64,8 +64,8 @@ def run(
             os.close(child.pidfd)
 
 
-def spawn(argv: Sequence[str], *, env: Mapping[str, str], files: tuple[int, int, int], session: bool = False) -> Child:
-    """Start a program with these three files, no others, this environment and no blocked or ignored signals.
+def spawn(argv: Sequence[str], *, env: Mapping[str, str], files: tuple[int, ...], session: bool = False) -> Child:
+    """Start a program with these files as its 0, 1, 2, …, this environment and no blocked or ignored signals.
 
     It leads a process group, or a session. The memory of the caller is not copied, so its size costs nothing.
     """
@@ -95,7 +95,7 @@ def _program(name: str, env: Mapping[str, str]) -> str:
     raise errors.NoSuchPath(errno.ENOENT, f"run {name}", "it is not on PATH")
 
 
-def _above_standard(files: tuple[int, int, int]) -> list[int]:
+def _above_standard(files: tuple[int, ...]) -> list[int]:
     """The same files with numbers from 3 up, so that putting one in its place never overwrites another."""
     return [each if each > 2 else _raised(each) for each in files]
 

@@ -33,6 +33,8 @@ class ValidatorSettings:
 class Settings:
     """How a host behaves; the defaults are containerd's where it has them."""
 
+    disable: bool = False
+    """Lets no plugin in and starts none."""
     socket: Path | None = None
     """Where plugins connect; None lets none in."""
     plugin_path: Path | None = None

@@ -1,0 +1,130 @@
+"""One plugin that is connected: how it is asked, one request at a time, and what becomes of it when it fails."""
+
+import asyncio
+import contextlib
+import logging
+from typing import Any
+
+from podwire.nri.host.records import Record
+from podwire.protocols.grpc_status import RpcError, Unimplemented, from_code
+from podwire.protocols.nri import methods
+from podwire.protocols.nri.events import ALL, Event, Subscription, as_state_change
+from podwire.protocols.nri.names import PluginId
+from podwire.seams import Tap
+from podwire.transports.tapped import Tapped
+from podwire.transports.trunk import Trunk, TrunkError
+
+log = logging.getLogger(__name__)
+
+CALLER = "ContainerRuntime"
+"""As the diagrams call whoever sits in this chair."""
+TIGHT = 0.8
+"""The share of its time from which on a plugin that answers is worth a warning."""
+
+
+class Lost(Exception):
+    """This plugin does not answer, now and in future: go on without it."""
+
+
+class Peer:
+    """A plugin as the host sees it, from its registration to its end."""
+
+    def __init__(self, plugin: PluginId, trunk: Trunk, record: Record, *, within: float, concurrent: bool) -> None:
+        self.id = plugin
+        self.trunk = trunk
+        self.record = record
+        self.within = within
+        """Seconds that a hook may take."""
+        self.events: Subscription = ALL
+        self.is_active = False
+        """Whether it has been synchronized."""
+        self.is_gone = False
+        self._settled = asyncio.Event()
+        self._turn = contextlib.nullcontext() if concurrent else asyncio.Lock()
+        self._by_state_change = False
+        self._tapped = Tapped(None, caller=CALLER, callee=str(plugin))
+
+    def watched_by(self, tap: Tap | None) -> None:
+        self._tapped = Tapped(tap, caller=CALLER, callee=str(self.id))
+
+    def activate(self) -> None:
+        """It knows the node: hooks that waited for that may go."""
+        self.is_active = True
+        self._enter("active")
+        self.record.registered += 1
+        self._settled.set()
+
+    def synchronizing(self) -> None:
+        self._enter("synchronizing")
+
+    def gone(self, why: str) -> bool:
+        """Nobody is to ask it any more; whether that is news."""
+        if self.is_gone:
+            return False
+        self.is_gone = True
+        self._enter("gone")
+        if not self.record.last_error:
+            self.record.last_error = why
+        self._settled.set()
+        self.trunk.abort(why)
+        return True
+
+    def _enter(self, state: str) -> None:
+        self.record.state, self.record.since = state, asyncio.get_running_loop().time()
+
+    async def ask(self, event: Event, request: Any) -> Any:
+        """Its answer. Raises RpcError for what it answered, and Lost.
+
+        Waiting for its turn, and for the end of its Synchronize, is not counted as the plugin's time.
+        """
+        clock = asyncio.get_running_loop().time
+        came = clock()
+        if not self._settled.is_set():
+            await self._settled.wait()
+        async with self._turn:
+            if self.is_gone:
+                raise Lost(f"{self.id} is gone")
+            begun = clock()
+            try:
+                with self._tapped.call(f"NRI {event.title}", request) as passing:
+                    response = await self._exchange(event, request)
+                    passing.answered(response)
+            except RpcError as error:
+                self._done(event, begun - came, clock() - begun, str(error))
+                raise from_code(error.code, f"NRI plugin {self.id}, {event.title}: {error}") from error
+            except TrunkError as error:
+                self._done(event, begun - came, clock() - begun, str(error))
+                raise Lost(f"{event.title}: {error}") from error
+            self._done(event, begun - came, clock() - begun)
+            return response
+
+    async def _exchange(self, event: Event, request: Any) -> Any:
+        """By the call that is the event's own since 0.12; if it knows none of those, by StateChange from then on."""
+        if not self._by_state_change:
+            try:
+                return await self.trunk.call(event.method, request, within=self.within)
+            except Unimplemented:
+                if not event.was_state_change:
+                    raise
+                log.info("a plugin older than NRI 0.12 is told by StateChange", extra={"plugin": str(self.id)})
+                self._by_state_change = True
+        elif not event.was_state_change:
+            return await self.trunk.call(event.method, request, within=self.within)
+        await self.trunk.call(methods.STATE_CHANGE, as_state_change(event, request), within=self.within)
+        return event.method.response()
+
+    def _done(self, event: Event, waited: float, took: float, error: str = "") -> None:
+        self.record.told(event.title, waited=waited, took=took, error=error)
+        if took < TIGHT * self.within and not error:
+            return
+        facts = {
+            "plugin": str(self.id),
+            "hook": event.title,
+            "budget": f"{took / self.within:.0%} of {self.within:g} s",
+            "queued_ms": round(waited * 1e3, 1),
+            "plugin_ms": round(took * 1e3, 1),
+        }
+        if error:
+            log.warning("a hook failed", extra={**facts, "error": error})
+        else:
+            log.warning("a plugin is close to its time limit", extra=facts)
