@@ -33,7 +33,7 @@ from podwire.linux.values import Link
 from podwire.protocols.cni import results
 from podwire.protocols.cni.config import Valid
 from podwire.protocols.cni.errors import CniError, Code
-from podwire.protocols.cni.results import Interface, Result
+from podwire.protocols.cni.results import IP, Interface, Result
 from podwire.protocols.cni.values import taken
 from podwire.protocols.cni.versions import LATEST
 
@@ -42,6 +42,7 @@ _POD = 2  # the place of the pod's interface in a result
 
 RECORDED = declare("cni.bridge-recorded", "the record of an attachment is written, nothing is done yet")
 LEASED = declare("cni.bridge-leased", "a pod has its addresses, and no link")
+BRIDGED = declare("cni.bridge-bridged", "the bridge has its gateways, a pod has no link")
 CONNECTED = declare("cni.bridge-connected", "a pod has its link, without addresses")
 CONFIGURED = declare("cni.bridge-configured", "a pod's link has its addresses, nothing is masqueraded")
 MASQUERADED = declare("cni.bridge-masqueraded", "all is done, the record does not tell the result")
@@ -88,7 +89,17 @@ def _kept(record: Record, call: Call, inode: int, host: KernelNetwork) -> Result
     if record.config != new_record(call).config:
         told = f"{record.container_id} {record.ifname} is attached already, with another configuration"
         raise CniError(Code.IN_USE, told, "DEL comes first")
-    return results.decode(record.result, LATEST)
+    kept = results.decode(record.result, LATEST)
+    _masquerade(call, record, kept.ips)  # a DEL that was killed may have ended it
+    return kept
+
+
+def _masquerade(call: Call, record: Record, ips: tuple[IP, ...]) -> None:
+    if taken(record.config, "ipMasq", bool, False):
+        subnets = [each.address.network for each in ips]
+        jumps = [nat.jump(nat.MASQUERADE, each.address, record.comment) for each in ips]
+        with opened(call) as netfilter:
+            nat.replace(netfilter.elements, jumps, subnets)
 
 
 def _check_name(pod: KernelNetwork, ifname: str) -> None:
@@ -106,16 +117,13 @@ def _attach(call: Call, settings: Settings, record: Record, pod: KernelNetwork, 
     failpoint(LEASED)
     bridge = ensure_bridge(host, settings)
     add_gateways(host, bridge, settings, plan)
+    failpoint(BRIDGED)
     connect(host, bridge, settings, plan, record, netns)
     spoofing.guard_pod(call, record, pod, [each.address.ip for each in plan.ips])
     failpoint(CONNECTED)
     inside = configure(pod, plan, record, netns)
     failpoint(CONFIGURED)
-    if settings.ip_masq:
-        subnets = [each.address.network for each in plan.ips]
-        jumps = [nat.jump(nat.MASQUERADE, each.address, record.comment) for each in plan.ips]
-        with opened(call) as netfilter:
-            nat.replace(netfilter.elements, jumps, subnets)
+    _masquerade(call, record, plan.ips)
     outside = wait_for_port(host, record.link)
     failpoint(MASQUERADED)
     return _result(plan, host.links.get(bridge.ifindex), outside, inside, netns)

@@ -36,6 +36,7 @@ ISOLATED_SETS = ("isolated4", "isolated6")
 _IP = {4: "ip", 6: "ip6"}
 
 ISOLATED = declare("firewall.isolated", "nobody in its bridge reaches a pod, nothing else is done")
+FORGOTTEN = declare("firewall.forgotten", "DEL: nothing is forwarded for a pod, it is still isolated in its bridge")
 
 _CHAIN = """
 add table inet {table}
@@ -140,6 +141,7 @@ def _undo(call: Call, record: Record) -> None:
     with opened(call) as netfilter:
         nat.remove(netfilter.elements, SETS, record.marks)
         if record.config.get("ingressPolicy") == "isolated":
+            failpoint(FORGOTTEN)
             nat.remove(netfilter.elements.of("bridge"), ISOLATED_SETS, record.marks)
 
 

@@ -31,6 +31,7 @@ from podwire.protocols.cni.versions import LATEST
 
 NAME = "ptp"
 POINTS = declared(NAME)
+ADDRESSED = declare("cni.ptp-addressed", "both ends have addresses and routes, nothing is masqueraded")
 UNMASQUERADED = declare("cni.ptp-unmasqueraded", "DEL: masquerading has ended, the link is still there")
 MASQUERADES = tuple(f"{nat.MASQUERADE}{family}" for family in (4, 6))
 _POD = 1  # the place of the pod's interface in a result
@@ -59,6 +60,7 @@ def connect(call: Call, ends: Ends, record: Record, given: Result) -> Result:
     write_ipv6(None, record.link, accept_ra="0", accept_dad="0")  # before it is up
     _configure_host(ends.host, record.link, ips)
     inside = _configure_pod(ends.pod, netns, record.ifname, ips, given)
+    failpoint(ADDRESSED)
     if settings.ip_masq:
         _masquerade(call, record, ips)
     wait_until_found(netns, record.ifname, (each.address.ip for each in ips))
@@ -139,7 +141,11 @@ def _outside(record: Record, host: KernelNetwork) -> Link | None:
 
 
 def stands(record: Record, ends: Ends) -> bool:
-    return _outside(record, ends.host) is not None
+    """A DEL that was killed may have ended the masquerading, and nothing else."""
+    if _outside(record, ends.host) is None:
+        return False
+    masqueraded = taken(record.config, "ipMasq", bool, False)
+    return not masqueraded or any(nat.marked(MASQUERADES, record.marks).values())
 
 
 def check(call: Call, ends: Ends, record: Record) -> None:

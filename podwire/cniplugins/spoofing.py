@@ -30,6 +30,7 @@ from podwire.protocols.cni.values import Address, Object, taken
 
 SETS = ("guards", "macs", "addresses4", "addresses6", "targets6")
 GUARDED = declare("spoofing.guarded", "a pod's end of the bridge is guarded")
+UNGUARDED = declare("spoofing.unguarded", "DEL: a pod's end of the bridge is not guarded any more")
 
 _RULES = """
 add table bridge {table}
@@ -121,6 +122,7 @@ def unguard(netfilter: Netfilter, record: Record) -> None:
     """By the record alone."""
     if guard_of(record.config).mac:
         nat.remove(netfilter.elements.of("bridge"), SETS, record.marks)
+        failpoint(UNGUARDED)
 
 
 def check_usable(call: Call) -> None:

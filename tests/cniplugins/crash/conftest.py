@@ -1,19 +1,23 @@
-"""Networks as a node has them: chains of plugins, called one after the other as a runtime does, and killed meanwhile."""
+"""Networks as a node has them: chains of plugins, called one after the other as a runtime does, and killed at work."""
 
 import json
 import os
 import random
 import re
+import signal
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from podwire.cniplugins.skeleton import PLUGINS
+from podwire.failpoints import KNOWN
 from podwire.ipam import ranges
 from podwire.ipam.entries import Owner
 from podwire.ipam.leases import Leases
@@ -31,6 +35,9 @@ CHAINS = {
     "macvlan": ("macvlan", "tuning"),
     "host-device": ("host-device", "tuning"),
 }
+FAMILIES = ("cni", "ipam", "spoofing", "firewall", "bandwidth", "tuning")
+THE_RUNTIMES = "cni.leaving"
+"""A failpoint of the other chair."""
 SUBNETS = ("10.88.0.0/29", "fd88::/125")
 CHANGING = (
     "sendto,sendmsg,write,writev,pwrite64,rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,rmdir,symlink,"
@@ -139,6 +146,16 @@ class Network:
             for each in probes:
                 leases.take(each, sets)
         return sum(bool(leases.release(each)) for each in probes)
+
+    def dies(self, verb: str, id_: str, config: dict, point: str) -> bool:
+        """Whether the plugin's program passes a failpoint, and so is killed there; else it must succeed."""
+        process = self.host.run(verb, id_, config, PODWIRE_FAILPOINTS=f"{point}=kill")
+        stdout, stderr = process.communicate(timeout=60)
+        assert process.returncode in (0, -signal.SIGKILL), stdout
+        assert stderr == b""
+        if verb == "ADD" and process.returncode == 0:
+            self.results[id_].append(json.loads(stdout))
+        return process.returncode != 0
 
     def is_home(self, id_: str) -> bool:
         """Whether the device of a pod is where it was."""
@@ -267,16 +284,65 @@ def attacks(how_many: int, points: int) -> list[Attack]:
     return every if SOAK else random.Random(SEED).sample(every, how_many)
 
 
+class Step(NamedTuple):
+    """A failpoint, and the plugin of a chain that passes it."""
+
+    point: str
+    kind: str
+    at: int
+
+    def __str__(self) -> str:
+        return self.point
+
+
+def declared() -> set[str]:
+    """All failpoints that plugins and their IPAM pass."""
+    for each in PLUGINS.values():
+        import_module(each)
+    return {each for each in KNOWN if each.partition(".")[0] in FAMILIES and each != THE_RUNTIMES}
+
+
+def steps() -> list[Step]:
+    """Every failpoint once: in the chain that begins with its plugin, or in the longest."""
+    found: dict[str, Step] = {}
+    for kind, plugins in CHAINS.items():
+        for at, plugin in enumerate(plugins):
+            own = f"cni.{plugin}-", f"{plugin}.", *(("ipam.", "spoofing.") if at == 0 else ())
+            for each in sorted(declared()):
+                if each.startswith(own):
+                    found.setdefault(each, Step(each, kind, at))
+    return list(found.values())
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "attack" in metafunc.fixturenames:
         metafunc.parametrize("attack", attacks(8, 3), ids=str)
     if "attack_on_daemon" in metafunc.fixturenames:
         metafunc.parametrize("attack_on_daemon", attacks(3, 2), ids=str)
+    if "step" in metafunc.fixturenames:
+        metafunc.parametrize("step", steps(), ids=str)
+    if "some_step" in metafunc.fixturenames:
+        metafunc.parametrize("some_step", steps() if SOAK else random.Random(SEED).sample(steps(), 8), ids=str)
 
 
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     print(f"PODWIRE_CRASH_SEED={SEED}")  # noqa: T201 - repeats a run that failed
+
+
+@pytest.fixture(name="declared")
+def _declared() -> set[str]:
+    return declared()
+
+
+@pytest.fixture(name="steps")
+def _steps() -> list[Step]:
+    return steps()
+
+
+@pytest.fixture
+def soak() -> bool:
+    return SOAK
 
 
 @pytest.fixture
