@@ -7,6 +7,7 @@ from pathlib import Path
 
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, run_until_stopped
+from podwire.cluster import nri
 from podwire.cluster.runtime import OCI_RUNTIMES, NoRuntime, Options, RunsAlready, running
 from podwire.runtime.cni import Checking
 from podwire.runtime.cni.checker import ACTIONS, INTERVAL, REPORT
@@ -25,6 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--oci-runtime", choices=OCI_RUNTIMES, help="what runs the containers (crun, else runc)")
     add_checking(parser)
+    add_nri(parser)
     add_logging(parser)
 
 
@@ -38,6 +40,16 @@ def add_checking(parser: argparse.ArgumentParser) -> None:
         help="what is done when a pod's network is not as it was made: report it in the pod's status and events, or "
         f"also restart the pod in a new sandbox ({REPORT})",
     )  # fmt: skip
+
+
+def add_nri(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--no-nri", action="store_true", help="let no NRI plugin in, and start none")
+    parser.add_argument("--nri-config", type=Path, help=f"what is decided about NRI plugins (PREFIX/{nri.FILE})")
+    parser.add_argument("--nri-socket", type=Path, help="where NRI plugins connect (PREFIX/run/nri/nri.sock)")
+
+
+def nri_options(arguments: argparse.Namespace) -> nri.Options:
+    return nri.Options(disable=arguments.no_nri, config=arguments.nri_config, socket=arguments.nri_socket)
 
 
 def checking(arguments: argparse.Namespace) -> Checking:
@@ -62,6 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         cni_bin_dirs=tuple(arguments.cni_bin_dir),
         oci_runtimes=(arguments.oci_runtime,) if arguments.oci_runtime else OCI_RUNTIMES,
         cni_checking=checking(arguments),
+        nri=nri_options(arguments),
     )
     try:
         return run_until_stopped(_serve(options), arguments)

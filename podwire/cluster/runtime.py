@@ -8,10 +8,13 @@ import logging
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from podwire.cluster import tracing
+from podwire.cluster.nri import Options as Nri
+from podwire.cluster.nri import build as build_nri
+from podwire.cluster.nri import settings as nri_settings
 from podwire.linux.cgroups import KernelCgroups
 from podwire.linux.mounts import KernelMounts
 from podwire.linux.namespaces import KernelNamespaces
@@ -23,7 +26,6 @@ from podwire.runtime.cni.checker import REPORTING, Pods
 from podwire.runtime.containers import Containers
 from podwire.runtime.events import Events
 from podwire.runtime.executions import Executions
-from podwire.runtime.hooks import NoHooks
 from podwire.runtime.host import Host
 from podwire.runtime.image_service import ImageService
 from podwire.runtime.images import Images
@@ -66,6 +68,7 @@ class Options:
     cni_bin_dirs: tuple[Path, ...] = ()
     oci_runtimes: tuple[str, ...] = OCI_RUNTIMES
     """Which programs may run the containers; the first that there is does."""
+    nri: Nri = field(default_factory=Nri)
     cgroup_root: str = ""
     """The parent of all cgroups, when it does not follow from the prefix."""
     cni_checking: Checking = REPORTING
@@ -102,7 +105,8 @@ class Running:
 async def running(options: Options) -> AsyncIterator[Running]:
     """Run a runtime for as long as the context is open; containers go on afterwards.
 
-    1. Means of this host.  2. What was there before: adopted, finished, swept.  3. Streams.  4. The socket.
+    1. Means of this host.  2. What was there before: adopted, told to plugins, finished, swept.  3. Streams.
+    4. The socket.
     """
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="podwire"))
     clock = SystemClock()
@@ -116,12 +120,14 @@ async def running(options: Options) -> AsyncIterator[Running]:
         shims = _shims(options)
         bundles = _bundles(options, images)
         stack.callback(bundles.leave)
-        hooks = NoHooks()
+        nri = build_nri(
+            nri_settings(options.nri, options.prefix), bundles, lambda each: events.sandbox(each, "DELETED")
+        )
         sandboxes = Sandboxes(
             Records(options.state / "runtime/sandboxes", SandboxRecord),
             _kernel(options),
             network,
-            hooks,
+            nri.seat,
             events,
             clock,
             boot_id(),
@@ -131,7 +137,7 @@ async def running(options: Options) -> AsyncIterator[Running]:
             sandboxes,
             bundles,
             shims,
-            hooks,
+            nri.seat,
             events,
             clock,
         )
@@ -140,6 +146,9 @@ async def running(options: Options) -> AsyncIterator[Running]:
         events.describe = service.describe
         await sandboxes.recover()
         await containers.recover()
+        nri.updating.containers = containers
+        nri.seat.adopt(sandboxes, containers)
+        await stack.enter_async_context(nri.host.running())
         await sandboxes.finish()
         await containers.finish()
         stack.push_async_callback(containers.close)

@@ -78,9 +78,16 @@ class Workers:
     def runtime_changed(self, uid: str) -> None:
         worker = self._workers.get(uid)
         if worker is not None:
+            self._may_work(worker)
             worker.wake(look=True)
         elif self._synced:
             self._orphaned(uid)
+
+    def _may_work(self, worker: Worker) -> None:
+        """A runtime that tells of a pod that has no sandbox means that making one makes sense again."""
+        assert self._kit is not None  # noqa: S101 - run comes first
+        if not self._kit.view.observed(worker.pod.uid).sandboxes:
+            worker.memory.sandbox_may_work()
 
     def references_changed(self, uids: Iterable[str]) -> None:
         for uid in uids:

@@ -161,6 +161,13 @@ class Bundles:
         """Whether everything is there that a start needs."""
         return (self.home(id_) / "config.json").exists()
 
+    def spec(self, id_: str) -> dict[str, Any]:
+        """What a container was made by; empty when it was not made to its end."""
+        try:
+            return msgspec.json.decode((self.home(id_) / "config.json").read_bytes(), type=dict[str, Any])
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return {}
+
     def mount(
         self, id_: str, image_id: str, pod: pb.PodSandboxConfig, config: pb.ContainerConfig, limits: Limits
     ) -> Mounted:

@@ -14,10 +14,12 @@ import yaml
 
 from podwire.nri.host.settings import PluginSettings, Settings, ValidatorSettings
 
-SOCKET = Path("/var/run/nri/nri.sock")
-PLUGINS = Path("/opt/nri/plugins")
-PLUGIN_CONFIGS = Path("/etc/nri/conf.d")
-"""Where things are when a file does not say otherwise: where containerd has them."""
+STANDARD = Settings(
+    socket=Path("/var/run/nri/nri.sock"),
+    plugin_path=Path("/opt/nri/plugins"),
+    plugin_config_path=Path("/etc/nri/conf.d"),
+)
+"""Where containerd has things."""
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+")
@@ -35,22 +37,22 @@ class BadConfiguration(ValueError):
         self.key = key
 
 
-def load(path: str | Path) -> Settings:
-    """Raises BadConfiguration, OSError."""
+def load(path: str | Path, standard: Settings = STANDARD) -> Settings:
+    """`standard` says where things are when the file does not. Raises BadConfiguration, OSError."""
     try:
         found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeError, RecursionError) as error:
         raise BadConfiguration("", f"{path} is no YAML: {error}") from error
-    return settings({} if found is None else found)
+    return settings({} if found is None else found, standard)
 
 
-def settings(found: object) -> Settings:
+def settings(found: object, standard: Settings = STANDARD) -> Settings:
     """Raises BadConfiguration."""
     read = _mapped("", found, _KEYS)
     validator = read.pop("default_validator", {})
     always = {name: validator.pop(name) for name in _ALWAYS if name in validator}
     connections = not read.pop("disable_connections", False)
-    made = {"socket": SOCKET, "plugin_path": PLUGINS, "plugin_config_path": PLUGIN_CONFIGS}
+    made = {each: getattr(standard, each) for each in ("socket", "plugin_path", "plugin_config_path")}
     made |= {_NAMES.get(key, key): value for key, value in read.items()} | always
     if not connections:
         made["socket"] = None

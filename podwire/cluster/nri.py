@@ -1,0 +1,60 @@
+"""NRI's host, as a runtime with a prefix has it: standard paths, what the operator's file says, and the trace."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from podwire import __version__
+from podwire.cluster import tracing
+from podwire.nri.host import Host, Settings
+from podwire.nri.host.configuration import load
+from podwire.runtime.bundles import Bundles
+from podwire.runtime.nri import Seat, Updating
+from podwire.runtime.sandbox import Sandbox
+from podwire.runtime.service import NAME
+from podwire.trace.participants import RUNTIME
+
+FILE = "etc/podwire/nri.yaml"
+"""What the operator decides, below the prefix; it need not be there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Where NRI is; what is not said follows from the prefix."""
+
+    disable: bool = False
+    config: Path | None = None
+    socket: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Nri:
+    """A host, its seat in the runtime, and what is to know the containers as soon as there are any."""
+
+    host: Host
+    seat: Seat
+    updating: Updating
+
+
+def settings(options: Options, prefix: Path) -> Settings:
+    """What the operator's file says, over the standard paths. Raises BadConfiguration, OSError."""
+    standard = Settings(
+        disable=options.disable,
+        socket=options.socket or prefix / "run/nri/nri.sock",
+        plugin_path=prefix / "opt/nri/plugins",
+        plugin_config_path=prefix / "etc/nri/conf.d",
+    )
+    if options.disable:
+        return standard
+    file = options.config or prefix / FILE
+    if options.config is None and not file.exists():
+        return standard
+    return load(file, standard)
+
+
+def build(settings: Settings, bundles: Bundles, may_work: Callable[[Sandbox], None]) -> Nri:
+    """Everything, not running yet."""
+    updating = Updating()
+    host = Host(settings, updating, runtime_name=NAME, runtime_version=__version__, tap=tracing.tap(RUNTIME))
+    seat = Seat(host, spec_of=bundles.spec, oom_score=bundles.host.oom_score_adj, may_work=may_work)
+    return Nri(host, seat, updating)
