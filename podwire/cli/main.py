@@ -39,6 +39,7 @@ COMMANDS = (
     Command("image", "podwire.cli.image", "images without a registry: import archives, build, list, remove"),
     Command("runtime", "podwire.cli.runtime", "run pod sandboxes and containers for whoever speaks CRI"),
     Command("cni", "podwire.cli.cni", "CNI plugins for any runtime: put them into a directory"),
+    Command("nri", "podwire.cli.nri", "plugins of NRI, and tools for who writes them"),
     Command("trace", "podwire.cli.trace", "draw the way of a pod as it went, arrow by arrow"),
     Command("retry", "podwire.cli.retry", "have what a pod waits for tried again, now"),
     Command("leakcheck", "podwire.cli.leakcheck", "list what podwire made on this host and no pod explains"),

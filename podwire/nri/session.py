@@ -139,7 +139,10 @@ class Session:
         if self._remembers:
             for pod in told.pods:
                 memory.learn(pod)
-        return await self._plugin.synchronize(told.pods, told.containers)
+        updates = await self._plugin.synchronize(told.pods, told.containers)
+        if not isinstance(updates, Updates | None):
+            raise TypeError(f"synchronize returned {type(updates).__name__}, which it cannot")
+        return updates
 
     async def _shutdown(self, _request: pb.Empty) -> Message:
         await self._guarded("Shutdown", call.current().timeout, self._plugin.shutdown)

@@ -1,0 +1,46 @@
+"""`podwire nri`: plugins of NRI, and what helps those who write them.
+
+Each subcommand is a module with `configure(parser)` and `run(arguments) -> exit code`, imported when it is asked for.
+"""
+
+import argparse
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+from podwire.cli.main import Command
+
+SUBCOMMANDS = (
+    Command("new", "podwire.cli.nri_new", "begin a plugin of your own, with a test"),
+    Command("logger", "podwire.cli.nri_logger", "log what a runtime does with pods and containers"),
+)
+
+
+class _Late(argparse.ArgumentParser):
+    """A parser that learns its flags when it has something to parse."""
+
+    module = ""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if not self.module:
+            return super().parse_known_args(args, namespace)
+        module, self.module = importlib.import_module(self.module), ""
+        module.configure(self)
+        # Flags between NAME and [DIR]; it comes back here for the parts.
+        mixed = getattr(module, "INTERMIXED", False)
+        return self.parse_known_intermixed_args(args, namespace) if mixed else self.parse_known_args(args, namespace)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True, parser_class=_Late)
+    for each in SUBCOMMANDS:
+        verbs.add_parser(each.name, help=each.summary, description=each.summary).module = each.module
+
+
+def run(arguments: argparse.Namespace) -> int:
+    code: int = importlib.import_module(_module(arguments.verb, SUBCOMMANDS)).run(arguments)
+    return code
+
+
+def _module(verb: str, among: Sequence[Command]) -> str:
+    return next(each.module for each in among if each.name == verb)
