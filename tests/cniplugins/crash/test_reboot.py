@@ -1,0 +1,88 @@
+"""A machine that was switched off: the disk is as it was, the kernel knows nothing, and the boot has another name."""
+
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from podwire.ipam.leases import boot_id
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+def boot(host, number: int) -> None:
+    """From now on, on the host of the caller, whoever asks is told of another boot."""
+    name = host.root / f"boot{number}"
+    name.write_text(f"0000000{number}-1111-2222-3333-444444444444\n")
+    subprocess.run(["mount", "--bind", name, BOOT_ID], check=True)
+    assert Path(BOOT_ID).read_text() == name.read_text()
+    boot_id.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def _true_boot():
+    yield
+    boot_id.cache_clear()
+
+
+def fill(network, names: list[str]) -> None:
+    """Pods for the whole pool, all at once."""
+    for each in names:
+        network.begin(each)
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(network.add, names))
+
+
+@pytest.mark.parametrize("kind", ["bridge", "ptp"])
+def test_pods_start_at_once_in_a_pool_that_was_full_and_nothing_is_left_of_the_old(hosts, network, kind):
+    before, after = [f"old{each}" for each in range(5)], [f"new{each}" for each in range(5)]
+    first = []
+
+    def yesterday(host):
+        boot(host, 1)
+        fill(network(host, kind), before)
+        assert len([each for each in host.left()["leases"] if each.startswith("10.")]) == 5, "it is full"
+        first.append(host)
+
+    def today(host):
+        old = first[0]
+        host.root, host.leases, host.records = old.root, old.leases, old.records
+        boot(host, 2)
+        there = network(host, kind)
+        fill(there, after)
+        for each in before[:2]:
+            there.delete(each, netns="")  # its runtime remembers it
+        there.collect(*after)
+        for each in after:
+            there.check(each)
+        owners = {each.split("@")[1] for each in host.left()["records"]}
+        assert owners == set(after)
+        for each in after:
+            there.delete(each)
+        assert host.left() == {}
+        assert there.room() == 5
+
+    hosts(yesterday)
+    hosts(today)
+
+
+def test_a_pod_whose_namespace_is_still_there_keeps_its_address(hosts, network):
+    """As when only the name of the boot was changed, by a machine that was frozen and went on elsewhere."""
+
+    def frozen(host):
+        boot(host, 1)
+        there = network(host, "bridge")
+        fill(there, ["a", "b"])
+        kept = [each["address"] for each in there.results["b"][0]["ips"]]
+        host.namespaces.remove("a")
+        boot(host, 2)
+        fill(there, ["c", "d", "e", "f"])
+        given = [each["address"] for name in "cdef" for each in there.results[name][0]["ips"]]
+        assert not set(kept) & set(given)
+        there.check("b")
+        for each in "abcdef":
+            there.delete(each, netns="" if each == "a" else None)
+        assert host.left() == {}
+
+    hosts(frozen)

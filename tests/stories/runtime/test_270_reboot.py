@@ -1,0 +1,71 @@
+"""The machine is switched off and on again below a runtime: its records are there, and nothing that they tell of."""
+
+import asyncio
+import os
+import shutil
+import signal
+from pathlib import Path
+
+from podwire.cniplugins.install import install
+from podwire.linux.cgroups import KernelCgroups
+from podwire.protocols.cri import cri_pb2 as pb
+
+POOL = 5
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+def on_our_plugins(own):
+    """With room for a few pods only."""
+    programs = own.prefix / "opt/cni/bin"
+    install(str(programs), socket=str(own.prefix / "nobody.sock"))
+    own.plugins = [programs]
+    records = str(own.prefix / "attachments")
+    ipam = {"type": "host-local", "ranges": [[{"subnet": "10.77.0.0/29"}]], "routes": [{"dst": "0.0.0.0/0"}]}
+    bridge = {"type": "bridge", "bridge": "story0", "isGateway": True, "ipMasq": True, "dataDir": records, "ipam": ipam}
+    portmap = {"type": "portmap", "capabilities": {"portMappings": True}, "dataDir": records}
+    own.configure({"cniVersion": "1.1.0", "name": "story", "plugins": [bridge, portmap]})
+
+
+def switch_off(own) -> None:
+    """No process is asked, and nothing is left but the disk."""
+    own.kill()
+    KernelCgroups().kill(own.options.cgroup_parent)
+    for pid in own.processes():
+        os.kill(pid, signal.SIGKILL)
+    own.space.close()
+    shutil.rmtree(own.prefix / "run")
+    KernelCgroups().remove(own.options.cgroup_parent)
+
+
+def switch_on(own) -> None:
+    own.space = type(own.space)()
+    told = own.prefix / "boot_id"
+    told.write_text("00000000-1111-2222-3333-444444444444\n")
+    own.space.told("mount", "--bind", told, BOOT_ID)
+    own.start()
+
+
+async def test_after_a_boot_pods_start_at_once_and_nothing_is_left_of_the_old(own, kubelet_of, eventually):
+    on_our_plugins(own)
+    own.start()
+    async with kubelet_of(own) as cri:
+        before = await asyncio.gather(*(cri.run() for _ in range(POOL)))
+        old = await cri.start(before[0])
+        assert len(own.leases()) == POOL, "there is no address for one more"
+    switch_off(own)
+    switch_on(own)
+    async with kubelet_of(own) as cri:
+        listed = {each.id: each.state for each in (await cri("ListPodSandbox")).items}
+        assert listed == {each.id: pb.SANDBOX_NOTREADY for each in before}
+        assert (await cri.status(old)).state == pb.CONTAINER_EXITED
+        after = await asyncio.gather(*(cri.run(cri.pod_config(f"new{each}")) for each in range(POOL)))
+        assert len({each.ip for each in after}) == POOL
+        await cri.start(after[0])
+        assert {each.ip for each in after} == set(own.leases())
+        await asyncio.gather(*map(cri.remove, before))
+        assert {each.ip for each in after} == set(own.leases()), "who went took nothing from those who came"
+        await asyncio.gather(*map(cri.remove, after))
+        assert own.leakcheck() == (0, [])
+    assert own.stop() == 0
+    assert own.leaks() == []
+    assert [each for each in (own.prefix / "attachments").glob("*/*") if Path(each).name != ".lock"] == []
