@@ -10,10 +10,13 @@ and in `bridge podwire`, as packets within a bridge are not forwarded by IP:
 
     isolated4/6     pods that nobody in their own bridge reaches, either
 
-To accept a packet here ends the rules here. A rule of somebody else's table that drops it is still heard.
+To accept a packet here ends the rules here. A rule of somebody else's table that drops it is still heard, see
+`other_firewalls.py`.
 """
 
-from podwire.cniplugins import chained, nat
+from functools import partial
+
+from podwire.cniplugins import chained, nat, other_firewalls
 from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.chained import agree
 from podwire.cniplugins.netfilter import Netfilter, opened
@@ -32,6 +35,7 @@ from podwire.protocols.cni.verbs import is_ifname
 POLICIES = ("open", "same-bridge", "isolated")
 _BACKENDS = ("", "nftables")
 SETS = tuple(f"{each}{family}" for each in ("forward", "policed", "inside") for family in (4, 6))
+FORWARD_SETS = ("forward4", "forward6")
 ISOLATED_SETS = ("isolated4", "isolated6")
 _IP = {4: "ip", 6: "ip6"}
 
@@ -40,17 +44,17 @@ FORGOTTEN = declare("firewall.forgotten", "DEL: nothing is forwarded for a pod, 
 
 _CHAIN = """
 add table inet {table}
-add chain inet {table} forward {{ type filter hook forward priority filter; policy accept; }}
+add chain inet {table} forward {{ type filter hook forward priority filter - 1; policy accept; }}
 flush chain inet {table} forward
 """
 _FAMILY = """
 add set inet {table} forward{v} {{ type ipv{v}_addr; }}
 add set inet {table} policed{v} {{ type ipv{v}_addr; }}
 add set inet {table} inside{v} {{ type ipv{v}_addr . ifname; }}
-add rule inet {table} forward {ip} daddr . iifname @inside{v} accept
+add rule inet {table} forward {ip} daddr . iifname @inside{v} {mark} accept
 add rule inet {table} forward {ip} saddr @policed{v} {ip} daddr @policed{v} drop
-add rule inet {table} forward {ip} daddr @forward{v} ct state established,related accept
-add rule inet {table} forward {ip} saddr @forward{v} accept
+add rule inet {table} forward {ip} daddr @forward{v} ct state established,related {mark} accept
+add rule inet {table} forward {ip} saddr @forward{v} {mark} accept
 """
 _BRIDGE = """
 add table bridge {table}
@@ -62,12 +66,16 @@ add rule bridge {table} forward ip daddr @isolated4 drop
 add rule bridge {table} forward ip6 daddr @isolated6 drop
 """
 
+_SET_MARK = f"meta mark set meta mark or {other_firewalls.MARK:#x}"
+
 Wanted = list[tuple[str, Element]]
 
 
 def ruleset() -> str:
     """All that does not change; can be applied again and again."""
-    return _CHAIN.format(table=TABLE) + "".join(_FAMILY.format(table=TABLE, v=v, ip=ip) for v, ip in _IP.items())
+    return _CHAIN.format(table=TABLE) + "".join(
+        _FAMILY.format(table=TABLE, v=v, ip=ip, mark=_SET_MARK) for v, ip in _IP.items()
+    )
 
 
 def bridge_ruleset() -> str:
@@ -134,6 +142,7 @@ def _do(call: Call, record: Record, previous: Result) -> Result:
             nat.replace_under(netfilter.elements.of("bridge"), bridged, bridge_ruleset)
             failpoint(ISOLATED)
         nat.replace_under(netfilter.elements, routed, ruleset)
+        other_firewalls.let_through(netfilter, call.tell)
     return previous
 
 
@@ -143,12 +152,18 @@ def _undo(call: Call, record: Record) -> None:
         if record.config.get("ingressPolicy") == "isolated":
             failpoint(FORGOTTEN)
             nat.remove(netfilter.elements.of("bridge"), ISOLATED_SETS, record.marks)
+        other_firewalls.take_back(netfilter, partial(_is_used, netfilter))
+
+
+def _is_used(netfilter: Netfilter) -> bool:
+    return any(nat.marked(FORWARD_SETS, lambda _comment: True, netfilter.elements).values())
 
 
 def _check(call: Call, record: Record, previous: Result) -> None:
     routed, bridged = elements(policy_of(call.config), previous, record.comment)
     with opened(call) as netfilter:
         there = _there(netfilter, record)
+        other_firewalls.check(netfilter)
     for name, each in (*routed, *bridged):
         agree((name, each.key) in there, f"{call.invocation.container_id} is not in the set {name} any more")
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from struct import Struct
 
 from podwire.linux import errors, keys, wire
+from podwire.linux.chains import KernelChains
 from podwire.linux.namespaces import visit
 from podwire.linux.netlink import NETFILTER, Netlink, Refusal
 from podwire.linux.processes import Finished, run
@@ -48,6 +49,10 @@ class KernelElements:
     def of(self, family: str) -> "KernelElements":
         """The table of that name in another family (`bridge`), by the same socket."""
         return KernelElements(None, self._table, family, self._netlink)
+
+    def chains(self) -> KernelChains:
+        """Anybody's, by the same socket."""
+        return KernelChains(self._netlink)
 
     def close(self) -> None:
         self._netlink.close()

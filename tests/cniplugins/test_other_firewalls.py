@@ -1,0 +1,128 @@
+"""firewall beside the firewalls of others, with real connections."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from podwire.linux.nft import KernelRuleset
+
+IPTABLES = """
+add table {family} filter
+add chain {family} filter FORWARD {{ type filter hook forward priority filter; policy drop; }}
+add chain {family} filter DOCKER-USER
+add rule {family} filter FORWARD jump DOCKER-USER
+"""
+FAMILIES = {4: "ip", 6: "ip6"}
+OUTSIDE = {4: "192.0.2.2", 6: "2001:db8::2"}
+
+
+def drop(*families):
+    for each in families:
+        KernelRuleset().apply(IPTABLES.format(family=FAMILIES[each]))
+
+
+def forward(family=4):
+    words = ["nft", "list", "chain", FAMILIES[family], "filter", "FORWARD"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture
+def attach(host):
+    """A pod on a bridge, and what firewall was told of it."""
+
+    def add(pod="a", **keys):
+        host.pod(pod)
+        previous = host.add(pod, host.bridge("10.88.0.0/24", "fd88::/64", ipMasq=True))
+        told = {"cniVersion": "1.1.0", "name": "net", "type": "firewall", "dataDir": str(host.records)}
+        told |= {"prevResult": previous} | keys
+        assert host.add(pod, told) == previous
+        return told
+
+    return add
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_a_pod_reaches_the_world_although_iptables_drops_what_nobody_decides(
+    host, attach, serving, seen, eventually, family
+):
+    drop(4, 6)
+    told = attach()
+    with host.outside() as outside, serving(outside, 80, family) as server:
+        eventually(lambda: seen(server, host.namespaces.path("a"), OUTSIDE[family], 80) is not None)
+        host.delete("a", told)
+        assert seen(server, host.namespaces.path("a"), OUTSIDE[family], 80) is None, "the policy is theirs"
+
+
+def test_what_a_rule_of_theirs_drops_stays_dropped(host, attach, serving, seen):
+    drop(4)
+    KernelRuleset().apply("add rule ip filter DOCKER-USER ip saddr 10.88.0.0/24 drop\n")
+    attach()
+    with host.outside() as outside, serving(outside, 80) as server:
+        assert seen(server, host.namespaces.path("a"), OUTSIDE[4], 80) is None
+
+
+def test_nobody_else_passes_by_our_rule(host, attach, serving, seen):
+    drop(4)
+    attach("a")
+    host.pod("b")
+    host.add("b", host.bridge("10.88.0.0/24", "fd88::/64", ipMasq=True))
+    with host.outside() as outside, serving(outside, 80) as server:
+        assert seen(server, host.namespaces.path("b"), OUTSIDE[4], 80) is None
+
+
+def test_one_rule_serves_all_pods_and_goes_with_the_last(host, attach):
+    drop(4)
+    before = forward()
+    told = {pod: attach(pod) for pod in ("a", "b")}
+    host.add("a", told["a"])
+    assert forward().count("podwire") == 1
+    host.delete("a", told["a"])
+    assert forward().count("podwire") == 1
+    host.delete("b", told["b"])
+    assert forward() == before
+
+
+def test_where_nothing_is_dropped_nothing_is_added(host, attach):
+    drop(4)
+    KernelRuleset().apply("add chain ip filter FORWARD { policy accept; }\n")
+    told = attach()
+    assert "podwire" not in forward()
+    host.check("a", told, told["prevResult"])
+
+
+def test_checking_notices_a_firewall_that_came_later_and_the_next_pod_mends_it(host, attach, refused):
+    told = attach()
+    host.check("a", told, told["prevResult"])
+    drop(6)
+    with refused(101, "the nft chain ip6 filter FORWARD drops what pods send"):
+        host.check("a", told, told["prevResult"])
+    attach("b")
+    host.check("a", told, told["prevResult"])
+
+
+def test_another_chain_that_drops_is_named(host, attach, capsys):
+    KernelRuleset().apply(
+        "add table inet mine\nadd chain inet mine fw { type filter hook forward priority 0; policy drop; }\n"
+    )
+    attach()
+    assert "the nft chain inet mine fw drops what none of its rules accepts" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(shutil.which("iptables-nft") is None, reason="Debian's iptables is not here")
+def test_iptables_reads_and_reloads_our_rule(host, attach, tmp_path):
+    def iptables(*words, given=""):
+        return subprocess.run(words, input=given, capture_output=True, text=True, check=True).stdout
+
+    iptables("iptables-nft", "-P", "FORWARD", "DROP")
+    told = attach()
+    assert "-A FORWARD -m mark --mark 0x1000/0x1000 -m comment --comment podwire -j ACCEPT" in iptables(
+        "iptables-nft", "-S"
+    )
+    iptables("iptables-nft-restore", given=iptables("iptables-nft-save"))
+    host.check("a", told, told["prevResult"])
+    attach("b")
+    assert iptables("iptables-nft", "-S").count("0x1000/0x1000") == 1
+    for pod in ("a", "b"):
+        host.delete(pod, told)
+    assert "0x1000" not in iptables("iptables-nft", "-S")
