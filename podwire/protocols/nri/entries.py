@@ -20,6 +20,12 @@ def drop(entries: Any, attribute: str, name: str) -> None:
             del entries[number]
 
 
+def discard(entries: Any, key: str) -> None:
+    """From a map; its own `pop` says that everything was there."""
+    if key in entries:
+        del entries[key]
+
+
 def put_variable(environment: MutableSequence[str], name: str, value: str) -> None:
     """The same for an environment: NAME=value, in the place of the variable of that name."""
     for number, each in enumerate(environment):

@@ -1,13 +1,13 @@
 """What all plugins together make of a container that is being created."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.checks import check_adjustment
-from podwire.protocols.nri.entries import assign, drop, drop_variable, put, put_variable
-from podwire.protocols.nri.errors import BadAdjustment
+from podwire.protocols.nri.entries import assign, discard, drop, drop_variable, put, put_variable
+from podwire.protocols.nri.errors import BadAdjustment, Conflict
 from podwire.protocols.nri.fields import HOOKS, LINUX_LISTS, LINUX_MAPS, LINUX_SINGLE, LISTS, MAPS, RDT, Named
 from podwire.protocols.nri.owners import REMOVED, Claims
 from podwire.protocols.nri.resources import merge_resources
@@ -53,8 +53,7 @@ class Merger:
         created = draft.request.container.id
         for number, each in enumerate(updates):
             if each.container_id == created:
-                reason = f'plugin "{plugin}" asked update of "{created}" during creation'
-                raise BadAdjustment(f"update[{number}].container_id", reason)
+                raise BadAdjustment(f"update[{number}].container_id", f'asked update of "{created}" during creation')
             draft.updates.add(plugin, each, f"update[{number}]", None)
 
     @property
@@ -103,6 +102,8 @@ class _Taking:
         for name, number in LINUX_SINGLE.items():
             self._single(asked, into, shown, name, number)
         self._namespaces(asked.namespaces)
+        if asked.net_devices:
+            self._names_inside(shown.net_devices)
         if asked.HasField("resources"):
             merge_resources(asked.resources, self.claims, into.resources, shown.resources)
         if asked.HasField("rdt"):
@@ -128,13 +129,13 @@ class _Taking:
             if key.startswith(REMOVED):
                 plain = key.removeprefix(REMOVED)
                 self.claims.remove(number, plain)
-                into.pop(plain, None)
-                shown.pop(plain, None)
+                discard(into, plain)
+                discard(shown, plain)
                 _set_entry(into, key, asked[key])
         for key, value in asked.items():
             if not key.startswith(REMOVED):
                 self.claims.claim(number, key)
-                into.pop(REMOVED + key, None)
+                discard(into, REMOVED + key)
                 _set_entry(into, key, value)
                 _set_entry(shown, key, value)
 
@@ -178,6 +179,18 @@ class _Taking:
                 put(self.shown.linux.namespaces, "type", each)
             else:
                 drop(self.shown.linux.namespaces, "type", kind)
+
+    def _names_inside(self, devices: Mapping[str, pb.LinuxNetDevice]) -> None:
+        """Two devices of the host cannot have one name in the container; containerd leaves that to fail later."""
+        inside: dict[str, str] = {}
+        for host in sorted(devices):
+            name = devices[host].name or host
+            if (other := inside.setdefault(name, host)) == host:
+                continue
+            for each in (other, host):
+                if (owner := self.claims.owner(pb.LinuxNetDevices, each)) not in ("", self.claims.plugin):
+                    raise Conflict("LinuxNetDevices", name, (self.claims.plugin, owner))
+            raise BadAdjustment("adjust.linux.net_devices", f"{host!r} and {other!r} would both be {name!r}")
 
     def _rdt(self, asked: pb.LinuxRdt, into: pb.LinuxRdt, shown: pb.LinuxRdt) -> None:
         if asked.remove:

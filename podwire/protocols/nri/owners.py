@@ -7,6 +7,7 @@ another plugin has set must remove it in the same answer: then it is not by acci
 from dataclasses import dataclass
 
 from podwire.protocols.nri import nri_pb2 as pb
+from podwire.protocols.nri.entries import discard
 from podwire.protocols.nri.errors import Conflict
 
 REMOVED = "-"
@@ -47,7 +48,7 @@ class Claims:
         if other and (key in found or other != self.plugin):
             raise Conflict(pb.Field.Name(field), key, (self.plugin, other))
         self.owners.taken_away.pop(spot, None)
-        found.pop(REMOVED + key, None)
+        discard(found, REMOVED + key)
         found[key] = self.plugin
 
     def _claim_simple(self, field: pb.Field) -> None:
@@ -56,6 +57,10 @@ class Claims:
         if other and other != REMOVED + self.plugin:
             raise Conflict(pb.Field.Name(field), "", (self.plugin, other.removeprefix(REMOVED)))
         found[field] = self.plugin
+
+    def owner(self, field: pb.Field, key: str) -> str:
+        """Who has set it; nobody for what was there before."""
+        return self._fields.compound[field].owners.get(key, "")
 
     def join(self, field: pb.Field) -> None:
         """Add to what others may have added too."""
@@ -68,8 +73,9 @@ class Claims:
             self._fields.simple[field] = REMOVED + self.plugin
             return
         found = self._fields.compound[field].owners
-        if found.pop(key, None) is not None or (self.container, field, key) in self.owners.taken_away:
+        if key in found or (self.container, field, key) in self.owners.taken_away:
             self.owners.taken_away[self.container, field, key] = self.plugin
+        discard(found, key)
         found[REMOVED + key] = self.plugin
 
     @property
