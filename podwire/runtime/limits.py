@@ -9,6 +9,9 @@ def limits_of(resources: pb.LinuxContainerResources) -> Limits:
     """Zero means that nothing was said."""
     if resources.unified:
         raise InvalidArgument("linux.resources.unified: raw cgroup settings are not supported by podwire")
+    for name in ("cpu_shares", "cpu_period"):
+        if (value := getattr(resources, name)) < 0:
+            raise InvalidArgument(f"linux.resources.{name}: {value} is negative")
     return Limits(
         cpu_shares=resources.cpu_shares or None,
         cpu_quota=resources.cpu_quota or None,
