@@ -39,7 +39,9 @@ def _call(method: str, detail: dict[str, Any]) -> str:
 
 
 def _container(request: dict[str, Any]) -> str:
-    """The container or image that a CRI call is about."""
+    """The container or image that a call of CRI or NRI is about."""
+    if isinstance(request.get("container"), str):
+        return str(request["container"])
     name = _at(request, "config", "metadata", "name") if "sandbox_config" in request else None
     image = _at(request, "image", "image")
     return str(name or image or "")

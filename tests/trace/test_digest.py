@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from podwire.linux.processes import Finished
 from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.nri import nri_pb2
 from podwire.seams import EVENT, Hop
 from podwire.trace.digest import digested
 from podwire.trace.pods import About, Pods
@@ -140,6 +141,19 @@ def test_cri_calls_are_known_by_metadata_then_by_the_ids_of_answers(line):
     assert {each.pod for each in told} == {ID}
     assert told[0].detail["request"]["config"]["metadata"]["uid"] == UID
     assert told[1].detail["response"] == {"pod_sandbox_id": "s1"}
+
+
+def test_an_nri_hook_tells_the_pod_its_network_and_what_the_plugin_wants(line):
+    pod = nri_pb2.PodSandbox(id="s1", uid=UID, name="web", namespace="default", ips=["10.0.0.2"])
+    pod.linux.namespaces.add(type="network", path="/run/netns/x")
+    create = nri_pb2.CreateContainerRequest(pod=pod, container=nri_pb2.Container(id="c1", name="app"))
+    answer = nri_pb2.CreateContainerResponse()
+    answer.adjust.env.add(key="A", value="b")
+    begun, ended = line.whole("NRI CreateContainer", create, answer)
+    assert begun.pod == ended.pod == ID
+    told = {"name": "web", "netns": "/run/netns/x", "ips": ["10.0.0.2"]}
+    assert begun.detail["request"] == {"pod": told, "container": "app"}
+    assert ended.detail["response"] == {"adjust": {"env": [{"key": "A", "value": "b"}]}}
 
 
 def test_a_cni_plugin_is_told_its_pod(line):
