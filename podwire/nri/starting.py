@@ -16,6 +16,8 @@ SOCKET = Path("/var/run/nri/nri.sock")
 """Where runtimes listen unless they are told otherwise."""
 
 NAME, INDEX, DESCRIPTOR = "NRI_PLUGIN_NAME", "NRI_PLUGIN_IDX", "NRI_PLUGIN_SOCKET"
+PATH = "NRI_SOCKET"
+"""Another path than the usual one, for who starts a plugin without knowing its flags."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ def start(
         raise BadStart(str(error)) from error
     if socket is None and DESCRIPTOR in environ:
         return Start(me, _descriptor(environ[DESCRIPTOR]))
-    return Start(me, SOCKET if socket is None else Path(socket))
+    return Start(me, Path(socket or environ.get(PATH) or SOCKET))
 
 
 def _descriptor(text: str) -> int:

@@ -30,9 +30,10 @@ class Peer:
 
     async def _register(self, request):
         if self._runtime.is_silent:
+            self._runtime.turned_away.put_nowait("silence")
             await asyncio.Event().wait()
         if self._runtime.refusal is not None:
-            self._runtime.refused += 1
+            self._runtime.turned_away.put_nowait("refusal")
             raise self._runtime.refusal
         self.registered.set_result(request)
         self._runtime.peers.put_nowait(self)
@@ -75,7 +76,7 @@ class FakeRuntime:
         self.peers: asyncio.Queue[Peer] = asyncio.Queue()
         self.connected = 0
         self.refusal: RpcError | None = None
-        self.refused = 0
+        self.turned_away: asyncio.Queue[str] = asyncio.Queue()
         self.is_silent = False
         self._all: list[Peer] = []
         self._server: asyncio.Server | None = None

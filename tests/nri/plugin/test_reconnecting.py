@@ -1,0 +1,172 @@
+"""A plugin at a path: it waits, connects, connects again, and learns what went meanwhile."""
+
+import asyncio
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podwire.nri import Plugin, pb, run
+from podwire.nri import session as sessions
+from podwire.nri.errors import BadStart, Refused
+from podwire.nri.running import FIRST_PAUSE, LONGEST_PAUSE, STEADY, Pauses
+from podwire.protocols.grpc_status import InvalidArgument, Unavailable
+from podwire.protocols.nri import methods
+
+RUNNING = "podwire.nri.running"
+
+
+class Cleans(Plugin):
+    """Writes down which networks it cleaned."""
+
+    name = "cleans"
+
+    def __init__(self):
+        self.told = []
+
+    async def synchronize(self, pods, containers):
+        self.told.append(("there", [each.name for each in pods]))
+
+    async def pod_vanished(self, pod):
+        self.told.append(("vanished", pod.name, self.netns_of(pod)))
+        if pod.name == "sad":
+            raise OSError("cannot clean")
+
+    async def stop_pod_sandbox(self, pod):
+        self.told.append(("stopped", pod.name, self.netns_of(pod)))
+
+
+async def test_a_plugin_waits_for_its_runtime_and_says_so_once(runtime, living, caplog):
+    caplog.set_level(logging.WARNING, RUNNING)
+    async with living(Cleans()):
+        await asyncio.sleep(5 * FIRST_PAUSE)  # several tries
+        await runtime.listen()
+        await (await runtime.peer()).welcome()
+    said = [each for each in caplog.records if each.name == RUNNING]
+    assert [each.getMessage() for each in said] == ["no runtime listens, and the plugin waits"]
+    assert said[0].why == f"{runtime.path}: No such file or directory"
+
+
+async def test_after_a_runtime_restarts_the_plugin_is_synchronized_anew(runtime, living):
+    plugin = Cleans()
+    await runtime.listen()
+    async with living(plugin):
+        for _ in range(3):
+            peer = await runtime.peer()
+            assert not plugin.ready.is_set()
+            await peer.welcome()
+            assert plugin.ready.is_set()
+            await runtime.stop()
+            await runtime.listen()
+        await (await runtime.peer()).welcome()
+    assert plugin.told == [("there", [])] * 4
+
+
+async def test_pods_that_went_unseen_are_told_before_those_that_are_there(runtime, living, pod_named):
+    plugin, pods = Cleans(), [pod_named("sad", "/n/sad"), pod_named("gone", "/n/gone"), pod_named("stays", "/n/stays")]
+    await runtime.listen()
+    async with living(plugin):
+        peer = await runtime.peer()
+        await peer.welcome(pods[:1])
+        for each in pods[1:]:
+            await peer.ask(methods.RUN_POD_SANDBOX, pb.RunPodSandboxRequest(pod=each))
+        peer.trunk.abort("the runtime dies")
+        peer = await runtime.peer()
+        await peer.welcome([pod_named("stays"), pod_named("new", "/n/new")])
+        for name in ("stays", "new", "gone"):
+            await peer.ask(methods.STOP_POD_SANDBOX, pb.StopPodSandboxRequest(pod=pod_named(name)))
+    assert plugin.told == [
+        ("there", ["sad"]),
+        ("vanished", "sad", "/n/sad"),
+        ("vanished", "gone", "/n/gone"),
+        ("there", ["stays", "new"]),
+        ("stopped", "stays", "/n/stays"),  # remembered, though the second snapshot did not tell it
+        ("stopped", "new", "/n/new"),
+        ("stopped", "gone", ""),
+    ]
+
+
+async def test_half_of_a_synchronize_is_forgotten_with_its_connection(runtime, living, pod_named):
+    plugin = Cleans()
+    await runtime.listen()
+    async with living(plugin):
+        peer = await runtime.peer()
+        await peer.configure()
+        await peer.synchronize([pod_named("half")], more=True)
+        peer.trunk.abort("gone")
+        await (await runtime.peer()).welcome([pod_named("whole")])
+    assert plugin.told == [("there", ["whole"])]
+
+
+async def test_a_refusal_ends_the_plugin_in_the_runtimes_words_and_is_not_tried_again(runtime):
+    runtime.refusal = InvalidArgument("plugin_name: taken")
+    await runtime.listen()
+    async with asyncio.timeout(20):
+        with pytest.raises(Refused, match="the runtime refuses 50-cleans: plugin_name: taken"):
+            await run(Cleans(), socket=runtime.path, environ={})
+    assert runtime.connected == 1
+
+
+async def test_a_runtime_that_is_busy_is_asked_again(runtime, living, caplog):
+    runtime.refusal = Unavailable("starting")
+    await runtime.listen()
+    async with living(Cleans()):
+        async with asyncio.timeout(20):
+            for _ in range(3):
+                await runtime.turned_away.get()
+        runtime.refusal = None
+        await (await runtime.peer()).welcome()
+    said = [each.getMessage() for each in caplog.records if each.name == RUNNING]
+    assert said == ["the runtime lets nobody in at the moment"]
+
+
+async def test_a_runtime_that_does_not_answer_the_registration_is_asked_again(runtime, living, caplog, monkeypatch):
+    monkeypatch.setattr(sessions, "REGISTRATION_TIMEOUT", 0.05)
+    runtime.is_silent = True
+    await runtime.listen()
+    async with living(Cleans()):
+        async with asyncio.timeout(20):
+            for _ in range(2):
+                await runtime.turned_away.get()
+        runtime.is_silent = False
+        monkeypatch.setattr(sessions, "REGISTRATION_TIMEOUT", 30.0)
+        await (await runtime.peer()).welcome()
+    [said] = [each for each in caplog.records if each.name == RUNNING]
+    assert (said.getMessage(), said.why) == (
+        "the plugin is not registered, and tries again",
+        "no answer to RegisterPlugin within 0.05 s",
+    )
+
+
+async def test_a_runtime_that_closes_on_a_registered_plugin_is_told_of_once(runtime, living, caplog):
+    await runtime.listen()
+    async with living(Cleans()):
+        for _ in range(3):
+            peer = await runtime.peer()
+            await peer.configure()
+            await peer.trunk.close("these events are not known here")
+        await (await runtime.peer()).welcome()
+    [said] = [each for each in caplog.records if each.name == RUNNING]
+    assert said.getMessage() == "the connection ended, and the plugin connects again"
+
+
+async def test_a_plugin_without_a_name_does_not_start(runtime):
+    with pytest.raises(BadStart, match="plugin_name: ''"):
+        await run(Plugin(), socket=runtime.path, environ={})
+
+
+# Pauses.
+
+
+def test_pauses_double_up_to_the_longest_and_begin_anew_after_a_connection_that_held():
+    pauses = Pauses()
+    assert [round(pauses.after(0.0), 3) for _ in range(8)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.0, 3.0, 3.0]
+    assert pauses.after(STEADY) == FIRST_PAUSE
+    assert pauses.after(0.0) == 2 * FIRST_PAUSE
+
+
+@given(st.lists(st.floats(0, 2 * STEADY)))
+def test_no_pause_is_shorter_than_the_first_or_longer_than_the_longest(lives):
+    pauses = Pauses()
+    assert all(FIRST_PAUSE <= pauses.after(each) <= LONGEST_PAUSE for each in lives)
