@@ -6,7 +6,7 @@ import fcntl
 import hashlib
 import logging
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,9 +123,10 @@ async def running(options: Options) -> AsyncIterator[Running]:
         nri = build_nri(
             nri_settings(options.nri, options.prefix), bundles, lambda each: events.sandbox(each, "DELETED")
         )
+        kernel = _kernel(options)
         sandboxes = Sandboxes(
             Records(options.state / "runtime/sandboxes", SandboxRecord),
-            _kernel(options),
+            kernel,
             network,
             nri.seat,
             events,
@@ -153,7 +154,7 @@ async def running(options: Options) -> AsyncIterator[Running]:
         await containers.finish()
         stack.push_async_callback(containers.close)
         await service.finish_stops()
-        await stack.enter_async_context(Keeper(network, service.finish_stops).running())
+        await stack.enter_async_context(Keeper(network, _tidying(service, kernel)).running())
         await stack.enter_async_context(_checker(options, network, sandboxes, clock).running())
         streaming = await http_server.serve(executions.handle, host="127.0.0.1", port=0)
         stack.push_async_callback(streaming.close, GRACE)
@@ -177,6 +178,18 @@ def _alone(state: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise RunsAlready(f"another podwire runtime keeps its pods in {state}") from error
         yield
+
+
+def _tidying(service: RuntimeService, kernel: SandboxKernel) -> Callable[[set[str]], Awaitable[None]]:
+    """What follows when pods are detached at last: sandboxes end, and namespaces that no sandbox has, too."""
+
+    async def tidy(ids: set[str]) -> None:
+        await service.finish_stops()
+        for each in ids:
+            if service.sandboxes.find(each) is None and (left := await asyncio.to_thread(kernel.remove, each)):
+                _log.error("what no sandbox has is not removed", extra={"sandbox": each, "left": "; ".join(left)})
+
+    return tidy
 
 
 def _kernel(options: Options) -> SandboxKernel:

@@ -53,9 +53,9 @@ _AT_ONCE = Attempts(0, 0.0)
 
 
 class Keeper:
-    """One task beside a caller. `given_back` is awaited after pods were detached without anybody asking."""
+    """One task beside a caller. `given_back` is told the ids of pods that were detached without anybody asking."""
 
-    def __init__(self, caller: Caller, given_back: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, caller: Caller, given_back: Callable[[set[str]], Awaitable[None]]) -> None:
         self._caller = caller
         self._given_back = given_back
         self._plan: dict[str, Attempts] = {}
@@ -136,7 +136,7 @@ class Keeper:
             return
         done = await asyncio.gather(*map(self._retried, due))
         if any(done):
-            await self._given_back()
+            await self._given_back({id_ for id_, gone in zip(due, done, strict=True) if gone})
 
     async def _retried(self, id_: str) -> bool:
         changes = self._changes

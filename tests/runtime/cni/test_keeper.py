@@ -29,7 +29,7 @@ async def kept(node, given_back=None):
     """A caller with its keeper, as a runtime has them."""
     caller = node.caller(seconds=20.0)
 
-    async def nothing():
+    async def nothing(_ids):
         pass
 
     async with Keeper(caller, given_back or nothing).running():
@@ -45,7 +45,7 @@ async def test_what_a_plugin_failed_to_detach_is_tried_until_it_is_done(node, po
     node.network("one", cniVersion="1.0.0")
     done = asyncio.Event()
 
-    async def given_back():
+    async def given_back(_ids):
         done.set()
 
     async with kept(node, given_back) as caller:
