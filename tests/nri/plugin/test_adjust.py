@@ -1,9 +1,12 @@
 """Every call of Adjustment and Updates, and what it makes of the message."""
 
+import asyncio
+
 import pytest
 from google.protobuf import text_format
 
-from podwire.nri import Adjustment, Updates, pb
+from podwire.nri import Adjustment, Plugin, Updates, pb, run
+from podwire.nri.host import Host, Settings
 from podwire.nri.resources import Resources
 from podwire.protocols.nri.nri_pb2 import LinuxContainerAdjustment
 
@@ -59,8 +62,8 @@ CALLS = {
     "remove_env": (lambda a: a.remove_env("K"), 'env { key: "-K" }'),
     "set_args": (lambda a: a.set_args(["a"]).set_args(["b", "c"]), 'args: "b" args: "c"'),
     "add_hook": (
-        lambda a: a.add_hook("create_runtime", "/h", args=["h", "1"], env=["A=b"], timeout=0),
-        'hooks { create_runtime { path: "/h" args: "h" args: "1" env: "A=b" timeout { } } }',
+        lambda a: a.add_hook("create_runtime", "/h", args=["h", "1"], env=["A=b"], timeout=5),
+        'hooks { create_runtime { path: "/h" args: "h" args: "1" env: "A=b" timeout { value: 5 } } }',
     ),
     "add_rlimit": (
         lambda a: a.add_rlimit("RLIMIT_NOFILE", hard=9).add_rlimit("RLIMIT_CORE", hard=9, soft=0),
@@ -172,3 +175,29 @@ def test_updates_name_a_container_once_and_gather_what_is_said_of_it():
     """
     assert pb.UpdateContainersRequest(update=updates) == text_format.Parse(text, pb.UpdateContainersRequest())
     assert len(updates) == 2
+
+
+class Node:
+    """Has nothing to update."""
+
+    async def update_containers(self, updates):
+        return []
+
+
+@pytest.mark.parametrize(("call", "text"), CALLS.values(), ids=list(CALLS))
+async def test_each_call_reaches_a_host_over_the_wire(tmp_path, call, text):
+    class Adjusts(Plugin):
+        name = "adjusts"
+
+        async def create_container(self, pod, container):
+            return call(Adjustment())
+
+    host = Host(Settings(socket=tmp_path / "nri.sock"), Node(), runtime_name="test", runtime_version="1.0")
+    async with host.running():
+        life = asyncio.create_task(run(Adjusts(), socket=tmp_path / "nri.sock", environ={}))
+        async with asyncio.timeout(20):
+            await host.wait_for("adjusts")
+        created = await host.create_container(pb.PodSandbox(id="p"), pb.Container(id="c"))
+        life.cancel()
+        await asyncio.wait([life])
+    assert created.adjust == text_format.Parse(text, pb.ContainerAdjustment())
