@@ -13,6 +13,9 @@ from podwire.cli.main import Command
 SUBCOMMANDS = (
     Command("new", "podwire.cli.nri_new", "begin a plugin of your own, with a test"),
     Command("logger", "podwire.cli.nri_logger", "log what a runtime does with pods and containers"),
+    Command("play", "podwire.cli.nri_play", "play the life of a pod to a plugin, and check what it does"),
+    Command("fake-plugin", "podwire.cli.nri_fake", "a plugin that does what a script says, to test a runtime"),
+    Command("proxy", "podwire.cli.nri_proxy", "watch what passes between a runtime and its plugins"),
 )
 
 
@@ -26,6 +29,12 @@ class _Late(argparse.ArgumentParser):
             return super().parse_known_args(args, namespace)
         module, self.module = importlib.import_module(self.module), ""
         module.configure(self)
+        if getattr(module, "PROGRAM", False):
+            # What is behind `--` is another program's: no flag of ours, and told apart from what stands before.
+            given = list(args or ())
+            at = given.index("--") if "--" in given else len(given)
+            args, program = given[:at], given[at + 1 :]
+            self.set_defaults(program=program)
         # Flags between NAME and [DIR]; it comes back here for the parts.
         mixed = getattr(module, "INTERMIXED", False)
         return self.parse_known_intermixed_args(args, namespace) if mixed else self.parse_known_args(args, namespace)

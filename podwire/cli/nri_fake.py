@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from podwire.cli.main import UserError
-from podwire.nri.fake import FakePlugin, Leaves, read_script
+from podwire.nri.fake import FakePlugin, Leaves, Script, read_script
 from podwire.nri.script import BadScript
 
 SOCKET = "/var/run/nri/nri.sock"
@@ -35,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     try:
         text = arguments.script.read_text(encoding="utf-8") if arguments.script else ""
-        script = read_script(text, str(arguments.script))
+        script = _named(read_script(text, str(arguments.script)))
     except BadScript as error:
         print(f"podwire nri fake-plugin: {error}", file=sys.stderr)
         return 2
@@ -51,6 +52,14 @@ def run(arguments: argparse.Namespace) -> int:
                 print(_line(facts), flush=True)
 
         return asyncio.run(_talk(FakePlugin(script, tell), arguments.socket))
+
+
+def _named(script: Script) -> Script:
+    """Who a runtime says it is, unless the script says otherwise."""
+    if LAUNCHED not in os.environ or script.name != Script().name:
+        return script
+    name, index = os.environ.get("NRI_PLUGIN_NAME", script.name), os.environ.get("NRI_PLUGIN_IDX", script.index)
+    return dataclasses.replace(script, name=name, index=index)
 
 
 @contextlib.contextmanager

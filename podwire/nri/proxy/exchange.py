@@ -107,5 +107,5 @@ def _lines(value: Any, path: str = "") -> Iterator[str]:
     elif isinstance(value, list) and value:
         for number, below in enumerate(value):
             yield from _lines(below, f"{path}[{number}]")
-    else:
+    elif path:
         yield f"{path}={value}"

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 
 from podwire.nri.proxy.exchange import Noted, Seen
@@ -26,8 +27,7 @@ class Proxy:
         self._runtime = os.fspath(runtime)
         self._tell = tell
         self._pairs: set[asyncio.Task[None]] = set()
-        self._clock = asyncio.get_running_loop().time
-        self._began = self._clock()
+        self._began = time.monotonic()
 
     @contextlib.asynccontextmanager
     async def listening(self, path: str | os.PathLike[str]) -> AsyncIterator[None]:
@@ -120,4 +120,5 @@ class Proxy:
         self._tell(Noted(plugin="?", at=self._now(), what=what))
 
     def _now(self) -> float:
-        return self._clock() - self._began
+        # Finer than the loop's own clock, which may tell whole milliseconds.
+        return time.monotonic() - self._began

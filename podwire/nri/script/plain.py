@@ -7,6 +7,7 @@
 What `to_plain` tells, `message_at` reads.
 """
 
+from collections.abc import Container
 from typing import Any, TypeVar
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -52,14 +53,16 @@ def _plain_value(field: FieldDescriptor, value: Any) -> Any:
     return to_plain(value)
 
 
-def message_at(at: At, kind: type[Of]) -> Of:
-    """The message that a script writes. Raises BadScript, which names the field."""
-    return _parsed(at, _fields(at, kind.DESCRIPTOR), kind)
+def message_at(at: At, kind: type[Of], beside: Container[str] = ()) -> Of:
+    """The message that a script writes. Keys `beside` its fields are the caller's. Raises BadScript."""
+    return _parsed(at, _fields(at, kind.DESCRIPTOR, beside), kind)
 
 
-def _fields(at: At, kind: Any) -> dict[str, Any]:
+def _fields(at: At, kind: Any, beside: Container[str] = ()) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in at.mapping().items():
+        if name in beside:
+            continue
         field = kind.fields_by_name.get(name) or kind.fields_by_camelcase_name.get(name)
         if field is None:
             known = ", ".join(each.name for each in kind.fields)

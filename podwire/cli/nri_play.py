@@ -1,0 +1,99 @@
+"""`podwire nri play`: the life of a pod, played to a plugin."""
+
+import argparse
+import asyncio
+import dataclasses
+import logging
+import os
+import sys
+from pathlib import Path
+
+import uvloop
+
+from podwire import logs
+from podwire.cli.main import UserError
+from podwire.nri.play import How, Result, Script, play, read_script, report
+from podwire.nri.play.done import Done
+from podwire.nri.script import BadScript
+from podwire.protocols.nri.names import BadName, PluginId, from_file
+
+EPILOG = """\
+The program finds the socket in NRI_SOCKET, or wherever {socket} stands among its arguments.
+exit codes: 0 all as expected, 1 something is not, 2 the script or the command line is wrong
+"""
+
+PROGRAM = True
+"""What comes after `--` is `arguments.program`."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "podwire nri play [-h] [--launch NN-NAME] [--format FORMAT] [SCRIPT.yaml] -- PROGRAM [ARGUMENT ...]"
+    parser.epilog = EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--launch", type=_named, metavar="NN-NAME", help="start it as a pre-installed plugin")
+    parser.add_argument("--generation", choices=("old", "new"), help="as a runtime before NRI 0.12 speaks, or since")
+    parser.add_argument("--format", choices=("text", "json", "junit"), default="text")
+    parser.add_argument("--plugin-output", type=Path, metavar="FILE", help="where what the plugin prints goes (stderr)")
+    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="error")
+    parser.add_argument("script", type=Path, nargs="?", metavar="SCRIPT.yaml", help="without one, the life of one pod")
+
+
+def _named(text: str) -> PluginId:
+    try:
+        return from_file(text)
+    except BadName as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        if not arguments.program:
+            raise BadScript("which plugin? Its program comes after --")
+        script = _script(arguments.script, arguments.generation)
+    except BadScript as error:
+        print(f"podwire nri play: {error}", file=sys.stderr)
+        return 2
+    # Warnings are heard, for the report, also where they are not shown.
+    logs.set_up(level="warning" if arguments.log_level == "error" else arguments.log_level)
+    logging.getLogger().handlers[0].setLevel(arguments.log_level.upper())
+    output = 2
+    if arguments.plugin_output is not None:
+        output = _opened(arguments.plugin_output)
+    how = How(argv=arguments.program, launch=arguments.launch, output=output)
+    shown = arguments.format == "text"
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        result = runner.run(play(script, how, _print if shown else lambda _: None))
+    _tell(result, arguments.format)
+    return 0 if result.ok else 1
+
+
+def _script(path: Path | None, generation: str | None) -> Script:
+    try:
+        text = "" if path is None else path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadScript(f"{path}: {error}") from error
+    script = read_script(text, "no script" if path is None else str(path))
+    if generation is None:
+        return script
+    return dataclasses.replace(script, runtime=dataclasses.replace(script.runtime, generation=generation))
+
+
+def _opened(path: Path) -> int:
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise UserError(str(error)) from error
+
+
+def _print(done: Done) -> None:
+    print("\n".join(report.lines(done)), flush=True)
+
+
+def _tell(result: Result, form: str) -> None:
+    match form:
+        case "json":
+            print(report.as_json(result))
+        case "junit":
+            print(report.as_junit(result))
+        case _:
+            print("\n".join(report.verdict(result)))

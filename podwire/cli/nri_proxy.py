@@ -1,0 +1,119 @@
+"""`podwire nri proxy`: what passes between a runtime and its plugins."""
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable
+from pathlib import Path
+
+import uvloop
+
+from podwire import logs
+from podwire.cli.main import UserError
+from podwire.cli.nri_fake import LAUNCHED, SOCKET
+from podwire.nri.play.plugin import How, Process, connecting, launched
+from podwire.nri.proxy import Proxy, Seen, Summary
+from podwire.nri.proxy.summary import line
+from podwire.protocols.nri.names import PluginId
+
+PROGRAM = True
+"""What comes after `--` is `arguments.program`."""
+
+EPILOG = """\
+Plugins connect to --listen, and each gets a connection of its own to the runtime at --connect. A program after -- is
+started as a plugin that finds the socket in NRI_SOCKET, or wherever {socket} stands among its arguments; the proxy ends
+with it. A proxy that a runtime starts as a pre-installed plugin starts that program in the same way.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "podwire nri proxy [-h] [--listen PATH] [--connect PATH] [--format FORMAT] [-- PROGRAM [ARGUMENT ...]]"
+    )
+    parser.epilog = EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument(
+        "--listen", type=Path, default=Path("nri-proxy.sock"), help="where plugins connect (nri-proxy.sock)"
+    )
+    parser.add_argument("--connect", type=Path, default=Path(SOCKET), help=f"where the runtime listens ({SOCKET})")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="json: one object a line")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write there instead of to stdout")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    logs.set_up(level="error")
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_until_stopped(_Printer(arguments), arguments))
+    except OSError as error:
+        raise UserError(str(error)) from error
+
+
+class _Printer:
+    """Tells each thing as it is seen, and the summary at the end."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        """Raises OSError."""
+        self._json = arguments.format == "json"
+        self._file = arguments.output.open("w", encoding="utf-8") if arguments.output else sys.stdout
+        self._summary = Summary()
+
+    def tell(self, seen: Seen) -> None:
+        self._summary.add(seen)
+        print(json.dumps(seen.plain()) if self._json else line(seen), file=self._file, flush=True)
+
+    def end(self) -> None:
+        told = json.dumps({"summary": self._summary.plain()}) if self._json else "\n".join(["", *self._summary.lines()])
+        print(told, file=self._file, flush=True)
+        if self._file is not sys.stdout:
+            self._file.close()
+
+
+async def _until_stopped(printer: _Printer, arguments: argparse.Namespace) -> int:
+    work = asyncio.ensure_future(_work(printer, arguments))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, work.cancel)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        return 0
+    finally:
+        printer.end()
+
+
+async def _work(printer: _Printer, arguments: argparse.Namespace) -> int:
+    proxy = Proxy(arguments.connect, printer.tell)
+    how = How(argv=arguments.program)
+    if LAUNCHED in os.environ:
+        return await _installed(proxy, how)
+    async with proxy.listening(arguments.listen):
+        if not how.argv:
+            await asyncio.get_running_loop().create_future()
+        return await _ended(connecting(how, str(arguments.listen.absolute())))
+
+
+async def _installed(proxy: Proxy, how: How) -> int:
+    """This process is a pre-installed plugin: it starts the real one, and sits between it and the runtime."""
+    if not how.argv:
+        raise UserError("which plugin? Its program comes after --")
+    plugin = PluginId(os.environ.get("NRI_PLUGIN_IDX", ""), os.environ.get("NRI_PLUGIN_NAME", ""))
+    runtime = await asyncio.open_connection(sock=socket.socket(fileno=int(os.environ[LAUNCHED])))
+    process, ours = launched(how, plugin)
+    talking: Awaitable[None] = proxy.between(await asyncio.open_connection(sock=ours), runtime)
+    try:
+        await talking
+    finally:
+        await process.end()
+    return 0
+
+
+async def _ended(process: Process) -> int:
+    try:
+        await process.ended.wait()
+    finally:
+        await process.end()
+    return process.code if process.code is not None and process.code >= 0 else 1

@@ -1,0 +1,84 @@
+"""The plugin's process: any program, started as its author would have it started."""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from podwire.linux import processes
+from podwire.protocols.nri.names import PluginId
+
+SOCKET = "{socket}"
+"""In an argument, stands for the path of the socket."""
+SOCKET_FILE = 3
+"""The number of its socket in a plugin that a runtime starts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """How a plugin is started."""
+
+    argv: Sequence[str]
+    launch: PluginId | None = None
+    """As a pre-installed plugin of this name: a connected socket, three variables, nothing else."""
+    output: int = 2
+    """The file that gets what it prints."""
+
+
+class Process:
+    """One run of the program."""
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], output: int, *more: int) -> None:
+        """Raises OSError."""
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._child = processes.spawn(argv, env=env, files=(nothing, output, output, *more))
+        finally:
+            os.close(nothing)
+        self.ended = asyncio.Event()
+        self.code: int | None = None
+        """How it ended; minus a signal's number when that ended it."""
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._child.pidfd, self._reap)
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def _reap(self) -> None:
+        self._loop.remove_reader(self._child.pidfd)
+        self.code = processes.reap(self._child)
+        os.close(self._child.pidfd)
+        self.ended.set()
+
+    async def end(self) -> None:
+        """Kill it with all that it started, as a runtime does with a plugin that it started."""
+        if self.code is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+        await self.ended.wait()
+
+
+def connecting(how: How, path: str) -> Process:
+    """An external plugin: it finds the socket in NRI_SOCKET, or in an argument. Raises OSError."""
+    argv = [each.replace(SOCKET, path) for each in how.argv]
+    return Process(argv, {**os.environ, "NRI_SOCKET": path}, how.output)
+
+
+def launched(how: How, plugin: PluginId) -> tuple[Process, socket.socket]:
+    """A pre-installed plugin, and the runtime's end of its socket. Raises OSError."""
+    ours, theirs = socket.socketpair()
+    env = {
+        "NRI_PLUGIN_NAME": plugin.name,
+        "NRI_PLUGIN_IDX": plugin.index,
+        "NRI_PLUGIN_SOCKET": str(SOCKET_FILE),
+    }
+    try:
+        with theirs:
+            return Process(how.argv, env, how.output, theirs.fileno()), ours
+    except BaseException:
+        ours.close()
+        raise
