@@ -119,35 +119,36 @@ class Attachments:
         finally:
             os.close(file)
 
-    def collect(self, valid: Valid, release: Callable[[Record], None], busy: set[tuple[str, str]]) -> None:
+    def collect(self, valid: Valid, release: Callable[[Record], None], dead: set[tuple[str, str]]) -> None:
         """Release every record of this network that is of nobody valid, whatever becomes of the others.
 
-        One that somebody is at, or has written since, is left alone, and told: an ADD that the list could not know.
+        One that somebody is at, or has written since, is left alone: an ADD that the list could not know. Others are
+        added to `dead`, also those that cannot be released.
         """
         seen = {each: _state(each) for each in self._stale(valid)}
         all_of(
-            *(partial(self._collect, path, state, release, busy) for path, state in seen.items()),
+            *(partial(self._collect, path, state, release, dead) for path, state in seen.items()),
             self._collect_unfinished,
         )
 
-    def _stale(self, valid: Valid) -> list[str]:
+    def owners(self) -> Valid:
+        """Ids and interfaces of this network that there is a record of."""
         names = os.listdir(self._directory) if os.path.isdir(self._directory) else []
         parts = [each.split("@", 2) for each in names if each.startswith(f"{self._network}@")]
-        return [self._path(*each) for each in parts if (each[1], each[2]) not in valid]
+        return frozenset((each[1], each[2]) for each in parts)
+
+    def _stale(self, valid: Valid) -> list[str]:
+        return [self._path(self._network, *each) for each in self.owners() - valid]
 
     def _collect(
-        self, path: str, state: tuple[int, int], release: Callable[[Record], None], busy: set[tuple[str, str]]
+        self, path: str, state: tuple[int, int], release: Callable[[Record], None], dead: set[tuple[str, str]]
     ) -> None:
-        try:
-            with self._locked(crc32(path.encode()), fcntl.F_OFD_SETLK):
-                if _state(path) == state:
-                    record = _whole(path)
-                    os.unlink(path) if record is None else release(record)
-                    return
-        except BlockingIOError:
-            pass
-        _, id_, ifname = os.path.basename(path).split("@", 2)
-        busy.add((id_, ifname))
+        with suppress(BlockingIOError), self._locked(crc32(path.encode()), fcntl.F_OFD_SETLK):
+            if _state(path) == state:
+                _, id_, ifname = os.path.basename(path).split("@", 2)
+                dead.add((id_, ifname))
+                record = _whole(path)
+                os.unlink(path) if record is None else release(record)
 
     def _collect_unfinished(self) -> None:
         """What those who died while they wrote have left, whatever network it was for."""

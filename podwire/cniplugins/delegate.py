@@ -9,7 +9,7 @@ from podwire.linux import errors as linux
 from podwire.linux.processes import Finished, run
 from podwire.linux.stopwatch import step
 from podwire.protocols.cni import results
-from podwire.protocols.cni.config import Valid, checked_type
+from podwire.protocols.cni.config import VALID_ATTACHMENTS, Valid, checked_type
 from podwire.protocols.cni.errors import CniError, Code, decode
 from podwire.protocols.cni.results import Result
 from podwire.protocols.cni.values import Object, dumped, loaded, taken
@@ -77,14 +77,16 @@ def check(call: Call) -> None:
 
 
 def gc(call: Call, valid: Valid) -> None:
-    """Free what the IPAM has for nobody who is valid; without any there is nothing to do."""
+    """Free what the IPAM has for nobody who is valid, nor for one of the others; without any there is nothing to do."""
     kind = ipam_type(call.config.raw)
     ours = _ours(kind, call)
     with step(STEP):
         if ours is not None:
             ours.gc(call, valid)
         elif kind:
-            _call(kind, call, "GC")
+            listed = [{"containerID": id_, "ifname": ifname} for id_, ifname in sorted(valid | call.others())]
+            raw = call.config.raw | {VALID_ATTACHMENTS: listed}
+            _call(kind, call._replace(config=call.config._replace(raw=raw)), "GC")
 
 
 def status(call: Call) -> None:

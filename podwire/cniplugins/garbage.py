@@ -4,7 +4,8 @@
 those of this network do, and of which no plugin has a record.  3. The IPAM is told the same. Each whatever became of
 the others.
 
-What somebody is adding meanwhile is spared, its addresses, too.
+What somebody is adding meanwhile is spared, its addresses, too: a record comes before its addresses, and whoever has a
+record when the IPAM is told keeps them.
 """
 
 from collections.abc import Callable, Collection
@@ -18,7 +19,7 @@ from podwire.cniplugins.skeleton import Call, all_of
 from podwire.linux import errors as linux
 from podwire.linux.departures import delete_link
 from podwire.linux.network import KernelNetwork
-from podwire.protocols.cni.config import VALID_ATTACHMENTS, Valid
+from podwire.protocols.cni.config import Valid
 
 _SHOWN = 64  # of a container id, in a mark
 
@@ -39,24 +40,14 @@ def collect(
 
     `release` is handed a record and the DEL that it means.
     """
-    busy: set[tuple[str, str]] = set()
+    dead: set[tuple[str, str]] = set()
     all_of(
-        lambda: attachments.collect(valid, lambda record: release(record, as_del(record, call)), busy),
+        lambda: attachments.collect(valid, lambda record: release(record, as_del(record, call)), dead),
         *([lambda: _remove_links(call, valid, attachments)] if links else []),
         *([lambda: _remove_elements(call, valid, attachments, tuple(sets), "inet")] if sets else []),
         *([lambda: _remove_elements(call, valid, attachments, tuple(bridge_sets), "bridge")] if bridge_sets else []),
-        lambda: _collect_ipam(call, valid, busy),
+        lambda: delegate.gc(call._replace(others=lambda: attachments.owners() - dead), valid),
     )
-
-
-def _collect_ipam(call: Call, valid: Valid, busy: set[tuple[str, str]]) -> None:
-    """The IPAM is told to spare what we spare."""
-    if not busy:
-        return delegate.gc(call, valid)
-    spared = valid | busy
-    listed = [{"containerID": id_, "ifname": ifname} for id_, ifname in sorted(spared)]
-    raw = call.config.raw | {VALID_ATTACHMENTS: listed}
-    return delegate.gc(call._replace(config=call.config._replace(raw=raw)), spared)
 
 
 def is_of(text: str, end: str) -> bool:

@@ -19,7 +19,7 @@ def delete(call: Call) -> None:
 
 
 def gc(call: Call, valid: Valid) -> None:
-    host_local.gc(call.config, valid, call.tell)
+    host_local.gc(call.config, valid, call.tell, call.others)
 
 
 def status(call: Call) -> None:

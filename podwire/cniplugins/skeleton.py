@@ -67,6 +67,8 @@ class Call(NamedTuple):
     later: Later = at_once
     netfilter: "Netfilter | None" = None
     """What the daemon keeps open for calls from its own namespace."""
+    others: Callable[[], Valid] = frozenset
+    """GC: who stays besides those who are valid; for an IPAM that works for another plugin."""
 
 
 def _gc_of_ipam(call: Call, valid: Valid) -> None:

@@ -112,9 +112,9 @@ def check(config: PluginConfig, invocation: Invocation) -> None:
         raise CniError(Code.NOT_AS_ADDED, f"ipam: {', '.join(map(str, lost))} is not leased to {who}")
 
 
-def gc(config: PluginConfig, valid: Valid, tell: Tell = _nobody) -> None:
-    """Free every address of this network that belongs to nobody who is valid."""
-    leases(config, tell).keep_only(valid)
+def gc(config: PluginConfig, valid: Valid, tell: Tell = _nobody, others: Callable[[], Valid] = frozenset) -> None:
+    """Free every address of this network that belongs to nobody who is valid, nor to one of the others."""
+    leases(config, tell).keep_only(valid, others)
 
 
 def status(config: PluginConfig, invocation: Invocation) -> None:

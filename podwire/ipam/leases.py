@@ -132,15 +132,21 @@ class Leases:
         had = self._of(owner)
         return self._found(owner) if had is None else tuple(each for each in had if self._owns(owner, str(each)))
 
-    def keep_only(self, valid: Valid) -> None:
-        """Free what belongs to any other owner, and put right what is damaged; go on whatever fails."""
+    def keep_only(self, valid: Valid, others: Callable[[], Valid] = frozenset) -> None:
+        """Free what belongs to any other owner, and put right what is damaged; go on whatever fails.
+
+        `others` tells who stays, too. It is asked when all leases are known: whoever has one by then is in its answer,
+        if it wrote down somewhere that it would ask for one.
+        """
         if not os.path.isdir(self._entries.directory):
             return
         failed: list[str] = []
         with self._entries.locked(self._patience):
             self._look_through()
+            everybody = self._everybody()
+            valid |= others()
             spared = {*valid, *((id_, "") for id_, _ in valid)}
-            for owner, had in self._everybody().items():
+            for owner, had in everybody.items():
                 if owner not in spared:
                     _try(failed, str(owner), partial(self._free, owner, had))
             for name in self._damaged():

@@ -167,6 +167,23 @@ def test_what_is_being_added_is_spared(host, attached):
     assert "leases" not in host.left()
 
 
+def test_a_gc_whose_runtime_has_died_takes_nothing_from_a_pod_that_came_since(host, tmp_path, eventually):
+    """Nobody keeps it from going on while the next runtime attaches pods, which its list does not have."""
+    gate = tmp_path / "gate"
+    for each in ("dead", "new"):
+        host.pod(each)
+    config = host.bridge()
+    host.add("dead", config)
+    collecting = host.run("GC", "dead", config | valid(), PODWIRE_FAILPOINTS=f"cni.bridge-returned=hold({gate})")
+    eventually(lambda: "leases" not in host.left())
+    result = host.add("new", config)
+    gate.touch()
+    assert collecting.communicate(timeout=60) == (b"", b"")
+    host.check("new", config, result)
+    host.delete("new", config)
+    assert host.left() == {}
+
+
 def test_many_gcs_beside_adds_and_dels_harm_nobody(host):
     host.way = "daemon"
     host.begin()
