@@ -5,7 +5,7 @@ from typing import NamedTuple
 from podwire.linux.values import Bucket
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code
-from podwire.protocols.cni.values import Object, taken
+from podwire.protocols.cni.values import Object, looked_up, taken
 
 LATENCY = 0.025
 """Seconds that a packet may wait, as the reference plugin has it; those that would wait longer are dropped."""
@@ -38,11 +38,11 @@ class Settings(NamedTuple):
 def parse_settings(config: PluginConfig) -> Settings:
     """The configuration's own numbers; else those that the runtime has for this pod."""
     told, where, opinions = config.raw, "", _NO_OPINION[:1]
-    if not any(config.raw.get(each) is not None for each in _KEYS):
+    if not any(looked_up(config.raw, each) is not None for each in _KEYS):
         told = taken(config.runtime, "bandwidth", dict, {}, "runtimeConfig.")
         where, opinions = "runtimeConfig.bandwidth.", _NO_OPINION
     for each in _REFUSED:
-        if told.get(each) or told.get(each.lower()):
+        if looked_up(told, each):
             raise CniError(Code.UNSUPPORTED_FIELD, f"{where}{each}: not supported by podwire's bandwidth")
     return Settings(_limit(told, "ingress", where, opinions), _limit(told, "egress", where, opinions))
 

@@ -9,7 +9,7 @@ from podwire.protocols.cni import args
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import DNS, IP, Result, Route, decode_dns
-from podwire.protocols.cni.values import Address, Interface, Object, taken
+from podwire.protocols.cni.values import Address, Interface, Object, looked_up, taken
 from podwire.protocols.cni.verbs import Invocation, is_ifname
 
 ARGS = ("MAC", "IP", "GATEWAY")
@@ -70,8 +70,9 @@ def parse_settings(config: PluginConfig, invocation: Invocation) -> Settings:
 
 def _refuse(raw: Object) -> None:
     for key, harmless in _REFUSED.items():
-        if raw.get(key) is not None and raw[key] not in harmless:
-            raise CniError(Code.UNSUPPORTED_FIELD, f"{key}: {raw[key]!r} is not supported by podwire's bridge")
+        value = looked_up(raw, key)
+        if value is not None and value not in harmless:
+            raise CniError(Code.UNSUPPORTED_FIELD, f"{key}: {value!r} is not supported by podwire's bridge")
 
 
 def wanted_mac(config: PluginConfig, invocation: Invocation) -> str:

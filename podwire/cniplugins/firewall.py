@@ -29,7 +29,7 @@ from podwire.linux.values import Element
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Result
-from podwire.protocols.cni.values import Address, taken
+from podwire.protocols.cni.values import Address, looked_up, taken
 from podwire.protocols.cni.verbs import is_ifname
 
 POLICIES = ("open", "same-bridge", "isolated")
@@ -149,7 +149,7 @@ def _do(call: Call, record: Record, previous: Result) -> Result:
 def _undo(call: Call, record: Record) -> None:
     with opened(call) as netfilter:
         nat.remove(netfilter.elements, SETS, record.marks)
-        if record.config.get("ingressPolicy") == "isolated":
+        if looked_up(record.config, "ingressPolicy") == "isolated":
             failpoint(FORGOTTEN)
             nat.remove(netfilter.elements.of("bridge"), ISOLATED_SETS, record.marks)
         other_firewalls.take_back(netfilter, partial(_is_used, netfilter))

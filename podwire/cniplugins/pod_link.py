@@ -56,6 +56,14 @@ def address(pod: KernelNetwork, netns: str, ifname: str, ips: Sequence[IP]) -> L
 
 def route(pod: KernelNetwork, ifindex: int, ips: Sequence[IP], routes: Sequence[Route]) -> None:
     """One without a gateway goes by that of the first address of its family."""
+    for each in kernel_routes(ifindex, ips, routes):
+        with suppress(linux.RouteExists):  # an address brings the route to its own network
+            pod.routes.add(each)
+
+
+def kernel_routes(ifindex: int, ips: Sequence[IP], routes: Sequence[Route]) -> list[KernelRoute]:
+    """Several gateways to one destination take turns."""
+    found: dict[object, KernelRoute] = {}
     for each in routes:
         wanted = KernelRoute(
             destination=each.dst,
@@ -67,8 +75,11 @@ def route(pod: KernelNetwork, ifindex: int, ips: Sequence[IP], routes: Sequence[
             advmss=each.advmss,
             scope=each.scope,
         )
-        with suppress(linux.RouteExists):  # an address brings the route to its own network
-            pod.routes.add(wanted)
+        way = wanted.destination, wanted.table, wanted.metric
+        first = found.setdefault(way, wanted)
+        if wanted.gateway is not None and wanted.gateway not in (first.gateway, *first.others):
+            found[way] = first._replace(others=(*first.others, wanted.gateway))
+    return list(found.values())
 
 
 def wait_until_found(netns: str | None, link: str, addresses: Iterable[Address]) -> None:

@@ -8,7 +8,7 @@ from podwire.linux.values import Element
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Result
-from podwire.protocols.cni.values import Address, Interface, Object, address, taken, taken_list
+from podwire.protocols.cni.values import Address, Interface, Object, address, looked_up, taken, taken_list
 
 PROTOCOLS = ("tcp", "udp", "sctp")
 _REFUSED: dict[str, tuple[object, ...]] = {
@@ -37,8 +37,9 @@ class Settings(NamedTuple):
 
 def parse_settings(config: PluginConfig) -> Settings:
     for key, harmless in _REFUSED.items():
-        if config.raw.get(key) is not None and config.raw[key] not in harmless:
-            raise CniError(Code.UNSUPPORTED_FIELD, f"{key}: {config.raw[key]!r} is not supported by podwire's portmap")
+        value = looked_up(config.raw, key)
+        if value is not None and value not in harmless:
+            raise CniError(Code.UNSUPPORTED_FIELD, f"{key}: {value!r} is not supported by podwire's portmap")
     listed = taken_list(config.runtime, "portmappings", dict, "runtimeConfig.")
     mappings = [_mapping(each, f"runtimeConfig.portMappings[{at}].") for at, each in enumerate(listed)]
     return Settings(

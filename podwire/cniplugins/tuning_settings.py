@@ -10,7 +10,7 @@ from podwire.protocols.cni import args
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Result
-from podwire.protocols.cni.values import Object, taken
+from podwire.protocols.cni.values import Object, looked_up, taken
 from podwire.protocols.cni.verbs import Invocation
 
 IFNAME = "IFNAME"
@@ -35,7 +35,7 @@ def parse_settings(config: PluginConfig, invocation: Invocation, allowed: Sequen
     raw = {**config.raw, **{key: value for key, value in config.args.items() if key != "sysctl" and value is not None}}
     mac = _mac(config, invocation)
     mtu = taken(raw, "mtu", int, 0)
-    queue = raw.get("txQLen")
+    queue = looked_up(raw, "txQLen")
     if not 0 <= mtu <= _LARGEST_MTU:
         raise CniError(Code.BAD_CONFIG, f"mtu: {mtu} is not between 0 and {_LARGEST_MTU}")
     if queue is not None and not 0 <= taken(raw, "txQLen", int, 0) <= _LONGEST_QUEUE:
@@ -43,7 +43,7 @@ def parse_settings(config: PluginConfig, invocation: Invocation, allowed: Sequen
     link: Object = {"mac": mac} if mac else {}
     link |= {"mtu": mtu} if mtu else {}
     link |= {"promiscuous": True} if taken(raw, "promisc", bool, False) else {}
-    link |= {} if raw.get("allmulti") is None else {"all_multicast": taken(raw, "allmulti", bool, False)}
+    link |= {} if looked_up(raw, "allmulti") is None else {"all_multicast": taken(raw, "allmulti", bool, False)}
     link |= {} if queue is None else {"queue": queue}
     return Settings(_sysctls(config, invocation.ifname, allowed), link)
 

@@ -1,7 +1,8 @@
 """Routes by rtnetlink."""
 
 import errno
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from struct import Struct
 
 from podwire.linux import errors, wire
@@ -12,7 +13,9 @@ from podwire.linux.wire import CREATE, EXCL, REPLACE, Request, attribute, nested
 _NEW, _DELETE, _GET = 24, 25, 26
 _MESSAGE = Struct("=BBBBBBBBI")  # family, prefix lengths, tos, table, protocol, scope, kind, flags
 _DESTINATION, _OUT, _GATEWAY, _PRIORITY, _SOURCE, _METRICS, _TABLE, _VIA = 1, 4, 5, 6, 7, 8, 15, 18
+_MULTIPATH = 9
 _METRIC_MTU, _METRIC_ADVMSS = 2, 8
+_HOP = Struct("=HBBi")  # length, flags, hops, link
 _ONLINK, _CLONED = 4, 0x200
 _LINK_SCOPE, _NOWHERE = 253, 255
 _KINDS = {"unicast": 1, "local": 2, "broadcast": 3, "multicast": 5, "blackhole": 6, "unreachable": 7, "prohibit": 8}
@@ -53,7 +56,7 @@ class KernelRoutes:
             bodies = self._netlink.dump(Request(_GET, 0, body, "list routes", _ERRORS))
         except errors.NoSuchRoute:
             return []  # a table that nothing was ever put into
-        found = [_parsed(each) for each in bodies if not _MESSAGE.unpack_from(each)[8] & _CLONED]
+        found = [route for each in bodies if not _MESSAGE.unpack_from(each)[8] & _CLONED for route in _parsed(each)]
         return [each for each in found if table in (None, each.table)]
 
 
@@ -89,10 +92,11 @@ def _body(route: Route, *, deleting: bool = False) -> bytes:
         _ONLINK if route.onlink else 0,
     )
     parts = [attribute(_DESTINATION, destination.network_address.packed), u32(_TABLE, route.table)]
-    if route.gateway is not None:
-        parts.append(_gateway(route))
-    if route.ifindex:
-        parts.append(u32(_OUT, route.ifindex))
+    if route.others:
+        parts.append(_multipath(route))
+    else:
+        parts += [] if route.gateway is None else [_gateway(route)]
+        parts += [u32(_OUT, route.ifindex)] if route.ifindex else []
     if route.metric:
         parts.append(u32(_PRIORITY, route.metric))
     if route.source is not None:
@@ -111,18 +115,36 @@ def _gateway(route: Route) -> bytes:
     return attribute(_VIA, wire.U16.pack(_FAMILY[gateway.version]) + gateway.packed)
 
 
+def _multipath(route: Route) -> bytes:
+    hops = []
+    for gateway in (route.gateway, *route.others):
+        way = _gateway(route._replace(gateway=gateway))
+        flags = _ONLINK if route.onlink else 0
+        hops.append(_HOP.pack(_HOP.size + len(way), flags, 0, route.ifindex) + way)
+    return attribute(_MULTIPATH, b"".join(hops))
+
+
+def _hops(packed: bytes) -> Iterator[tuple[int, dict[int, bytes]]]:
+    """The link of each, and what else is told of it."""
+    at = 0
+    while at + _HOP.size <= len(packed):
+        length, _, _, ifindex = _HOP.unpack_from(packed, at)
+        yield ifindex, wire.attributes(packed[at + _HOP.size : at + length])
+        at += (length + 3) & ~3
+
+
 def _destination(family: int, length: int, packed: bytes | None) -> Network:
     return IPv4Network((packed or bytes(4), length)) if family == 2 else IPv6Network((packed or bytes(16), length))
 
 
-def _parsed(body: bytes) -> Route:
+def _parsed(body: bytes) -> Iterator[Route]:
+    """One for each gateway."""
     family, length, _, _, table, protocol, scope, kind, flags = _MESSAGE.unpack_from(body)
     found = wire.attributes(body, _MESSAGE.size)
     metrics = wire.attributes(found.get(_METRICS, b""))
-    gateway = found.get(_GATEWAY) or found.get(_VIA, b"")[2:]
-    return Route(
+    route = Route(
         destination=_destination(family, length, found.get(_DESTINATION)),
-        gateway=ip_address(gateway) if gateway else None,
+        gateway=_way(found),
         ifindex=wire.number(found.get(_OUT)),
         source=ip_address(found[_SOURCE]) if _SOURCE in found else None,
         table=wire.number(found.get(_TABLE), table),
@@ -134,3 +156,12 @@ def _parsed(body: bytes) -> Route:
         protocol=protocol,
         kind=_NAMES.get(kind, "other"),
     )
+    if _MULTIPATH not in found:
+        yield route
+    for ifindex, told in _hops(found.get(_MULTIPATH, b"")):
+        yield route._replace(ifindex=ifindex, gateway=_way(told))
+
+
+def _way(found: dict[int, bytes]) -> IPv4Address | IPv6Address | None:
+    gateway = found.get(_GATEWAY) or found.get(_VIA, b"")[2:]
+    return ip_address(gateway) if gateway else None

@@ -118,6 +118,8 @@ class Route(NamedTuple):
     onlink: bool = False
     protocol: int = PROTOCOL
     kind: str = "unicast"
+    others: tuple[IP, ...] = ()
+    """Gateways on the same link that take turns with the first. A list has a route for each of them."""
 
 
 class Rule(NamedTuple):

@@ -48,9 +48,17 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
+def looked_up(config: Object, key: str) -> Any:
+    """A value, also when its key is spelled with other capitals, as the reference plugins read it; None without any."""
+    if key in config:
+        return config[key]
+    small = key.lower()
+    return next((value for each, value in config.items() if each.lower() == small), None)
+
+
 def taken(config: Object, key: str, kind: type[T], default: T, where: str = "") -> T:
     """A value of this type; the default when it is absent or null."""
-    value = config.get(key)
+    value = looked_up(config, key)
     if value is None:
         return default
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
