@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 NRI_VERSION = "v0.12.2"
 """What this host speaks."""
+OLD_NRI_VERSION = "v0.11.0"
+"""What it speaks when it is told to: the last version in which events had no calls of their own."""
 
 Snapshot = Callable[[Peer], tuple[tuple[pb.PodSandbox, ...], tuple[pb.Container, ...]]]
 """Gives a plugin its seat and, in the same step, what there is on the node."""
@@ -118,6 +120,7 @@ class Admission:
         record.pid, record.launched = guest.peer_pid, guest.launched is not None
         peer = Peer(plugin, guest, record, within=within, concurrent=own.concurrent)
         peer.watched_by(self._tap)
+        peer.by_state_change = self._settings.state_change
         try:
             peer.events = await self._configure(guest, peer, config)
         except NotAdmitted as error:
@@ -132,16 +135,17 @@ class Admission:
         await asyncio.wait(either, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         if guest.registered.done():
             return guest.registered.result()
+        guest.registered.cancel()
         raise NotAdmitted(guest.closed.result() if guest.closed.done() else f"no RegisterPlugin within {limit:g} s")
 
     async def _configure(self, guest: Guest, peer: Peer, config: str) -> Subscription:
         request = pb.ConfigureRequest(
-            config=config,
+            config=config or self._settings.plugin_config,
             runtime_name=self._runtime.name,
             runtime_version=self._runtime.version,
             registration_timeout=int(self._settings.registration_timeout * 1000),
             request_timeout=int(peer.within * 1000),
-            NRI_version=NRI_VERSION,
+            NRI_version=OLD_NRI_VERSION if self._settings.state_change else NRI_VERSION,
         )
         try:
             answer = await guest.call(methods.CONFIGURE, request, within=self._settings.registration_timeout)

@@ -41,7 +41,8 @@ class Peer:
         self.is_gone = False
         self._settled = asyncio.Event()
         self._turn = contextlib.nullcontext() if concurrent else asyncio.Lock()
-        self._by_state_change = False
+        self.by_state_change = False
+        """Whether it is told of events as before NRI 0.12."""
         self._tapped = Tapped(None, caller=CALLER, callee=str(plugin))
 
     def watched_by(self, tap: Tap | None) -> None:
@@ -63,8 +64,7 @@ class Peer:
             return False
         self.is_gone = True
         self._enter("gone")
-        if not self.record.last_error:
-            self.record.last_error = why
+        self.record.last_error = why
         self._settled.set()
         self.trunk.abort(why)
         return True
@@ -100,14 +100,14 @@ class Peer:
 
     async def _exchange(self, event: Event, request: Any) -> Any:
         """By the call that is the event's own since 0.12; if it knows none of those, by StateChange from then on."""
-        if not self._by_state_change:
+        if not self.by_state_change:
             try:
                 return await self.trunk.call(event.method, request, within=self.within)
             except Unimplemented:
                 if not event.was_state_change:
                     raise
                 log.info("a plugin older than NRI 0.12 is told by StateChange", extra={"plugin": str(self.id)})
-                self._by_state_change = True
+                self.by_state_change = True
         elif not event.was_state_change:
             return await self.trunk.call(event.method, request, within=self.within)
         await self.trunk.call(methods.STATE_CHANGE, as_state_change(event, request), within=self.within)

@@ -41,6 +41,10 @@ class Settings:
     """Where pre-installed plugins lie, named NN-NAME; None starts none."""
     plugin_config_path: Path | None = None
     """Where NN-NAME.conf or NAME.conf of pre-installed plugins lie."""
+    plugin_config: str = ""
+    """What Configure tells a plugin for which no file lies there; containerd tells it nothing."""
+    state_change: bool = False
+    """Speak as runtimes before NRI 0.12 do, so that a plugin can be tried with them."""
     registration_timeout: float = 5.0
     request_timeout: float = 2.0
     synchronize_timeout: float = 10.0
