@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from benchmarks import api, cni, cni_leases, pods, runtime, start, store, trace, watch
+from benchmarks import api, cni, cni_leases, nri, pods, runtime, start, store, trace, watch
 from benchmarks.figures import Figure, as_json, table
 from benchmarks.machine import CannotMeasure, description
 
@@ -19,6 +19,7 @@ PARTS: dict[str, Part] = {
     "runtime": runtime.measure,
     "cni": cni.measure,
     "leases": cni_leases.measure,
+    "nri": nri.measure,
     "pods": pods.measure,
     "trace": trace.measure,
 }

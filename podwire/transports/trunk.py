@@ -91,7 +91,8 @@ class Trunk(asyncio.Protocol):
         self._peer = (0, -1)
         self._clogged = False
         self._why = ""
-        self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()  # kept, for asking costs a system call each time
+        self.closed: asyncio.Future[str] = self._loop.create_future()
         """Done when the conversation is over; its result is why."""
 
     # What the loop calls.
@@ -178,13 +179,12 @@ class Trunk(asyncio.Protocol):
         if self._transport is None or self.closed.done() or self._transport.is_closing():
             raise TrunkClosed(self._why or "the connection is closed")
         stream, frame = self._asking.request(method.service, method.name, payload, timeout=within, metadata=metadata)
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Answered] = loop.create_future()
+        future: asyncio.Future[Answered] = self._loop.create_future()
         self._waiting[stream] = future
         self._write(mux.pieces(self._asks_on, frame))
         if self._clogged:
             self._balance()
-        timer = loop.call_later(within, _give_up, future, f"no answer to {method.name} within {within:g} s")
+        timer = self._loop.call_later(within, _give_up, future, f"no answer to {method.name} within {within:g} s")
         try:
             return await future
         finally:
@@ -235,7 +235,7 @@ class Trunk(asyncio.Protocol):
         if len(self._handling) >= MAX_HANDLING:
             self._send(refuse(asked.stream, ResourceExhausted(f"{MAX_HANDLING} requests are being answered already")))
             return
-        task = asyncio.get_running_loop().create_task(self._handle(asked), name=f"answer {asked.method}")
+        task = self._loop.create_task(self._handle(asked), name=f"answer {asked.method}")
         self._handling.add(task)
         task.add_done_callback(self._handling.discard)
 

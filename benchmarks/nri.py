@@ -1,0 +1,231 @@
+"""What a hook of NRI costs: our host and our plugins, each plugin a process of its own, over a real socket.
+
+Beside it the same request as a plain gRPC call over a unix socket, asked in turns with the hook.
+"""
+
+import asyncio
+import contextlib
+import logging
+import multiprocessing
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import grpc
+import uvloop
+
+from benchmarks.figures import MEASURED, Figure, Peer
+from benchmarks.machine import CannotMeasure
+from podwire.nri import Plugin, pb, run
+from podwire.nri.host import Host, Settings
+from podwire.protocols.nri import methods
+
+HOOK = "NRI, RunPodSandbox through the mux and ttrpc"
+NODE = "NRI, a plugin comes to a node with {pods} pods and {containers} containers"
+MANY = 10
+PODS, CONTAINERS = 1_000, 2_000
+BURST = 20
+"""Calls of one side before it is the other's turn."""
+DEADLINE = 60.0
+ROUND_TRIP = Peer("budget", 0.4, 1.0, MEASURED)
+SYNCHRONIZE = Peer("budget", 200.0, 1.0, MEASURED)
+
+_spawn = multiprocessing.get_context("spawn")
+
+
+def measure(seconds: float) -> Iterator[Figure]:
+    logging.getLogger("podwire.nri").setLevel(logging.ERROR)  # that plugins go is what is measured here
+    with tempfile.TemporaryDirectory(prefix="podwire-bench-") as folder:
+        one, many, beside = _driven(_hooks(Path(folder), 2 * seconds))
+        known, size = _driven(_synchronized(Path(folder, "nri.sock"), seconds))
+    yield _hook("one plugin", one, ROUND_TRIP)
+    yield _hook("one plugin, beside a gRPC call", one, Peer("gRPC", statistics.median(beside), None, MEASURED))
+    yield _hook(f"{MANY} plugins, beside one {MANY} times in a row", many, Peer("one", _in_a_row(one), 1.0, MEASURED))
+    group = NODE.format(pods=f"{PODS:,}".replace(",", " "), containers=f"{CONTAINERS:,}".replace(",", " "))
+    what = f"connected → synchronized, {size / 1e6:.1f} MB"
+    yield Figure(group=group, what=what, value=statistics.median(known), unit=" ms", peer=SYNCHRONIZE)
+
+
+def _hook(what: str, times: Sequence[float], peer: Peer) -> Figure:
+    p50, p99 = statistics.median(times), statistics.quantiles(times, n=100)[98]
+    return Figure(group=HOOK, what=what, value=p50, unit=" ms", p50_ms=p50, p99_ms=p99, peer=peer)
+
+
+def _in_a_row(times: Sequence[float]) -> float:
+    """What so many hooks take one after the other: a busy machine holds up one of ten far more often than each."""
+    return statistics.median(sum(times[at : at + MANY]) for at in range(0, len(times) - MANY + 1, MANY))
+
+
+def _driven(work: Coroutine[Any, Any, Any]) -> Any:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
+
+
+class Nobody:
+    """A node whose containers nobody changes."""
+
+    async def update_containers(self, updates: Sequence[pb.ContainerUpdate]) -> list[pb.ContainerUpdate]:
+        return list(updates)
+
+
+@contextlib.asynccontextmanager
+async def _host(socket: Path, plugins: int) -> AsyncIterator[Host]:
+    """A host that so many plugins have come to."""
+    host = Host(Settings(socket=socket), Nobody(), runtime_name="benchmark", runtime_version="v1.0.0")
+    host.know(map(_pod, range(PODS)), map(_container, range(CONTAINERS)))
+    async with host.running(), asyncio.timeout(None) as limit:
+        with contextlib.ExitStack() as stack:
+            for number in range(plugins):
+                stack.enter_context(_process(_plugin, socket, f"{number:02}"))
+            limit.reschedule(asyncio.get_running_loop().time() + DEADLINE)
+            await asyncio.gather(*(host.wait_for(f"{number:02}-bench") for number in range(plugins)))
+            limit.reschedule(None)
+            yield host
+
+
+@contextlib.asynccontextmanager
+async def _grpc(socket: Path) -> AsyncIterator[Callable[[pb.RunPodSandboxRequest], Awaitable[Any]]]:
+    method = methods.RUN_POD_SANDBOX
+    with _process(_served, socket):
+        async with grpc.aio.insecure_channel(f"unix:{socket}") as channel:
+            await asyncio.wait_for(channel.channel_ready(), DEADLINE)
+            yield channel.unary_unary(method.path, method.request.SerializeToString, method.response.FromString)
+
+
+async def _hooks(place: Path, seconds: float) -> tuple[list[float], list[float], list[float]]:
+    """The milliseconds of each hook with one plugin, with many, and of each gRPC call; they take turns."""
+    pod = _pod(0)
+    request = pb.RunPodSandboxRequest(pod=pod)
+    times: tuple[list[float], list[float], list[float]] = [], [], []
+    async with (
+        _host(place / "one.sock", 1) as one,
+        _host(place / "many.sock", MANY) as many,
+        _grpc(place / "grpc.sock") as ask,
+    ):
+        calls = (lambda: one.run_pod_sandbox(pod), lambda: many.run_pod_sandbox(pod), lambda: ask(request))
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            for call, taken in zip(calls, times, strict=True):
+                await _burst(call, taken)
+    return times
+
+
+async def _burst(call: Callable[[], Awaitable[Any]], times: list[float]) -> None:
+    await call()  # after the other's turn the processor's caches are the other's
+    for _ in range(BURST):
+        begun = time.perf_counter()
+        await call()
+        times.append((time.perf_counter() - begun) * 1e3)
+
+
+async def _synchronized(socket: Path, seconds: float) -> tuple[list[float], int]:
+    """The milliseconds of each arrival, as the plugin takes them, and how many bytes there are to tell."""
+    near, far = _spawn.Pipe(duplex=False)
+    async with _host(socket, 0):
+        with _process(_arriving, socket, seconds, far):
+            told = asyncio.get_running_loop().run_in_executor(None, near.recv)
+            times = await asyncio.wait_for(told, seconds + DEADLINE)
+    request = pb.SynchronizeRequest(pods=map(_pod, range(PODS)), containers=map(_container, range(CONTAINERS)))
+    return times, request.ByteSize()
+
+
+@contextlib.contextmanager
+def _process(work: Callable[..., None], *given: Any) -> Iterator[None]:
+    process = _spawn.Process(target=work, args=given, daemon=True)
+    process.start()
+    try:
+        yield
+        if not process.is_alive() and process.exitcode:
+            raise CannotMeasure(f"{work.__name__} ended with {process.exitcode}")
+    finally:
+        process.terminate()
+        process.join()
+
+
+# What runs in the other processes.
+
+
+class Trivial(Plugin):
+    """Wants one hook, and does nothing in it."""
+
+    name = "bench"
+
+    async def run_pod_sandbox(self, pod: pb.PodSandbox) -> None:
+        pass
+
+
+def _plugin(socket: Path, index: str) -> None:
+    _driven(run(Trivial(), socket=socket, index=index))
+
+
+def _arriving(socket: Path, seconds: float, told: Connection) -> None:
+    told.send(_driven(_arrivals(socket, seconds)))
+
+
+async def _arrivals(socket: Path, seconds: float) -> list[float]:
+    times: list[float] = []
+    until = time.monotonic() + seconds
+    while time.monotonic() < until or not times:
+        plugin = Trivial()
+        begun = time.perf_counter()
+        life = asyncio.create_task(run(plugin, socket=socket, index="00"))
+        await plugin.ready.wait()
+        times.append((time.perf_counter() - begun) * 1e3)
+        life.cancel()
+        await asyncio.wait([life])
+    return times
+
+
+def _served(socket: Path) -> None:
+    _driven(_serving(socket))
+
+
+async def _serving(socket: Path) -> None:
+    async def answer(_request: pb.RunPodSandboxRequest, _context: Any) -> pb.RunPodSandboxResponse:
+        return pb.RunPodSandboxResponse()
+
+    method = methods.RUN_POD_SANDBOX
+    handler = grpc.unary_unary_rpc_method_handler(
+        answer, request_deserializer=method.request.FromString, response_serializer=method.response.SerializeToString
+    )
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(method.service, {method.name: handler})])
+    server.add_insecure_port(f"unix:{socket}")
+    await server.start()
+    await server.wait_for_termination()
+
+
+# A node as large as those of real clusters: what containerd tells of a pod and of a container is about as long.
+
+
+def _pod(number: int) -> pb.PodSandbox:
+    name = f"web-{number}"
+    pod = pb.PodSandbox(id=f"{number:064x}", name=name, uid=f"{number:036x}", namespace="default", pid=1000 + number)
+    pod.labels.update({"app": "web", "pod-template-hash": f"{number:010x}", "io.cri-containerd.kind": "sandbox"})
+    pod.annotations.update(
+        {f"io.kubernetes.cri.sandbox-{each}": f"{name}-{each}" * 2 for each in ("id", "name", "uid")}
+    )
+    pod.ips.append(f"10.1.{number // 256}.{number % 256}")
+    pod.linux.cgroups_path = f"/kubepods/burstable/pod{number:036x}/{number:064x}"
+    for kind in ("pid", "ipc", "uts", "mount", "network"):
+        pod.linux.namespaces.add(type=kind, path=f"/var/run/netns/cni-{number:036x}" if kind == "network" else "")
+    return pod
+
+
+def _container(number: int) -> pb.Container:
+    container = pb.Container(id=f"c{number:063x}", pod_sandbox_id=f"{number // 2:064x}", name=f"app-{number % 2}")
+    container.state = pb.CONTAINER_RUNNING
+    container.labels.update({f"io.kubernetes.label-{each}": "x" * 20 for each in range(6)})
+    container.annotations.update({f"io.kubernetes.cri.note-{each}": "x" * 40 for each in range(6)})
+    container.env.extend(f"SERVICE_{each}_PORT=tcp://10.96.0.{each}:443" for each in range(12))
+    for each in range(20):
+        container.mounts.add(
+            destination=f"/dev/{each}", type="bind", source=f"/var/lib/{each}", options=["rbind", "ro"]
+        )
+    container.linux.resources.cpu.shares.value = 1024
+    container.linux.resources.memory.limit.value = 512 << 20
+    return container
