@@ -205,6 +205,16 @@ class Sandboxes:
                 await self._note(sandbox, state="stopped")
                 self._events.sandbox(sandbox, "STOPPED")
 
+    async def update_resources(self, sandbox: Sandbox, request: pb.UpdatePodSandboxResourcesRequest) -> None:
+        """UpdatePodSandboxResources: the kubelet has changed the pod's cgroup; here it is known and told."""
+        async with sandbox.turn:
+            sandbox.check_ready()
+            await self._hooks.update_pod(sandbox, request.overhead, request.resources)
+            sandbox.config.linux.overhead.MergeFrom(request.overhead)
+            sandbox.config.linux.resources.MergeFrom(request.resources)
+            await self._write(sandbox, config=sandbox.config.SerializeToString())
+            await self._hooks.updated_pod(sandbox)
+
     async def remove(self, sandbox: Sandbox) -> None:
         """Forget a sandbox that is stopped."""
         if sandbox.ready:

@@ -27,7 +27,7 @@ NAME = "podwire"
 
 WHOLE = frozenset({
     "StopPodSandbox", "RemovePodSandbox", "CreateContainer", "StartContainer", "RemoveContainer",
-    "UpdateContainerResources",
+    "UpdateContainerResources", "UpdatePodSandboxResources",
 })  # fmt: skip
 """Calls that are done to their end, although their callers may give up meanwhile. RunPodSandbox sees to it itself."""
 
@@ -51,6 +51,7 @@ class RuntimeService:
             "RuntimeConfig": self.runtime_config,
             "UpdateRuntimeConfig": self.update_runtime_config,
             "RunPodSandbox": self.run_pod_sandbox,
+            "UpdatePodSandboxResources": self.update_pod_sandbox_resources,
             "StopPodSandbox": self.stop_pod_sandbox,
             "RemovePodSandbox": self.remove_pod_sandbox,
             "PodSandboxStatus": self.pod_sandbox_status,
@@ -105,6 +106,12 @@ class RuntimeService:
 
     async def run_pod_sandbox(self, request: pb.RunPodSandboxRequest) -> pb.RunPodSandboxResponse:
         return pb.RunPodSandboxResponse(pod_sandbox_id=await self.sandboxes.run(request))
+
+    async def update_pod_sandbox_resources(
+        self, request: pb.UpdatePodSandboxResourcesRequest
+    ) -> pb.UpdatePodSandboxResourcesResponse:
+        await self.sandboxes.update_resources(self.sandboxes.get(request.pod_sandbox_id), request)
+        return pb.UpdatePodSandboxResourcesResponse()
 
     async def stop_pod_sandbox(self, request: pb.StopPodSandboxRequest) -> pb.StopPodSandboxResponse:
         """Stops the containers, then the sandbox; what is not there is stopped."""

@@ -20,6 +20,7 @@ GAP = 0.5
 """Between two checks because of changes; twice as long after each that found nothing new."""
 CALM = 10.0
 """Without a check, after which it is no longer remembered that changes meant nothing."""
+_SAME = 0.01
 
 
 @dataclass(slots=True)
@@ -42,7 +43,9 @@ def phase(id_: str) -> float:
 
 def next_turn(id_: str, now: float, interval: float) -> float:
     """The first of a pod's own times after now. They do not depend on when it came, so all together stay even."""
-    return now + interval - (now - phase(id_) * interval) % interval
+    wait = interval - (now - phase(id_) * interval) % interval
+    # Clocks have few digits: what is due now must not be due again in a nanosecond.
+    return now + wait if wait > interval * _SAME else now + wait + interval
 
 
 def begin(turn: Turn, id_: str, now: float, interval: float) -> bool:

@@ -1,0 +1,313 @@
+"""The runtime's side of the contract with NRI plugins: what is told, in which order, and what is seen meanwhile."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from podwire.nri import Adjustment, Updates
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.grpc_status import FailedPrecondition, RpcError
+
+POD = ["RunPodSandbox", "StopPodSandbox", "RemovePodSandbox"]
+CONTAINER = [
+    "CreateContainer", "ValidateContainerAdjustment", "PostCreateContainer", "StartContainer", "PostStartContainer",
+    "StopContainer", "RemoveContainer",
+]  # fmt: skip
+
+
+@pytest.fixture
+async def seat(own, kubelet_of, recorder, registered):
+    """A runtime of its own, a kubelet's hands, and a plugin that is registered there."""
+    own.start()
+    plugin = recorder()
+    async with kubelet_of(own) as cri, registered(plugin, own.prefix):
+        yield cri, plugin, own
+        for gate in list(plugin.gates):
+            plugin.release(gate)
+        await cri.remove_all()
+        assert own.leaks() == []
+    assert "Traceback" not in (log := own.log.read_text()), log[-6000:]
+
+
+async def names(cri):
+    """Pods and containers that are listed."""
+    pods = (await cri("ListPodSandbox")).items
+    containers = (await cri("ListContainers")).containers
+    return [each.metadata.name for each in (*pods, *containers)]
+
+
+async def test_01_a_pod_is_run_stopped_and_removed_with_its_metadata_network_and_addresses(seat):
+    cri, plugin, _ = seat
+    pod = await cri.run(cri.pod_config("web", annotations={"example.dev/note": "hello"}))
+    told = plugin.told["RunPodSandbox"][0]
+    assert (told.id, told.name, told.uid, told.namespace) == (pod.id, "web", "uid-web", "default")
+    assert told.labels["io.kubernetes.pod.name"] == "web"
+    assert told.annotations["example.dev/note"] == "hello"
+    assert list(told.ips) == [pod.ip]
+    network = [each.path for each in told.linux.namespaces if each.type == "network"]
+    info = await cri("PodSandboxStatus", pod_sandbox_id=pod.id, verbose=True)
+    assert network == [info.info["netns"]]
+    await cri("StopPodSandbox", pod_sandbox_id=pod.id)
+    stopped = plugin.told["StopPodSandbox"][0]
+    assert [each.path for each in stopped.linux.namespaces if each.type == "network"] == network
+    assert list(stopped.ips) == [pod.ip]
+    await cri("RemovePodSandbox", pod_sandbox_id=pod.id)
+    assert plugin.of("web") == POD
+
+
+async def test_02_a_container_is_created_started_stopped_and_removed(seat):
+    cri, plugin, _ = seat
+    pod = await cri.run()
+    id_ = await cri.start(pod, name="app")
+    created, started = plugin.told["CreateContainer"][1], plugin.told["StartContainer"][1]
+    assert (created.id, created.name, created.pod_sandbox_id) == (id_, "app", pod.id)
+    assert list(created.args)[:2] == ["sh", "-c"]
+    assert started.pid == await cri.pid(id_)
+    await cri("StopContainer", container_id=id_, timeout=5)
+    assert plugin.told["StopContainer"][1].exit_code == 0
+    await cri("RemoveContainer", container_id=id_)
+    assert plugin.of("app") == CONTAINER
+
+
+async def test_03_a_container_that_exits_by_itself_is_told_before_anybody_asks(seat, eventually):
+    cri, plugin, _ = seat
+    id_ = await cri.start(await cri.run(), "exit 1", name="app")
+    await eventually(lambda: "StopContainer" in plugin.of("app"), 20)
+    assert plugin.told["StopContainer"][1].exit_code == 1
+    await cri("RemoveContainer", container_id=id_)
+    assert plugin.of("app") == CONTAINER
+
+
+async def test_04_and_05_a_pod_is_neither_listed_nor_usable_while_its_hook_runs(seat):
+    cri, plugin, _ = seat
+    plugin.hold("RunPodSandbox")
+    running = asyncio.create_task(cri.run(cri.pod_config("web")))
+    await plugin.held("RunPodSandbox")
+    id_ = plugin.told["RunPodSandbox"][0].id
+    assert await names(cri) == []
+    early = {"pod_sandbox_id": id_, "config": cri.container_config(), "sandbox_config": cri.pod_config("web")}
+    assert (await cri.refused("CreateContainer", **early)).code == 5
+    plugin.release("RunPodSandbox")
+    pod = await running
+    await cri.start(pod)
+    assert await names(cri) == ["web", "main"]
+
+
+async def test_06_a_hook_that_fails_leaves_nothing_and_the_same_pod_can_be_run_at_once(seat):
+    cri, plugin, runtime = seat
+    plugin.errors["RunPodSandbox"] = FailedPrecondition("no route to the moon")
+    config = cri.pod_config("web")
+    error = await cri.refused("RunPodSandbox", config=config)
+    assert "10-recorder" in str(error)
+    assert "no route to the moon" in str(error)
+    assert plugin.of("web") == POD
+    assert await names(cri) == []
+    assert runtime.leaks() == []
+    plugin.errors.clear()
+    assert (await cri.run(config)).ip
+
+
+async def test_07_when_a_pod_stops_its_containers_have_exited_and_status_answers(seat):
+    cri, plugin, _ = seat
+    pod = await cri.run()
+    id_ = await cri.start(pod)
+    plugin.hold("StopPodSandbox")
+    stopping = asyncio.create_task(cri("StopPodSandbox", pod_sandbox_id=pod.id))
+    await plugin.held("StopPodSandbox")
+    assert (await cri.status(id_)).state == pb.CONTAINER_EXITED
+    status = await cri("PodSandboxStatus", pod_sandbox_id=pod.id)
+    assert status.status.state == pb.SANDBOX_NOTREADY
+    plugin.release("StopPodSandbox")
+    await stopping
+
+
+async def test_08_stopping_again_tells_nobody_and_a_stopped_pod_takes_no_containers(seat):
+    cri, plugin, _ = seat
+    pod = await cri.run(cri.pod_config("web"))
+    for _ in range(2):
+        await cri("StopPodSandbox", pod_sandbox_id=pod.id)
+    assert plugin.of("web") == POD[:2]
+    late = {"pod_sandbox_id": pod.id, "config": cri.container_config(name="late"), "sandbox_config": pod.config}
+    assert (await cri.refused("CreateContainer", **late)).code == 9
+    assert plugin.of("late") == []
+
+
+async def test_09_a_container_is_not_listed_while_its_hook_runs(seat):
+    cri, plugin, _ = seat
+    pod = await cri.run(cri.pod_config("web"))
+    plugin.hold("CreateContainer")
+    creating = asyncio.create_task(cri.create(pod, cri.container_config(name="app")))
+    await plugin.held("CreateContainer")
+    assert await names(cri) == ["web"]
+    plugin.release("CreateContainer")
+    await creating
+    assert await names(cri) == ["web", "app"]
+
+
+async def test_10_a_create_hook_that_fails_leaves_nothing_and_can_be_tried_again(seat):
+    cri, plugin, _ = seat
+    pod = await cri.run(cri.pod_config("web"))
+    plugin.errors["CreateContainer"] = ValueError("not this one")
+    create = {"pod_sandbox_id": pod.id, "config": cri.container_config(name="app"), "sandbox_config": pod.config}
+    assert "not this one" in str(await cri.refused("CreateContainer", **create))
+    assert await names(cri) == ["web"]
+    assert plugin.of("app") == ["CreateContainer", "StopContainer", "RemoveContainer"]
+    plugin.errors.clear()
+    await cri.start(pod, name="app")
+
+
+async def test_11_who_comes_late_is_told_what_is_there(seat, recorder, registered):
+    cri, _, runtime = seat
+    await cri.start(await cri.run(cri.pod_config("web")), name="app")
+    late = recorder(name="late", index="20")
+    async with registered(late, runtime.prefix):
+        assert late.known == ["web", "app"]
+
+
+@pytest.mark.parametrize("pods", [1, 3])
+async def test_12_and_13_what_comes_while_somebody_is_synchronized_is_not_lost(seat, recorder, registered, pods):
+    cri, _, runtime = seat
+    late = recorder(name="late", index="20")
+    late.hold("Synchronize")
+    async with registered(late, runtime.prefix, ready=False):
+        await late.held("Synchronize")
+        configs = [cri.pod_config(f"web-{number}") for number in range(pods)]
+        running = [asyncio.create_task(cri.run(each)) for each in configs]
+        await asyncio.sleep(2.5)  # longer than a hook may take: Synchronize has a limit of its own
+        late.release("Synchronize")
+        for pod in await asyncio.gather(*running):
+            await cri.start(pod, name=f"{pod.config.metadata.name}-app")
+        for each in configs:
+            assert late.of(each.metadata.name) == ["RunPodSandbox"]
+            assert late.of(f"{each.metadata.name}-app")[0] == "CreateContainer"
+
+
+async def test_a_start_hook_that_fails_stops_the_container(seat):
+    cri, plugin, _ = seat
+    pod = await cri.run()
+    plugin.errors["StartContainer"] = ValueError("not today")
+    id_ = await cri.create(pod, cri.container_config(name="app"))
+    assert "not today" in str(await cri.refused("StartContainer", container_id=id_))
+    assert (await cri.status(id_)).state == pb.CONTAINER_EXITED
+    assert plugin.of("app")[-2:] == ["StartContainer", "StopContainer"]
+
+
+async def test_stopping_a_pod_does_not_wait_for_a_container_that_is_being_created(seat):
+    cri, plugin, _ = seat
+    pod = await cri.run()
+    plugin.hold("CreateContainer")
+    creating = asyncio.create_task(cri.create(pod, cri.container_config(name="app")))
+    await plugin.held("CreateContainer")
+    stopping = asyncio.create_task(cri("StopPodSandbox", pod_sandbox_id=pod.id))
+    with pytest.raises(RpcError, match="is being stopped"):
+        await creating
+    plugin.release("CreateContainer")
+    await stopping
+    assert plugin.of("app")[0] == "CreateContainer"
+    assert plugin.of("app")[-1] == "RemoveContainer"
+
+
+async def test_adjustments_are_what_the_container_gets(seat):
+    cri, plugin, runtime = seat
+    (runtime.prefix / "gift").write_text("from the host\n")
+    wanted = Adjustment().add_env("NRI", "yes").add_annotation("example.dev/by", "nri")
+    wanted.add_mount("/gift", str(runtime.prefix / "gift"), options=["bind", "ro"])
+    wanted.add_device("/dev/given", major=1, minor=3).add_rlimit("RLIMIT_NOFILE", hard=512, soft=256)
+    plugin.answers["CreateContainer"] = wanted
+    id_ = await cri.start(await cri.run(), name="app")
+    assert await cri.said(id_, "echo $NRI; cat /gift; ulimit -n; test -c /dev/given && echo device") == (
+        "yes\nfrom the host\n256\ndevice\n"
+    )
+    assert plugin.told["PostCreateContainer"][1].annotations["example.dev/by"] == "nri"
+
+
+async def test_links_of_the_host_become_the_containers(seat):
+    cri, plugin, runtime = seat
+    runtime.space.told("ip", "link", "add", "given0", "type", "veth", "peer", "name", "other0")
+    runtime.space.told("ip", "address", "add", "192.0.2.7/24", "dev", "given0")
+    plugin.answers["CreateContainer"] = Adjustment().add_net_device("given0", "net1")
+    id_ = await cri.start(await cri.run(), name="app")
+    assert "192.0.2.7/24" in await cri.said(id_, "ip address show dev net1")
+    assert "given0" not in runtime.space.links()
+
+
+async def test_limits_are_set_by_plugins_at_create_at_update_and_unasked(seat):
+    cri, plugin, runtime = seat
+    plugin.answers["CreateContainer"] = Adjustment().set_resources(memory_limit=64 << 20, pids_limit=77)
+    id_ = await cri.start(await cri.run(), name="app")
+    (group,) = [each for each in runtime.groups() if each.endswith(id_)]
+    assert limit(group, "memory", "memory.limit_in_bytes", "memory.max") == 64 << 20
+    assert limit(group, "pids", "pids.max", "pids.max") == 77
+    plugin.answers["UpdateContainer"] = Updates().set(id_, pids_limit=78)
+    await cri("UpdateContainerResources", container_id=id_, linux=pb.LinuxContainerResources(cpu_shares=300))
+    assert plugin.told["UpdateContainer"][2].cpu.shares.value == 300
+    assert plugin.of("app")[-2:] == ["UpdateContainer", "PostUpdateContainer"]
+    assert limit(group, "pids", "pids.max", "pids.max") == 78
+    assert limit(group, "memory", "memory.limit_in_bytes", "memory.max") == 64 << 20
+    assert await plugin.update_containers(Updates().set(id_, pids_limit=79)) == []
+    assert limit(group, "pids", "pids.max", "pids.max") == 79
+    failed = await plugin.update_containers(Updates().set("nobody", pids_limit=1).set(id_, memory_swap=1))
+    assert [each.container_id for each in failed] == ["nobody", id_]
+
+
+def limit(group, controller, old, new):
+    """A limit of a cgroup, whichever version this machine counts by."""
+    for path in (Path("/sys/fs/cgroup", controller, group, old), Path("/sys/fs/cgroup", group, new)):
+        if path.exists():
+            return int(path.read_text())
+    raise AssertionError(f"{controller} of {group} is counted nowhere")
+
+
+async def test_a_pods_own_resources_are_told(seat):
+    cri, plugin, _ = seat
+    pod = await cri.run(cri.pod_config("web"))
+    more = pb.LinuxContainerResources(cpu_quota=50000)
+    await cri("UpdatePodSandboxResources", pod_sandbox_id=pod.id, resources=more)
+    assert plugin.told["UpdatePodSandbox"][3].cpu.quota.value == 50000
+    assert plugin.told["PostUpdatePodSandbox"][0].linux.pod_resources.cpu.quota.value == 50000
+    assert plugin.of("web") == ["RunPodSandbox", "UpdatePodSandbox", "PostUpdatePodSandbox"]
+
+
+REFUSED = {
+    "adjust.linux.resources.memory.reservation": Adjustment().set_resources(memory_reservation=1 << 20),
+    "adjust.linux.resources.blockio_class": Adjustment().set_resources(blockio_class="fast"),
+    "adjust.linux.cgroups_path": Adjustment().set_cgroups_path("/elsewhere"),
+    "adjust.CDI_devices": Adjustment().add_cdi_device("vendor.com/net=eth1"),
+}
+
+
+@pytest.mark.parametrize("field", REFUSED)
+async def test_what_this_runtime_cannot_do_is_refused_by_name(seat, field):
+    cri, plugin, _ = seat
+    plugin.answers["CreateContainer"] = REFUSED[field]
+    pod = await cri.run()
+    create = {"pod_sandbox_id": pod.id, "config": cri.container_config(), "sandbox_config": pod.config}
+    error = await cri.refused("CreateContainer", **create)
+    assert error.code == 3
+    assert field.rpartition(".")[2] in str(error)
+
+
+async def test_a_runtime_that_is_restarted_tells_the_end_of_pods_from_before_once(
+    own, kubelet_of, recorder, registered
+):
+    own.start()
+    plugin = recorder()
+    async with kubelet_of(own) as cri, registered(plugin, own.prefix):
+        pod = await cri.run(cri.pod_config("web"))
+        id_ = await cri.start(pod, name="app")
+        short = await cri.start(pod, "sleep 0.3", name="short")
+        own.kill()
+        await asyncio.sleep(0.5)
+        plugin.ready.clear()
+        own.start()
+        async with asyncio.timeout(30):
+            await plugin.ready.wait()
+        assert plugin.syncs == 2
+        assert plugin.known == ["web", "app"]
+        assert (await cri.ended(short)).exit_code == 0
+        await cri("StopContainer", container_id=id_, timeout=5)
+        await cri.remove(pod)
+        assert plugin.of("web") == POD
+        assert plugin.of("app") == CONTAINER
+        assert own.leaks() == []
