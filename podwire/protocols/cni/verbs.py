@@ -26,6 +26,8 @@ VERBS = {
     "VERSION": Verb("0.1.0", config=False),
 }
 
+LONGEST_ID = 200
+"""Characters of a container id: with a network's name it makes the name of a file."""
 _ID = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*", re.ASCII)
 
 
@@ -85,6 +87,8 @@ def _malformed(environment: Mapping[str, str]) -> list[str]:
         wrong.append(
             f"CNI_CONTAINERID {id_!r} must be letters, digits, '_', '.' and '-', and begin with one of the first"
         )
+    if len(id_) > LONGEST_ID:
+        wrong.append(f"CNI_CONTAINERID is longer than {LONGEST_ID} characters")
     if ifname and not is_ifname(ifname):
         wrong.append(f"CNI_IFNAME {ifname!r} must be 1 to 15 bytes without '/', ':', '%' and spaces")
     return wrong

@@ -1,0 +1,231 @@
+"""Cases that no one plugin is about: ids and keys as runtimes write them, delegates and disks that fail, odd limits."""
+
+import json
+import resource
+import subprocess
+from contextlib import suppress
+from ipaddress import ip_address
+
+import pytest
+
+from podwire.cniplugins.pod_link import kernel_routes
+from podwire.linux import syscalls
+from podwire.linux.network import KernelNetwork
+from podwire.protocols.cni.results import IP, Route
+from podwire.protocols.cni.values import interface, network
+
+DUAL = ("10.88.0.0/24", "fd88::/64")
+MAPPING = {"hostPort": 8080, "containerPort": 80}
+
+
+@pytest.fixture(params=["program", "daemon"])
+def way(request):
+    return request.param
+
+
+@pytest.mark.parametrize("length", [64, 200])
+def test_a_long_id_is_an_id(host, length):
+    id_ = "c" * length
+    pod = host.pod("a")
+    config = host.bridge(ipMasq=True, ipspoofchk=True)
+    result = host.add(id_, config, CNI_NETNS=pod)
+    host.add(id_, host.portmap(result, MAPPING), CNI_NETNS=pod)
+    host.check(id_, config, result, CNI_NETNS=pod)
+    assert host.add(id_, config, CNI_NETNS=pod) == result
+    other = host.pod("b")
+    host.add("c" * (length - 1) + "d", config, CNI_NETNS=other)
+    host.delete(id_, host.portmap(result), netns="")
+    host.delete(id_, config, netns="")
+    assert len(host.left()["records"]) == 1, "whose id begins the same has lost nothing"
+    host.delete("c" * (length - 1) + "d", config, netns="")
+    assert host.left() == {}
+
+
+def test_an_id_that_no_file_can_be_named_by_is_refused(host, refused):
+    pod = host.pod("a")
+    for verb in ("ADD", "CHECK", "DEL"):
+        with refused(4, "CNI_CONTAINERID is longer than 200"):
+            host.call(verb, "c" * 201, host.bridge(), CNI_NETNS=pod)
+    assert host.left() == {}
+
+
+@pytest.mark.parametrize("kind", ["a directory", "not executable", "no program"])
+def test_an_ipam_that_cannot_be_run_is_told_and_nothing_is_done(host, tmp_path, kind, refused):
+    host.pod("a")
+    mine = tmp_path / "bin" / "mine"
+    if kind == "a directory":
+        mine.mkdir(parents=True)
+    else:
+        mine.parent.mkdir()
+        mine.write_bytes(b"\x7fELF junk")
+        mine.chmod(0o644 if kind == "not executable" else 0o755)
+    path = f"{host.begin() if host.way == 'daemon' else host.programs}:{mine.parent}"
+    with refused(102 if kind == "no program" else 7, "mine"):
+        host.add("a", host.bridge(ipam={"type": "mine"}), CNI_PATH=path)
+    assert host.left() == ({"records": ["net@a@eth0"]} if kind == "no program" else {}), "DEL asks it again"
+
+
+def test_an_ipam_that_is_missing_at_del_is_told_the_rest_is_cleaned_and_del_again_is_enough(host, tmp_path, refused):
+    host.pod("a")
+    mine = tmp_path / "bin" / "mine"
+    mine.parent.mkdir()
+    mine.write_text('#!/bin/sh\ntest $CNI_COMMAND = ADD && echo \'{"ips": [{"address": "10.88.0.9/24"}]}\' || true\n')
+    mine.chmod(0o755)
+    path = f"{host.begin() if host.way == 'daemon' else host.programs}:{mine.parent}"
+    config = host.bridge(ipam={"type": "mine"}, ipMasq=True)
+    host.add("a", config, CNI_PATH=path)
+    mine.rename(tmp_path / "away")
+    with refused(7, "there is no mine"):
+        host.delete("a", config, CNI_PATH=path)
+    assert set(host.left()) == {"records"}, "links and rules are gone"
+    (tmp_path / "away").rename(mine)
+    host.delete("a", config, CNI_PATH=path)
+    assert host.left() == {}
+
+
+@pytest.mark.parametrize("netns", ["/dev/null", "/run/nowhere"])
+def test_host_local_by_itself_looks_at_no_namespace(host, netns):
+    config = host.bridge(*DUAL) | {"type": "host-local"}
+    result = host.add("a", config, CNI_NETNS=netns)
+    assert [each["address"] for each in result["ips"]] == ["10.88.0.2/24", "fd88::2/64"]
+    assert "interfaces" not in result
+    host.check("a", config, result, CNI_NETNS=netns)
+    host.delete("a", config, netns=netns)
+    host.delete("a", config, netns="")
+    assert host.left() == {}
+
+
+def test_one_address_in_two_spellings_is_one(host, refused):
+    for each in ("a", "b"):
+        host.pod(each)
+    host.add("a", host.bridge(*DUAL), CNI_ARGS="IgnoreUnknown=1;IP=fd88::00ab")
+    with refused(100, "fd88::ab"):
+        host.add("b", host.bridge(*DUAL), CNI_ARGS="IgnoreUnknown=1;IP=FD88:0:0::AB")
+    assert host.left()["records"] == ["net@a@eth0"]
+
+
+def test_del_of_another_interface_touches_nothing(host):
+    host.pod("a")
+    result = host.add("a", host.bridge(ipMasq=True))
+    before = host.left()
+    host.delete("a", host.bridge(ipMasq=True), CNI_IFNAME="eth1")
+    host.delete("b", host.bridge(ipMasq=True), netns="")
+    assert host.left() == before
+    host.check("a", host.bridge(ipMasq=True), result)
+
+
+def test_checking_with_the_result_of_another_namespace_is_told(host, refused):
+    host.pod("a")
+    host.pod("b")
+    result = host.add("a", host.bridge())
+    result["interfaces"][2]["sandbox"] = host.namespaces.path("b")
+    with refused(101, "eth0"):
+        host.check("a", host.bridge(), result, CNI_NETNS=host.namespaces.path("b"))
+
+
+def test_gc_keeps_a_valid_one_whose_namespace_is_gone_and_does_not_mind_whom_nobody_knows(host):
+    host.pod("a")
+    config = host.bridge(ipMasq=True)
+    host.add("a", config)
+    host.namespaces.remove("a")
+    stay = [{"containerID": each, "ifname": "eth0"} for each in ("a", "nobody")]
+    host.call("GC", "", config | {"cni.dev/valid-attachments": stay}, "")
+    assert host.left()["records"] == ["net@a@eth0"]
+    assert host.left()["leases"]
+    host.call("GC", "", config | {"cni.dev/valid-attachments": stay[1:]}, "")
+    assert host.left() == {}
+
+
+SPELLED = {"ISGATEWAY": True, "ipmasq": True, "HairpinMode": True, "MTU": 1400, "MacSpoofChk": True}
+
+
+def test_keys_in_other_capitals_are_the_same_keys(host, refused):
+    """As the reference plugins read them."""
+    host.pod("a")
+    config = host.bridge(isDefaultGateway=False) | SPELLED
+    result = host.add("a", config)
+    with KernelNetwork() as here:
+        link = here.links.get(result["interfaces"][1]["name"])
+    assert (link.hairpin, link.mtu) == (True, 1400)
+    assert result["ips"][0]["gateway"] == "10.88.0.1"
+    assert len(host.left()["elements"]) == 3, "masqueraded and guarded"
+    host.check("a", config, result)
+    host.delete("a", config)
+    assert host.left() == {}
+    with refused(2, "vlanTrunk"):
+        host.add("a", config | {"VLANTRUNK": [{"id": 5}]})
+
+
+@pytest.mark.parametrize("place", ["leases", "records"])
+def test_a_full_disk_is_told_nothing_is_left_and_room_is_enough_to_go_on(host, refused, place):
+    folder = host.root / ("ipam" if place == "leases" else "records")
+    folder.mkdir()
+    syscalls.mount("full", str(folder), "tmpfs", 0, "nr_inodes=16,size=1m")
+    host.way = "in process" if host.way == "daemon" else host.way  # a daemon would do what its own mounts say
+    config = host.bridge(*DUAL, ipMasq=True)
+    for each in ("before", "a"):
+        host.pod(each)
+    before = host.add("before", config)
+    left = host.left()
+    with suppress(OSError):
+        for number in range(99):
+            (folder / f"filled{number}").touch()
+    with refused(5, "No space left"):
+        host.add("a", config)
+    assert host.left() == left
+    host.check("before", config, before)
+    for each in folder.glob("filled*"):
+        each.unlink()
+    result = host.add("a", config)
+    host.check("a", config, result)
+    for each in ("before", "a"):
+        host.delete(each, config)
+    assert host.left() == {}
+
+
+def test_few_descriptors_are_enough_or_told(host):
+    """By programs of their own."""
+    host.way = "program"
+    host.pod("a")
+
+    def few():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (9, 9))
+
+    done = subprocess.run(
+        [host.programs / "bridge"],
+        input=json.dumps(host.bridge(ipMasq=True)).encode(),
+        env=host.environment("ADD", "a"),
+        capture_output=True,
+        check=False,
+        preexec_fn=few,
+    )
+    told = json.loads(done.stdout)
+    assert (done.returncode == 0) is ("ips" in told), done
+    host.delete("a", host.bridge(ipMasq=True))
+    assert host.left() == {}
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_several_gateways_to_one_place_take_turns(host, family):
+    pod = host.pod("a")
+    config = host.bridge(*DUAL, isDefaultGateway=False, isGateway=True)
+    far, near = {4: ("10.9.0.0/16", "10.88.0"), 6: ("fd99::/64", "fd88:")}[family]
+    gateways = [f"{near}{'.' if family == 4 else ':'}{last}" for last in (7, 8)]
+    config["ipam"]["routes"] = [{"dst": far, "gw": each} for each in gateways]
+    result = host.add("a", config)
+    with KernelNetwork(pod) as inside:
+        there = [each for each in inside.routes.list(family) if str(each.destination) == far]
+        assert sorted(str(each.gateway) for each in there) == gateways
+    host.check("a", config, result)
+
+
+def test_which_routes_are_one():
+    ips = (IP(interface("10.88.0.2/24", ""), ip_address("10.88.0.1")),)
+    far = network("10.9.0.0/16", "")
+    one, other = ip_address("10.88.0.7"), ip_address("10.88.0.8")
+    routes = [Route(far, one), Route(far, other), Route(far, one), Route(far, other, priority=5), Route(far)]
+    found = kernel_routes(3, ips, routes)
+    assert [(each.gateway, each.others, each.metric) for each in found] == [
+        (one, (other, ip_address("10.88.0.1")), 0),
+        (other, (), 5),
+    ]
