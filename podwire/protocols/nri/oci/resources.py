@@ -62,8 +62,11 @@ def _rule_from(rule: Mapping[str, Any], into: pb.LinuxDeviceCgroup) -> None:
         into.minor.value = minor
 
 
-def resources_to(asked: pb.LinuxResources, resources: dict[str, Any]) -> None:
-    """Put what is asked into `linux.resources` of a config.json. Raises BadAdjustment."""
+def resources_to(asked: pb.LinuxResources, resources: dict[str, Any], *, field: str = "adjust.linux.resources") -> None:
+    """Put what is asked into `linux.resources` of a config.json; `field` is where it was asked. Raises BadAdjustment.
+
+    A class of RDT stands beside the resources of a specification, so it is none of this.
+    """
     if asked.cpu.ListFields():
         resources.setdefault("cpu", {}).update(_section(asked.cpu, CPU))
     if memory := _memory(asked.memory):
@@ -79,7 +82,7 @@ def resources_to(asked: pb.LinuxResources, resources: dict[str, Any]) -> None:
     if asked.devices:
         resources.setdefault("devices", []).extend(_rule_to(each) for each in asked.devices)
     if asked.HasField("blockio_class"):
-        _block_io(asked.blockio_class.value, resources)
+        _block_io(asked.blockio_class.value, resources, field)
 
 
 def _section(message: Any, names: Mapping[str, str]) -> dict[str, Any]:
@@ -113,7 +116,7 @@ def _rule_to(rule: pb.LinuxDeviceCgroup) -> dict[str, Any]:
     return told
 
 
-def _block_io(name: str, resources: dict[str, Any]) -> None:
+def _block_io(name: str, resources: dict[str, Any], field: str) -> None:
     if name:
-        raise BadAdjustment("adjust.linux.resources.blockio_class", f'block I/O class "{name}" is not configured')
+        raise BadAdjustment(f"{field}.blockio_class", f'block I/O class "{name}" is not configured')
     resources.pop("blockIO", None)
