@@ -127,6 +127,7 @@ async def _synchronized(socket: Path, seconds: float) -> tuple[list[float], int]
     near, far = _spawn.Pipe(duplex=False)
     async with _host(socket, 0):
         with _process(_arriving, socket, seconds, far):
+            far.close()  # so that the pipe ends with the plugin
             told = asyncio.get_running_loop().run_in_executor(None, near.recv)
             times = await asyncio.wait_for(told, seconds + DEADLINE)
     request = pb.SynchronizeRequest(pods=map(_pod, range(PODS)), containers=map(_container, range(CONTAINERS)))

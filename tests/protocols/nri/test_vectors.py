@@ -5,6 +5,7 @@ vectors/README.md tells how they are written; nothing here knows more about them
 
 import asyncio
 import json
+import re
 import runpy
 import socket
 from pathlib import Path
@@ -14,8 +15,9 @@ from google.protobuf import json_format
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from podwire.protocols.grpc_status import RpcError
-from podwire.protocols.nri import methods
+from podwire.protocols.nri import Event, methods
 from podwire.protocols.nri import nri_pb2 as pb
+from podwire.protocols.nri.events import FIRST_EVENTS
 from podwire.protocols.ttrpc import mux, ttrpc_pb2, wire
 from podwire.protocols.ttrpc.sides import Answered, Answering, Asked, Asking, Ignored, Refused, answer, refuse
 from podwire.transports.trunk import Services, Trunk, over_socket
@@ -385,3 +387,23 @@ def test_errors_of_every_code_come_back_as_themselves():
         answered = asking.receive(frame)
         assert type(answered.error) is kind
         assert str(answered.error) == "why"
+
+
+def test_the_bytes_on_the_page_about_the_protocol_are_those_of_the_recording():
+    page = (Path(__file__).parents[3] / "docs" / "nri-protocol.md").read_text(encoding="utf-8")
+    shown = page.split("a plugin that registers:\n\n```text\n")[1].split("```")[0]
+    asked, answered = (
+        bytes.fromhex("".join(re.split(r"  +", line.strip())[0] for line in part.splitlines()))
+        for part in shown.strip().split("\n\n")
+    )
+    assert asked == recording()[0][1]
+    assert recording()[1][1].startswith(answered)
+
+
+def test_the_page_about_the_protocol_names_every_event_and_how_it_travelled():
+    page = (Path(__file__).parents[3] / "docs" / "nri-protocol.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| (\d+) \| (\w+) \| (0\.\d+) \| (yes|) ?\|", page, re.MULTILINE)
+    assert told == [
+        (f"{each}", each.title, "0.2" if each.bit & FIRST_EVENTS else "0.10", "yes" if each.was_state_change else "")
+        for each in Event
+    ]
