@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 from podwire.nri.adjust import Adjustment
@@ -23,6 +24,14 @@ class Asks(Protocol):
     async def update_containers(self, updates: Iterable[pb.ContainerUpdate]) -> list[pb.ContainerUpdate]: ...
 
 
+@dataclass(slots=True)
+class Kept:
+    """What the base class keeps for itself, under one name that a subclass must leave alone."""
+
+    memory: Memory = field(default_factory=Memory)
+    session: Asks | None = None
+
+
 class Plugin:
     """A plugin of NRI.
 
@@ -39,13 +48,12 @@ class Plugin:
     """Set from the end of Synchronize until the connection ends."""
     runtime: Runtime
     """Who asks; known from Configure on."""
-    memory: Memory
-    seat: Asks | None
+    nri: Kept
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         # Here and not in __init__, which subclasses have for themselves and need not call.
         self = super().__new__(cls)
-        self.ready, self.runtime, self.memory, self.seat = asyncio.Event(), Runtime(), Memory(), None
+        self.ready, self.runtime, self.nri = asyncio.Event(), Runtime(), Kept()
         return self
 
     # The beginning and the end.
@@ -117,7 +125,7 @@ class Plugin:
 
         Remembered from RunPodSandbox and Synchronize for plugins with `stop_pod_sandbox` or `remove_pod_sandbox`.
         """
-        return self.memory.netns_of(pod)
+        return self.nri.memory.netns_of(pod)
 
     @property
     def traceparent(self) -> str:
@@ -129,9 +137,9 @@ class Plugin:
 
         Not from within a hook: several runtimes wait for the hook first. Hooks return their updates.
         """
-        if self.seat is None:
+        if self.nri.session is None:
             raise NotConnected("there is no runtime at the moment")
-        return await self.seat.update_containers(updates)
+        return await self.nri.session.update_containers(updates)
 
 
 def handles(plugin: Plugin, event: Event) -> bool:

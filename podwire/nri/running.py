@@ -119,7 +119,8 @@ class _Life:
         else:
             if session.was_ready:
                 self._told = ""
-            self._tell("the connection ended, and the plugin connects again", why)
+            when = "" if session.was_ready else " before the plugin was synchronized"
+            self._tell(f"the connection ended{when}, and the plugin connects again", why)
         return session.was_ready
 
     def _session(self) -> Session:

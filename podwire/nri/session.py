@@ -29,6 +29,8 @@ _log = logging.getLogger("podwire.nri.session")
 
 REGISTRATION_TIMEOUT = 5.0
 """Seconds for the runtime to answer RegisterPlugin."""
+WELCOME = 15.0
+"""Seconds after which it is strange that a runtime has not synchronized a plugin; it may be busy with another one."""
 UPDATE_TIMEOUT = 10.0
 """Seconds for the runtime to carry out an UpdateContainers."""
 SHUTDOWN_GRACE = 2.0
@@ -75,10 +77,14 @@ class Session:
                 pb.RegisterPluginRequest(plugin_name=self._me.name, plugin_idx=self._me.index, NRI_version=VERSION),
                 within=REGISTRATION_TIMEOUT,
             )
+            _log.info("registered", extra={"plugin": str(self._me)})
+            await asyncio.wait([self._trunk.closed], timeout=WELCOME)
+            if not self._trunk.closed.done() and not self.was_ready:
+                _log.warning("the runtime has not synchronized the plugin yet", extra={"plugin": str(self._me)})
             return await asyncio.shield(self._trunk.closed)
         finally:
             self._plugin.ready.clear()
-            self._plugin.seat = None
+            self._plugin.nri.session = None
             await self._leave()
 
     async def update_containers(self, updates: Iterable[pb.ContainerUpdate]) -> list[pb.ContainerUpdate]:
@@ -121,7 +127,7 @@ class Session:
             return pb.SynchronizeResponse(more=True)
         told, self._gathered = self._gathered, Gathered()
         updates = await self._guarded("Synchronize", call.current().timeout, partial(self._compare, told))
-        self._plugin.seat = self
+        self._plugin.nri.session = self
         self._plugin.ready.set()
         self.was_ready = True
         _log.info("synchronized", extra=_facts(self._me, self._plugin.runtime, pods=len(told.pods)))
@@ -129,7 +135,7 @@ class Session:
 
     async def _compare(self, told: Gathered) -> Updates | None:
         """Tell of pods that went unseen, then of those that are there."""
-        memory = self._plugin.memory
+        memory = self._plugin.nri.memory
         for pod in memory.missing_in(told.pods):
             try:
                 await self._plugin.pod_vanished(pod)
@@ -158,14 +164,14 @@ class Session:
 
     async def _event(self, event: Event, request: Any) -> Message:
         if event is Event.RUN_POD_SANDBOX and self._remembers:
-            self._plugin.memory.learn(request.pod)
+            self._plugin.nri.memory.learn(request.pod)
         hook = partial(hooks.call, self._plugin, event, request)
         try:
             with logs.about(pod=f"{request.pod.namespace}/{request.pod.name}"):
                 return await self._guarded(event.title, self._time(), hook)
         finally:
             if event is self._forgets_at:
-                self._plugin.memory.forget(request.pod.id)
+                self._plugin.nri.memory.forget(request.pod.id)
 
     # How a hook runs.
 

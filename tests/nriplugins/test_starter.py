@@ -27,7 +27,7 @@ def test_the_plugin_comes_with_a_test_that_it_passes_and_is_clean(tmp_path, monk
         cwd=folder, capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "2 passed" in ended.stdout
+    assert "4 passed" in ended.stdout
 
 
 def test_the_plugin_is_a_program_whose_first_line_needs_no_path(tmp_path, monkeypatch):

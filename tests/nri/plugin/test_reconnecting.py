@@ -148,7 +148,18 @@ async def test_a_runtime_that_closes_on_a_registered_plugin_is_told_of_once(runt
             await peer.trunk.close("these events are not known here")
         await (await runtime.peer()).welcome()
     [said] = [each for each in caplog.records if each.name == RUNNING]
-    assert said.getMessage() == "the connection ended, and the plugin connects again"
+    assert said.getMessage() == "the connection ended before the plugin was synchronized, and the plugin connects again"
+
+
+async def test_a_runtime_that_lets_a_registered_plugin_wait_is_told_of(runtime, living, caplog, monkeypatch):
+    monkeypatch.setattr(sessions, "WELCOME", 0.05)
+    said = asyncio.Event()
+    caplog.handler.addFilter(lambda record: "not synchronized the plugin yet" not in record.getMessage() or said.set())
+    await runtime.listen()
+    async with living(Cleans()), asyncio.timeout(20):
+        peer = await runtime.peer()
+        await said.wait()
+        await peer.welcome()
 
 
 async def test_a_plugin_without_a_name_does_not_start(runtime):
