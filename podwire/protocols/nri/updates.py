@@ -1,6 +1,7 @@
 """What plugins want changed of containers that are there already, put together: one update per container."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.checks import check_update
@@ -53,8 +54,9 @@ class UpdateMerger:
     def __init__(self, request: pb.UpdateContainerRequest | pb.StopContainerRequest) -> None:
         self._updated = request.container.id if isinstance(request, pb.UpdateContainerRequest) else ""
         self._updates = Updates()
-        self.request = type(request)()
-        self.request.CopyFrom(request)  # type: ignore[arg-type]
+        copied: Any = type(request)()
+        copied.CopyFrom(request)
+        self.request: pb.UpdateContainerRequest | pb.StopContainerRequest = copied
         """What the next plugin is asked: with the resources as changed so far."""
 
     def add(self, plugin: str, response: pb.UpdateContainerResponse | pb.StopContainerResponse) -> None:

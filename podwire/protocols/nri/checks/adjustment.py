@@ -39,7 +39,8 @@ def check_adjustment(adjust: pb.ContainerAdjustment, field: str = "adjust") -> N
         fine = _CDI_NAME.fullmatch(device.name)
         need(fine, f"{field}.CDI_devices[{number}].name", f"{device.name!r} is no name such as vendor.com/class=name")
     _once(adjust, field)
-    check_linux(adjust.linux, f"{field}.linux")
+    if adjust.HasField("linux"):
+        check_linux(adjust.linux, f"{field}.linux")
 
 
 def _args(args: Sequence[str], field: str) -> None:

@@ -29,7 +29,8 @@ def check_linux(linux: pb.LinuxContainerAdjustment, field: str) -> None:
     for number, device in enumerate(linux.devices):
         _device(device, f"{field}.devices[{number}]")
     once([_same_path(each.path) for each in linux.devices], f"{field}.devices", "path")
-    check_resources(linux.resources, f"{field}.resources")
+    if linux.HasField("resources"):
+        check_resources(linux.resources, f"{field}.resources")
     without_dots(linux.cgroups_path, f"{field}.cgroups_path")
     between(linux.oom_score_adj.value, -1000, 1000, f"{field}.oom_score_adj")
     known(getattr(linux.io_priority, "class"), pb.IOPrioClass, f"{field}.io_priority.class")

@@ -18,8 +18,10 @@ def check_update(update: pb.ContainerUpdate, field: str) -> None:
 
 def check_resources(resources: pb.LinuxResources, field: str) -> None:
     """Raises BadAdjustment."""
-    _memory(resources.memory, f"{field}.memory")
-    _cpu(resources.cpu, f"{field}.cpu")
+    if resources.HasField("memory"):
+        _memory(resources.memory, f"{field}.memory")
+    if resources.HasField("cpu"):
+        _cpu(resources.cpu, f"{field}.cpu")
     for number, limit in enumerate(resources.hugepage_limits):
         need(
             _PAGE_SIZE.fullmatch(limit.page_size),

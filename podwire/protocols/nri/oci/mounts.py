@@ -15,8 +15,6 @@ def adjust_mounts(spec: dict[str, Any], mounts: Sequence[pb.Mount]) -> None:
             _drop(spec, each.destination.removeprefix(REMOVED))
         else:
             put_mount(spec, mount_to(each))
-    if mounts:
-        spec.get("mounts", []).sort(key=_place)
 
 
 def put_mount(spec: dict[str, Any], mount: dict[str, Any]) -> None:
