@@ -1,11 +1,17 @@
 """`podwire cni list` and `podwire cni pools`, as a user runs them on a host."""
 
 import json
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+
+from podwire.protocols.cni.errors import CniError
+from podwire.runtime.cni.checks import CHECKS, Checks
+from podwire.runtime.cni.plugins import PluginFailed
 
 PODWIRE = str(Path(sys.executable).with_name("podwire"))
 
@@ -28,6 +34,7 @@ def test_what_is_attached_is_listed_with_its_owner(host, podwire):
         "IPS",
         "AGE",
         "ALIVE",
+        "CHECK",
     ]
     config = host.bridge()
     for each in "ab":
@@ -39,7 +46,26 @@ def test_what_is_attached_is_listed_with_its_owner(host, podwire):
     assert (first["container_id"], first["ips"], first["alive"]) == ("a", ["10.88.0.2/24"], False)
     assert (second["container_id"], second["plugins"], second["alive"]) == ("b", ["bridge", "portmap"], True)
     lines = podwire("list", "--data-dir", str(host.records)).stdout.splitlines()
-    assert [each.split()[1::2] for each in lines[1:]] == [["a", "10.88.0.2/24", "no"], ["b", "10.88.0.3/24", "yes"]]
+    assert [each.split()[1:6:2] for each in lines[1:]] == [["a", "10.88.0.2/24", "no"], ["b", "10.88.0.3/24", "yes"]]
+    assert [each.split()[6:] for each in lines[1:]] == [["-"], ["-"]], "nobody checks them"
+
+
+def test_what_a_runtime_found_of_a_pod_is_listed_with_it(host, podwire):
+    config = host.bridge()
+    for each in "ab":
+        host.pod(each)
+        host.add(each, config)
+    checks = Checks(host.records.parent / CHECKS)
+    checks.note("a", None, 1.0)
+    checks.note("b", PluginFailed("bridge", "CHECK", CniError(101, "eth0 is down")), time.time())
+    first, second = json.loads(podwire("list", "--data-dir", str(host.records), "-o", "json").stdout)
+    assert first["check"] == dict.fromkeys(("since", "checkedAt"), "1970-01-01T00:00:01.000000Z") | {"state": "ok"}
+    assert {key: second["check"][key] for key in ("state", "plugin", "code", "msg")} == {
+        "state": "failed", "plugin": "bridge", "code": 101, "msg": "eth0 is down"
+    }  # fmt: skip
+    lines = podwire("list", "--data-dir", str(host.records)).stdout.splitlines()
+    assert lines[1].split()[6:] == ["ok"]
+    assert re.search(r"failed \d+s: CNI plugin bridge failed CHECK: code 101: eth0 is down$", lines[2])
 
 
 def test_pools_are_counted_for_every_network_of_a_directory(host, podwire, tmp_path):

@@ -38,10 +38,13 @@ class Runtime:
             id=f"{uid}-c", metadata=pb.ContainerMetadata(name="c"), state=state, labels={UID: uid}
         )
 
-    def tell(self, uid: str) -> None:
-        """Send an event."""
+    def tell(self, uid: str, *, of: str = "", kind: str = "CREATED") -> None:
+        """Send an event, of a container or of the sandbox itself."""
         told = pb.ContainerEventResponse(
-            pod_sandbox_status=self.sandboxes[uid], containers_statuses=[self.containers[uid]]
+            container_id=of,
+            container_event_type=f"CONTAINER_{kind}_EVENT",
+            pod_sandbox_status=self.sandboxes[uid],
+            containers_statuses=[self.containers[uid]],
         )
         self.events.put_nowait(told)
 
@@ -95,6 +98,10 @@ class Told:
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         self.went: list[str] = []
         self.came = 0
+        self.checks: list[tuple[str, str]] = []
+
+    def checked(self, uid: str, sandbox: str) -> None:
+        self.checks.append((uid, sandbox))
 
     def changed(self, uid: str) -> None:
         self._queue.put_nowait(uid)
@@ -120,7 +127,7 @@ async def until(condition):
 @contextlib.asynccontextmanager
 async def watching(runtime):
     told = Told()
-    view = RuntimeView(runtime, ME, told.changed, told.here, told.went.append)
+    view = RuntimeView(runtime, ME, told.changed, told.here, told.went.append, told.checked)
     running = asyncio.create_task(view.run())
     try:
         async with asyncio.timeout(SECONDS):
@@ -165,6 +172,22 @@ async def test_an_event_is_a_hint():
         assert await told.next() == "a"
         assert view.observed("a").latest("c").running, "only asking overwrites what was seen"
         assert (await view.look("a")).latest("c").exited
+
+
+async def test_a_sandbox_that_is_made_a_second_time_has_more_to_tell_of_its_network():
+    runtime = Runtime(old=False)
+    runtime.add("a")
+    async with watching(runtime) as (_view, told):
+        await told.next()
+        runtime.tell("a", of="a-c")
+        runtime.tell("a", of="a", kind="STARTED")
+        runtime.add("b")
+        runtime.tell("b", of="b")
+        assert await told.next() == "b"
+        assert told.checks == [], "neither a container, nor another event, nor a new sandbox"
+        runtime.tell("a", of="a")
+        await until(lambda: told.checks)
+        assert (told.checks, told.waiting) == ([("a", "a")], 0), "nothing of the pod changed"
 
 
 async def test_a_silent_runtime_is_asked_again_soon_after_something_was_done_there(monkeypatch):

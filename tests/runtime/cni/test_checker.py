@@ -1,0 +1,370 @@
+"""Pods' networks are checked, in turn and when they change: with recorder plugins, and with ours on the real kernel."""
+
+import asyncio
+import contextlib
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from podwire.cniplugins.install import install
+from podwire.linux import syscalls
+from podwire.linux.namespaces import KernelNamespaces, in_thread
+from podwire.linux.network import KernelNetwork
+from podwire.linux.nft import KernelElements
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.runtime.cni import Checker, Checking, turns
+from podwire.runtime.cni.checker import AT_ONCE, Pods
+from podwire.runtime.cni.checks import CHECKS, kept
+from podwire.runtime.cni.watcher import SETTLED
+from podwire.runtime.ports import Attachment
+from podwire.transports.clock import SystemClock
+
+SECONDS = 60
+REFERENCE = Path("/usr/lib/cni")
+MS_REC_PRIVATE = 16384 | 1 << 18
+NO = {"exit": 1, "stdout": json.dumps({"cniVersion": "1.1.0", "code": 101, "msg": "the route is gone"})}
+LATER = {"exit": 1, "stdout": json.dumps({"cniVersion": "1.1.0", "code": 11, "msg": "not now"})}
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    """Nobody waits for a start that is not there."""
+    for each in ("FIRST", "QUIET", "CONFIRM", "AFTER_RESTART"):
+        monkeypatch.setattr(turns, each, 0.1)
+
+
+class Told:
+    """What a checker told of pods; all are ready until one is lost."""
+
+    def __init__(self, caller):
+        self._caller = caller
+        self.states = []
+        self.lost = []
+        self._changed = asyncio.Event()
+        self.checker = None
+
+    @property
+    def idle(self):
+        """Nothing is checked, or to be checked before its turn."""
+        return not any(each.busy or each.hinted for each in self.checker._turns.values())
+
+    def tell(self, id_):
+        self.states.append((id_, json.loads(self._caller.checked(id_))["state"]))
+        self._changed.set()
+
+    async def lose(self, id_):
+        self.lost.append(id_)
+        self._changed.set()
+
+    def is_ready(self, id_):
+        return id_ not in self.lost
+
+    async def until(self, true):
+        async with asyncio.timeout(SECONDS):
+            while not true():
+                self._changed.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.05):  # what plugins did is seen in files, and nobody tells of those
+                        await self._changed.wait()
+
+
+@contextlib.asynccontextmanager
+async def checked(node, **settings):
+    """A caller with its checker, as a runtime has them."""
+    caller = node.caller(seconds=20.0)
+    told = Told(caller)
+    pods = Pods(told.is_ready, told.tell, told.lose)
+    told.checker = Checker(caller, Checking(**settings), pods, SystemClock())
+    async with told.checker.running():
+        yield caller, told
+    await caller.close()
+
+
+def checks(node):
+    return [each["plugin"] for each in node.calls() if each["verb"] == "CHECK"]
+
+
+async def test_a_pod_is_checked_in_turn_until_it_is_detached(node, pod):
+    node.network("one", "two")
+    async with checked(node, interval=0.4) as (caller, told):
+        await caller.attach(pod)
+        assert checks(node) == [], "not before its start is over"
+        await told.until(lambda: len(checks(node)) >= 6)
+        assert checks(node)[:4] == ["one", "two", "one", "two"]
+        asked = next(each for each in node.calls() if each["verb"] == "CHECK")
+        assert asked["env"]["CNI_CONTAINERID"] == pod.id
+        assert asked["config"]["prevResult"]["by two"], "told the last result of ADD"
+        assert json.loads(caller.checked(pod.id))["state"] == "ok"
+        await caller.detach(pod)
+        count = len(checks(node))
+        await asyncio.sleep(1.0)
+        assert len(checks(node)) == count
+    assert told.states == []
+    assert node.told()[-1] == "one DEL"
+    assert caller.checked(pod.id) == ""
+    assert kept(node.memory.parent / CHECKS) == {}
+
+
+async def test_what_fails_is_told_once_and_so_is_that_it_is_over(node, pod):
+    node.network("one", "two")
+    async with checked(node, interval=0.3) as (caller, told):
+        await caller.attach(pod)
+        await told.until(lambda: len(checks(node)) >= 2)
+        node.script({"two CHECK": NO})
+        await told.until(lambda: told.states)
+        count = len(checks(node))
+        await told.until(lambda: len(checks(node)) >= count + 4)
+        assert told.states == [(pod.id, "failed")]
+        assert json.loads(caller.checked(pod.id))["message"] == (
+            "CNI plugin two failed CHECK: code 101: the route is gone"
+        )
+        node.script({})
+        await told.until(lambda: len(told.states) == 2)
+        await caller.detach(pod)
+    assert told.states == [(pod.id, "failed"), (pod.id, "ok")]
+    assert told.lost == []
+
+
+async def test_the_next_start_goes_on_where_the_last_one_ended(node, pod):
+    node.network("one")
+    node.script({"one CHECK": NO})
+    async with checked(node, interval=0.3) as (caller, told):
+        await caller.attach(pod)
+        await told.until(lambda: told.states)
+    since = json.loads(caller.checked(pod.id))["since"]
+    count = len(checks(node))
+    async with checked(node, interval=0.3) as (caller, told):
+        await told.until(lambda: len(checks(node)) >= count + 2)
+        assert told.states == [], "that it fails was told before"
+        assert json.loads(caller.checked(pod.id))["since"] == since
+        node.script({})
+        await told.until(lambda: told.states)
+        await caller.detach(pod)
+    assert told.states == [(pod.id, "ok")]
+
+
+@pytest.mark.parametrize(
+    ("network", "interval"),
+    [
+        pytest.param({"disableCheck": True}, 0.2, id="disableCheck"),
+        pytest.param({"cniVersion": "0.3.1"}, 0.2, id="a version without CHECK"),
+        pytest.param({}, 0.0, id="an interval of 0"),
+    ],
+)
+async def test_nobody_is_asked_with(node, pod, network, interval):
+    node.network("one", **network)
+    async with checked(node, interval=interval) as (caller, told):
+        await caller.attach(pod)
+        await asyncio.sleep(0.6)
+        await caller.detach(pod)
+    assert (checks(node), told.states) == ([], [])
+
+
+async def test_a_plugin_that_does_not_know_says_nothing_of_the_pod(node, pod):
+    node.network("one")
+    async with checked(node, interval=0.3, action="restart") as (caller, told):
+        await caller.attach(pod)
+        await told.until(lambda: caller.checked(pod.id))
+        node.script({"one CHECK": LATER})
+        count = len(checks(node))
+        await told.until(lambda: len(checks(node)) >= count + 4)
+        assert json.loads(caller.checked(pod.id))["state"] == "ok"
+        await caller.detach(pod)
+    assert (told.states, told.lost) == ([], [])
+
+
+async def test_with_restart_a_pod_whose_network_is_lost_is_given_up(node, pod):
+    node.network("one")
+    async with checked(node, interval=0.3, action="restart") as (caller, told):
+        await caller.attach(pod)
+        await told.until(lambda: caller.checked(pod.id))
+        count = len(checks(node))
+        node.script({"one CHECK": NO})
+        await told.until(lambda: told.lost)
+        assert len(checks(node)) >= count + 2, "not at the first word"
+        await caller.detach(pod)
+    assert (told.states, told.lost) == ([(pod.id, "failed")], [pod.id])
+
+
+async def test_with_restart_a_pod_that_was_never_found_whole_is_only_reported(node, pod):
+    node.network("one")
+    node.script({"one CHECK": NO})
+    async with checked(node, interval=0.2, action="restart") as (caller, told):
+        await caller.attach(pod)
+        await told.until(lambda: len(checks(node)) >= 6)
+        await caller.detach(pod)
+    assert (told.states, told.lost) == ([(pod.id, "failed")], [])
+
+
+async def test_a_check_and_the_del_of_its_pod_take_turns(node, pod):
+    node.network("one")
+    node.script({"one CHECK": {"sleep": 0.3}})
+    caller = node.caller()
+    await caller.attach(pod)
+    done = []
+
+    async def noted(name, work):
+        await work
+        done.append(name)
+
+    await asyncio.gather(noted("check", caller.check(pod.id, 1.0)), noted("detach", caller.detach(pod)))
+    assert done == ["check", "detach"]
+    assert await caller.check(pod.id, 2.0) is None
+    await caller.close()
+
+
+async def test_few_pods_are_checked_at_the_same_time(node, pod):
+    node.network("one")
+    pods = [Attachment(id=f"pod{each}", netns=pod.netns, name="p", namespace="d", uid="u") for each in range(10)]
+    now, most, seen = set(), 0, set()
+    async with checked(node, interval=0.2) as (caller, told):
+
+        async def check(id_, _wall):
+            nonlocal most
+            now.add(id_)
+            most = max(most, len(now))
+            await asyncio.sleep(0.05)
+            now.remove(id_)
+            seen.add(id_)
+
+        await asyncio.gather(*map(caller.attach, pods))
+        caller.check = check
+        await told.until(lambda: len(seen) == len(pods))
+        await asyncio.gather(*map(caller.detach, pods))
+    assert most == AT_ONCE
+
+
+# On the real kernel
+
+
+def configure(node, root):
+    ipam = {"type": "host-local", "dataDir": str(root / "ipam"), "ranges": [[{"subnet": "10.78.0.0/24"}]]}
+    bridge = {"type": "bridge", "bridge": "pw0", "isDefaultGateway": True, "ipMasq": True, "ipam": ipam}
+    portmap = {"type": "portmap", "capabilities": {"portMappings": True}}
+    for each in (bridge, portmap):
+        each["dataDir"] = str(root / "records")
+    node.network(bridge, portmap)
+    install(str(node.bin), force=True)
+
+
+def configure_reference(node, root):
+    """The reference plugins know no 1.1.0."""
+    ipam = {"type": "host-local", "dataDir": str(root / "ipam"), "ranges": [[{"subnet": "10.78.0.0/24"}]]}
+    node.network({"type": "bridge", "bridge": "pw0", "isDefaultGateway": True, "ipam": ipam}, cniVersion="1.0.0")
+    for each in ("bridge", "host-local"):
+        (node.bin / each).symlink_to(REFERENCE / each)
+
+
+class Host:
+    """A network of its own with two pods, of which `a` has a port; only what changes has them checked."""
+
+    def __init__(self, node, namespaces, caller, told):
+        self.node, self.namespaces, self.caller, self.told = node, namespaces, caller, told
+        self.pods = [self.pod("a", 8080), self.pod("b", 8081)]
+
+    def pod(self, name, port):
+        ports = (pb.PortMapping(protocol=pb.TCP, container_port=80, host_port=port),)
+        return Attachment(id=name, netns=self.namespaces.path(name), name=name, namespace="d", uid=name, ports=ports)
+
+    async def checked_once(self):
+        await self.told.until(lambda: all(self.caller.checked(each.id) for each in self.pods))
+
+    def checked_at(self, id_):
+        return json.loads(self.caller.checked(id_))["checkedAt"]
+
+    async def drift(self, id_, break_, mend):
+        """Break something of a pod, and mend it: both are told of that pod alone."""
+        before = len(self.told.states)
+        begun = time.monotonic()
+        break_()
+        await self.told.until(lambda: len(self.told.states) > before)
+        sys.stdout.write(f"{self.caller.checked(id_)} after {time.monotonic() - begun:.3f} s\n")
+        begun = time.monotonic()
+        mend()
+        await self.told.until(lambda: len(self.told.states) > before + 1)
+        sys.stdout.write(f"well again after {time.monotonic() - begun:.3f} s\n")
+        assert self.told.states[before:] == [(id_, "failed"), (id_, "ok")]
+
+
+def on_the_kernel(node, root, story):
+    """In a thread with namespaces of its own; the interval is an hour, so nothing is found in turn."""
+
+    async def live(namespaces):
+        async with checked(node, interval=3600.0) as (caller, told):
+            host = Host(node, namespaces, caller, told)
+            await asyncio.gather(*map(caller.attach, host.pods))
+            await host.checked_once()
+            await story(host)
+            await asyncio.gather(*map(caller.detach, host.pods))
+
+    def run():
+        syscalls.unshare(syscalls.NEWNET | syscalls.NEWNS)
+        syscalls.mount(None, "/", None, MS_REC_PRIVATE, None)
+        namespaces = KernelNamespaces(root / "netns")
+        for each in "ab":
+            namespaces.create(each)
+        with KernelNetwork() as here:
+            here.links.change("lo", up=True)
+        asyncio.run(live(namespaces))
+
+    in_thread(run)
+
+
+async def _route(host):
+    with KernelNetwork(host.pods[0].netns) as inside:
+        default = next(each for each in inside.routes.list(4) if not each.destination.prefixlen)
+        await host.drift("a", lambda: inside.routes.delete(default), lambda: inside.routes.replace(default))
+
+
+async def _link(host):
+    with KernelNetwork() as here:
+        with KernelNetwork(host.pods[0].netns) as inside:
+            name = here.links.get(inside.links.get("eth0").peer).name
+        await host.drift("a", lambda: here.links.change(name, up=False), lambda: here.links.change(name, up=True))
+
+
+async def _port(host):
+    elements = KernelElements()
+    ours = next(each for each in elements.list("ports4") if " b " in each.comment)
+    await host.drift("b", lambda: elements.delete("ports4", ours), lambda: elements.add("ports4", ours))
+    elements.close()
+
+
+async def _others(host):
+    """Another pod comes and goes: the two are not checked for that. The first of all made the bridge and the rules."""
+    host.namespaces.create("c")
+    other = host.pod("c", 8082)
+    await asyncio.sleep(2 * SETTLED)
+    await host.told.until(lambda: host.told.idle)
+    before = [host.checked_at(each) for each in "ab"]
+    await host.caller.attach(other)
+    await host.caller.detach(other)
+    await asyncio.sleep(2 * SETTLED)
+    assert host.told.idle
+    assert [host.checked_at(each) for each in "ab"] == before
+
+
+@pytest.mark.parametrize("story", [_route, _link, _port, _others], ids=["route", "link", "port", "others"])
+def test_a_change_is_noticed_when_it_happens(node, tmp_path, story):
+    before = sockets()
+    configure(node, tmp_path)
+    on_the_kernel(node, tmp_path, story)
+    assert sockets() <= before
+
+
+@pytest.mark.skipif(not (REFERENCE / "bridge").exists(), reason="the reference plugins are not installed")
+def test_plugins_of_others_are_asked_the_same(node, tmp_path):
+    configure_reference(node, tmp_path)
+    on_the_kernel(node, tmp_path, _route)
+
+
+def sockets():
+    """That this process has open."""
+    found = set()
+    for each in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.add(str(each.readlink()))
+    return {each for each in found if each.startswith("socket:")}
