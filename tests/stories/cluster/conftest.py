@@ -382,7 +382,8 @@ class Cluster:
         """What is left of pods on a cluster that has none."""
         places = [self.prefix / "run/netns", self.layout.run / "ipcns", self.layout.run / "shm"]
         places += [self.layout.run / "crun", self.prefix / "var/lib/kubelet/pods", self.prefix / "var/log/pods"]
-        places += [self.layout.state / each for each in ("runtime/sandboxes", "runtime/containers", "cni/cache")]
+        places += [self.layout.state / each for each in ("runtime/sandboxes", "runtime/containers")]
+        places += [self.layout.state / each for each in ("cni/cache", "cni/checks")]
         places += [self.layout.state / "images/containers"]
         files = [str(each) for place in places for each in place.glob("*")]
         mounts = [each for each in self.node_mounts() if each not in self.told_mounts]
