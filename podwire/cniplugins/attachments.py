@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from struct import Struct
+from time import monotonic, sleep
 from typing import NamedTuple
 from zlib import crc32
 
@@ -29,6 +30,9 @@ FORMAT = 1
 MARK = "podwire:"
 """How the aliases of our links begin."""
 LONGEST_ALIAS = 255
+PATIENCE = 40.0
+"""Seconds to wait for one's turn: less than runtimes wait for a plugin, and than our programs wait for the daemon."""
+_SHORTEST, _LONGEST = 0.001, 0.02
 _LOCK = ".lock"
 _UNFINISHED = re.compile(r"\.[0-9a-f]{8}")
 _RANGE = Struct("@hhqqi0q")  # struct flock: kind, whence, start, length, pid
@@ -102,19 +106,25 @@ class Attachments:
 
     @contextmanager
     def turn(self, call: Call) -> Iterator[None]:
-        """One after the other per attachment: DEL may come while the ADD that its runtime gave up goes on elsewhere."""
+        """One after the other per attachment: DEL may come while the ADD that its runtime gave up goes on elsewhere.
+
+        Code 11 when that takes too long, so that nobody waits longer than the one who asks.
+        """
         os.makedirs(self._data, mode=0o700, exist_ok=True)
         path = self._path(call.config.name, call.invocation.container_id, call.invocation.ifname)
-        with self._locked(crc32(path.encode()), fcntl.F_OFD_SETLKW):
+        with self._locked(crc32(path.encode()), PATIENCE):
             _remove(self._unfinished(path))
             yield
 
     @contextmanager
-    def _locked(self, byte: int, how: int) -> Iterator[None]:
-        """A byte of one file, which one follows from a record's path; the kernel unlocks it for whoever dies."""
+    def _locked(self, byte: int, patience: float = 0.0) -> Iterator[None]:
+        """A byte of one file, which one follows from a record's path; the kernel unlocks it for whoever dies.
+
+        Without patience, BlockingIOError when somebody has it.
+        """
         file = os.open(os.path.join(self._data, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.fcntl(file, how, _RANGE.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
+            _lock(file, byte, patience)
             yield
         finally:
             os.close(file)
@@ -143,7 +153,7 @@ class Attachments:
     def _collect(
         self, path: str, state: tuple[int, int], release: Callable[[Record], None], dead: set[tuple[str, str]]
     ) -> None:
-        with suppress(BlockingIOError), self._locked(crc32(path.encode()), fcntl.F_OFD_SETLK):
+        with suppress(BlockingIOError), self._locked(crc32(path.encode())):
             if _state(path) == state:
                 _, id_, ifname = os.path.basename(path).split("@", 2)
                 dead.add((id_, ifname))
@@ -154,7 +164,7 @@ class Attachments:
         """What those who died while they wrote have left, whatever network it was for."""
         for each in os.listdir(self._directory) if os.path.isdir(self._directory) else ():
             if _UNFINISHED.fullmatch(each):
-                with suppress(BlockingIOError), self._locked(int(each[1:], 16), fcntl.F_OFD_SETLK):
+                with suppress(BlockingIOError), self._locked(int(each[1:], 16)):
                     _remove(f"{self._directory}/{each}")
 
     def _unfinished(self, path: str) -> str:
@@ -225,6 +235,22 @@ def records(directory: str) -> Iterator[Record]:
         record = None if each.startswith(".") else _whole(f"{directory}/{each}")
         if record is not None:
             yield record
+
+
+def _lock(file: int, byte: int, patience: float) -> None:
+    until, pause = monotonic() + patience, _SHORTEST
+    while True:
+        try:
+            fcntl.fcntl(file, fcntl.F_OFD_SETLK, _RANGE.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
+        except BlockingIOError:
+            if not patience:
+                raise
+        else:
+            return
+        if monotonic() > until:
+            raise CniError(Code.TRY_AGAIN_LATER, f"another call for the same interface takes more than {patience:g} s")
+        sleep(pause)
+        pause = min(2 * pause, _LONGEST)
 
 
 def _remove(path: str) -> None:

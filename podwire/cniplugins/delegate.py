@@ -4,7 +4,7 @@ import os
 import stat
 from importlib import import_module
 
-from podwire.cniplugins.skeleton import PLUGINS, Call, Plugin
+from podwire.cniplugins.skeleton import PLUGINS, Call, Plugin, at_once
 from podwire.linux import errors as linux
 from podwire.linux.processes import Finished, run
 from podwire.linux.stopwatch import step
@@ -124,7 +124,7 @@ def is_marked(path: str) -> bool:
 def _found(kind: str, path: str) -> str | None:
     for each in filter(None, path.split(":")):
         try:
-            if stat.S_ISREG(os.stat(f"{each}/{kind}").st_mode):
+            if stat.S_ISREG(os.stat(f"{each}/{kind}").st_mode) and os.access(f"{each}/{kind}", os.X_OK):
                 return f"{each}/{kind}"
         except OSError:
             continue
@@ -142,8 +142,9 @@ def _call(kind: str, call: Call, verb: str) -> object:
     asked = call.invocation._replace(command=verb)
     program = _program(kind, call)
     environment = {**asked.environment(), "PATH": call.environ.get("PATH", "")}
+    group = call.later is not at_once  # a program's delegate stays in the group that its runtime kills
     try:
-        done = run((program,), env=environment, stdin=dumped(call.config.raw), deadline=SECONDS)
+        done = run((program,), env=environment, stdin=dumped(call.config.raw), deadline=SECONDS, group=group)
     except linux.DeadlinePassed as error:
         raise CniError(Code.TRY_AGAIN_LATER, f"{kind}: {verb} did not end within {SECONDS:g} s") from error
     if done.stderr:

@@ -34,9 +34,17 @@ class Child(NamedTuple):
 
 
 def run(
-    argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"", deadline: float, limit: int = OUTPUT_LIMIT
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    stdin: bytes = b"",
+    deadline: float,
+    limit: int = OUTPUT_LIMIT,
+    group: bool = True,
 ) -> Finished:
     """Run a program to its end, in a process group of its own that dies with the deadline (seconds from now).
+
+    Without `group` it is in ours: whoever kills that kills it, too, and the deadline kills the program alone.
 
     NoSuchPath, NotPermitted when it cannot be started; DeadlinePassed, TooMuchOutput when it was killed for that.
     What it leaves running in the background keeps nobody waiting.
@@ -47,7 +55,7 @@ def run(
     child = None
     try:
         try:
-            child = spawn(argv, env=env, files=theirs)
+            child = spawn(argv, env=env, files=theirs, group=group)
         finally:
             _close(theirs)
         stdout, stderr = _converse(child, ours, stdin, monotonic() + deadline, limit, argv[0])
@@ -55,7 +63,7 @@ def run(
     except BaseException:
         if child is not None:
             with suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
+                (os.killpg if group else os.kill)(child.pid, signal.SIGKILL)
             reap(child)
         raise
     finally:
@@ -64,16 +72,24 @@ def run(
             os.close(child.pidfd)
 
 
-def spawn(argv: Sequence[str], *, env: Mapping[str, str], files: tuple[int, ...], session: bool = False) -> Child:
+def spawn(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    files: tuple[int, ...],
+    session: bool = False,
+    group: bool = True,
+) -> Child:
     """Start a program with these files as its 0, 1, 2, …, this environment and no blocked or ignored signals.
 
-    It leads a process group, or a session. The memory of the caller is not copied, so its size costs nothing.
+    It leads a process group, or a session, unless it is to stay in our group. The memory of the caller is not copied,
+    so its size costs nothing.
     """
     _keep_descriptors()
     raised = _above_standard(files)
     actions = [(os.POSIX_SPAWN_DUP2, held, at) for at, held in enumerate(raised)]
     own: dict[str, Any] = {"setsigdef": _RESET, "setsigmask": (), "file_actions": actions}
-    own |= {"setsid": True} if session else {"setpgroup": 0}
+    own |= {"setsid": True} if session else {"setpgroup": 0} if group else {}
     try:
         pid = os.posix_spawn(_program(argv[0], env), list(argv), dict(env), **own)
     except OSError as error:

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+import podwire.cniplugins.attachments
 from podwire.cniplugins.attachments import Attachments
 from podwire.cniplugins.skeleton import Call
 from podwire.linux.network import KernelNetwork
@@ -165,6 +166,19 @@ def test_what_is_being_added_is_spared(host, attached):
         assert owners(host.left()) == {"a"}
     host.call("GC", "", config | valid(), "")
     assert "leases" not in host.left()
+
+
+@pytest.mark.parametrize("kind", ["bridge", "portmap"])
+def test_who_waits_too_long_for_another_call_is_told_to_try_again(host, refused, monkeypatch, kind):
+    monkeypatch.setattr(podwire.cniplugins.attachments, "PATIENCE", 0.2)
+    config = host.bridge(type=kind)
+    request = plugin_config(json.dumps(config).encode())
+    with (
+        Attachments(request, kind).turn(Call(Invocation("ADD", "a", ifname="eth0"), request)),
+        refused(11, "takes more than"),
+    ):
+        host.delete("a", config, "")
+    host.delete("a", config, "")
 
 
 def test_a_gc_whose_runtime_has_died_takes_nothing_from_a_pod_that_came_since(host, tmp_path, eventually):
