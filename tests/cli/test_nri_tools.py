@@ -1,0 +1,124 @@
+"""The tools of NRI as commands."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+PODWIRE = (sys.executable, "-m", "podwire.cli.main")
+SOON = 60.0
+
+
+def podwire(*words, cwd=None):
+    return subprocess.run(
+        [*PODWIRE, *map(str, words)], capture_output=True, text=True, timeout=SOON, cwd=cwd, check=False
+    )
+
+
+def fake(script="", *flags):
+    return [*PODWIRE, "nri", "fake-plugin", *map(str, filter(None, [script])), *map(str, flags)]
+
+
+def test_play_says_what_came_and_its_code_is_whether_that_was_expected(tmp_path):
+    script = tmp_path / "script.yaml"
+    script.write_text("steps: [{run: web, expect: {calls: [RunPodSandbox]}}]")
+    done = podwire("nri", "play", script, "--", *fake("", "--quiet"))
+    assert done.returncode == 0, done.stderr
+    assert "50-fake: 2 steps, 4 calls, all as expected" in done.stdout
+    script.write_text("steps: [{run: web, expect: {calls: []}}]")
+    done = podwire("nri", "play", "--format", "json", script, "--", *fake("", "--quiet"))
+    assert done.returncode == 1, done.stderr
+    assert json.loads(done.stdout)["failures"] == [
+        f"{script}:1: run web: calls: none are expected, and these came: RunPodSandbox"
+    ]
+    done = podwire("nri", "play", script, "--format", "junit", "--", *fake("", "--quiet", "--socket", "{socket}"))
+    assert done.returncode == 1
+    assert '<testsuite name="' in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "says"),
+    [
+        ("step: []", ["--", "true"], "script.yaml:1: step: is not known"),
+        ("", [], "Its program comes after --"),
+    ],
+)
+def test_play_does_not_begin_with_what_it_cannot_understand(tmp_path, text, words, says):
+    (tmp_path / "script.yaml").write_text(text)
+    done = podwire("nri", "play", "script.yaml", *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert says in done.stderr
+
+
+def test_a_fake_plugin_with_a_bad_script_or_nobody_to_talk_to(tmp_path):
+    (tmp_path / "script.yaml").write_text("nam: x")
+    done = podwire("nri", "fake-plugin", "script.yaml", cwd=tmp_path)
+    assert (done.returncode, done.stderr.startswith("podwire nri fake-plugin: script.yaml:1: nam")) == (2, True)
+    done = podwire("nri", "fake-plugin", "--socket", "nobody.sock", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_a_fake_plugin_records_what_it_is_told(tmp_path):
+    record = tmp_path / "record"
+    done = podwire("nri", "play", "--", *fake("", "--quiet", "--record", record))
+    assert done.returncode == 0, done.stderr
+    told = [json.loads(each) for each in record.read_text().splitlines()]
+    assert [each.get("call") or each["event"] for each in told][:5] == [
+        "registers",
+        "registered",
+        "Configure",
+        "Synchronize",
+        "synchronized",
+    ]
+    [ran] = [each for each in told if each.get("call") == "RunPodSandbox"]
+    assert (ran["pod"], ran["did"], ran["request"]["pod"]["namespace"]) == ("web", "answer", "default")
+
+
+def test_a_proxy_between_tells_the_timeline_and_a_summary(tmp_path):
+    output = tmp_path / "timeline"
+    between = [*PODWIRE, "nri", "proxy", "--listen", tmp_path / "p.sock", "--connect", "{socket}", "--output", output]
+    done = podwire("nri", "play", "--", *between, "--format", "json", "--", *fake("", "--quiet"))
+    assert done.returncode == 0, done.stderr
+    deadline = time.monotonic() + SOON
+    while not (told := output.read_text().splitlines()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    calls = [each for each in map(json.loads, told) if "method" in each]
+    assert [each["method"] for each in calls][:4] == ["RegisterPlugin", "Configure", "Synchronize", "RunPodSandbox"]
+    assert calls[3]["budget"] == 2.0
+
+
+def test_a_proxy_as_a_pre_installed_plugin(tmp_path):
+    output = tmp_path / "timeline"
+    between = [*PODWIRE, "nri", "proxy", "--output", output, "--"]
+    done = podwire("nri", "play", "--launch", "07-hidden", "--", *between, *fake("", "--quiet"))
+    assert done.returncode == 0, done.stderr
+    assert "07-hidden: 8 steps" in done.stdout
+    assert "RunPodSandbox" in output.read_text()
+
+
+def test_a_proxy_ends_when_it_is_asked_to_and_sums_up(tmp_path):
+    listen = tmp_path / "p.sock"
+    argv = [*PODWIRE, "nri", "proxy", "--listen", listen, "--connect", tmp_path / "nobody.sock"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            deadline = time.monotonic() + SOON
+            while not listen.exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            done = podwire("nri", "fake-plugin", "--socket", listen)
+            assert done.returncode == 0, done.stderr
+            os.kill(process.pid, signal.SIGTERM)
+            told, _ = process.communicate(timeout=SOON)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+    assert process.returncode == 0
+    assert "the runtime does not listen" in told
+    assert "PLUGIN  CALL" in told
+    assert not listen.exists()

@@ -1,0 +1,224 @@
+"""Whole plays: a real process, the real wire, no containers."""
+
+import json
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from podwire.nri.play import Failed, report
+
+BLUE = """
+name: blue
+index: "20"
+reconnect: 10ms
+on:
+  CreateContainer:
+    answer: {adjust: {env: {COLOR: blue}, annotations: {painted: by-blue}}}
+"""
+
+
+def test_without_a_script_a_plugin_sees_the_life_of_a_pod(nri_play, fake):
+    result = nri_play(None, fake(BLUE))
+    assert result.plugin == "20-blue"
+    assert [(each.step.title, each.calls) for each in result.steps[1:]] == [
+        ("run web", ("RunPodSandbox",)),
+        ("create web/app", ("CreateContainer", "ValidateContainerAdjustment", "PostCreateContainer")),
+        ("start web/app", ("StartContainer", "PostStartContainer")),
+        ("stop web/app", ("StopContainer",)),
+        ("remove web/app", ("RemoveContainer",)),
+        ("stop web", ("StopPodSandbox",)),
+        ("remove web", ("RemovePodSandbox",)),
+    ]
+
+
+def test_expectations_that_hold(nri_play, fake):
+    result = nri_play(
+        """
+register:
+  plugin: 20-blue
+  synchronized: {pods: 3, containers: 3, batches: 1}
+node: 3
+pods:
+  shop/db:
+  web:
+    namespace: shop
+    annotations: {a.b/c: d}
+    containers:
+      app: {labels: {tier: front}, spec: {process: {args: [serve]}}}
+steps:
+  - run: web
+    expect: {calls: [RunPodSandbox], asks: [], within: 1m}
+  - create: web/app
+    expect:
+      adjust: {env: {COLOR: blue}}
+      spec:
+        process.args: [serve]
+        process.env: {contains: COLOR=blue}
+        annotations.painted: {matches: ^by-}
+        annotations["io.kubernetes.cri.container-name"]: app
+        linux.seccomp: {absent: true}
+  - life: web
+""".replace("  shop/db:\n", ""),
+        fake(BLUE),
+    )
+    [seen] = [each for each in result.step("create web/app").exchanges if each.method == "CreateContainer"]
+    assert (seen.request.pod.namespace, seen.request.pod.annotations["a.b/c"]) == ("shop", "d")
+    assert seen.request.container.labels["tier"] == "front"
+    assert seen.request.container.args == ["serve"]
+    assert '+      "COLOR=blue"' in "\n".join(report.lines(result.step("create web/app")))
+
+
+@pytest.mark.parametrize(
+    ("expect", "says"),
+    [
+        ("calls: []", "calls: none are expected, and these came: CreateContainer"),
+        ("error: .", "error: /./ is expected, and nothing fails"),
+        ("adjust: {}", "adjust: nothing is expected, and it is"),
+        ("adjust: {env: {COLOR: red}}", 'adjust.env.COLOR: "red" is expected, and it is "blue"'),
+        ("adjust: {args: [x]}", 'adjust.args: \\["x"\\] is expected, and it is not there'),
+        ("updates: [{container_id: app}]", "updates: 1 are expected, and these came: \\[\\]"),
+        ("spec: {process.env: {contains: COLOR=red}}", 'spec process.env: "COLOR=red" is expected in it'),
+        ("spec: {process.cwd: /x}", 'spec process.cwd: "/x" is expected, and it is "/"'),
+        ("spec: {process.cwd: {absent: true}}", "nothing is expected, and it is"),
+        ("connected: false", "the plugin shall be gone, and is there"),
+        ("plugin: 20-blue", "plugin: 20-blue is expected, and it is nobody"),
+        ("synchronized: {pods: 1}", "synchronized.pods: 1 are expected, and it was told of 0"),
+        ("asks: [UpdateContainers]", "asks: UpdateContainers are expected"),
+    ],
+)
+def test_what_is_not_as_expected_is_named_with_its_line(nri_play, fake, expect, says):
+    script = f"steps:\n  - run: web\n  - create: web/app\n    expect: {{{expect}}}\n"
+    with pytest.raises(Failed, match=f"^script:3: create web/app: .*{says}"):
+        nri_play(script, fake(BLUE))
+
+
+def test_an_error_undoes_what_was_begun_as_a_runtime_does(nri_play, fake):
+    plugin = fake("on: {RunPodSandbox: {fail: {code: UNAVAILABLE, message: no room}}, StartContainer: {fail: never}}")
+    result = nri_play(
+        """
+steps:
+  - run: web
+    expect: {error: "^UNAVAILABLE: .*no room", calls: [RunPodSandbox, StopPodSandbox, RemovePodSandbox]}
+  - create: web/app
+  - start: web/app
+    expect: {error: never, calls: [StartContainer, StopContainer]}
+""",
+        plugin,
+    )
+    assert result.ok
+
+
+def test_updates_change_what_they_name(nri_play, fake):
+    plugin = fake("""
+on:
+  UpdateContainer:
+    answer: {update: [{container_id: app, linux: {resources: {cpu: {shares: 77}}}}]}
+""")
+    nri_play(
+        """
+steps:
+  - run: web
+  - create: web/app
+  - update: web/app
+    resources: {cpu: {shares: 50}}
+    expect:
+      spec: {linux.resources.cpu.shares: 77}
+      calls: [UpdateContainer, PostUpdateContainer]
+  - update-pod: web
+    resources: {cpu: {shares: 9}}
+    expect: {calls: [UpdatePodSandbox, PostUpdatePodSandbox]}
+""",
+        plugin,
+    )
+
+
+def test_a_plugin_that_comes_back_is_told_what_there_is(nri_play, fake):
+    nri_play(
+        """
+steps:
+  - run: web
+  - create: web/app
+  - start: web/app
+  - disconnect:
+    expect: {calls: [Configure, Synchronize], synchronized: {pods: 1, containers: 1}}
+  - restart-runtime:
+    expect: {synchronized: {pods: 1, containers: 1}}
+  - restart-plugin:
+    expect: {plugin: 20-blue, synchronized: {pods: 1, containers: 1}}
+""",
+        fake(BLUE),
+    )
+
+
+def test_a_plugin_that_ends_with_its_connection_is_started_again(nri_play, fake):
+    nri_play("steps: [{run: web}, disconnect, {stop: web, expect: {calls: [StopPodSandbox]}}]", fake("name: mayfly"))
+
+
+def test_a_big_node_is_told_in_batches_and_who_knows_none_is_found_out(nri_play, fake):
+    script = "steps: [{big-node: 4000, expect: {synchronized: {pods: 4000, containers: 4000, batches: 2}}}]"
+    assert nri_play(script, fake(BLUE)).ok
+    refusing = fake("reconnect: 10ms\non: {Synchronize: {refuse-split: true}}")
+    with pytest.raises(Failed, match="does not handle split"):
+        nri_play(script, refusing)
+
+
+def test_a_plugin_of_either_generation_with_a_runtime_of_either(nri_play, fake):
+    for generation in ("old", "new"):
+        for speaks in ("both", "StateChange" if generation == "old" else "calls"):
+            result = nri_play(f"runtime: {{generation: {generation}}}", fake(f"speaks: {speaks}"))
+            [seen] = result.step("run web").exchanges
+            assert seen.via == ("StateChange" if generation == "old" else "")
+
+
+def test_a_plugin_that_knows_nothing_newer_is_found_out_by_a_new_runtime(nri_play, fake):
+    result = nri_play(None, fake("speaks: StateChange"))
+    refused, told = result.step("run web").exchanges
+    assert (refused.outcome, told.via) == ("UNIMPLEMENTED", "StateChange")
+
+
+def test_a_pre_installed_plugin_gets_a_socket_three_variables_and_its_configuration(nri_play, fake):
+    result = nri_play("config: |\n  color: blue\n", fake(), launch="07-hidden")
+    assert result.plugin == "07-hidden"
+    [told] = [each.request for each in result.steps[0].exchanges if each.method == "Configure"]
+    assert told.config == "color: blue\n"
+    assert nri_play("steps: [{run: web}, disconnect, restart-runtime]", fake(), launch="07-hidden").ok
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["/no/such/program"], "cannot be started"),
+        (["true"], "its process ended with code 0 before it was ready"),
+    ],
+)
+def test_a_program_that_is_no_plugin(nri_play, argv, says):
+    result = nri_play(None, argv, check=False)
+    assert re.search(says, result.failures[0])
+    assert len(result.steps) == 1
+
+
+def test_a_plugin_that_is_too_slow_is_dropped_and_told_so_once(nri_play, fake):
+    script = "runtime: {request_timeout: 100ms}\nsteps: [{run: web}, {stop: web}, {remove: web}]"
+    result = nri_play(script, fake("on: {RunPodSandbox: {silent: true}}"), check=False)
+    [why] = result.failures
+    assert "the plugin is gone" in why
+    assert "RunPodSandbox" in why
+
+
+def test_a_plugin_that_shall_go_may(nri_play, fake):
+    plugin = fake("on: {StopPodSandbox: {exit: 3}}")
+    nri_play(
+        "steps: [{run: web}, {stop: web, expect: {connected: false}}, {remove: web, expect: {connected: false}}]",
+        plugin,
+    )
+
+
+def test_reports_for_machines(nri_play, fake):
+    result = nri_play("steps: [{run: web, expect: {calls: []}}]", fake(BLUE), check=False)
+    told = json.loads(report.as_json(result))
+    assert (told["ok"], told["plugin"], len(told["steps"])) == (False, "20-blue", 2)
+    assert told["steps"][1]["calls"][0]["method"] == "RunPodSandbox"
+    suite = ET.fromstring(report.as_junit(result))
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    assert "calls: none are expected" in suite.findall("testcase/failure")[0].text
