@@ -198,3 +198,28 @@ async def test_a_handler_that_is_not_ours_is_refused(node, asked):
     with pytest.raises(InvalidArgument, match="runtime_handler"):
         await node.sandboxes.run(request)
     assert node.clean
+
+
+async def test_a_sandbox_whose_network_is_lost_is_not_ready_and_is_stopped_as_any_other(node, asked):
+    events = node.sandboxes._events
+    events.describe = lambda sandbox: (pb.PodSandboxStatus(id=sandbox.id), [])
+    id_ = await node.sandboxes.run(asked())
+    told = []
+
+    async def listen():
+        async for each in events.listen():
+            told.append((each.container_id, pb.ContainerEventType.Name(each.container_event_type)))  # noqa: PERF401 - it never ends
+
+    listening = asyncio.create_task(listen())
+    await asyncio.sleep(0)
+    node.sandboxes.tell_checked(id_)
+    await node.sandboxes.lose(id_)
+    assert node.stored == {id_: "stopped"}
+    node.sandboxes.tell_checked(id_)
+    await node.sandboxes.lose(id_)
+    await node.sandboxes.lose("none")
+    await node.stop(node.sandboxes.get(id_))
+    await asyncio.sleep(0.01)
+    listening.cancel()
+    assert told == [(id_, "CONTAINER_CREATED_EVENT"), (id_, "CONTAINER_STOPPED_EVENT")], "each once"
+    assert node.network.held == {}
