@@ -1,6 +1,9 @@
 """What a hook of NRI costs: our host and our plugins, each plugin a process of its own, over a real socket.
 
 Beside it the same request as a plain gRPC call over a unix socket, asked in turns with the hook.
+
+A plugin that was asked a moment ago answers faster than one whose process has to be brought back first, and of ten that
+are asked one after the other each has to. So ten plugins of one host are held against ten hosts with one plugin each.
 """
 
 import asyncio
@@ -11,6 +14,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -40,11 +44,14 @@ _spawn = multiprocessing.get_context("spawn")
 def measure(seconds: float) -> Iterator[Figure]:
     logging.getLogger("podwire.nri").setLevel(logging.ERROR)  # that plugins go is what is measured here
     with tempfile.TemporaryDirectory(prefix="podwire-bench-") as folder:
-        one, many, beside = _driven(_hooks(Path(folder), 2 * seconds))
+        times = _driven(_hooks(Path(folder), 2 * seconds))
         known, size = _driven(_synchronized(Path(folder, "nri.sock"), seconds))
-    yield _hook("one plugin", one, ROUND_TRIP)
-    yield _hook("one plugin, beside a gRPC call", one, Peer("gRPC", statistics.median(beside), None, MEASURED))
-    yield _hook(f"{MANY} plugins, beside one {MANY} times in a row", many, Peer("one", _in_a_row(one), 1.0, MEASURED))
+    yield _hook("one plugin", times.one, ROUND_TRIP)
+    yield _hook(
+        "one plugin, beside a gRPC call", times.one, Peer("gRPC", statistics.median(times.grpc), None, MEASURED)
+    )
+    apart = Peer("apart", statistics.median(times.apart), 1.0, MEASURED)
+    yield _hook(f"{MANY} plugins, beside {MANY} hosts with one each", times.many, apart)
     group = NODE.format(pods=f"{PODS:,}".replace(",", " "), containers=f"{CONTAINERS:,}".replace(",", " "))
     what = f"connected → synchronized, {size / 1e6:.1f} MB"
     yield Figure(group=group, what=what, value=statistics.median(known), unit=" ms", peer=SYNCHRONIZE)
@@ -53,11 +60,6 @@ def measure(seconds: float) -> Iterator[Figure]:
 def _hook(what: str, times: Sequence[float], peer: Peer) -> Figure:
     p50, p99 = statistics.median(times), statistics.quantiles(times, n=100)[98]
     return Figure(group=HOOK, what=what, value=p50, unit=" ms", p50_ms=p50, p99_ms=p99, peer=peer)
-
-
-def _in_a_row(times: Sequence[float]) -> float:
-    """What so many hooks take one after the other: a busy machine holds up one of ten far more often than each."""
-    return statistics.median(sum(times[at : at + MANY]) for at in range(0, len(times) - MANY + 1, MANY))
 
 
 def _driven(work: Coroutine[Any, Any, Any]) -> Any:
@@ -72,19 +74,25 @@ class Nobody:
         return list(updates)
 
 
+def _host(socket: Path) -> Host:
+    return Host(Settings(socket=socket), Nobody(), runtime_name="benchmark", runtime_version="v1.0.0")
+
+
 @contextlib.asynccontextmanager
-async def _host(socket: Path, plugins: int) -> AsyncIterator[Host]:
-    """A host that so many plugins have come to."""
-    host = Host(Settings(socket=socket), Nobody(), runtime_name="benchmark", runtime_version="v1.0.0")
-    host.know(map(_pod, range(PODS)), map(_container, range(CONTAINERS)))
-    async with host.running(), asyncio.timeout(None) as limit:
-        with contextlib.ExitStack() as stack:
-            for number in range(plugins):
-                stack.enter_context(_process(_plugin, socket, f"{number:02}"))
-            limit.reschedule(asyncio.get_running_loop().time() + DEADLINE)
-            await asyncio.gather(*(host.wait_for(f"{number:02}-bench") for number in range(plugins)))
-            limit.reschedule(None)
-            yield host
+async def _hosts(place: Path) -> AsyncIterator[tuple[list[Host], Host]]:
+    """Hosts with one plugin each, and a host with all of them: each plugin's process sits at two tables."""
+    sockets = [place / f"{number:02}.sock" for number in range(MANY)]
+    apart, together = [_host(each) for each in sockets], _host(place / "together.sock")
+    async with contextlib.AsyncExitStack() as stack:
+        for host in (*apart, together):
+            await stack.enter_async_context(host.running())
+        for number, socket in enumerate(sockets):
+            stack.enter_context(_process(_plugin, (socket, place / "together.sock"), f"{number:02}"))
+        async with asyncio.timeout(DEADLINE):
+            for number, host in enumerate(apart):
+                await host.wait_for(f"{number:02}-bench")
+                await together.wait_for(f"{number:02}-bench")
+        yield apart, together
 
 
 @contextlib.asynccontextmanager
@@ -96,21 +104,31 @@ async def _grpc(socket: Path) -> AsyncIterator[Callable[[pb.RunPodSandboxRequest
             yield channel.unary_unary(method.path, method.request.SerializeToString, method.response.FromString)
 
 
-async def _hooks(place: Path, seconds: float) -> tuple[list[float], list[float], list[float]]:
-    """The milliseconds of each hook with one plugin, with many, and of each gRPC call; they take turns."""
-    pod = _pod(0)
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Milliseconds of each call: a host with one plugin, many such in a row, one with many plugins, and gRPC."""
+
+    one: list[float] = field(default_factory=list)
+    apart: list[float] = field(default_factory=list)
+    many: list[float] = field(default_factory=list)
+    grpc: list[float] = field(default_factory=list)
+
+
+async def _hooks(place: Path, seconds: float) -> Times:
+    pod, times = _pod(0), Times()
     request = pb.RunPodSandboxRequest(pod=pod)
-    times: tuple[list[float], list[float], list[float]] = [], [], []
-    async with (
-        _host(place / "one.sock", 1) as one,
-        _host(place / "many.sock", MANY) as many,
-        _grpc(place / "grpc.sock") as ask,
-    ):
-        calls = (lambda: one.run_pod_sandbox(pod), lambda: many.run_pod_sandbox(pod), lambda: ask(request))
+    async with _hosts(place) as (apart, together), _grpc(place / "grpc.sock") as ask:
+
+        async def each() -> None:
+            for host in apart:
+                await host.run_pod_sandbox(pod)
+
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            for call, taken in zip(calls, times, strict=True):
-                await _burst(call, taken)
+            await _burst(lambda: apart[0].run_pod_sandbox(pod), times.one)
+            await _burst(each, times.apart)
+            await _burst(lambda: together.run_pod_sandbox(pod), times.many)
+            await _burst(lambda: ask(request), times.grpc)
     return times
 
 
@@ -125,7 +143,9 @@ async def _burst(call: Callable[[], Awaitable[Any]], times: list[float]) -> None
 async def _synchronized(socket: Path, seconds: float) -> tuple[list[float], int]:
     """The milliseconds of each arrival, as the plugin takes them, and how many bytes there are to tell."""
     near, far = _spawn.Pipe(duplex=False)
-    async with _host(socket, 0):
+    host = _host(socket)
+    host.know(map(_pod, range(PODS)), map(_container, range(CONTAINERS)))
+    async with host.running():
         with _process(_arriving, socket, seconds, far):
             far.close()  # so that the pipe ends with the plugin
             told = asyncio.get_running_loop().run_in_executor(None, near.recv)
@@ -159,8 +179,11 @@ class Trivial(Plugin):
         pass
 
 
-def _plugin(socket: Path, index: str) -> None:
-    _driven(run(Trivial(), socket=socket, index=index))
+def _plugin(sockets: Sequence[Path], index: str) -> None:
+    async def everywhere() -> None:
+        await asyncio.gather(*(run(Trivial(), socket=each, index=index) for each in sockets))
+
+    _driven(everywhere())
 
 
 def _arriving(socket: Path, seconds: float, told: Connection) -> None:

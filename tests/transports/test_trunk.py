@@ -6,8 +6,6 @@ import os
 import socket
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from podwire.protocols.grpc_status import (
     DeadlineExceeded,
@@ -571,62 +569,3 @@ async def test_a_trunk_connects_to_a_path(tmp_path):
 async def test_where_nobody_listens_there_is_no_connection(tmp_path):
     with pytest.raises(FileNotFoundError):
         await connect(tmp_path / "nobody", plugin())
-
-
-# Bytes of all sorts.
-
-
-class Paper(asyncio.Transport):
-    """A connection to nowhere."""
-
-    def __init__(self):
-        super().__init__()
-        self.written, self.over = bytearray(), False
-
-    def write(self, data):
-        self.written += data
-
-    def is_closing(self):
-        return self.over
-
-    def abort(self):
-        self.over = True
-
-    def get_extra_info(self, name, default=None):
-        return default
-
-
-HEADERS = st.builds(
-    wire.HEADER.pack,
-    st.one_of(st.integers(0, 64), st.integers(0, 0xFFFFFFFF)),
-    st.integers(0, 12),
-    st.sampled_from([0, 1, 1, 1, 2, 3]),
-    st.integers(0, 7),
-)
-SHREDS = st.lists(st.one_of(st.binary(max_size=64), HEADERS), max_size=12).map(b"".join)
-PIECES = st.tuples(st.integers(0, 3), SHREDS).map(lambda each: mux.HEADER.pack(each[0], len(each[1])) + each[1])
-TALK = st.lists(st.one_of(PIECES, PIECES, PIECES, st.binary(max_size=64)), max_size=10)
-
-
-@settings(max_examples=60)
-@given(TALK)
-def test_any_bytes_are_answered_in_frames_or_end_the_connection(chunks):
-    async def talk():
-        trunk, paper = plugin(RunPodSandbox=empty), Paper()
-        trunk.connection_made(paper)
-        asked = asyncio.create_task(trunk.call(methods.UPDATE_CONTAINERS, pb.UpdateContainersRequest(), within=WAIT))
-        await asyncio.sleep(0)
-        for chunk in chunks:
-            if not paper.over:
-                trunk.data_received(chunk)
-        await asyncio.gather(*trunk._handling)
-        asked.cancel()
-        await asyncio.wait([asked])
-        if not asked.cancelled():
-            asked.exception()
-        trunk.connection_lost(None)
-        return bytes(paper.written)
-
-    pieces = mux.Pieces()
-    list(pieces.feed(asyncio.run(talk())))
-    assert pieces.idle
