@@ -19,7 +19,7 @@ from podwire.protocols.nri import methods
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.batches import batches
 from podwire.protocols.nri.errors import Refused
-from podwire.protocols.nri.events import ALL, Event, Subscription
+from podwire.protocols.nri.events import Event, Subscription
 from podwire.protocols.nri.names import BadName, PluginId, plugin_id
 from podwire.protocols.nri.updates import check_updates
 from podwire.protocols.ttrpc import mux
@@ -64,8 +64,14 @@ class Guest(Trunk):
         self._arrived = arrived
         self.launched = launched
         """Who it is, when the host has started it: its file decides, not what it says."""
+        self.process = 0
+        """The process that the host has started for it."""
         self.registered: asyncio.Future[PluginId] = asyncio.get_running_loop().create_future()
         self.peer: Peer | None = None
+
+    @property
+    def pid(self) -> int:
+        return self.process or self.peer_pid  # at the other end of a pair of ours the kernel sees ourselves
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -117,12 +123,12 @@ class Admission:
         own = self._settings.of(plugin)
         within = own.timeout or self._settings.request_timeout
         record = self._records.of(plugin)
-        record.pid, record.launched = guest.peer_pid, guest.launched is not None
+        record.pid, record.launched = guest.pid, guest.launched is not None
         peer = Peer(plugin, guest, record, within=within, concurrent=own.concurrent)
         peer.watched_by(self._tap)
         peer.by_state_change = self._settings.state_change
         try:
-            peer.events = await self._configure(guest, peer, config)
+            peer.subscribe(await self._configure(guest, peer, config))
         except NotAdmitted as error:
             peer.gone(str(error))
             raise
@@ -154,7 +160,7 @@ class Admission:
         wanted = Subscription(answer.events & 0xFFFFFFFF)
         if wanted.unknown:
             raise NotAdmitted(f"Configure: events {wanted.unknown:#x} stand for nothing in NRI {NRI_VERSION}")
-        return wanted if wanted.mask else ALL
+        return wanted
 
     async def synchronize(self, peer: Peer) -> None:
         """Give it its seat and tell it what there is. Raises NotAdmitted; the seat is then the caller's to take away.

@@ -100,23 +100,23 @@ class Door:
 
     async def _attend(self, guest: Guest, config: str = "", active: Callable[[], None] = lambda: None) -> None:
         """One connection, from its registration to its end."""
-        peer: Peer | None = None
+        peer, why = None, "given up"
         try:
             peer = await self._admission.register(guest, config)
             await self._admission.synchronize(peer)
             log.info(
                 "a plugin is active",
-                extra={"plugin": str(peer.id), "pid": guest.peer_pid, "events": titles(peer.events)},
+                extra={"plugin": str(peer.id), "pid": guest.pid, "events": titles(peer.events)},
             )
             self._registered(peer)
             active()
             why = await asyncio.shield(guest.closed)
         except NotAdmitted as error:
             why = str(error)
-            log.warning("a connection is no plugin", extra={"pid": guest.peer_pid, "reason": why})
+            log.warning("a connection is no plugin", extra={"pid": guest.pid, "reason": why})
         except Exception as error:
             why = f"the host failed: {error}"
-            log.exception("a connection is given up", extra={"pid": guest.peer_pid})
+            log.exception("a connection is given up", extra={"pid": guest.pid})
         except asyncio.CancelledError:
             why = "the runtime stops"
             raise
@@ -162,7 +162,7 @@ class Door:
         guest = Guest(self._node, lambda _: None, launched=installed.plugin)
         try:
             config = configuration_of(installed.plugin, self._settings.plugin_config_path)
-            async with launched(installed, guest):
+            async with launched(installed, guest) as guest.process:
                 await self._attend(guest, config, settled)
         except (OSError, UnicodeError) as error:
             facts = {"plugin": str(installed.plugin), "reason": str(error)}

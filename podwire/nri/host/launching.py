@@ -19,10 +19,10 @@ SOCKET_FILE = 3
 
 
 @asynccontextmanager
-async def launched(installed: Installed, trunk: Trunk) -> AsyncIterator[None]:
-    """Start it and let the trunk speak to it; on the way out it is killed, with all that it started, and reaped.
+async def launched(installed: Installed, trunk: Trunk) -> AsyncIterator[int]:
+    """Start it and let the trunk speak to it; the number of its process. Raises OSError when it cannot be started.
 
-    Raises OSError when it cannot be started.
+    On the way out it is killed, with all that it started, and reaped.
     """
     ours, theirs = socket.socketpair()
     try:
@@ -36,14 +36,15 @@ async def launched(installed: Installed, trunk: Trunk) -> AsyncIterator[None]:
     log.info("a plugin is started", extra={"plugin": str(installed.plugin), "pid": child.pid})
     try:
         await over_socket(ours, trunk)
-        yield
+        yield child.pid
     finally:
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         await ended.wait()
         code = processes.reap(child)
         os.close(child.pidfd)
-        log.warning("a started plugin has ended", extra={"plugin": str(installed.plugin), "code": code})
+        level = logging.INFO if code == -signal.SIGKILL else logging.WARNING  # that was us, and why was told already
+        log.log(level, "a started plugin has ended", extra={"plugin": str(installed.plugin), "code": code})
 
 
 def _start(installed: Installed, theirs: socket.socket) -> processes.Child:

@@ -36,6 +36,7 @@ class Peer:
         self.within = within
         """Seconds that a hook may take."""
         self.events: Subscription = ALL
+        self._chose = False
         self.is_active = False
         """Whether it has been synchronized."""
         self.is_gone = False
@@ -47,6 +48,12 @@ class Peer:
 
     def watched_by(self, tap: Tap | None) -> None:
         self._tapped = Tapped(tap, caller=CALLER, callee=str(self.id))
+
+    def subscribe(self, wanted: Subscription) -> None:
+        """To what it chose. Who chooses nothing gets everything, and is not asked again what it turns out not to know:
+        containerd would fail every container for the sake of a plugin that never said it validates."""
+        self._chose = bool(wanted.mask)
+        self.events = wanted if self._chose else ALL
 
     def activate(self) -> None:
         """It knows the node: hooks that waited for that may go."""
@@ -90,6 +97,9 @@ class Peer:
                     response = await self._exchange(event, request)
                     passing.answered(response)
             except RpcError as error:
+                if isinstance(error, Unimplemented) and not self._chose:
+                    self.events = Subscription(self.events.mask & ~event.bit)
+                    return event.method.response()
                 self._done(event, begun - came, clock() - begun, str(error))
                 raise from_code(error.code, f"NRI plugin {self.id}, {event.title}: {error}") from error
             except TrunkError as error:
@@ -99,18 +109,15 @@ class Peer:
             return response
 
     async def _exchange(self, event: Event, request: Any) -> Any:
-        """By the call that is the event's own since 0.12; if it knows none of those, by StateChange from then on."""
-        if not self.by_state_change:
+        """By the call that is the event's own since 0.12; if it knows that only as StateChange, so from then on."""
+        if not (self.by_state_change and event.was_state_change):
             try:
                 return await self.trunk.call(event.method, request, within=self.within)
             except Unimplemented:
                 if not event.was_state_change:
                     raise
-                log.info("a plugin older than NRI 0.12 is told by StateChange", extra={"plugin": str(self.id)})
-                self.by_state_change = True
-        elif not event.was_state_change:
-            return await self.trunk.call(event.method, request, within=self.within)
         await self.trunk.call(methods.STATE_CHANGE, as_state_change(event, request), within=self.within)
+        self.by_state_change = True
         return event.method.response()
 
     def _done(self, event: Event, waited: float, took: float, error: str = "") -> None:

@@ -96,7 +96,7 @@ class Relay:
         except Lost as error:
             self._lose(peer, str(error))
             return
-        if chain.take is not None:
+        if chain.take is not None and not _has_spoken(peer, chain):
             self._taken(peer, chain.take, response)
         chain.answered.append(peer)
         for need in chain.needs:
@@ -135,6 +135,11 @@ class Relay:
         how = "has never registered" if lost is None else f"has been gone for {clock - lost:.1f} s"
         pod = f"{chain.pod.namespace}/{chain.pod.name}"
         return Unavailable(f'{chain.event.title}: NRI plugin "{wanted}" is required for pod {pod}, and {how}')
+
+
+def _has_spoken(peer: Peer, chain: Chain) -> bool:
+    """Whether an earlier life of the same plugin was heard: it is told all the same, and counts once."""
+    return any(each.is_gone and each.id == peer.id for each in chain.answered)
 
 
 def as_status(error: Refused) -> RpcError:

@@ -1,0 +1,263 @@
+"""Plugins that come late: told what there is, and no event between that and the next is lost or told twice."""
+
+import asyncio
+import random
+
+import pytest
+
+from podwire.protocols.grpc_status import Internal
+from podwire.protocols.nri import nri_pb2 as pb
+from podwire.transports.trunk import TrunkError
+
+
+async def test_a_late_plugin_is_told_of_pods_and_of_containers_that_have_not_stopped(stage, pod, container):
+    async with stage.hosting() as host:
+        for name in ("p1", "p2", "p3"):
+            await host.run_pod_sandbox(pod(name))
+        for name in ("c1", "c2", "c3"):
+            await host.create_container(pod(), container(name))
+        await host.stop_container(pod(), container("c2"))
+        await host.stop_pod_sandbox(pod("p2"))
+        await host.remove_pod_sandbox(pod("p3"))
+        plugin = await stage.join()
+        assert plugin.knows == ["p1", "p2", "c1", "c3"]
+
+
+async def test_a_late_plugin_sees_containers_as_other_plugins_made_them_and_as_they_are_now(stage, pod, container):
+    told = []
+
+    async def adjusts(request):
+        variable = pb.KeyValue(key="A", value="b")
+        return pb.CreateContainerResponse(adjust=pb.ContainerAdjustment(env=[variable]))
+
+    async def synchronize(request):
+        told.extend(request.containers)
+        return pb.SynchronizeResponse()
+
+    async with stage.hosting() as host:
+        await stage.join("10", "adjusting", hooks={"CreateContainer": adjusts})
+        await host.create_container(pod(), container("c1"))
+        await host.create_container(pod(), container("c2"))
+        await host.post_start_container(pod(), container("c2", state=pb.CONTAINER_RUNNING, pid=7))
+        await stage.join("20", "late", hooks={"Synchronize": synchronize})
+        assert list(told[0].env) == ["A=b"]
+        assert (told[1].state, told[1].pid) == (pb.CONTAINER_RUNNING, 7)
+
+
+async def test_a_node_too_large_for_one_message_is_told_in_several(stage, pod):
+    large = "x" * (300 << 10)
+    pods = [pod(f"p{number}", large=large) for number in range(30)]
+    async with stage.hosting(know=(pods, ())):
+        plugin = await stage.join()
+        assert plugin.knows == [each.id for each in pods]
+
+
+async def refuses_split(request):
+    return pb.SynchronizeResponse(more=False)
+
+
+async def fails(request):
+    raise Internal("cannot")
+
+
+@pytest.mark.parametrize(
+    ("synchronize", "reason"),
+    [
+        pytest.param(refuses_split, "Synchronize: the plugin does not handle split requests", id="knows no split"),
+        pytest.param(fails, "Synchronize: cannot", id="answers with an error"),
+    ],
+)
+async def test_a_plugin_that_cannot_be_synchronized_is_closed(stage, pod, synchronize, reason):
+    pods = [pod(f"p{number}", large="x" * (3 << 20)) for number in range(3)]
+    async with stage.hosting(know=(pods, ())) as host:
+        plugin = stage.plugin(hooks={"Synchronize": synchronize})
+        await plugin.connect()
+        await plugin.register()
+        await plugin.closed()
+        await stage.until(lambda: [each.last_error for each in host.report()] == [reason])
+        await host.run_pod_sandbox(pod("p9"))
+        assert plugin.heard == []
+
+
+async def test_synchronize_has_a_limit_of_its_own_and_hooks_wait_no_longer(stage, pod):
+    held = asyncio.Event()
+
+    async def never(request):
+        await held.wait()
+        return pb.SynchronizeResponse()
+
+    async with stage.hosting(synchronize_timeout=0.3) as host:
+        plugin = stage.plugin(hooks={"Synchronize": never})
+        await plugin.connect()
+        await plugin.register()
+        await stage.until(lambda: [each.state for each in host.report()] in (["synchronizing"], ["gone"]))
+        await host.run_pod_sandbox(pod())
+        assert host.active() == ()
+        await plugin.closed()
+        held.set()
+
+
+async def test_hooks_of_a_plugin_wait_for_its_synchronize_and_then_come_in_order(stage, pod, container):
+    held, begun = asyncio.Event(), asyncio.Event()
+    order = []
+
+    async def synchronize(request):
+        begun.set()
+        await held.wait()
+        order.append([each.id for each in request.pods])
+        return pb.SynchronizeResponse()
+
+    async with stage.hosting() as host:
+        await host.run_pod_sandbox(pod("p1"))
+        plugin = stage.plugin(hooks={"Synchronize": synchronize})
+        plugin.heard = order
+        await plugin.connect()
+        await plugin.register()
+        await asyncio.wait_for(begun.wait(), 60)
+        run = asyncio.create_task(host.run_pod_sandbox(pod("p2")))
+        remove = asyncio.create_task(host.remove_pod_sandbox(pod("p1")))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert not run.done()
+        assert order == []
+        held.set()
+        await asyncio.gather(run, remove)
+        assert order[0] == ["p1"]
+        assert sorted(order[1:]) == ["RemovePodSandbox p1", "RunPodSandbox p2", "StopPodSandbox p1"]
+
+
+async def test_a_plugin_that_comes_while_a_pod_is_being_told_of_is_asked_too(stage, pod):
+    held, begun = asyncio.Event(), asyncio.Event()
+
+    async def slow(request):
+        begun.set()
+        await held.wait()
+        return pb.RunPodSandboxResponse()
+
+    async with stage.hosting() as host:
+        await stage.join("50", "slow", hooks={"RunPodSandbox": slow})
+        run = asyncio.create_task(host.run_pod_sandbox(pod()))
+        await asyncio.wait_for(begun.wait(), 60)
+        lower, higher = await stage.join("10", "lower"), await stage.join("90", "higher")
+        held.set()
+        await run
+        for each in (lower, higher):
+            assert (each.knows, each.heard) == ([], ["RunPodSandbox p1"])
+        assert (await stage.join("95", "after")).knows == ["p1"]
+
+
+async def test_updates_in_the_answer_are_done_and_bad_ones_are_not(stage, pod, container):
+    def update(name):
+        return pb.ContainerUpdate(
+            container_id=name,
+            linux=pb.LinuxContainerUpdate(resources=pb.LinuxResources(cpu=pb.LinuxCPU(cpus="0"))),
+        )
+
+    async def wanting(request):
+        return pb.SynchronizeResponse(update=[update("c1")])
+
+    async def nameless(request):
+        return pb.SynchronizeResponse(update=[update("")])
+
+    async with stage.hosting() as host:
+        stage.node.failing.add("c1")
+        await host.create_container(pod(), container())
+        await stage.join("10", "wanting", hooks={"Synchronize": wanting})
+        await stage.join("20", "nameless", hooks={"Synchronize": nameless})
+        await stage.until(lambda: [each.container_id for each in stage.node.updates] == ["c1"])
+        assert len(host.active()) == 2
+
+
+class Follower:
+    """Joins, leaves and joins again, and keeps its own list of pods by what it is told."""
+
+    def __init__(self, stage, index, chance):
+        self._stage, self._index, self._chance = stage, index, chance
+        self.wrong = []
+        self.plugin = None
+        self.pods = set()
+
+    async def join(self):
+        pods = set()
+        chance = self._chance
+
+        async def pause():
+            for _ in range(chance.randrange(4)):
+                await asyncio.sleep(chance.random() * 0.001)
+
+        async def synchronize(request):
+            await pause()
+            pods.update(each.id for each in request.pods)
+            return pb.SynchronizeResponse()
+
+        async def run(request):
+            if request.pod.id in pods:
+                self.wrong.append(f"{self._index}: {request.pod.id} twice")
+            pods.add(request.pod.id)
+            await pause()
+            return pb.RunPodSandboxResponse()
+
+        async def remove(request):
+            if request.pod.id not in pods:
+                self.wrong.append(f"{self._index}: {request.pod.id} removed and never known")
+            pods.discard(request.pod.id)
+            await pause()
+            return pb.RemovePodSandboxResponse()
+
+        hooks = {"Synchronize": synchronize, "RunPodSandbox": run, "RemovePodSandbox": remove}
+        self.pods = pods
+        self.plugin = self._stage.plugin(self._index, "follower", hooks=hooks)
+        await self.plugin.connect()
+        await self.plugin.register()
+
+    async def live(self, rounds):
+        for _ in range(rounds):
+            await self.join()
+            await asyncio.sleep(self._chance.random() * 0.02)
+            if self._chance.random() < 0.5:
+                self.plugin.trunk.abort("a crash")
+            await self.plugin.leave()
+        await self.join()
+
+
+async def pods_come_and_go(host, pod, number, chance, there):
+    for turn in range(6):
+        name = f"p{number}-{turn}"
+        await host.run_pod_sandbox(pod(name))
+        there.add(name)
+        await asyncio.sleep(chance.random() * 0.003)
+        if chance.random() < 0.6:
+            await host.stop_pod_sandbox(pod(name))
+            await host.remove_pod_sandbox(pod(name))
+            there.discard(name)
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_no_event_is_lost_or_told_twice_whoever_joins_and_leaves_when(stage, pod, seed):
+    chance = random.Random(seed)
+    there = set()
+    async with stage.hosting(registration_timeout=60) as host:
+        followers = [Follower(stage, f"{index}0", chance) for index in range(1, 4)]
+        async with asyncio.TaskGroup() as tasks:
+            for each in followers:
+                tasks.create_task(each.live(chance.randrange(1, 5)))
+            for number in range(6):
+                tasks.create_task(pods_come_and_go(host, pod, number, chance, there))
+        await stage.until(lambda: len(host.active()) == 3)
+        await host.run_pod_sandbox(pod("last"))
+        assert [each.wrong for each in followers] == [[], [], []]
+        assert [each.pods for each in followers] == [there | {"last"}] * 3
+
+
+async def test_a_plugin_that_left_is_asked_no_more_and_may_come_back(stage, pod):
+    async with stage.hosting() as host:
+        first = await stage.join()
+        await first.leave()
+        await host.run_pod_sandbox(pod())
+        second = await stage.join()
+        await host.stop_pod_sandbox(pod())
+        assert (first.heard, second.knows, second.heard) == ([], ["p1"], ["StopPodSandbox p1"])
+        with pytest.raises(TrunkError):
+            await first.register()
+        [report] = host.report()
+        assert (report.state, report.registered) == ("active", 2)
