@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 
 import pytest
 from hypothesis import given
@@ -160,6 +161,33 @@ async def test_a_runtime_that_lets_a_registered_plugin_wait_is_told_of(runtime, 
         peer = await runtime.peer()
         await said.wait()
         await peer.welcome()
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        pytest.param(b"\xff" * 64, id="a length that nothing has"),
+        pytest.param(b"GET / HTTP/1.1\r\n\r\n" + b"x" * 4096, id="another protocol"),
+        pytest.param(b"\0\0\0\1\0\0", id="half a header"),
+        pytest.param(b"", id="nothing at all"),
+    ],
+)
+async def test_a_peer_that_is_no_runtime_is_left_and_the_next_one_is_joined(runtime, living, garbage):
+    connected = asyncio.Event()
+
+    async def nonsense(_, writer):
+        writer.write(garbage)
+        await writer.drain()
+        writer.close()
+        connected.set()
+
+    server = await asyncio.start_unix_server(nonsense, runtime.path)
+    async with living(Cleans()), asyncio.timeout(20):
+        await connected.wait()
+        server.close()
+        os.unlink(runtime.path)  # noqa: PTH108 - a system call, at once
+        await runtime.listen()
+        await (await runtime.peer()).welcome()
 
 
 async def test_a_plugin_without_a_name_does_not_start(runtime):
