@@ -168,6 +168,12 @@ async def test_updates_in_the_answer_are_done_and_bad_ones_are_not(stage, pod, c
         assert len(host.active()) == 2
 
 
+async def steps(number):
+    """Let the loop go on so many times: what may happen between two steps of others is to happen here."""
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
 class Follower:
     """Joins, leaves and joins again, and keeps its own list of pods by what it is told."""
 
@@ -182,8 +188,7 @@ class Follower:
         chance = self._chance
 
         async def pause():
-            for _ in range(chance.randrange(4)):
-                await asyncio.sleep(chance.random() * 0.001)
+            await steps(chance.randrange(4))
 
         async def synchronize(request):
             await pause()
@@ -213,7 +218,7 @@ class Follower:
     async def live(self, rounds):
         for _ in range(rounds):
             await self.join()
-            await asyncio.sleep(self._chance.random() * 0.02)
+            await steps(self._chance.randrange(60))
             if self._chance.random() < 0.5:
                 self.plugin.trunk.abort("a crash")
             await self.plugin.leave()
@@ -221,11 +226,11 @@ class Follower:
 
 
 async def pods_come_and_go(host, pod, number, chance, there):
-    for turn in range(6):
+    for turn in range(12):
         name = f"p{number}-{turn}"
         await host.run_pod_sandbox(pod(name))
         there.add(name)
-        await asyncio.sleep(chance.random() * 0.003)
+        await steps(chance.randrange(12))
         if chance.random() < 0.6:
             await host.stop_pod_sandbox(pod(name))
             await host.remove_pod_sandbox(pod(name))
@@ -240,7 +245,7 @@ async def test_no_event_is_lost_or_told_twice_whoever_joins_and_leaves_when(stag
         followers = [Follower(stage, f"{index}0", chance) for index in range(1, 4)]
         async with asyncio.TaskGroup() as tasks:
             for each in followers:
-                tasks.create_task(each.live(chance.randrange(1, 5)))
+                tasks.create_task(each.live(chance.randrange(4, 12)))
             for number in range(6):
                 tasks.create_task(pods_come_and_go(host, pod, number, chance, there))
         await stage.until(lambda: len(host.active()) == 3)
