@@ -54,6 +54,7 @@ class Session:
         self._gathered = Gathered()
         self._hooks: dict[asyncio.Task[Any], asyncio.Timeout] = {}
         self._leaving = False
+        """From then on requests are refused."""
         self._trunk = Trunk(
             Services(methods.PLUGIN, self._handlers()), asks_on=mux.RUNTIME_SERVICE, answers_on=mux.PLUGIN_SERVICE
         )
@@ -83,9 +84,12 @@ class Session:
                 _log.warning("the runtime has not synchronized the plugin yet", extra={"plugin": str(self._me)})
             return await asyncio.shield(self._trunk.closed)
         finally:
+            self._leaving = True
             self._plugin.ready.clear()
-            self._plugin.nri.session = None
-            await self._leave()
+            try:
+                await self._leave()
+            finally:
+                self._plugin.nri.session = None  # hooks that were ending could use it until now
 
     async def update_containers(self, updates: Iterable[pb.ContainerUpdate]) -> list[pb.ContainerUpdate]:
         trace = call.current().traceparent
@@ -98,8 +102,7 @@ class Session:
         return list(answered.failed)
 
     async def _leave(self) -> None:
-        """Take no more requests, let those go on that have begun, cut short those that do not end, close."""
-        self._leaving = True
+        """Let requests go on that have begun, cut short those that do not end, close."""
         if not self._trunk.closed.done() and self._hooks:
             await asyncio.wait(self._hooks, timeout=self._grace)
             for limit in self._hooks.values():
@@ -127,9 +130,10 @@ class Session:
             return pb.SynchronizeResponse(more=True)
         told, self._gathered = self._gathered, Gathered()
         updates = await self._guarded("Synchronize", call.current().timeout, partial(self._compare, told))
-        self._plugin.nri.session = self
-        self._plugin.ready.set()
-        self.was_ready = True
+        if not self._leaving:
+            self._plugin.nri.session = self
+            self._plugin.ready.set()
+            self.was_ready = True
         _log.info("synchronized", extra=_facts(self._me, self._plugin.runtime, pods=len(told.pods)))
         return pb.SynchronizeResponse(update=updates or ())
 

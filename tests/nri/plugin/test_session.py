@@ -419,6 +419,47 @@ async def test_a_hook_that_does_not_end_within_the_grace_is_given_up_and_the_run
         assert plugin.cancelled.is_set()
 
 
+async def test_a_synchronize_that_ends_while_the_plugin_stops_makes_nobody_ready(runtime, living):
+    class Slowly(Slow):
+        async def synchronize(self, pods, containers):
+            await self.run_pod_sandbox(None)
+
+    plugin = Slowly()
+    await runtime.listen()
+    async with living(plugin, grace=60.0) as life:
+        peer = await runtime.peer()
+        await peer.configure()
+        begun = asyncio.create_task(peer.synchronize())
+        await plugin.begun.wait()
+        life.cancel()
+        plugin.goes_on.set()
+        assert await begun == pb.SynchronizeResponse()
+        await asyncio.wait([life])
+        assert not plugin.ready.is_set()
+        with pytest.raises(NotConnected):
+            await plugin.update_containers(Updates())
+
+
+async def test_a_hook_that_ends_while_the_plugin_stops_may_still_update_containers(runtime, living):
+    class Updating(Slow):
+        async def run_pod_sandbox(self, pod):
+            await super().run_pod_sandbox(pod)
+            await self.update_containers(Updates().set("c1", cpu_shares=1))
+
+    plugin = Updating()
+    await runtime.listen()
+    async with living(plugin, grace=60.0) as life:
+        peer = await runtime.peer()
+        await peer.welcome()
+        begun = asyncio.create_task(peer.ask(methods.RUN_POD_SANDBOX))
+        await plugin.begun.wait()
+        life.cancel()
+        await asyncio.sleep(0)  # it is stopping now
+        plugin.goes_on.set()
+        assert await begun == pb.RunPodSandboxResponse()
+    assert [each.container_id for each in peer.updates] == ["c1"]
+
+
 async def test_shutdown_is_told_to_the_plugin(seated):
     class Ends(Plugin):
         name = "ends"
