@@ -1,36 +1,29 @@
 """ADD and DEL of bridge with host-local, each a program that is started: ours with and without its daemon, beside the
 reference plugins."""
 
-import contextlib
-import json
-import os
 import statistics
-import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks import cni_crowd
 from benchmarks.figures import MEASURED, Figure, Peer
-from benchmarks.machine import DISK, CannotMeasure
+from benchmarks.machine import DISK
 from benchmarks.runtimes import network, reference_plugins
-from benchmarks.server import DEADLINE, PODWIRE
 from podwire.cniplugins.install import install
-from podwire.linux import syscalls
 from podwire.linux.namespaces import KernelNamespaces, in_thread
-from podwire.linux.network import KernelNetwork
 
 GROUP = "CNI, bridge + host-local, one program after the other"
 PODS = 4.0
 """For each second that a measurement may take."""
-KINDS = {"plain": False, "ipMasq": True}
+KINDS = {"plain": False, "ipMasq": True, "dual-stack": False}
+"""With what is masqueraded."""
 VERBS = ("ADD", "DEL")
 OURS = {"daemon": "through the daemon", "python": "each a Python"}
 REFERENCE = "reference"
-BUDGETS = {"plain": 1 / 2, "ipMasq": 1 / 5}
-"""Through the daemon, against the reference plugins."""
-_PRIVATE = 1 << 14 | 1 << 18  # MS_REC | MS_PRIVATE
+BUDGETS = {"daemon": {"plain": 1 / 2, "ipMasq": 1 / 5, "dual-stack": 1.0}, "python": dict.fromkeys(KINDS, 8.0)}
+"""Against the reference plugins."""
 
 Times = dict[tuple[str, str], list[float]]
 
@@ -42,15 +35,17 @@ def measure(seconds: float) -> Iterator[Figure]:
         for programs in sides.values():
             install(str(programs), socket=str(_socket(programs)))
         pods = max(2, round(PODS * seconds))
-        taken = in_thread(lambda: _pods(Path(folder), sides | {REFERENCE: reference_plugins()}, pods))
-    yield from figures(taken)
+        everybody = sides | {REFERENCE: reference_plugins()}
+        taken = in_thread(lambda: _pods(Path(folder), everybody, pods))
+        yield from figures(taken)
+        yield from in_thread(lambda: list(cni_crowd.measured(Path(folder, "crowd"), everybody)))
 
 
 def figures(taken: dict[str, Times]) -> Iterator[Figure]:
     for side, told in OURS.items():
         for key, times in taken[side].items():
-            budget = BUDGETS[key[1]] if side == "daemon" else None
-            peer = Peer("reference plugins", statistics.median(taken[REFERENCE][key]) * 1e3, budget, MEASURED)
+            theirs = statistics.median(taken[REFERENCE][key]) * 1e3
+            peer = Peer("reference plugins", theirs, BUDGETS[side][key[1]], MEASURED)
             what, value = f"{', '.join(key)}, {told}", statistics.median(times) * 1e3
             yield Figure(group=GROUP, what=what, value=value, unit=" ms", peer=peer)
 
@@ -60,67 +55,34 @@ def _socket(programs: Path) -> Path:
 
 
 def _pods(folder: Path, sides: dict[str, Path], pods: int) -> dict[str, Times]:
-    syscalls.unshare(syscalls.NEWNET | syscalls.NEWNS)
-    syscalls.mount(None, "/", None, _PRIVATE, None)
-    syscalls.mount("none", "/run", "tmpfs", 0, None)  # iptables has its lock there
-    with KernelNetwork() as host:
-        host.links.change("lo", up=True)
+    cni_crowd.leave()
     namespaces = KernelNamespaces(folder / "netns")
     taken: dict[str, Times] = {side: {(verb, kind): [] for kind in KINDS for verb in VERBS} for side in sides}
     # The first of each finds the bridge and the chains missing.
-    with _daemon(_socket(sides["daemon"])):
+    with cni_crowd.daemon(_socket(sides["daemon"])):
         for number in range(-1, pods):
             # There and back: whoever follows waits for what the kernel still tidies up for the one before.
             for side, programs in sorted(sides.items(), reverse=bool(number % 2)):
                 for kind in KINDS:
                     pod = f"{side}-{kind}-{number}".lower()
-                    for verb, took in _pod(namespaces, pod, programs, _config(folder, side, kind)):
+                    for verb, took in _pod(namespaces, pod, programs, config(folder, side, kind)):
                         taken[side][verb, kind] += [took] if number >= 0 else []
     return taken
 
 
-@contextlib.contextmanager
-def _daemon(place: Path) -> Iterator[None]:
-    """On the host of the thread that starts it."""
-    with subprocess.Popen([*PODWIRE, "cni", "daemon", "--socket", place, "--log-level", "error"]) as process:
-        try:
-            until = time.monotonic() + DEADLINE
-            while not place.exists():
-                if process.poll() is not None or time.monotonic() > until:
-                    raise CannotMeasure("the daemon of our CNI plugins does not listen")
-                time.sleep(0.01)
-            yield
-        finally:
-            process.terminate()
-
-
-def _config(folder: Path, side: str, kind: str) -> dict[str, Any]:
+def config(folder: Path, side: str, kind: str) -> dict[str, Any]:
     """Each side has a bridge and leases of its own, so that none finds what the other made."""
-    told = network(bridge=f"{side[:4]}-{kind}", ipMasq=KINDS[kind], dataDir=str(folder / f"{side}-records"))
+    told = network(bridge=f"{side[:4]}-{kind[:6]}", ipMasq=KINDS[kind], dataDir=str(folder / f"{side}-records"))
     ipam = {**told["ipam"], "dataDir": str(folder / f"{side}-leases")}
     subnet = f"10.{list(KINDS).index(kind) + 77 + 10 * (len(OURS) - [*OURS, REFERENCE].index(side))}.0.0/16"
-    return {**told, "cniVersion": "1.0.0", "name": kind, "ipam": {**ipam, "ranges": [[{"subnet": subnet}]]}}
+    ranges = [[{"subnet": subnet}], *([[{"subnet": f"fd{subnet[3:5]}::/64"}]] if kind == "dual-stack" else [])]
+    return {**told, "cniVersion": "1.0.0", "name": kind, "ipam": {**ipam, "ranges": ranges}}
 
 
 def _pod(namespaces: KernelNamespaces, pod: str, programs: Path, config: dict[str, Any]) -> Iterator[tuple[str, float]]:
     netns = namespaces.create(pod).path
     try:
         for verb in VERBS:
-            yield verb, _call(programs, verb, pod, netns, config)
+            yield verb, cni_crowd.call(programs, verb, pod, netns, config)
     finally:
         namespaces.remove(pod)
-
-
-def _call(programs: Path, verb: str, pod: str, netns: str, config: dict[str, Any]) -> float:
-    """Seconds."""
-    environment = {"CNI_COMMAND": verb, "CNI_CONTAINERID": pod, "CNI_NETNS": netns, "CNI_IFNAME": "eth0"}
-    environment |= {"CNI_PATH": str(programs), "PATH": os.environ["PATH"]}
-    stdin = json.dumps(config).encode()
-    begin = time.perf_counter()
-    done = subprocess.run(
-        [programs / "bridge"], input=stdin, env=environment, capture_output=True, check=False, timeout=DEADLINE
-    )
-    took = time.perf_counter() - begin
-    if done.returncode:
-        raise CannotMeasure(f"{programs / 'bridge'} {verb}: {done.stdout.decode()[:1000]}")
-    return took
