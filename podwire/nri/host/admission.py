@@ -108,13 +108,22 @@ class Admission:
     """Leads guests in."""
 
     def __init__(
-        self, settings: Settings, node: Node, runtime: Runtime, records: Records, snapshot: Snapshot, tap: Tap | None
+        self,
+        settings: Settings,
+        node: Node,
+        runtime: Runtime,
+        records: Records,
+        *,
+        snapshot: Snapshot,
+        lose: Callable[[Peer, str], None],
+        tap: Tap | None,
     ) -> None:
         self._settings = settings
         self._node = node
         self._runtime = runtime
         self._records = records
         self._snapshot = snapshot
+        self._lose = lose
         self._tap = tap
 
     async def register(self, guest: Guest, config: str) -> Peer:
@@ -124,7 +133,7 @@ class Admission:
         within = own.timeout or self._settings.request_timeout
         record = self._records.of(plugin)
         record.pid, record.launched = guest.pid, guest.launched is not None
-        peer = Peer(plugin, guest, record, within=within, concurrent=own.concurrent)
+        peer = Peer(plugin, guest, record, self._lose, within=within, concurrent=own.concurrent)
         peer.watched_by(self._tap)
         peer.by_state_change = self._settings.state_change
         try:

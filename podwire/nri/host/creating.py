@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from podwire.nri.host.peer import Lost, Peer
@@ -32,13 +32,10 @@ class Adjusted:
 class Creation:
     """Asks and judges; applies nothing."""
 
-    def __init__(
-        self, seats: Seats, relay: Relay, validator: ValidatorSettings, lose: Callable[[Peer, str], None]
-    ) -> None:
+    def __init__(self, seats: Seats, relay: Relay, validator: ValidatorSettings) -> None:
         self._seats = seats
         self._relay = relay
         self._validator = validator
-        self._lose = lose
 
     async def ask(
         self, pod: pb.PodSandbox, container: pb.Container, required: Sequence[str]
@@ -83,8 +80,7 @@ class Creation:
             response = await peer.ask(_VALIDATE, request)
         except RpcError as error:
             return error
-        except Lost as error:
-            self._lose(peer, str(error))
+        except Lost:
             return Unavailable(f"validator {peer.id} did not answer, so {request.container.name} is not created")
         if not response.reject:
             return None

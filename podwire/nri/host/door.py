@@ -124,6 +124,8 @@ class Door:
             if peer is not None:
                 self._lose(peer, why)
             await guest.close(why)
+            if peer is not None:
+                await peer.finish()
 
     # Pre-installed plugins.
 

@@ -2,8 +2,8 @@
 plugins want changed.
 
 Each hook here ends in the step in which the table of what there is changes; see relay.py for what that is good for.
-A message that is handed in is kept, not copied: it goes on to describe the same thing. Hooks are not to be cut short: a
-plugin that was asked does what it was asked, whoever waits for it.
+A message that is handed in is kept, not copied: it goes on to describe the same thing. Who gives up waiting for a hook
+does not end it: the plugin is at it until it answers, and is asked nothing else meanwhile.
 """
 
 import asyncio
@@ -50,10 +50,10 @@ class Host:
         self._table = Table()
         self._seats = Seats()
         self._records = Records()
-        self._relay = Relay(self._seats, self._lose, grace=settings.grace)
-        self._creation = Creation(self._seats, self._relay, settings.validator, self._lose)
+        self._relay = Relay(self._seats, grace=settings.grace)
+        self._creation = Creation(self._seats, self._relay, settings.validator)
         runtime = Runtime(name=runtime_name, version=runtime_version)
-        admission = Admission(settings, node, runtime, self._records, self._seat, tap)
+        admission = Admission(settings, node, runtime, self._records, snapshot=self._seat, lose=self._lose, tap=tap)
         self._door = Door(settings, node, admission, self._lose, self._registered)
         self._leaving = False
         self.on_registered: list[Callable[[PluginId], None]] = []

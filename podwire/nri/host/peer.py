@@ -1,8 +1,8 @@
 """One plugin that is connected: how it is asked, one request at a time, and what becomes of it when it fails."""
 
 import asyncio
-import contextlib
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from podwire.nri.host.records import Record
@@ -29,10 +29,20 @@ class Lost(Exception):
 class Peer:
     """A plugin as the host sees it, from its registration to its end."""
 
-    def __init__(self, plugin: PluginId, trunk: Trunk, record: Record, *, within: float, concurrent: bool) -> None:
+    def __init__(
+        self,
+        plugin: PluginId,
+        trunk: Trunk,
+        record: Record,
+        lose: "Callable[[Peer, str], None]",
+        *,
+        within: float,
+        concurrent: bool,
+    ) -> None:
         self.id = plugin
         self.trunk = trunk
         self.record = record
+        self._lose = lose
         self.within = within
         """Seconds that a hook may take."""
         self.events: Subscription = ALL
@@ -41,7 +51,8 @@ class Peer:
         """Whether it has been synchronized."""
         self.is_gone = False
         self._settled = asyncio.Event()
-        self._turn = contextlib.nullcontext() if concurrent else asyncio.Lock()
+        self._turn = None if concurrent else asyncio.Lock()
+        self._under_way: set[asyncio.Task[Any]] = set()
         self.by_state_change = False
         """Whether it is told of events as before NRI 0.12."""
         self._tapped = Tapped(None, caller=CALLER, callee=str(plugin))
@@ -82,31 +93,53 @@ class Peer:
     async def ask(self, event: Event, request: Any) -> Any:
         """Its answer. Raises RpcError for what it answered, and Lost.
 
-        Waiting for its turn, and for the end of its Synchronize, is not counted as the plugin's time.
+        Waiting for its turn, and for the end of its Synchronize, is not counted as the plugin's time. Who gives up
+        waiting here does not end the call: nothing takes it back, so the plugin keeps its turn until it answers.
         """
-        clock = asyncio.get_running_loop().time
-        came = clock()
+        loop = asyncio.get_running_loop()
+        came = loop.time()
         if not self._settled.is_set():
             await self._settled.wait()
-        async with self._turn:
+        if self._turn is not None:
+            await self._turn.acquire()
+        call = loop.create_task(self._call(event, request, came), name=f"NRI {event.title} of {self.id}")
+        self._under_way.add(call)
+        call.add_done_callback(self._ended)
+        return await asyncio.shield(call)
+
+    def _ended(self, call: asyncio.Task[Any]) -> None:
+        self._under_way.discard(call)
+        if not call.cancelled():
+            call.exception()  # known, even if nobody waits for it any more
+
+    async def finish(self) -> None:
+        """After the end of its connection: see the calls end that were under way."""
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    async def _call(self, event: Event, request: Any, came: float) -> Any:
+        clock = asyncio.get_running_loop().time
+        begun = clock()
+        try:
             if self.is_gone:
                 raise Lost(f"{self.id} is gone")
-            begun = clock()
-            try:
-                with self._tapped.call(f"NRI {event.title}", request) as passing:
-                    response = await self._exchange(event, request)
-                    passing.answered(response)
-            except RpcError as error:
-                if isinstance(error, Unimplemented) and not self._chose:
-                    self.events = Subscription(self.events.mask & ~event.bit)
-                    return event.method.response()
-                self._done(event, begun - came, clock() - begun, str(error))
-                raise from_code(error.code, f"NRI plugin {self.id}, {event.title}: {error}") from error
-            except TrunkError as error:
-                self._done(event, begun - came, clock() - begun, str(error))
-                raise Lost(f"{event.title}: {error}") from error
-            self._done(event, begun - came, clock() - begun)
-            return response
+            with self._tapped.call(f"NRI {event.title}", request) as passing:
+                response = await self._exchange(event, request)
+                passing.answered(response)
+        except RpcError as error:
+            if isinstance(error, Unimplemented) and not self._chose:
+                self.events = Subscription(self.events.mask & ~event.bit)
+                return event.method.response()
+            self._done(event, begun - came, clock() - begun, str(error))
+            raise from_code(error.code, f"NRI plugin {self.id}, {event.title}: {error}") from error
+        except TrunkError as error:
+            self._done(event, begun - came, clock() - begun, str(error))
+            self._lose(self, f"{event.title}: {error}")  # before the next has its turn
+            raise Lost(f"{event.title}: {error}") from error
+        finally:
+            if self._turn is not None:
+                self._turn.release()
+        self._done(event, begun - came, clock() - begun)
+        return response
 
     async def _exchange(self, event: Event, request: Any) -> Any:
         """By the call that is the event's own since 0.12; if it knows that only as StateChange, so from then on."""

@@ -50,11 +50,10 @@ class Chain:
 
 
 class Relay:
-    """Runs chains; who fails to answer is handed to `lose`."""
+    """Runs chains."""
 
-    def __init__(self, seats: Seats, lose: Callable[[Peer, str], None], *, grace: float) -> None:
+    def __init__(self, seats: Seats, *, grace: float) -> None:
         self._seats = seats
-        self._lose = lose
         self._grace = grace
         self.started = 0.0
         """When the host began: from then on it waits for plugins that never were there."""
@@ -93,8 +92,7 @@ class Relay:
         chain.asked.add(peer)
         try:
             response = await peer.ask(chain.event, chain.request())
-        except Lost as error:
-            self._lose(peer, str(error))
+        except Lost:
             return
         if chain.take is not None and not _has_spoken(peer, chain):
             self._taken(peer, chain.take, response)

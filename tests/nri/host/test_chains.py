@@ -307,6 +307,39 @@ async def test_requests_in_flight(stage, pod, plugins, most):
         assert counting.most == most
 
 
+async def test_a_hook_that_nobody_waits_for_any_more_keeps_its_turn(stage, pod):
+    async with stage.hosting() as host:
+        busy = Counting()
+        plugin = await stage.join("20", "busy", hooks={"RunPodSandbox": busy})
+        given_up = asyncio.create_task(host.run_pod_sandbox(pod("p1")))
+        await asyncio.wait_for(busy.begun.wait(), 60)
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+        assert given_up.cancelled()
+        undo = asyncio.create_task(host.remove_pod_sandbox(pod("p1")))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert (plugin.heard, busy.running) == ([], 1)
+        busy.go.set()
+        await undo
+        assert (plugin.heard, busy.running) == (["StopPodSandbox p1", "RemovePodSandbox p1"], 0)
+        assert (await stage.join("30", "late")).knows == []
+
+
+async def test_a_plugin_that_nobody_waits_for_any_more_is_dropped_when_its_time_is_over(stage, pod):
+    from podwire.nri.host.settings import PluginSettings
+
+    async with stage.hosting(plugins={"stuck": PluginSettings(timeout=0.3)}) as host:
+        stuck = Counting()
+        await stage.join("10", "stuck", hooks={"RunPodSandbox": stuck})
+        given_up = asyncio.create_task(host.run_pod_sandbox(pod()))
+        await asyncio.wait([given_up, asyncio.create_task(stuck.begun.wait())], return_when=asyncio.FIRST_COMPLETED)
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+        await stage.until(lambda: not host.active())
+        stuck.go.set()
+
+
 async def test_one_plugin_that_is_busy_does_not_hold_up_the_others(stage, pod):
     async with stage.hosting() as host:
         busy = Counting()
