@@ -18,7 +18,9 @@ from podwire.linux.mounts import KernelMounts
 
 STANDARD = (
     "etc/cni/net.d",
+    "etc/nri/conf.d",
     "opt/cni/bin",
+    "opt/nri/plugins",
     "run/netns",
     "run/nri",
     "var/lib/cni",
@@ -28,7 +30,7 @@ STANDARD = (
 )
 """Paths that plugins and other programs hard-code; `/var/run` is `/run`."""
 
-OWN = ("run/podwire", "var/lib/podwire", "var/log/podwire")
+OWN = ("etc/podwire", "run/podwire", "var/lib/podwire", "var/log/podwire")
 
 HIDDEN = ("run/containerd", "run/crio", "run/docker.sock", "run/docker")
 """Other runtimes of this host, which are not this node's."""
