@@ -5,6 +5,7 @@ and, for `delete`, without the namespace.
 """
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,6 +26,8 @@ from podwire.runtime.cni.chain import AddFailed, Chain, still
 from podwire.runtime.cni.exclusion import LOCKS, Exclusion
 from podwire.runtime.cni.memory import Attached, Memory, by_hand, valid
 from podwire.runtime.cni.plugins import PluginFailed
+
+_log = logging.getLogger("podwire.cni")
 
 CONF = Path("/etc/cni/net.d")
 BIN = Path("/opt/cni/bin")
@@ -132,6 +135,9 @@ class Tool:
         network = self.network()
         if not at_least(network.version, VERBS["GC"].since):
             raise CniError(Code.INCOMPATIBLE_VERSION, _too_old("GC", network))
+        if network.disable_gc:
+            _log.warning("nothing is collected: disableGC is set", extra={"network": network.name})
+            return
         runtime = Memory(self._options.state / "cache")
         with self._exclusion.alone(network.name):
             left = self._forget_the_dead()

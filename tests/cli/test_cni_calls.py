@@ -169,6 +169,19 @@ def test_status_and_gc_need_1_1_0(place):
     assert place.calls() == []
 
 
+def test_where_garbage_is_not_to_be_collected_nobody_is_asked(place):
+    place.script()
+    path = place.root / "net.d/10-net.conflist"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"disableGC": True}))
+    gone = place.root / "gone"
+    gone.symlink_to("/proc/self/ns/net")
+    place.done("add", str(gone))
+    gone.unlink()
+    told = place("gc")
+    assert (told.returncode, "disableGC is set" in told.stderr) == (0, True)
+    assert [each.split()[0] for each in place.calls()] == ["ADD"]
+
+
 def test_gc_spares_what_lives_what_is_named_and_what_a_runtime_remembers(place, netns):
     place.script()
     place.done("add", netns, "--container-id", "lives")
