@@ -113,6 +113,8 @@ class Attachments:
         os.makedirs(self._data, mode=0o700, exist_ok=True)
         path = self._path(call.config.name, call.invocation.container_id, call.invocation.ifname)
         with self._locked(crc32(path.encode()), PATIENCE):
+            if call.invocation.command == "ADD" and call.gone():
+                raise CniError(Code.TRY_AGAIN_LATER, "whoever asked has gone")  # its DEL may have had its turn already
             _remove(self._unfinished(path))
             yield
 

@@ -11,9 +11,11 @@ end with what they are at.
 import errno
 import logging
 import os
+import select
 import socket
 from array import array
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from struct import Struct, pack
 from threading import Thread
@@ -23,6 +25,7 @@ from typing import NamedTuple
 from podwire.cniplugins import wire
 from podwire.cniplugins.netfilter import Netfilter
 from podwire.cniplugins.skeleton import PLUGINS, Streams, answer, translated
+from podwire.failpoints import declare, failpoint
 from podwire.linux import syscalls
 from podwire.linux.namespaces import identity, visit
 from podwire.protocols.cni import errors, versions
@@ -36,6 +39,7 @@ THREADS = 32
 BACKLOG = 1024
 PATIENCE = 10
 """Seconds for a call to arrive, and for its answer to be taken: programs write and read at once."""
+BEGUN = declare("cnidaemon.begun", "a program knows that its call is begun, and nothing is done")
 _CREDENTIALS = Struct("@iII")  # pid, uid, gid
 _OWN = ("/proc/self/", "/proc/thread-self/")
 _PAUSE = 0.1
@@ -125,6 +129,7 @@ class Daemon:
                 connection.sendall(wire.DECLINED)
                 return
             connection.sendall(wire.BEGUN)
+            failpoint(BEGUN)
             connection.sendall(self._answered(connection, request, place))
         except wire.NotACall as error:
             _log.warning("somebody talks who is no plugin of ours", extra={"reason": str(error)})
@@ -146,7 +151,7 @@ class Daemon:
             return _refused(CniError(Code.BAD_ENVIRONMENT, f"only root may ask for this, and not user {uid}"))
         begun = monotonic()
         try:
-            done = self._done(request, place)
+            done = self._done(connection, request, place)
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller is told
             _log.exception("a call failed as none should")
             done = _refused(translated(error))
@@ -161,11 +166,12 @@ class Daemon:
         )
         return done
 
-    def _done(self, request: wire.Request, place: Place) -> bytes:
+    def _done(self, connection: socket.socket, request: wire.Request, place: Place) -> bytes:
         stdout: list[bytes] = []
         stderr: list[str] = []
         kept = self._netfilter if os.fstat(place.network).st_ino == self._network else None
-        streams = Streams(request.environ, lambda: request.stdin, stdout.append, stderr.append, self._later, kept)
+        gone = partial(_has_gone, connection)
+        streams = Streams(request.environ, lambda: request.stdin, stdout.append, stderr.append, self._later, kept, gone)
         with visit(place.network):
             os.fchdir(place.directory)
             try:
@@ -196,6 +202,13 @@ def _received(connection: socket.socket, descriptors: list[int]) -> wire.Request
             raise wire.NotACall(f"{len(left)} bytes are missing")
         left = left[count:]
     return wire.request(sizes, bytes(body))
+
+
+def _has_gone(connection: socket.socket) -> bool:
+    """Whether the other end is closed."""
+    poll = select.poll()
+    poll.register(connection, 0)  # that is told in any case
+    return bool(poll.poll(0))
 
 
 def _lines(texts: list[bytes]) -> bytes:

@@ -67,6 +67,8 @@ class Call(NamedTuple):
     later: Later = at_once
     netfilter: "Netfilter | None" = None
     """What the daemon keeps open for calls from its own namespace."""
+    gone: Callable[[], bool] = bool
+    """Whether nobody waits for the answer any more."""
     others: Callable[[], Valid] = frozenset
     """GC: who stays besides those who are valid; for an IPAM that works for another plugin."""
 
@@ -125,6 +127,7 @@ class Streams(NamedTuple):
     tell: Callable[[str], None]
     later: Later = at_once
     netfilter: "Netfilter | None" = None
+    gone: Callable[[], bool] = bool
 
 
 def answer(name: str, streams: Streams) -> int:
@@ -151,7 +154,8 @@ def _answered(name: str, streams: Streams) -> int:
             return 0
         config = plugin_config(streams.read())
         version = config.version
-        printed = _done(name, Call(asked, config, environ, streams.tell, streams.later, streams.netfilter))
+        call = Call(asked, config, environ, streams.tell, streams.later, streams.netfilter, streams.gone)
+        printed = _done(name, call)
         if printed is not None:
             write(dumped(printed))
     except BaseException as error:  # noqa: BLE001 - the one door for errors

@@ -190,6 +190,19 @@ def test_a_caller_that_goes_away_leaves_what_del_gives_back(host, tmp_path, even
         assert host.left() == {}
 
 
+def test_an_add_is_not_begun_when_its_caller_has_gone_and_del_was_faster(host, tmp_path, eventually):
+    """The program was told that it is begun, and was killed; the daemon comes to it only after the DEL that follows."""
+    gate = tmp_path / "gate"
+    host.pod("a")
+    config = host.bridge(*DUAL, ipMasq=True)
+    with host.daemon_process(PODWIRE_FAILPOINTS=f"cnidaemon.begun=1*hold({gate})->off"):
+        with asked(host, host.root / "cni.sock", "ADD", "a", config) as caller:
+            assert caller.recv(1) == wire.BEGUN
+        assert finished(host.run("DEL", "a", config)) == (0, None)
+        gate.touch()
+    assert host.left() == {}, "the daemon ends when all that it took is done"
+
+
 @pytest.mark.parametrize("again", ["with another daemon", "without a daemon"])
 @pytest.mark.parametrize("point", ["cni.bridge-recorded", "ipam.taken", "cni.bridge-connected", "cni.bridge-added"])
 def test_a_daemon_that_is_killed_leaves_what_del_gives_back(host, point, again):
