@@ -115,5 +115,5 @@ async def _ended(process: Process) -> int:
     try:
         await process.ended.wait()
     finally:
-        await process.end()
+        await process.end(gently=True)
     return process.code if process.code is not None and process.code >= 0 else 1

@@ -24,13 +24,22 @@ def fake(script="", *flags):
     return [*PODWIRE, "nri", "fake-plugin", *map(str, filter(None, [script])), *map(str, flags)]
 
 
+@pytest.fixture
+def life(tmp_path):
+    """The life of a pod, told by a runtime that has time."""
+    path = tmp_path / "life.yaml"
+    path.write_text("runtime: {registration_timeout: 60s, request_timeout: 50s, synchronize_timeout: 60s}")
+    return path
+
+
 def test_play_says_what_came_and_its_code_is_whether_that_was_expected(tmp_path):
     script = tmp_path / "script.yaml"
-    script.write_text("steps: [{run: web, expect: {calls: [RunPodSandbox]}}]")
+    slow = "runtime: {registration_timeout: 60s, request_timeout: 60s, synchronize_timeout: 60s}"
+    script.write_text(f"steps: [{{run: web, expect: {{calls: [RunPodSandbox]}}}}]\n{slow}")
     done = podwire("nri", "play", script, "--", *fake("", "--quiet"))
     assert done.returncode == 0, done.stderr
     assert "50-fake: 2 steps, 4 calls, all as expected" in done.stdout
-    script.write_text("steps: [{run: web, expect: {calls: []}}]")
+    script.write_text(f"steps: [{{run: web, expect: {{calls: []}}}}]\n{slow}")
     done = podwire("nri", "play", "--format", "json", script, "--", *fake("", "--quiet"))
     assert done.returncode == 1, done.stderr
     assert json.loads(done.stdout)["failures"] == [
@@ -65,9 +74,9 @@ def test_a_fake_plugin_with_a_bad_script_or_nobody_to_talk_to(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_a_fake_plugin_records_what_it_is_told(tmp_path):
+def test_a_fake_plugin_records_what_it_is_told(tmp_path, life):
     record = tmp_path / "record"
-    done = podwire("nri", "play", "--", *fake("", "--quiet", "--record", record))
+    done = podwire("nri", "play", life, "--", *fake("", "--quiet", "--record", record))
     assert done.returncode == 0, done.stderr
     told = [json.loads(each) for each in record.read_text().splitlines()]
     assert [each.get("call") or each["event"] for each in told][:5] == [
@@ -81,23 +90,22 @@ def test_a_fake_plugin_records_what_it_is_told(tmp_path):
     assert (ran["pod"], ran["did"], ran["request"]["pod"]["namespace"]) == ("web", "answer", "default")
 
 
-def test_a_proxy_between_tells_the_timeline_and_a_summary(tmp_path):
+def test_a_proxy_between_tells_the_timeline_and_a_summary(tmp_path, life):
     output = tmp_path / "timeline"
     between = [*PODWIRE, "nri", "proxy", "--listen", tmp_path / "p.sock", "--connect", "{socket}", "--output", output]
-    done = podwire("nri", "play", "--", *between, "--format", "json", "--", *fake("", "--quiet"))
+    done = podwire("nri", "play", life, "--", *between, "--format", "json", "--", *fake("", "--quiet"))
     assert done.returncode == 0, done.stderr
-    deadline = time.monotonic() + SOON
-    while not (told := output.read_text().splitlines()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    calls = [each for each in map(json.loads, told) if "method" in each]
+    *told, last = map(json.loads, output.read_text().splitlines())
+    calls = [each for each in told if "method" in each]
     assert [each["method"] for each in calls][:4] == ["RegisterPlugin", "Configure", "Synchronize", "RunPodSandbox"]
-    assert calls[3]["budget"] == 2.0
+    assert calls[3]["budget"] == 50.0
+    assert {"50-fake"} == {each["plugin"] for each in last["summary"]}
 
 
-def test_a_proxy_as_a_pre_installed_plugin(tmp_path):
+def test_a_proxy_as_a_pre_installed_plugin(tmp_path, life):
     output = tmp_path / "timeline"
     between = [*PODWIRE, "nri", "proxy", "--output", output, "--"]
-    done = podwire("nri", "play", "--launch", "07-hidden", "--", *between, *fake("", "--quiet"))
+    done = podwire("nri", "play", "--launch", "07-hidden", life, "--", *between, *fake("", "--quiet"))
     assert done.returncode == 0, done.stderr
     assert "07-hidden: 8 steps" in done.stdout
     assert "RunPodSandbox" in output.read_text()

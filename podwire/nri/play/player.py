@@ -108,6 +108,7 @@ class _Player:
             done.error = f"what the plugin wants cannot be done: {error}"
         except NotReady as error:
             done.why_gone = str(error)
+        self._stage.step_is_over()
         done.took = clock() - began
         done.exchanges = [each for each in self._stage.seen if isinstance(each, Exchange)]
         done.notes = [each for each in self._stage.seen if isinstance(each, Noted)]

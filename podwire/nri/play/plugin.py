@@ -15,6 +15,8 @@ SOCKET = "{socket}"
 """In an argument, stands for the path of the socket."""
 SOCKET_FILE = 3
 """The number of its socket in a plugin that a runtime starts."""
+ENDS_WITHIN = 5.0
+"""Seconds that a plugin has to end when it is asked to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +56,20 @@ class Process:
         os.close(self._child.pidfd)
         self.ended.set()
 
-    async def end(self) -> None:
-        """Kill it with all that it started, as a runtime does with a plugin that it started."""
+    async def end(self, *, gently: bool = False) -> None:
+        """Kill it with all that it started, as a runtime does with a plugin that it started; gently: ask first."""
+        if gently:
+            self._signal(signal.SIGTERM)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ENDS_WITHIN):
+                    await self.ended.wait()
+        self._signal(signal.SIGKILL)
+        await self.ended.wait()
+
+    def _signal(self, number: int) -> None:
         if self.code is None:
             with suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
-        await self.ended.wait()
+                os.killpg(self.pid, number)
 
 
 def connecting(how: How, path: str) -> Process:

@@ -64,7 +64,8 @@ class Step:
 
     @property
     def title(self) -> str:
-        return f"{self.verb} {self.subject}".strip()
+        about = self.subject or (f"{self.number:g}" if self.number else "")
+        return f"{self.verb} {about}".strip()
 
     @property
     def pod(self) -> str:

@@ -21,8 +21,8 @@ from podwire.protocols.nri import methods
 
 TRIES = 5
 """Times that a plugin may register before it is let in."""
-READY_WITHIN = 30.0
-"""Seconds in which a plugin's process shall have connected, registered and taken Synchronize."""
+STARTS_WITHIN = 15.0
+"""Seconds in which a plugin's process shall have connected."""
 
 
 _HOST_LOG = logging.getLogger("podwire.nri.host")
@@ -63,6 +63,7 @@ class Stage:
         self.seen: list[Seen] = []
         self._proxy = Proxy(self._runtime, self._see)
         self._heard = _Heard()
+        self._limit = STARTS_WITHIN + script.runtime.registration_timeout + script.runtime.synchronize_timeout
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -74,7 +75,7 @@ class Stage:
                 yield
         finally:
             await self._hosting.aclose()
-            await self.end_plugin()
+            await self.end_plugin(gently=self._how.launch is None)
             _HOST_LOG.removeHandler(self._heard)
 
     def _see(self, seen: Seen) -> None:
@@ -83,6 +84,10 @@ class Stage:
             self._tries += 1
             if self._tries > TRIES:
                 self._refused.set()
+
+    def step_is_over(self) -> None:
+        """Every hook has come back: what the plugin has not answered by now, the runtime has given up."""
+        self._proxy.give_up()
 
     def _expect_plugin(self) -> None:
         self._active.clear()
@@ -152,9 +157,9 @@ class Stage:
         plugin = await asyncio.open_connection(sock=ours)
         await self._proxy.between(plugin, await asyncio.open_unix_connection(str(self._runtime)))
 
-    async def end_plugin(self) -> None:
+    async def end_plugin(self, *, gently: bool = False) -> None:
         if self.process is not None:
-            await self.process.end()
+            await self.process.end(gently=gently)
         self.process = None
         await self._end_pairs()
 
@@ -169,7 +174,7 @@ class Stage:
         Raises NotReady.
         """
         try:
-            async with asyncio.timeout(READY_WITHIN):
+            async with asyncio.timeout(self._limit):
                 while not self._active.is_set():
                     process = self.process
                     if self._refused.is_set():
@@ -198,7 +203,7 @@ class Stage:
         elif self._refused.is_set():
             why = f"it came {self._tries} times and was not let in"
         else:
-            why = f"it was not ready within {READY_WITHIN:g} s"
+            why = f"it was not ready within {self._limit:g} s"
         return f"{why}; the runtime says: {self._heard.last}" if self._heard.last else why
 
     def why_gone(self) -> str:

@@ -27,6 +27,7 @@ class Proxy:
         self._runtime = os.fspath(runtime)
         self._tell = tell
         self._pairs: set[asyncio.Task[None]] = set()
+        self._watchers: set[Watcher] = set()
         self._began = time.monotonic()
 
     @contextlib.asynccontextmanager
@@ -54,6 +55,15 @@ class Proxy:
             each.cancel()
         await asyncio.gather(*self._pairs, return_exceptions=True)
 
+    def give_up(self) -> None:
+        """Tell of what the runtime has asked and is not answered: it waits no longer."""
+        for each in self._watchers:
+            self._left(each, RUNTIME)
+
+    def _left(self, watcher: Watcher, *askers: str) -> None:
+        for each in watcher.end(self._now(), *askers):
+            self._tell(each)
+
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a server runs each connection as a task
@@ -78,6 +88,7 @@ class Proxy:
     async def between(self, plugin: Streams, runtime: Streams) -> None:
         """Pass bytes until both sides have ended."""
         watcher = Watcher()
+        self._watchers.add(watcher)
         self._note("connects")
         try:
             async with asyncio.TaskGroup() as group:
@@ -86,8 +97,8 @@ class Proxy:
         finally:
             runtime[1].transport.abort()
             plugin[1].transport.abort()
-            for each in watcher.end(self._now()):
-                self._tell(each)
+            self._watchers.discard(watcher)
+            self._left(watcher)
 
     async def _pass(
         self, sender: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, watcher: Watcher
@@ -104,6 +115,7 @@ class Proxy:
         except OSError as error:
             why = f"is cut off: {error.strerror or error}"
             writer.transport.abort()
+        self._left(watcher, RUNTIME if sender == PLUGIN else PLUGIN)
         self._tell(Noted(plugin=watcher.plugin, at=self._now(), what=f"the {sender} {why}"))
 
     def _watch(self, watcher: Watcher, sender: str, data: bytes) -> None:

@@ -74,11 +74,10 @@ class Watcher:
             seen.append(self._note(now, f"what the {sender} sends cannot be understood from here on: {error}"))
         return seen
 
-    def end(self, now: float) -> list[Seen]:
-        """The connection is over: what nobody will answer any more."""
-        left = [self._exchange(sender, asked, now, unanswered=True) for (sender, _), asked in self._waiting.items()]
-        self._waiting.clear()
-        return list(left)
+    def end(self, now: float, *askers: str) -> list[Seen]:
+        """What these have asked and nobody will answer any more; without names, what anybody has."""
+        left = [key for key in self._waiting if not askers or key[0] in askers]
+        return [self._exchange(key[0], self._waiting.pop(key), now, unanswered=True) for key in left]
 
     # Frames.
 

@@ -9,6 +9,21 @@ pytest_plugins = ["podwire.nri.play.fixture"]
 FAKE = (sys.executable, "-m", "podwire.cli.main", "nri", "fake-plugin")
 
 
+PATIENT = "\nruntime: {registration_timeout: 60s, request_timeout: 60s, synchronize_timeout: 60s}\n"
+"""The machine may have other things to do."""
+
+
+@pytest.fixture
+def played(nri_play):
+    """Play a script, patiently unless it says otherwise."""
+
+    def play(script, argv, **more):
+        text = script or ""
+        return nri_play(text if "runtime:" in text else f"{text}{PATIENT}", argv, **more)
+
+    return play
+
+
 @pytest.fixture
 def fake(tmp_path):
     """The command of a fake plugin with this script."""

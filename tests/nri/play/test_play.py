@@ -18,8 +18,8 @@ on:
 """
 
 
-def test_without_a_script_a_plugin_sees_the_life_of_a_pod(nri_play, fake):
-    result = nri_play(None, fake(BLUE))
+def test_without_a_script_a_plugin_sees_the_life_of_a_pod(played, fake):
+    result = played(None, fake(BLUE))
     assert result.plugin == "20-blue"
     assert [(each.step.title, each.calls) for each in result.steps[1:]] == [
         ("run web", ("RunPodSandbox",)),
@@ -32,8 +32,8 @@ def test_without_a_script_a_plugin_sees_the_life_of_a_pod(nri_play, fake):
     ]
 
 
-def test_expectations_that_hold(nri_play, fake):
-    result = nri_play(
+def test_expectations_that_hold(played, fake):
+    result = played(
         """
 register:
   plugin: 20-blue
@@ -87,15 +87,15 @@ steps:
         ("asks: [UpdateContainers]", "asks: UpdateContainers are expected"),
     ],
 )
-def test_what_is_not_as_expected_is_named_with_its_line(nri_play, fake, expect, says):
+def test_what_is_not_as_expected_is_named_with_its_line(played, fake, expect, says):
     script = f"steps:\n  - run: web\n  - create: web/app\n    expect: {{{expect}}}\n"
     with pytest.raises(Failed, match=f"^script:3: create web/app: .*{says}"):
-        nri_play(script, fake(BLUE))
+        played(script, fake(BLUE))
 
 
-def test_an_error_undoes_what_was_begun_as_a_runtime_does(nri_play, fake):
+def test_an_error_undoes_what_was_begun_as_a_runtime_does(played, fake):
     plugin = fake("on: {RunPodSandbox: {fail: {code: UNAVAILABLE, message: no room}}, StartContainer: {fail: never}}")
-    result = nri_play(
+    result = played(
         """
 steps:
   - run: web
@@ -109,13 +109,13 @@ steps:
     assert result.ok
 
 
-def test_updates_change_what_they_name(nri_play, fake):
+def test_updates_change_what_they_name(played, fake):
     plugin = fake("""
 on:
   UpdateContainer:
     answer: {update: [{container_id: app, linux: {resources: {cpu: {shares: 77}}}}]}
 """)
-    nri_play(
+    played(
         """
 steps:
   - run: web
@@ -133,8 +133,8 @@ steps:
     )
 
 
-def test_a_plugin_that_comes_back_is_told_what_there_is(nri_play, fake):
-    nri_play(
+def test_a_plugin_that_comes_back_is_told_what_there_is(played, fake):
+    played(
         """
 steps:
   - run: web
@@ -151,38 +151,41 @@ steps:
     )
 
 
-def test_a_plugin_that_ends_with_its_connection_is_started_again(nri_play, fake):
-    nri_play("steps: [{run: web}, disconnect, {stop: web, expect: {calls: [StopPodSandbox]}}]", fake("name: mayfly"))
+def test_a_plugin_that_ends_with_its_connection_is_started_again(played, fake):
+    played("steps: [{run: web}, disconnect, {stop: web, expect: {calls: [StopPodSandbox]}}]", fake("name: mayfly"))
 
 
-def test_a_big_node_is_told_in_batches_and_who_knows_none_is_found_out(nri_play, fake):
+def test_a_big_node_is_told_in_batches_and_who_knows_none_is_found_out(played, fake):
     script = "steps: [{big-node: 4000, expect: {synchronized: {pods: 4000, containers: 4000, batches: 2}}}]"
-    assert nri_play(script, fake(BLUE)).ok
-    refusing = fake("reconnect: 10ms\non: {Synchronize: {refuse-split: true}}")
+    assert played(script, fake(BLUE)).ok
+    refusing = fake("on: {Synchronize: {refuse-split: true}}")
     with pytest.raises(Failed, match="does not handle split"):
-        nri_play(script, refusing)
+        played(script, refusing)
 
 
-def test_a_plugin_of_either_generation_with_a_runtime_of_either(nri_play, fake):
+def test_a_plugin_of_either_generation_with_a_runtime_of_either(played, fake):
     for generation in ("old", "new"):
         for speaks in ("both", "StateChange" if generation == "old" else "calls"):
-            result = nri_play(f"runtime: {{generation: {generation}}}", fake(f"speaks: {speaks}"))
+            result = played(
+                f"runtime: {{generation: {generation}, registration_timeout: 60s, request_timeout: 60s}}",
+                fake(f"speaks: {speaks}"),
+            )
             [seen] = result.step("run web").exchanges
             assert seen.via == ("StateChange" if generation == "old" else "")
 
 
-def test_a_plugin_that_knows_nothing_newer_is_found_out_by_a_new_runtime(nri_play, fake):
-    result = nri_play(None, fake("speaks: StateChange"))
+def test_a_plugin_that_knows_nothing_newer_is_found_out_by_a_new_runtime(played, fake):
+    result = played(None, fake("speaks: StateChange"))
     refused, told = result.step("run web").exchanges
     assert (refused.outcome, told.via) == ("UNIMPLEMENTED", "StateChange")
 
 
-def test_a_pre_installed_plugin_gets_a_socket_three_variables_and_its_configuration(nri_play, fake):
-    result = nri_play("config: |\n  color: blue\n", fake(), launch="07-hidden")
+def test_a_pre_installed_plugin_gets_a_socket_three_variables_and_its_configuration(played, fake):
+    result = played("config: |\n  color: blue\n", fake(), launch="07-hidden")
     assert result.plugin == "07-hidden"
     [told] = [each.request for each in result.steps[0].exchanges if each.method == "Configure"]
     assert told.config == "color: blue\n"
-    assert nri_play("steps: [{run: web}, disconnect, restart-runtime]", fake(), launch="07-hidden").ok
+    assert played("steps: [{run: web}, disconnect, restart-runtime]", fake(), launch="07-hidden").ok
 
 
 @pytest.mark.parametrize(
@@ -192,30 +195,34 @@ def test_a_pre_installed_plugin_gets_a_socket_three_variables_and_its_configurat
         (["true"], "its process ended with code 0 before it was ready"),
     ],
 )
-def test_a_program_that_is_no_plugin(nri_play, argv, says):
-    result = nri_play(None, argv, check=False)
+def test_a_program_that_is_no_plugin(played, argv, says):
+    result = played(None, argv, check=False)
     assert re.search(says, result.failures[0])
     assert len(result.steps) == 1
 
 
-def test_a_plugin_that_is_too_slow_is_dropped_and_told_so_once(nri_play, fake):
-    script = "runtime: {request_timeout: 100ms}\nsteps: [{run: web}, {stop: web}, {remove: web}]"
-    result = nri_play(script, fake("on: {RunPodSandbox: {silent: true}}"), check=False)
+def test_a_plugin_that_is_too_slow_is_dropped_and_told_so_once(played, fake):
+    script = (
+        "runtime: {request_timeout: 100ms, registration_timeout: 60s}\nsteps: [{run: web}, {stop: web}, {remove: web}]"
+    )
+    result = played(script, fake("on: {RunPodSandbox: {silent: true}}"), check=False)
     [why] = result.failures
+    [seen] = result.step("run web").exchanges
+    assert (seen.method, seen.outcome) == ("RunPodSandbox", "no answer")
     assert "the plugin is gone" in why
     assert "RunPodSandbox" in why
 
 
-def test_a_plugin_that_shall_go_may(nri_play, fake):
+def test_a_plugin_that_shall_go_may(played, fake):
     plugin = fake("on: {StopPodSandbox: {exit: 3}}")
-    nri_play(
+    played(
         "steps: [{run: web}, {stop: web, expect: {connected: false}}, {remove: web, expect: {connected: false}}]",
         plugin,
     )
 
 
-def test_reports_for_machines(nri_play, fake):
-    result = nri_play("steps: [{run: web, expect: {calls: []}}]", fake(BLUE), check=False)
+def test_reports_for_machines(played, fake):
+    result = played("steps: [{run: web, expect: {calls: []}}]", fake(BLUE), check=False)
     told = json.loads(report.as_json(result))
     assert (told["ok"], told["plugin"], len(told["steps"])) == (False, "20-blue", 2)
     assert told["steps"][1]["calls"][0]["method"] == "RunPodSandbox"
