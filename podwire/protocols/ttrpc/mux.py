@@ -54,7 +54,7 @@ class Pieces:
             end = HEADER.size + length
             if len(self._buffer) < end:
                 return
-            piece = bytes(self._buffer[HEADER.size : end])
+            piece = bytes(memoryview(self._buffer)[HEADER.size : end])  # one copy: a slice of the buffer would be two
             del self._buffer[:end]
             yield conversation, piece
 

@@ -62,7 +62,7 @@ class Frames:
             end = HEADER.size + length
             if len(self._buffer) < end:
                 return
-            data = bytes(self._buffer[HEADER.size : end])
+            data = bytes(memoryview(self._buffer)[HEADER.size : end])  # one copy: a slice of the buffer would be two
             del self._buffer[:end]
             yield Frame(stream, kind, flags, data)
 
