@@ -226,12 +226,12 @@ class Attack(NamedTuple):
         return "killed by SIGKILL" in called(network.host, self.verb, self.config(network), *rules)[1]
 
 
-def by_program(host, verb: str, config: dict, *rules: str) -> tuple[int, str]:
+def by_program(host, verb: str, config: dict, *rules: str, programs: Path | None = None) -> tuple[int, str]:
     """A plugin's program under strace: its exit code, and what was seen."""
     trace = host.root / "strace"
     words = ["strace", "-f", "-qq", "-o", trace, *(word for each in rules for word in ("-e", each))]
     done = subprocess.run(
-        [*words, host.programs / config["type"]],
+        [*words, (programs or host.programs) / config["type"]],
         input=json.dumps(config).encode(),
         env=host.environment(verb, "a"),
         capture_output=True,
@@ -239,6 +239,11 @@ def by_program(host, verb: str, config: dict, *rules: str) -> tuple[int, str]:
         timeout=60,
     )
     return done.returncode, trace.read_text(errors="replace")
+
+
+def by_forwarder(host, verb: str, config: dict, *rules: str) -> tuple[int, str]:
+    """The same, when a daemon does the work: it goes on without the program."""
+    return by_program(host, verb, config, *rules, programs=host.begin())
 
 
 def by_daemon(host, verb: str, config: dict, *rules: str) -> tuple[int, str]:
@@ -319,6 +324,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("attack", attacks(8, 3), ids=str)
     if "attack_on_daemon" in metafunc.fixturenames:
         metafunc.parametrize("attack_on_daemon", attacks(3, 2), ids=str)
+    if "attack_on_forwarder" in metafunc.fixturenames:
+        metafunc.parametrize("attack_on_forwarder", attacks(3, 4), ids=str)
     if "step" in metafunc.fixturenames:
         metafunc.parametrize("step", steps(), ids=str)
     if "some_step" in metafunc.fixturenames:
@@ -353,6 +360,11 @@ def network() -> type[Network]:
 @pytest.fixture(name="by_program")
 def _by_program() -> Called:
     return by_program
+
+
+@pytest.fixture(name="by_forwarder")
+def _by_forwarder() -> Called:
+    return by_forwarder
 
 
 @pytest.fixture(name="by_daemon")
