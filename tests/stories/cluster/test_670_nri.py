@@ -78,7 +78,7 @@ def test_the_trace_shows_the_plugin_between_cni_and_the_sandbox(cluster):
         cluster.running(1)
         told = cluster.podwire("trace", "web", "--format", "json")
         assert told.returncode == 0, told.stderr
-        arrows = [(each["caller"], each["callee"], each["method"]) for each in json.loads(told.stdout)]
+        arrows = [(each["from"], each["to"], each["method"]) for each in json.loads(told.stdout)]
         hook = ("ContainerRuntime", "00-logger", "NRI RunPodSandbox")
         added = max(place for place, each in enumerate(arrows) if each[1] == "CNIPlugin")
         assert added < arrows.index(hook)
