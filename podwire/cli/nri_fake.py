@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from podwire.cli.main import UserError
+from podwire.cli.options import say
 from podwire.nri.fake import FakePlugin, Leaves, Script, read_script
 from podwire.nri.script import BadScript
 
@@ -49,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
                 record.write(json.dumps(facts) + "\n")
                 record.flush()
             if not arguments.quiet:
-                print(_line(facts), flush=True)
+                say(_line(facts))
 
         return asyncio.run(_talk(FakePlugin(script, tell), arguments.socket))
 

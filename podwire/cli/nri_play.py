@@ -12,6 +12,7 @@ import uvloop
 
 from podwire import logs
 from podwire.cli.main import UserError
+from podwire.cli.options import say
 from podwire.nri.play import How, Result, Script, play, read_script, report
 from podwire.nri.play.done import Done
 from podwire.nri.script import BadScript
@@ -86,14 +87,14 @@ def _opened(path: Path) -> int:
 
 
 def _print(done: Done) -> None:
-    print("\n".join(report.lines(done)), flush=True)
+    say("\n".join(report.lines(done)))
 
 
 def _tell(result: Result, form: str) -> None:
     match form:
         case "json":
-            print(report.as_json(result))
+            say(report.as_json(result))
         case "junit":
-            print(report.as_junit(result))
+            say(report.as_junit(result))
         case _:
-            print("\n".join(report.verdict(result)))
+            say("\n".join(report.verdict(result)))

@@ -15,6 +15,7 @@ import uvloop
 from podwire import logs
 from podwire.cli.main import UserError
 from podwire.cli.nri_fake import LAUNCHED, SOCKET
+from podwire.cli.options import say
 from podwire.nri.play.plugin import How, Process, connecting, launched
 from podwire.nri.proxy import Proxy, Seen, Summary
 from podwire.nri.proxy.summary import line
@@ -64,11 +65,11 @@ class _Printer:
 
     def tell(self, seen: Seen) -> None:
         self._summary.add(seen)
-        print(json.dumps(seen.plain()) if self._json else line(seen), file=self._file, flush=True)
+        say(json.dumps(seen.plain()) if self._json else line(seen), self._file)
 
     def end(self) -> None:
         told = json.dumps({"summary": self._summary.plain()}) if self._json else "\n".join(["", *self._summary.lines()])
-        print(told, file=self._file, flush=True)
+        say(told, self._file)
         if self._file is not sys.stdout:
             self._file.close()
 

@@ -4,9 +4,11 @@ import argparse
 import asyncio
 import gc
 import ipaddress
+import os
 import signal
+import sys
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TextIO
 
 import uvloop
 
@@ -33,6 +35,17 @@ def address(text: str) -> tuple[str, int]:
     if not separator or not 0 <= number <= 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is no ADDRESS:PORT such as 127.0.0.1:6443 or [::1]:6443")
     return host, number
+
+
+def say(text: str, file: TextIO | None = None) -> None:
+    """Print, and go on when nobody reads any more, as behind `| head`."""
+    try:
+        print(text, file=file, flush=True)
+    except BrokenPipeError:
+        # Whatever comes later, also what Python writes when it ends, goes nowhere.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, (file or sys.stdout).fileno())
+        os.close(nowhere)
 
 
 YOUNG = 5_000
