@@ -24,7 +24,7 @@ CONF = "/etc/cni/net.d"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    installing = verbs.add_parser("install", help="put bridge, host-local, loopback and portmap into a directory")
+    installing = verbs.add_parser("install", help="put our plugins into a directory")
     installing.add_argument("directory", type=Path, nargs="?", default=DIRECTORY, metavar="DIR")
     installing.add_argument("--force", action="store_true", help="also in place of programs that are not ours")
     installing.add_argument("--socket", type=Path, default=Path(SOCKET), help=f"where their daemon listens ({SOCKET})")
