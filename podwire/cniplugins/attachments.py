@@ -21,6 +21,7 @@ from zlib import crc32
 from podwire.cniplugins.skeleton import Call, all_of
 from podwire.linux import errors as linux
 from podwire.linux.files import unusable
+from podwire.linux.stopwatch import step
 from podwire.protocols.cni.config import PluginConfig, Valid
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.values import Object, dumped, loaded_object, taken
@@ -180,7 +181,7 @@ class Attachments:
         os.makedirs(self._directory, mode=0o700, exist_ok=True)
         path = self._path(record.network, record.container_id, record.ifname)
         unfinished = self._unfinished(path)
-        with open(unfinished, "wb") as file:
+        with step("record"), open(unfinished, "wb") as file:
             os.fchmod(file.fileno(), 0o600)
             file.write(dumped({"format": FORMAT, **record._asdict()}))
         os.rename(unfinished, path)
@@ -278,7 +279,7 @@ def _whole(path: str) -> Record | None:
 
 def _read(path: str) -> Record | None:
     try:
-        with open(path, "rb") as file:
+        with step("record"), open(path, "rb") as file:
             told = loaded_object(file.read(), path)
     except FileNotFoundError:
         return None
