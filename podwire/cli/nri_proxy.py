@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable
 from pathlib import Path
 
 import uvloop
@@ -104,9 +103,8 @@ async def _installed(proxy: Proxy, how: How) -> int:
     plugin = PluginId(os.environ.get("NRI_PLUGIN_IDX", ""), os.environ.get("NRI_PLUGIN_NAME", ""))
     runtime = await asyncio.open_connection(sock=socket.socket(fileno=int(os.environ[LAUNCHED])))
     process, ours = launched(how, plugin)
-    talking: Awaitable[None] = proxy.between(await asyncio.open_connection(sock=ours), runtime)
     try:
-        await talking
+        await proxy.between(await asyncio.open_connection(sock=ours), runtime)
     finally:
         await process.end()
     return 0
