@@ -1,0 +1,58 @@
+"""Plugins that lie on the node: the runtime starts them, hands them their configuration, and ends them."""
+
+import json
+import os
+import sys
+
+PLUGIN = f"""#!{sys.executable}
+import json, os
+from podwire.nri import Plugin, main
+
+class Told(Plugin):
+    async def configure(self, config, runtime):
+        self.directory = json.loads(config)["directory"]
+        self.write("configured", sorted(os.environ))
+
+    def write(self, *words):
+        with open(self.directory + "/installed.log", "a") as file:
+            file.write(json.dumps([os.getpid(), *words]) + "\\n")
+
+    async def run_pod_sandbox(self, pod):
+        self.write("RunPodSandbox", pod.name)
+
+    async def stop_pod_sandbox(self, pod):
+        self.write("StopPodSandbox", pod.name)
+
+main(Told())
+"""
+
+
+def install(runtime, name):
+    directory = runtime.prefix / "opt/nri/plugins"
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / name).write_text(PLUGIN)
+    (directory / name).chmod(0o755)
+    configs = runtime.prefix / "etc/nri/conf.d"
+    configs.mkdir(parents=True, exist_ok=True)
+    (configs / "told.conf").write_text(json.dumps({"directory": str(runtime.prefix)}))
+
+
+def told(runtime):
+    return [json.loads(each) for each in (runtime.prefix / "installed.log").read_text().splitlines()]
+
+
+async def test_an_installed_plugin_is_there_before_the_first_pod_and_ends_with_the_runtime(own, kubelet_of):
+    install(own, "10-told")
+    (own.prefix / "opt/nri/plugins/stray").write_text("no plugin\n")
+    own.start()
+    async with kubelet_of(own) as cri:
+        await cri.remove(await cri.run(cri.pod_config("web")))
+    (pid, title, env), *hooks = told(own)
+    assert title == "configured"
+    assert {"NRI_PLUGIN_IDX", "NRI_PLUGIN_NAME", "NRI_PLUGIN_SOCKET"} <= set(env)
+    assert "PATH" not in env
+    assert [each[1:] for each in hooks] == [["RunPodSandbox", "web"], ["StopPodSandbox", "web"]]
+    assert os.path.exists(f"/proc/{pid}")
+    assert own.stop() == 0
+    assert not os.path.exists(f"/proc/{pid}")
+    assert "stray" in own.log.read_text()
