@@ -337,6 +337,17 @@ def _seed() -> None:
     print(f"PODWIRE_CRASH_SEED={SEED}")  # noqa: T201 - repeats a run that failed
 
 
+@pytest.fixture
+def first_attack() -> Attack:
+    return Attack("bridge", 0, "ADD", 1)
+
+
+@pytest.fixture
+def first_point() -> Point:
+    """The first of our own files gets its name."""
+    return Point("rename", 1)
+
+
 @pytest.fixture(name="declared")
 def _declared() -> set[str]:
     return declared()
