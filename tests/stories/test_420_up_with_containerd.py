@@ -150,7 +150,9 @@ def test_pods_run_on_containerd_set_up_as_the_guide_says(host: Host, tmp_path: P
     host.kubectl("wait", "--for=condition=Ready", "pod/sleeper", "--timeout=60s")
     assert host.kubectl("get", "pod", "sleeper", "-o", "jsonpath={.status.podIP}").startswith("10.244.0.")
     assert "containerd://" in host.kubectl("get", "pod", "sleeper", "-o", "jsonpath={.status.containerStatuses[0]}")
+    assert "guard-all" in host.told("nft", "list", "map", "bridge", "podwire", "guards")
     host.told(PODWIRE, "down")
+    assert host.told("nft", "list", "tables") == ""
     assert host.told(program("ctr"), "-n", "k8s.io", "containers", "list", "-q") == ""
     assert host.told(PODWIRE, "leakcheck").strip() == "nothing is left"
 
