@@ -9,6 +9,7 @@ from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, run_until_stopped
 from podwire.cluster import nri
 from podwire.cluster.runtime import OCI_RUNTIMES, NoRuntime, Options, RunsAlready, running
+from podwire.nri.host.configuration import BadConfiguration
 from podwire.runtime.cni import Checking
 from podwire.runtime.cni.checker import ACTIONS, INTERVAL, REPORT
 from podwire.runtime.records import NewerRecord
@@ -78,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     try:
         return run_until_stopped(_serve(options), arguments)
-    except (OSError, NewerRecord, NoRuntime, RunsAlready, CannotListen) as error:
+    except (OSError, NewerRecord, NoRuntime, RunsAlready, CannotListen, BadConfiguration) as error:
         raise UserError(str(error)) from error
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from podwire import __version__
 from podwire.cluster import tracing
 from podwire.nri.host import Host, Settings
-from podwire.nri.host.configuration import load
+from podwire.nri.host.configuration import BadConfiguration, load
 from podwire.runtime.bundles import Bundles
 from podwire.runtime.nri import Seat, Updating
 from podwire.runtime.sandbox import Sandbox
@@ -49,12 +49,21 @@ def settings(options: Options, prefix: Path) -> Settings:
     file = options.config or prefix / FILE
     if options.config is None and not file.exists():
         return standard
-    return load(file, standard)
+    try:
+        return load(file, standard)
+    except BadConfiguration as error:
+        raise BadConfiguration("", f"{file}: {error}") from error
 
 
 def build(settings: Settings, bundles: Bundles, may_work: Callable[[Sandbox], None]) -> Nri:
     """Everything, not running yet."""
     updating = Updating()
     host = Host(settings, updating, runtime_name=NAME, runtime_version=__version__, tap=tracing.tap(RUNTIME))
-    seat = Seat(host, spec_of=bundles.spec, oom_score=bundles.host.oom_score_adj, may_work=may_work)
+    seat = Seat(
+        host,
+        spec_of=bundles.spec,
+        oom_score=bundles.host.oom_score_adj,
+        cdi=bundles.devices.resolve,
+        may_work=may_work,
+    )
     return Nri(host, seat, updating)

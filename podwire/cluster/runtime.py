@@ -21,6 +21,7 @@ from podwire.linux.namespaces import KernelNamespaces
 from podwire.linux.processes import boot_id
 from podwire.protocols.cri import methods
 from podwire.runtime.bundles import Bundles
+from podwire.runtime.cdi import Registry
 from podwire.runtime.cni import Caller, Checker, Checking, Conflists, Keeper, Plugins
 from podwire.runtime.cni.checker import REPORTING, Pods
 from podwire.runtime.containers import Containers
@@ -203,7 +204,8 @@ def _kernel(options: Options) -> SandboxKernel:
 
 def _bundles(options: Options, images: Images) -> Bundles:
     directory = options.state / "runtime/containers"
-    return Bundles(directory, images, KernelCgroups(), KernelMounts(), Host(), options.cgroup_parent)
+    devices = Registry([options.prefix / each for each in ("etc/cdi", "run/cdi")])
+    return Bundles(directory, images, KernelCgroups(), KernelMounts(), Host(), devices, options.cgroup_parent)
 
 
 def _network(options: Options) -> Caller:

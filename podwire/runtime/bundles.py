@@ -29,6 +29,8 @@ from podwire.linux.overlay import mount_overlay
 from podwire.linux.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import Internal, InvalidArgument, NotFound
+from podwire.protocols.nri.oci.cdi import inject
+from podwire.runtime.cdi import BadDevice, Registry, links_of
 from podwire.runtime.devices import asked_devices
 from podwire.runtime.host import Host
 from podwire.runtime.images import Image, ImageError, Images
@@ -52,6 +54,8 @@ class Planned:
     spec: Mapping[str, Any]
     sources: tuple[str, ...]
     """What of the host is to be mounted."""
+    links: Mapping[str, str]
+    """Links of the host that move into its network namespace, and what they are called there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +81,7 @@ class Bundles:
     cgroups: KernelCgroups
     mounts: KernelMounts
     host: Host
+    devices: Registry
     cgroup_parent: str
     """Where containers are counted whose pod names no parent; nobody else's groups may lie below it."""
     making_group: Lock = field(default_factory=Lock)
@@ -110,14 +115,30 @@ class Bundles:
             machine=platform.machine(),
             oom_score_adj=self.host.oom_score_adj(config.linux.resources.oom_score_adj),
         )
+        spec = build(pod, container)
+        links = self._with_devices(spec, [each.name for each in config.CDI_devices])
+        if links and not pod.network:
+            raise InvalidArgument("config.CDI_devices: net devices need a network namespace of the pod's own")
         return Planned(
             id=id_,
             image=image,
             log_path=_log_path(pod.config, config),
             user=user_of(security, image.config.user, accounts),
-            spec=build(pod, container),
+            spec=spec,
             sources=tuple(each.host_path for each in config.mounts),
+            links=links,
         )
+
+    def _with_devices(self, spec: dict[str, Any], names: Sequence[str]) -> dict[str, str]:
+        """Put CDI devices into the specification; the links that they bring."""
+        if not names:
+            return {}
+        try:
+            edits = self.devices.resolve(names)
+        except BadDevice as error:
+            raise InvalidArgument(f"config.CDI_devices: {error}") from error
+        inject(spec, names, lambda _names: edits)
+        return links_of(edits)
 
     def _image(self, reference: str) -> Image:
         try:

@@ -138,7 +138,7 @@ class Containers:
 
     async def _asked_others(self, sandbox: Sandbox, container: Container, planned: Planned) -> Planned:
         """What plugins make of a container, in its plan and in its record."""
-        draft = Draft(spec=planned.spec, limits=container.limits, links={})
+        draft = Draft(spec=planned.spec, limits=container.limits, links=planned.links)
         wanted = await sandbox.unless_stopped(self._hooks.create(sandbox, container, draft))
         if wanted.limits != draft.limits or wanted.links:
             await self._write(container, limits=wanted.limits, links=dict(wanted.links))

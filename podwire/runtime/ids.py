@@ -54,8 +54,6 @@ def check_container(config: pb.ContainerConfig) -> None:
     for field, words in (("command", config.command), ("args", config.args)):
         if any("\x00" in each for each in words):
             raise InvalidArgument(f"config.{field}: contains a zero byte")
-    if config.CDI_devices:
-        raise InvalidArgument("config.CDI_devices: not supported by podwire yet")
     _check_sizes(config.labels, "config.labels")
     _check_sizes(config.annotations, "config.annotations")
 

@@ -10,6 +10,7 @@ from podwire.cluster import apiserver, cni_daemon, kubelet, runtime, scheduler, 
 from podwire.cluster.up import readiness, views
 from podwire.cluster.up.child import Component, Ready
 from podwire.cluster.up.prepare import Prepared
+from podwire.nri.host.configuration import BadConfiguration
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.runtime.images import ImageError, Images
 from podwire.runtime.images.build import BUSYBOX, ROOT_REFERENCE, build_root
@@ -141,7 +142,7 @@ def _runtime(prepared: Prepared) -> Component:
         needs=("trace",),
         node=prepared.space(),
         environment=_environment(prepared, _inside(prepared)),
-        troubles=(OSError, NewerRecord, runtime.NoRuntime, runtime.RunsAlready, CannotListen),
+        troubles=(OSError, NewerRecord, runtime.NoRuntime, runtime.RunsAlready, CannotListen, BadConfiguration),
     )
 
 

@@ -17,10 +17,12 @@ from podwire.linux.errors import LinuxError
 from podwire.linux.mounts import KernelMounts
 
 STANDARD = (
+    "etc/cdi",
     "etc/cni/net.d",
     "etc/nri/conf.d",
     "opt/cni/bin",
     "opt/nri/plugins",
+    "run/cdi",
     "run/netns",
     "run/nri",
     "var/lib/cni",

@@ -78,6 +78,8 @@ class Checker:
         self._turns: dict[str, Turn] = {}
         self._watched: set[str] = set()
         self._failing: set[str] = set()
+        self._unknown: dict[str, str] = {}
+        """Why pods were not checked the last time."""
         self._concerns = Concerns()
         self._watcher = Watcher(self._hear)
         self._quiet = 0.0
@@ -105,6 +107,7 @@ class Checker:
         self._turns.pop(id_, None)
         self._watched.discard(id_)
         self._failing.discard(id_)
+        self._unknown.pop(id_, None)
         self._concerns.leave(id_)
         self._watcher.remove(id_)
 
@@ -168,12 +171,19 @@ class Checker:
         try:
             if id_ in self._watched or await self._watch(id_, turn):
                 news = await self._check(id_, turn)
+            self._unknown.pop(id_, None)
         except (RpcError, OSError, CniError, msgspec.MsgspecError) as error:
-            _log.warning("a pod's network is not checked", extra={"id": id_, "reason": str(error)})
+            self._tell_unknown(id_, str(error))
         finally:
             turns.found(turn, hinted, news)
             turn.busy = False
             self._wake.set()
+
+    def _tell_unknown(self, id_: str, why: str) -> None:
+        """Once, and not with every try."""
+        if id_ in self._turns and self._unknown.get(id_) != why:
+            self._unknown[id_] = why
+            _log.warning("a pod's network is not checked", extra={"id": id_, "reason": why})
 
     async def _watch(self, id_: str, turn: Turn) -> bool:
         """Whether it is to be checked. Watched from before its first check, so nothing comes between the two."""

@@ -12,7 +12,7 @@ AFTER_RESTART = 10.0
 """Within which all pods are checked that were there before this process was."""
 QUIET = 1.0
 """Without an ADD, before a pod is checked of which nothing changed."""
-PATIENCE = 10.0
+PATIENCE = 30.0
 """How long such a check may wait for that."""
 CONFIRM = 1.0
 """Between a check that fails and the one that has the pod's network given up."""

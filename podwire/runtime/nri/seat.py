@@ -15,7 +15,7 @@ from podwire.runtime.container import Container
 from podwire.runtime.containers import Containers
 from podwire.runtime.hooks import Draft
 from podwire.runtime.nri.describing import described, pod_of, refreshed
-from podwire.runtime.nri.drafting import OomScore, redrafted
+from podwire.runtime.nri.drafting import OomScore, Resolve, redrafted
 from podwire.runtime.nri.resources import from_cri, from_limits, overlaid
 from podwire.runtime.sandbox import Sandbox
 
@@ -31,11 +31,13 @@ class Seat:
         *,
         spec_of: Callable[[str], Mapping[str, Any]],
         oom_score: OomScore,
+        cdi: Resolve,
         may_work: Callable[[Sandbox], None],
     ) -> None:
         self._host = host
         self._spec_of = spec_of
         self._oom_score = oom_score
+        self._cdi = cdi
         self._may_work = may_work
         self._told: dict[str, pb.Container] = {}
         """Containers by the specification that they have; what changes of one is put into a copy."""
@@ -95,7 +97,13 @@ class Seat:
         adjusted = await self._host.create_container(pod_of(sandbox), described(container, draft.spec))
         if not adjusted.adjust.ByteSize():
             return draft
-        wanted = redrafted(draft, adjusted.adjust, has_network=bool(sandbox.record.network), oom_score=self._oom_score)
+        wanted = redrafted(
+            draft,
+            adjusted.adjust,
+            has_network=bool(sandbox.record.network),
+            oom_score=self._oom_score,
+            cdi=self._cdi,
+        )
         self._told[container.id] = described(container, wanted.spec)
         return wanted
 

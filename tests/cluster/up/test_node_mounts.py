@@ -17,9 +17,9 @@ def planned(there=EVERYTHING, prefix="/tmp/pw"):
 
 def test_standard_paths_are_shown_below_what_lasts():
     assert planned() == {
-        "etc": {"etc/cni/net.d", "etc/nri/conf.d", "etc/podwire"},
+        "etc": {"etc/cdi", "etc/cni/net.d", "etc/nri/conf.d", "etc/podwire"},
         "opt": {"opt/cni/bin", "opt/nri/plugins"},
-        "run": {"run/netns", "run/nri", "run/podwire"},
+        "run": {"run/cdi", "run/netns", "run/nri", "run/podwire"},
         "var/lib": {"var/lib/cni", "var/lib/kubelet", "var/lib/podwire"},
         "var/log": {"var/log/containers", "var/log/pods", "var/log/podwire"},
     }

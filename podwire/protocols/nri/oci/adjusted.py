@@ -36,7 +36,7 @@ def adjusted_spec(spec: Mapping[str, Any], adjust: pb.ContainerAdjustment, *, cd
     if adjust.args:
         process["args"] = list(adjust.args)
     _hooks(new, adjust.hooks)
-    inject(new, adjust.CDI_devices, cdi)
+    inject(new, [each.name for each in adjust.CDI_devices], cdi)
     _linux(new, process, adjust.linux)
     adjust_mounts(new, adjust.mounts)
     _rlimits(process, adjust)

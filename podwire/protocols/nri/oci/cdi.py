@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.entries import put_variable
 from podwire.protocols.nri.errors import BadAdjustment
 from podwire.protocols.nri.oci.devices import put_device
@@ -16,11 +15,10 @@ their types and numbers. Raises BadAdjustment."""
 FIELD = "adjust.CDI_devices"
 
 
-def inject(spec: dict[str, Any], devices: Sequence[pb.CDIDevice], resolve: Resolve | None) -> None:
-    """Raises BadAdjustment."""
-    if not devices:
+def inject(spec: dict[str, Any], names: Sequence[str], resolve: Resolve | None) -> None:
+    """Net devices are left to whoever moves links. Raises BadAdjustment."""
+    if not names:
         return
-    names = [each.name for each in devices]
     if resolve is None:
         raise BadAdjustment(FIELD, f"CDI is not available, so {', '.join(names)} cannot be resolved")
     edits = resolve(names)

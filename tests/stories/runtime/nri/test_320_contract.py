@@ -1,6 +1,7 @@
 """The runtime's side of the contract with NRI plugins: what is told, in which order, and what is seen meanwhile."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -220,6 +221,21 @@ async def test_adjustments_are_what_the_container_gets(seat):
         "yes\nfrom the host\n256\ndevice\n"
     )
     assert plugin.told["PostCreateContainer"][1].annotations["example.dev/by"] == "nri"
+
+
+async def test_cdi_devices_come_by_a_plugin_and_by_the_kubelet(seat):
+    cri, plugin, runtime = seat
+    runtime.space.told("ip", "link", "add", "nic0", "type", "veth", "peer", "name", "wire0")
+    edits = {"env": ["CDI=yes"], "deviceNodes": [{"path": "/dev/zero1", "hostPath": "/dev/zero"}]}
+    nic = {"netDevices": [{"hostInterfaceName": "nic0", "name": "net1"}]}
+    devices = [{"name": "zero", "containerEdits": edits}, {"name": "nic", "containerEdits": nic}]
+    file = {"cdiVersion": "1.1.0", "kind": "example.dev/thing", "devices": devices}
+    (runtime.prefix / "run/cdi").mkdir(parents=True)
+    (runtime.prefix / "run/cdi/example.json").write_text(json.dumps(file))
+    plugin.answers["CreateContainer"] = Adjustment().add_cdi_device("example.dev/thing=zero")
+    asked = [pb.CDIDevice(name="example.dev/thing=nic")]
+    id_ = await cri.start(await cri.run(), config=cri.container_config(name="app", CDI_devices=asked))
+    assert await cri.said(id_, "echo $CDI; test -c /dev/zero1 && ls /sys/class/net") == "yes\neth0\nlo\nnet1\n"
 
 
 async def test_links_of_the_host_become_the_containers(seat):

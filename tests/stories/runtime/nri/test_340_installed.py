@@ -1,8 +1,8 @@
 """Plugins that lie on the node: the runtime starts them, hands them their configuration, and ends them."""
 
 import json
-import os
 import sys
+from pathlib import Path
 
 PLUGIN = f"""#!{sys.executable}
 import json, os
@@ -37,6 +37,10 @@ def install(runtime, name):
     (configs / "told.conf").write_text(json.dumps({"directory": str(runtime.prefix)}))
 
 
+def lives(pid):
+    return Path(f"/proc/{pid}").exists()
+
+
 def told(runtime):
     return [json.loads(each) for each in (runtime.prefix / "installed.log").read_text().splitlines()]
 
@@ -52,7 +56,7 @@ async def test_an_installed_plugin_is_there_before_the_first_pod_and_ends_with_t
     assert {"NRI_PLUGIN_IDX", "NRI_PLUGIN_NAME", "NRI_PLUGIN_SOCKET"} <= set(env)
     assert "PATH" not in env
     assert [each[1:] for each in hooks] == [["RunPodSandbox", "web"], ["StopPodSandbox", "web"]]
-    assert os.path.exists(f"/proc/{pid}")
+    assert lives(pid)
     assert own.stop() == 0
-    assert not os.path.exists(f"/proc/{pid}")
+    assert not lives(pid)
     assert "stray" in own.log.read_text()
