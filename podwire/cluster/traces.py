@@ -113,3 +113,7 @@ def _files(options: Options) -> Iterator[Trace]:
             yield Trace(kind, str(each), each.name)
     for each in (options.state / "cni/cache").glob("*@*"):
         yield Trace("CNI attachment", str(each), each.name.partition("@")[0])
+    for each in (options.state / "cni/attachments").glob("*/*@*@*"):
+        yield Trace("CNI record", str(each), each.name.split("@")[1])
+    for each in (options.state / "cni/networks").glob("*/@*@*"):
+        yield Trace("lease", str(each), each.name.split("@")[1])

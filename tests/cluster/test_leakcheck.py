@@ -1,6 +1,8 @@
 import pytest
 
 from podwire.cluster.leakcheck import Trace, lasting, leaks, owner_of_element, owner_of_link, table
+from podwire.cluster.runtime import Options
+from podwire.cluster.traces import found
 
 KNOWN = Trace("netns", "/run/netns/podwire-a", "a")
 LOST = Trace("mount", "/run/podwire/shm/b", "b")
@@ -37,3 +39,17 @@ def test_the_table_has_a_column_for_each():
         "KIND    NAME                 OWNER",
         "mount   /run/podwire/shm/b   b",
     ]
+
+
+def test_what_plugins_have_on_disk_is_a_trace_of_its_pod(tmp_path):
+    record = tmp_path / "var/lib/podwire/cni/attachments/bridge/net@lost@eth0"
+    lease = tmp_path / "var/lib/podwire/cni/networks/net/@lost@eth0"
+    for each in (record, lease):
+        each.parent.mkdir(parents=True)
+    record.touch()
+    lease.symlink_to("10.1.0.5")
+    traces = found(Options(socket=tmp_path / "cri.sock", prefix=tmp_path))
+    assert {each for each in traces if each.owner == "lost"} == {
+        Trace("CNI record", str(record), "lost"),
+        Trace("lease", str(lease), "lost"),
+    }
