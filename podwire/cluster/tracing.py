@@ -6,9 +6,10 @@ kubelet (the runtime, when that is a stranger), programs by the runtime.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from podwire.linux import processes
 from podwire.seams import Tap
@@ -79,10 +80,16 @@ def cri_tap(node: str = "") -> Tap | None:
 
 
 def cni_run(tap_: Tap | None) -> Run:
-    """How CNI plugins are run."""
+    """How CNI plugins are run. CHECK is asked as long as a pod lives: nobody is told, or there were little else."""
     if tap_ is None:
         return processes.run
-    return watched_run(processes.run, Tapped(tap_, caller=RUNTIME, callee=CNI_PLUGIN), _cni_call)
+    watched = watched_run(processes.run, Tapped(tap_, caller=RUNTIME, callee=CNI_PLUGIN), _cni_call)
+
+    def run(argv: Sequence[str], *, env: Mapping[str, str], **rest: Any) -> processes.Finished:
+        quietly = env.get("CNI_COMMAND") == "CHECK"
+        return (processes.run if quietly else watched)(argv, env=env, **rest)
+
+    return run
 
 
 def oci_run(tap_: Tap | None) -> Run:

@@ -71,6 +71,14 @@ def test_a_cni_plugin_that_fails_is_told_with_its_exit_code(tmp_path):
     assert arrows(hops)[1] == ("CNIPlugin", "ContainerRuntime", "DEL mine", "exit 1")
 
 
+def test_what_is_asked_of_every_pod_all_the_time_is_not_told(tmp_path):
+    plugin(tmp_path, "mine", "touch $0.ran")
+    hops = []
+    invocation = Invocation("CHECK", "c1", "/run/netns/x", "eth0")
+    Plugins((tmp_path,), run=tracing.cni_run(hops.append)).call("mine", invocation, {})
+    assert ((tmp_path / "mine.ran").exists(), hops) == (True, [])
+
+
 @pytest.mark.parametrize(
     ("argv", "method"),
     [
