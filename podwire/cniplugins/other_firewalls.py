@@ -9,9 +9,11 @@ pod. Those of iptables-legacy are not seen.
 """
 
 from collections.abc import Callable
+from functools import partial
 from struct import pack
 
 from podwire.cniplugins.netfilter import Netfilter
+from podwire.linux import errors as linux
 from podwire.linux.chains import Chain, Rule
 from podwire.linux.nft import TABLE, KernelRuleset
 from podwire.protocols.cni.errors import CniError, Code
@@ -34,6 +36,10 @@ def _dropping(netfilter: Netfilter) -> list[Chain]:
     return [each for each in netfilter.elements.chains().forwarding() if each.drops and each.table != TABLE]
 
 
+def _is_open(netfilter: Netfilter, chain: Chain) -> bool:
+    return chain not in _dropping(netfilter)
+
+
 def _lacks(netfilter: Netfilter, chain: Chain) -> bool:
     return not any(map(accepts_marked, netfilter.elements.chains().rules(chain)))
 
@@ -45,7 +51,16 @@ def let_through(netfilter: Netfilter, tell: Callable[[str], None]) -> None:
             tell(f"the nft chain {chain} drops what none of its rules accepts, maybe what pods send, too")
         elif _lacks(netfilter, chain):
             rule = f'meta mark and {MARK:#x} == {MARK:#x} counter accept comment "podwire"'
-            KernelRuleset().apply(f"add rule {chain} {rule}\n")
+            _apply(f"add rule {chain} {rule}\n", partial(_is_open, netfilter, chain))
+
+
+def _apply(ruleset: str, is_needless: Callable[[], bool]) -> None:
+    """Unless somebody was faster, or has taken the chain away."""
+    try:
+        KernelRuleset().apply(ruleset)
+    except linux.BadRuleset:
+        if not is_needless():
+            raise
 
 
 def check(netfilter: Netfilter) -> None:
@@ -63,6 +78,7 @@ def take_back(netfilter: Netfilter, is_used: Callable[[], bool]) -> None:
     for chain in filter(is_iptables, chains.forwarding()):
         ours = [each for each in chains.rules(chain) if accepts_marked(each)]
         if ours:
-            KernelRuleset().apply("".join(f"delete rule {chain} handle {each.handle}\n" for each in ours))
+            lines = [f"delete rule {chain} handle {each.handle}\n" for each in ours]
+            _apply("".join(lines), partial(_lacks, netfilter, chain))
     if is_used():
         let_through(netfilter, lambda _line: None)

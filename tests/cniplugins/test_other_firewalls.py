@@ -83,6 +83,15 @@ def test_one_rule_serves_all_pods_and_goes_with_the_last(host, attach):
     assert forward() == before
 
 
+def test_the_last_ones_may_go_at_once(host, attach):
+    drop(4, 6)
+    before = forward()
+    told = {f"p{each}": attach(f"p{each}") for each in range(6)}
+    processes = [host.run("DEL", pod, each) for pod, each in told.items()]
+    assert [each.communicate(timeout=60)[0] for each in processes] == [b""] * len(told)
+    assert forward() == before
+
+
 def test_where_nothing_is_dropped_nothing_is_added(host, attach):
     drop(4)
     KernelRuleset().apply("add chain ip filter FORWARD { policy accept; }\n")
