@@ -16,6 +16,9 @@ from typing import NamedTuple
 
 import pytest
 
+from podwire.cluster.leakcheck import Trace, leaks
+from podwire.cluster.runtime import Options
+from podwire.cluster.traces import found
 from podwire.cniplugins.skeleton import PLUGINS
 from podwire.failpoints import KNOWN
 from podwire.ipam import ranges
@@ -171,8 +174,14 @@ class Network:
             assert self.room() == ROOM - len(others), how
             self.delete(each)
         assert self.host.left() == {}, how
+        assert not SOAK or leakcheck(self.host) == [], how
         assert self.room() == ROOM, how
         assert self.is_home("a"), how
+
+
+def leakcheck(host) -> list[Trace]:
+    """What `podwire leakcheck` would tell of, where nobody has a pod."""
+    return leaks(found(Options(socket=host.root / "cri.sock", prefix=host.root)), ())
 
 
 ROOM = min(ranges.size(each) for each in ranges.parse_sets({"ranges": [[{"subnet": each}] for each in SUBNETS]}))
@@ -356,6 +365,11 @@ def _declared() -> set[str]:
 @pytest.fixture(name="steps")
 def _steps() -> list[Step]:
     return steps()
+
+
+@pytest.fixture(name="leakcheck")
+def _leakcheck() -> Callable[..., list[Trace]]:
+    return leakcheck
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def whole(host) -> int:
 
 
 @pytest.mark.timeout(300)
-def test_no_address_has_two_owners_and_none_is_lost(host, chance, soak):
+def test_no_address_has_two_owners_and_none_is_lost(host, chance, soak, leakcheck):
     seconds = 60.0 if soak else 5.0
     crowd = Crowd(host)
     for each in range(WORKERS):
@@ -105,5 +105,6 @@ def test_no_address_has_two_owners_and_none_is_lost(host, chance, soak):
     print(crowd.done, "times an address was given")  # noqa: T201 - how much was tried
     assert crowd.done > WORKERS / 4
     assert host.left() == {}
+    assert leakcheck(host) == []
     assert whole(host) == 61
     assert host.left() == {}
