@@ -116,7 +116,8 @@ def missing(layout: Layout) -> tuple[str, ...]:
     """The directories that will be made, the deepest first, so that they can be removed in this order."""
     needed = [layout.state, layout.run, layout.logs]
     needed += [layout.prefix / each for each in ("etc/cni/net.d", "opt/cni/bin", "run/netns", "run/nri", "var/lib/cni")]
-    needed += [layout.prefix / each for each in ("etc/cdi", "etc/nri/conf.d", "etc/podwire", "opt/nri/plugins", "run/cdi")]
+    needed += [layout.prefix / each for each in ("etc/cdi", "etc/nri/conf.d", "etc/podwire", "opt/nri/plugins")]
+    needed += [layout.prefix / "run/cdi"]
     needed += [layout.prefix / each for each in ("var/lib/kubelet", "var/log/pods", "var/log/containers")]
     found = {str(above) for each in needed for above in (each, *each.parents) if not above.exists()}
     return tuple(sorted(found, key=lambda each: (-each.count("/"), each)))
