@@ -1,0 +1,153 @@
+"""What PodRoute and PodMesh have in common: who they are, which pods they concern, what becomes of a pod without them.
+
+A resource concerns a pod of its own namespace when its selector matches the pod's labels, or when the pod names it in
+an annotation. One that cannot be read concerns pods all the same, so that it can fail closed; it never touches another.
+"""
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from podwire.linux.values import IP
+from podwire.objects import selectors
+from podwire.objects.selectors import NOTHING, LabelSelector
+from podwire.protocols.k8sapi.status import FieldError
+
+GROUP = "net.podwire.dev"
+VERSION = "v1"
+ROUTES = f"{GROUP}/routes"
+MESH = f"{GROUP}/mesh"
+"""Annotations by which a pod names resources: `name[,name]`."""
+FAIL, IGNORE = "Fail", "Ignore"
+
+
+class Pod(NamedTuple):
+    """What is to be known of a pod to plan for it."""
+
+    namespace: str
+    name: str
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    ips: tuple[IP, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """Who a resource is; its `spec` is somewhere else."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+    created: str = ""
+    selector: LabelSelector = NOTHING
+    fails: bool = True
+    """Whether a pod that cannot have it must not run (`failurePolicy: Fail`)."""
+
+    @property
+    def seniority(self) -> tuple[str, str]:
+        """Of two that want different things, the one with the smaller has its way: the older, then by name."""
+        return self.created, self.name
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+class Resource(Protocol):
+    @property
+    def head(self) -> Head: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A resource that says something that cannot be done."""
+
+    head: Head
+    errors: tuple[FieldError, ...]
+
+
+class Why(enum.StrEnum):
+    BROKEN = "Broken"
+    """The resource itself is nonsense."""
+    MISSING = "Missing"
+    """The pod names one that does not exist."""
+    CONFLICT = "Conflict"
+    """An older resource wants something else at the same place."""
+    FAILED = "Failed"
+    """The pod's namespace cannot have it."""
+
+
+class Trouble(NamedTuple):
+    """Why a pod does not get what a resource says, or not all of it."""
+
+    resource: Head
+    why: Why
+    field: str
+    reason: str
+
+    @property
+    def fatal(self) -> bool:
+        """Whether the pod must not run. A newer resource that contradicts an older one stops no pod."""
+        return self.resource.fails and self.why is not Why.CONFLICT
+
+    def __str__(self) -> str:
+        return f"{self.resource}: {self.field}: {self.reason}" if self.field else f"{self.resource}: {self.reason}"
+
+
+R = TypeVar("R", bound=Resource)
+
+
+def head_of(object_: Mapping[str, Any]) -> Head:
+    """As much of it as can be read; a selector that cannot be selects nothing."""
+    metadata, spec = _mapping(object_.get("metadata")), _mapping(object_.get("spec"))
+    selector = spec.get("podSelector")
+    try:
+        selected = selectors.from_object(selector) if isinstance(selector, Mapping) else NOTHING
+    except (ValueError, AttributeError, TypeError):
+        selected = NOTHING
+    return Head(
+        kind=str(object_.get("kind", "")),
+        namespace=str(metadata.get("namespace", "")),
+        name=str(metadata.get("name", "")),
+        uid=str(metadata.get("uid", "")),
+        created=str(metadata.get("creationTimestamp") or ""),
+        selector=selected,
+        fails=spec.get("failurePolicy", FAIL) != IGNORE,
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def named(pod: Pod, annotation: str) -> list[str]:
+    """The resources that a pod asks for by name."""
+    listed = [each.strip() for each in pod.annotations.get(annotation, "").split(",")]
+    return list(dict.fromkeys(each for each in listed if each))
+
+
+def concerning(pod: Pod, resources: Iterable[R], annotation: str) -> list[R]:
+    """Those that the pod names or that select it, the oldest first."""
+    asked = set(named(pod, annotation))
+    found = [
+        each
+        for each in resources
+        if each.head.namespace == pod.namespace and (each.head.name in asked or each.head.selector.matches(pod.labels))
+    ]
+    return sorted(found, key=lambda each: each.head.seniority)
+
+
+def missing(pod: Pod, found: Sequence[Resource], annotation: str, kind: str) -> list[Trouble]:
+    """Those that the pod names and that do not exist."""
+    there = {each.head.name for each in found}
+    return [
+        Trouble(Head(kind=kind, namespace=pod.namespace, name=each), Why.MISSING, "", "the pod names it, and it does "
+                "not exist")
+        for each in named(pod, annotation)
+        if each not in there
+    ]  # fmt: skip
+
+
+def broken(resource: Broken) -> list[Trouble]:
+    return [Trouble(resource.head, Why.BROKEN, each.field, each.body) for each in resource.errors]

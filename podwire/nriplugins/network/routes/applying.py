@@ -1,0 +1,83 @@
+"""A plan of routes made true in a pod's namespace: read, compare, tell the kernel the difference in one batch."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import NamedTuple
+
+from podwire.linux import errors
+from podwire.linux.ports import Network, Parts
+from podwire.nriplugins.network.resources import Head, Trouble, Why
+from podwire.nriplugins.network.routes.plan import NOTHING, Changes, Plan, There, diff
+
+
+class Outcome(NamedTuple):
+    changed: int
+    """How many routes and rules the kernel was told of."""
+    troubles: tuple[Trouble, ...]
+    """All of the plan's, and what came up."""
+
+
+def read(network: Network) -> There:
+    links = {each.name: each.ifindex for each in network.links.list()}
+    routes = (*network.routes.list(4, None), *network.routes.list(6, None))
+    return There(links, routes, (*network.rules.list(4), *network.rules.list(6)))
+
+
+def apply(network: Network, plan: Plan) -> Outcome:
+    """Set what is missing, change what differs, take away what is ours and in no plan.
+
+    What the kernel refuses is a trouble of its resources and of no others.
+    """
+    changes = diff(plan, read(network))
+    refused: list[Trouble] = []
+    if len(changes):
+        try:
+            with network.batch() as batch:
+                _tell(batch, changes)
+        except errors.LinuxError:
+            refused = _one_by_one(network, diff(plan, read(network)))
+    return Outcome(len(changes), (*plan.troubles, *changes.troubles, *refused))
+
+
+def remove(network: Network) -> int:
+    """Take away all that is ours; how much that was."""
+    return apply(network, NOTHING).changed
+
+
+def _tell(parts: Parts, changes: Changes) -> None:
+    for rule in changes.drop_rules:
+        parts.rules.delete(rule)
+    for route in changes.drop_routes:
+        parts.routes.delete(route)
+    for each in changes.replace:
+        parts.routes.replace(each.route)
+    for each in changes.add:
+        parts.routes.add(each.route)
+    for wanted in changes.add_rules:
+        parts.rules.add(wanted.rule)
+
+
+def _one_by_one(network: Network, changes: Changes) -> list[Trouble]:
+    """After a batch in which something was refused: what is still to be done, so that each refusal has its owner."""
+    for rule in changes.drop_rules:
+        with suppress(errors.Missing):
+            network.rules.delete(rule)
+    for route in changes.drop_routes:
+        with suppress(errors.Missing):
+            network.routes.delete(route)
+    troubles: list[Trouble] = []
+    for each in (*changes.replace, *changes.add):
+        try:
+            network.routes.replace(each.route) if each in changes.replace else network.routes.add(each.route)
+        except errors.LinuxError as error:
+            troubles += _failed(each.owners, each.field, error)
+    for wanted in changes.add_rules:
+        try:
+            network.rules.add(wanted.rule)
+        except errors.LinuxError as error:
+            troubles += _failed(wanted.owners, wanted.field, error)
+    return troubles
+
+
+def _failed(owners: Iterable[Head], field: str, error: errors.LinuxError) -> list[Trouble]:
+    return [Trouble(each, Why.FAILED, field, str(error)) for each in owners]

@@ -1,0 +1,202 @@
+"""What the PodRoutes of a pod come to, and what is to be done for it in a namespace as it is. All of it is pure.
+
+A place in the kernel (a destination in a table with a metric, a source among the rules) takes one route. Of several
+resources that want different ones the oldest has its way, and the others are told; what several want alike they share.
+Whatever carries our protocol number is ours, and goes when nobody wants it any more.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_network
+from typing import NamedTuple
+
+from podwire.linux.values import Network, Route, Rule
+from podwire.nriplugins.network.resources import (
+    ROUTES,
+    Broken,
+    Head,
+    Pod,
+    Trouble,
+    Why,
+    broken,
+    concerning,
+    missing,
+)
+from podwire.nriplugins.network.routes.resource import KIND, PodRoute
+
+PROTOCOL = 113
+"""The owner tag of routes and rules that resources ask for; those of CNI plugins have another."""
+PRIORITIES = range(11000, 11129)
+"""Of rules: the longest source prefix is asked first."""
+_DEFAULT_METRIC = {4: 0, 6: 1024}
+
+Place = tuple[Network, int, int]
+"""Destination, table and metric: where the kernel keeps one route."""
+
+
+class WantedRoute(NamedTuple):
+    route: Route
+    """Without the number of its link, which is known by name only."""
+    interface: str
+    field: str
+    owners: tuple[Head, ...]
+
+
+class WantedRule(NamedTuple):
+    rule: Rule
+    field: str
+    owners: tuple[Head, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be in the pod's namespace, for whom, and what cannot be."""
+
+    routes: Mapping[Place, WantedRoute] = field(default_factory=dict)
+    rules: Mapping[Network, WantedRule] = field(default_factory=dict)
+    troubles: tuple[Trouble, ...] = ()
+
+
+NOTHING = Plan()
+
+
+class There(NamedTuple):
+    """What is in a namespace: links by name, all routes and rules, anybody's."""
+
+    links: Mapping[str, int]
+    routes: tuple[Route, ...]
+    rules: tuple[Rule, ...]
+
+
+@dataclass(slots=True)
+class Changes:
+    """From what is there to what is wanted. Rules go first and come last, so that none leads to half a table."""
+
+    drop_rules: list[Rule] = field(default_factory=list)
+    drop_routes: list[Route] = field(default_factory=list)
+    replace: list[WantedRoute] = field(default_factory=list)
+    add: list[WantedRoute] = field(default_factory=list)
+    add_rules: list[WantedRule] = field(default_factory=list)
+    troubles: list[Trouble] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        """How many the kernel is told."""
+        dropped, set_ = len(self.drop_rules) + len(self.drop_routes), len(self.replace) + len(self.add)
+        return dropped + set_ + len(self.add_rules)
+
+
+def plan(pod: Pod, resources: Iterable[PodRoute | Broken]) -> Plan:
+    """For one pod, from all PodRoutes that are known."""
+    chosen = concerning(pod, resources, ROUTES)
+    routes: dict[Place, WantedRoute] = {}
+    rules: dict[Network, WantedRule] = {}
+    troubles = missing(pod, chosen, ROUTES, KIND)
+    for each in chosen:
+        if isinstance(each, Broken):
+            troubles += broken(each)
+            continue
+        troubles += _routes(each, routes)
+        troubles += _rules(each, pod, rules)
+    return Plan(routes, rules, tuple(troubles))
+
+
+def _routes(resource: PodRoute, taken: dict[Place, WantedRoute]) -> list[Trouble]:
+    troubles = []
+    for index, way in enumerate(resource.ways):
+        for at, destination in enumerate(way.destinations):
+            route = Route(
+                destination=destination,
+                gateway=way.via,
+                table=resource.table,
+                metric=way.metric or _DEFAULT_METRIC[destination.version],
+                mtu=way.mtu,
+                advmss=way.advmss,
+                onlink=way.on_link,
+                protocol=PROTOCOL,
+            )
+            where = f"spec.routes[{index}].destinations[{at}]"
+            wanted = WantedRoute(route, resource.interface, where, (resource.head,))
+            other = taken.setdefault(place(route), wanted)
+            if other[:2] != wanted[:2]:
+                reason = f"{destination} goes {_way(other)}, as {other.owners[0]} says, which is older"
+                troubles.append(Trouble(resource.head, Why.CONFLICT, where, reason))
+            elif other is not wanted:
+                taken[place(route)] = other._replace(owners=(*other.owners, resource.head))
+    return troubles
+
+
+def _way(wanted: WantedRoute) -> str:
+    via = f"via {wanted.route.gateway} " if wanted.route.gateway else ""
+    return f"{via}by {wanted.interface}"
+
+
+def _rules(resource: PodRoute, pod: Pod, taken: dict[Network, WantedRule]) -> list[Trouble]:
+    troubles = []
+    own = [ip_network(each) for each in pod.ips] if resource.own else []
+    for source in dict.fromkeys((*resource.sources, *own)):
+        wanted = WantedRule(_rule(source, resource.table), "spec.sources", (resource.head,))
+        other = taken.setdefault(source, wanted)
+        if other.rule != wanted.rule:
+            reason = f"{source} looks into table {other.rule.table}, as {other.owners[0]} says, which is older"
+            troubles.append(Trouble(resource.head, Why.CONFLICT, "spec.sources", reason))
+        elif other is not wanted:
+            taken[source] = other._replace(owners=(*other.owners, resource.head))
+    return troubles
+
+
+def _rule(source: Network, table: int) -> Rule:
+    priority = PRIORITIES.start + source.max_prefixlen - source.prefixlen
+    # Of a rule for everybody the kernel does not tell the source back.
+    told = source if source.prefixlen else None
+    return Rule(priority, table, source.version, source=told, protocol=PROTOCOL)
+
+
+def place(route: Route) -> Place:
+    return route.destination, route.table, route.metric or _DEFAULT_METRIC[route.destination.version]
+
+
+def diff(wanted: Plan, there: There) -> Changes:
+    """What is to be done; what is there already is left alone."""
+    changes = Changes()
+    ours = {place(each): each for each in there.routes if each.protocol == PROTOCOL}
+    others = {place(each): each for each in there.routes if each.protocol != PROTOCOL}
+    for at, each in wanted.routes.items():
+        index = there.links.get(each.interface)
+        if index is None:
+            reason = f"there is no interface {each.interface} in the pod"
+            changes.troubles += _failed(each.owners, "spec.interface", reason)
+            continue
+        settled = each._replace(route=each.route._replace(ifindex=index))
+        have = ours.pop(at, None)
+        if have is not None:
+            changes.replace += [] if _same(have, settled.route) else [settled]
+        elif at in others:
+            changes.troubles += _failed(each.owners, each.field, _foreign(others[at]))
+        else:
+            changes.add.append(settled)
+    changes.drop_routes += ours.values()
+    mine = {each for each in there.rules if each.protocol == PROTOCOL and each.priority in PRIORITIES}
+    changes.add_rules += [each for each in wanted.rules.values() if each.rule not in mine]
+    changes.drop_rules += mine - {each.rule for each in wanted.rules.values()}
+    return changes
+
+
+def _same(there: Route, wanted: Route) -> bool:
+    return (
+        there.gateway == wanted.gateway
+        and there.ifindex == wanted.ifindex
+        and there.mtu == wanted.mtu
+        and there.advmss == wanted.advmss
+        and (there.onlink == wanted.onlink or wanted.gateway is None)
+    )
+
+
+def _foreign(route: Route) -> str:
+    return (
+        f"a route to {route.destination} that somebody else made (protocol {route.protocol}) has its place "
+        f"in table {route.table} with metric {route.metric}; another metric or a table of its own avoids it"
+    )
+
+
+def _failed(owners: Iterable[Head], where: str, reason: str) -> list[Trouble]:
+    return [Trouble(each, Why.FAILED, where, reason) for each in owners]
