@@ -4,9 +4,11 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,10 @@ main(Told())
 
 POINTS = ("Synchronize", "RunPodSandbox", "CreateContainer", "StartContainer", "PostStartContainer")
 REQUEST_SECONDS = 1.0
+
+SOAK = bool(os.environ.get("PODWIRE_SOAK"))
+SEED = int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or int(time.time()) // 3600
+"""The same for all workers of a run; set it to repeat a run."""
 
 
 class Keeper:
@@ -141,10 +147,18 @@ def configure(runtime, *, required, grace="30s"):
     file.write_text(json.dumps(config))
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("required", [True, False], ids=["required", "wanted"])
-async def test_a_plugin_that_fails_anywhere(own, kubelet_of, eventually, required, point, number):
+FAULTS = {
+    f"{'required' if required else 'wanted'}-{point}-{number.name}": (required, point, number)
+    for required in (True, False)
+    for point in POINTS
+    for number in (signal.SIGKILL, signal.SIGSTOP)
+}
+SAMPLE = list(FAULTS) if SOAK else sorted(random.Random(SEED).sample(sorted(FAULTS), 6))
+
+
+@pytest.mark.parametrize("fault", SAMPLE)
+async def test_a_plugin_that_fails_anywhere(own, kubelet_of, eventually, fault):
+    required, point, number = FAULTS[fault]
     configure(own, required=required)
     own.start()
     async with kubelet_of(own) as cri, kept(Keeper(own.prefix, point, number)) as plugin:
