@@ -1,0 +1,49 @@
+"""A plan of redirections made true in a pod's namespace, in one transaction."""
+
+from typing import NamedTuple, Protocol
+
+from podwire.linux import errors
+from podwire.linux.tables import Table, same
+from podwire.nriplugins.network.mesh.plan import NOTHING, Plan
+from podwire.nriplugins.network.mesh.ruleset import TABLE, table
+from podwire.nriplugins.network.resources import Trouble, Why
+
+
+class Tables(Protocol):
+    """The nft tables of the pod's namespace."""
+
+    def get(self, name: str) -> Table | None: ...
+
+    def put(self, table: Table, *, instead: bool = False) -> None: ...
+
+    def delete(self, name: str) -> bool: ...
+
+
+class Outcome(NamedTuple):
+    changed: bool
+    troubles: tuple[Trouble, ...]
+    """All of the plan's, and what came up."""
+
+
+def apply(tables: Tables, plan: Plan) -> Outcome:
+    """Put the table where it is missing or differs, take it away where it is not wanted.
+
+    Connections that are open stay what they are. What the kernel refuses, it refuses as a whole.
+    """
+    wanted, there = table(plan), tables.get(TABLE)
+    if wanted is None:
+        return Outcome(there is not None and tables.delete(TABLE), plan.troubles)
+    if there is not None and same(wanted, there):
+        return Outcome(False, plan.troubles)
+    try:
+        tables.put(wanted, instead=there is not None)
+    except errors.LinuxError as error:
+        owners = [each for way in (plan.inbound, plan.outbound) if way is not None for each in way.owners]
+        refused = [Trouble(each, Why.FAILED, "spec", str(error)) for each in dict.fromkeys(owners)]
+        return Outcome(False, (*plan.troubles, *refused))
+    return Outcome(True, plan.troubles)
+
+
+def remove(tables: Tables) -> bool:
+    """Take away all that is ours; False when there was nothing."""
+    return apply(tables, NOTHING).changed

@@ -1,0 +1,65 @@
+"""What the PodMeshes of a pod come to: one for each direction, the oldest. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from podwire.nriplugins.network.mesh.resource import KIND, Direction, PodMesh, Proxy
+from podwire.nriplugins.network.resources import (
+    MESH,
+    Broken,
+    Head,
+    Pod,
+    Trouble,
+    Why,
+    broken,
+    concerning,
+    missing,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Redirection:
+    """Where the connections of one direction go, and who says so."""
+
+    direction: Direction
+    proxy: Proxy
+    owners: tuple[Head, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be in the pod's namespace, and what cannot be."""
+
+    inbound: Redirection | None = None
+    outbound: Redirection | None = None
+    troubles: tuple[Trouble, ...] = ()
+
+
+NOTHING = Plan()
+
+
+def plan(pod: Pod, resources: Iterable[PodMesh | Broken]) -> Plan:
+    """For one pod, from all PodMeshes that are known."""
+    chosen = concerning(pod, resources, MESH)
+    troubles = missing(pod, chosen, MESH, KIND)
+    ways: dict[str, Redirection] = {}
+    for each in chosen:
+        if isinstance(each, Broken):
+            troubles += broken(each)
+            continue
+        for name, direction in (("inbound", each.inbound), ("outbound", each.outbound)):
+            if direction is not None:
+                troubles += _taken(name, Redirection(direction, each.proxy, (each.head,)), ways)
+    return Plan(ways.get("inbound"), ways.get("outbound"), tuple(troubles))
+
+
+def _taken(name: str, wanted: Redirection, ways: dict[str, Redirection]) -> list[Trouble]:
+    """Take the place of a direction, or share it with those that want the same."""
+    other = ways.setdefault(name, wanted)
+    [head] = wanted.owners
+    if (other.direction, other.proxy) != (wanted.direction, wanted.proxy):
+        reason = f"{name} connections go to port {other.direction.port}, as {other.owners[0]} says, which is older"
+        return [Trouble(head, Why.CONFLICT, f"spec.{name}", reason)]
+    if other is not wanted:
+        ways[name] = Redirection(other.direction, other.proxy, (*other.owners, head))
+    return []
