@@ -42,8 +42,8 @@ class Host:
         self.network.links.change("lo", up=True)
         self._servers: list[tuple[socket.socket, threading.Thread]] = []
 
-    def open(self, family: int, kind: int = socket.SOCK_STREAM) -> socket.socket:
-        with visit(self.path):
+    def open(self, family: int, kind: int = socket.SOCK_STREAM, *, uid: int = 0, gid: int = 0) -> socket.socket:
+        with visit(self.path), acting_as(uid, gid):
             opened = socket.socket(family, kind)
         opened.settimeout(PATIENCE)
         return opened
@@ -75,8 +75,7 @@ class Host:
 
     def connected(self, address: str, port: int, *, source: str = "", uid: int = 0, gid: int = 0, mark: int = 0):
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        with acting_as(uid, gid):
-            opened = self.open(family)
+        opened = self.open(family, uid=uid, gid=gid)
         if mark:
             opened.setsockopt(socket.SOL_SOCKET, 36, mark)
         if source:

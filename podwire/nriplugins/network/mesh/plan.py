@@ -34,6 +34,10 @@ class Plan:
     outbound: Redirection | None = None
     troubles: tuple[Trouble, ...] = ()
 
+    def __bool__(self) -> bool:
+        """Whether anything is to be there."""
+        return self.inbound is not None or self.outbound is not None
+
 
 NOTHING = Plan()
 

@@ -56,6 +56,10 @@ class Plan:
     rules: Mapping[Network, WantedRule] = field(default_factory=dict)
     troubles: tuple[Trouble, ...] = ()
 
+    def __bool__(self) -> bool:
+        """Whether anything is to be there."""
+        return bool(self.routes or self.rules)
+
 
 NOTHING = Plan()
 
