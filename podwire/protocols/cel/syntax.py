@@ -1,0 +1,95 @@
+"""A checked expression as a tree of plain values."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    id: int
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Ident:
+    id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    id: int
+    operand: "Node"
+    field: str
+    test_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function, an operator or a method: whose target is its first argument."""
+
+    id: int
+    function: str
+    args: tuple["Node", ...]
+    member: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A list, a map or a message written down; `message` names the message."""
+
+    id: int
+    parts: tuple["Node", ...]
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Comprehension:
+    id: int
+    variables: tuple[str, ...]
+    range: "Node"
+    accumulator: str
+    start: "Node"
+    condition: "Node"
+    step: "Node"
+    result: "Node"
+
+
+Node = Const | Ident | Select | Call | Made | Comprehension
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The whole of an expression, and where in the text its nodes begin."""
+
+    root: Node
+    offsets: Mapping[int, int]
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """A node and all below it."""
+    pending = [node]
+    while pending:
+        each = pending.pop()
+        yield each
+        pending.extend(below(each))
+
+
+def below(node: Node) -> tuple[Node, ...]:
+    match node:
+        case Select(operand=operand):
+            return (operand,)
+        case Call(args=args):
+            return args
+        case Made(parts=parts):
+            return parts
+        case Comprehension():
+            return (node.range, node.start, node.condition, node.step, node.result)
+        case _:
+            return ()
+
+
+def names_in(tree: Tree) -> frozenset[str]:
+    """The identifiers that an expression speaks of."""
+    return frozenset(each.name for each in walk(tree.root) if isinstance(each, Ident) and not each.name.startswith("@"))

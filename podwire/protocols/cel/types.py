@@ -1,0 +1,59 @@
+"""CEL's types, as values. What the library makes of them is `environment`'s business."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A type by its name in CEL; lists, maps and optionals have parameters, structs have fields."""
+
+    name: str
+    parameters: tuple["Type", ...] = ()
+    fields: tuple[tuple[str, "Type"], ...] = ()
+    nullable: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(map(str, self.parameters))})" if self.parameters else self.name
+
+
+BOOL = Type("bool")
+BYTES = Type("bytes")
+DOUBLE = Type("double")
+DURATION = Type("duration")
+DYN = Type("dyn")
+INT = Type("int")
+STRING = Type("string")
+TIMESTAMP = Type("timestamp")
+
+CIDR = Type("net.CIDR")
+FORMAT = Type("kubernetes.NamedFormat")
+IP = Type("net.IP")
+QUANTITY = Type("kubernetes.Quantity")
+SEMVER = Type("kubernetes.Semver")
+URL = Type("kubernetes.URL")
+OPAQUE = (CIDR, FORMAT, IP, QUANTITY, SEMVER, URL)
+"""Types that only functions look into."""
+
+
+def list_of(element: Type) -> Type:
+    return Type("list", (element,))
+
+
+def map_of(key: Type, value: Type) -> Type:
+    return Type("map", (key, value))
+
+
+def optional(inner: Type) -> Type:
+    """A variable that may be absent: expressions see `optional.none()` then."""
+    return Type("optional_type", (inner,))
+
+
+def struct(fields: Iterable[tuple[str, Type]]) -> Type:
+    """An object whose fields are known; to select another is an error of compilation."""
+    return Type("object", fields=tuple(fields))
+
+
+def nullable(inner: Type) -> Type:
+    """The same, or null."""
+    return Type(inner.name, inner.parameters, inner.fields, nullable=True)
