@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from podwire.apiserver.authn import User
 from podwire.apiserver.negotiate import Form
 from podwire.apiserver.registry import Resource
+from podwire.apiserver.tracking import Author, author_name
 from podwire.protocols.k8sapi.codec import MAX_INT, MIN_INT
 from podwire.protocols.k8sapi.paths import Target
 from podwire.protocols.k8sapi.server_side import Request
@@ -34,6 +35,12 @@ class Call:
     @property
     def name(self) -> str:
         return self.target.name
+
+    @property
+    def author(self) -> Author:
+        """In whose name fields are written."""
+        manager, program = self.request.option("fieldManager"), self.request.headers.get("user-agent", "")
+        return Author(author_name(manager, program), self.target.subresource)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

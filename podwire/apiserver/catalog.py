@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any
 
 from podwire.apiserver import defaults, tables, validation
+from podwire.apiserver.apply.builtin import builtin_types
 from podwire.apiserver.conversions import conversions
 from podwire.apiserver.registry import Resource, storage_prefix
 from podwire.apiserver.schema import Schemas
@@ -31,4 +32,5 @@ def _resource(kind: Kind, schemas: Schemas, conversion: Any) -> Resource:
         validate_update=partial(validation.update, kind),
         columns=partial(tables.definitions, kind),
         cells=partial(tables.cells, kind),
+        typed=builtin_types().kind(kind.api_version, kind.kind),
     )

@@ -11,6 +11,7 @@ from podwire.apiserver.defaults import creation as first_status
 from podwire.apiserver.ports import Store
 from podwire.apiserver.registry import Resource
 from podwire.apiserver.stored import Object
+from podwire.apiserver.tracking import SERVER, Author, Tracker
 from podwire.objects.names import generate_name
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.status import (
@@ -64,30 +65,43 @@ class Creator:
     store: Store
     admission: Admission
     clock: Clock
+    tracker: Tracker
 
     async def create(
-        self, resource: Resource, namespace: str, obj: Object, user: User, *, dry_run: bool = False, name: str = ""
+        self,
+        resource: Resource,
+        namespace: str,
+        obj: Object,
+        user: User,
+        *,
+        dry_run: bool = False,
+        name: str = "",
+        author: Author | None = SERVER,
     ) -> Item:
-        """Store a new object.
+        """Store a new object. No `author`: the object says itself who owns what.
 
-        1. Names, namespace, uid, time.  2. Defaults.  3. Admission.  4. Validation.  5. What admission must take.
-        6. The store.
+        1. Names, namespace, uid, time.  2. Defaults, and who owns them.  3. Admission.  4. Validation.
+        5. What admission must take.  6. The store.
         """
         _claim_place(resource, namespace, obj, name)
         generated = not obj["metadata"].get("name")
         for left in reversed(range(GENERATED_TRIES if generated else 1)):
             try:
                 return await self._create(
-                    resource, namespace, copy.deepcopy(obj) if generated else obj, user, dry_run=dry_run
+                    resource, namespace, copy.deepcopy(obj) if generated else obj, user, author, dry_run=dry_run
                 )
             except KeyExists as error:
                 if not left:
                     raise _taken(resource, error.key.rpartition("/")[2], generated=generated) from error
         raise AssertionError("the loop returns or raises")
 
-    async def _create(self, resource: Resource, namespace: str, obj: Object, user: User, *, dry_run: bool) -> Item:
+    async def _create(
+        self, resource: Resource, namespace: str, obj: Object, user: User, author: Author | None, *, dry_run: bool
+    ) -> Item:
         self._give_identity(resource, namespace, obj)
         resource.default(obj)
+        if author is not None:
+            self.tracker.created(resource, obj, author)
         operation = Operation(
             verb="CREATE", resource=resource, namespace=namespace, obj=obj, old=None, user=user, dry_run=dry_run
         )
@@ -137,7 +151,7 @@ def _claim_place(resource: Resource, namespace: str, obj: Object, name: str) -> 
         raise bad_request(mismatch("name", metadata["name"], name))
     check_namespace(resource, namespace, metadata)
     for owned in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation",
-                  "selfLink", "managedFields", "resourceVersion"):  # fmt: skip
+                  "selfLink", "resourceVersion"):  # fmt: skip
         metadata.pop(owned, None)
     if resource.has_status and (resource.group, resource.name) not in BRINGS_STATUS:
         obj.pop("status", None)

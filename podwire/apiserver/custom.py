@@ -7,6 +7,8 @@ from typing import Any
 
 from podwire.apiserver import validation
 from podwire.apiserver.admission.chain import Operation
+from podwire.apiserver.apply.builtin import OBJECT_META, builtin_types
+from podwire.apiserver.apply.custom import custom_type
 from podwire.apiserver.bootstrap import SYSTEM
 from podwire.apiserver.crds import (
     columns_of,
@@ -25,6 +27,7 @@ from podwire.apiserver.registry import Resource, ScalePaths, storage_prefix
 from podwire.apiserver.schema import OpenApi
 from podwire.apiserver.shape import Shape
 from podwire.apiserver.stored import Object, unpack
+from podwire.apiserver.tracking import SERVER, Author
 from podwire.apiserver.updates import Write
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError, FieldError
@@ -35,7 +38,6 @@ _log = logging.getLogger("podwire.apiserver.custom")
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 """Keeps a definition until its objects are deleted; controllers take it off."""
 
-OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 ANY_SCHEMA: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -95,7 +97,13 @@ class CustomResources:
             return {**obj, "status": established(obj, now, others)}
 
         write = Write(
-            resource=self._resource, namespace="", name=name, change=judged, user=SYSTEM, subresource="status"
+            resource=self._resource,
+            namespace="",
+            name=name,
+            change=judged,
+            user=SYSTEM,
+            subresource="status",
+            author=Author(SERVER.name, "status"),
         )
         try:
             await self._engine.updater.update(write)
@@ -132,7 +140,9 @@ def _resources(definition: Object, meta: Shape) -> list[tuple[Resource, Object]]
         kind = _only_shrinking(announced) if definition["metadata"].get("deletionTimestamp") else announced
         version = versions[kind.version]
         schema = (version.get("schema") or {}).get("openAPIV3Schema") or ANY_SCHEMA
-        found.append((_custom(kind, version, compile_schema(schema, meta), stored), schema))
+        resource = _custom(kind, version, compile_schema(schema, meta), stored)
+        typed = custom_type(schema, builtin_types().definition(OBJECT_META))
+        found.append((replace(resource, typed=typed), schema))
     return found
 
 

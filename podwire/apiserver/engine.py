@@ -13,6 +13,7 @@ from podwire.apiserver.schema import Schemas
 from podwire.apiserver.shape import Shape
 from podwire.apiserver.stored import Object
 from podwire.apiserver.tokens import Tokens
+from podwire.apiserver.tracking import Tracker
 from podwire.apiserver.updates import Updater
 from podwire.seams import Clock
 
@@ -38,6 +39,7 @@ class Engine:
     creator: Creator
     updater: Updater
     deleter: Deleter
+    tracker: Tracker
     kubelets: Kubelets | None = None
     """None where no kubelet can be reached."""
 
@@ -53,9 +55,11 @@ class Engine:
         clock: Clock,
         kubelets: Kubelets | None = None,
     ) -> "Engine":
-        creator = Creator(store, admission, clock)
+        tracker = Tracker(registry, clock)
+        creator = Creator(store, admission, clock, tracker)
+        updater = Updater(store, admission, tracker)
         deleter = Deleter(store, admission, clock)
-        return cls(store, registry, schemas, identity, clock, creator, Updater(store, admission), deleter, kubelets)
+        return cls(store, registry, schemas, identity, clock, creator, updater, deleter, tracker, kubelets)
 
     async def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
         """An object as it is now; None when there is none."""

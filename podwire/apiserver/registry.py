@@ -6,7 +6,8 @@ from functools import cached_property
 from typing import Any
 
 from podwire.apiserver import stored
-from podwire.apiserver.shape import Shape
+from podwire.apiserver.apply.types import DEDUCED, Type
+from podwire.apiserver.shape import Report, Shape
 from podwire.apiserver.stored import Object
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import FieldError
@@ -71,6 +72,8 @@ class Resource:
     selectable: tuple[str, ...] = ()
     """Extra field-selector paths of a CRD."""
     scale: ScalePaths = ScalePaths()
+    typed: Type = DEDUCED
+    """Which parts of an object can be owned."""
 
     @cached_property
     def name(self) -> str:
@@ -79,6 +82,12 @@ class Resource:
     @cached_property
     def group(self) -> str:
         return self.kind.group
+
+    @cached_property
+    def empty(self) -> Object:
+        """An object of this kind of which nothing has been said, for comparing only."""
+        nothing: Object = self.shape.decode({}, "", Report())
+        return nothing
 
     @cached_property
     def has_status(self) -> bool:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -14,6 +15,7 @@ from podwire.apiserver.creation import check_namespace, counts_generations, mism
 from podwire.apiserver.ports import Store
 from podwire.apiserver.registry import Resource
 from podwire.apiserver.stored import Object
+from podwire.apiserver.tracking import ENTRIES, SERVER, Author, Tracker, unchanged_but_for_times
 from podwire.protocols.k8sapi.status import (
     MODIFIED,
     ApiError,
@@ -64,6 +66,10 @@ class Write:
     subresource: str = ""
     whole: bool = False
     dry_run: bool = False
+    author: Author | None = SERVER
+    """Who owns what is changed; None leaves it to whoever owned it."""
+    applied: bool = False
+    """The change itself says who owns what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +78,17 @@ class Updater:
 
     store: Store
     admission: Admission
+    tracker: Tracker
     _turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """Who has lost a race for a key tries again in turn: fifty at once would mostly make each other lose."""
 
     async def update(self, write: Write) -> Item:
         """Change a stored object; raises NotFound, Conflict, Invalid.
 
-        1. Read.  2. Change a copy.  3. Restore what this door may not touch.  4. Default, admit, validate.
-        5. Write with the revision that was read; on a lost race begin anew, where a client that named a revision
-        meets its conflict. Somebody else has won each time, so this ends; the request's deadline ends it sooner.
+        1. Read.  2. Change a copy.  3. Restore what this door may not touch.  4. Default, note who owns what,
+        admit, validate.  5. Write with the revision that was read; on a lost race begin anew, where a client that
+        named a revision meets its conflict. Somebody else has won each time, so this ends; the request's deadline
+        ends it sooner.
         """
         resource = write.resource
         key = resource.key(write.namespace, write.name)
@@ -101,8 +109,10 @@ class Updater:
         old = resource.unpack(item)
         new = write.change(resource.unpack(item))
         _check_identity(write, new, old)
+        given = new["metadata"].pop(ENTRIES, None)
         new = _through_door(resource, write.subresource, new, old)
         resource.default(new)
+        self._track(write, new, old, given)
         operation = Operation(
             verb="UPDATE", resource=resource, namespace=write.namespace, obj=new, old=old, user=write.user,
             subresource=write.subresource, dry_run=write.dry_run,
@@ -114,13 +124,22 @@ class Updater:
             await self.admission.undo(operation)  # only when it is certain that nothing was written
             raise
 
+    def _track(self, write: Write, new: Object, old: Object, given: Any) -> None:
+        if write.author is None or write.applied:
+            entries = given if write.applied else old["metadata"].get(ENTRIES)
+            new["metadata"] = {**new["metadata"], ENTRIES: entries}
+            if not entries:
+                del new["metadata"][ENTRIES]
+        else:
+            self.tracker.updated(write.resource, new, old, given, write.author)
+
     async def _store(self, write: Write, item: Item, operation: Operation, old: Object) -> Item:
         resource, new = write.resource, operation.obj
         if errors := resource.validate_update(new, old, write.subresource):
             raise invalid_object(resource.kind.kind, write.name, errors, group=resource.group)
         if write.subresource not in NOT_GENERATIONS:
             _count_generation(resource, new, old)
-        if new == old:
+        if new == old or (write.applied and unchanged_but_for_times(new, old)):
             return item  # a write that changes nothing keeps its revision and is no event
         value = packed(resource, new)
         if write.dry_run:
@@ -203,7 +222,6 @@ def _keep_identity(new: Object, old: Object) -> None:
             new[key] = old[key]
     if "deletionTimestamp" in old:
         new["deletionTimestamp"] = old["deletionTimestamp"]
-    new.pop("managedFields", None)
     new.pop("selfLink", None)
 
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from podwire.apiserver import bodies, lists, patching, stored, watches
+from podwire.apiserver import applying, bodies, lists, patching, stored, watches
+from podwire.apiserver.authz import Attributes
 from podwire.apiserver.bodies import Body
-from podwire.apiserver.call import Call, boolean_option, integer_option, write_options
+from podwire.apiserver.call import Call, WriteOptions, boolean_option, integer_option, write_options
 from podwire.apiserver.deletes import Deleted, DeleteOptions, options_of
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.registry import Resource
@@ -13,7 +14,16 @@ from podwire.apiserver.shape import Report, TypeMismatch
 from podwire.apiserver.stored import Object
 from podwire.apiserver.updates import Write, another_uid
 from podwire.protocols.k8sapi.server_side import Answer, Response
-from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request, forbidden, invalid_object, named
+from podwire.protocols.k8sapi.status import (
+    ApiError,
+    Reason,
+    bad_request,
+    conflict,
+    forbidden,
+    invalid_object,
+    method_not_allowed,
+    named,
+)
 from podwire.protocols.storage import Item
 
 Verb = Callable[[Engine, Call], Awaitable[Answer]]
@@ -35,6 +45,10 @@ DELETED_IS_SHOWN = frozenset({
     ("storage.k8s.io", "volumeattributesclasses"),
 })  # fmt: skip
 """Kinds whose deletion answers with the object even when it is gone."""
+
+
+APPLY_TRIES = 5
+"""Times that an apply finds its object gone and then there again before it gives up."""
 
 
 def show(engine: Engine, call: Call, item: Item, *, status: int = 200, body: Body | None = None) -> Response:
@@ -67,7 +81,9 @@ async def create(engine: Engine, call: Call) -> Answer:
     options = write_options(call.request, "CreateOptions")
     body = await body_of(call)
     obj = bodies.shaped(body, call.resource, options.field_validation)
-    item = await engine.creator.create(call.resource, call.namespace, obj, call.user, dry_run=options.dry_run)
+    item = await engine.creator.create(
+        call.resource, call.namespace, obj, call.user, dry_run=options.dry_run, author=call.author
+    )
     return show(engine, call, item, status=201, body=body)
 
 
@@ -88,6 +104,7 @@ async def update(engine: Engine, call: Call) -> Answer:
         subresource=call.target.subresource,
         whole=True,
         dry_run=options.dry_run,
+        author=call.author,
     )
     try:
         return show(engine, call, await engine.updater.update(write), body=body)
@@ -98,7 +115,7 @@ async def update(engine: Engine, call: Call) -> Answer:
         raise another_uid(call.resource, call.name, uid, "")
     obj["metadata"].pop("resourceVersion", None)
     item = await engine.creator.create(
-        call.resource, call.namespace, obj, call.user, dry_run=options.dry_run, name=call.name
+        call.resource, call.namespace, obj, call.user, dry_run=options.dry_run, name=call.name, author=call.author
     )
     return show(engine, call, item, status=201, body=body)
 
@@ -109,6 +126,8 @@ def _may_create(call: Call) -> bool:
 
 async def patch(engine: Engine, call: Call) -> Answer:
     options = write_options(call.request, "PatchOptions")
+    if bodies.media_type(call.request) == applying.MEDIA:
+        return await _apply(engine, call, options)
     data = await bodies.read(call.request)
     body, change = patching.change(data, bodies.media_type(call.request), call.resource, options.field_validation)
     if "force" in call.request.query:
@@ -122,8 +141,57 @@ async def patch(engine: Engine, call: Call) -> Answer:
         user=call.user,
         subresource=call.target.subresource,
         dry_run=options.dry_run,
+        author=call.author,
     )
     return show(engine, call, await engine.updater.update(write), body=body)
+
+
+async def _apply(engine: Engine, call: Call, options: WriteOptions) -> Answer:
+    """Apply to the object that is there, else make it; again when it came or went in between."""
+    applying.require_manager(call.request)
+    body = applying.configuration(await bodies.read(call.request), call, options.field_validation)
+    write = Write(
+        resource=call.resource,
+        namespace=call.namespace,
+        name=call.name,
+        change=applying.change(engine.tracker, call, body.value),
+        user=call.user,
+        subresource=call.target.subresource,
+        dry_run=options.dry_run,
+        applied=True,
+    )
+    for _ in range(APPLY_TRIES):
+        try:
+            return show(engine, call, await engine.updater.update(write), body=body)
+        except ApiError as missing:
+            if missing.reason is not Reason.NOT_FOUND or call.target.subresource:
+                raise
+        try:
+            return await _create_by_apply(engine, call, options, body)
+        except ApiError as present:
+            if present.reason is not Reason.ALREADY_EXISTS:
+                raise
+    raise conflict(call.resource.name, call.name, "it comes and goes; please try again", group=call.resource.group)
+
+
+async def _create_by_apply(engine: Engine, call: Call, options: WriteOptions, body: Body) -> Answer:
+    resource = call.resource
+    if "create" not in resource.kind.verbs:
+        raise method_not_allowed()
+    may = Attributes(
+        verb="create",
+        group=resource.group,
+        version=resource.kind.version,
+        resource=resource.name,
+        namespace=call.namespace,
+        name=call.name,
+    )
+    engine.identity.authorizer.require(call.user, may)
+    obj = applying.first(engine.tracker, call, body.value)
+    item = await engine.creator.create(
+        resource, call.namespace, obj, call.user, dry_run=options.dry_run, name=call.name, author=None
+    )
+    return show(engine, call, item, status=201, body=body)
 
 
 async def delete(engine: Engine, call: Call) -> Answer:

@@ -89,13 +89,6 @@ async def test_custom_resources_take_no_strategic_patch(widgets):
     assert "strategic" not in reply.message
 
 
-async def test_server_side_apply_is_refused_in_so_many_words(api, config):
-    reply = await api.patch(f"{CONFIGS}/one?fieldManager=me", config("one"), "apply")
-
-    assert reply.status == 415
-    assert "server-side apply" in reply.message
-
-
 async def test_an_unknown_format_is_refused_with_the_known_ones(api, config):
     await api.made(CONFIGS, config("one"))
 

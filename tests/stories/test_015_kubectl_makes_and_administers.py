@@ -275,12 +275,6 @@ def test_an_old_kubectl_is_at_least_warned_of_unknown_fields(kubectl):
     assert "imagine" not in kubectl.json("get pod web")["spec"]["containers"][0]
 
 
-def test_server_side_apply_is_refused_in_words(kubectl):
-    told = kubectl.refused("apply --server-side -f -", given=MAP)
-    assert "server-side apply is not supported by podwire yet" in told
-    assert "NotFound" in kubectl.refused("get cm colours")
-
-
 def test_events_are_listed(kubectl, server):
     event = {
         "metadata": {"generateName": "web."},

@@ -230,10 +230,16 @@ def test_lightkube_lists_patches_and_watches(light, namespace):
     assert missing.value.status.reason == "NotFound"
 
 
-def test_lightkube_is_told_that_there_is_no_server_side_apply(light, namespace):
-    with pytest.raises(LightkubeError, match="server-side apply is not supported by podwire yet") as refused:
-        light.apply(ConfigMap(metadata=ObjectMeta(name="one", namespace=namespace)))
-    assert refused.value.status.code == 415
+def test_lightkube_applies_and_meets_conflicts(light, namespace):
+    def colours(**data: str) -> ConfigMap:
+        return ConfigMap(metadata=ObjectMeta(name="colours", namespace=namespace), data=data)
+
+    light.apply(colours(a="1"), field_manager="first")
+    assert light.apply(colours(b="2"), field_manager="second").data == {"a": "1", "b": "2"}
+    with pytest.raises(LightkubeError, match='Apply failed with 1 conflict: conflict with "first": .data.a') as refused:
+        light.apply(colours(a="3", b="2"), field_manager="second")
+    assert (refused.value.status.code, refused.value.status.reason) == (409, "Conflict")
+    assert light.apply(colours(a="3", b="2"), field_manager="second", force=True).data == {"a": "3", "b": "2"}
 
 
 @pytest.mark.filterwarnings("ignore:Kubernetes version .* is not supported:UserWarning")  # it knows up to 1.35

@@ -41,6 +41,9 @@ class Schema(msgspec.Struct, frozen=True):
     required: frozenset[str] = frozenset()
     merge_key: str = msgspec.field(default="", name="x-kubernetes-patch-merge-key")
     strategy: str = msgspec.field(default="", name="x-kubernetes-patch-strategy")
+    list_type: str = msgspec.field(default="", name="x-kubernetes-list-type")
+    list_map_keys: tuple[str, ...] = msgspec.field(default=(), name="x-kubernetes-list-map-keys")
+    map_type: str = msgspec.field(default="", name="x-kubernetes-map-type")
 
     @property
     def json_type(self) -> str:

@@ -123,10 +123,6 @@ def _anything(value: Any, _path: str, _report: Report) -> Any:
     return value
 
 
-def _nothing(_value: Any, _path: str, _report: Report) -> Any:
-    return None
-
-
 def refuse_depth(value: Any, limit: int = DEEPEST) -> None:
     """Raise TypeMismatch if lists and objects nest deeper than `limit`; level by level, so that nothing overflows."""
     level = [value] if type(value) is dict or type(value) is list else []
@@ -159,5 +155,3 @@ INT_OR_STRING = Scalar("intstr.IntOrString", _int_or_string, int)
 TIME = Scalar("v1.Time", _time, _none)
 MICRO_TIME = Scalar("v1.MicroTime", _micro_time, _none)
 ANYTHING = Scalar("runtime.RawExtension", _anything, _none)
-DROPPED = Scalar("", _nothing, _none)
-"""A property that is known and never kept."""

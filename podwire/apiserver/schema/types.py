@@ -27,8 +27,8 @@ _SPECIAL: dict[str, Type] = {
 _RECURSIVE = {_SCHEMA, f"{_CRD}.JSONSchemaPropsOrArray", f"{_CRD}.JSONSchemaPropsOrBool"}
 """Definitions that can contain themselves."""
 
-_DROPPED = {(f"{_META}.ObjectMeta", "managedFields")}
-"""Properties that are taken and not kept: who owns which field is not recorded."""
+_KEPT_EMPTY = {(f"{_META}.ObjectMeta", "managedFields")}
+"""Lists that mean something when they are empty: forget who owns what."""
 
 _SCALARS: dict[tuple[str, str], Type] = {
     ("string", ""): scalars.STRING,
@@ -90,13 +90,10 @@ class Schemas:
 
     def _members(self, name: str, schema: Schema) -> Iterator[Member]:
         for each, of in (schema.properties or {}).items():
-            if (name, each) in _DROPPED:
-                yield Member(each, scalars.DROPPED, keep_empty=False, always=False)
-                continue
             kind = self._of(of, inside=name)
             always, keep = _kept(name, each, kind, required=each in schema.required)
             strategies = frozenset(of.strategy.split(",")) if of.strategy else frozenset()
-            yield Member(each, kind, keep, always, of.merge_key, strategies)
+            yield Member(each, kind, keep or (name, each) in _KEPT_EMPTY, always, of.merge_key, strategies)
 
     def _of(self, schema: Schema, *, inside: str) -> Type:
         if schema.ref:

@@ -43,6 +43,7 @@ async def create(engine: Engine, call: Call) -> Answer:
         user=call.user,
         subresource="binding",
         dry_run=options.dry_run,
+        author=None,
     )
     await engine.updater.update(write)
     return answer(call.request, stored.encode(SUCCESS), status=201, warnings=body.warnings)

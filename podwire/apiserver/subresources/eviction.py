@@ -68,6 +68,7 @@ async def _evict(engine: Engine, call: Call, options: DeleteOptions) -> None:
             change=lambda pod: doomed(pod, now),
             user=call.user,
             subresource="status",
+            author=None,
         )
         item = await engine.updater.update(write)
         if options.resource_version:

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping
 
-from podwire.apiserver import bodies, patching
+from podwire.apiserver import applying, bodies, patching
 from podwire.apiserver.call import Call, write_options
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.stored import Object
+from podwire.apiserver.tracking import ENTRIES
 from podwire.apiserver.updates import Change, Write
 from podwire.apiserver.verbs import body_of, show
 from podwire.protocols.k8sapi.server_side import Answer
@@ -37,6 +38,10 @@ _PARTS: Mapping[str, Callable[[Object, Object], Object]] = {"ephemeralcontainers
 """From the pod as it is and as the client would have it to the new spec."""
 
 
+_TAKEN = ("name", "uid", "resourceVersion", ENTRIES)
+"""Of the metadata that a client sends."""
+
+
 async def update(engine: Engine, call: Call) -> Answer:
     options = write_options(call.request, "UpdateOptions")
     body = await body_of(call)
@@ -47,18 +52,24 @@ async def update(engine: Engine, call: Call) -> Answer:
 
 async def patch(engine: Engine, call: Call) -> Answer:
     options = write_options(call.request, "PatchOptions")
-    data = await bodies.read(call.request)
-    body, change = patching.change(data, bodies.media_type(call.request), call.resource, options.field_validation)
-    item = await engine.updater.update(_write(call, change, dry_run=options.dry_run))
+    media, validation = bodies.media_type(call.request), options.field_validation
+    applied = media == applying.MEDIA
+    if applied:
+        applying.require_manager(call.request)
+        body = applying.configuration(await bodies.read(call.request), call, validation)
+        change = applying.change(engine.tracker, call, body.value)
+    else:
+        body, change = patching.change(await bodies.read(call.request), media, call.resource, validation)
+    item = await engine.updater.update(_write(call, change, dry_run=options.dry_run, applied=applied))
     return show(engine, call, item, body=body)
 
 
-def _write(call: Call, change: Change, *, dry_run: bool, whole: bool = False) -> Write:
+def _write(call: Call, change: Change, *, dry_run: bool, whole: bool = False, applied: bool = False) -> Write:
     part = _PARTS[call.target.subresource]
 
     def only_the_part(old: Object) -> Object:
         new = change(old)
-        precise = {key: new["metadata"][key] for key in ("name", "uid", "resourceVersion") if key in new["metadata"]}
+        precise = {key: new["metadata"][key] for key in _TAKEN if key in new["metadata"]}
         return {**old, "metadata": {**old["metadata"], **precise}, "spec": part(old, new)}
 
     return Write(
@@ -70,4 +81,6 @@ def _write(call: Call, change: Change, *, dry_run: bool, whole: bool = False) ->
         subresource=call.target.subresource,
         whole=whole,
         dry_run=dry_run,
+        author=call.author,
+        applied=applied,
     )

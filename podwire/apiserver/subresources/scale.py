@@ -1,9 +1,11 @@
 """scale: replicas of whatever kind has them, seen as an autoscaling/v1 Scale."""
 
+from dataclasses import replace
 from typing import Any
 
-from podwire.apiserver import bodies, patching, stored
-from podwire.apiserver.call import Call, write_options
+from podwire.apiserver import applying, bodies, patching, stored
+from podwire.apiserver.apply.builtin import builtin_types
+from podwire.apiserver.call import Call, WriteOptions, write_options
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.registry import Resource
 from podwire.apiserver.render import answer
@@ -77,19 +79,47 @@ async def update(engine: Engine, call: Call) -> Answer:
 
 async def patch(engine: Engine, call: Call) -> Answer:
     options = write_options(call.request, "PatchOptions")
-    data = await bodies.read(call.request)
     media = bodies.media_type(call.request)
+    if media == applying.MEDIA:
+        return await _apply(engine, call, options)
+    data = await bodies.read(call.request)
     _, change = patching.change(data, media, _as_scale(engine), options.field_validation)
     return await _write(engine, call, change, dry_run=options.dry_run)
+
+
+async def _apply(engine: Engine, call: Call, options: WriteOptions) -> Answer:
+    """Apply a Scale: the same as applying so many replicas to the object itself."""
+    applying.require_manager(call.request)
+    resource = _as_scale(engine)
+    data = await bodies.read(call.request)
+    config = applying.configuration(data, replace(call, resource=resource), options.field_validation).value
+    whole: Object = {"kind": call.resource.kind.kind, "apiVersion": call.resource.kind.api_version, "metadata": {}}
+    if (replicas := (config.get("spec") or {}).get("replicas")) is not None:
+        whole = scaled(whole, call.resource.scale.wanted, _counted(call, replicas))
+    write = Write(
+        resource=call.resource,
+        namespace=call.namespace,
+        name=call.name,
+        change=applying.change(engine.tracker, call, whole),
+        user=call.user,
+        dry_run=options.dry_run,
+        applied=True,
+    )
+    item = await engine.updater.update(write)
+    return answer(call.request, stored.encode(scale_of(call.resource.unpack(item), call.resource)))
+
+
+def _counted(call: Call, replicas: int) -> int:
+    if replicas < 0:
+        error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise invalid_object("Scale", call.name, [error], group="autoscaling")
+    return replicas
 
 
 async def _write(engine: Engine, call: Call, change: Any, *, dry_run: bool) -> Answer:
     def changed(old: Object) -> Object:
         scale = change(scale_of(old, call.resource))
-        replicas = scale.get("spec", {}).get("replicas", 0)
-        if replicas < 0:
-            error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
-            raise invalid_object("Scale", call.name, [error], group="autoscaling")
+        replicas = _counted(call, scale.get("spec", {}).get("replicas", 0))
         metadata = {**old["metadata"]}
         if version := scale["metadata"].get("resourceVersion"):
             metadata["resourceVersion"] = version
@@ -102,6 +132,7 @@ async def _write(engine: Engine, call: Call, change: Any, *, dry_run: bool) -> A
         change=changed,
         user=call.user,
         dry_run=dry_run,
+        author=call.author,
     )
     item = await engine.updater.update(write)
     return answer(call.request, stored.encode(scale_of(call.resource.unpack(item), call.resource)))
@@ -118,4 +149,5 @@ def _as_scale(engine: Engine) -> Resource:
         validate_update=lambda _new, _old, _subresource: [],
         columns=list,
         cells=lambda _obj, _now: [],
+        typed=builtin_types().kind("autoscaling/v1", "Scale"),
     )

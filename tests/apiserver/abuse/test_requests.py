@@ -129,7 +129,7 @@ PATCHES = [
     (STRATEGIC, b'{"metadata":{"ownerReferences":[{}]}}', 422, "ownerReferences[0].uid"),
     (STRATEGIC, b'{"metadata":{"ownerReferences":[1]}}', 400, "metadata.ownerReferences"),
     ("application/json", b"{}", 415, "accepted media types"),
-    ("application/apply-patch+yaml", b"{}", 415, "server-side apply"),
+    ("application/apply-patch+yaml", b"{}", 422, "fieldManager: Required value: is required for apply patch"),
     ("text/plain", b"{}", 415, "accepted media types"),
 ]
 REASONS = {

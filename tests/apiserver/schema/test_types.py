@@ -83,8 +83,12 @@ def test_objects_and_required_members_are_shown_even_when_not_given():
 
 
 def test_metadata_is_cleaned():
-    metadata = {"name": "a", "labels": {}, "managedFields": [{"manager": "x"}], "creationTimestamp": None}
+    metadata = {"name": "a", "labels": {}, "managedFields": None, "creationTimestamp": None}
     assert decode({"metadata": metadata})["metadata"] == {"name": "a"}
+
+
+def test_an_empty_list_of_managed_fields_is_not_the_same_as_none():
+    assert decode({"metadata": {"managedFields": []}})["metadata"] == {"managedFields": []}
 
 
 def test_a_volume_of_no_kind_keeps_its_empty_source():

@@ -1,0 +1,28 @@
+"""Conflicts in upstream's words."""
+
+from podwire.apiserver.apply.managers import Manager
+from podwire.apiserver.apply.ownership import Conflicts
+from podwire.apiserver.apply.types import shown
+from podwire.protocols.k8sapi.status import ApiError, Reason
+
+CAUSE = "FieldManagerConflict"
+
+
+def refusal(conflicts: Conflicts) -> ApiError:
+    """409 with one cause for each field and each manager that has it."""
+    causes = [
+        {"reason": CAUSE, "message": f"conflict with {manager}", "field": shown(path)}
+        for manager, path in conflicts.found
+    ]
+    return ApiError(Reason.CONFLICT, _message(conflicts.found), details={"causes": causes})
+
+
+def _message(found: list[tuple[Manager, tuple[str, ...]]]) -> str:
+    if len(found) == 1:
+        manager, path = found[0]
+        return f"Apply failed with 1 conflict: conflict with {manager}: {shown(path)}"
+    lines = []
+    for manager in dict.fromkeys(each for each, _ in found):
+        lines.append(f"conflicts with {manager}:")
+        lines += [f"- {shown(path)}" for other, path in found if other == manager]
+    return f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)

@@ -1,0 +1,76 @@
+"""Which fields a value has: those that its author means to own, or simply all."""
+
+from typing import Any
+
+from podwire.apiserver.apply.fieldsets import HERE, FieldSet
+from podwire.apiserver.apply.types import BadElement, Elements, Members, Type, elements_of, members_of
+
+
+def claimed(of: Type, value: Any) -> FieldSet:
+    """The fields that an applied configuration claims.
+
+    Scalars and what is owned as a whole; of lists that are owned by element each element; of objects what is in them,
+    and the object itself only where it is empty or came under a name of its author's own.
+    """
+    if (members := members_of(of, value)) is not None:
+        return _claimed_members(members, value)
+    if (elements := elements_of(of, value)) is not None:
+        return _claimed_elements(elements, value)
+    return {}
+
+
+def _claimed_members(of: Members, value: dict[str, Any]) -> FieldSet:
+    found: FieldSet = {}
+    for name, each in value.items():
+        kind = of.member(name)
+        if kind is None:
+            continue
+        below = claimed(kind, each)
+        whole = each is None or each == {} or _is_leaf(kind, each) or not of.names(name)
+        if below:
+            found[f"f:{name}"] = {HERE: {}, **below} if whole else below
+        elif whole:
+            found[f"f:{name}"] = {}
+    return found
+
+
+def _claimed_elements(of: Elements, value: list[Any]) -> FieldSet:
+    found: FieldSet = {}
+    for each in value:
+        try:
+            name = of.name(each)
+        except BadElement:
+            continue
+        below = claimed(of.element, each)
+        found[name] = {HERE: {}, **below} if below and name not in found else {}
+    return found
+
+
+def _is_leaf(of: Type, value: Any) -> bool:
+    return members_of(of, value) is None and elements_of(of, value) is None
+
+
+def whole(of: Type, value: Any) -> FieldSet:
+    """A value that has come or gone, with everything below it: what stands under its name in a set."""
+    if value and (members := members_of(of, value)) is not None:
+        found: FieldSet = {HERE: {}}
+        for name, each in value.items():
+            kind = members.member(name)
+            if kind is not None:
+                found[f"f:{name}"] = {} if type(each) is str else whole(kind, each)
+        return found if len(found) > 1 else {}
+    if value and (elements := elements_of(of, value)) is not None:
+        named = _whole_elements(elements, value)
+        return {HERE: {}, **named} if named else {}
+    return {}
+
+
+def _whole_elements(of: Elements, value: list[Any]) -> FieldSet:
+    found: FieldSet = {}
+    for each in value:
+        try:
+            name = of.name(each)
+        except BadElement:
+            continue
+        found[name] = {} if name in found else whole(of.element, each)
+    return found

@@ -1,0 +1,132 @@
+"""Sets of fields in the form in which `managedFields` carries them (FieldsV1), worked on as they are.
+
+A set is a tree of dicts. Its keys are path elements: `f:name` for a member of an object, `k:{"name":"c"}` for an
+element of a list with keys, `v:"x"` for an element of a list that is a set. A field is in the set when it stands there
+with `{}` or with a `.` among its own: {"f:labels": {".": {}, "f:app": {}}} has .labels and .labels.app. The root is
+never in its set, so `{}` is the empty set. Sets share their parts: nobody changes one that exists.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+FieldSet = dict[str, Any]
+"""A set, or what it has below one path element."""
+
+HERE = "."
+EMPTY: FieldSet = {}
+
+
+def node(below: FieldSet, *, member: bool) -> FieldSet | None:
+    """What stands for a field, given what is in the set below it; None when it is not needed at all."""
+    if not below:
+        return {} if member else None
+    return {HERE: {}, **below} if member else below
+
+
+def union(one: FieldSet, other: FieldSet) -> FieldSet:
+    """The fields of either."""
+    if not one or not other:
+        return one or other
+    joined = dict(one)
+    for key, theirs in other.items():
+        mine = joined.get(key)
+        joined[key] = theirs if mine is None else _joined(mine, theirs)
+    return joined
+
+
+def _joined(mine: FieldSet, theirs: FieldSet) -> FieldSet:
+    if not mine or not theirs:
+        bare = mine or theirs
+        return {HERE: {}, **bare} if bare else {}
+    return union(mine, theirs)
+
+
+def difference(one: FieldSet, other: FieldSet) -> FieldSet:
+    """The fields of one that are not in the other. A field goes alone, what is below it stays."""
+    if not one or not other:
+        return one
+    left = {}
+    for key, mine in one.items():
+        theirs = other.get(key)
+        rest = mine if theirs is None else _less(mine, theirs)
+        if rest is not None:
+            left[key] = rest
+    return left
+
+
+def _less(mine: FieldSet, theirs: FieldSet) -> FieldSet | None:
+    if not mine:
+        return mine if theirs and HERE not in theirs else None
+    return _settled(difference(mine, theirs or {HERE: {}}))
+
+
+def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
+    """The fields of both."""
+    shared = {}
+    for key, mine in one.items():
+        theirs = other.get(key)
+        if theirs is None:
+            continue
+        both = _settled(intersection(mine or {HERE: {}}, theirs or {HERE: {}})) if key != HERE else {}
+        if both is not None:
+            shared[key] = both
+    return shared
+
+
+def without_trees(one: FieldSet, other: FieldSet) -> FieldSet:
+    """The fields of one that are neither in the other nor below one of its fields."""
+    left = {}
+    for key, mine in one.items():
+        theirs = other.get(key)
+        if theirs is None:
+            left[key] = mine
+        elif theirs and HERE not in theirs:
+            rest = _settled(without_trees(mine, theirs)) if mine else mine
+            if rest is not None:
+                left[key] = rest
+    return left
+
+
+def _settled(below: FieldSet) -> FieldSet | None:
+    """A node in its one form: a field with nothing below it is `{}`, and nothing at all is no node."""
+    if not below:
+        return None
+    return {} if len(below) == 1 and HERE in below else below
+
+
+def has(fields: FieldSet, path: tuple[str, ...]) -> bool:
+    """Whether the field at the path is in the set."""
+    found: FieldSet | None = fields
+    for key in path:
+        found = found.get(key) if found else None
+        if found is None:
+            return False
+    return found is not None and (not found or HERE in found)
+
+
+def paths(fields: FieldSet, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The path of every field, in an order that does not depend on how the set came about."""
+    for key in sorted(fields):
+        if key == HERE:
+            continue
+        below = fields[key]
+        if not below or HERE in below:
+            yield (*above, key)
+        yield from paths(below, (*above, key))
+
+
+def tidy(given: Any, depth: int = 0) -> FieldSet:
+    """A set that a client has sent, in normal form; raises ValueError for what is none."""
+    if not isinstance(given, Mapping) or depth > DEEPEST:
+        raise ValueError("a set of fields must be an object")
+    kept: FieldSet = {}
+    for key, below in given.items():
+        if key != HERE and key[:2] not in ("f:", "k:", "v:", "i:"):
+            raise ValueError(f'unknown path element "{key}"')
+        inner = {} if key == HERE else tidy(below, depth + 1)
+        kept[key] = {} if len(inner) == 1 and HERE in inner else inner
+    return kept
+
+
+DEEPEST = 200
+"""Levels that a set may have: as deep as any object that is taken, and a little more."""

@@ -1,0 +1,165 @@
+"""Who owns which fields, after every write: what `apply/` decides, for the resources that are served here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from podwire.apiserver.apply import last_applied
+from podwire.apiserver.apply.conflicts import refusal
+from podwire.apiserver.apply.fieldsets import has
+from podwire.apiserver.apply.managers import (
+    APPLY,
+    UPDATE,
+    BadEntries,
+    Managed,
+    Manager,
+    is_reset,
+    read,
+    written,
+)
+from podwire.apiserver.apply.ownership import Applied, Conflicts, Version, View, applied, unmanaged, updated
+from podwire.apiserver.registry import Registry, Resource
+from podwire.apiserver.stored import Object
+from podwire.objects.times import rfc3339
+from podwire.seams import Clock
+
+ENTRIES = "managedFields"
+LONGEST_NAME = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """In whose name fields are written, and through which subresource."""
+
+    name: str
+    subresource: str = ""
+
+
+SERVER = Author("kube-apiserver")
+"""The server itself, under the name by which users know it."""
+
+
+def author_name(manager: str, user_agent: str) -> str:
+    """The manager that a request names, else the program that sent it: `kubectl/v1.36 …` is kubectl."""
+    if manager:
+        return manager
+    return "".join(each for each in user_agent.partition("/")[0] if each.isprintable())[:LONGEST_NAME]
+
+
+@dataclass(frozen=True, slots=True)
+class Tracker:
+    """Keeps `metadata.managedFields`."""
+
+    registry: Registry
+    clock: Clock
+
+    def created(self, resource: Resource, obj: Object, author: Author) -> None:
+        """Everything in a new object, its defaults too, belongs to whoever made it."""
+        manager = self._updater(resource, author)
+        managed = updated(self._view(resource), resource.empty, obj, {}, manager, self._now())
+        _put(obj, written(managed))
+
+    def updated(self, resource: Resource, new: Object, old: Object, given: Any, author: Author) -> None:
+        """What a write changed belongs to its author. `given` is what the client would have the entries be.
+
+        An object that nobody has tracked so far stays so until something is applied to it.
+        """
+        entries = old["metadata"].get(ENTRIES) or []
+        managed = _managed(entries, given if not author.subresource else None)
+        _put(new, entries)  # so that the two do not differ in this
+        after = managed
+        if managed:
+            after = updated(self._view(resource), old, new, managed, self._updater(resource, author), self._now())
+        _put(new, written(after))
+
+    def applied(
+        self, resource: Resource, live: Object | None, config: Object, author: Author, *, force: bool
+    ) -> tuple[Object, list[Object]]:
+        """The object after an apply and its entries; raises Conflict. None for `live`: there is none yet."""
+        view, now = self._view(resource), self._now()
+        identity = {"kind": resource.kind.kind, "apiVersion": resource.kind.api_version}
+        present = {**resource.empty, **identity} if live is None else live
+        metadata = {key: value for key, value in present["metadata"].items() if key != ENTRIES}
+        managed = read(present["metadata"].get(ENTRIES) or [])
+        present = {**present, "metadata": metadata}
+        if not managed and live is not None:
+            managed = unmanaged(view, {**resource.empty, **identity}, present, author.subresource, now)
+        manager = Manager.of(author.name, APPLY, resource.kind.api_version, author.subresource)
+        apply = partial(applied, view, present, config, managed, manager, time=now)
+        try:
+            done = _applied(apply, view, present, author, force=force)
+        except Conflicts as conflicts:
+            raise refusal(conflicts) from conflicts
+        obj = last_applied.kept_up(done.obj, config) if author.name == last_applied.MANAGER else done.obj
+        return obj, written(done.managed)
+
+    def _now(self) -> str:
+        return rfc3339(self.clock.wall())
+
+    def _updater(self, resource: Resource, author: Author) -> Manager:
+        return Manager.of(author.name, UPDATE, resource.kind.api_version, author.subresource)
+
+    def _view(self, resource: Resource) -> View:
+        version = Version(resource.kind.api_version, resource.typed)
+        return View(version, partial(self._other, resource), changing=resource.custom)
+
+    def _other(self, resource: Resource, api_version: str) -> Version | None:
+        group, _, version = api_version.rpartition("/")
+        found = self.registry.find(group, version, resource.name)
+        if found is None or found.prefix != resource.prefix:
+            return None
+        return Version(
+            api_version, found.typed, partial(_converted, resource, found), partial(_converted, found, resource)
+        )
+
+
+def _applied(apply: Callable[..., Applied], view: View, live: Object, author: Author, *, force: bool) -> Applied:
+    """Apply; a conflict over what kubectl itself has applied from the client's side is none."""
+    try:
+        return apply(force=force)
+    except Conflicts as conflicts:
+        if author.name != last_applied.MANAGER:
+            raise
+        allowed = last_applied.allowed(view.version, live)
+        left = [(manager, path) for manager, path in conflicts.found if not has(allowed, path)]
+        if left:
+            raise Conflicts(left) from conflicts
+    return apply(force=True)
+
+
+def _managed(entries: list[Object], given: Any) -> Managed:
+    """The managers to go on from: a client may send others, or none to have them forgotten; nonsense is ignored."""
+    if given is None or given == entries:
+        return read(entries)
+    if is_reset(given):
+        return {}
+    try:
+        return read(given, strange=True) or read(entries)
+    except BadEntries:
+        return read(entries)
+
+
+def _put(obj: Object, entries: list[Object]) -> None:
+    """Into a copy of the metadata, which some doors share with the object as it was."""
+    metadata = {key: value for key, value in obj["metadata"].items() if key != ENTRIES}
+    if entries:
+        metadata[ENTRIES] = entries
+    obj["metadata"] = metadata
+
+
+def _converted(here: Resource, there: Resource, obj: Object) -> Object:
+    """An object of one version in another one, by way of how it is stored."""
+    stored = here.conversion.to_stored(obj) if here.conversion else obj
+    return (
+        there.conversion.from_stored(stored) if there.conversion else {**stored, "apiVersion": there.kind.api_version}
+    )
+
+
+def unchanged_but_for_times(new: Object, old: Object) -> bool:
+    """Whether two objects differ at most in when fields were last applied, which alone is no change."""
+    entries = [[{**each, "time": ""} for each in obj["metadata"].get(ENTRIES, [])] for obj in (new, old)]
+    if entries[0] != entries[1]:
+        return False
+    bare = [{**obj, "metadata": {**obj["metadata"], ENTRIES: None}} for obj in (new, old)]
+    return bare[0] == bare[1]
