@@ -77,7 +77,7 @@ class Reader:
 
     def network(self, value: Any, path: str) -> Network | None:
         try:
-            if not isinstance(value, str) or "/" not in value:
+            if not isinstance(value, str) or "/" not in value or "%" in value:
                 raise ValueError("no prefix length")
             wide = ip_network(value, strict=False)
         except ValueError:
@@ -90,7 +90,7 @@ class Reader:
 
     def address(self, value: Any, path: str) -> IP | None:
         try:
-            found = ip_address(value) if isinstance(value, str) else None
+            found = ip_address(value) if isinstance(value, str) and "%" not in value else None
         except ValueError:
             found = None
         if found is None:
