@@ -149,6 +149,7 @@ class PodStatus(Part, frozen=True, kw_only=True):
     conditions: tuple[dict[str, Any], ...] = ()
     init_container_statuses: tuple[dict[str, Any], ...] = ()
     container_statuses: tuple[dict[str, Any], ...] = ()
+    resource_claim_statuses: tuple[dict[str, Any], ...] = ()
 
 
 class Pod(Part, frozen=True, kw_only=True):

@@ -1,0 +1,221 @@
+"""A ResourceClaim, as far as rooms decide on it, and how pods name theirs. `read(object)` gives one."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from podwire.objects.containers import Part
+from podwire.objects.device_classes import DeviceSelector, OpaqueConfig
+from podwire.objects.device_taints import DeviceToleration
+from podwire.objects.pods import Metadata, Pod
+from podwire.objects.slices import Quantity
+
+FINALIZER = "resource.kubernetes.io/delete-protection"
+"""Keeps an allocated claim until nobody uses it."""
+
+POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
+"""An annotation of a generated claim: which of its pod's claims it is."""
+
+MOST_CONSUMERS = 256
+
+
+class CapacityRequirements(Part, frozen=True, kw_only=True):
+    requests: dict[str, Quantity] = {}
+
+
+class ExactRequest(Part, frozen=True, kw_only=True):
+    """Devices of one class."""
+
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = "ExactCount"
+    count: int = 0
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: CapacityRequirements = CapacityRequirements()
+    admin_access: bool = False
+
+
+class SubRequest(ExactRequest, frozen=True, kw_only=True):
+    """One of several ways to meet a request."""
+
+    name: str = ""
+
+
+class DeviceRequest(Part, frozen=True, kw_only=True):
+    """Either exactly this, or the first of these that can be had."""
+
+    name: str = ""
+    exactly: ExactRequest | None = None
+    first_available: tuple[SubRequest, ...] = ()
+
+
+class DeviceConstraint(Part, frozen=True, kw_only=True):
+    """What the devices of these requests, or of all of them, have in common or not."""
+
+    requests: tuple[str, ...] = ()
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+class DeviceConfig(Part, frozen=True, kw_only=True):
+    """What drivers are told of the devices of these requests, or of all of them."""
+
+    requests: tuple[str, ...] = ()
+    opaque: OpaqueConfig = OpaqueConfig()
+
+
+class AllocatedConfig(DeviceConfig, frozen=True, kw_only=True):
+    source: str = ""
+    """FromClass or FromClaim."""
+
+
+class Devices(Part, frozen=True, kw_only=True):
+    requests: tuple[DeviceRequest, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
+    config: tuple[DeviceConfig, ...] = ()
+
+
+class ResourceClaimSpec(Part, frozen=True, kw_only=True):
+    devices: Devices = Devices()
+
+
+class AllocatedDevice(Part, frozen=True, kw_only=True):
+    """One device for one request, named `request` or `request/alternative`."""
+
+    request: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    admin_access: bool = False
+    tolerations: tuple[DeviceToleration, ...] = ()
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    consumed_capacity: dict[str, Quantity] = {}
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        return self.driver, self.pool, self.device
+
+
+class AllocatedDevices(Part, frozen=True, kw_only=True):
+    results: tuple[AllocatedDevice, ...] = ()
+    config: tuple[AllocatedConfig, ...] = ()
+
+
+class Allocation(Part, frozen=True, kw_only=True):
+    devices: AllocatedDevices = AllocatedDevices()
+    node_selector: dict[str, Any] | None = None
+    allocation_timestamp: str | None = None
+
+
+class Consumer(Part, frozen=True, kw_only=True):
+    """Who may use an allocated claim."""
+
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+    api_group: str = ""
+
+    @property
+    def is_pod(self) -> bool:
+        return not self.api_group and self.resource == "pods"
+
+
+class NetworkData(Part, frozen=True, kw_only=True):
+    interface_name: str = ""
+    ips: tuple[str, ...] = ()
+    hardware_address: str = ""
+
+
+class DeviceStatus(Part, frozen=True, kw_only=True):
+    """What a driver tells of a device that it has prepared."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    conditions: tuple[dict[str, Any], ...] = ()
+    data: dict[str, Any] | None = None
+    network_data: NetworkData | None = None
+
+
+class ResourceClaimStatus(Part, frozen=True, kw_only=True):
+    allocation: Allocation | None = None
+    reserved_for: tuple[Consumer, ...] = ()
+    devices: tuple[DeviceStatus, ...] = ()
+
+
+class ResourceClaim(Part, frozen=True, kw_only=True):
+    metadata: Metadata
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+    status: ResourceClaimStatus = ResourceClaimStatus()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def ref(self) -> str:
+        """NAMESPACE/NAME, as people and logs say it."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def deleting(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def allocated(self) -> tuple[AllocatedDevice, ...]:
+        return self.status.allocation.devices.results if self.status.allocation else ()
+
+    @property
+    def owner(self) -> tuple[str, str]:
+        """Name and uid of the pod that it was generated for; empty when it was not."""
+        for each in self.metadata.owner_references:
+            if each.controller and (each.api_version, each.kind) == ("v1", "Pod"):
+                return each.name, each.uid
+        return "", ""
+
+    def reserved_for(self, pod_uid: str) -> bool:
+        return any(each.is_pod and each.uid == pod_uid for each in self.status.reserved_for)
+
+
+def read(object_: Mapping[str, Any]) -> ResourceClaim:
+    """Raises msgspec.ValidationError, which names the field, for what no API server should hold."""
+    return msgspec.convert(object_, ResourceClaim)
+
+
+class PodClaim(Part, frozen=True, kw_only=True):
+    """An entry of a pod's spec.resourceClaims: a claim that is there, or a template to make one from."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class NotGenerated(Exception):
+    """The claim that a template is for was not made yet."""
+
+
+def of_pod(pod: Pod) -> tuple[PodClaim, ...]:
+    return tuple(msgspec.convert(each, PodClaim) for each in pod.spec.resource_claims)
+
+
+def name_of(pod: Pod, claim: PodClaim) -> str | None:
+    """The name of the object; None when the pod needs none after all. Raises NotGenerated."""
+    if claim.resource_claim_name is not None:
+        return claim.resource_claim_name
+    for each in pod.status.resource_claim_statuses:
+        if each.get("name") == claim.name:
+            name: str | None = each.get("resourceClaimName")
+            return name
+    raise NotGenerated(f'pod "{pod.ref}": ResourceClaim not created yet')
