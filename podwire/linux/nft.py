@@ -13,8 +13,10 @@ from podwire.linux.chains import KernelChains
 from podwire.linux.namespaces import visit
 from podwire.linux.netlink import NETFILTER, Netlink, Refusal
 from podwire.linux.processes import Finished, run
+from podwire.linux.programs import KernelPrograms
+from podwire.linux.registers import VERDICTS
 from podwire.linux.stopwatch import step
-from podwire.linux.values import Change, Element, Path
+from podwire.linux.values import Change, Counted, Element, Path
 from podwire.linux.wire import ACK, CREATE, EXCL, REQUEST, Request, attribute, nested, text
 
 TABLE = "podwire"
@@ -24,10 +26,10 @@ _NEW, _GET, _DELETE = (_SUBSYSTEM << 8 | each for each in (12, 13, 14))
 _BEGIN, _END = 0x10, 0x11
 _MESSAGE = Struct(">BBH")  # family, version, resource
 _TABLE, _SET, _ELEMENTS, _LIST_ELEMENT = 1, 2, 3, 1
-_KEY, _DATA, _USERDATA = 1, 2, 6
+_KEY, _DATA, _USERDATA, _EXPRESSION, _KEY_END = 1, 2, 6, 7, 10
+_EXPRESSION_DATA, _COUNTED_BYTES, _COUNTED_PACKETS = 2, 1, 2
 _VALUE, _VERDICT, _CODE, _CHAIN = 1, 2, 1, 2
-_VERDICTS = {"drop": 0, "accept": 1, "continue": -1, "jump": -3, "goto": -4, "return": -5}
-_WORDS = {code & 0xFFFFFFFF: word for word, code in _VERDICTS.items()}
+_WORDS = {code & 0xFFFFFFFF: word for word, code in VERDICTS.items()}
 _PER_MESSAGE = 200  # a nest of elements ends at 64 KiB
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 _PATIENCE = 20.0
@@ -49,6 +51,10 @@ class KernelElements:
     def of(self, family: str) -> "KernelElements":
         """The table of that name in another family (`bridge`), by the same socket."""
         return KernelElements(None, self._table, family, self._netlink)
+
+    def programs(self) -> KernelPrograms:
+        """Whole tables, by the same socket."""
+        return KernelPrograms(self._netlink)
 
     def chains(self) -> KernelChains:
         """Anybody's, by the same socket."""
@@ -88,13 +94,18 @@ class KernelElements:
 
     def list(self, name: str) -> list[Element]:
         """NoSuchTable, NoSuchSet."""
+        return [_parsed(each) for each in self._listed(name)]
+
+    def counted(self, name: str) -> dict[bytes, Counted]:
+        """How often each was found, by key, in a set whose elements count. NoSuchTable, NoSuchSet."""
+        return dict(_counts(each) for each in self._listed(name))
+
+    def _listed(self, name: str) -> Iterator[bytes]:
         names: errors.Names = {errno.ENOENT: errors.NoSuchSet}
         request = Request(_GET, 0, self._head(name), f"list elements of {name}", names)
-        found: list[Element] = []
         for body in self._netlink.dump(request):
             told = wire.attributes(body, _MESSAGE.size)
-            found += [_parsed(each) for _, each in wire.each_attribute(told.get(_ELEMENTS, b""))]
-        return found
+            yield from (each for _, each in wire.each_attribute(told.get(_ELEMENTS, b"")))
 
 
 class KernelRuleset:
@@ -134,6 +145,8 @@ class KernelRuleset:
 
 def _packed(element: Element, whole: bool) -> bytes:
     parts = [nested(_KEY, attribute(_VALUE, element.key))]
+    if element.end:
+        parts.append(nested(_KEY_END, attribute(_VALUE, element.end)))
     if whole and element.data:
         parts.append(nested(_DATA, _data(element.data)))
     if whole and element.comment:
@@ -145,7 +158,7 @@ def _data(data: bytes | str) -> bytes:
     if isinstance(data, bytes):
         return attribute(_VALUE, data)
     word, _, chain = data.partition(" ")
-    code = attribute(_CODE, wire.BE32.pack(_VERDICTS[word] & 0xFFFFFFFF))
+    code = attribute(_CODE, wire.BE32.pack(VERDICTS[word] & 0xFFFFFFFF))
     return nested(_VERDICT, code, text(_CHAIN, chain) if chain else b"")
 
 
@@ -154,11 +167,19 @@ def _parsed(body: bytes) -> Element:
     key = wire.attributes(told.get(_KEY, b"")).get(_VALUE, b"")
     data = wire.attributes(told.get(_DATA, b""))
     comment = keys.commented(told.get(_USERDATA, b""))
+    end = wire.attributes(told.get(_KEY_END, b"")).get(_VALUE, b"")
     if _VERDICT not in data:
-        return Element(key, data.get(_VALUE, b""), comment)
+        return Element(key, data.get(_VALUE, b""), comment, end)
     verdict = wire.attributes(data[_VERDICT])
     word, chain = _WORDS[wire.big(verdict.get(_CODE))], wire.string(verdict.get(_CHAIN, b""))
-    return Element(key, f"{word} {chain}".strip(), comment)
+    return Element(key, f"{word} {chain}".strip(), comment, end)
+
+
+def _counts(body: bytes) -> tuple[bytes, Counted]:
+    told = wire.attributes(body)
+    key = wire.attributes(told.get(_KEY, b"")).get(_VALUE, b"")
+    data = wire.attributes(wire.attributes(told.get(_EXPRESSION, b"")).get(_EXPRESSION_DATA, b""))
+    return key, Counted(wire.big(data.get(_COUNTED_PACKETS)), wire.big(data.get(_COUNTED_BYTES)))
 
 
 def _named(kind: int, body: bytes, refusal: Refusal, operation: str) -> errors.LinuxError:

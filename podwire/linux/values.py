@@ -169,6 +169,15 @@ class Element(NamedTuple):
     """Bytes, or a verdict in words: `drop`, `jump CHAIN`."""
     comment: str = ""
     """The owner tag, at most 127 bytes."""
+    end: bytes = b""
+    """The last of the keys that it stands for, in a set of ranges."""
+
+
+class Counted(NamedTuple):
+    """What an nft counter says."""
+
+    packets: int
+    bytes: int
 
 
 class Change(NamedTuple):

@@ -1,0 +1,133 @@
+"""Who is judged alike: pods that the same policies isolate, and what those allow them. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address
+
+from podwire.nriplugins.network.policy.identities import Identity
+from podwire.nriplugins.network.policy.model import Model
+from podwire.nriplugins.network.policy.policies import EVERY_POD, INGRESS, Block, Key, Peer, Policy, PortMatch
+from podwire.nriplugins.network.policy.spans import EVERYTHING, NOTHING, Range, Span, Spans, cut, joined, layered, whole
+from podwire.nriplugins.network.policy.values import PROTOCOLS, NamedPort, Pod
+
+_NAMES = {number: name for name, number in PROTOCOLS.items()}
+
+ClassKey = tuple[str, frozenset[Key], frozenset[tuple[NamedPort, int]]]
+"""Direction, policies, and of ingress the pod's own named ports that these ask for."""
+
+
+@dataclass(slots=True)
+class _Allowance:
+    """What a peer or a block may: plain ports, and named ones that are looked up at the destination."""
+
+    spans: list[Spans] = field(default_factory=list)
+    names: set[NamedPort] = field(default_factory=set)
+
+
+class Class:
+    """What the policies of one set allow in one direction."""
+
+    def __init__(self, key: ClassKey, number: int, policies: Iterable[Policy]) -> None:
+        self.key, self.number = key, number
+        self.users: set[str] = set()
+        self.peers: dict[Peer, _Allowance] = {}
+        self._anyone: list[Spans] = []
+        self._blocks: dict[Block, _Allowance] = {}
+        own = dict(key[2])
+        for policy in policies:
+            for rule in policy.rules[key[0]]:
+                self._take(rule.peers, *_resolved(rule.ports, own if key[0] == INGRESS else None))
+
+    def _take(self, peers: tuple[Peer | Block, ...], spans: Spans, names: set[NamedPort]) -> None:
+        if not peers:
+            self._anyone.append(spans)
+            if names:
+                self.peers.setdefault(EVERY_POD, _Allowance()).names |= names
+        for peer in peers:
+            allowance = (
+                self._blocks.setdefault(peer, _Allowance())
+                if isinstance(peer, Block)
+                else self.peers.setdefault(peer, _Allowance())
+            )
+            allowance.spans.append(spans)
+            allowance.names |= names
+
+    @property
+    def by_address(self) -> bool:
+        """Whether addresses of pods decide what its blocks allow."""
+        return any(each.names for each in self._blocks.values())
+
+    def anyone(self) -> Spans:
+        return joined(self._anyone)
+
+    def allowed(self, identity: Identity) -> Spans:
+        """What pods of an identity may."""
+        mine = [self.peers[each] for each in identity.peers if each in self.peers]
+        if not mine:
+            return NOTHING
+        named = (_at(each.names, identity) for each in mine if each.names)
+        return joined([*(spans for each in mine for spans in each.spans), *named])
+
+    def blocks(self, model: Model, version: int) -> dict[Range, Spans]:
+        """What addresses of a family (4, 6) may, in ranges that do not overlap."""
+        parts: list[tuple[Range, Spans]] = []
+        for block, allowance in self._blocks.items():
+            if block.network.version == version:
+                ranges, spans = cut(block.network, block.excepts), joined(allowance.spans)
+                parts += [(each, spans) for each in ranges]
+                if allowance.names:
+                    parts += _named_inside(model, ranges, allowance.names, version)
+        return dict(layered(parts))
+
+
+def class_key(model: Model, pod: Pod, direction: str) -> ClassKey | None:
+    """None for a pod that is not isolated."""
+    policies = model.selected(pod, direction)
+    if not policies:
+        return None
+    own: frozenset[tuple[NamedPort, int]] = frozenset()
+    if direction == INGRESS and pod.ports:
+        asked = {
+            (_NAMES[port.protocol], port.port)
+            for policy in policies
+            for rule in policy.rules[INGRESS]
+            for port in rule.ports
+            if isinstance(port.port, str)
+        }
+        own = frozenset((name, number) for name, number in pod.ports.items() if name in asked)
+    return direction, frozenset(each.key for each in policies), own
+
+
+def _resolved(ports: tuple[PortMatch, ...], own: dict[NamedPort, int] | None) -> tuple[Spans, set[NamedPort]]:
+    """Spans, and the names that are to be looked up at each destination; the own ones are looked up here."""
+    if not ports:
+        return EVERYTHING, set()
+    spans, names = set(), set()
+    for each in ports:
+        if each.port is None:
+            spans.add(whole(each.protocol))
+        elif isinstance(each.port, int):
+            spans.add(Span(each.protocol, each.port, each.end or each.port))
+        elif own is None:
+            names.add((_NAMES[each.protocol], each.port))
+        elif (_NAMES[each.protocol], each.port) in own:
+            number = own[_NAMES[each.protocol], each.port]
+            spans.add(Span(each.protocol, number, number))
+    return frozenset(spans), names
+
+
+def _at(names: Iterable[NamedPort], identity: Identity) -> Spans:
+    found = [(name[0], identity.ports[name]) for name in names if name in identity.ports]
+    return frozenset(Span(PROTOCOLS[protocol], number, number) for protocol, number in found)
+
+
+def _named_inside(
+    model: Model, ranges: list[Range], names: set[NamedPort], version: int
+) -> Iterable[tuple[Range, Spans]]:
+    """Pods with an address in a block, each with its own port of that name."""
+    kind = IPv4Address if version == 4 else IPv6Address
+    for address in model.addresses():
+        if isinstance(address, kind) and any(each.first <= int(address) <= each.last for each in ranges):
+            identity = model.identity_at(address)
+            if identity is not None and (spans := _at(names, identity)):
+                yield Range(int(address), int(address)), spans

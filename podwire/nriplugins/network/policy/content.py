@@ -1,0 +1,321 @@
+"""What the kernel's sets and maps are to contain for the pods of this node, kept up to date piece by piece. Pure.
+
+| set or map | key | says |
+|---|---|---|
+| `identity4`, `identity6` | address | who has it: an identity's number |
+| `ingress4`, …, `egress6` | address of a local pod | its class in that direction; only isolated pods are there |
+| `allowed` | 0 . class . identity . protocol . port | may; identity, protocol and port 0 are any |
+| `ranges` | the same, port from and to | may |
+| `blocks4`, `blocks6` | 0 . class . addresses . protocol . ports | may; protocol and port 0 are any |
+| `self4`, `self6` | address . address | a pod, which may always reach itself |
+| `verdicts4`, `verdicts6` | address . verdict | counts |
+| `links` | link | where frames for many must not pass, because an isolated pod is there |
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from struct import Struct
+
+from podwire.linux import keys
+from podwire.linux.values import IP, Element
+from podwire.nriplugins.network.policy.classes import Class, ClassKey, class_key
+from podwire.nriplugins.network.policy.identities import ANYONE, Identity, number_of
+from podwire.nriplugins.network.policy.model import Model
+from podwire.nriplugins.network.policy.policies import DIRECTIONS, EGRESS, INGRESS, Policy
+from podwire.nriplugins.network.policy.spans import LAST_PORT, NOTHING, Range, Spans
+from podwire.nriplugins.network.policy.values import Attachment, LocalPod
+
+ALLOWED, RANGES, LINKS = "allowed", "ranges", "links"
+VERDICTS = {(INGRESS, True): 1, (INGRESS, False): 2, (EGRESS, True): 3, (EGRESS, False): 4}
+"""Direction and whether it was allowed, in the keys of counters."""
+SETS = (
+    *(
+        f"{each}{version}"
+        for each in ("identity", "ingress", "egress", "blocks", "self", "verdicts")
+        for version in "46"
+    ),
+    ALLOWED,
+    RANGES,
+    LINKS,
+)
+_NUMBER = Struct("=I")
+_PORTS = Struct(">B3xHxx")
+_KEY = Struct("=III")
+_BLOCKS: Mapping[int, int] = {4: 4, 6: 16}
+
+Sets = Mapping[str, Mapping[bytes, Element]]
+"""Elements by set, and by the bytes of their keys and ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What there should be. It is the content itself, not a copy: to be applied before the model changes again."""
+
+    sets: Sets
+    since: int
+    """The version from which on `touched` tells all changes."""
+    version: int
+    touched: Mapping[str, frozenset[bytes]]
+
+
+class Content:
+    """For the pods of one place: the node, or a single pod's namespace (`everyone` False: only peers that matter)."""
+
+    def __init__(self, model: Model, *, everyone: bool = True) -> None:
+        self._model, self._everyone = model, everyone
+        self._locals: dict[str, LocalPod] = {}
+        self._sets: dict[str, dict[bytes, Element]] = {each: {} for each in SETS}
+        self._touched: dict[str, set[bytes]] = {}
+        self._version = 0
+        self._classes: dict[ClassKey, Class] = {}
+        self._numbers: set[int] = set()
+        self._of_pod: dict[str, dict[str, Class]] = {}
+        self._shown: dict[str, tuple[tuple[IP, ...], list[tuple[str, bytes]]]] = {}
+        self._groups: dict[Class, dict[int, list[tuple[str, bytes]]]] = {}
+        self._blocks: dict[Class, list[tuple[str, bytes]]] = {}
+        self._pods: set[str] = set()
+        self._identities: set[int] = set()
+        self._addresses: set[IP] = set(model.addresses())
+        self._policies: set[tuple[str, str]] = set()
+        model.listen(self)
+
+    def put(self, pod: LocalPod) -> None:
+        self._locals[pod.uid] = pod
+        self._pods.add(pod.uid)
+
+    def remove(self, uid: str) -> None:
+        self._locals.pop(uid, None)
+        self._pods.add(uid)
+
+    @property
+    def locals(self) -> Mapping[str, LocalPod]:
+        return self._locals
+
+    def isolated(self, uid: str) -> bool:
+        """As last asked for."""
+        return bool(self._of_pod.get(uid))
+
+    # What the model tells.
+
+    def pod_changed(self, uid: str) -> None:
+        if uid in self._locals:
+            self._pods.add(uid)
+
+    def identity_changed(self, identity: Identity) -> None:
+        self._identities.add(identity.number)
+
+    def address_changed(self, address: IP) -> None:
+        self._addresses.add(address)
+
+    def policies_changed(self, namespace: str, policies: Iterable[Policy]) -> None:
+        self._policies |= {each.key for each in policies}
+        for uid in self._locals:
+            pod = self._model.pods.get(uid)
+            if (
+                pod is not None
+                and pod.namespace == namespace
+                and any(each.pods.matches(pod.labels) for each in policies)
+            ):
+                self._pods.add(uid)
+
+    # What follows.
+
+    def wanted(self) -> Wanted:
+        """Everything that changed is worked out now."""
+        self._settle_classes()
+        self._settle_pods()
+        self._settle_identities()
+        self._settle_addresses()
+        touched = {name: frozenset(each) for name, each in self._touched.items()}
+        since, self._touched = self._version, {}
+        self._version += 1
+        return Wanted(self._sets, since, self._version, touched)
+
+    def _settle_classes(self) -> None:
+        """Those of changed policies: known ones begin anew under the same number, so that no pod changes its class."""
+        for key, old in [*self._classes.items()]:
+            if self._policies.isdisjoint(key[1]):
+                continue
+            self._empty(old)
+            if all(each in self._model.policies and key[0] in self._model.policies[each].rules for each in key[1]):
+                new = self._classes[key] = self._made(key, old.number)
+                new.users = old.users
+                self._fill(new)
+                for uid in new.users:
+                    self._of_pod[uid][key[0]] = new
+            else:
+                self._pods |= old.users
+        self._policies.clear()
+
+    def _settle_pods(self) -> None:
+        freed = {address for uid in self._pods for address in self._hide(uid)}
+        # Whoever else is said to have one of these addresses has it from now on.
+        self._pods |= {uid for uid, local in self._locals.items() if not freed.isdisjoint(local.ips)}
+        for uid in [*(each for each in self._locals if each in self._pods), *(self._pods - self._locals.keys())]:
+            self._hide(uid)
+            mine = self._judged(uid)
+            before = self._of_pod.pop(uid, {})
+            for each in mine.values():
+                each.users.add(uid)
+            for direction, each in before.items():
+                if mine.get(direction) is not each:
+                    each.users.discard(uid)
+                    self._drop_unused(each)
+            if mine:
+                self._of_pod[uid] = mine
+            if uid in self._locals:
+                self._show(self._locals[uid], mine)
+        if self._pods:
+            self._settle_links()
+        self._pods.clear()
+
+    def _judged(self, uid: str) -> dict[str, Class]:
+        pod = self._model.pods.get(uid)
+        if uid not in self._locals or pod is None:
+            return {}
+        found = {each: class_key(self._model, pod, each) for each in DIRECTIONS}
+        return {each: self._class(key) for each, key in found.items() if key is not None}
+
+    def _settle_links(self) -> None:
+        there = [each for uid, each in self._locals.items() if uid in self._of_pod and each.link]
+        wanted = {keys.interface(each.link) for each in there if each.attachment is not Attachment.ROUTED}
+        for each in self._sets[LINKS].keys() - wanted:
+            self._unset(LINKS, each)
+        for each in wanted:
+            self._set(LINKS, Element(each))
+
+    def _class(self, key: ClassKey) -> Class:
+        found = self._classes.get(key)
+        if found is None:
+            number = number_of((key[0], sorted(key[1]), sorted(key[2])), self._numbers.__contains__)
+            self._numbers.add(number)
+            found = self._classes[key] = self._made(key, number)
+            self._fill(found)
+        return found
+
+    def _made(self, key: ClassKey, number: int) -> Class:
+        return Class(key, number, [self._model.policies[each] for each in sorted(key[1])])
+
+    def _drop_unused(self, class_: Class) -> None:
+        if not class_.users and self._classes.get(class_.key) is class_:
+            del self._classes[class_.key]
+            self._numbers.discard(class_.number)
+            self._empty(class_)
+
+    def _fill(self, class_: Class) -> None:
+        self._group(class_, ANYONE, class_.anyone())
+        for identity in {each for peer in class_.peers for each in self._model.identities.matched(peer)}:
+            self._group(class_, identity.number, class_.allowed(identity))
+        self._block(class_)
+
+    def _empty(self, class_: Class) -> None:
+        for number in [*self._groups.get(class_, ())]:
+            self._group(class_, number, NOTHING)
+        self._groups.pop(class_, None)
+        for name, key in self._blocks.pop(class_, ()):
+            self._unset(name, key)
+
+    def _group(self, class_: Class, number: int, spans: Spans) -> None:
+        """What one identity may in one class."""
+        groups = self._groups.setdefault(class_, {})
+        for name, key in groups.pop(number, ()):
+            self._unset(name, key)
+        if spans:
+            groups[number] = [self._set(name, each) for name, each in _elements(class_.number, number, spans)]
+        if not self._everyone:
+            identity = self._model.identities.by_number(number)
+            self._addresses |= set() if identity is None else self._model.addresses_of(identity)
+
+    def _block(self, class_: Class) -> None:
+        for name, key in self._blocks.pop(class_, ()):
+            self._unset(name, key)
+        shown = []
+        for version in (4, 6):
+            for range_, spans in class_.blocks(self._model, version).items():
+                shown += [self._set(f"blocks{version}", each) for each in _boxes(class_.number, version, range_, spans)]
+        self._blocks[class_] = shown
+
+    def _settle_identities(self) -> None:
+        for number in self._identities:
+            identity = self._model.identities.by_number(number)
+            for each in self._classes.values():
+                if identity is not None and not each.peers.keys().isdisjoint(identity.peers):
+                    self._group(each, number, each.allowed(identity))
+                elif number in self._groups[each]:
+                    self._group(each, number, NOTHING)
+        self._identities.clear()
+
+    def _settle_addresses(self) -> None:
+        if self._addresses:
+            for each in self._classes.values():
+                if each.by_address:
+                    self._block(each)
+        for address in self._addresses:
+            identity, name = self._model.identity_at(address), f"identity{address.version}"
+            if identity is not None and (self._everyone or self._matters(identity)):
+                self._set(name, Element(address.packed, _NUMBER.pack(identity.number)))
+            else:
+                self._unset(name, address.packed)
+        self._addresses.clear()
+
+    def _matters(self, identity: Identity) -> bool:
+        return any(identity.number in each for each in self._groups.values())
+
+    def _show(self, local: LocalPod, mine: Mapping[str, Class]) -> None:
+        shown = []
+        for one, other in product(local.ips, repeat=2):
+            if one.version == other.version:
+                shown.append(self._set(f"self{one.version}", Element(keys.joined(one.packed, other.packed))))
+        for address, (direction, class_) in product(local.ips, mine.items()):
+            own = Element(address.packed, _NUMBER.pack(class_.number))
+            shown.append(self._set(f"{direction.lower()}{address.version}", own))
+            for allowed in (True, False):
+                count = Element(address.packed + _NUMBER.pack(VERDICTS[direction, allowed]))
+                shown.append(self._set(f"verdicts{address.version}", count))
+        self._shown[local.uid] = local.ips, shown
+
+    def _hide(self, uid: str) -> tuple[IP, ...]:
+        """The addresses that it had."""
+        ips, shown = self._shown.pop(uid, ((), []))
+        for name, key in shown:
+            self._unset(name, key)
+        return ips
+
+    def _set(self, name: str, element: Element) -> tuple[str, bytes]:
+        key = key_of(element)
+        if self._sets[name].get(key) != element:
+            self._sets[name][key] = element
+            self._touched.setdefault(name, set()).add(key)
+        return name, key
+
+    def _unset(self, name: str, key: bytes) -> None:
+        if self._sets[name].pop(key, None) is not None:
+            self._touched.setdefault(name, set()).add(key)
+
+
+def key_of(element: Element) -> bytes:
+    """What it is known by among the others of its set."""
+    return element.key + element.end
+
+
+def _elements(class_: int, identity: int, spans: Spans) -> Iterator[tuple[str, Element]]:
+    head = _KEY.pack(0, class_, identity)
+    for protocol, first, last in spans:
+        if first == last:
+            yield ALLOWED, Element(head + _PORTS.pack(protocol, first))
+        elif (first, last) == (0, LAST_PORT):
+            yield ALLOWED, Element(head + _PORTS.pack(protocol, 0))
+        else:
+            yield RANGES, Element(head + _PORTS.pack(protocol, first), end=head + _PORTS.pack(protocol, last))
+
+
+def _boxes(class_: int, version: int, range_: Range, spans: Spans) -> Iterator[Element]:
+    head = _NUMBER.pack(0) + _NUMBER.pack(class_)
+    low, high = (each.to_bytes(_BLOCKS[version], "big") for each in range_)
+    for protocol, first, last in spans:
+        ports = _PORTS.pack(protocol, first), _PORTS.pack(protocol, last)
+        if version == 4:
+            yield Element(head + low + ports[0], end=head + high + ports[1])
+        else:
+            yield Element(head + ports[0] + low, end=head + ports[1] + high)

@@ -1,0 +1,178 @@
+"""Policies in the kernel of one namespace: what is there becomes what is wanted, in one transaction each time."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import ip_address
+from typing import NamedTuple
+
+from podwire.linux import errors
+from podwire.linux.conntrack import KernelConntrack
+from podwire.linux.nft import KernelElements
+from podwire.linux.values import IP, Change, Counted, Element, Path
+from podwire.nriplugins.network.policy.content import SETS, VERDICTS, Wanted, key_of
+from podwire.nriplugins.network.policy.program import NODE, TABLE, node_program, pod_program
+
+_MEANINGS = {number: meaning for meaning, number in VERDICTS.items()}
+
+
+class Verdict(NamedTuple):
+    """How often packets that open connections of a local address were judged one way."""
+
+    address: bytes
+    direction: str
+    allowed: bool
+    counted: Counted
+
+
+class Kernel:
+    """Of the node, or (`inside`) of a single pod's own namespace. Synchronous, for one thread at a time."""
+
+    def __init__(self, netns: Path | None = None, *, inside: bool = False, node: Iterable[IP] = ()) -> None:
+        """Of the table that is there already everything is kept until the first `apply` says what is wanted.
+
+        `node` are the node's addresses: from there a pod can always be reached. Raises LinuxError.
+        """
+        self._elements = KernelElements(netns, TABLE)
+        self._conntrack = KernelConntrack(netns)
+        self._program = pod_program() if inside else node_program()
+        try:
+            try:
+                self._elements.programs().define(self._program)
+            except (errors.Refused, errors.Unsupported, errors.Busy):
+                # Sets of another shape, of another version of this program.
+                self._elements.programs().replace(self._program)
+            self._there = self._read()
+            if inside:
+                self._from_node(node)
+        except BaseException:
+            self.close()
+            raise
+        self._version: int | None = None
+
+    def close(self) -> None:
+        """What is in the kernel stays there."""
+        self._elements.close()
+        self._conntrack.close()
+
+    def remove(self) -> None:
+        """Nothing of it stays: no packet is judged any more."""
+        self._elements.programs().delete(TABLE)
+        self._version, self._there = None, {each: {} for each in SETS}
+
+    def apply(self, wanted: Wanted) -> int:
+        """Make it so, whole or not at all; how many elements came and went. Raises LinuxError.
+
+        Connections of addresses that no local pod has any more are forgotten.
+        """
+        changes = [*self._changes(wanted)]
+        try:
+            self._elements.change(*changes)
+        except errors.LinuxError:
+            # Somebody else was at our table. What is there is read, not guessed, and the answer is final.
+            self._program_again()
+            changes = [*_difference(self._there, wanted.sets)]
+            self._elements.change(*changes)
+        self._note(changes)
+        self._version = wanted.version
+        for each in _freed(changes):
+            self._conntrack.forget(each)
+        return sum(len(each.add) + len(each.delete) for each in changes)
+
+    def protect(self, wanted: Wanted) -> int:
+        """`apply` for a new pod, whose packets may pass from when this returns."""
+        return self.apply(wanted)
+
+    def release(self, ips: Iterable[IP]) -> None:
+        """These addresses are nobody's: out of every set and map in one transaction, their connections forgotten."""
+        packed = {each.packed for each in ips}
+        changes = []
+        for name, there in self._there.items():
+            if name.rstrip("46") in ("identity", "ingress", "egress", "self", "verdicts"):
+                length = 4 if name.endswith("4") else 16
+                found = [each for key, each in there.items() if key[:length] in packed or key[length:] in packed]
+                if found:
+                    changes.append(Change(name, delete=found))
+        self._elements.change(*changes)
+        self._note(changes)
+        for each in ips:
+            self._conntrack.forget(each)
+
+    def verdicts(self) -> list[Verdict]:
+        """What the rules decided so far, by address; an address that becomes isolated begins at 0."""
+        found = []
+        for name in ("verdicts4", "verdicts6"):
+            for key, counted in self._elements.counted(name).items():
+                direction, allowed = _MEANINGS[int.from_bytes(key[-4:], "little")]
+                found.append(Verdict(key[:-4], direction, allowed, counted))
+        return found
+
+    def audit(self) -> bool:
+        """Whether the kernel has what it was given; if not, the next `apply` mends it."""
+        try:
+            same = self._read() == self._there
+        except errors.LinuxError:
+            same = False
+        if not same:
+            self._version = None
+            self._program_again()
+        return same
+
+    def content(self) -> dict[str, dict[bytes, Element]]:
+        """As the kernel tells it."""
+        return self._read()
+
+    def _program_again(self) -> None:
+        self._elements.programs().define(self._program)
+        self._there = self._read()
+        self._version = None
+
+    def _read(self) -> dict[str, dict[bytes, Element]]:
+        return {name: {key_of(each): each for each in self._elements.list(name)} for name in SETS}
+
+    def _from_node(self, addresses: Iterable[IP]) -> None:
+        changes: list[Change] = []
+        for version, name in NODE.items():
+            wanted = {each.packed: Element(each.packed) for each in addresses if each.version == version}
+            there = {each.key: each for each in self._elements.list(name)}
+            changes += _difference({name: there}, {name: wanted})
+        self._elements.change(*changes)
+
+    def _changes(self, wanted: Wanted) -> Iterator[Change]:
+        if self._version is None or self._version != wanted.since:
+            yield from _difference(self._there, wanted.sets)
+            return
+        for name, touched in wanted.touched.items():
+            there, then = self._there[name], wanted.sets[name]
+            differing = [each for each in touched if there.get(each) != then.get(each)]
+            if differing:
+                add = [then[each] for each in differing if each in then]
+                yield Change(name, add, [there[each] for each in differing if each in there])
+
+    def _note(self, changes: Iterable[Change]) -> None:
+        for change in changes:
+            there = self._there[change.set]
+            for each in change.delete:
+                there.pop(key_of(each), None)
+            for each in change.add:
+                there[key_of(each)] = each
+
+
+def _difference(
+    there: Mapping[str, Mapping[bytes, Element]], wanted: Mapping[str, Mapping[bytes, Element]]
+) -> Iterator[Change]:
+    for name, then in wanted.items():
+        now = there[name]
+        add = [each for key, each in then.items() if now.get(key) != each]
+        delete = [each for key, each in now.items() if then.get(key) != each]
+        if add or delete:
+            yield Change(name, add, delete)
+
+
+def _freed(changes: Iterable[Change]) -> Iterator[IP]:
+    """Addresses that no local pod has any more: a pod is beside itself in `self`."""
+    for change in changes:
+        if change.set in ("self4", "self6"):
+            kept = {each.key for each in change.add}
+            for each in change.delete:
+                half = len(each.key) // 2
+                if each.key not in kept and each.key[:half] == each.key[half:]:
+                    yield ip_address(each.key[:half])

@@ -1,0 +1,250 @@
+"""All that is known of pods, namespaces and policies, and who is selected by what. Pure; changes cost what they change.
+
+Contents (`content.py`) are told what each change concerns, and work it out when somebody asks for them.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+from weakref import WeakSet
+
+from podwire.linux.values import IP
+from podwire.nriplugins.network.policy.identities import Identities, Identity, anchor
+from podwire.nriplugins.network.policy.policies import EGRESS, EVERY_POD, Key, Peer, Policy
+from podwire.nriplugins.network.policy.values import PROTOCOLS, NamedPort, Pod
+
+_PROTOCOL_NAMES = {number: name for name, number in PROTOCOLS.items()}
+
+
+class Listener(Protocol):
+    """Is told what changed; what it hears more than once, or in vain, does no harm."""
+
+    def pod_changed(self, uid: str) -> None:
+        """Its labels or named ports: other policies may select it."""
+
+    def identity_changed(self, identity: Identity) -> None:
+        """It is new, gone, or meant by other peers."""
+
+    def address_changed(self, address: IP) -> None: ...
+
+    def policies_changed(self, namespace: str, policies: Iterable[Policy]) -> None:
+        """These, as they are or were."""
+
+
+class Model:
+    def __init__(self) -> None:
+        self.pods: dict[str, Pod] = {}
+        self.policies: dict[Key, Policy] = {}
+        self.identities = Identities()
+        self._owners: dict[IP, list[str]] = {}
+        self._held: dict[str, tuple[IP, ...]] = {}
+        self._released: dict[str, set[IP]] = {}
+        self._selecting: dict[str, dict[tuple[str, str] | None, dict[Key, Policy]]] = {}
+        self._named: dict[NamedPort, int] = {}
+        self._nodes: dict[str, frozenset[IP]] = {}
+        self._listeners: WeakSet[Listener] = WeakSet()
+
+    def listen(self, listener: Listener) -> None:
+        """Until nobody else has it any more."""
+        self._listeners.add(listener)
+
+    # Pods.
+
+    def put_pod(self, pod: Pod) -> None:
+        before = self.pods.get(pod.uid)
+        if pod == before:
+            return
+        self.pods[pod.uid] = pod
+        if pod.host_network:
+            self._forget(pod.uid)
+            return
+        self._addresses(pod.uid, () if before is None else self.addresses_of_pod(before), self.addresses_of_pod(pod))
+        self._identify(pod, addressed=True)
+        if before is None or (before.labels, before.ports) != (pod.labels, pod.ports):
+            for each in self._listeners:
+                each.pod_changed(pod.uid)
+
+    def remove_pod(self, uid: str) -> None:
+        self._forget(uid)
+        self.pods.pop(uid, None)
+        self._held.pop(uid, None)
+        self._released.pop(uid, None)
+
+    def _forget(self, uid: str) -> None:
+        pod = self.pods.get(uid)
+        if pod is None:
+            return
+        gone = {address for address, owners in self._owners.items() if uid in owners} if pod.host_network else set()
+        self._addresses(uid, (*self.addresses_of_pod(pod), *gone), ())
+        left = self.identities.remove(uid)
+        for each in self._listeners:
+            each.pod_changed(uid)
+            if left is not None and not left.uids:
+                each.identity_changed(left)
+
+    def hold(self, uid: str, ips: tuple[IP, ...]) -> None:
+        """Its sandbox has these addresses, whatever its status says yet."""
+        pod = self.pods.get(uid)
+        before = () if pod is None else self.addresses_of_pod(pod)
+        self._held[uid] = ips
+        self._released.pop(uid, None)
+        if pod is not None and not pod.host_network:
+            self._addresses(uid, before, self.addresses_of_pod(pod))
+
+    def let_go(self, ips: Iterable[IP]) -> None:
+        """These addresses are nobody's from now on, whatever the status of those who had them says."""
+        for address in ips:
+            for uid in [*self._owners.get(address, ())]:
+                self._released.setdefault(uid, set()).add(address)
+                self._addresses(uid, (address,), ())
+
+    def addresses_of_pod(self, pod: Pod) -> tuple[IP, ...]:
+        """Those of its sandbox and of its status, but what it has let go."""
+        own, gone = (*self._held.get(pod.uid, ()), *pod.ips), self._released.get(pod.uid)
+        return tuple(each for each in own if each not in gone) if gone else own
+
+    def _addresses(self, uid: str, before: Iterable[IP], after: Iterable[IP]) -> None:
+        for address in before:
+            owners = self._owners.get(address)
+            if owners and uid in owners:
+                owners.remove(uid)
+                if not owners:
+                    del self._owners[address]
+        for address in after:
+            owners = self._owners.setdefault(address, [])
+            if uid not in owners:
+                owners.append(uid)
+        for address in {*before, *after}:
+            for each in self._listeners:
+                each.address_changed(address)
+
+    def _identify(self, pod: Pod, *, addressed: bool = False) -> None:
+        known = self.identities.of(pod.uid)
+        identity, left = self.identities.put(pod, self._named)
+        if identity is known:
+            return
+        for each in self._listeners:
+            if len(identity.uids) == 1:
+                each.identity_changed(identity)
+            if left is not None and not left.uids:
+                each.identity_changed(left)
+            if left is not None or not addressed:
+                for address in self.addresses_of_pod(pod):
+                    each.address_changed(address)
+
+    def owner(self, address: IP) -> Pod | None:
+        """Whose it is; of several who say so the one who said it last."""
+        owners = self._owners.get(address)
+        return self.pods[owners[-1]] if owners else None
+
+    def identity_at(self, address: IP) -> Identity | None:
+        owners = self._owners.get(address)
+        return self.identities.of(owners[-1]) if owners else None
+
+    def addresses(self) -> Iterable[IP]:
+        """Of all pods that have a network of their own."""
+        return self._owners.keys()
+
+    def addresses_of(self, identity: Identity) -> set[IP]:
+        held = {address for uid in identity.uids for address in self.addresses_of_pod(self.pods[uid])}
+        return {each for each in held if self.identity_at(each) is identity}
+
+    def find(self, namespace: str, name: str) -> Pod | None:
+        return next((each for each in self.pods.values() if (each.namespace, each.name) == (namespace, name)), None)
+
+    # Nodes and namespaces.
+
+    def put_node(self, name: str, addresses: Iterable[IP]) -> None:
+        """What a node is called and where it is, so that `explain` knows whose traffic is always allowed."""
+        self._nodes[name] = frozenset(addresses)
+
+    def node_addresses(self, name: str) -> frozenset[IP]:
+        return self._nodes.get(name, frozenset())
+
+    def put_namespace(self, name: str, labels: Mapping[str, str]) -> None:
+        self._namespace(name, labels)
+
+    def remove_namespace(self, name: str) -> None:
+        self._namespace(name, None)
+
+    def _namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        for identity in self.identities.put_namespace(name, labels):
+            for each in self._listeners:
+                each.identity_changed(identity)
+
+    # Policies.
+
+    def put_policy(self, policy: Policy) -> None:
+        before = self.policies.get(policy.key)
+        if before == policy:
+            return
+        # The new one first: a peer that both name is not forgotten in between.
+        self._name_ports(policy, 1)
+        for peer in _peers(policy):
+            self.identities.add_peer(peer)
+        if before is not None:
+            self._unshelve(before)
+        self.policies[policy.key] = policy
+        self._shelf(policy)[policy.key] = policy
+        self._told(policy.namespace, [policy] if before is None else [before, policy])
+
+    def remove_policy(self, namespace: str, name: str) -> None:
+        policy = self.policies.pop((namespace, name), None)
+        if policy is not None:
+            self._unshelve(policy)
+            self._told(namespace, [policy])
+
+    def _unshelve(self, policy: Policy) -> None:
+        self._shelf(policy).pop(policy.key, None)
+        for peer in _peers(policy):
+            self.identities.drop_peer(peer)
+        self._name_ports(policy, -1)
+
+    def _told(self, namespace: str, policies: list[Policy]) -> None:
+        for each in self._listeners:
+            each.policies_changed(namespace, policies)
+
+    def _shelf(self, policy: Policy) -> dict[Key, Policy]:
+        return self._selecting.setdefault(policy.namespace, {}).setdefault(anchor(policy.pods), {})
+
+    def _name_ports(self, policy: Policy, by: int) -> None:
+        """Egress rules may name ports of others: those who have one become somebody else."""
+        changed = set()
+        for name in egress_names(policy):
+            count = self._named.get(name, 0) + by
+            if count == 0:
+                del self._named[name]
+                changed.add(name)
+            else:
+                if name not in self._named:
+                    changed.add(name)
+                self._named[name] = count
+        if changed:
+            for pod in self.pods.values():
+                if not pod.host_network and not changed.isdisjoint(pod.ports):
+                    self._identify(pod)
+
+    def selected(self, pod: Pod, direction: str) -> list[Policy]:
+        """The policies that isolate a pod in a direction, by name."""
+        if pod.host_network:
+            return []
+        shelf = self._selecting.get(pod.namespace, {})
+        near = [each for anchor_ in (None, *pod.labels.items()) for each in shelf.get(anchor_, {}).values()]
+        found = [each for each in near if direction in each.rules and each.pods.matches(pod.labels)]
+        return sorted(found, key=lambda each: each.name)
+
+
+def _peers(policy: Policy) -> Iterable[Peer]:
+    """As often as rules name them."""
+    for rules in policy.rules.values():
+        for rule in rules:
+            yield from (each for each in rule.peers if isinstance(each, Peer))
+    if any(not rule.peers for rule in policy.rules.get(EGRESS, ())) and any(True for _ in egress_names(policy)):
+        yield EVERY_POD  # anybody's port of a name
+
+
+def egress_names(policy: Policy) -> Iterable[NamedPort]:
+    """The named ports of its egress rules, as often as they are named."""
+    for rule in policy.rules.get(EGRESS, ()):
+        for port in rule.ports:
+            if isinstance(port.port, str):
+                yield _PROTOCOL_NAMES[port.protocol], port.port

@@ -1,0 +1,173 @@
+"""NetworkPolicy objects read into values. Pure; `Broken` names the field that cannot be followed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_network
+from typing import Any
+from weakref import WeakValueDictionary
+
+from podwire.nriplugins.network.policy.spans import Network
+from podwire.nriplugins.network.policy.values import PROTOCOLS
+from podwire.objects.selectors import EVERYTHING, LabelSelector, from_object
+
+INGRESS, EGRESS = "Ingress", "Egress"
+DIRECTIONS = (INGRESS, EGRESS)
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+class Broken(ValueError):
+    """A policy that says something it must not; the API server lets none of these in."""
+
+    def __init__(self, field: str, detail: str) -> None:
+        super().__init__(f"{field}: {detail}")
+        self.field = field
+
+
+@dataclass(frozen=True, slots=True)
+class PortMatch:
+    protocol: int
+    port: int | str | None = None
+    """A number, a container's name for one, or any."""
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Peer:
+    """Pods, by what they and their namespaces are called. Equal ones are one (`the`): sets of them are quick."""
+
+    pods: LabelSelector
+    namespace: str | None = None
+    """The one in which they are; None when a selector says it."""
+    namespaces: LabelSelector = EVERYTHING
+    _hash: int = field(default=0, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.pods, self.namespace, self.namespaces)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+_PEERS: "WeakValueDictionary[Peer, Peer]" = WeakValueDictionary()
+
+
+def the(peer: Peer) -> Peer:
+    return _PEERS.setdefault(peer, peer)
+
+
+EVERY_POD = the(Peer(EVERYTHING))
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Addresses, whoever has them."""
+
+    network: Network
+    excepts: tuple[Network, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    peers: tuple[Peer | Block, ...] = ()
+    """Any of these; anybody when there are none."""
+    ports: tuple[PortMatch, ...] = ()
+    """Any of these; every protocol and port when there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    namespace: str
+    name: str
+    pods: LabelSelector
+    rules: Mapping[str, tuple[Rule, ...]]
+    """By direction; one that is not there is none of its business."""
+
+    @property
+    def key(self) -> Key:
+        return self.namespace, self.name
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def policy_of(manifest: Mapping[str, Any]) -> Policy:
+    """From a NetworkPolicy object. Raises Broken."""
+    metadata, spec = manifest.get("metadata") or {}, manifest.get("spec") or {}
+    namespace = metadata.get("namespace", "")
+    given = {INGRESS: spec.get("ingress") or [], EGRESS: spec.get("egress") or []}
+    types = spec.get("policyTypes") or [INGRESS, *([EGRESS] if given[EGRESS] else [])]
+    for index, each in enumerate(types):
+        if each not in DIRECTIONS:
+            raise Broken(f"spec.policyTypes[{index}]", f'Unsupported value: "{each}"')
+    rules = {each: _rules(given[each], each, namespace) for each in DIRECTIONS if each in types}
+    selected = _selector(spec.get("podSelector") or {}, "spec.podSelector")
+    return Policy(namespace, metadata.get("name", ""), selected, rules)
+
+
+def _rules(given: Sequence[Mapping[str, Any]], direction: str, namespace: str) -> tuple[Rule, ...]:
+    side = "from" if direction == INGRESS else "to"
+    found = []
+    for index, each in enumerate(given):
+        where = f"spec.{direction.lower()}[{index}]"
+        peers = [_peer(peer, namespace, f"{where}.{side}[{at}]") for at, peer in enumerate(each.get(side) or [])]
+        ports = [_port(port, f"{where}.ports[{at}]") for at, port in enumerate(each.get("ports") or [])]
+        found.append(Rule(tuple(peers), tuple(ports)))
+    return tuple(found)
+
+
+def _peer(given: Mapping[str, Any], namespace: str, where: str) -> Peer | Block:
+    block, pods, namespaces = (given.get(each) for each in ("ipBlock", "podSelector", "namespaceSelector"))
+    if block is not None:
+        if pods is not None or namespaces is not None:
+            raise Broken(where, "Forbidden: may not specify both ipBlock and another peer")
+        return _block(block, f"{where}.ipBlock")
+    if pods is None and namespaces is None:
+        raise Broken(where, "Required value: must specify a peer")
+    selected = EVERYTHING if pods is None else _selector(pods, f"{where}.podSelector")
+    if namespaces is None:
+        return the(Peer(selected, namespace))
+    return the(Peer(selected, None, _selector(namespaces, f"{where}.namespaceSelector")))
+
+
+def _block(given: Mapping[str, Any], where: str) -> Block:
+    network = _network(given.get("cidr"), f"{where}.cidr")
+    excepts = []
+    for index, each in enumerate(given.get("except") or []):
+        without = _network(each, f"{where}.except[{index}]")
+        if without.version != network.version or not _inside(without, network):
+            raise Broken(f"{where}.except[{index}]", f'Invalid value: "{each}": must be a strict subset of `cidr`')
+        excepts.append(without)
+    return Block(network, tuple(excepts))
+
+
+def _inside(inner: Network, outer: Network) -> bool:
+    return int(outer.network_address) <= int(inner.network_address) and inner.prefixlen > outer.prefixlen
+
+
+def _network(given: Any, where: str) -> Network:
+    try:
+        return ip_network(given, strict=False)
+    except ValueError:
+        raise Broken(where, f'Invalid value: "{given}": must be a valid CIDR value') from None
+
+
+def _port(given: Mapping[str, Any], where: str) -> PortMatch:
+    protocol, port, end = given.get("protocol") or "TCP", given.get("port"), given.get("endPort")
+    if protocol not in PROTOCOLS:
+        raise Broken(f"{where}.protocol", f'Unsupported value: "{protocol}"')
+    if isinstance(port, int) and not 1 <= port <= 65535:
+        raise Broken(f"{where}.port", f"Invalid value: {port}: must be between 1 and 65535, inclusive")
+    if end is not None and not isinstance(port, int):
+        raise Broken(f"{where}.endPort", f"Invalid value: {end}: may not be specified when `port` is no number")
+    if end is not None and isinstance(port, int) and not port <= end <= 65535:
+        raise Broken(f"{where}.endPort", f"Invalid value: {end}: must be greater than or equal to `port`")
+    return PortMatch(PROTOCOLS[protocol], port, end)
+
+
+def _selector(given: Mapping[str, Any], where: str) -> LabelSelector:
+    try:
+        return from_object(given)
+    except ValueError as error:
+        raise Broken(where, str(error)) from None

@@ -1,0 +1,217 @@
+"""The rules of the kernel: a fixed handful, whatever the number of policies and pods. Pure.
+
+A packet of a connection that was allowed passes (established flows are kept). Else the pod that sends is looked up, and
+if it is isolated its class and who is at the other end are looked up together; then the same for the pod that receives.
+What is not found is dropped.
+
+Keys begin with a field of zeros: together with the next three it is loaded as one constant, on top of which lookups put
+their answers. So what is not looked up is 0, which stands for any; and the `nft` program, which does not know lookups
+that feed lookups and would end in an assertion, sees a constant there.
+"""
+
+from collections.abc import Iterable, Sequence
+from struct import Struct
+
+from podwire.linux import programs
+from podwire.linux import registers as do
+from podwire.linux.programs import ADDRESS4, ADDRESS6, LINK_NAME, NUMBER, PORT, PROTOCOL, Chain, Program, Set
+from podwire.nriplugins.network.policy.content import ALLOWED, LINKS, RANGES, VERDICTS
+from podwire.nriplugins.network.policy.policies import EGRESS, INGRESS
+
+TABLE = "podwire-policy"
+NODE = {4: "node4", 6: "node6"}
+"""Inside a pod's namespace only: who may always come in."""
+
+_R = do.REGISTER
+_CLASS, _IDENTITY, _PROTOCOL, _PORT = _R + 1, _R + 2, _R + 3, _R + 4
+_ASIDE = _R + 12
+_PRIORITY = 5
+_STATE = Struct("=I")
+_UDP, _ICMPV6 = 17, 58
+_BROADCAST, _MULTICAST = 1, 2
+_DHCP = 67, 68
+_SOURCE, _DESTINATION = {4: 12, 6: 8}, {4: 16, 6: 24}
+_LENGTH = {4: 4, 6: 16}
+_FAMILY = {4: do.IPV4, 6: do.IPV6}
+
+Rule = Sequence[bytes]
+
+
+def node_program() -> Program:
+    """For packets that the node passes on, and those of its pods to itself; what the node sends itself is not asked."""
+    chains = [*_common(), *_entry("forward", programs.FORWARD, guarded=True), *_entry("input", programs.INPUT)]
+    for version in (4, 6):
+        ask = {each: _ask(each, version) for each in (EGRESS, INGRESS)}
+        chains.append(Chain(f"forward{version}", [_own(version), ask[EGRESS], ask[INGRESS]]))
+        chains.append(Chain(f"input{version}", [ask[EGRESS]]))
+    return Program(TABLE, _sets(), chains)
+
+
+def pod_program() -> Program:
+    """The same in the namespace of a pod that has no other end on the node."""
+    chains = [*_common(), *_entry("input", programs.INPUT, guarded=True), *_entry("output", programs.OUTPUT)]
+    for version in (4, 6):
+        from_node = [*_address(_SOURCE, version, _R), do.found(NODE[version], _R), do.verdict("accept")]
+        chains.append(Chain(f"input{version}", [from_node, _own(version), _ask(INGRESS, version)]))
+        chains.append(Chain(f"output{version}", [_looped(version), _own(version), _ask(EGRESS, version)]))
+    node = [Set(NODE[version], (_field(version),)) for version in (4, 6)]
+    return Program(TABLE, [*_sets(), *node], chains)
+
+
+def _field(version: int) -> programs.Field:
+    return ADDRESS4 if version == 4 else ADDRESS6
+
+
+def _sets() -> list[Set]:
+    found = [
+        Set(ALLOWED, (NUMBER, NUMBER, NUMBER, PROTOCOL, PORT)),
+        Set(RANGES, (NUMBER, NUMBER, NUMBER, PROTOCOL, PORT), ranges=True),
+        Set("blocks4", (NUMBER, NUMBER, ADDRESS4, PROTOCOL, PORT), ranges=True),
+        Set("blocks6", (NUMBER, NUMBER, PROTOCOL, PORT, ADDRESS6), ranges=True),
+        Set(LINKS, (LINK_NAME,)),
+    ]
+    for version in (4, 6):
+        field = _field(version)
+        found += [Set(f"{each}{version}", (field,), NUMBER) for each in ("identity", "ingress", "egress")]
+        found.append(Set(f"self{version}", (field, field)))
+        found.append(Set(f"verdicts{version}", (field, NUMBER), counted=True))
+    return found
+
+
+def _entry(name: str, hook: int, *, guarded: bool = False) -> list[Chain]:
+    """Where the kernel begins: known connections pass, then each family goes its way."""
+    known = _STATE.pack(do.ESTABLISHED | do.RELATED)
+    rules: list[Rule] = [
+        [do.connection_state(_R), do.masked(_R, known), do.unequal(_R, bytes(4)), do.verdict("accept")],
+        [do.family(_R), do.equal(_R, bytes((do.IPV6,))), do.verdict("jump neighbours")],
+    ]
+    if guarded:
+        rules.append([do.input_name(_R), do.found(LINKS, _R), do.verdict("jump many")])
+    for version in (4, 6):
+        here = [do.family(_R), do.equal(_R, bytes((_FAMILY[version],))), do.verdict(f"goto {name}{version}")]
+        rules.append(here)
+    return [Chain(name, rules, hook, _PRIORITY)]
+
+
+def _common() -> Iterable[Chain]:
+    yield Chain("neighbours", [*_neighbours()])
+    yield Chain("many", [*_many()])
+    for version in (4, 6):
+        for direction in (INGRESS, EGRESS):
+            yield _judge(direction, version)
+            yield Chain(_allowed(direction, version), [_counted(direction, version, allowed=True)])
+
+
+def _neighbours() -> Iterable[Rule]:
+    """What IPv6 needs to find its neighbours and groups; on a bridge it passes like any other packet."""
+    kind = [do.protocol(_R), do.equal(_R, bytes((_ICMPV6,))), do.transport(0, 1, _R)]
+    for first, last in ((130, 133), (135, 136), (143, 143)):
+        yield [*kind, do.between(_R, bytes((first,)), bytes((last,))), do.verdict("accept")]
+
+
+def _many() -> Iterable[Rule]:
+    """Frames for many, and link-local addresses, have nobody who could be looked up: an isolated pod would get them."""
+    for port in _DHCP:
+        port_is = [do.transport(2, 2, _R), do.equal(_R, port.to_bytes(2, "big"))]
+        yield [do.protocol(_R), do.equal(_R, bytes((_UDP,))), *port_is, do.verdict("accept")]
+    for kind in (_BROADCAST, _MULTICAST):
+        yield [do.packet_kind(_R), do.equal(_R, bytes((kind,))), do.verdict("drop")]
+    for side in (_SOURCE, _DESTINATION):
+        local = [do.network(side[6], 2, _R), do.masked(_R, b"\xff\xc0"), do.equal(_R, b"\xfe\x80")]
+        yield [do.family(_R), do.equal(_R, bytes((do.IPV6,))), *local, do.verdict("drop")]
+
+
+def _address(side: dict[int, int], version: int, register: int) -> list[bytes]:
+    return [do.network(side[version], _LENGTH[version], register)]
+
+
+def _own(version: int) -> Rule:
+    """A pod cannot keep itself out, not even when it calls itself by a Service."""
+    there = _R + _LENGTH[version] // 4
+    both = [*_address(_SOURCE, version, _R), *_address(_DESTINATION, version, there)]
+    return [*both, do.found(f"self{version}", _R), do.verdict("accept")]
+
+
+def _looped(version: int) -> Rule:
+    """What stays in the namespace, also when somebody there redirects it to a proxy."""
+    if version == 4:
+        to_self = [do.network(16, 1, _R), do.equal(_R, bytes((127,)))]
+    else:
+        to_self = [do.network(24, 16, _R), do.equal(_R, bytes(15) + b"\1")]
+    return [*to_self, do.verdict("accept")]
+
+
+def _sides(direction: str) -> tuple[dict[int, int], dict[int, int]]:
+    """Where the pod's own address is, and the other's."""
+    return (_DESTINATION, _SOURCE) if direction == INGRESS else (_SOURCE, _DESTINATION)
+
+
+def _ask(direction: str, version: int) -> Rule:
+    own, _ = _sides(direction)
+    isolated = [*_address(own, version, _ASIDE), do.mapped(f"{direction.lower()}{version}", _ASIDE, _R)]
+    return [*isolated, do.verdict(f"jump {_name(direction, version)}")]
+
+
+def _name(direction: str, version: int) -> str:
+    return f"{direction.lower()}{version}-judge"
+
+
+def _allowed(direction: str, version: int) -> str:
+    return f"{direction.lower()}{version}-allowed"
+
+
+def _judge(direction: str, version: int) -> Chain:
+    """Whoever is found in any of these is allowed; the order is that of how often it happens."""
+    ways: list[Rule] = []
+    for name, known, protocol, port in (
+        (ALLOWED, True, True, True),
+        (ALLOWED, True, False, False),
+        (ALLOWED, False, True, True),
+        (ALLOWED, False, False, False),
+        (ALLOWED, True, True, False),
+        (ALLOWED, False, True, False),
+        (RANGES, True, True, True),
+        (RANGES, False, True, True),
+    ):
+        ways.append([*_class(direction, version), *_who(direction, version, known), *_ports(protocol, port)])
+        ways[-1] = [*ways[-1], do.found(name, _R), do.verdict(f"goto {_allowed(direction, version)}")]
+    for exact in (True, False):
+        block = [*_class(direction, version), *_place(direction, version, exact), do.found(f"blocks{version}", _R)]
+        ways.append([*block, do.verdict(f"goto {_allowed(direction, version)}")])
+    last = [_counted(direction, version, allowed=False), [do.verdict("drop")]]
+    return Chain(_name(direction, version), [*ways, *last])
+
+
+def _class(direction: str, version: int) -> Rule:
+    own, _ = _sides(direction)
+    nothing = do.value(bytes(16), _R)
+    return [nothing, *_address(own, version, _ASIDE), do.mapped(f"{direction.lower()}{version}", _ASIDE, _CLASS)]
+
+
+def _who(direction: str, version: int, known: bool) -> Rule:
+    _, other = _sides(direction)
+    found = [*_address(other, version, _ASIDE), do.mapped(f"identity{version}", _ASIDE, _IDENTITY)]
+    return found if known else []
+
+
+def _ports(protocol: bool, port: bool) -> Rule:
+    return [
+        *([do.protocol(_PROTOCOL)] if protocol else []),
+        do.transport(2, 2, _PORT) if port else do.value(bytes(2), _PORT),
+    ]
+
+
+def _place(direction: str, version: int, exact: bool) -> Rule:
+    """The other's address itself. IPv6 has it at the end of the key, behind the constant."""
+    _, other = _sides(direction)
+    if version == 4:
+        return [*_address(other, 4, _IDENTITY), *_ports(exact, exact)]
+    ports = [do.protocol(_R + 2), do.transport(2, 2, _R + 3)] if exact else []
+    return [*ports, *_address(other, 6, _R + 4)]
+
+
+def _counted(direction: str, version: int, *, allowed: bool) -> Rule:
+    own, _ = _sides(direction)
+    verdict = _STATE.pack(VERDICTS[direction, allowed])
+    there = _R + _LENGTH[version] // 4
+    return [*_address(own, version, _R), do.value(verdict, there), do.found(f"verdicts{version}", _R)]

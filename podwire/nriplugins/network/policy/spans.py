@@ -1,0 +1,90 @@
+"""Port spans and address ranges: joined, cut, and never overlapping, as the kernel's sets of ranges want them. Pure."""
+
+from collections.abc import Iterable, Mapping
+from ipaddress import IPv4Network, IPv6Network
+from itertools import pairwise
+from typing import NamedTuple
+
+Network = IPv4Network | IPv6Network
+LAST_PORT = 65535
+
+
+class Span(NamedTuple):
+    """Ports from a first to a last one, of a protocol's number."""
+
+    protocol: int
+    first: int
+    last: int
+
+
+Spans = frozenset[Span]
+EVERYTHING: Spans = frozenset({Span(0, 0, 0)})
+"""Any protocol and port, ICMP too."""
+NOTHING: Spans = frozenset()
+
+
+class Range(NamedTuple):
+    """Addresses from a first to a last one, as numbers."""
+
+    first: int
+    last: int
+
+
+def whole(protocol: int) -> Span:
+    return Span(protocol, 0, LAST_PORT)
+
+
+def joined(parts: Iterable[Spans]) -> Spans:
+    """All together, with as few spans as there can be."""
+    every: set[Span] = set()
+    for each in parts:
+        if each == EVERYTHING:
+            return EVERYTHING
+        every |= each
+    found: list[Span] = []
+    for span in sorted(every):
+        if found and found[-1].protocol == span.protocol and span.first <= found[-1].last + 1:
+            found[-1] = found[-1]._replace(last=max(found[-1].last, span.last))
+        else:
+            found.append(span)
+    return frozenset(found)
+
+
+def cut(network: Network, excepts: Iterable[Network]) -> list[Range]:
+    """What is left of a network without parts of it."""
+    left = [_range(network)]
+    for each in sorted(map(_range, excepts)):
+        *done, rest = left or [Range(1, 0)]
+        left = [*done, *(part for part in _without(rest, each) if part.first <= part.last)]
+        if not left:
+            break
+    return left
+
+
+def _without(whole_: Range, hole: Range) -> tuple[Range, ...]:
+    if hole.last < whole_.first or hole.first > whole_.last:
+        return (whole_,)
+    return Range(whole_.first, hole.first - 1), Range(hole.last + 1, whole_.last)
+
+
+def _range(network: Network) -> Range:
+    return Range(int(network.network_address), int(network.broadcast_address))
+
+
+def layered(parts: Iterable[tuple[Range, Spans]]) -> Mapping[Range, Spans]:
+    """Ranges that overlap, as ranges that do not, each with all that is allowed there."""
+    given = [each for each in parts if each[1]]
+    edges = sorted({each.first for each, _ in given} | {each.last + 1 for each, _ in given})
+    found: dict[Range, Spans] = {}
+    before: tuple[Range, Spans] | None = None
+    for first, after in pairwise(edges):
+        here = joined(spans for each, spans in given if each.first <= first and after - 1 <= each.last)
+        if before is not None and before[1] == here and before[0].last + 1 == first:
+            del found[before[0]]
+            first = before[0].first  # noqa: PLW2901 - the neighbour grows
+        before = Range(first, after - 1), here
+        if here:
+            found[before[0]] = here
+        else:
+            before = None
+    return found
