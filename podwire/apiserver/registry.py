@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from podwire.apiserver import stored
+from podwire.apiserver.apply.ownership import Version
 from podwire.apiserver.apply.types import DEDUCED, Type
 from podwire.apiserver.shape import Report, Shape
 from podwire.apiserver.stored import Object
@@ -41,6 +42,8 @@ class Conversion:
     stored: Kind
     to_stored: Callable[[Object], Object]
     from_stored: Callable[[Object], Object]
+    judged: bool = False
+    """Defaults and rules are those of the stored version, whose words errors use too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +91,11 @@ class Resource:
         """An object of this kind of which nothing has been said, for comparing only."""
         nothing: Object = self.shape.decode({}, "", Report())
         return nothing
+
+    @cached_property
+    def version(self) -> Version:
+        """This kind as ownership sees it."""
+        return Version(self.kind.api_version, self.typed)
 
     @cached_property
     def has_status(self) -> bool:

@@ -68,10 +68,12 @@ class Tracker:
         entries = old["metadata"].get(ENTRIES) or []
         managed = _managed(entries, given if not author.subresource else None)
         _put(new, entries)  # so that the two do not differ in this
-        after = managed
         if managed:
-            after = updated(self._view(resource), old, new, managed, self._updater(resource, author), self._now())
-        _put(new, written(after))
+            managed = updated(self._view(resource), old, new, managed, self._updater(resource, author), self._now())
+        if managed:
+            new["metadata"][ENTRIES] = written(managed)
+        else:
+            new["metadata"].pop(ENTRIES, None)
 
     def applied(
         self, resource: Resource, live: Object | None, config: Object, author: Author, *, force: bool
@@ -101,8 +103,7 @@ class Tracker:
         return Manager.of(author.name, UPDATE, resource.kind.api_version, author.subresource)
 
     def _view(self, resource: Resource) -> View:
-        version = Version(resource.kind.api_version, resource.typed)
-        return View(version, partial(self._other, resource), changing=resource.custom)
+        return View(resource.version, partial(self._other, resource), changing=resource.custom)
 
     def _other(self, resource: Resource, api_version: str) -> Version | None:
         group, _, version = api_version.rpartition("/")
@@ -142,10 +143,11 @@ def _managed(entries: list[Object], given: Any) -> Managed:
 
 def _put(obj: Object, entries: list[Object]) -> None:
     """Into a copy of the metadata, which some doors share with the object as it was."""
-    metadata = {key: value for key, value in obj["metadata"].items() if key != ENTRIES}
+    metadata = obj["metadata"] = {**obj["metadata"]}
     if entries:
         metadata[ENTRIES] = entries
-    obj["metadata"] = metadata
+    else:
+        metadata.pop(ENTRIES, None)
 
 
 def _converted(here: Resource, there: Resource, obj: Object) -> Object:

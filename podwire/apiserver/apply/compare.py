@@ -1,29 +1,28 @@
 """What has changed between two values, as sets of fields. Equal parts are passed over at the price of `==`."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from podwire.apiserver.apply.fields import whole
-from podwire.apiserver.apply.fieldsets import HERE, FieldSet, union
+from podwire.apiserver.apply.fieldsets import FIELD, HERE, FieldSet, union
 from podwire.apiserver.apply.types import BadElement, Elements, Leaf, Members, Type, elements_of, members_of
 
 
-@dataclass(frozen=True, slots=True)
 class Comparison:
-    """No field is in more than one of the three."""
+    """No field is in more than one of the three. `given` is what has a new value now, `lost` that and what is gone:
+    whoever owned it does so no more."""
 
-    removed: FieldSet
-    modified: FieldSet
-    added: FieldSet
+    __slots__ = ("added", "given", "lost", "modified", "removed")
+
+    def __init__(self, removed: FieldSet, modified: FieldSet, added: FieldSet) -> None:
+        self.removed = removed
+        self.modified = modified
+        self.added = added
+        self.given = union(modified, added)
+        self.lost = union(self.given, removed)
 
     @property
     def same(self) -> bool:
-        return not (self.removed or self.modified or self.added)
-
-    @property
-    def set_fields(self) -> FieldSet:
-        """What has a new value now."""
-        return union(self.modified, self.added)
+        return not self.lost
 
 
 def compare(of: Type, old: Any, new: Any) -> Comparison:
@@ -64,16 +63,23 @@ class _Walk:
         return True
 
     def _members(self, of: Members, old: dict[str, Any], new: dict[str, Any]) -> None:
+        member, modified = of.member, self.modified
         for name, after in new.items():
-            kind = of.member(name)
+            if name in old and ((before := old[name]) is after or before == after):
+                continue
+            kind = member(name)
             if kind is None:
                 continue
             if name not in old:
                 self.added[f"f:{name}"] = whole(kind, after)
-            elif (before := old[name]) != after:
+            elif type(kind) is Leaf:
+                modified[f"f:{name}"] = FIELD
+            else:
                 self._below(f"f:{name}", kind, before, after)
+        if len(old) == len(new) and not self.added:
+            return  # the same names, so nothing is gone
         for name, before in old.items():
-            if name not in new and (kind := of.member(name)) is not None:
+            if name not in new and (kind := member(name)) is not None:
                 self.removed[f"f:{name}"] = whole(kind, before)
 
     def _elements(self, of: Elements, old: list[Any], new: list[Any]) -> None:
@@ -97,13 +103,16 @@ class _Walk:
 
     def _below(self, key: str, of: Type, old: Any, new: Any) -> None:
         inner = _Walk()
-        if inner.values(of, old, new):
-            self.modified[key] = {}
-        for mine, theirs in (
-            (self.removed, inner.removed), (self.modified, inner.modified), (self.added, inner.added)
-        ):  # fmt: skip
-            if theirs:
-                mine[key] = {HERE: {}, **theirs} if key in mine else theirs
+        if of.by_member and type(old) is dict and type(new) is dict:
+            inner._members(cast("Members", of), old, new)
+        elif inner.values(of, old, new):
+            self.modified[key] = FIELD
+        if inner.removed:
+            self.removed[key] = inner.removed
+        if inner.modified:
+            self.modified[key] = {HERE: FIELD, **inner.modified} if key in self.modified else inner.modified
+        if inner.added:
+            self.added[key] = inner.added
 
 
 def _members(of: Type, old: Any, new: Any) -> Members | None:

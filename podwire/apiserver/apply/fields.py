@@ -1,9 +1,9 @@
 """Which fields a value has: those that its author means to own, or simply all."""
 
-from typing import Any
+from typing import Any, cast
 
-from podwire.apiserver.apply.fieldsets import HERE, FieldSet
-from podwire.apiserver.apply.types import BadElement, Elements, Members, Type, elements_of, members_of
+from podwire.apiserver.apply.fieldsets import FIELD, HERE, FieldSet
+from podwire.apiserver.apply.types import BadElement, Elements, Leaf, Members, Type, elements_of, members_of
 
 
 def claimed(of: Type, value: Any) -> FieldSet:
@@ -52,25 +52,30 @@ def _is_leaf(of: Type, value: Any) -> bool:
 
 def whole(of: Type, value: Any) -> FieldSet:
     """A value that has come or gone, with everything below it: what stands under its name in a set."""
-    if value and (members := members_of(of, value)) is not None:
-        found: FieldSet = {HERE: {}}
-        for name, each in value.items():
-            kind = members.member(name)
-            if kind is not None:
-                found[f"f:{name}"] = {} if type(each) is str else whole(kind, each)
-        return found if len(found) > 1 else {}
-    if value and (elements := elements_of(of, value)) is not None:
-        named = _whole_elements(elements, value)
-        return {HERE: {}, **named} if named else {}
-    return {}
+    if not value or type(of) is Leaf:
+        return FIELD
+    if type(value) is dict and of.by_member:
+        return _whole_members(cast("Members", of), value)
+    if type(value) is list and of.by_element:
+        return _whole_elements(cast("Elements", of), value)
+    return FIELD
+
+
+def _whole_members(of: Members, value: dict[str, Any]) -> FieldSet:
+    found: FieldSet = {HERE: FIELD}
+    for name, each in value.items():
+        kind = of.member(name)
+        if kind is not None:
+            found[f"f:{name}"] = FIELD if type(kind) is Leaf else whole(kind, each)
+    return found if len(found) > 1 else FIELD
 
 
 def _whole_elements(of: Elements, value: list[Any]) -> FieldSet:
-    found: FieldSet = {}
+    found: FieldSet = {HERE: FIELD}
     for each in value:
         try:
             name = of.name(each)
         except BadElement:
             continue
-        found[name] = {} if name in found else whole(of.element, each)
-    return found
+        found[name] = FIELD if name in found else whole(of.element, each)
+    return found if len(found) > 1 else FIELD

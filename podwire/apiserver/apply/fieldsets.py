@@ -13,37 +13,35 @@ FieldSet = dict[str, Any]
 """A set, or what it has below one path element."""
 
 HERE = "."
-EMPTY: FieldSet = {}
-
-
-def node(below: FieldSet, *, member: bool) -> FieldSet | None:
-    """What stands for a field, given what is in the set below it; None when it is not needed at all."""
-    if not below:
-        return {} if member else None
-    return {HERE: {}, **below} if member else below
+FIELD: FieldSet = {}
+"""Stands for a field with nothing below it, wherever there is one."""
 
 
 def union(one: FieldSet, other: FieldSet) -> FieldSet:
     """The fields of either."""
     if not one or not other:
         return one or other
-    joined = dict(one)
+    joined = one
     for key, theirs in other.items():
-        mine = joined.get(key)
-        joined[key] = theirs if mine is None else _joined(mine, theirs)
+        mine = one.get(key)
+        both = theirs if mine is None else _joined(mine, theirs)
+        if both is not mine:
+            if joined is one:
+                joined = dict(one)  # not before there is something new: who writes again owns the same fields again
+            joined[key] = both
     return joined
 
 
 def _joined(mine: FieldSet, theirs: FieldSet) -> FieldSet:
-    if not mine or not theirs:
-        bare = mine or theirs
-        return {HERE: {}, **bare} if bare else {}
-    return union(mine, theirs)
+    if mine and theirs:
+        return union(mine, theirs)
+    bare = mine or theirs
+    return {HERE: FIELD, **bare} if bare and HERE not in bare else bare
 
 
 def difference(one: FieldSet, other: FieldSet) -> FieldSet:
     """The fields of one that are not in the other. A field goes alone, what is below it stays."""
-    if not one or not other:
+    if not one or not other or one.keys().isdisjoint(other):
         return one
     left = {}
     for key, mine in one.items():

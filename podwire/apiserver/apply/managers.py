@@ -1,7 +1,7 @@
 """Who owns what of an object: `metadata.managedFields` read, bundled where there are too many, and written."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from podwire.apiserver.apply.fieldsets import FieldSet, tidy, union
@@ -39,13 +39,17 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Owned:
-    """The fields that a manager has, by their names in one version of the kind."""
+    """The fields that a manager has, by their names in one version of the kind; never changed once it is made.
+
+    `entry` is where it was read from.
+    """
 
     fields: FieldSet
     api_version: str
     time: str = ""
+    entry: dict[str, Any] | None = field(default=None, compare=False)
 
 
 Managed = dict[Manager, Owned]
@@ -55,7 +59,7 @@ class BadEntries(ValueError):
     """What a client has sent as `managedFields` cannot be read."""
 
 
-def read(entries: Iterable[Mapping[str, Any]], *, strange: bool = False) -> Managed:
+def read(entries: Iterable[dict[str, Any]], *, strange: bool = False) -> Managed:
     """The managers of an object. `strange`: a client sent them, so they are looked at; raises BadEntries."""
     managed: Managed = {}
     for each in entries:
@@ -71,7 +75,7 @@ def read(entries: Iterable[Mapping[str, Any]], *, strange: bool = False) -> Mana
         manager = Manager(
             each.get("manager", ""), operation, api_version if operation == UPDATE else "", each.get("subresource", "")
         )
-        managed[manager] = Owned(fields, api_version, each.get("time", ""))
+        managed[manager] = Owned(fields, api_version, each.get("time", ""), None if strange else each)
     return managed
 
 
@@ -91,8 +95,15 @@ def is_reset(entries: Any) -> bool:
 
 def written(managed: Managed) -> list[dict[str, Any]]:
     """The entries, appliers first, then by time."""
-    ordered = sorted(managed.items(), key=lambda each: (each[0].operation, each[1].time, each[0].name, *each[0][2:]))
-    return [_entry(manager, owned) for manager, owned in ordered]
+    ordered = list(managed.items())
+    if len(ordered) > 1:
+        ordered.sort(key=_order)
+    return [owned.entry or _entry(manager, owned) for manager, owned in ordered]
+
+
+def _order(each: tuple[Manager, Owned]) -> tuple[str, ...]:
+    (name, operation, api_version, subresource), owned = each
+    return (operation, owned.time, name, api_version, subresource)
 
 
 def _entry(manager: Manager, owned: Owned) -> dict[str, Any]:
@@ -103,17 +114,20 @@ def _entry(manager: Manager, owned: Owned) -> dict[str, Any]:
         "time": owned.time,
         "fieldsType": "FieldsV1",
         "fieldsV1": owned.fields,
-        "subresource": manager.subresource,
     }
-    return {key: value for key, value in entry.items() if value or key == "fieldsV1"}
+    if manager.subresource:
+        entry["subresource"] = manager.subresource
+    if not owned.time:
+        del entry["time"]
+    return entry
 
 
 def bundled(managed: Managed) -> Managed:
     """With at most so many updaters, as far as their versions allow: the oldest of a version become one."""
+    if len(managed) <= MOST_UPDATERS:
+        return managed
     updaters = [each for each in managed if each.operation == UPDATE]
     surplus = len(updaters) - MOST_UPDATERS
-    if surplus <= 0:
-        return managed
     kept = dict(managed)
     first: dict[str, Manager] = {}
     for each in sorted(updaters, key=lambda manager: (managed[manager].time, manager)):
@@ -126,6 +140,6 @@ def bundled(managed: Managed) -> Managed:
         bundle = Manager(BUNDLE, UPDATE, owned.api_version)
         before = kept[bundle] if bundle in kept else kept.pop(eldest)
         del kept[each]
-        kept[bundle] = replace(owned, fields=union(owned.fields, before.fields))
+        kept[bundle] = Owned(union(owned.fields, before.fields), owned.api_version, owned.time)
         surplus -= 1
     return kept

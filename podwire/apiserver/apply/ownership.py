@@ -6,12 +6,12 @@ own, and removes what it claimed the last time, does not claim any more, and nob
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from podwire.apiserver.apply.compare import Comparison, compare
 from podwire.apiserver.apply.fields import claimed
-from podwire.apiserver.apply.fieldsets import FieldSet, difference, intersection, paths, union
+from podwire.apiserver.apply.fieldsets import FIELD, FieldSet, difference, intersection, paths, union
 from podwire.apiserver.apply.fitting import fitted
 from podwire.apiserver.apply.managers import UPDATE, Managed, Manager, Owned, bundled
 from podwire.apiserver.apply.merge import merge
@@ -39,7 +39,7 @@ def _same(obj: Object) -> Object:
     return obj
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Version:
     """A kind in one of its versions, and the ways from and to the version of the write."""
 
@@ -49,7 +49,7 @@ class Version:
     back: Callable[[Object], Object] = _same
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class View:
     """An object's kind as one write sees it. `others` gives the kind in another version, None when it has none."""
 
@@ -75,12 +75,15 @@ def updated(view: View, old: Object, new: Object, managed: Managed, manager: Man
     change = compare(view.version.type, old, new)
     if change.same:
         return managed
-    left = _without_lost(_settled(view, managed), _Changes(view, old, new, change))
-    gained = difference(change.set_fields, _NOBODYS)
+    known = _settled(view, managed)
+    mine = known.pop(manager, None)
+    left = _without_lost(known, _Changes(view, old, new, change))
+    gained = difference(change.given, _NOBODYS)
+    kept = difference(mine.fields, change.removed) if mine else FIELD
     if gained:
-        before = left.get(manager)
-        fields = union(gained, before.fields) if before else gained
-        left[manager] = Owned(fields, view.version.api_version, time)
+        left[manager] = Owned(union(kept, gained), view.version.api_version, time)
+    elif mine and kept:
+        left[manager] = mine if kept is mine.fields else Owned(kept, mine.api_version, mine.time)
     return bundled(left)
 
 
@@ -112,9 +115,11 @@ def _without_lost(managed: Managed, changes: _Changes, spared: Manager | None = 
         change = changes.at(owned.api_version)
         if change is None:
             continue
-        fields = difference(difference(owned.fields, change.set_fields), change.removed)
-        if fields:
-            left[manager] = owned if fields == owned.fields else replace(owned, fields=fields)
+        fields = difference(owned.fields, change.lost)
+        if fields is owned.fields:
+            left[manager] = owned
+        elif fields:
+            left[manager] = Owned(fields, owned.api_version, owned.time)
     return left
 
 
@@ -144,7 +149,7 @@ def applied(
     if not fields:
         left.pop(manager, None)
     elif new != live:
-        left[manager] = replace(left[manager], time=time)
+        left[manager] = Owned(fields, version.api_version, time)
     return Applied(new, left)
 
 
@@ -156,7 +161,8 @@ def _settled(view: View, managed: Managed) -> Managed:
     for manager, owned in managed.items():
         version = view.at(owned.api_version)
         if version is not None:
-            found[manager] = replace(owned, fields=fitted(version.type, owned.fields))
+            fields = fitted(version.type, owned.fields)
+            found[manager] = owned if fields == owned.fields else Owned(fields, owned.api_version, owned.time)
     return found
 
 
@@ -171,7 +177,7 @@ def _conflicts(managed: Managed, changes: _Changes, manager: Manager) -> list[tu
     for other, owned in sorted(managed.items()):
         change = changes.at(owned.api_version)
         if other != manager and change is not None:
-            found += [(other, path) for path in paths(intersection(change.set_fields, owned.fields))]
+            found += [(other, path) for path in paths(intersection(change.given, owned.fields))]
     return found
 
 

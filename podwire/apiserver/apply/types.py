@@ -7,30 +7,39 @@
     SetList    a list of scalars, each of which is there once
     Deduced    whatever it turns out to be: an object is owned member by member, a list as a whole
 
-Types refer to each other in circles, so the members of a Struct are found out when they are first asked for.
+Types refer to each other in circles, so the members of a Struct are found out when they are first asked for. Every
+write walks them, so they tell by a plain attribute whether they are owned by member or by element.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Any, Union, cast
 
 import msgspec
+
+MOST_KNOWN, LONG = 1000, 100
+"""Names of elements that a type remembers, and how long one of them may be."""
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-@dataclass(frozen=True, slots=True)
 class Leaf:
     """Owned as a whole; `scalar` says what it must be: string, number, boolean, or nothing in particular."""
 
-    scalar: str = ""
+    __slots__ = ("scalar",)
+    by_member = by_element = False
+
+    def __init__(self, scalar: str = "") -> None:
+        self.scalar = scalar
 
 
-@dataclass(frozen=True, slots=True)
 class MapOf:
     """An object with members of any name and one type."""
 
-    values: "Type"
+    __slots__ = ("values",)
+    by_member, by_element = True, False
+
+    def __init__(self, values: "Type") -> None:
+        self.values = values
 
     def member(self, _name: str) -> "Type":
         return self.values
@@ -44,6 +53,7 @@ class Struct:
     """An object with named members; `others` is the type of those that are not named, if there may be any."""
 
     __slots__ = ("_find", "_members", "others")
+    by_member, by_element = True, False
 
     def __init__(self, find: Callable[[], Mapping[str, "Type"]], others: "Type | None" = None) -> None:
         self._find = find
@@ -57,7 +67,7 @@ class Struct:
         return self._members
 
     def member(self, name: str) -> "Type | None":
-        return self.members.get(name, self.others)
+        return (self._members or self.members).get(name, self.others)
 
     def names(self, name: str) -> bool:
         return name in self.members
@@ -67,6 +77,7 @@ class Deduced:
     """Whatever comes."""
 
     __slots__ = ()
+    by_member, by_element = True, False
 
     def member(self, _name: str) -> "Type":
         return self
@@ -75,20 +86,37 @@ class Deduced:
         return False
 
 
-@dataclass(frozen=True, slots=True)
 class ListMap:
     """A list whose elements are told apart by `keys`; a key that is left out has its default."""
 
-    keys: tuple[str, ...]
-    element: "Type"
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    __slots__ = ("_known", "defaults", "element", "keys")
+    by_member, by_element = False, True
+
+    def __init__(self, keys: tuple[str, ...], element: "Type", defaults: Mapping[str, Any] | None = None) -> None:
+        self.keys = keys
+        self.element = element
+        self.defaults = defaults or {}
+        self._known: dict[str, str] = {}
 
     def name(self, item: Any) -> str:
         """The path element of an element; raises BadElement."""
-        if not isinstance(item, dict):
+        if type(item) is dict and type(value := item.get(self.keys[0])) is str and len(self.keys) == 1:
+            return self._known.get(value) or self._remembered(value)
+        return self._named(item)
+
+    def _remembered(self, value: str) -> str:
+        """Names such as that of a container or of a condition come again and again."""
+        name = f"k:{_encode({self.keys[0]: value}).decode()}"
+        if len(self._known) < MOST_KNOWN and len(value) < LONG:
+            self._known[value] = name
+        return name
+
+    def _named(self, item: Any) -> str:
+        if type(item) is not dict:
             what = "a null element" if item is None else "non-map elements"
             raise BadElement(f"associative list with keys may not have {what}")
-        found = {key: item.get(key, self.defaults.get(key)) for key in self.keys if key in item or key in self.defaults}
+        found = {key: item[key] if key in item else self.defaults[key]
+                 for key in self.keys if key in item or key in self.defaults}  # fmt: skip
         if not found:
             listed = " ".join(f'"{key}"' for key in self.keys)
             raise BadElement(
@@ -98,11 +126,14 @@ class ListMap:
         return f"k:{_encode(found).decode()}"
 
 
-@dataclass(frozen=True, slots=True)
 class SetList:
     """A list of scalars, each of which is there once."""
 
-    element: "Type"
+    __slots__ = ("element",)
+    by_member, by_element = False, True
+
+    def __init__(self, element: "Type") -> None:
+        self.element = element
 
     def name(self, item: Any) -> str:
         if isinstance(item, dict):
@@ -128,12 +159,12 @@ DEDUCED = Deduced()
 
 def members_of(of: Type, value: Any) -> Members | None:
     """How the members of a value are owned one by one; None when they are not."""
-    return of if isinstance(value, dict) and isinstance(of, MapOf | Struct | Deduced) else None
+    return cast("Members", of) if of.by_member and type(value) is dict else None
 
 
 def elements_of(of: Type, value: Any) -> Elements | None:
     """How the elements of a value are owned one by one; None when they are not."""
-    return of if isinstance(value, list) and isinstance(of, ListMap | SetList) else None
+    return cast("Elements", of) if of.by_element and type(value) is list else None
 
 
 def shown(path: tuple[str, ...]) -> str:
