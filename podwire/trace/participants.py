@@ -1,10 +1,25 @@
 """Who takes part, as the diagrams call them."""
 
+import re
+
 USER, KUBECTL, API_SERVER, STORE = "User", "KubeCtl", "APIServer", "etcd"
 SCHEDULER, CONTROLLERS, KUBELET = "Scheduler", "Controllers", "Kubelet"
-RUNTIME, CNI_PLUGIN = "ContainerRuntime", "CNIPlugin"
+RUNTIME, CNI_PLUGIN, NETWORK_PLUGIN = "ContainerRuntime", "CNIPlugin", "NetworkPlugin"
+DEVICE_PLUGIN = "DevicePlugin"
 
-ORDER = (USER, KUBECTL, API_SERVER, STORE, SCHEDULER, CONTROLLERS, KUBELET, RUNTIME, CNI_PLUGIN)
+ORDER = (
+    USER,
+    KUBECTL,
+    API_SERVER,
+    STORE,
+    SCHEDULER,
+    CONTROLLERS,
+    KUBELET,
+    RUNTIME,
+    CNI_PLUGIN,
+    NETWORK_PLUGIN,
+    DEVICE_PLUGIN,
+)
 """From left to right; whoever is not among them comes after them."""
 
 _AGENTS = {
@@ -16,7 +31,11 @@ _AGENTS = {
     "kube-controller-manager": CONTROLLERS,
     "podwire-controllers": CONTROLLERS,
     "kube-apiserver": API_SERVER,
+    "podwire-nri-network": NETWORK_PLUGIN,
+    "nri-network": NETWORK_PLUGIN,
 }
+_PLUGIN = re.compile(r"\A\d\d-")
+"""Runtimes call a plugin of NRI by its index and its name."""
 
 UNNAMED = "Client"
 
@@ -25,7 +44,7 @@ def of_agent(agent: str) -> str:
     """The participant that a User-Agent means; others by the name that they give themselves."""
     words = agent.split()
     name = words[0].partition("/")[0] if words else ""
-    return _AGENTS.get(name) or name or UNNAMED
+    return _AGENTS.get(_PLUGIN.sub("", name)) or name or UNNAMED
 
 
 def placed(names: set[str]) -> list[str]:

@@ -93,6 +93,7 @@ def apiserver_options(prepared: Prepared) -> apiserver.Options:
             apiserver.Identity(
                 user=f"system:node:{node.name}", groups=(NODES,), kubeconfig=layout.identity("kubelet"), host=host
             ),
+            apiserver.Identity(user="system:podwire-nri-network", kubeconfig=layout.identity("nri-network"), host=host),
         ),
         servings=(
             apiserver.Serving(

@@ -1,0 +1,68 @@
+"""`podwire nri-network`: policies, routes and mesh of a node's pods, on any runtime that speaks NRI."""
+
+import argparse
+import os
+import platform
+from pathlib import Path
+
+from podwire.cli.main import UserError
+from podwire.cli.options import add_logging, address, run_until_stopped, settle
+from podwire.cluster import nri_network
+from podwire.cluster.nri_network import Options
+from podwire.nri.errors import NriError
+from podwire.nri.starting import SOCKET
+from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
+from podwire.protocols.k8sapi.status import ApiError
+from podwire.transports import credentials
+
+NODE_NAME = "NODE_NAME"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kubeconfig", type=Path, metavar="FILE", help="the API server (that of the pod's own service account)"
+    )
+    parser.add_argument("--context", default="", metavar="NAME", help="the kubeconfig's context (its current one)")
+    parser.add_argument(
+        "--node-name",
+        default=os.environ.get(NODE_NAME) or platform.node(),
+        metavar="NAME",
+        help=f"as the API server knows this node (${NODE_NAME}, else the host's name)",
+    )
+    parser.add_argument("--socket", type=Path, metavar="PATH", help=f"where the runtime listens ({SOCKET})")
+    parser.add_argument("--index", metavar="NN", help="two digits; plugins are asked in this order (50)")
+    parser.add_argument(
+        "--listen", type=address, metavar="ADDRESS:PORT", help="serve /metrics, /healthz and /readyz there (nowhere)"
+    )
+    add_logging(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    host, port = arguments.listen or ("127.0.0.1", None)
+    options = Options(
+        node=arguments.node_name,
+        kubeconfig=arguments.kubeconfig,
+        context=arguments.context,
+        socket=arguments.socket,
+        index=arguments.index,
+        address=host,
+        port=port,
+    )
+    try:  # what cannot be used is told before anything runs
+        credentials.ssl_context(nri_network.access_of(options))
+    except (BadKubeconfig, OSError) as error:
+        raise UserError(str(error)) from error
+    return run_until_stopped(_work(options), arguments)
+
+
+async def _work(options: Options) -> None:
+    settle()
+    try:
+        await nri_network.run(options)
+    except* (ApiError, NriError, OSError) as failures:
+        raise UserError(str(_first(failures))) from failures
+
+
+def _first(group: BaseExceptionGroup[Exception]) -> BaseException:
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first

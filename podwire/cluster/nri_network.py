@@ -1,0 +1,137 @@
+"""Runs the network plugin of a node: a client of the API server, a plugin of the runtime, pages for operators."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from podwire import nri
+from podwire.cluster import tracing
+from podwire.nriplugins.network.assembly import Parts, assemble
+from podwire.nriplugins.network.meter import CONTENT_TYPE
+from podwire.nriplugins.network.ports import Passing
+from podwire.protocols.k8sapi.client_side import Client
+from podwire.protocols.k8sapi.kubeconfig import Access
+from podwire.protocols.k8sapi.server_side import Request, Response
+from podwire.seams import Hop, Tap
+from podwire.trace.participants import API_SERVER, NETWORK_PLUGIN
+from podwire.trace.record import pod_id
+from podwire.transports import credentials, http_client, http_server
+from podwire.transports.clock import SystemClock
+from podwire.transports.tapped import Tapped
+
+_log = logging.getLogger("podwire.nriplugins.network")
+
+USER_AGENT = "podwire-nri-network"
+TEXT = "text/plain; charset=utf-8"
+GRACE = 0.5
+"""Seconds that requests in flight have left when the server stops."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to run the plugin; the command line's flags."""
+
+    node: str
+    kubeconfig: Path | None = None
+    """None: the service account of the pod that this is."""
+    context: str = ""
+    socket: Path | None = None
+    index: str | None = None
+    address: str = "127.0.0.1"
+    port: int | None = None
+    """None: no pages."""
+
+
+def access_of(options: Options) -> Access:
+    """Raises BadKubeconfig."""
+    if options.kubeconfig is None:
+        return credentials.in_cluster()
+    return credentials.load(options.kubeconfig, context=options.context)
+
+
+async def run(options: Options) -> None:
+    """Work until cancelled.
+
+    1. A client of the API server.  2. The pages.  3. Copies of what the API server holds, and what follows from them.
+    4. The plugin itself: it is there before the copies are complete, and refuses pods until they are.
+    """
+    access = access_of(options)
+    tap = tracing.api_tap(NETWORK_PLUGIN, options.node)
+    async with contextlib.AsyncExitStack() as stack:
+        connecting = http_client.connect(access, user_agent=USER_AGENT, tap=tap, callee=API_SERVER)
+        http = await stack.enter_async_context(connecting)
+        parts = assemble(Client(http), SystemClock(), trace(options.node), node=options.node)
+        stack.callback(parts.close)
+        if options.port is not None:
+            port = await stack.enter_async_context(_pages(options, parts))
+            _log.info("serving", extra={"address": options.address, "port": port})
+        _log.info("working", extra={"node": options.node, "api": access.server})
+        async with asyncio.TaskGroup() as group:
+            group.create_task(parts.run(), name="network plugin")
+            group.create_task(_serve(parts, options), name="nri")
+
+
+async def _serve(parts: Parts, options: Options) -> None:
+    await nri.run(parts.plugin, socket=options.socket, index=options.index)
+
+
+@contextlib.asynccontextmanager
+async def _pages(options: Options, parts: Parts) -> AsyncIterator[int]:
+    server = await http_server.serve(
+        lambda request: _page(parts, request), host=options.address, port=options.port or 0
+    )
+    try:
+        yield server.port
+    finally:
+        await server.close(GRACE)
+
+
+async def _page(parts: Parts, request: Request) -> Response:
+    """`/metrics` counts, `/healthz` says that the process lives, `/readyz` that new pods can be judged."""
+    match request.path:
+        case "/metrics":
+            return Response(status=200, body=parts.metrics().encode(), content_type=CONTENT_TYPE)
+        case "/healthz":
+            return Response(status=200, body=b"ok", content_type=TEXT)
+        case "/readyz":
+            lacking = parts.lacking()
+            return Response(
+                status=503 if lacking else 200, body=("\n".join(lacking) or "ok").encode(), content_type=TEXT
+            )
+        case _:
+            return Response(status=404, body=b"not found: there are /metrics, /healthz and /readyz", content_type=TEXT)
+
+
+# The trace.
+
+
+class _Trace:
+    """The plugin's own arrows. It tells of what it reads for a pod itself: only it knows for which."""
+
+    def __init__(self, tap: Tap | None) -> None:
+        self._tap = tap
+
+    def reads(self, uid: str, path: str) -> AbstractContextManager[Passing]:
+        return self._call(uid, f"GET {path}", API_SERVER)
+
+    def configures(self, uid: str, what: str) -> AbstractContextManager[Passing]:
+        return self._call(uid, what, NETWORK_PLUGIN)
+
+    @contextlib.contextmanager
+    def _call(self, uid: str, method: str, callee: str) -> Iterator[Passing]:
+        tap, pod = self._tap, pod_id(uid)
+        told = None if tap is None else lambda hop: tap(_about(hop, pod))
+        with Tapped(told, caller=NETWORK_PLUGIN, callee=callee).call(method, None) as passing:
+            yield passing
+
+
+def _about(hop: Hop, pod: str) -> Hop:
+    return replace(hop, pod=pod)
+
+
+def trace(node: str) -> _Trace:
+    return _Trace(tracing.tap(NETWORK_PLUGIN, node))

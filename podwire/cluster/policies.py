@@ -1,0 +1,44 @@
+"""What an API server says of NetworkPolicies, pods, namespaces and nodes, as the model that decides on packets."""
+
+from ipaddress import ip_address
+from pathlib import Path
+
+from podwire.nriplugins.network.kinds import NAMESPACES, NODES, PODS, POLICIES
+from podwire.nriplugins.network.policy import Explained, Model, explain
+from podwire.nriplugins.network.policy.explain import end
+from podwire.nriplugins.network.policy.policies import policy_of
+from podwire.nriplugins.network.policy.values import pod_of
+from podwire.protocols.k8sapi.client_side import Client
+from podwire.protocols.k8sapi.watch import Object, metadata
+from podwire.transports import credentials, http_client
+
+USER_AGENT = "podwire-policy"
+
+
+async def explained(
+    kubeconfig: Path, source: str, destination: str, port: int, protocol: str, *, context: str = ""
+) -> Explained:
+    """Raises BadKubeconfig, ApiError, ClientError, Unknown (of explain), Broken (of policies)."""
+    access = credentials.load(kubeconfig, context=context)
+    async with http_client.connect(access, user_agent=USER_AGENT) as http:
+        model = await _model(Client(http))
+    return explain(model, end(model, source), end(model, destination), port, protocol)
+
+
+async def _model(client: Client) -> Model:
+    model = Model()
+    for node in (await client.list(NODES)).items:
+        told = (node.get("status") or {}).get("addresses") or ()
+        addresses = [each["address"] for each in told if each.get("type") in ("InternalIP", "ExternalIP")]
+        model.put_node(_name(node), map(ip_address, addresses))
+    for namespace in (await client.list(NAMESPACES)).items:
+        model.put_namespace(_name(namespace), metadata(namespace).get("labels") or {})
+    for pod in (await client.list(PODS)).items:
+        model.put_pod(pod_of(pod))
+    for policy in (await client.list(POLICIES)).items:
+        model.put_policy(policy_of(policy))
+    return model
+
+
+def _name(object_: Object) -> str:
+    return str(metadata(object_).get("name", ""))

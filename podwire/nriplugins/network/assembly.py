@@ -1,0 +1,72 @@
+"""The plugin put together."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from podwire.nriplugins.network.events import Recorder
+from podwire.nriplugins.network.keeper import Keeper
+from podwire.nriplugins.network.meter import Labels, Meter
+from podwire.nriplugins.network.naming import NamedReader
+from podwire.nriplugins.network.plugin import NetworkPlugin
+from podwire.nriplugins.network.policing import Policing
+from podwire.nriplugins.network.ports import Api, Trace
+from podwire.nriplugins.network.statuses import Statuses
+from podwire.nriplugins.network.watching import Watches
+from podwire.seams import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    plugin: NetworkPlugin
+    watches: Watches
+    keeper: Keeper
+    policing: Policing
+    statuses: Statuses
+    events: Recorder
+    meter: Meter
+
+    async def run(self) -> None:
+        """Work until cancelled, beside the plugin's connection to the runtime."""
+        async with asyncio.TaskGroup() as parts:
+            parts.create_task(self.watches.run(), name="watches")
+            parts.create_task(self.keeper.run(self.watches.complete), name="keeper")
+            parts.create_task(self.statuses.run(), name="statuses")
+            parts.create_task(self.events.run(), name="events")
+
+    def close(self) -> None:
+        """What is in the kernel stays: pods are judged by it until somebody is here again."""
+        self.keeper.close()
+        self.policing.close()
+
+    def lacking(self) -> list[str]:
+        """Why a new pod cannot be judged; nothing when it can."""
+        missing = self.watches.missing
+        return [
+            *([f"not listed yet: {', '.join(missing)}"] if missing else []),
+            *([] if self.plugin.ready.is_set() else ["no runtime is connected"]),
+        ]
+
+    def metrics(self) -> str:
+        """For Prometheus."""
+        gauges: dict[str, tuple[str, Iterable[tuple[Labels, float]]]] = {
+            "pods": ("Pods of this node with a network of their own", [((), len(self.keeper.locals))]),
+            "resources": (
+                "Resources that are known, by kind",
+                [((("kind", kind),), count) for kind, count in self.keeper.known.counts().items()],
+            ),
+            "ready": ("Whether new pods can be judged", [((), 0 if self.lacking() else 1)]),
+        }
+        return self.meter.text(gauges)
+
+
+def assemble(api: Api, clock: Clock, trace: Trace, *, node: str) -> Parts:
+    """All of it, not running yet."""
+    meter, events = Meter(), Recorder(api, clock, node)
+    policing, statuses = Policing(), Statuses(api, clock, node)
+    keeper = Keeper(policing=policing, statuses=statuses, events=events, meter=meter, now=clock.monotonic)
+    watches = Watches(api, keeper.heard, clock.monotonic)
+    statuses.look_at(lambda: (*keeper.locals.values(), *keeper.refused.values()), watches.find)
+    reader = NamedReader(api, watches, trace, meter)
+    plugin = NetworkPlugin(keeper, watches, reader, trace=trace, meter=meter, now=clock.monotonic)
+    return Parts(plugin, watches, keeper, policing, statuses, events, meter)

@@ -1,0 +1,48 @@
+"""How a pod hangs on its node, as the kernel tells it: the place where its traffic can be judged follows from that."""
+
+from collections.abc import Iterable
+from ipaddress import ip_address
+from typing import NamedTuple
+
+from podwire.linux.errors import NoSuchLink
+from podwire.linux.network import KernelNetwork
+from podwire.linux.values import Address, Link
+from podwire.nriplugins.network.policy.values import Attachment
+
+
+class Hanging(NamedTuple):
+    """How, and by which link: the node's end of a routed one, the bridge of a bridged one, else the pod's own."""
+
+    way: Attachment
+    link: str
+
+
+def look(netns: str, ips: Iterable[str], node: KernelNetwork) -> Hanging:
+    """Raises LinuxError for a namespace that is gone."""
+    with KernelNetwork(netns) as inside:
+        link = own_link(inside.links.list(), inside.addresses.list(), ips)
+    if link is None:
+        return Hanging(Attachment.INSIDE, "")
+    if link.kind != "veth" or link.peer_netns is None:
+        return Hanging(Attachment.INSIDE, link.name)
+    try:
+        host = node.links.get(link.peer)
+        return decide(link, host, node.links.get(host.master) if host.master else None)
+    except NoSuchLink:
+        return Hanging(Attachment.INSIDE, link.name)
+
+
+def own_link(links: Iterable[Link], addresses: Iterable[Address], ips: Iterable[str]) -> Link | None:
+    """The link that has the first of these addresses that any has."""
+    holders = {each.interface.ip: each.ifindex for each in addresses}
+    index = next((holders[ip] for each in ips if (ip := ip_address(each)) in holders), None)
+    return next((each for each in links if each.ifindex == index), None)
+
+
+def decide(link: Link, host: Link, master: Link | None) -> Hanging:
+    """Of a veth, the link of the node that has the index of its peer, and that link's master."""
+    if host.kind != "veth" or host.peer != link.ifindex or host.peer_netns is None:
+        return Hanging(Attachment.INSIDE, link.name)  # the index is one of another namespace
+    if master is not None and master.kind == "bridge":
+        return Hanging(Attachment.BRIDGED, master.name)
+    return Hanging(Attachment.ROUTED, host.name)

@@ -1,0 +1,30 @@
+"""The kinds that the plugin reads."""
+
+from podwire.nriplugins.network.resources import GROUP, VERSION
+from podwire.protocols.k8sapi.builtin import BUILTIN
+from podwire.protocols.k8sapi.kinds import Kind
+
+
+def _builtin(api_version: str, kind: str) -> Kind:
+    found = BUILTIN.of_kind(api_version, kind)
+    if found is None:
+        raise LookupError(kind)
+    return found
+
+
+PODS = _builtin("v1", "Pod")
+NAMESPACES = _builtin("v1", "Namespace")
+NODES = _builtin("v1", "Node")
+POLICIES = _builtin("networking.k8s.io/v1", "NetworkPolicy")
+DEFINITIONS = _builtin("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+EVENTS = _builtin("v1", "Event")
+ROUTES = Kind(group=GROUP, version=VERSION, resource="podroutes", kind="PodRoute")
+MESHES = Kind(group=GROUP, version=VERSION, resource="podmeshes", kind="PodMesh")
+
+BUILT_IN = (PODS, NAMESPACES, POLICIES)
+CUSTOM = (ROUTES, MESHES)
+
+
+def definition_of(kind: Kind) -> str:
+    """The name of the definition of a custom kind."""
+    return f"{kind.resource}.{kind.group}"

@@ -1,0 +1,83 @@
+"""The hooks: what the runtime asks at the beginning and the end of a pod, and what there is when it connects."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from podwire.nri import Plugin, Updates, pb
+from podwire.nriplugins.network.keeper import Keeper
+from podwire.nriplugins.network.kinds import PODS
+from podwire.nriplugins.network.local import Local, local_of
+from podwire.nriplugins.network.meter import Meter
+from podwire.nriplugins.network.naming import NamedReader
+from podwire.nriplugins.network.ports import Now, Trace
+from podwire.nriplugins.network.watching import Watches
+from podwire.protocols.grpc_status import Unavailable
+
+_log = logging.getLogger("podwire.nriplugins.network")
+
+PATIENCE = 1.5
+"""Seconds that a new pod waits for the first listings; runtimes wait two for the answer."""
+
+
+class NetworkPlugin(Plugin):
+    """Policies, routes and mesh of a node's pods, from the resources of the API server."""
+
+    name = "nri-network"
+    index = "50"
+
+    def __init__(
+        self, keeper: Keeper, watches: Watches, reader: NamedReader, *, trace: Trace, meter: Meter, now: Now
+    ) -> None:
+        self._keeper, self._watches, self._reader = keeper, watches, reader
+        self._trace, self._meter, self._now = trace, meter, now
+
+    async def synchronize(self, pods: Sequence[pb.PodSandbox], containers: Sequence[pb.Container]) -> Updates | None:  # noqa: ARG002 - a hook is given what it is given
+        found = [local for each in pods if (local := local_of(each, self.netns_of(each))) is not None]
+        await self._keeper.resume(found, self._pod_of)
+        if self._watches.complete.is_set():
+            await self._keeper.settled()
+        return None
+
+    async def pod_vanished(self, pod: pb.PodSandbox) -> None:
+        await self._dismiss(pod)
+
+    async def run_pod_sandbox(self, pod: pb.PodSandbox) -> None:
+        begun = self._now()
+        local = local_of(pod, self.netns_of(pod))
+        if local is None:
+            return
+        try:
+            await self._wait_until_known()
+            local.learn(self._pod_of(local))
+            reads = await self._reader.read(local.uid, local.planned)
+            with self._trace.configures(local.uid, "set policies, routes, mesh"):
+                await self._keeper.admit(local, reads)
+        finally:
+            self._meter.hook("RunPodSandbox", self._now() - begun)
+
+    async def stop_pod_sandbox(self, pod: pb.PodSandbox) -> None:
+        begun = self._now()
+        try:
+            await self._dismiss(pod)
+        finally:
+            self._meter.hook("StopPodSandbox", self._now() - begun)
+
+    async def _dismiss(self, pod: pb.PodSandbox) -> None:
+        local = local_of(pod, self.netns_of(pod))
+        if local is not None:
+            await self._keeper.dismiss(local)
+
+    async def _wait_until_known(self) -> None:
+        """A pod whose policies nobody knows does not start."""
+        if self._watches.complete.is_set():
+            return
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._watches.complete.wait()
+        except TimeoutError:
+            missing = ", ".join(self._watches.missing)
+            raise Unavailable(f"the API server has not told of {missing} yet; the pod is tried again") from None
+
+    def _pod_of(self, local: Local) -> dict[str, object] | None:
+        return self._watches.find(PODS, local.namespace, local.name)

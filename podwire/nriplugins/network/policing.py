@@ -1,0 +1,221 @@
+"""NetworkPolicies of this node's pods: the model is told of every change, the kernel of what follows from it.
+
+Pods that hang on the node by a link are judged by the node's rules; those without such a link in their own namespace.
+Synchronous, and called by one thread only.
+"""
+
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from typing import NamedTuple
+
+from podwire.linux.errors import LinuxError
+from podwire.linux.network import KernelNetwork
+from podwire.linux.values import IP
+from podwire.nriplugins.network.attachment import look
+from podwire.nriplugins.network.bridges import CannotJudge, call_rules
+from podwire.nriplugins.network.kinds import NAMESPACES, PODS
+from podwire.nriplugins.network.local import Local
+from podwire.nriplugins.network.policy import Content, Kernel, LocalPod, Model
+from podwire.nriplugins.network.policy.kernel import Verdict
+from podwire.nriplugins.network.policy.policies import Broken, policy_of
+from podwire.nriplugins.network.policy.values import Attachment, Pod, pod_of
+from podwire.protocols.k8sapi.kinds import Kind
+from podwire.protocols.k8sapi.watch import Change, Deleted, Object, Synced, key_of, metadata
+
+_log = logging.getLogger("podwire.nriplugins.network")
+
+Changes = Iterable[tuple[Kind, Change]]
+NOT_ENFORCED, UNDOABLE = "NetworkPolicyNotEnforced", "NetworkPolicyUndoable"
+_UNDOABLE = "no link of the node leads to it: its policies are in its own namespace, where NET_ADMIN could undo them"
+
+
+class Remark(NamedTuple):
+    """What people are to know of a pod."""
+
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class _Place:
+    """A namespace in which packets are judged."""
+
+    content: Content
+    kernel: Kernel
+
+    def settle(self) -> int:
+        return self.kernel.apply(self.content.wanted())
+
+
+class Policing:
+    def __init__(self) -> None:
+        self.model = Model()
+        self._host: KernelNetwork | None = None
+        self._node: _Place | None = None
+        self._inside: dict[str, _Place] = {}
+        """By the UID of their pod, as is the next."""
+        self._sandboxes: dict[str, Local] = {}
+        self._over: set[str] = set()
+        """Pods whose sandbox has stopped: their status may tell addresses that are theirs no more."""
+        self._gone: set[str] = set()
+        """Pods that the API server has no more, though their sandbox is there."""
+        self.broken: dict[tuple[str, str], str] = {}
+        """Policies that say something that they must not, and what."""
+
+    # Pods of this node.
+
+    def protect(self, local: Local, changes: Changes) -> None:
+        """Judge a new pod's packets, from the first one on. Raises LinuxError, CannotJudge."""
+        self._learn(changes)
+        self._take(local)
+        self._place(local).settle()
+        self._check_bridge(local)
+
+    def release(self, local: Local) -> None:
+        """Its addresses are nobody's from now on; what is left of its connections is forgotten."""
+        known = self._sandboxes.get(local.uid)
+        if known is not None and known.id != local.id:
+            return  # the pod has another sandbox by now
+        self._sandboxes.pop(local.uid, None)
+        self.model.let_go(map(ip_address, local.ips))
+        if local.uid in self._gone:
+            self._gone.discard(local.uid)
+            self.model.remove_pod(local.uid)
+        else:
+            self._over.add(local.uid)
+        place = self._inside.pop(local.uid, None)
+        if place is not None:
+            place.kernel.close()  # the namespace goes, and all that is in it
+        node = self._node_place()
+        node.content.remove(local.uid)
+        node.settle()
+
+    def settle(self, here: Iterable[Local], changes: Changes, *, audit: bool = False) -> dict[str, Remark]:
+        """Bring the kernel to what follows from all that is known; what is to be said of pods, by their UID."""
+        self._learn(changes)
+        remarks = {}
+        for each in here:
+            try:
+                if self._sandboxes.get(each.uid) is not each:
+                    self._take(each)
+            except LinuxError as error:
+                remarks[each.uid] = Remark(NOT_ENFORCED, str(error))
+        for place in (self._node_place(), *self._inside.values()):
+            if audit and not place.kernel.audit():
+                _log.warning("the rules of policies were changed by somebody else, and are set again")
+            place.settle()
+        return remarks | {uid: told for uid, each in self._sandboxes.items() if (told := self._said(each))}
+
+    def _said(self, local: Local) -> Remark | None:
+        try:
+            self._check_bridge(local)
+        except CannotJudge as error:
+            return Remark(NOT_ENFORCED, str(error))
+        place = self._inside.get(local.uid)
+        return Remark(UNDOABLE, _UNDOABLE) if place is not None and place.content.isolated(local.uid) else None
+
+    def verdicts(self) -> list[Verdict]:
+        return [each for place in (self._node_place(), *self._inside.values()) for each in place.kernel.verdicts()]
+
+    def close(self) -> None:
+        """The kernel keeps what it has."""
+        for place in (self._node, *self._inside.values()):
+            if place is not None:
+                place.kernel.close()
+        if self._host is not None:
+            self._host.close()
+
+    def _take(self, local: Local) -> None:
+        ips = tuple(map(ip_address, local.ips))
+        local.hanging = local.hanging or look(local.netns, local.ips, self._network())
+        self._over.discard(local.uid)
+        self._sandboxes[local.uid] = local
+        if local.uid not in self.model.pods:
+            told = Pod(uid=local.uid, namespace=local.namespace, name=local.name, labels=local.labels)
+            self.model.put_pod(told)
+        self.model.hold(local.uid, ips)
+        way, link = local.hanging
+        self._place(local).content.put(LocalPod(uid=local.uid, ips=ips, attachment=way, link=link, netns=local.netns))
+
+    def _check_bridge(self, local: Local) -> None:
+        if local.hanging is None or local.hanging.way is not Attachment.BRIDGED:
+            return
+        if self._node_place().content.isolated(local.uid) and (healed := call_rules()):
+            _log.warning("bridges did not call the rules, and do again", extra={"sysctls": ",".join(healed)})
+
+    # Places.
+
+    def _network(self) -> KernelNetwork:
+        if self._host is None:
+            self._host = KernelNetwork()
+        return self._host
+
+    def _node_place(self) -> _Place:
+        if self._node is None:
+            self._node = _Place(Content(self.model), Kernel())
+        return self._node
+
+    def _place(self, local: Local) -> _Place:
+        if local.hanging is None or local.hanging.way is not Attachment.INSIDE:
+            return self._node_place()
+        if local.uid not in self._inside:
+            kernel = Kernel(local.netns, inside=True, node=self._node_addresses())
+            self._inside[local.uid] = _Place(Content(self.model, everyone=False), kernel)
+        return self._inside[local.uid]
+
+    def _node_addresses(self) -> list[IP]:
+        return [each.interface.ip for each in self._network().addresses.list() if not each.interface.ip.is_loopback]
+
+    # The model.
+
+    def _learn(self, changes: Changes) -> None:
+        for kind, change in changes:
+            if isinstance(change, Synced):
+                continue
+            gone = isinstance(change, Deleted)
+            if kind is PODS:
+                self._pod(change.object, gone=gone)
+            elif kind is NAMESPACES:
+                self._namespace(change.object, gone=gone)
+            else:
+                self._policy(change.object, gone=gone)
+
+    def _pod(self, object_: Object, *, gone: bool) -> None:
+        pod = pod_of(object_)
+        if gone:
+            self._over.discard(pod.uid)
+            if pod.uid in self._sandboxes:
+                self._gone.add(pod.uid)
+            else:
+                self.model.remove_pod(pod.uid)
+        else:
+            self.model.put_pod(replace(pod, ips=()) if pod.uid in self._over else pod)
+
+    def _namespace(self, object_: Object, *, gone: bool) -> None:
+        _, name = key_of(object_)
+        if gone:
+            self.model.remove_namespace(name)
+        else:
+            self.model.put_namespace(name, metadata(object_).get("labels") or {})
+
+    def _policy(self, object_: Object, *, gone: bool) -> None:
+        key = key_of(object_)
+        self.broken.pop(key, None)
+        if gone:
+            self.model.remove_policy(*key)
+            return
+        try:
+            self.model.put_policy(policy_of(object_))
+        except Broken as error:
+            self.broken[key] = str(error)
+            _log.warning("a policy cannot be followed", extra={"policy": "/".join(key), "why": str(error)})
+            with suppress(Broken):  # the pods that it selects are closed, as far as it can be told which
+                self.model.put_policy(policy_of(_without_rules(object_)))
+
+
+def _without_rules(policy: Object) -> Object:
+    spec = policy.get("spec") or {}
+    return {**policy, "spec": {"podSelector": spec.get("podSelector"), "policyTypes": ["Ingress", "Egress"]}}
