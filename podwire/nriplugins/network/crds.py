@@ -23,6 +23,9 @@ Schema = dict[str, Any]
 
 _LONGEST_CIDR, _LONGEST_ADDRESS, _LONGEST_NAME, _LONGEST_MESSAGE = 49, 45, 253, 1024
 _KERNELS_TABLES = [253, 255]
+_WORD = "[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+_LABEL_KEY = f"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?{_WORD}$"
+_LABEL_VALUE = f"^({_WORD})?$"
 
 
 def _rule(rule: str, message: str, field: str = "") -> dict[str, str]:
@@ -69,13 +72,14 @@ def _address(description: str) -> Schema:
 
 def _selector() -> Schema:
     """A label selector, as everywhere in the API."""
-    words = {"type": "string", "maxLength": 317}
+    key = {"type": "string", "minLength": 1, "maxLength": 317, "pattern": _LABEL_KEY}
+    value = {"type": "string", "maxLength": 63, "pattern": _LABEL_VALUE}
     expression = _object(
         "A requirement on one label.",
         {
-            "key": {**words, "description": "The label."},
+            "key": {**key, "description": "The label."},
             "operator": _text("How.", enum=["In", "NotIn", "Exists", "DoesNotExist"]),
-            "values": _list("Of the label; for In and NotIn.", words, 64, kind="atomic"),
+            "values": _list("Of the label; for In and NotIn.", value, 64, kind="atomic"),
         },
         "key",
         "operator",
@@ -95,7 +99,7 @@ def _selector() -> Schema:
             "matchLabels": {
                 "type": "object",
                 "description": "Labels with these very values.",
-                "additionalProperties": words,
+                "additionalProperties": value,
                 "maxProperties": 64,
             },
             "matchExpressions": _list("All of these.", expression, 64, kind="atomic"),

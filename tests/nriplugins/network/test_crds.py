@@ -158,6 +158,11 @@ BAD_BY_SCHEMA = {
         {"podSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}, "inbound": {"port": 1}},
         'spec.podSelector.matchExpressions[0].operator: Unsupported value: "Near"',
     ),
+    "no label": (
+        "PodMesh",
+        {"podSelector": {"matchLabels": {"app": "not a label"}}, "inbound": {"port": 1}},
+        "spec.podSelector.matchLabels.app: Invalid value",
+    ),
     "no port": ("PodMesh", {"inbound": {}}, "spec.inbound.port: Required value"),
     "a port that there is not": ("PodMesh", {"inbound": {"port": 70000}}, "spec.inbound.port: Invalid value: 70000"),
     "root as the proxy": (

@@ -1,6 +1,7 @@
 """Connections in real namespaces through a proxy that is a process of its own, with a uid of its own."""
 
 import errno
+import runpy
 import socket
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from podwire.nriplugins.network import mesh
 from podwire.nriplugins.network.mesh.ruleset import TABLE
 from podwire.nriplugins.network.resources import Pod, Why
 
+SCRIPT = Path(__file__).with_name("proxy.py")
+original = runpy.run_path(str(SCRIPT))["original"]
 PROXY = 1337
 INBOUND, OUTBOUND = 15006, 15001
 WEB = Pod("default", "web", labels={"app": "web"}, ips=(ip_address("10.1.0.5"), ip_address("fd01::5")))
@@ -47,8 +50,7 @@ def applied(tables):
 @pytest.fixture
 def proxy(pod):
     """The proxy in the pod's namespace; what it says next."""
-    script = str(Path(__file__).with_name("proxy.py"))
-    program = [sys.executable, "-I", "-S", script, str(PROXY), str(INBOUND), str(OUTBOUND)]
+    program = [sys.executable, "-I", "-S", str(SCRIPT), str(PROXY), str(INBOUND), str(OUTBOUND)]
     running = subprocess.Popen(["nsenter", f"--net={pod.path}", *program], stdout=subprocess.PIPE, text=True)
 
     def said() -> str:
@@ -142,6 +144,21 @@ def test_an_excluded_caller_or_port_reaches_the_pod_directly(pod, gateways, prox
 def test_the_proxys_own_connections_are_known_by(pod, gateways, proxy, applied, far, known, how):
     applied(resource(proxy=known, outbound={"port": OUTBOUND}))
     assert pod.ask(far, 80, **how).startswith("first")
+
+
+@BOTH
+def test_a_proxy_of_the_node_opens_its_sockets_in_the_pods_namespace_and_marks_them(pod, gateways, applied, far):
+    """It runs as root, as programs of the pod may do too: it is known by its mark alone."""
+    applied(resource(proxy={"mark": 0x539}, outbound={"port": OUTBOUND}))
+    with pod.open(socket.AF_INET6) as listening:
+        listening.bind(("::", OUTBOUND))
+        listening.listen()
+        with pod.connected(far, 80) as opened:
+            came, _ = listening.accept()
+            with came:
+                assert original(came) == (far, 80)
+                came.sendall(f"proxied {pod.ask(far, 80, mark=0x539)}".encode())
+            assert opened.recv(100).startswith(b"proxied first")
 
 
 @SELF
