@@ -158,7 +158,7 @@ def _custom(kind: Kind, version: dict[str, Any], structural: Structural, stored:
         return validation.create(kind, obj) + structural.validate(obj)
 
     def validate_update(new: Object, old: Object, subresource: str) -> list[FieldError]:
-        return validation.update(kind, new, old, subresource) + structural.validate(new)
+        return validation.update(kind, new, old, subresource) + structural.validate(new, old=old)
 
     return Resource(
         kind=kind,

@@ -6,6 +6,7 @@ from typing import Any
 from podwire.apiserver.crds.defaults_rules import default_errors
 from podwire.apiserver.crds.jsonpath import BadPath, compile_path
 from podwire.apiserver.crds.naming import condition, established
+from podwire.apiserver.crds.rule_checks import rule_errors
 from podwire.apiserver.crds.schema_rules import schema_errors
 from podwire.apiserver.crds.selectable import selectable_errors
 from podwire.objects import names
@@ -171,8 +172,10 @@ def _schema(version: Json, path: str) -> list[FieldError]:
         return [required(where, "schemas are required")]
     if errors := schema_errors(schema, where):
         return sorted(errors, key=str)
+    errors = default_errors(schema, where)
     return [
-        *default_errors(schema, where),
+        *errors,
+        *([] if errors else rule_errors(schema, where)),
         *selectable_errors(version.get("selectableFields") or [], schema, f"{path}.selectableFields"),
     ]
 

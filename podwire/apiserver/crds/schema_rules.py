@@ -5,6 +5,7 @@ from typing import Any
 
 from podwire.apiserver.crds.list_rules import list_errors
 from podwire.apiserver.crds.patterns import BadPattern, compile_pattern
+from podwire.apiserver.crds.rule_checks import form_errors
 from podwire.protocols.k8sapi.status import FieldError, forbidden, invalid, not_supported, required
 
 Json = Mapping[str, Any]
@@ -62,6 +63,7 @@ _FORBIDDEN_WITHIN: Mapping[str, str] = {
     "x-kubernetes-list-type": "must be undefined to be structural",
     "x-kubernetes-map-type": "must be undefined to be structural",
     "x-kubernetes-preserve-unknown-fields": "must be false to be structural",
+    "x-kubernetes-validations": "must be empty to be structural",
 }
 """What alternatives (allOf and its kin) may not say: they judge values, they do not shape them."""
 
@@ -79,6 +81,7 @@ def _checked(schema: Any, path: str, place: str, depth: int) -> list[FieldError]
         return errors
     errors = [*_words(schema, path), *_type(schema, path, place), *_identity(schema, path, place)]
     errors += list_errors(schema, path)
+    errors += form_errors(schema, path)
     errors += _values(schema, path, place, depth)
     for name, each in (schema.get("properties") or {}).items():
         errors += _checked(each, f"{path}.properties[{name}]", "field", depth + 1)
@@ -117,9 +120,6 @@ def _words(schema: Json, path: str) -> list[FieldError]:
     if schema.get("uniqueItems"):
         reason = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
         errors.append(forbidden(f"{path}.uniqueItems", reason))
-    if schema.get("x-kubernetes-validations"):
-        reason = "CEL validation rules are not supported by podwire yet"
-        errors.append(forbidden(f"{path}.x-kubernetes-validations", reason))
     if schema.get("x-kubernetes-preserve-unknown-fields") is False:
         errors.append(invalid(f"{path}.x-kubernetes-preserve-unknown-fields", False, "must be true or undefined"))
     return errors + _pattern(schema, path)

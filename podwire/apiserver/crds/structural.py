@@ -14,6 +14,7 @@ import msgspec
 
 from podwire.apiserver.crds.automaton import TooCostly, metered
 from podwire.apiserver.crds.checks import Check, child, compiled
+from podwire.apiserver.crds.rules import compile_rules, run_rules
 from podwire.apiserver.shape import Field, Report, Shape
 from podwire.protocols.k8sapi.status import ApiError, FieldError, Reason, forbidden
 
@@ -163,6 +164,7 @@ class Structural:
     def __init__(self, schema: Json, meta_shape: Shape) -> None:
         self._root = Node({**schema, "x-kubernetes-embedded-resource": True}, meta_shape)
         self._check: Check = compiled(schema)
+        self._rules = compile_rules(schema)
 
     def decode(self, value: Any, path: str, report: Report) -> Any:
         """The object without what the schema does not know. Raises TypeMismatch for metadata only."""
@@ -183,9 +185,11 @@ class Structural:
         if self._root.defaulting:
             self._root.fill(obj, Growth())
 
-    def validate(self, value: Any, path: str = "") -> list[FieldError]:
-        """What is wrong with an object; its metadata is judged elsewhere, but for what the schema says of it."""
-        return judged(self._check, value, path)
+    def validate(self, value: Any, path: str = "", *, old: Any = None) -> list[FieldError]:
+        """What is wrong with an object; its metadata is judged elsewhere, but for what the schema says of it. Rules may
+        compare it with what it was, if it was."""
+        errors = judged(self._check, value, path)
+        return errors + run_rules(self._rules, value, old, errors)
 
 
 def judged(check: Check, value: Any, path: str) -> list[FieldError]:

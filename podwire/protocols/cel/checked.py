@@ -46,7 +46,8 @@ def _made(expr: Any) -> Made:
         if entry.HasField("map_key"):
             parts.append(_node(entry.map_key))
         parts.append(_node(entry.value))
-    return Made(expr.id, tuple(parts), expr.struct_expr.message_name)
+    message = expr.struct_expr.message_name
+    return Made(expr.id, tuple(parts), message, keyed=not message)
 
 
 def _comprehension(number: int, told: Any) -> Comprehension:

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from podwire.protocols.cel import syntax
 from podwire.protocols.cel.errors import CelError, CompileError, Problem, evaluation_error, problems_in
 from podwire.protocols.cel.functions import Function
@@ -22,10 +24,12 @@ _NOT_RUN = {"cel.@mapInsert": "transformMap and transformMapEntry are not suppor
 class Values:
     """The values of variables, converted once for all the programs that are run over them."""
 
-    __slots__ = ("_activations", "_data")
+    __slots__ = ("_activations", "_data", "readable")
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._data = values
+        self.readable = not _has_nul(values)
+        """The library takes a text to end at its first NUL: rather than half a text, it is given none."""
         self._activations: dict[tuple[int, frozenset[str]], Any] = {}
 
     def activation(self, env: Any, optional: frozenset[str]) -> Any:
@@ -36,6 +40,20 @@ class Values:
             data |= {_OPTIONAL + name: [self._data[name]] if name in self._data else [] for name in optional}
             made = self._activations[id(env), optional] = env.Activation(data)
         return made
+
+
+def _has_nul(values: Any) -> bool:
+    """Whether there is a NUL in any text. Looked for in the JSON first, which is quick, and where it may be in all."""
+    if b"\\u0000" not in msgspec.json.encode(values, enc_hook=lambda _other: None):
+        return False
+    pending = [values]
+    for each in pending:
+        if isinstance(each, Mapping):
+            pending += each.keys()
+            pending += each.values()
+        elif isinstance(each, list):
+            pending += each
+    return any(isinstance(each, str) and "\0" in each for each in pending)
 
 
 class Program:
@@ -63,6 +81,8 @@ class Program:
     def run(self, values: Mapping[str, Any] | Values) -> Any | CelError:
         """The value that the expression has; or why it has none. Optional variables that are missing are none."""
         bound = values if isinstance(values, Values) else Values(values)
+        if not bound.readable:
+            return CelError("texts with NUL characters cannot be evaluated")
         try:
             value = self._run.eval(bound.activation(self._env, self._optional))
             return evaluation_error(str(value.value())) if value.type() == self._error else value.plain_value()

@@ -37,11 +37,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A list, a map or a message written down; `message` names the message."""
+    """A list, a map or a message written down: the parts of a map are keys and values in turn, `message` names the
+    message."""
 
     id: int
     parts: tuple["Node", ...]
     message: str = ""
+    keyed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,19 @@ def below(node: Node) -> tuple[Node, ...]:
             return ()
 
 
+def binds(node: Node) -> bool:
+    """Whether a node is a cel.bind: a loop over nothing, which never takes its step."""
+    if not isinstance(node, Comprehension):
+        return False
+    nothing = isinstance(node.range, Made) and not node.range.parts
+    return nothing and isinstance(node.condition, Const) and node.condition.value is False
+
+
 def names_in(tree: Tree) -> frozenset[str]:
     """The identifiers that an expression speaks of."""
-    return frozenset(each.name for each in walk(tree.root) if isinstance(each, Ident) and not each.name.startswith("@"))
+    idle = {node.step.id for node in walk(tree.root) if isinstance(node, Comprehension) and binds(node)}
+    return frozenset(
+        each.name
+        for each in walk(tree.root)
+        if isinstance(each, Ident) and not each.name.startswith("@") and each.id not in idle
+    )

@@ -91,6 +91,9 @@ MOST_TOLD = 100
 LONGEST_SHOWN = 1000
 """Characters of a value, and of what is said about it, that a problem repeats."""
 
+OMITTED = object()
+"""A value that a problem does not repeat, because it is too large to be read."""
+
 _SILENT = (Problem.REQUIRED, Problem.FORBIDDEN, Problem.TOO_LONG)
 """Problems whose text does not repeat the value."""
 
@@ -112,7 +115,7 @@ class FieldError:
     def body(self) -> str:
         """The text without the field, as a Status cause carries it."""
         parts = [str(self.problem.value)]
-        if self.problem not in _SILENT:
+        if self.problem not in _SILENT and self.value is not OMITTED:
             parts.append(_shown(self.value))
         if self.detail:
             parts.append(_short(self.detail))

@@ -133,9 +133,14 @@ ITEM = {"type": "object", "required": ["k"], "properties": {"k": {"type": "strin
             {"type": "object", "x-kubernetes-preserve-unknown-fields": False}, "must be true or undefined", id="pruning"
         ),
         pytest.param(
-            {"type": "string", "x-kubernetes-validations": [{"rule": "self != ''"}]},
-            f"{AT}.x-kubernetes-validations: Forbidden: CEL validation rules are not supported by podwire yet",
-            id="CEL",
+            {"type": "string", "allOf": [{"x-kubernetes-validations": [{"rule": "self != ''"}]}]},
+            f"{AT}.allOf[0].x-kubernetes-validations: Forbidden: must be empty to be structural",
+            id="rules in alternatives",
+        ),
+        pytest.param(
+            {"type": "string", "x-kubernetes-validations": [{"rule": "self > 5"}]},
+            "found no matching overload for '_>_' applied to '(string, int)'",
+            id="rules",
         ),
         pytest.param(
             {"type": "string", "pattern": "(?=a)"}, "must be a valid regular expression, but isn't", id="pattern"

@@ -147,6 +147,7 @@ def test_an_optional_variable_may_be_missing():
     assert program.run({"old": {"x": 4}}) == 4
     assert program.run({}) == -1
     assert program.names == {"old"}
+    assert compile_expression("true", {"old": optional(POINT)}).names == set()
 
 
 def test_places_are_those_of_the_expression_though_it_is_compiled_within_bindings():
@@ -203,11 +204,22 @@ def test_whoever_only_imports_the_port_does_not_pay_for_the_library():
     assert told.stdout.strip() == "[]"
 
 
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
     max_leaves=12,
 )
+
+
+@pytest.mark.parametrize("value", ["ok\0evil", {"ok\0evil": 1}, [{"a": ["ok\0"]}], ["\\u0000", "\0"]])
+def test_a_text_that_the_library_would_cut_short_is_not_evaluated_at_all(value):
+    outcome = compile_expression("self == 'ok'", {"self": DYN}).run({"self": value})
+    assert outcome == CelError("texts with NUL characters cannot be evaluated")
+
+
+def test_a_text_that_only_speaks_of_nul_is_evaluated():
+    assert compile_expression("self.size()", {"self": STRING}).run({"self": "\\u0000"}) == 6
 
 
 @given(JSON)
