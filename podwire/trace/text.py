@@ -10,7 +10,7 @@ from podwire.trace.mermaid import headline, lost
 from podwire.trace.participants import placed
 from podwire.trace.story import Arrow, Gap, Moment, Remark, Story, Turn, moments
 
-NARROWEST = 11
+NARROWEST = 10
 """Columns that a lane needs; with fewer there are no lanes."""
 WIDEST = 22
 MARGIN = 22
