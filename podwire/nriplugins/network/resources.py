@@ -141,12 +141,9 @@ def concerning(pod: Pod, resources: Iterable[R], annotation: str) -> list[R]:
 def missing(pod: Pod, found: Sequence[Resource], annotation: str, kind: str) -> list[Trouble]:
     """Those that the pod names and that do not exist."""
     there = {each.head.name for each in found}
-    return [
-        Trouble(Head(kind=kind, namespace=pod.namespace, name=each), Why.MISSING, "", "the pod names it, and it does "
-                "not exist")
-        for each in named(pod, annotation)
-        if each not in there
-    ]  # fmt: skip
+    gone = [each for each in named(pod, annotation) if each not in there]
+    reason = "the pod names it, and it does not exist"
+    return [Trouble(Head(kind=kind, namespace=pod.namespace, name=each), Why.MISSING, "", reason) for each in gone]
 
 
 def broken(resource: Broken) -> list[Trouble]:

@@ -1,13 +1,14 @@
 """A plan of routes made true in a pod's namespace: read, compare, tell the kernel the difference in one batch."""
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from podwire.linux import errors
 from podwire.linux.ports import Network, Parts
-from podwire.nriplugins.network.resources import Head, Trouble, Why
-from podwire.nriplugins.network.routes.plan import NOTHING, Changes, Plan, There, diff
+from podwire.nriplugins.network.resources import Trouble, Why
+from podwire.nriplugins.network.routes.plan import NOTHING, Changes, Plan, There, WantedRoute, WantedRule, diff
 
 
 class Outcome(NamedTuple):
@@ -66,18 +67,18 @@ def _one_by_one(network: Network, changes: Changes) -> list[Trouble]:
         with suppress(errors.Missing):
             network.routes.delete(route)
     troubles: list[Trouble] = []
-    for each in (*changes.replace, *changes.add):
-        try:
-            network.routes.replace(each.route) if each in changes.replace else network.routes.add(each.route)
-        except errors.LinuxError as error:
-            troubles += _failed(each.owners, each.field, error)
+    for each in changes.replace:
+        troubles += _tried(partial(network.routes.replace, each.route), each)
+    for each in changes.add:
+        troubles += _tried(partial(network.routes.add, each.route), each)
     for wanted in changes.add_rules:
-        try:
-            network.rules.add(wanted.rule)
-        except errors.LinuxError as error:
-            troubles += _failed(wanted.owners, wanted.field, error)
+        troubles += _tried(partial(network.rules.add, wanted.rule), wanted)
     return troubles
 
 
-def _failed(owners: Iterable[Head], field: str, error: errors.LinuxError) -> list[Trouble]:
-    return [Trouble(each, Why.FAILED, field, str(error)) for each in owners]
+def _tried(act: Callable[[], None], wanted: WantedRoute | WantedRule) -> list[Trouble]:
+    try:
+        act()
+    except errors.LinuxError as error:
+        return [Trouble(each, Why.FAILED, wanted.field, str(error)) for each in wanted.owners]
+    return []
