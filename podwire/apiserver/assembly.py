@@ -11,6 +11,7 @@ from podwire.apiserver import bootstrap
 from podwire.apiserver.accounts import StoredAccounts
 from podwire.apiserver.admission import Admission
 from podwire.apiserver.admission.addresses import Network, ServiceAddresses
+from podwire.apiserver.admission.devices import DeviceClaims
 from podwire.apiserver.admission.holdings import Holdings
 from podwire.apiserver.admission.lifecycle import NamespaceLifecycle
 from podwire.apiserver.admission.pods import FailingNodes, Priorities, ServiceAccounts
@@ -115,6 +116,7 @@ def _admission(store: Store, addresses: ServiceAddresses) -> Admission:
             Priorities(store),
             FailingNodes(),
             addresses,
+            DeviceClaims(store),
             DefinitionFinalizer(),
             Requesters(),
         ]

@@ -1,10 +1,12 @@
-"""Kinds that are served in two versions and stored in one: events (core/v1 and events.k8s.io/v1) and autoscalers."""
+"""Kinds that are served in several versions and stored in one: events (core/v1 and events.k8s.io/v1), autoscalers, and
+those of resource.k8s.io (`device_versions.py`)."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
+from podwire.apiserver import device_versions
 from podwire.apiserver.registry import Conversion
 from podwire.apiserver.stored import Object
 from podwire.protocols.k8sapi.builtin import BUILTIN
@@ -126,4 +128,10 @@ def conversions() -> dict[Kind, Conversion]:
         _builtin("autoscaling/v1", "HorizontalPodAutoscaler"): Conversion(
             _builtin("autoscaling/v2", "HorizontalPodAutoscaler"), _scaler_to_v2, _scaler_from_v2
         ),
+        **{
+            _builtin(f"{device_versions.GROUP}/{version}", kind): Conversion(
+                _builtin(f"{device_versions.GROUP}/v1", kind), to_v1, from_v1, judged=True
+            )
+            for version, kind, to_v1, from_v1 in device_versions.all_of_them()
+        },
     }

@@ -45,7 +45,7 @@ WITH_GENERATION = frozenset({
     ("flowcontrol.apiserver.k8s.io", "flowschemas"),
     ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
     ("discovery.k8s.io", "endpointslices"), ("resource.k8s.io", "deviceclasses"),
-    ("resource.k8s.io", "resourceslices"),
+    ("resource.k8s.io", "devicetaintrules"), ("resource.k8s.io", "resourceslices"),
 })  # fmt: skip
 """Built-in kinds that count changes of their spec; custom resources all do."""
 

@@ -55,7 +55,14 @@ def test_no_two_kinds_lie_in_or_under_the_same_place_unless_they_are_the_same_ob
         places.setdefault(storage_prefix(kind), []).append(kind)
 
     shared = {prefix: kinds for prefix, kinds in places.items() if len(kinds) > 1}
-    assert {*shared} == {"/registry/events/", "/registry/horizontalpodautoscalers/"}
+    assert {*shared} == {
+        "/registry/events/",
+        "/registry/horizontalpodautoscalers/",
+        "/registry/deviceclasses/",
+        "/registry/resourceclaims/",
+        "/registry/resourceclaimtemplates/",
+        "/registry/resourceslices/",
+    }
     for prefix in places:
         assert not any(other != prefix and other.startswith(prefix) for other in places)
 

@@ -34,5 +34,5 @@ def apply(kind: Kind, obj: dict[str, Any], *, now: Callable[[], float] = time.ti
         fill(obj, parts)
     if (function := _FUNCTIONS.get(key)) is not None:
         function(obj)
-    elif key == devices.SLICE:
-        devices.date_taints(obj, now)
+    elif (dated := devices.DATED.get(key)) is not None:
+        dated(obj, now)

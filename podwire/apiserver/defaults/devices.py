@@ -1,4 +1,4 @@
-"""Defaults of resource.k8s.io: claims, their templates, slices."""
+"""Defaults of resource.k8s.io: claims, their templates, slices, taint rules."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,6 @@ from typing import Any
 from podwire.objects import times
 
 GROUP = "resource.k8s.io"
-SLICE = (GROUP, "ResourceSlice")
 
 
 def _claim(obj: dict[str, Any]) -> None:
@@ -43,15 +42,29 @@ def _tolerations(part: dict[str, Any]) -> None:
             toleration["operator"] = "Equal"
 
 
-def date_taints(obj: dict[str, Any], now: Callable[[], float]) -> None:
-    """A taint without a time was added now."""
+def _date_slice(obj: dict[str, Any], now: Callable[[], float]) -> None:
     for device in obj["spec"].get("devices") or ():
         for taint in device.get("taints") or ():
-            if not taint.get("timeAdded"):
-                taint["timeAdded"] = times.rfc3339(now())
+            _date(taint, now)
+
+
+def _date_rule(obj: dict[str, Any], now: Callable[[], float]) -> None:
+    _date(obj["spec"]["taint"], now)
+
+
+def _date(taint: dict[str, Any], now: Callable[[], float]) -> None:
+    """A taint without a time was added now."""
+    if not taint.get("timeAdded"):
+        taint["timeAdded"] = times.rfc3339(now())
 
 
 DEFAULTS = {
     (GROUP, "ResourceClaim"): _claim,
     (GROUP, "ResourceClaimTemplate"): _claim_template,
 }
+
+DATED = {
+    (GROUP, "DeviceTaintRule"): _date_rule,
+    (GROUP, "ResourceSlice"): _date_slice,
+}
+"""Kinds whose taints carry the time of their coming."""

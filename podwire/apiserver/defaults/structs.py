@@ -80,6 +80,7 @@ STRUCTS: Mapping[tuple[str, str], Parts] = {
     (_ADMISSION, "ValidatingAdmissionPolicy"): _BOTH,
     (_ADMISSION, "ValidatingAdmissionPolicyBinding"): _SPEC,
     (_RESOURCE, "DeviceClass"): _SPEC,
+    (_RESOURCE, "DeviceTaintRule"): _status({"taint": _EMPTY}),
     (_RESOURCE, "ResourceClaim"): _status({"devices": _EMPTY}),
     (_RESOURCE, "ResourceClaimTemplate"): {"spec": {"metadata": _EMPTY, "spec": {"devices": _EMPTY}}},
     (_RESOURCE, "ResourceSlice"): {"spec": {"pool": _EMPTY}},

@@ -11,6 +11,23 @@ numbers, strings and booleans are empty when zero. A row tells the exceptions of
 
 from dataclasses import dataclass
 
+_DEVICES = """
+    AllocatedDeviceStatus: +conditions *shareID
+    AllocationResult: devices
+    CounterSet: -counters
+    DeviceAttribute: *bool *int *string *version
+    DeviceClaim: +requests
+    DeviceClassSpec: *extendedResourceName
+    DeviceConstraint: *distinctAttribute *matchAttribute
+    DeviceCounterConsumption: -counters
+    DeviceRequestAllocationResult: *adminAccess *shareID
+    DeviceToleration: *tolerationSeconds
+    NodeAllocatableResourceMapping: *capacityKey
+    ResourceClaimSpec: devices
+    ResourceSliceSpec: *allNodes *nodeName *perDeviceNodeSelection
+"""
+"""Of resource.k8s.io, where its versions agree."""
+
 _ROWS = {
     "api.admissionregistration.v1": """
         MatchResources: *matchPolicy
@@ -193,22 +210,18 @@ _ROWS = {
         Role: +rules
         RoleRef: +apiGroup
     """,
-    "api.resource.v1": """
-        AllocatedDeviceStatus: +conditions *shareID
-        AllocationResult: devices
-        CounterSet: -counters
+    "api.resource.v1": f"""{_DEVICES}
         Device: *allNodes *allowMultipleAllocations *bindsToNode *nodeName
-        DeviceAttribute: *bool *int *string *version
-        DeviceClaim: +requests
-        DeviceClassSpec: *extendedResourceName
-        DeviceConstraint: *distinctAttribute *matchAttribute
-        DeviceCounterConsumption: -counters
-        DeviceRequestAllocationResult: *adminAccess *shareID
-        DeviceToleration: *tolerationSeconds
         ExactDeviceRequest: *adminAccess
-        NodeAllocatableResourceMapping: *capacityKey
-        ResourceClaimSpec: devices
-        ResourceSliceSpec: *allNodes *nodeName *perDeviceNodeSelection
+    """,
+    "api.resource.v1beta1": f"""{_DEVICES}
+        BasicDevice: *allNodes *allowMultipleAllocations *bindsToNode *nodeName
+        DeviceRequest: *adminAccess
+    """,
+    "api.resource.v1beta2": f"""{_DEVICES}
+        Device: *allNodes *allowMultipleAllocations *bindsToNode *nodeName
+        DeviceTaintSelector: *device *driver *pool
+        ExactDeviceRequest: *adminAccess
     """,
     "api.scheduling.v1": """
         PriorityClass: *preemptionPolicy +value

@@ -1,4 +1,4 @@
-"""Rows of dynamic resource allocation: claims, classes, templates, slices."""
+"""Rows of dynamic resource allocation: claims, classes, templates, slices, taint rules."""
 
 from typing import Any
 
@@ -31,6 +31,7 @@ def resource_slice(obj: Json, now: float) -> list[Any]:
 
 ROWS: Rows = {
     ("resource.k8s.io", "deviceclasses"): named,
+    ("resource.k8s.io", "devicetaintrules"): named,
     ("resource.k8s.io", "resourceclaims"): claim,
     ("resource.k8s.io", "resourceclaimtemplates"): named,
     ("resource.k8s.io", "resourceslices"): resource_slice,

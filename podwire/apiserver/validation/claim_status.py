@@ -4,6 +4,7 @@ import ipaddress
 import uuid
 from collections.abc import Callable
 
+from podwire.apiserver.validation import conditions as common
 from podwire.apiserver.validation.devices import (
     MOST_CONFIGS,
     binding_conditions,
@@ -118,6 +119,7 @@ def _devices(status: Object, errors: Errors) -> None:
             found.append(invalid(path, shown, "must be an allocated device in the claim"))
         if len(conditions := given.get("conditions") or ()) > MOST_DEVICE_CONDITIONS:
             found.append(too_many(f"{path}.conditions", len(conditions), MOST_DEVICE_CONDITIONS))
+        common.conditions(conditions, f"{path}.conditions", found)
         if (data := given.get("data")) is not None:
             raw(data, DATA_LENGTH, f"{path}.data", found)
         if (network := given.get("networkData")) is not None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from podwire.apiserver.validation.device_selectors import expression
 from podwire.apiserver.validation.pod_values import Choice, Errors, Object, named
 from podwire.objects import names
 from podwire.protocols.k8sapi.status import duplicate, invalid, required, too_long, too_many
@@ -15,7 +16,6 @@ IDENTIFIER_LENGTH = 32
 MOST_SELECTORS = 32
 MOST_CONFIGS = 32
 MOST_CONDITIONS = 4
-EXPRESSION_LENGTH = 10 * 1024
 PARAMETERS_LENGTH = 10 * 1024
 
 EFFECTS = Choice(("NoExecute", "NoSchedule", "None"))
@@ -79,6 +79,9 @@ def label_name(name: str, path: str, errors: Errors) -> None:
 
 def qualified(name: str, path: str, errors: Errors) -> None:
     """An attribute or capacity: `[domain/]identifier`; without a domain it is the driver's."""
+    if name.count("/") > 1:
+        errors.append(invalid(path, name, "must not contain more than one slash"))
+        return
     domain, slash, identifier = name.rpartition("/")
     if slash and not domain:
         errors.append(invalid(path, "", "the domain must not be empty"))
@@ -100,13 +103,10 @@ def fully_qualified(name: str, path: str, errors: Errors) -> None:
 
 
 def selector(given: Object, path: str, errors: Errors) -> None:
-    expression = given.get("cel")
-    if expression is None:
+    if (selected := given.get("cel")) is None:
         errors.append(required(f"{path}.cel"))
-    elif len((expression.get("expression") or "").encode()) > EXPRESSION_LENGTH:
-        errors.append(too_long(f"{path}.cel.expression", EXPRESSION_LENGTH))
-    elif not expression.get("expression"):
-        errors.append(required(f"{path}.cel.expression"))
+    else:
+        expression(selected.get("expression") or "", f"{path}.cel.expression", errors)
 
 
 def configuration(given: Object, path: str, errors: Errors) -> None:

@@ -19,6 +19,7 @@ from podwire.apiserver.validation import (
     rbac,
     service,
     slices,
+    taint_rules,
     workloads,
 )
 from podwire.apiserver.validation.rules import Rules
@@ -48,5 +49,6 @@ RULES: Mapping[tuple[str, str], Rules] = {
     **rbac.RULES,
     **service.RULES,
     **slices.RULES,
+    **taint_rules.RULES,
     **workloads.RULES,
 }

@@ -2,6 +2,7 @@
 
 import re
 
+from podwire.apiserver.validation import capacities
 from podwire.apiserver.validation.devices import (
     binding_conditions,
     distinct,
@@ -16,7 +17,7 @@ from podwire.apiserver.validation.pod_affinity import node_selector
 from podwire.apiserver.validation.pod_values import Errors, Object, named
 from podwire.apiserver.validation.rules import Rules, unchanged
 from podwire.objects import names
-from podwire.protocols.k8sapi.status import FieldError, forbidden, invalid, required, too_long, too_many
+from podwire.protocols.k8sapi.status import FieldError, invalid, required, too_long, too_many
 
 MOST_DEVICES = 128
 MOST_ADVANCED_DEVICES = 64
@@ -133,9 +134,8 @@ def _device(device: Object, path: str, errors: Errors, *, per_device: bool) -> N
         _attribute(attribute, f"{path}.attributes[{name}]", errors)
     for name, each in capacity.items():
         qualified(name, f"{path}.capacity", errors)
-        if each.get("requestPolicy") is not None and not device.get("allowMultipleAllocations"):
-            place = f"{path}.capacity[{name}].requestPolicy"
-            errors.append(forbidden(place, "allowMultipleAllocations must be true"))
+        shared = bool(device.get("allowMultipleAllocations"))
+        capacities.capacity(each, f"{path}.capacity[{name}]", errors, shared=shared)
     items(device.get("taints") or (), MOST_TAINTS, taint, f"{path}.taints", errors)
     consumed = device.get("consumesCounters") or ()
     distinct(consumed, MOST_CONSUMPTIONS, _consumption, _counter_set_name, f"{path}.consumesCounters", errors)
@@ -144,15 +144,15 @@ def _device(device: Object, path: str, errors: Errors, *, per_device: bool) -> N
 
 
 def _device_places(device: Object, path: str, errors: Errors, *, per_device: bool) -> None:
-    given = [field for field in _DEVICE_PLACES if device.get(field) is not None]
     if not per_device:
-        if given:
+        if any(device.get(field) is not None for field in _DEVICE_PLACES):
             detail = (
                 "`nodeName`, `nodeSelector` and `allNodes` can only be set "
                 "if `perDeviceNodeSelection` is set to true in the ResourceSlice spec"
             )
             errors.append(invalid(path, None, detail))
         return
+    given = [field for field in _DEVICE_PLACES if _is_place(device, field, path, errors)]
     detail = (
         "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required "
         "when `perDeviceNodeSelection` is set to true in the ResourceSlice spec"
@@ -162,6 +162,22 @@ def _device_places(device: Object, path: str, errors: Errors, *, per_device: boo
     elif len(given) > 1:
         shown = "{" + ", ".join(f"`{field}`" for field in given) + "}"
         errors.append(invalid(path, shown, detail))
+
+
+def _is_place(device: Object, field: str, path: str, errors: Errors) -> bool:
+    """Whether a device says by this field where it is; what says nothing is refused for itself."""
+    given, place = device.get(field), f"{path}.{field}"
+    if given is None:
+        return False
+    if field == "nodeSelector":
+        node_selector(given, place, errors)
+    elif given and field == "nodeName":
+        named(names.dns_subdomain, given, place, errors)
+    elif not given:
+        empty = field == "nodeName"
+        errors.append(invalid(place, given, "must not be empty" if empty else "must be either unset or set to true"))
+        return False
+    return True
 
 
 def _entries(attribute: Object) -> int:

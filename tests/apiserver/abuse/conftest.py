@@ -286,6 +286,7 @@ _GIVEN: dict[tuple[str, str], Mapping[str, Any]] = {
     ("node.k8s.io", "runtimeclasses"): {"handler": "runc"},
     ("scheduling.k8s.io", "priorityclasses"): {"value": 10},
     ("resource.k8s.io", "deviceclasses"): {"spec": {"selectors": [{"cel": {"expression": "true"}}]}},
+    ("resource.k8s.io", "devicetaintrules"): {"spec": {"taint": {"key": "k", "effect": "NoSchedule"}}},
     ("resource.k8s.io", "resourceclaims"): {
         "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "example.com"}}]}}
     },
@@ -299,6 +300,12 @@ _GIVEN: dict[tuple[str, str], Mapping[str, Any]] = {
             "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
             "devices": [{"name": "d"}],
         }
+    },
+    ("resource.k8s.io/v1beta1", "resourceclaims"): {
+        "spec": {"devices": {"requests": [{"name": "r", "deviceClassName": "example.com"}]}}
+    },
+    ("resource.k8s.io/v1beta1", "resourceclaimtemplates"): {
+        "spec": {"spec": {"devices": {"requests": [{"name": "r", "deviceClassName": "example.com"}]}}}
     },
     ("networking.k8s.io", "networkpolicies"): {"spec": {"podSelector": {}}},
     ("networking.k8s.io", "ingresses"): {
@@ -334,7 +341,8 @@ def sample(kind: Kind) -> dict[str, Any]:
     """A small valid object of a built-in kind."""
     key = (kind.group, kind.resource)
     body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": _NAMES.get(key, "sample")}}
-    return copy.deepcopy({**body, **_GIVEN.get(key, {})})
+    given = _GIVEN.get((kind.api_version, kind.resource)) or _GIVEN.get(key, {})
+    return copy.deepcopy({**body, **given})
 
 
 STORED = [each for each in BUILTIN.all if "create" in each.verbs and "get" in each.verbs]

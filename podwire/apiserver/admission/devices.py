@@ -1,0 +1,79 @@
+"""Claims for devices: admin access is for namespaces that are marked, and what is told of a device goes with it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from podwire.apiserver.admission.chain import Operation
+from podwire.apiserver.ports import Store
+from podwire.apiserver.registry import PREFIX
+from podwire.apiserver.stored import Object, unpack
+from podwire.protocols.k8sapi.status import forbidden, invalid_object
+
+GROUP = "resource.k8s.io"
+ADMIN_LABEL = "resource.kubernetes.io/admin-access"
+
+_UNMARKED = f"admin access to devices requires the `{ADMIN_LABEL}: true` label on the containing namespace"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClaims:
+    """Judges claims and templates in the words of v1, whatever version they come in."""
+
+    store: Store
+
+    async def admit(self, operation: Operation) -> None:
+        if operation.resource.group != GROUP or operation.verb == "DELETE":
+            return
+        if operation.subresource == "status" and operation.touches(GROUP, "resourceclaims"):
+            forget_released(operation.obj, operation.old or {})
+        path = admin_access(operation)
+        if path and not await self._marked(operation.namespace):
+            name, kind = operation.name, operation.resource.kind.kind
+            raise invalid_object(kind, name, [forbidden(path, _UNMARKED)], group=GROUP)
+
+    async def undo(self, operation: Operation) -> None:
+        """Takes nothing."""
+
+    async def _marked(self, namespace: str) -> bool:
+        item = await self.store.get(f"{PREFIX}namespaces/{namespace}")
+        return item is not None and unpack(item)["metadata"].get("labels", {}).get(ADMIN_LABEL) == "true"
+
+
+def admin_access(operation: Operation) -> str:
+    """The field by which a write asks for admin access to a device, or grants it; empty for none."""
+    if operation.subresource == "status":
+        before = [each for each in _results(operation.old or {}) if each.get("adminAccess")]
+        granted = (index for index, each in enumerate(_results(operation.obj)) if each.get("adminAccess"))
+        index = None if before else next(granted, None)
+        return "" if index is None else f"status.allocation.devices.results[{index}].adminAccess"
+    if operation.verb != "CREATE" or operation.resource.name not in ("resourceclaims", "resourceclaimtemplates"):
+        return ""
+    conversion = operation.resource.conversion
+    obj = conversion.to_stored(operation.obj) if conversion else operation.obj
+    template = operation.resource.name == "resourceclaimtemplates"
+    spec, path = (obj["spec"].get("spec") or {}, "spec.spec") if template else (obj["spec"], "spec")
+    for index, request in enumerate((spec.get("devices") or {}).get("requests") or ()):
+        if (request.get("exactly") or {}).get("adminAccess"):
+            return f"{path}.devices.requests[{index}].exactly.adminAccess"
+    return ""
+
+
+def forget_released(claim: Object, old: Object) -> None:
+    """What drivers told of devices that the claim had and has no more. Changes `claim`."""
+    status = claim.get("status") or {}
+    if not status.get("devices"):
+        return
+    released = {*map(_device, _results(old))} - {*map(_device, _results(claim))}
+    kept = [each for each in status["devices"] if _device(each) not in released]
+    claim["status"] = {**status, "devices": kept}
+    if not kept:
+        del claim["status"]["devices"]
+
+
+def _results(claim: Object) -> Iterator[Object]:
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    yield from (allocation.get("devices") or {}).get("results") or ()
+
+
+def _device(given: Object) -> tuple[str, ...]:
+    return tuple(given.get(key) or "" for key in ("driver", "pool", "device"))

@@ -1,0 +1,87 @@
+"""resource.k8s.io in its beta versions, which are stored as v1.
+
+v1beta2 says everything in the words of v1. v1beta1 differs in two places: what a request asks for lies in the request
+itself and not in `exactly`, and what a device is lies in its `basic`.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from podwire.apiserver.stored import Object
+
+GROUP = "resource.k8s.io"
+
+Convert = Callable[[Object], Object]
+
+_KINDS = ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
+
+_REQUESTED = ("deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity")
+"""What a request of v1beta1 and the `exactly` of a request of v1 have in common."""
+
+
+def all_of_them() -> Iterator[tuple[str, str, Convert, Convert]]:
+    """Version, kind, and the ways to v1 and back."""
+    for kind in _KINDS:
+        yield "v1beta2", kind, partial(_said_as, "v1"), partial(_said_as, "v1beta2")
+        to_v1, from_v1 = _V1BETA1.get(kind, (_same, _same))
+        yield "v1beta1", kind, partial(_converted, "v1", to_v1), partial(_converted, "v1beta1", from_v1)
+
+
+def _said_as(version: str, obj: Object) -> Object:
+    return {**obj, "apiVersion": f"{GROUP}/{version}"}
+
+
+def _converted(version: str, spec: Convert, obj: Object) -> Object:
+    said = _said_as(version, obj)
+    if said.get("spec"):
+        said["spec"] = spec(said["spec"])
+    return said
+
+
+def _same(spec: Object) -> Object:
+    return spec
+
+
+def _claim_spec(request: Convert, spec: Object) -> Object:
+    devices = spec.get("devices") or {}
+    if not devices.get("requests"):
+        return spec
+    return {**spec, "devices": {**devices, "requests": [request(each) for each in devices["requests"]]}}
+
+
+def _template_spec(request: Convert, spec: Object) -> Object:
+    return {**spec, "spec": _claim_spec(request, spec["spec"])} if spec.get("spec") else spec
+
+
+def _slice_spec(device: Convert, spec: Object) -> Object:
+    return {**spec, "devices": [device(each) for each in spec["devices"]]} if spec.get("devices") else spec
+
+
+def _request_to_v1(request: Object) -> Object:
+    """A request without alternatives asks for something exactly, if only for what is the default."""
+    exactly = {key: request[key] for key in _REQUESTED if key in request}
+    rest = {key: value for key, value in request.items() if key not in _REQUESTED}
+    return {**rest, "exactly": exactly} if exactly or not request.get("firstAvailable") else rest
+
+
+def _request_from_v1(request: Object) -> Object:
+    rest = {key: value for key, value in request.items() if key != "exactly"}
+    return {**rest, **(request.get("exactly") or {})}
+
+
+def _device_to_v1(device: Object) -> Object:
+    rest = {key: value for key, value in device.items() if key != "basic"}
+    return {**rest, **(device.get("basic") or {})}
+
+
+def _device_from_v1(device: Object) -> Object:
+    basic = {key: value for key, value in device.items() if key != "name"}
+    return {"name": device.get("name", ""), "basic": basic}
+
+
+_V1BETA1: dict[str, tuple[Convert, Convert]] = {
+    "ResourceClaim": (partial(_claim_spec, _request_to_v1), partial(_claim_spec, _request_from_v1)),
+    "ResourceClaimTemplate": (partial(_template_spec, _request_to_v1), partial(_template_spec, _request_from_v1)),
+    "ResourceSlice": (partial(_slice_spec, _device_to_v1), partial(_slice_spec, _device_from_v1)),
+}
+"""What happens to the spec."""
