@@ -1,0 +1,71 @@
+"""`podwire device-plugin`: network devices as extended resources, for any kubelet."""
+
+import argparse
+from pathlib import Path
+
+from podwire.cli.main import UserError
+from podwire.cli.options import add_logging, run_until_stopped, settle
+from podwire.cluster.device_plugin import Options
+from podwire.cluster.device_plugin import run as offer
+from podwire.deviceplugin import BadConfig, Config, load
+from podwire.linux.errors import LinuxError
+
+_KUBELET = Path("/var/lib/kubelet")
+
+EPILOG = """\
+The file has `pools`, each with a name and one of:
+  interfaces: {names: [ens*], drivers: [...], pciAddresses: [...], numaNodes: [...]}   links that the host has
+  make: {kind: veth|macvlan|tap, parent: LINK, count: N}                               links that are made
+  files: {paths: [/dev/net/tun], count: N}                                             device files
+A pod asks for them by `resources.limits`: net.podwire.dev/POOL. See docs/device-plugin.md.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EPILOG
+    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="the pools, in YAML")
+    parser.add_argument("--check", action="store_true", help="only say whether the file can be used")
+    where = parser.add_argument_group("where things are")
+    for flag, default, told in (
+        ("--kubelet-dir", _KUBELET, "the kubelet's directory, with device-plugins and pod-resources"),
+        ("--state-dir", Path("/var/lib/podwire/device-plugin"), "what devices were like before pods had them"),
+        ("--cdi-dir", Path("/var/run/cdi"), "where CDI files are put, for pools with cdi: true"),
+        ("--sysfs", Path("/sys"), "what tells of drivers, PCI addresses and NUMA nodes"),
+    ):
+        where.add_argument(flag, type=Path, default=default, metavar="DIR", help=f"{told} ({default})")
+    add_logging(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    config = _loaded(arguments.config)
+    if arguments.check:
+        for pool in config.pools:
+            print(pool.resource)
+        return 0
+    options = Options(
+        config=config,
+        state=arguments.state_dir,
+        device_plugins=arguments.kubelet_dir / "device-plugins",
+        pod_resources=arguments.kubelet_dir / "pod-resources/kubelet.sock",
+        cdi=arguments.cdi_dir,
+        sysfs=arguments.sysfs,
+    )
+    return run_until_stopped(_work(options), arguments)
+
+
+def _loaded(path: Path) -> Config:
+    try:
+        return load(path)
+    except BadConfig as error:
+        raise UserError(f"{path}: {error}") from error
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
+
+
+async def _work(options: Options) -> None:
+    settle()
+    try:
+        await offer(options)
+    except LinuxError as error:
+        raise UserError(str(error)) from error

@@ -1,0 +1,74 @@
+"""Runs the device plugin beside any kubelet, over its two sockets."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from podwire.deviceplugin import Config, Paths, Plugin
+from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
+from podwire.protocols.deviceplugin.methods import PLUGIN, REGISTER
+from podwire.protocols.grpc_methods import Handler
+from podwire.protocols.podresources import podresources_pb2 as resources
+from podwire.protocols.podresources.methods import LIST
+from podwire.transports import grpc_client, grpc_server
+
+REGISTER_SECONDS = 10.0
+LIST_SECONDS = 5.0
+GRACE_SECONDS = 1.0
+"""How long calls that are being answered may take when their socket goes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to run it; the command line's flags."""
+
+    config: Config
+    state: Path
+    device_plugins: Path
+    pod_resources: Path
+    cdi: Path
+    sysfs: Path
+
+
+async def run(options: Options) -> None:
+    """Work until cancelled. Raises LinuxError, OSError when this machine's links or the state cannot be used."""
+    paths = Paths(state=options.state, device_plugins=options.device_plugins, cdi=options.cdi, sysfs=options.sysfs)
+    await Plugin(options.config, _Kubelet(options), paths).run()
+
+
+class _Kubelet:
+    """By its sockets; each call connects anew, so that a kubelet that was restarted is met at once."""
+
+    def __init__(self, options: Options) -> None:
+        self._registration = options.device_plugins / "kubelet.sock"
+        self._resources = options.pod_resources
+
+    async def register(self, request: pb.RegisterRequest) -> None:
+        async with grpc_client.connect(self._registration) as client:
+            await client.call(REGISTER, request, timeout=REGISTER_SECONDS)
+
+    async def held(self) -> Mapping[str, frozenset[str]]:
+        async with grpc_client.connect(self._resources) as client:
+            told = await client.call(LIST, resources.ListPodResourcesRequest(), timeout=LIST_SECONDS)
+        return devices_of(told)
+
+    async def serve(self, path: Path, handlers: Mapping[str, Handler]) -> "_Served":
+        return _Served(await grpc_server.serve(path, PLUGIN, handlers))
+
+
+class _Served:
+    def __init__(self, server: grpc_server.GrpcServer) -> None:
+        self._server = server
+
+    async def close(self) -> None:
+        await self._server.close(GRACE_SECONDS)
+
+
+def devices_of(told: resources.ListPodResourcesResponse) -> dict[str, frozenset[str]]:
+    """The devices of each resource that pods have."""
+    found: dict[str, set[str]] = {}
+    for pod in told.pod_resources:
+        for container in pod.containers:
+            for each in container.devices:
+                found.setdefault(each.resource_name, set()).update(each.device_ids)
+    return {name: frozenset(ids) for name, ids in found.items()}

@@ -1,0 +1,304 @@
+"""Pools out of a YAML file, read strictly: a key that nobody knows must not quietly give a pool other devices."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+DOMAIN = "net.podwire.dev"
+MOST = 10_000
+"""Devices of one pool."""
+MOST_LINKS = 1_000
+"""Links that one pool makes."""
+KINDS = ("veth", "macvlan", "tap")
+MODES = ("bridge", "private", "vepa")
+
+_POOL = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
+_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,10}")
+_PCI = re.compile(r"[0-9a-f*?]{1,8}(:[0-9a-f*?\[\]-]{1,8}){0,2}(\.[0-7*?\[\]-]{1,5})?")
+_PERMISSIONS = re.compile(r"(?=.)r?w?m?")
+
+
+class BadConfig(ValueError):
+    """The key, and what is wrong with it."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(f"{key}: {reason}" if key else reason)
+        self.key = key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interfaces:
+    """Links that the host has: those to which every list that is given has a match."""
+
+    names: tuple[str, ...] = ()
+    drivers: tuple[str, ...] = ()
+    pci_addresses: tuple[str, ...] = ()
+    numa_nodes: tuple[int, ...] = ()
+    carrier: bool = True
+    """Whether one that is up and has no carrier is unhealthy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Make:
+    """Links that are made for pods: a veth or tap on a bridge, a macvlan on any link."""
+
+    kind: str
+    parent: str
+    count: int
+    prefix: str
+    mtu: int = 0
+    mode: str = "bridge"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """Device files, all of them for each of `count` holders."""
+
+    paths: tuple[str, ...]
+    permissions: str = "rw"
+    count: int = 1
+
+
+Source = Interfaces | Make | Files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    name: str
+    source: Source
+    cdi: bool = False
+    """Whether devices are handed over by CDI: files by deviceNodes, links by netDevices."""
+
+    @property
+    def resource(self) -> str:
+        return f"{DOMAIN}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    pools: tuple[Pool, ...]
+
+
+def load(path: str | Path) -> Config:
+    """Raises BadConfig, OSError."""
+    try:
+        found = yaml.load(Path(path).read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a safe loader, made stricter
+    except (yaml.YAMLError, UnicodeError, RecursionError) as error:
+        raise BadConfig("", f"{path} is no YAML: {' '.join(str(error).split())}") from error
+    return config(found)
+
+
+class _Loader(yaml.SafeLoader):
+    """One that does not let the second of two equal keys win."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for each in keys:
+            if isinstance(each, str) and keys.count(each) > 1:
+                raise yaml.YAMLError(f"line {node.start_mark.line + 1}: {each} is there twice")
+        return super().construct_mapping(node, deep)
+
+
+def config(found: object) -> Config:
+    """Raises BadConfig."""
+    read = _mapped("", found, {"pools": _list_of(_pool)})
+    pools: tuple[Pool, ...] = read.get("pools", ())
+    if not pools:
+        raise BadConfig("pools", "at least one is needed")
+    for key, reason in _clashes(pools):
+        raise BadConfig(key, reason)
+    return Config(pools)
+
+
+def _clashes(pools: tuple[Pool, ...]) -> Iterator[tuple[str, str]]:
+    """What two pools cannot both have."""
+    owners: dict[tuple[str, str], int] = {}
+    for at, pool in enumerate(pools):
+        for key, kind, value in _claims(pool):
+            first = owners.setdefault((kind, value), at)
+            if first != at:
+                yield f"pools[{at}].{key}", f"{value} belongs to pools[{first}], {pools[first].name}, already"
+
+
+def _claims(pool: Pool) -> Iterator[tuple[str, str, str]]:
+    yield "name", "name", pool.name
+    yield "name", "variable", variable(pool.name)
+    if isinstance(pool.source, Make):
+        for number in range(pool.source.count):
+            yield "make.prefix", "link", f"{pool.source.prefix}{number}"
+    if isinstance(pool.source, Files):
+        for at, path in enumerate(pool.source.paths):
+            yield f"files.paths[{at}]", "path", path
+
+
+def variable(pool: str) -> str:
+    """The environment variable that tells a container what it got of a pool."""
+    return f"PODWIRE_DEVICE_{re.sub('[^A-Z0-9]', '_', pool.upper())}"
+
+
+Read = Callable[[str, Any], Any]
+"""Makes a value of what stands at a key. Raises BadConfig."""
+
+
+def _pool(key: str, found: object) -> Pool:
+    read = _mapped(key, found, {"name": _name, "cdi": _flag, **_SOURCES})
+    if "name" not in read:
+        raise BadConfig(f"{key}.name", "is needed")
+    given = [each for each in _SOURCES if each in read]
+    if len(given) != 1:
+        raise BadConfig(key, f"exactly one of {', '.join(_SOURCES)} is needed, not {len(given)}")
+    source = read[given[0]]
+    if given == ["make"]:
+        source = _make(f"{key}.make", source, read["name"])
+    return Pool(name=read["name"], source=source, cdi=read.get("cdi", False))
+
+
+def _interfaces(key: str, found: object) -> Interfaces:
+    read = _mapped(key, found, _INTERFACE_KEYS)
+    if not any(each for name, each in read.items() if name != "carrier"):
+        wanted = ", ".join(each for each in _INTERFACE_KEYS if each != "carrier")
+        raise BadConfig(key, f"one of {wanted} is needed: not every link of the host is for pods")
+    renamed = {"pciAddresses": "pci_addresses", "numaNodes": "numa_nodes"}
+    return Interfaces(**{renamed.get(name, name): each for name, each in read.items()})
+
+
+def _make_keys(key: str, found: object) -> dict[str, Any]:
+    return _mapped(key, found, _MAKE_KEYS)
+
+
+def _make(key: str, read: dict[str, Any], pool: str) -> Make:
+    for each in ("kind", "parent", "count"):
+        if each not in read:
+            raise BadConfig(f"{key}.{each}", "is needed")
+    if "mode" in read and read["kind"] != "macvlan":
+        raise BadConfig(f"{key}.mode", f"a {read['kind']} has none")
+    prefix = read.pop("prefix", pool)
+    if not _PREFIX.fullmatch(prefix):
+        raise BadConfig(
+            f"{key}.prefix",
+            f"{prefix!r} begins no name of a link: a letter and up to 10 letters, digits, '_', '.', '-'",
+        )
+    made = Make(prefix=prefix, **read)
+    if len(f"{prefix}{made.count - 1}-h") > 15:
+        raise BadConfig(f"{key}.prefix", f"{prefix}{made.count - 1} is too long for a link: 13 characters at most")
+    return made
+
+
+def _files(key: str, found: object) -> Files:
+    read = _mapped(key, found, _FILES_KEYS)
+    if not read.get("paths"):
+        raise BadConfig(f"{key}.paths", "at least one is needed")
+    return Files(**read)
+
+
+def _mapped(key: str, found: object, keys: Mapping[str, Read]) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise BadConfig(key, f"is no mapping with {', '.join(keys)}")
+    for each in found:
+        if each not in keys:
+            raise BadConfig(f"{key}.{each}" if key else str(each), f"is no setting; there are {', '.join(keys)}")
+    return {each: keys[each](f"{key}.{each}" if key else str(each), value) for each, value in found.items()}
+
+
+def _list_of(read: Read) -> Read:
+    def reading(key: str, value: object) -> tuple[Any, ...]:
+        if not isinstance(value, list) or not value:
+            raise BadConfig(key, "is no list of at least one")
+        for at, each in enumerate(value):
+            if each in value[:at]:
+                raise BadConfig(f"{key}[{at}]", "is there twice")
+        return tuple(read(f"{key}[{at}]", each) for at, each in enumerate(value))
+
+    return reading
+
+
+def _flag(key: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise BadConfig(key, "is neither true nor false")
+    return value
+
+
+def _text(key: str, value: object) -> str:
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise BadConfig(key, "is no text")
+    return value
+
+
+def _name(key: str, value: object) -> str:
+    if not isinstance(value, str) or not _POOL.fullmatch(value):
+        raise BadConfig(
+            key, f"{value!r} cannot end a resource's name: up to 63 of a-z, 0-9, '-', '.', the first and last no sign"
+        )
+    return value
+
+
+def _link(key: str, value: object) -> str:
+    text = _text(key, value)
+    if len(text.encode()) > 15 or text in (".", "..") or any(each in "/:% " for each in text):
+        raise BadConfig(key, f"{text!r} is no name of a link")
+    return text
+
+
+def _pci(key: str, value: object) -> str:
+    text = _text(key, value).lower()
+    if not _PCI.fullmatch(text):
+        raise BadConfig(key, f"{text!r} is no PCI address or pattern of one, such as 0000:3b:02.*")
+    return text
+
+
+def _path(key: str, value: object) -> str:
+    text = _text(key, value)
+    if not text.startswith("/") or ".." in text.split("/") or text.endswith("/"):
+        raise BadConfig(key, f"{text!r} is no absolute path of a device file")
+    return text
+
+
+def _permissions(key: str, value: object) -> str:
+    if not isinstance(value, str) or not _PERMISSIONS.fullmatch(value):
+        raise BadConfig(key, f"{value!r} is none of r, w, m in this order")
+    return value
+
+
+def _one_of(*words: str) -> Read:
+    def reading(key: str, value: object) -> str:
+        if value not in words:
+            raise BadConfig(key, f"{value!r} is none of {', '.join(words)}")
+        return str(value)
+
+    return reading
+
+
+def _between(low: int, high: int) -> Read:
+    def reading(key: str, value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise BadConfig(key, f"{value!r} is no number from {low} to {high}")
+        return value
+
+    return reading
+
+
+_INTERFACE_KEYS: dict[str, Read] = {
+    "names": _list_of(_text),
+    "drivers": _list_of(_text),
+    "pciAddresses": _list_of(_pci),
+    "numaNodes": _list_of(_between(0, 1023)),
+    "carrier": _flag,
+}
+_MAKE_KEYS: dict[str, Read] = {
+    "kind": _one_of(*KINDS),
+    "parent": _link,
+    "count": _between(1, MOST_LINKS),
+    "prefix": _text,
+    "mtu": _between(68, 65535),
+    "mode": _one_of(*MODES),
+}
+_FILES_KEYS: dict[str, Read] = {
+    "paths": _list_of(_path),
+    "permissions": _permissions,
+    "count": _between(1, MOST),
+}
+_SOURCES: dict[str, Read] = {"interfaces": _interfaces, "make": _make_keys, "files": _files}

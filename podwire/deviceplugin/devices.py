@@ -1,0 +1,64 @@
+"""A device as the kubelet is told of it, and what a container gets of it. Values, and choices among them. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from podwire.deviceplugin.config import DOMAIN
+
+
+class Device(NamedTuple):
+    """One line of what ListAndWatch tells."""
+
+    id: str
+    why: str = ""
+    """Why it cannot be used; empty when it can."""
+    numa: int | None = None
+
+    @property
+    def healthy(self) -> bool:
+        return not self.why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handed:
+    """What one device brings to its container."""
+
+    told: str
+    """What the pool's environment variable has of it."""
+    info: Mapping[str, Any]
+    files: tuple[str, ...] = ()
+    permissions: str = "rw"
+    link: str = ""
+    """Its name on the host, for whoever moves it."""
+
+
+def preferred(available: Sequence[str], needed: Sequence[str], size: int, numa: Mapping[str, int | None]) -> list[str]:
+    """`size` devices with the fewest NUMA nodes among them: those that must be, then whole nodes, the fullest first.
+
+    Of the same node those come first that are told of first, so that the same question has the same answer.
+    """
+    chosen = list(dict.fromkeys(needed))[:size]
+    rest = [each for each in available if each not in set(chosen)]
+    by_node: dict[int | None, list[str]] = {}
+    for each in rest:
+        by_node.setdefault(numa.get(each), []).append(each)
+    begun = {numa.get(each) for each in chosen}
+
+    def rank(node: int | None) -> tuple[bool, bool, int, int]:
+        enough = len(by_node[node]) >= size - len(chosen)
+        return node not in begun, not enough, 0 if enough else -len(by_node[node]), -1 if node is None else node
+
+    for node in sorted(by_node, key=rank):
+        chosen += by_node[node][: size - len(chosen)]
+    return chosen
+
+
+def cdi_kind(pool: str) -> str:
+    """A CDI class has no dots, and a resource's name may have some."""
+    return f"{DOMAIN}/{pool.replace('.', '_') if pool[0].isalpha() else 'pool-' + pool.replace('.', '_')}"
+
+
+def reasons(devices: Iterable[Device]) -> dict[str, str]:
+    """Why each that cannot be used cannot, by id."""
+    return {each.id: each.why for each in devices if each.why}

@@ -1,0 +1,72 @@
+"""Device files: the same for each of a number of holders, so there is nothing to give back."""
+
+import stat
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from podwire.deviceplugin.config import Files
+from podwire.deviceplugin.config import Pool as Settings
+from podwire.deviceplugin.devices import Device, Handed
+from podwire.deviceplugin.host import View
+from podwire.deviceplugin.ports import Unusable
+from podwire.linux.travels import Seen
+
+
+class FilePool:
+    def __init__(self, settings: Settings, source: Files) -> None:
+        self.settings = settings
+        self._source = source
+        self._ids = tuple(f"{settings.name}-{number}" for number in range(source.count))
+        self._known = frozenset(self._ids)
+        self._devices: tuple[Device, ...] = ()
+        self._why: str | None = None
+
+    def learn(self, told: Sequence[Seen]) -> None:
+        """Files are not links."""
+
+    def look(self, _view: View, _held: Collection[str] | None) -> None:
+        why = next(filter(None, map(trouble, self._source.paths)), "")
+        if why != self._why:  # ten thousand of them are made anew only when there is something to tell
+            self._why = why
+            self._devices = tuple(Device(each, why) for each in self._ids)
+
+    def confirm(self, held: Collection[str]) -> None:
+        """Whoever has one has it."""
+
+    def devices(self) -> tuple[Device, ...]:
+        return self._devices
+
+    def hand(self, ids: Sequence[str]) -> tuple[Handed, ...]:
+        for each in ids:
+            if each not in self._known:
+                raise Unusable(f"{each}: there is no such device in the pool {self.settings.name}")
+            if self._why:
+                raise Unusable(f"{each}: {self._why}")
+        return tuple(self._handed(each) for each in ids)
+
+    def described(self, device: str) -> Handed | None:
+        return self._handed(device) if device in self._known else None
+
+    def waits(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Nothing was made."""
+
+    def _handed(self, device: str) -> Handed:
+        paths = self._source.paths
+        return Handed(
+            told=",".join(paths),
+            info={"id": device, "paths": list(paths)},
+            files=paths,
+            permissions=self._source.permissions,
+        )
+
+
+def trouble(path: str) -> str:
+    """Why a path is no device file; empty when it is one."""
+    try:
+        mode = Path(path).stat().st_mode
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    return "" if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) else f"{path} is no device file"

@@ -1,0 +1,257 @@
+"""Links of the host: recorded before anybody can have them, made what they were whenever they come home.
+
+A link that is on the host again after it was elsewhere is no longer its holder's, whatever the kubelet still says: CNI
+DEL or the end of the pod's namespace has brought it back. So it is restored at once, before somebody else can have it.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+from podwire.deviceplugin.config import Interfaces
+from podwire.deviceplugin.config import Pool as Settings
+from podwire.deviceplugin.devices import Device, Handed
+from podwire.deviceplugin.duties import Duty, duty
+from podwire.deviceplugin.host import View, found_elsewhere, no_carrier
+from podwire.deviceplugin.matching import Candidate, ids, reserved, wants
+from podwire.deviceplugin.ports import Unusable
+from podwire.deviceplugin.records import Record, Records
+from podwire.deviceplugin.snapshots import Snapshot, restore, taken
+from podwire.deviceplugin.sysfs import Hardware, Sysfs
+from podwire.deviceplugin.whereabouts import Whereabouts
+from podwire.failpoints import declare, failpoint
+from podwire.linux.errors import LinuxError, NoSuchLink
+from podwire.linux.netlink import Netlink
+from podwire.linux.travels import Seen
+from podwire.linux.values import Link
+
+RECORDED = declare("device-plugin.recorded", "a device is on record, and the kubelet has not heard of it")
+OUT = declare("device-plugin.out", "it is on record that a device is out, and it is not handed out yet")
+RESTORED = declare("device-plugin.restored", "a device is what it was, and on record as out")
+
+_log = logging.getLogger("podwire.deviceplugin")
+_CDI_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
+_MOST_ID = 63
+
+
+@dataclass(slots=True)
+class _Known:
+    """A device, and what is known of it."""
+
+    record: Record
+    hardware: Hardware
+    link: Link | None = None
+    """None while it is not on the host."""
+    left: bool = False
+    """It was elsewhere since it was last made what it was."""
+    fresh: bool = True
+    """Nobody has looked at it since the plugin began."""
+    pending: Snapshot | None = None
+    """How somebody changed it on the host; to be kept, if no pod has it."""
+    explained: bool = True
+    """Whether its absence is not yet known to be without a pod."""
+    trouble: str = ""
+
+
+class InterfacePool:
+    def __init__(
+        self,
+        settings: Settings,
+        source: Interfaces,
+        records: Records,
+        sysfs: Sysfs,
+        netlink: Netlink,
+        owner_of: Callable[[int, str], str],
+    ) -> None:
+        """`owner_of` claims a link for a pool, and tells whose it is then."""
+        self.settings = settings
+        self._source, self._records, self._sysfs, self._netlink = source, records, sysfs, netlink
+        self._owner_of = owner_of
+        self._where = Whereabouts()
+        self._known = {key: _Known(each, Hardware()) for key, each in records.read().items()}
+        self._left_out: dict[str, str] = {}
+        self._searched = self._dropped = False
+
+    def learn(self, told: Sequence[Seen]) -> None:
+        self._where.learn(told)
+
+    def look(self, view: View, held: Collection[str] | None) -> None:
+        self._where.present(view.links)
+        candidates = {index: Candidate(each, self._sysfs.hardware(each.name)) for index, each in view.links.items()}
+        self._find(candidates, view)
+        self._discover(candidates, view)
+        self._search()
+        self._write()
+        failpoint(RECORDED)
+        for key, each in self._known.items():
+            self._tend(key, each, view, held)
+        self._write()
+
+    def _find(self, candidates: dict[int, Candidate], view: View) -> None:
+        """The links of devices that are known."""
+        for key, each in self._known.items():
+            found = self._link_of(key, each, candidates)
+            if found is None:
+                if each.link is not None or each.fresh:
+                    each.explained = True
+                each.link, each.left, each.pending = None, True, None
+                continue
+            if self._where.deleted(key):  # another link took its place
+                snapshot = taken(found.link, view.addresses.get(found.link.ifindex, ()))
+                each.record, each.left, each.trouble = Record(snapshot, each.record.out), False, ""
+            each.link, each.hardware = found.link, found.hardware
+            self._where.at_home(key, found.link.ifindex)
+            self._owner_of(found.link.ifindex, self.settings.name)
+
+    def _link_of(self, key: str, each: _Known, candidates: dict[int, Candidate]) -> Candidate | None:
+        away = self._where.away(key)
+        for index, one in candidates.items():
+            if self._where.device_at(index) == key:
+                return one
+            if self._where.device_at(index) is not None:
+                continue
+            if one.hardware.pci and key == one.hardware.pci:
+                return one
+            alike = (one.link.name, one.link.kind) == (each.record.snapshot.name, each.record.snapshot.kind)
+            if alike and not one.hardware.pci and (away is None or away.place is None):
+                return one
+        return None
+
+    def _discover(self, candidates: dict[int, Candidate], view: View) -> None:
+        wanted = {index: each for index, each in candidates.items() if wants(self._source, each)}
+        for index, key in ids(wanted).items():
+            if self._where.device_at(index) is not None or key in self._known:
+                continue
+            one = wanted[index]
+            why = reserved(one.link, view.uplinks) or self._unfit(index, key)
+            if why:
+                self._leave_out(one.link.name, why)
+                continue
+            snapshot = taken(one.link, view.addresses.get(index, ()))
+            self._known[key] = _Known(Record(snapshot), one.hardware, one.link, fresh=False)
+            self._where.at_home(key, index)
+            _log.info("device found", extra={"pool": self.settings.name, "device": key, "link": one.link.name})
+
+    def _unfit(self, index: int, key: str) -> str:
+        if len(key) > _MOST_ID or (self.settings.cdi and not _CDI_NAME.fullmatch(key)):
+            return f"{key!r} cannot be a device's id"
+        owner = self._owner_of(index, self.settings.name)
+        return "" if owner == self.settings.name else f"it belongs to the pool {owner}"
+
+    def _leave_out(self, name: str, why: str) -> None:
+        if self._left_out.get(name) != why:
+            self._left_out[name] = why
+            _log.warning("link left out", extra={"pool": self.settings.name, "link": name, "why": why})
+
+    def _search(self) -> None:
+        """Once, those that were out before the plugin began."""
+        missing = {key: each.record.snapshot for key, each in self._known.items() if each.link is None}
+        if not self._searched and missing:
+            for key, (netns, link) in found_elsewhere(self._netlink, missing).items():
+                self._where.elsewhere(key, netns, link)
+        self._searched = True
+
+    def _tend(self, key: str, each: _Known, view: View, held: Collection[str] | None) -> None:
+        now = each.link and taken(each.link, view.addresses.get(each.link.ifindex, ()))
+        what = duty(each.record, now, left=each.left, fresh=each.fresh, held=None if held is None else key in held)
+        each.fresh = each.fresh and (now is None or held is None)
+        match what:
+            case Duty.RESTORE:
+                self._restore(key, each, held)
+            case Duty.OUT:
+                each.record = replace(each.record, out=True)
+            case Duty.KEEP:
+                each.pending = now
+            case Duty.NOTHING:
+                each.pending = None
+
+    def _restore(self, key: str, each: _Known, held: Collection[str] | None) -> None:
+        if each.link is None:
+            return
+        try:
+            changed = restore(self._netlink, each.link.ifindex, each.record.snapshot)
+            failpoint(RESTORED)
+        except NoSuchLink:  # it left again; the kernel will tell
+            return
+        except LinuxError as error:
+            each.trouble = str(error)
+            each.left = True
+            _log.error("device not restored", extra={"pool": self.settings.name, "device": key, "why": str(error)})
+            return
+        each.left, each.trouble = False, ""
+        each.link = each.link._replace(name=each.record.snapshot.name)
+        each.record = replace(each.record, out=held is None or key in held)
+        if changed:
+            _log.info("device restored", extra={"pool": self.settings.name, "device": key})
+
+    def confirm(self, held: Collection[str]) -> None:
+        self._drop_lost(held)
+        for key, each in self._known.items():
+            if key not in held:
+                each.explained = False
+                if each.pending is not None and not each.record.out:
+                    each.record = Record(each.pending)
+            each.pending = None
+        self._write()
+
+    def _drop_lost(self, held: Collection[str]) -> None:
+        """Once, those on record that are nowhere: they went while there was no plugin."""
+        if self._dropped:
+            return
+        self._dropped = True
+        for key in [each for each, known in self._known.items() if known.fresh and known.link is None]:
+            if key not in held and self._where.away(key) is None:
+                del self._known[key]
+                _log.warning("device is no more", extra={"pool": self.settings.name, "device": key})
+
+    def devices(self) -> tuple[Device, ...]:
+        return tuple(Device(key, self._why(key, each), each.hardware.numa) for key, each in sorted(self._known.items()))
+
+    def _why(self, key: str, each: _Known) -> str:
+        name = each.record.snapshot.name
+        if each.trouble:
+            return each.trouble
+        if each.link is not None:
+            return no_carrier(each.link) if self._source.carrier else ""
+        if self._where.deleted(key):
+            return f"{name} was deleted"
+        if not each.explained:
+            return f"{name} is not on this host, and no pod has it"
+        away = self._where.away(key)
+        if away is not None and away.link is not None and self._source.carrier:
+            return no_carrier(away.link)
+        return ""
+
+    def hand(self, ids: Sequence[str]) -> tuple[Handed, ...]:
+        for key in ids:
+            if key not in self._known:
+                raise Unusable(f"{key}: there is no such device in the pool {self.settings.name}")
+            if why := self._why(key, self._known[key]):
+                raise Unusable(f"{key}: {why}")
+        for key in ids:
+            self._known[key].record = replace(self._known[key].record, out=True)
+            self._known[key].pending = None
+        self._write()
+        failpoint(OUT)
+        return tuple(self._handed(key, self._known[key]) for key in ids)
+
+    def described(self, device: str) -> Handed | None:
+        each = self._known.get(device)
+        return None if each is None else self._handed(device, each)
+
+    def waits(self) -> bool:
+        return any(each.record.out or each.left or each.pending is not None for each in self._known.values())
+
+    def close(self) -> None:
+        """Its links are the host's."""
+
+    def _handed(self, key: str, each: _Known) -> Handed:
+        was, hardware = each.record.snapshot, each.hardware
+        info = {"id": key, "name": was.name, "mac": was.mac, "mtu": was.mtu}
+        info |= {"pciAddress": hardware.pci} if hardware.pci else {}
+        info |= {} if hardware.numa is None else {"numaNode": hardware.numa}
+        return Handed(told=key, info=info, link=was.name)
+
+    def _write(self) -> None:
+        self._records.write({key: each.record for key, each in self._known.items()})

@@ -1,0 +1,168 @@
+"""Links made for pods, each for one holder: what comes back is removed, and a new one takes its place.
+
+They are made before the kubelet hears of them: a pod's network is built before its containers' devices are allocated.
+"""
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from podwire.deviceplugin.config import Make
+from podwire.deviceplugin.config import Pool as Settings
+from podwire.deviceplugin.devices import Device, Handed
+from podwire.deviceplugin.host import View, found_elsewhere, no_carrier
+from podwire.deviceplugin.making import is_ours, make_link, parent_trouble, remove_link
+from podwire.deviceplugin.ports import Unusable
+from podwire.deviceplugin.records import Record, Records
+from podwire.deviceplugin.snapshots import taken
+from podwire.deviceplugin.sysfs import Sysfs
+from podwire.deviceplugin.whereabouts import Whereabouts
+from podwire.linux.errors import LinuxError
+from podwire.linux.netlink import Netlink
+from podwire.linux.taps import DEVICE
+from podwire.linux.travels import Seen
+from podwire.linux.values import Link
+
+_log = logging.getLogger("podwire.deviceplugin")
+
+
+@dataclass(slots=True)
+class _Known:
+    link: Link | None = None
+    """None while it is not on the host."""
+    left: bool = False
+    """It was elsewhere; nobody gets it as it is now."""
+    out: bool = False
+    """Somebody has it, as far as is known."""
+    explained: bool = True
+    trouble: str = ""
+
+
+class MadePool:
+    def __init__(self, settings: Settings, source: Make, records: Records, sysfs: Sysfs, netlink: Netlink) -> None:
+        self.settings = settings
+        self._source, self._records, self._sysfs, self._netlink = source, records, sysfs, netlink
+        self._recorded = records.read()
+        self._where = Whereabouts()
+        self._known = {f"{source.prefix}{number}": _Known() for number in range(source.count)}
+        self._parent: Link | None = None
+        self._searched = False
+
+    def learn(self, told: Sequence[Seen]) -> None:
+        self._where.learn(told)
+
+    def look(self, view: View, held: Collection[str] | None) -> None:
+        self._where.present(view.links)
+        self._parent = view.named(self._source.parent)
+        named = {each.name: each for each in view.links.values()}
+        for name, each in self._known.items():
+            self._find(name, each, view, named.get(name))
+        self._search()
+        for name, each in self._known.items():
+            if held is not None:
+                each.out = name in held
+            self._tend(name, each, known=held is not None)
+        self._records.write(self._recorded)
+
+    def _find(self, name: str, each: _Known, view: View, named: Link | None) -> None:
+        found = next((one for index, one in view.links.items() if self._where.device_at(index) == name), None)
+        away = self._where.away(name)
+        if found is None and named is not None and (away is None or away.place is None):
+            if not is_ours(named, self.settings.name, view):
+                each.link, each.trouble = None, f"{name} is there, and was not made by this pool"
+                return
+            found = named
+        each.trouble = ""
+        if found is not None:
+            each.link = found
+            self._where.at_home(name, found.ifindex)
+        elif each.link is not None:
+            each.link, each.left, each.explained = None, True, True
+
+    def _search(self) -> None:
+        """Once, those that pods had before the plugin began."""
+        missing = [name for name, each in self._known.items() if each.link is None and name in self._recorded]
+        if not self._searched and missing:
+            wanted = {name: self._recorded[name].snapshot for name in missing}
+            for name, (netns, link) in found_elsewhere(self._netlink, wanted).items():
+                self._where.elsewhere(name, netns, link)
+                self._known[name].left = True
+        self._searched = True
+
+    def _tend(self, name: str, each: _Known, *, known: bool) -> None:
+        """Make what is missing and nobody has; remove and make anew what came back."""
+        away = self._where.away(name)
+        if each.trouble or (each.link is not None and not each.left):
+            return
+        elsewhere = each.link is None and away is not None and away.place is not None
+        if elsewhere or (each.link is None and (each.out or not known)):
+            return
+        if parent_trouble(self._source, self._parent) or self._parent is None:
+            return
+        try:
+            if each.link is not None:
+                remove_link(self._netlink, each.link.ifindex)
+                each.link = None
+            self._where.forget(name)
+            each.link = make_link(self._netlink, self._source, name, self.settings.name, self._parent)
+        except LinuxError as error:
+            each.trouble = str(error)
+            _log.error("link not made", extra={"pool": self.settings.name, "link": name, "why": str(error)})
+            return
+        each.left = False
+        self._recorded[name] = Record(taken(each.link, ()))
+        self._where.at_home(name, each.link.ifindex)
+
+    def confirm(self, held: Collection[str]) -> None:
+        for name, each in self._known.items():
+            each.explained = each.explained and name in held
+
+    def devices(self) -> tuple[Device, ...]:
+        numa = self._sysfs.hardware(self._source.parent).numa
+        trouble = parent_trouble(self._source, self._parent)
+        return tuple(Device(name, trouble or self._why(name, each), numa) for name, each in self._known.items())
+
+    def _why(self, name: str, each: _Known) -> str:
+        if each.trouble:
+            return each.trouble
+        if each.link is not None:
+            return ""
+        if self._where.deleted(name):
+            return f"{name} was deleted"
+        away = self._where.away(name)
+        if away is None or not each.explained:
+            return f"{name} is not on this host, and no pod has it"
+        return no_carrier(away.link) if away.link is not None and self._source.kind == "macvlan" else ""
+
+    def hand(self, ids: Sequence[str]) -> tuple[Handed, ...]:
+        trouble = parent_trouble(self._source, self._parent)
+        for name in ids:
+            if name not in self._known:
+                raise Unusable(f"{name}: there is no such device in the pool {self.settings.name}")
+            if why := trouble or self._why(name, self._known[name]):
+                raise Unusable(f"{name}: {why}")
+        for name in ids:
+            self._known[name].out = True
+        return tuple(self._handed(name) for name in ids)
+
+    def described(self, device: str) -> Handed | None:
+        return self._handed(device) if device in self._known else None
+
+    def waits(self) -> bool:
+        return any(each.out or each.left or each.link is None for each in self._known.values())
+
+    def close(self) -> None:
+        """Those that nobody has are of no use to anybody."""
+        for name, each in self._known.items():
+            if each.link is not None and not each.out:
+                remove_link(self._netlink, each.link.ifindex)
+                self._recorded.pop(name, None)
+        self._records.write(self._recorded)
+
+    def _handed(self, name: str) -> Handed:
+        link = self._known[name].link
+        info: dict[str, Any] = {"id": name, "name": name, "kind": self._source.kind, "parent": self._source.parent}
+        info |= {"mac": link.mac, "mtu": link.mtu} if link is not None else {}
+        files = (DEVICE,) if self._source.kind == "tap" else ()
+        return Handed(told=name, info=info, files=files, link=name)

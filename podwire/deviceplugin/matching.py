@@ -1,0 +1,50 @@
+"""Which links of the host a pool takes. Pure."""
+
+from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from podwire.deviceplugin.config import Interfaces
+from podwire.deviceplugin.sysfs import Hardware
+from podwire.linux.values import Link
+
+MARK = "podwire-device:"
+"""Begins the alias of a link that a pool has made."""
+
+
+class Candidate(NamedTuple):
+    link: Link
+    hardware: Hardware
+
+
+def wants(pool: Interfaces, each: Candidate) -> bool:
+    """Whether every list that is given has a match."""
+    hardware = each.hardware
+    return (
+        (not pool.names or any(fnmatchcase(each.link.name, pattern) for pattern in pool.names))
+        and (not pool.drivers or hardware.driver in pool.drivers)
+        and (not pool.pci_addresses or any(fnmatchcase(hardware.pci, pattern) for pattern in pool.pci_addresses))
+        and (not pool.numa_nodes or hardware.numa in pool.numa_nodes)
+    )
+
+
+def reserved(link: Link, uplinks: Collection[int]) -> str:
+    """Why a link is no pod's, whatever a pool says; empty when it can be one's."""
+    if link.name == "lo":
+        return "it is the loopback"
+    if link.ifindex in uplinks:
+        return "the host's default route goes through it"
+    if link.master:
+        return "it is a port of another link"
+    if link.alias.startswith(MARK):
+        return "a pool has made it"
+    return ""
+
+
+def ids(found: Mapping[int, Candidate]) -> dict[int, str]:
+    """A device's id is its PCI address, or its name when it has none or shares its address with another."""
+    addresses = [each.hardware.pci for each in found.values()]
+    return {
+        index: each.hardware.pci if each.hardware.pci and addresses.count(each.hardware.pci) == 1 else each.link.name
+        for index, each in found.items()
+    }

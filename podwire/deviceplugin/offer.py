@@ -1,0 +1,121 @@
+"""One pool as a device plugin's service: what is answered to a kubelet's calls."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+
+from podwire.deviceplugin.cdi import cdi_name
+from podwire.deviceplugin.config import Pool as Settings
+from podwire.deviceplugin.config import variable
+from podwire.deviceplugin.devices import Device, Handed, preferred
+from podwire.deviceplugin.ports import Unusable
+from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
+from podwire.protocols.deviceplugin import methods
+from podwire.protocols.grpc_methods import Handler
+from podwire.protocols.grpc_status import FailedPrecondition, InvalidArgument
+
+HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
+
+Allocate = Callable[[str, Sequence[str]], Awaitable[Sequence[Handed]]]
+"""Hands out devices of a pool. Raises Unusable."""
+
+
+class Offer:
+    """Tells every stream the same list, made once for each change."""
+
+    def __init__(self, pool: Settings, allocate: Allocate) -> None:
+        self.pool = pool
+        self._allocate = allocate
+        self._devices: tuple[Device, ...] = ()
+        self._message = pb.ListAndWatchResponse()
+        self._changed = asyncio.Event()
+
+    @property
+    def endpoint(self) -> str:
+        """The name of its socket, beside the kubelet's."""
+        return f"podwire-{self.pool.name}.sock"
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        return {
+            "GetDevicePluginOptions": self._get_options,
+            "ListAndWatch": self._list_and_watch,
+            "GetPreferredAllocation": self._get_preferred,
+            "Allocate": self._answer_allocate,
+            "PreStartContainer": self._pre_start,
+        }
+
+    def registration(self) -> pb.RegisterRequest:
+        return pb.RegisterRequest(
+            version=methods.VERSION,
+            endpoint=self.endpoint,
+            resource_name=self.pool.resource,
+            options=_options(),
+        )
+
+    def update(self, devices: tuple[Device, ...]) -> None:
+        if devices == self._devices:
+            return
+        self._devices = devices
+        self._message = pb.ListAndWatchResponse(devices=map(_told, devices))
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _get_options(self, _request: pb.Empty) -> pb.DevicePluginOptions:
+        return _options()
+
+    async def _list_and_watch(self, _request: pb.Empty) -> AsyncIterator[pb.ListAndWatchResponse]:
+        while True:
+            changed = self._changed
+            yield self._message
+            await changed.wait()
+
+    async def _get_preferred(self, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
+        numa = {each.id: each.numa for each in self._devices}
+        answers = [
+            preferred(each.available_deviceIDs, each.must_include_deviceIDs, each.allocation_size, numa)
+            for each in request.container_requests
+        ]
+        made = [pb.ContainerPreferredAllocationResponse(deviceIDs=each) for each in answers]
+        return pb.PreferredAllocationResponse(container_responses=made)
+
+    async def _answer_allocate(self, request: pb.AllocateRequest) -> pb.AllocateResponse:
+        asked = [tuple(each.devices_ids) for each in request.container_requests]
+        everything = [each for ids in asked for each in ids]
+        for each in everything:
+            if everything.count(each) > 1:
+                raise InvalidArgument(f"{self.pool.resource}: {each} is asked for twice")
+        try:
+            handed = dict(zip(everything, await self._allocate(self.pool.name, everything), strict=True))
+        except Unusable as error:
+            raise FailedPrecondition(f"{self.pool.resource}: {error}") from error
+        answers = [answer(self.pool, {each: handed[each] for each in ids}) for ids in asked]
+        return pb.AllocateResponse(container_responses=answers)
+
+    async def _pre_start(self, _request: pb.PreStartContainerRequest) -> pb.PreStartContainerResponse:
+        return pb.PreStartContainerResponse()
+
+
+def answer(pool: Settings, handed: Mapping[str, Handed]) -> pb.ContainerAllocateResponse:
+    """What one container gets."""
+    name = variable(pool.name)
+    told = list(dict.fromkeys(each.told for each in handed.values()))
+    info = [dict(each.info) for each in handed.values()]
+    envs = {name: ",".join(told), f"{name}_INFO": json.dumps(info, separators=(",", ":"))}
+    if pool.cdi:
+        names = [pb.CDIDevice(name=cdi_name(pool.name, each)) for each in handed]
+        return pb.ContainerAllocateResponse(envs=envs, cdi_devices=names)
+    files = {path: each.permissions for each in handed.values() for path in each.files}
+    specs = [pb.DeviceSpec(container_path=path, host_path=path, permissions=files[path]) for path in files]
+    return pb.ContainerAllocateResponse(envs=envs, devices=specs)
+
+
+def _options() -> pb.DevicePluginOptions:
+    return pb.DevicePluginOptions(get_preferred_allocation_available=True)
+
+
+def _told(device: Device) -> pb.Device:
+    told = pb.Device(ID=device.id, health=HEALTHY if device.healthy else UNHEALTHY)
+    if device.numa is not None:
+        told.topology.nodes.add(ID=device.numa)
+    return told

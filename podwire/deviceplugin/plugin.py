@@ -1,0 +1,160 @@
+"""The device plugin: follows the host's links and files, asks what pods have, tells kubelets."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from podwire.deviceplugin.config import Config, Files
+from podwire.deviceplugin.devices import Handed
+from podwire.deviceplugin.notices import changes
+from podwire.deviceplugin.offer import Offer
+from podwire.deviceplugin.ports import Kubelet
+from podwire.deviceplugin.registering import Registrar
+from podwire.deviceplugin.stock import Stock
+from podwire.linux import monitor
+from podwire.linux.errors import LinuxError
+from podwire.linux.travels import Travels
+from podwire.protocols.grpc_status import RpcError
+
+QUIET_SECONDS = 0.02
+"""Between two looks at the host: links that flap are not looked at for each of their changes."""
+OUT_SECONDS = 2.0
+"""Between two questions what pods have, while some have devices: nothing tells of a pod's end."""
+IDLE_SECONDS = 30.0
+"""The same while none has: a kubelet that was asked too early knew of no pods."""
+SOON_SECONDS = 0.2
+"""How long after a change of links pods are asked for: a kubelet frees devices after links came home."""
+
+_log = logging.getLogger("podwire.deviceplugin")
+_LINKS = (monitor.LINK, monitor.ADDRESS, monitor.NEXT_HOP, monitor.ANYTHING)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paths:
+    """Where things are on this machine."""
+
+    state: Path
+    device_plugins: Path
+    cdi: Path
+    sysfs: Path
+
+
+class Plugin:
+    """All pools of one node. Opened, and run, in the network namespace that its links are in."""
+
+    def __init__(self, config: Config, kubelet: Kubelet, paths: Paths) -> None:
+        self._config, self._kubelet, self._paths = config, kubelet, paths
+        self._stock = Stock(config, state=paths.state, sysfs=paths.sysfs, cdi=paths.cdi)
+        self._turn = asyncio.Lock()
+        self._offers = [Offer(each, self._allocate) for each in config.pools]
+        self._links_changed, self._directory_changed, self._ask = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._knows = False
+        self._news = False
+        """Whether the kernel told something since the last look."""
+
+    async def run(self) -> None:
+        """Until cancelled. The first look comes before anybody hears of devices, and the first question before that."""
+        with contextlib.closing(monitor.Monitor()) as host, contextlib.closing(Travels()) as travels:
+            await self._question()
+            await self._look(travels)
+            registrar = Registrar(self._paths.device_plugins, self._offers, self._kubelet)
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._follow_links(host, travels))
+                    tasks.create_task(self._follow_files())
+                    tasks.create_task(self._follow_pods())
+                    tasks.create_task(registrar.run(self._directory_changed))
+            finally:
+                await self._work(self._stock.close)
+
+    async def _work(self, work: Callable[[], T]) -> T:
+        """What the stock does is done by one thread at a time, and to its end."""
+
+        async def alone() -> T:
+            async with self._turn:
+                return await asyncio.to_thread(work)
+
+        return await asyncio.shield(asyncio.ensure_future(alone()))
+
+    async def _look(self, travels: Travels) -> None:
+        told = travels.read()
+        travels.lost = False  # a look finds out by itself, only less
+        try:
+            await self._work(lambda: self._stock.look(told))
+        except LinuxError as error:
+            _log.error("the host's links cannot be read", extra={"why": str(error)})
+            self._links_changed.set()
+        await self._publish()
+
+    async def _publish(self) -> None:
+        for offer in self._offers:
+            offer.update(await self._work(lambda name=offer.pool.name: self._stock.devices(name)))  # type: ignore[misc]  # a default binds it
+
+    async def _follow_links(self, host: monitor.Monitor, travels: Travels) -> None:
+        loop = asyncio.get_running_loop()
+
+        def told() -> None:
+            self._news = True
+            self._links_changed.set()
+
+        def told_here() -> None:
+            if any(each.what in _LINKS for each in host.read()):
+                told()
+
+        loop.add_reader(host.fileno(), told_here)
+        loop.add_reader(travels.fileno(), told)
+        try:
+            while True:
+                await self._links_changed.wait()
+                self._links_changed.clear()
+                news, self._news = self._news, False
+                await self._look(travels)
+                if news:
+                    self._ask.set()
+                await asyncio.sleep(QUIET_SECONDS)
+        finally:
+            loop.remove_reader(host.fileno())
+            loop.remove_reader(travels.fileno())
+
+    async def _follow_files(self) -> None:
+        """The kubelet's sockets and ours, and device files."""
+        paths = [path for each in self._config.pools if isinstance(each.source, Files) for path in each.source.paths]
+        async for _ in changes([self._paths.device_plugins, *(Path(each).parent for each in paths)]):
+            self._directory_changed.set()
+            if paths:
+                self._links_changed.set()
+
+    async def _follow_pods(self) -> None:
+        """Ask after links changed, and every few seconds while somebody has something: nothing tells of a pod's end."""
+        while True:
+            waits = await self._work(lambda: self._stock.waits)
+            try:
+                async with asyncio.timeout(OUT_SECONDS if waits else IDLE_SECONDS):
+                    await self._ask.wait()
+                await asyncio.sleep(SOON_SECONDS)
+            except TimeoutError:
+                self._links_changed.set()  # what did not work is tried again
+            self._ask.clear()
+            if await self._question():
+                self._links_changed.set()
+
+    async def _question(self) -> bool:
+        """Learn what pods have; whether that is something new."""
+        asked = await self._work(self._stock.asks)
+        try:
+            held = await self._kubelet.held()
+        except RpcError as error:
+            if self._knows:
+                _log.info("the kubelet does not tell what pods have", extra={"why": str(error)})
+            self._knows = False
+            return False
+        self._knows = True
+        return await self._work(lambda: self._stock.heard(held, asked))
+
+    async def _allocate(self, pool: str, ids: Sequence[str]) -> Sequence[Handed]:
+        return await self._work(lambda: self._stock.allocate(pool, ids))

@@ -1,0 +1,72 @@
+"""What this room is handed: a kubelet, and what a pool is to the rest of the room."""
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from podwire.deviceplugin.config import Pool as Settings
+from podwire.deviceplugin.devices import Device, Handed
+from podwire.deviceplugin.host import View
+from podwire.linux.travels import Seen
+from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
+from podwire.protocols.grpc_methods import Handler
+
+
+class Served(Protocol):
+    """A socket that is answered on."""
+
+    async def close(self) -> None: ...
+
+
+class Kubelet(Protocol):
+    """The node's kubelet, by its two sockets. All raise RpcError."""
+
+    async def register(self, request: pb.RegisterRequest) -> None: ...
+
+    async def held(self) -> Mapping[str, frozenset[str]]:
+        """Which devices of each resource pods have, by the pod-resources API."""
+        ...
+
+    async def serve(self, path: Path, handlers: Mapping[str, Handler]) -> Served:
+        """Answer a plugin's calls on a socket. Raises OSError."""
+        ...
+
+
+class Unusable(Exception):
+    """A device that cannot be handed out; says which and why."""
+
+
+class Pool(Protocol):
+    """Devices of one kind. Synchronous: one worker thread at a time."""
+
+    settings: Settings
+
+    def learn(self, told: Sequence[Seen]) -> None:
+        """What the kernel told of links since the last look."""
+        ...
+
+    def look(self, view: View, held: Collection[str] | None) -> None:
+        """Bring devices in line with what is seen; `held` is None as long as no kubelet has told."""
+        ...
+
+    def confirm(self, held: Collection[str]) -> None:
+        """What pods have, asked for after the last look."""
+        ...
+
+    def devices(self) -> tuple[Device, ...]: ...
+
+    def hand(self, ids: Sequence[str]) -> tuple[Handed, ...]:
+        """What containers get of devices; they count as out when this returns. Raises Unusable."""
+        ...
+
+    def described(self, device: str) -> Handed | None:
+        """The same, of one that somebody has already."""
+        ...
+
+    def waits(self) -> bool:
+        """Whether it must be learned soon what pods have."""
+        ...
+
+    def close(self) -> None:
+        """The plugin ends: remove what is of no use without it."""
+        ...

@@ -1,0 +1,88 @@
+"""IP addresses exactly as they are: kept, and given back later with all that the kernel was told of them."""
+
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from struct import Struct
+
+from podwire.linux import errors, wire
+from podwire.linux.netlink import Sender
+from podwire.linux.wire import CREATE, REPLACE, Request, attribute, u32
+
+_NEW, _DELETE, _GET = 20, 21, 22
+_MESSAGE = Struct("=BBBBI")  # family, prefix length, flags, scope, index
+_LIFETIMES = Struct("=IIII")  # preferred, valid, and when it was made and changed
+_ADDRESS, _LOCAL, _LABEL, _BROADCAST, _CACHE, _FLAGS, _PRIORITY, _PROTOCOL = 1, 2, 3, 4, 6, 8, 9, 11
+_KEPT = (_ADDRESS, _LOCAL, _LABEL, _BROADCAST, _PRIORITY, _PROTOCOL)
+_ASKED_FOR = 0x02 | 0x04 | 0x10 | 0x100 | 0x200 | 0x400  # flags that somebody sets; the others follow from the link
+_BY_KERNEL = (2, 3)  # from router advertisements, and link-local ones: they come by themselves
+_FOR_EVER = 0xFFFFFFFF
+
+_ERRORS: errors.Names = {
+    errno.EEXIST: errors.AddressExists,
+    errno.EADDRNOTAVAIL: errors.NoSuchAddress,
+    errno.ENODEV: errors.NoSuchLink,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAddress:
+    """One address. Two that differ only in how long they are still valid are the same."""
+
+    family: int
+    prefix: int
+    scope: int
+    flags: int
+    attributes: tuple[tuple[int, str], ...]
+    """By the kernel's numbers, in hex."""
+    preferred: int = field(default=_FOR_EVER, compare=False)
+    valid: int = field(default=_FOR_EVER, compare=False)
+
+
+class KeptAddresses:
+    """Reads and writes them on one netlink socket."""
+
+    def __init__(self, netlink: Sender) -> None:
+        self._netlink = netlink
+
+    def list(self) -> dict[int, tuple[KeptAddress, ...]]:
+        """By the index of their link, in the kernel's order; without those that the kernel makes by itself."""
+        found: dict[int, tuple[KeptAddress, ...]] = {}
+        for body in self._netlink.dump(Request(_GET, 0, _MESSAGE.pack(0, 0, 0, 0, 0), "list addresses", _ERRORS)):
+            index = _MESSAGE.unpack_from(body)[4]
+            told = wire.attributes(body, _MESSAGE.size)
+            if wire.number(told.get(_PROTOCOL)) not in _BY_KERNEL:
+                found[index] = (*found.get(index, ()), _kept(body, told))
+        return found
+
+    def put(self, index: int, wanted: Sequence[KeptAddress], found: Sequence[KeptAddress]) -> None:
+        """Make a link's addresses what is wanted; those that are right stay untouched. NoSuchLink."""
+        for each in found:
+            if each not in wanted:
+                self._netlink.do(_request(_DELETE, 0, index, each, "delete"))
+        for each in wanted:
+            if each not in found:
+                self._netlink.do(_request(_NEW, CREATE | REPLACE, index, each, "add"))
+
+
+def _kept(body: bytes, told: dict[int, bytes]) -> KeptAddress:
+    family, prefix, flags, scope, _ = _MESSAGE.unpack_from(body)
+    preferred, valid = _LIFETIMES.unpack(told[_CACHE])[:2] if _CACHE in told else (_FOR_EVER, _FOR_EVER)
+    return KeptAddress(
+        family,
+        prefix,
+        scope,
+        wire.number(told.get(_FLAGS), flags) & _ASKED_FOR,
+        tuple((kind, told[kind].hex()) for kind in _KEPT if kind in told),
+        preferred,
+        valid,
+    )
+
+
+def _request(kind: int, flags: int, index: int, kept: KeptAddress, verb: str) -> Request:
+    body = _MESSAGE.pack(kept.family, kept.prefix, 0, kept.scope, index)
+    body += b"".join(attribute(number, bytes.fromhex(value)) for number, value in kept.attributes)
+    if kind == _NEW:
+        body += u32(_FLAGS, kept.flags)
+        body += attribute(_CACHE, _LIFETIMES.pack(kept.preferred, kept.valid, 0, 0))
+    return Request(kind, flags, body, f"{verb} an address of link {index}", _ERRORS)
