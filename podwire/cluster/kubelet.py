@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from podwire.cluster import tracing
+from podwire.cluster.kubelet_devices import UnixDoor
 from podwire.cluster.kubelet_server import Serving, serving
 from podwire.kubelet import Kubelet, Outside
+from podwire.kubelet.devices import DeviceSettings
 from podwire.kubelet.files import node_dns
 from podwire.kubelet.kit import Dns
 from podwire.kubelet.node import NodeSettings
@@ -67,6 +69,7 @@ class Options:
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     client_ca: Path | None = None
+    devices: DeviceSettings = field(default_factory=DeviceSettings)
 
 
 def socket_of(endpoint: str) -> Path:
@@ -102,8 +105,10 @@ async def run(options: Options) -> None:
             sockets=ProbeSockets(),
             pod_started=meter.pod_started,
             network_files=lambda: changes_below(options.cni_dirs),
+            plugins=UnixDoor(tap),
         )
-        kubelet = Kubelet(outside, _node(options), options.root_dir, options.pod_logs_dir, await _dns(options))
+        root, logs = options.root_dir, options.pod_logs_dir
+        kubelet = Kubelet(outside, _node(options), root, logs, await _dns(options), options.devices)
         how = _serving(options, access)
         await stack.enter_async_context(serving(how, kubelet.workers, cri, api, meter))
         _log.info("working", extra={"node": options.node_name, "api": access.server, "runtime": str(socket)})

@@ -1,10 +1,12 @@
 """Whether a pod that was bound to this node may run on it: the last word before anything is done for it. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 from podwire.kubelet.resources import amount, pod_requests, quantity
+from podwire.objects.containers import Quantities
 from podwire.objects.node_affinity import wants
 from podwire.objects.nodes import Node
 from podwire.objects.pods import Pod
@@ -47,19 +49,26 @@ class _Asked(NamedTuple):
     others: Sequence[Pod]
     node: Node
     sysctls: Sequence[str]
+    devices: Mapping[str, int | None]
 
 
 def admit(
-    pod: Pod, others: Iterable[Pod], node: Node | None, *, allowed_unsafe_sysctls: Sequence[str] = ()
+    pod: Pod,
+    others: Iterable[Pod],
+    node: Node | None,
+    *,
+    allowed_unsafe_sysctls: Sequence[str] = (),
+    devices: Mapping[str, int | None] = MappingProxyType({}),
 ) -> Rejection | None:
     """None if the pod may run beside the others that are on the node already; of several obstacles, the first.
 
-    Sysctls may be allowed by name, or all below one: `net.core.*`.
+    Sysctls may be allowed by name, or all below one: `net.core.*`. `devices` are the capacities of resources that
+    device plugins bring; while one is None nobody knows, and a pod is let in to wait.
     """
     if node is None:
         return _rejected("InvalidNodeInfo", "Kubelet cannot get node info.")
     there = [each for each in others if not each.finished and each.uid != pod.uid]
-    asked = _Asked(pod, there, node, allowed_unsafe_sysctls)
+    asked = _Asked(pod, there, node, allowed_unsafe_sysctls, devices)
     return next((found for check in _CHECKS if (found := check(asked)) is not None), None)
 
 
@@ -110,7 +119,7 @@ def _allows(pattern: str, name: str) -> bool:
 
 
 def _resources(asked: _Asked) -> Rejection | None:
-    has = asked.node.status.allocatable
+    has = _allocatable(asked)
     if len(asked.others) + 1 > (most := amount(has, "pods").value()):
         return _out_of("pods", 1, len(asked.others), most)
     wanted = {name: each for name, each in pod_requests(asked.pod).items() if each and (name in _OWN or name in has)}
@@ -124,6 +133,13 @@ def _resources(asked: _Asked) -> Rejection | None:
         if requested > capacity - taken:
             return _out_of(name, requested, taken, capacity)
     return None
+
+
+def _allocatable(asked: _Asked) -> Quantities:
+    """Of devices all count, also those that are not healthy now: whoever gets one of these waits."""
+    known: dict[str, str | int | float] = {name: each for name, each in asked.devices.items() if each is not None}
+    others = {name: each for name, each in asked.node.status.allocatable.items() if name not in asked.devices}
+    return {**others, **known}
 
 
 def _out_of(name: str, requested: int, used: int, capacity: int) -> Rejection:

@@ -33,6 +33,8 @@ class View:
     """By container name: why it does not run, as a reason and a message."""
     messages: Mapping[str, str] = field(default_factory=dict)
     """By container id: the last words of those that ended."""
+    devices: Mapping[str, list[dict[str, object]]] = field(default_factory=dict)
+    """By container name: how the devices are that it has."""
     failure: tuple[str, str] | None = None
     """Why the pod as a whole has failed: a reason and a message."""
 
@@ -40,7 +42,7 @@ class View:
 def container_status(pod: Pod, container: Container, observed: Observed, view: View) -> State:
     seen = observed.latest(container.name)
     if seen is None:
-        return _unseen(pod, container, observed, view)
+        return {**_unseen(pod, container, observed, view), **_devices(container, view)}
     return {
         "name": container.name,
         **_states(seen, observed, view),
@@ -51,7 +53,12 @@ def container_status(pod: Pod, container: Container, observed: Observed, view: V
         "containerID": f"{view.runtime}://{seen.id}",
         "started": seen.running and seen.id in view.started,
         **({"user": {"linux": dict(seen.user)}} if seen.user is not None else {}),
+        **_devices(container, view),
     }
+
+
+def _devices(container: Container, view: View) -> State:
+    return {"allocatedResourcesStatus": view.devices[container.name]} if container.name in view.devices else {}
 
 
 def _unseen(pod: Pod, container: Container, observed: Observed, view: View) -> State:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from podwire.kubelet.backoff import Backoff
 from podwire.kubelet.config.fields import NodeFacts
+from podwire.kubelet.devices import DeviceManager
 from podwire.kubelet.events import Recorder
 from podwire.kubelet.files import NodeDns
 from podwire.kubelet.images import ImagePuller
@@ -63,6 +64,7 @@ class Kit:
     clock: Clock
     view: RuntimeView
     volumes: Volumes
+    devices: DeviceManager
     references: References
     images: ImagePuller
     probes: Probes

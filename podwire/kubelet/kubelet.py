@@ -6,13 +6,19 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from podwire.kubelet.devices import DeviceManager, DeviceSettings, Listeners
+from podwire.kubelet.devices.pod_resources import SOCKET as POD_RESOURCES
+from podwire.kubelet.devices.pod_resources import PodResources
+from podwire.kubelet.devices.restoring import restore
+from podwire.kubelet.devices.settings import DEFAULT
 from podwire.kubelet.events import NORMAL, WARNING, Recorder, Reference
 from podwire.kubelet.health import Health
 from podwire.kubelet.images import ImagePuller
 from podwire.kubelet.kit import Dns, Kit, Places
 from podwire.kubelet.network_checks import NetworkChecks
 from podwire.kubelet.node import Machine, NodeAgent, NodeSettings
-from podwire.kubelet.ports import Api, Cri
+from podwire.kubelet.plugins import PluginRegistry
+from podwire.kubelet.ports import Api, Cri, PluginDoor
 from podwire.kubelet.probes import NodeProber, Probes, Sockets
 from podwire.kubelet.references import References
 from podwire.kubelet.reports import PODS, Reports
@@ -26,6 +32,8 @@ from podwire.objects.pods import Pod
 from podwire.protocols.k8sapi.client_side import Scope
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Added, Deleted, Synced, Updated
+from podwire.protocols.podresources.methods import ALL as POD_RESOURCES_CALLS
+from podwire.protocols.registration.methods import DEVICE_PLUGIN
 from podwire.seams import Clock
 
 log = logging.getLogger(__name__)
@@ -47,12 +55,21 @@ class Outside:
     """Told the seconds from the first sight of a pod until it ran."""
     network_files: Callable[[], AsyncIterator[None]]
     """Tells when network configurations or plugins have changed."""
+    plugins: PluginDoor
 
 
 class Kubelet:
     """`workers` is also the book of its pods, for whoever asks about them."""
 
-    def __init__(self, outside: Outside, settings: NodeSettings, root: Path, logs: Path, dns: Dns) -> None:
+    def __init__(
+        self,
+        outside: Outside,
+        settings: NodeSettings,
+        root: Path,
+        logs: Path,
+        dns: Dns,
+        devices: DeviceSettings = DEFAULT,
+    ) -> None:
         self._outside = outside
         self._name = settings.name
         api, cri, clock = outside.api, outside.cri, outside.clock
@@ -62,9 +79,17 @@ class Kubelet:
         self.node = NodeAgent(api, clock, outside.machine, settings, self._about_node)
         places = Places(root=root, logs=logs)
         references = References(api, self.workers.references_changed)
+        told = Listeners(
+            node=self.node.devices_are, waiting=self.workers.devices_changed, holder=self.workers.device_changed
+        )
+        self._devices = DeviceManager(outside.plugins, root, devices, told)
+        self._plugins = PluginRegistry(
+            outside.plugins, root / "plugins_registry", {DEVICE_PLUGIN: self._devices.registrar}
+        )
         prober = NodeProber(cri, outside.sockets)
         self._services = api.informer(SERVICES, Scope(field_selector="spec.clusterIP!=None"))
         self._services_known = asyncio.Event()
+        self._pods_known = asyncio.Event()
         self._kit = Kit(
             api=api,
             cri=cri,
@@ -77,6 +102,7 @@ class Kubelet:
                 root, references, api, outside.mounts, clock,
                 node=lambda: self.node.facts, recursive_read_only=lambda: self._kit.recursive_read_only,
             ),
+            devices=self._devices,
             references=references,
             images=ImagePuller(cri, clock, self._about_image),
             probes=Probes(prober, clock, self.workers.probe_changed, self._about_probe),
@@ -103,6 +129,10 @@ class Kubelet:
             "runtime": self._kit.view.run(),
             "health": self._health.run(),
             "network checks": self._network_checks.run(),
+            "devices": self._devices.run(),
+            "devices of before": restore(self._devices, self._outside.cri),
+            "plugins": self._register_plugins(),
+            "pod resources": self._tell_of_resources(),
             "node": self._be_a_node(),
             "services": self._watch_services(),
             "network files": self._watch_network_files(),
@@ -117,13 +147,31 @@ class Kubelet:
 
     async def _be_a_node(self) -> None:
         """The runtime is looked at first: a node that is ready when it appears needs no second message."""
+        await self._devices.loaded.wait()
         await self._health.known.wait()
         await self.node.run()
+
+    async def _register_plugins(self) -> None:
+        await self._devices.loaded.wait()
+        await self._plugins.run()
+
+    async def _tell_of_resources(self) -> None:
+        """Whoever asks before all pods are known would take what is missing for free."""
+        await self._pods_known.wait()
+        handlers = PodResources(self._devices, lambda: self.workers).handlers
+        socket = self._kit.places.root / POD_RESOURCES
+        try:
+            async with self._outside.plugins.serve(socket, POD_RESOURCES_CALLS, handlers):
+                await asyncio.Event().wait()
+        except OSError as error:
+            log.warning("pod resources cannot be asked for", extra={"why": str(error)})
+            await asyncio.Event().wait()
 
     async def _watch_pods(self) -> None:
         """Pods are seen when what they may need is: the runtime, the node, the services."""
         await self._kit.view.complete.wait()
         await self._services_known.wait()
+        await self._devices.loaded.wait()
         await self.node.registered.wait()
         informer = self._outside.api.informer(PODS, Scope(field_selector=f"spec.nodeName={self._name}"))
         async with informer:
@@ -136,6 +184,7 @@ class Kubelet:
                     case Synced():
                         self.workers.synced()
                         self._network_checks.pods_known.set()
+                        self._pods_known.set()
 
     async def _watch_services(self) -> None:
         async with self._services:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from podwire.kubelet import last_words
 from podwire.kubelet.container_status import View
+from podwire.kubelet.devices import DevicesNotReady
 from podwire.kubelet.events import WARNING
 from podwire.kubelet.kit import Kit
 from podwire.kubelet.observed import Observed, SeenContainer
@@ -18,6 +19,9 @@ from podwire.objects.times import parse, rfc3339
 VOLUME_SECONDS = 2.0, 60.0
 """Between two tries to set volumes up, if nothing tells earlier that it may work now."""
 
+
+DEVICE_SECONDS = 60.0
+"""Until a pod that waits for devices looks again, if nobody tells earlier that there are some."""
 
 FORCED_SECONDS = 1
 """What containers have to end by themselves when their pod was deleted without asking us."""
@@ -42,6 +46,7 @@ class Memory:
         self._volumes_at: float | None = None
         self._volume_pause = VOLUME_SECONDS[0]
         self.volumes_ready = False
+        self.waits_for_devices = False
         self.admitted = False
         self.rejected = False
         self.failure: tuple[str, str] | None = None
@@ -78,6 +83,18 @@ class Memory:
         self._volumes_at = None
         self._volume_pause = VOLUME_SECONDS[0]
 
+    def devices_missing(self, pod: Pod, error: DevicesNotReady) -> None:
+        """Nothing is made for the pod before it has them."""
+        self.waits_for_devices = True
+        self._sandbox_held = self._kit.clock.monotonic() + DEVICE_SECONDS
+        for each in (*pod.spec.init_containers, *pod.spec.containers):
+            self._waiting[each.name] = (error.reason, str(error))
+
+    def devices_taken(self) -> None:
+        if self.waits_for_devices:
+            self.waits_for_devices = False
+            self._waiting.clear()
+
     def starts(self, container: Container) -> None:
         key = self._key(container.name)
         if container.name in self._ended_names() or container.name in self._broken:
@@ -87,6 +104,7 @@ class Memory:
         self._broken.pop(container.name, None)
 
     def cannot_start(self, container: Container, error: CannotStart) -> None:
+        self.waits_for_devices = isinstance(error.__cause__, DevicesNotReady)
         self._waiting[container.name] = (error.reason, str(error))
         if error.made:  # then it is as if it had crashed at once
             self._broken[container.name] = self._kit.clock.monotonic()
@@ -100,6 +118,8 @@ class Memory:
             if reason != "CrashLoopBackOff":
                 self._held.pop(name, None)
         self._volumes_at = None
+        if self.waits_for_devices:
+            self._sandbox_held = 0.0
 
     async def remember(self, pod: Pod, observed: Observed) -> None:
         """Note which containers ended, what they said, and how long they have to wait."""
@@ -147,6 +167,7 @@ class Memory:
             started=frozenset(seen.id for container, seen in running if probes.started(container, seen)),
             waiting=self._waiting,
             messages=self._messages,
+            devices=self._kit.devices.statuses(self._uid),
             failure=self.failure,
         )
 

@@ -1,13 +1,15 @@
 """What the kubelet needs from others, in its own words."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
 from podwire.kubelet.observed import Observed
 from podwire.objects.pods import Pod
-from podwire.protocols.grpc_methods import ServerStream, Unary
+from podwire.protocols.grpc_methods import Handler, Method, ServerStream, Unary
 from podwire.protocols.k8sapi.client_side import EVERYWHERE, Informer, Listing, PatchType, Scope
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Object
@@ -47,8 +49,8 @@ class Api(Protocol):
     def informer(self, kind: Kind, scope: Scope = EVERYWHERE) -> Informer: ...
 
 
-class Cri(Protocol):
-    """Calls of the Container Runtime Interface; `protocols/cri/methods.py` has them all. Refusals are RpcErrors."""
+class Peer(Protocol):
+    """Whoever answers gRPC on a socket. Refusals are RpcErrors."""
 
     async def call(
         self,
@@ -65,6 +67,28 @@ class Cri(Protocol):
         *,
         timeout: float | None = None,  # travels to the peer
     ) -> AsyncGenerator[Answered, None]: ...
+
+
+class Cri(Peer, Protocol):
+    """Calls of the Container Runtime Interface; `protocols/cri/methods.py` has them all."""
+
+
+class PluginDoor(Protocol):
+    """The sockets by which plugins and a kubelet find each other."""
+
+    def connect(self, socket: Path) -> AbstractAsyncContextManager[Peer]:
+        """A plugin; connected with the first call."""
+        ...
+
+    def serve(
+        self, socket: Path, table: Iterable[Method], handlers: Mapping[str, Handler]
+    ) -> AbstractAsyncContextManager[None]:
+        """Answer while the context is open. OSError when there can be no socket."""
+        ...
+
+    def changes(self, directory: Path) -> AsyncIterator[None]:
+        """At once, and then whenever something below the directory came or went; it must be there."""
+        ...
 
 
 class PodBook(Protocol):

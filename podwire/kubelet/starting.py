@@ -11,6 +11,8 @@ from podwire.kubelet import files, last_words
 from podwire.kubelet.config.container import container_config, container_hash
 from podwire.kubelet.config.environment import ConfigError, environment, needs
 from podwire.kubelet.config.sandbox import sandbox_config
+from podwire.kubelet.devices import DevicesNotReady, Given
+from podwire.kubelet.devices.records import ANNOTATION as DEVICES
 from podwire.kubelet.events import NORMAL, WARNING
 from podwire.kubelet.hooks import FAILED_POST_START, HookFailed, run_hook
 from podwire.kubelet.images import ImageError
@@ -68,6 +70,9 @@ class Starting:
             log_directory=str(self._log_directory(pod)),
         )
         config.annotations[OWNER] = self._kit.places.owner
+        config.annotations.pop(DEVICES, None)  # which devices a pod has is not the pod's to say
+        if devices := self._kit.devices.annotation(pod.uid):
+            config.annotations[DEVICES] = devices
         return config
 
     async def sandbox(self, pod: Pod, attempt: int) -> str:
@@ -83,7 +88,7 @@ class Starting:
     async def container(self, pod: Pod, container: Container, attempt: int, observed: Observed) -> str:
         """Start a container in the pod's sandbox and give its id. CannotStart.
 
-        1. Image.  2. Environment and mounts.  3. Create.  4. Start.  5. The postStart hook.
+        1. Image.  2. Devices, environment and mounts.  3. Create.  4. Start.  5. The postStart hook.
         """
         sandbox = observed.sandbox
         if sandbox is None:
@@ -111,9 +116,12 @@ class Starting:
     async def _config(
         self, pod: Pod, container: Container, attempt: int, observed: Observed, image: pb.Image
     ) -> pb.ContainerConfig:
+        given = await self._devices(pod, container, observed)
         try:
-            env = await self._environment(pod, container, observed)
+            env = {**given.env, **await self._environment(pod, container, observed)}
             mounts = await self._mounts(pod, container, attempt, observed, env)
+            taken = {each.container_path for each in mounts}
+            mounts += [each for each in given.mounts if each.container_path not in taken]
             return container_config(
                 pod,
                 container,
@@ -124,6 +132,9 @@ class Starting:
                 node=self._kit.node(),
                 log_path=f"{container.name}/{attempt}.log",
                 seccomp_root=str(self._kit.places.root / "seccomp"),
+                devices=given.devices,
+                cdi_devices=given.cdi_devices,
+                annotations=given.annotations,
             )
         except (ConfigError, NotKnown) as error:
             self._failed(pod, container, "Failed", f"Error: {error}")
@@ -132,6 +143,14 @@ class Starting:
         except (NotReady, OSError) as error:
             self._failed(pod, container, "Failed", f"Error: {error}")
             raise CannotStart("CreateContainerConfigError", str(error), self._soon()) from error
+
+    async def _devices(self, pod: Pod, container: Container, observed: Observed) -> Given:
+        try:
+            sandbox = observed.sandbox.id if observed.sandbox is not None else ""
+            return await self._kit.devices.allocate(pod, container, sandbox)
+        except DevicesNotReady as error:
+            self._failed(pod, container, error.reason, str(error))
+            raise CannotStart(error.reason, str(error), self._soon()) from error
 
     async def _environment(self, pod: Pod, container: Container, observed: Observed) -> dict[str, str]:
         found: dict[str, dict[str, Object | None]] = {"ConfigMap": {}, "Secret": {}}

@@ -24,6 +24,7 @@ from podwire.kubelet.actions import (
 )
 from podwire.kubelet.admission import Rejection
 from podwire.kubelet.config.environment import ConfigError
+from podwire.kubelet.devices import DevicesNotReady
 from podwire.kubelet.ending import Ending
 from podwire.kubelet.events import WARNING
 from podwire.kubelet.files import NameTooLong
@@ -170,7 +171,9 @@ class Worker:
             await self.memory.remember(self.pod, observed)
             facts = self.memory.facts(self.pod, observed)
             todo = plan(self.pod, observed, facts)
-            if not todo.actions or not self._may_act(todo.actions):
+            if not todo.actions or not self._may_act(todo.actions) or not await self._has_devices(todo.actions):
+                if not todo.actions and self.ended:
+                    await self._kit.devices.release(self.pod.uid)  # before anybody hears that they are free
                 self._report(observed)
                 return todo.wake_at
             if isinstance(todo.actions[-1], RunSandbox):
@@ -204,6 +207,19 @@ class Worker:
         message = f"network is not ready: {trouble}"
         self._kit.recorder.tell(self.pod, WARNING, "NetworkNotReady", message)
         return False
+
+    async def _has_devices(self, actions: tuple[Action, ...]) -> bool:
+        """Without its devices there is no sandbox."""
+        if not isinstance(actions[-1], RunSandbox):
+            return True
+        try:
+            await self._kit.devices.take(self.pod)
+        except DevicesNotReady as error:
+            self._kit.recorder.tell(self.pod, WARNING, error.reason, str(error))
+            self.memory.devices_missing(self.pod, error)
+            return False
+        self.memory.devices_taken()
+        return True
 
     async def _refresh_volumes(self) -> None:
         try:

@@ -8,6 +8,7 @@ import msgspec
 
 from podwire.kubelet.admission import Rejection, admit
 from podwire.kubelet.ending import Ending
+from podwire.kubelet.events import WARNING
 from podwire.kubelet.kit import Kit
 from podwire.kubelet.node import NodeAgent
 from podwire.kubelet.observed import Observed
@@ -72,7 +73,8 @@ class Workers:
     def look_for_orphans(self) -> None:
         if self._kit is None or not self._synced or not self._kit.view.complete.is_set():
             return
-        for uid in (self._kit.view.uids | self._kit.volumes.left()) - self._workers.keys():
+        left = self._kit.view.uids | self._kit.volumes.left() | self._kit.devices.uids
+        for uid in left - self._workers.keys():
             self._orphaned(uid)
 
     def runtime_changed(self, uid: str) -> None:
@@ -104,6 +106,20 @@ class Workers:
         for each in self._workers.values():
             each.memory.sandbox_may_work()
             each.wake()
+
+    def devices_changed(self) -> None:
+        """Devices came, or are free: whoever waits for some tries again."""
+        for each in self._workers.values():
+            if each.memory.waits_for_devices:
+                each.memory.may_start()
+                each.wake()
+
+    def device_changed(self, uid: str, trouble: str) -> None:
+        """Devices of that pod are not as they were."""
+        if (worker := self._workers.get(uid)) is not None and self._kit is not None:
+            if trouble:
+                self._kit.recorder.tell(worker.pod, WARNING, "DeviceUnhealthy", trouble)
+            worker.wake()
 
     def pod(self, uid: str) -> Pod | None:
         return self._workers[uid].pod if uid in self._workers else None
@@ -140,7 +156,8 @@ class Workers:
         others = [
             each.pod for each in self._workers.values() if each.pod.uid != pod.uid and each.taken and not each.ended
         ]
-        return admit(pod, others, self._node.node if self._node is not None else None)
+        node = self._node.node if self._node is not None else None
+        return admit(pod, others, node, devices=self._kit.devices.capacities if self._kit is not None else {})
 
     def _orphaned(self, uid: str) -> None:
         if uid in self._orphans or self._group is None:

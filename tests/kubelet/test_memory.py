@@ -54,6 +54,7 @@ class World:
             places=Places(root=tmp_path, logs=tmp_path),
             node=lambda: SimpleNamespace(ips=("192.0.2.1",)),
             runtime_name="podwire",
+            devices=SimpleNamespace(statuses=lambda uid: {}),
         )
         self.pod = self.read(**spec)
         self.memory = Memory(self.kit, self.pod)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -45,6 +45,7 @@ class NodeAgent:
         self._runtime: Readiness = UNASKED
         self._runtime_version = ""
         self._images: tuple[ContainerImage, ...] = ()
+        self._devices: Mapping[str, tuple[int, int] | None] = {}
         self._seen: Seen | None = None
         self._facts: tuple[Seen, NodeFacts] | None = None
         self._object: Object | None = None
@@ -64,6 +65,12 @@ class NodeAgent:
     def images_are(self, images: Sequence[ContainerImage]) -> None:
         """Sent with the next look at the machine: whoever pulls an image has more urgent things to say."""
         self._images = tuple(images)
+
+    def devices_are(self, amounts: Mapping[str, tuple[int, int] | None]) -> None:
+        """What device plugins bring: capacity and what of it pods may have, None for what is gone. Sent at once."""
+        if amounts != self._devices:
+            self._devices = dict(amounts)
+            self._news.set()
 
     def runtime_version(self, name: str, version: str) -> None:
         self._runtime_version = f"{name}://{version}"
@@ -235,7 +242,13 @@ class NodeAgent:
     def _now(self) -> Seen:
         """The last look at the machine, with what we were told since."""
         seen = self._seen or self._look()
-        return replace(seen, runtime=self._runtime, runtime_version=self._runtime_version, images=self._images)
+        return replace(
+            seen,
+            runtime=self._runtime,
+            runtime_version=self._runtime_version,
+            images=self._images,
+            devices=self._devices,
+        )
 
     def _time(self) -> str:
         return rfc3339(self._clock.wall())

@@ -1,7 +1,7 @@
 """The Node object: as it is registered, and what has to be changed of the one that the API has. Pure."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from podwire.kubelet.node import conditions
 from podwire.kubelet.node.conditions import Readiness
@@ -9,6 +9,7 @@ from podwire.kubelet.node.resources import allocatable, capacity
 from podwire.kubelet.node.settings import NodeSettings
 from podwire.linux.machine import Facts, Left
 from podwire.objects.nodes import ContainerImage
+from podwire.objects.quantity import NANO, Quantity
 from podwire.protocols.k8sapi.watch import Object
 
 VERSION = "v1.36.0+podwire"
@@ -26,6 +27,8 @@ class Seen:
     runtime: Readiness
     runtime_version: str = ""
     images: tuple[ContainerImage, ...] = ()
+    devices: Mapping[str, tuple[int, int] | None] = field(default_factory=dict)
+    """By resource that plugins bring: how many there are, and how many pods may have; None for one that is gone."""
 
 
 def labels(seen: Seen, settings: NodeSettings) -> dict[str, str]:
@@ -47,13 +50,17 @@ def status(seen: Seen, settings: NodeSettings) -> Object:
             *({"type": "InternalIP", "address": each} for each in seen.addresses),
             {"type": "Hostname", "address": settings.name},
         ],
-        "capacity": has,
-        "allocatable": allocatable(has, settings),
+        "capacity": {**has, **{name: _count(each, 0) for name, each in seen.devices.items()}},
+        "allocatable": {**allocatable(has, settings), **{name: _count(each, 1) for name, each in seen.devices.items()}},
         "conditions": conditions.conditions(seen.runtime, pressed),
         "daemonEndpoints": {"kubeletEndpoint": {"Port": settings.port}},
         "nodeInfo": _info(seen),
         "images": _images(seen.images),
     }
+
+
+def _count(amounts: tuple[int, int] | None, which: int) -> str | None:
+    return None if amounts is None else Quantity(amounts[which] * NANO).canonical()
 
 
 def _info(seen: Seen) -> Object:
@@ -91,8 +98,17 @@ def node(seen: Seen, settings: NodeSettings, now: str) -> Object:
         "kind": "Node",
         "metadata": {"name": settings.name, "labels": labels(seen, settings)},
         "spec": {**_networks(settings), **({"taints": taints} if taints else {})},
-        "status": {**said, "conditions": conditions.dated(said["conditions"], (), now)},
+        "status": {
+            **said,
+            "capacity": _there(said["capacity"]),
+            "allocatable": _there(said["allocatable"]),
+            "conditions": conditions.dated(said["conditions"], (), now),
+        },
     }
+
+
+def _there(amounts: Object) -> Object:
+    return {name: each for name, each in amounts.items() if each is not None}
 
 
 def _taint(key: str, value: str, effect: str) -> Object:
@@ -120,7 +136,10 @@ def reconciled(found: Object, seen: Seen, settings: NodeSettings) -> Object | No
 
 
 def report(found: Object, said: Object, now: str) -> Object:
-    """The strategic merge patch that brings a node's status up to date. Conditions and resources of others stay."""
+    """The strategic merge patch that brings a node's status up to date. Conditions and resources of others stay.
+
+    What is None in it, the API removes.
+    """
     before = found.get("status") or {}
     return {
         "metadata": {"uid": found["metadata"]["uid"]},
@@ -155,4 +174,4 @@ def differs(found: Object, said: Object) -> bool:
 
 def _includes(found: Object, said: Object) -> bool:
     """The API leaves out what is empty."""
-    return all(found.get(key, "") == value for key, value in said.items())
+    return all(found.get(key, None if value is None else "") == value for key, value in said.items())

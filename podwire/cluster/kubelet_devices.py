@@ -1,0 +1,61 @@
+"""The sockets between a kubelet and the plugins of its node: unix sockets that speak gRPC, and directories of them."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from podwire.kubelet.ports import Peer
+from podwire.linux import inotify
+from podwire.linux.errors import LinuxError
+from podwire.protocols.grpc_methods import Handler, Method
+from podwire.seams import Tap
+from podwire.trace.participants import DEVICE_PLUGIN, KUBELET
+from podwire.transports import grpc_client, grpc_server
+
+GRACE = 0.5
+"""Seconds that calls in flight have left when a server stops."""
+_MASK = inotify.CREATE | inotify.MOVED_TO | inotify.MOVED_FROM | inotify.DELETE | inotify.ONLY_DIRECTORY
+
+
+class UnixDoor:
+    """A `kubelet.ports.PluginDoor`."""
+
+    def __init__(self, tap: Tap | None = None) -> None:
+        self._tap = tap
+
+    def connect(self, socket: Path) -> AbstractAsyncContextManager[Peer]:
+        return grpc_client.connect(socket, tap=self._tap, caller=KUBELET, callee=DEVICE_PLUGIN)
+
+    @contextlib.asynccontextmanager
+    async def serve(
+        self, socket: Path, table: Iterable[Method], handlers: Mapping[str, Handler]
+    ) -> AsyncIterator[None]:
+        server = await grpc_server.serve(socket, table, handlers)
+        try:
+            yield
+        finally:
+            await server.close(GRACE)
+
+    async def changes(self, directory: Path) -> AsyncIterator[None]:
+        told = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        with contextlib.closing(inotify.Inotify()) as notes:
+            loop.add_reader(notes.fileno(), told.set)
+            try:
+                while True:
+                    _watch(notes, directory)
+                    yield
+                    await told.wait()
+                    told.clear()
+                    notes.read()
+            finally:
+                loop.remove_reader(notes.fileno())
+
+
+def _watch(notes: inotify.Inotify, directory: Path) -> None:
+    """Before anybody looks into it: what comes between is told."""
+    for each in (directory, *directory.rglob("*/")):
+        with contextlib.suppress(LinuxError):  # it is gone already
+            notes.add(each, _MASK)

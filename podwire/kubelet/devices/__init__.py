@@ -1,0 +1,8 @@
+"""The devices of this node: their plugins register here, and pods are given what they want of them."""
+
+from podwire.kubelet.devices.errors import DevicesNotReady
+from podwire.kubelet.devices.given import Given
+from podwire.kubelet.devices.manager import DeviceManager, Listeners
+from podwire.kubelet.devices.settings import DeviceSettings
+
+__all__ = ["DeviceManager", "DeviceSettings", "DevicesNotReady", "Given", "Listeners"]

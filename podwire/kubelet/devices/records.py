@@ -1,0 +1,91 @@
+"""What is written down of a pod's devices, and whether what is read is what was written. Pure."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+ANNOTATION = "podwire.dev/devices"
+"""Of sandboxes and containers: which devices they have, as JSON, ids by resource."""
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """What one container has of one resource."""
+
+    ids: tuple[str, ...]
+    allocated: str = ""
+    """For which sandbox the plugin was asked to allocate; empty when it was not."""
+    response: bytes = b""
+    """What the plugin answered."""
+    pre_start: bool = False
+    """It wants to be asked before each start."""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    uid: str
+    namespace: str
+    name: str
+    containers: dict[str, dict[str, Held]] = {}
+
+    def ids(self) -> dict[str, set[str]]:
+        """By resource, those of all containers."""
+        found: dict[str, set[str]] = {}
+        for held in self.containers.values():
+            for resource, each in held.items():
+                found.setdefault(resource, set()).update(each.ids)
+        return found
+
+    def with_held(self, container: str, resource: str, held: Held) -> "Record":
+        containers = {**self.containers, container: {**self.containers.get(container, {}), resource: held}}
+        return msgspec.structs.replace(self, containers=containers)
+
+
+class Damaged(Exception):
+    """What is there is not what was written."""
+
+
+def encode(record: object) -> bytes:
+    """The checksum of what follows, and that."""
+    body = msgspec.json.encode(record)
+    return _checksum(body) + b"\n" + body
+
+
+def decode(data: bytes) -> Record:
+    """Damaged."""
+    return _decode(data, Record)
+
+
+def decode_names(data: bytes) -> list[str]:
+    """Damaged."""
+    return _decode(data, list[str])
+
+
+def _decode(data: bytes, type_: type[T]) -> T:
+    told, _, body = data.partition(b"\n")
+    if told != _checksum(body):
+        raise Damaged("the checksum is another")
+    try:
+        return msgspec.json.decode(body, type=type_)
+    except msgspec.DecodeError as error:
+        raise Damaged(str(error)) from error
+
+
+def _checksum(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=16).hexdigest().encode()
+
+
+def annotation(ids: Mapping[str, Iterable[str]]) -> str:
+    """Empty for none."""
+    return json.dumps({name: sorted(ids[name]) for name in sorted(ids)}, separators=(",", ":")) if ids else ""
+
+
+def read_annotation(text: str) -> dict[str, list[str]] | None:
+    """None for what is no such annotation."""
+    try:
+        return msgspec.json.decode(text.encode(), type=dict[str, list[str]])
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,44 @@
+"""One extended resource of this node: its devices, and the plugin that brings them, if it is here."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from podwire.kubelet.devices.plugin import Plugin
+from podwire.kubelet.devices.pool import Pool
+
+HEALTHY, UNHEALTHY, UNKNOWN = "Healthy", "Unhealthy", "Unknown"
+
+
+@dataclass(slots=True)
+class Resource:
+    name: str
+    pool: Pool = field(default_factory=Pool)
+    plugin: Plugin | None = None
+    """The last one that registered; it may be gone."""
+    listed: bool = False
+    """This plugin has told which devices there are."""
+    told: bool = True
+    """The Node has it; not any more when its plugin was away for too long."""
+    gone_at: float | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self.plugin is not None and not self.plugin.gone and self.listed
+
+    @property
+    def trouble(self) -> str:
+        """Why nobody can be given its devices now; empty when they can."""
+        if self.plugin is None:
+            return f"the device plugin of {self.name} has not registered yet"
+        if self.plugin.gone:
+            return f"the device plugin of {self.name} is gone"
+        return "" if self.listed else f"the device plugin of {self.name} has not told its devices yet"
+
+    def health(self, id_: str) -> str:
+        if not self.ready:
+            return UNKNOWN
+        device = self.pool.get(id_)
+        return HEALTHY if device is not None and device.healthy else UNHEALTHY
+
+    def healths(self, ids: Iterable[str]) -> list[dict[str, str]]:
+        return [{"resourceID": each, "health": self.health(each)} for each in ids]

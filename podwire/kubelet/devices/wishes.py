@@ -1,0 +1,41 @@
+"""Which devices a pod wants, container by container. Pure."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from podwire.kubelet.resources import amount
+from podwire.objects.pods import Pod
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """Of one container; by resource, how many."""
+
+    container: str
+    counts: Mapping[str, int]
+    passes_on: bool = False
+    """It ends before those after it start, so that these may have its devices."""
+
+
+def wishes(pod: Pod, resources: Collection[str]) -> list[Wish]:
+    """In the order in which containers start; of containers that want none of these resources, nothing."""
+    found = []
+    for each in (*pod.spec.init_containers, *pod.spec.containers):
+        limits = each.resources.limits
+        counts = {name: amount(limits, name).value() for name in limits if name in resources}
+        if counts := {name: count for name, count in counts.items() if count > 0}:
+            passes_on = each in pod.spec.init_containers and not each.sidecar
+            found.append(Wish(container=each.name, counts=counts, passes_on=passes_on))
+    return found
+
+
+def total(wanted: list[Wish]) -> dict[str, int]:
+    """How many devices the whole pod needs at once."""
+    running: dict[str, int] = {}
+    most: dict[str, int] = {}
+    for wish in wanted:
+        for name, count in wish.counts.items():
+            if not wish.passes_on:
+                running[name] = running.get(name, 0) + count
+            most[name] = max(most.get(name, 0), running.get(name, 0) + (count if wish.passes_on else 0))
+    return most
