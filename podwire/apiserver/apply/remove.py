@@ -41,7 +41,9 @@ def _members(of: Members, value: dict[str, Any], fields: FieldSet) -> dict[str, 
             kept[name] = each
         elif below and HERE not in below:
             kind = of.member(name)
-            kept[name] = remove(kind, each, below) if kind is not None else each
+            left = remove(kind, each, below) if kind is not None else each
+            if left is not None:
+                kept[name] = left
     return kept
 
 
