@@ -28,6 +28,7 @@ _SOL_NETLINK, _CAP_ACK, _EXT_ACK, _STRICT = 270, 10, 11, 12
 _ERROR, _DONE = 2, 3
 _INTERRUPTED, _CAPPED, _TLVS = 0x10, 0x100, 0x200
 _ACK_MESSAGE, _ACK_OFFSET = 1, 2
+_ROOM, _SEND_BUFFER_FORCED = 1 << 16, 32  # what any socket may send; beyond what the machine gives to anybody
 _AT_ONCE = 64  # acknowledgements of this many fit into any receive buffer
 _PATIENCE = 10  # seconds; the kernel answers before `send` returns, so waiting at all means that something is broken
 _DUMP_TRIES = 8
@@ -60,6 +61,7 @@ class Netlink:
         self._socket.setsockopt(SOL_SOCKET, SO_RCVBUF, 1 << 20)
         self._lock = Lock()
         self._seq = 0
+        self._room = _ROOM
         self._step = _STEPS.get(protocol, "netlink")
 
     def close(self) -> None:
@@ -99,13 +101,21 @@ class Netlink:
             packets = [_packet(seq, kind, flags, body) for seq, (kind, flags, body) in numbered]
             waiting = {first + i for i, (_, flags, _) in enumerate(framed) if flags & ACK}
             answers: list[Refusal | None] = [None] * len(framed)
-            self._socket.send(b"".join(packets))
+            together = b"".join(packets)
+            self._make_room(len(together))
+            self._socket.send(together)
             while waiting:
                 for kind, flags, seq, body in self._receive():
                     if kind == _ERROR and first <= seq <= self._seq:
                         answers[seq - first] = _refusal(kind, flags, body)
                         waiting.discard(seq)
             return answers
+
+    def _make_room(self, size: int) -> None:
+        """What goes out together, as a transaction does, must fit into the socket's buffer whole."""
+        if size > self._room:
+            self._socket.setsockopt(SOL_SOCKET, _SEND_BUFFER_FORCED, 2 * size)
+            self._room = size
 
     def ask(self, request: Request) -> bytes:
         """The body of the one message that answers."""

@@ -76,8 +76,10 @@ class KernelElements:
         messages = [each for change in changes for each in self._messages(change)]
         if not messages:
             return
+        # Failures are told anyway; that the last succeeded is asked for, because thousands of answers fit nowhere.
+        kind, flags, body = messages.pop()
         edge = _MESSAGE.pack(0, 0, _SUBSYSTEM)
-        framed = [(_BEGIN, REQUEST, edge), *messages, (_END, REQUEST, edge)]
+        framed = [(_BEGIN, REQUEST, edge), *messages, (kind, flags | ACK, body), (_END, REQUEST, edge)]
         answers = self._netlink.exchange(framed)
         for (kind, _, body), refusal in zip(framed, answers, strict=True):
             if refusal is not None:
@@ -87,7 +89,7 @@ class KernelElements:
         for kind, flags, elements in ((_DELETE, 0, change.delete), (_NEW, CREATE | EXCL, change.add)):
             for start in range(0, len(elements), _PER_MESSAGE):
                 packed = [_packed(each, kind == _NEW) for each in elements[start : start + _PER_MESSAGE]]
-                yield kind, REQUEST | ACK | flags, self._head(change.set) + nested(_ELEMENTS, *packed)
+                yield kind, REQUEST | flags, self._head(change.set) + nested(_ELEMENTS, *packed)
 
     def _head(self, name: str) -> bytes:
         return _MESSAGE.pack(self._family, 0, 0) + text(_TABLE, self._table) + text(_SET, name)

@@ -34,6 +34,7 @@ class Field(NamedTuple):
 ADDRESS4, ADDRESS6 = Field(4, 7), Field(16, 8)
 PROTOCOL, PORT = Field(1, 12), Field(2, 13)
 NUMBER, LINK_NAME = Field(4, 19), Field(16, 41)
+TWO_NUMBERS = Field(8, 19 << _TYPE_BITS | 19)
 
 
 class Set(NamedTuple):

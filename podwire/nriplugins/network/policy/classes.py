@@ -31,6 +31,8 @@ class Class:
         self.key, self.number = key, number
         self.users: set[str] = set()
         self.peers: dict[Peer, _Allowance] = {}
+        self.wide: dict[Peer, list[Spans]] = {}
+        """Peers that are whole namespaces."""
         self._anyone: list[Spans] = []
         self._blocks: dict[Block, _Allowance] = {}
         own = dict(key[2])
@@ -44,6 +46,11 @@ class Class:
             if names:
                 self.peers.setdefault(EVERY_POD, _Allowance()).names |= names
         for peer in peers:
+            if isinstance(peer, Peer) and peer.wide:
+                self.wide.setdefault(peer, []).append(spans)
+                if names:
+                    self.peers.setdefault(peer, _Allowance()).names |= names
+                continue
             allowance = (
                 self._blocks.setdefault(peer, _Allowance())
                 if isinstance(peer, Block)
@@ -67,6 +74,19 @@ class Class:
             return NOTHING
         named = (_at(each.names, identity) for each in mine if each.names)
         return joined([*(spans for each in mine for spans in each.spans), *named])
+
+    def allowed_to_all(self) -> Spans:
+        """What every pod may, of whatever namespace."""
+        return joined(self.wide.get(EVERY_POD, ()))
+
+    def allowed_to(self, space: int, model: Model) -> Spans:
+        """What all pods of a namespace may."""
+        meant = (peer for peer in self.wide if peer is not EVERY_POD and space in model.identities.spaces(peer))
+        return joined(each for peer in meant for each in self.wide[peer])
+
+    def spaces(self, model: Model) -> set[int]:
+        """The namespaces that it means."""
+        return {number for peer in self.wide if peer is not EVERY_POD for number in model.identities.spaces(peer)}
 
     def blocks(self, model: Model, version: int) -> dict[Range, Spans]:
         """What addresses of a family (4, 6) may, in ranges that do not overlap."""

@@ -2,16 +2,20 @@
 
 | set or map | key | says |
 |---|---|---|
-| `identity4`, `identity6` | address | who has it: an identity's number |
+| `identity4`, `identity6` | address | who has it: the numbers of namespace and identity |
 | `ingress4`, …, `egress6` | address of a local pod | its class in that direction; only isolated pods are there |
-| `allowed` | 0 . class . identity . protocol . port | may; identity, protocol and port 0 are any |
-| `ranges` | the same, port from and to | may |
+| `allowed` | 0 . class . who . protocol . port | may; who, protocol and port 0 are any |
+| `segments` | protocol . ports | the number of that part of the ports: ranges that overlap are rows of parts |
+| `ranged` | 0 . class . who . segment | may |
 | `blocks4`, `blocks6` | 0 . class . addresses . protocol . ports | may; protocol and port 0 are any |
 | `self4`, `self6` | address . address | a pod, which may always reach itself |
 | `verdicts4`, `verdicts6` | address . verdict | counts |
 | `links` | link | where frames for many must not pass, because an isolated pod is there |
+
+`who` is an identity, a namespace, or 1 for every pod.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -20,13 +24,13 @@ from struct import Struct
 from podwire.linux import keys
 from podwire.linux.values import IP, Element
 from podwire.nriplugins.network.policy.classes import Class, ClassKey, class_key
-from podwire.nriplugins.network.policy.identities import ANYONE, Identity, number_of
+from podwire.nriplugins.network.policy.identities import ANY_POD, ANYONE, Identity, number_of
 from podwire.nriplugins.network.policy.model import Model
 from podwire.nriplugins.network.policy.policies import DIRECTIONS, EGRESS, INGRESS, Policy
-from podwire.nriplugins.network.policy.spans import LAST_PORT, NOTHING, Range, Spans
+from podwire.nriplugins.network.policy.spans import NOTHING, Range, Span, Spans, partition
 from podwire.nriplugins.network.policy.values import Attachment, LocalPod
 
-ALLOWED, RANGES, LINKS = "allowed", "ranges", "links"
+ALLOWED, SEGMENTS, RANGED, LINKS = "allowed", "segments", "ranged", "links"
 VERDICTS = {(INGRESS, True): 1, (INGRESS, False): 2, (EGRESS, True): 3, (EGRESS, False): 4}
 """Direction and whether it was allowed, in the keys of counters."""
 SETS = (
@@ -36,10 +40,12 @@ SETS = (
         for version in "46"
     ),
     ALLOWED,
-    RANGES,
+    SEGMENTS,
+    RANGED,
     LINKS,
 )
 _NUMBER = Struct("=I")
+_TWO = Struct("=II")
 _PORTS = Struct(">B3xHxx")
 _KEY = Struct("=III")
 _BLOCKS: Mapping[int, int] = {4: 4, 6: 16}
@@ -74,8 +80,13 @@ class Content:
         self._shown: dict[str, tuple[tuple[IP, ...], list[tuple[str, bytes]]]] = {}
         self._groups: dict[Class, dict[int, list[tuple[str, bytes]]]] = {}
         self._blocks: dict[Class, list[tuple[str, bytes]]] = {}
+        self._segments: dict[Span, int] = {}
+        self._ranges: Counter[Span] = Counter()
+        self._ranged: dict[tuple[Class, int], tuple[list[Span], list[tuple[str, bytes]]]] = {}
+        self._unsettled: set[tuple[Class, int]] = set()
         self._pods: set[str] = set()
         self._identities: set[int] = set()
+        self._spaces: set[int] = set()
         self._addresses: set[IP] = set(model.addresses())
         self._policies: set[tuple[str, str]] = set()
         model.listen(self)
@@ -105,6 +116,9 @@ class Content:
     def identity_changed(self, identity: Identity) -> None:
         self._identities.add(identity.number)
 
+    def space_changed(self, number: int) -> None:
+        self._spaces.add(number)
+
     def address_changed(self, address: IP) -> None:
         self._addresses.add(address)
 
@@ -126,6 +140,8 @@ class Content:
         self._settle_classes()
         self._settle_pods()
         self._settle_identities()
+        self._settle_spaces()
+        self._settle_ranges()
         self._settle_addresses()
         touched = {name: frozenset(each) for name, each in self._touched.items()}
         since, self._touched = self._version, {}
@@ -207,6 +223,9 @@ class Content:
         self._group(class_, ANYONE, class_.anyone())
         for identity in {each for peer in class_.peers for each in self._model.identities.matched(peer)}:
             self._group(class_, identity.number, class_.allowed(identity))
+        self._group(class_, ANY_POD, class_.allowed_to_all())
+        for number in class_.spaces(self._model):
+            self._group(class_, number, class_.allowed_to(number, self._model))
         self._block(class_)
 
     def _empty(self, class_: Class) -> None:
@@ -222,10 +241,51 @@ class Content:
         for name, key in groups.pop(number, ()):
             self._unset(name, key)
         if spans:
-            groups[number] = [self._set(name, each) for name, each in _elements(class_.number, number, spans)]
+            groups[number] = [self._set(ALLOWED, each) for each in _elements(class_.number, number, spans)]
+        self._range(class_, number, [each for each in spans if each.first != each.last])
         if not self._everyone:
-            identity = self._model.identities.by_number(number)
-            self._addresses |= set() if identity is None else self._model.addresses_of(identity)
+            self._addresses.update(self._model.addresses())
+
+    def _range(self, class_: Class, number: int, spans: list[Span]) -> None:
+        """The ranges of a group: worked out when all are known, because they may cut each other."""
+        before, shown = self._ranged.pop((class_, number), ([], []))
+        for name, key in shown:
+            self._unset(name, key)
+        for each in before:
+            self._ranges[each] -= 1
+            if not self._ranges[each]:
+                del self._ranges[each]
+        if spans:
+            self._ranges.update(spans)
+            self._ranged[class_, number] = spans, []
+            self._unsettled.add((class_, number))
+
+    def _settle_ranges(self) -> None:
+        parts = partition(self._ranges)
+        if parts != [*self._segments]:
+            taken: set[int] = set()
+            self._segments = {}
+            for each in parts:
+                self._segments[each] = number_of(tuple(each), taken.__contains__)
+                taken.add(self._segments[each])
+            self._show_segments()
+            self._unsettled = set(self._ranged)
+        for class_, number in self._unsettled:
+            if (class_, number) in self._ranged:
+                spans, shown = self._ranged[class_, number]
+                for name, key in shown:
+                    self._unset(name, key)
+                inside = [number for each, number in self._segments.items() if _within(each, spans)]
+                head = _KEY.pack(0, class_.number, number)
+                shown[:] = [self._set(RANGED, Element(head + _NUMBER.pack(each))) for each in inside]
+        self._unsettled.clear()
+
+    def _show_segments(self) -> None:
+        wanted = {key_of(each): each for each in map(_segment, self._segments.items())}
+        for key in [*self._sets[SEGMENTS].keys() - wanted.keys()]:
+            self._unset(SEGMENTS, key)
+        for each in wanted.values():
+            self._set(SEGMENTS, each)
 
     def _block(self, class_: Class) -> None:
         for name, key in self._blocks.pop(class_, ()):
@@ -246,6 +306,13 @@ class Content:
                     self._group(each, number, NOTHING)
         self._identities.clear()
 
+    def _settle_spaces(self) -> None:
+        for number in self._spaces:
+            for each in self._classes.values():
+                if each.wide:
+                    self._group(each, number, each.allowed_to(number, self._model))
+        self._spaces.clear()
+
     def _settle_addresses(self) -> None:
         if self._addresses:
             for each in self._classes.values():
@@ -254,13 +321,15 @@ class Content:
         for address in self._addresses:
             identity, name = self._model.identity_at(address), f"identity{address.version}"
             if identity is not None and (self._everyone or self._matters(identity)):
-                self._set(name, Element(address.packed, _NUMBER.pack(identity.number)))
+                space = self._model.identities.space(identity.namespace)
+                self._set(name, Element(address.packed, _TWO.pack(space, identity.number)))
             else:
                 self._unset(name, address.packed)
         self._addresses.clear()
 
     def _matters(self, identity: Identity) -> bool:
-        return any(identity.number in each for each in self._groups.values())
+        mine = identity.number, self._model.identities.space(identity.namespace), ANY_POD
+        return any(each in groups for groups in self._groups.values() for each in mine)
 
     def _show(self, local: LocalPod, mine: Mapping[str, Class]) -> None:
         shown = []
@@ -299,15 +368,21 @@ def key_of(element: Element) -> bytes:
     return element.key + element.end
 
 
-def _elements(class_: int, identity: int, spans: Spans) -> Iterator[tuple[str, Element]]:
-    head = _KEY.pack(0, class_, identity)
+def _elements(class_: int, who: int, spans: Spans) -> Iterator[Element]:
+    """Of single ports, and of everything."""
+    head = _KEY.pack(0, class_, who)
     for protocol, first, last in spans:
         if first == last:
-            yield ALLOWED, Element(head + _PORTS.pack(protocol, first))
-        elif (first, last) == (0, LAST_PORT):
-            yield ALLOWED, Element(head + _PORTS.pack(protocol, 0))
-        else:
-            yield RANGES, Element(head + _PORTS.pack(protocol, first), end=head + _PORTS.pack(protocol, last))
+            yield Element(head + _PORTS.pack(protocol, first))
+
+
+def _segment(of: tuple[Span, int]) -> Element:
+    (protocol, first, last), number = of
+    return Element(_PORTS.pack(protocol, first), _NUMBER.pack(number), end=_PORTS.pack(protocol, last))
+
+
+def _within(part: Span, spans: Iterable[Span]) -> bool:
+    return any(each.protocol == part.protocol and each.first <= part.first and part.last <= each.last for each in spans)
 
 
 def _boxes(class_: int, version: int, range_: Range, spans: Spans) -> Iterator[Element]:

@@ -8,7 +8,8 @@ from podwire.nriplugins.network.policy.policies import Peer
 from podwire.nriplugins.network.policy.values import NAME_LABEL, NamedPort, Pod
 from podwire.objects.selectors import LabelSelector
 
-ANYONE = 0
+ANYONE, ANY_POD = 0, 1
+"""Numbers that are no identity's."""
 _BITS = 0x7FFFFFFF
 
 Who = tuple[str, frozenset[tuple[str, str]], frozenset[tuple[NamedPort, int]]]
@@ -19,7 +20,7 @@ _Anchor = tuple[str, str] | None
 def number_of(name: object, taken: Callable[[int], bool]) -> int:
     """A number for a thing, the same after a restart unless two would have the same one."""
     number = int.from_bytes(blake2s(repr(name).encode(), digest_size=4).digest(), "little") & _BITS
-    while number == ANYONE or taken(number):
+    while number in (ANYONE, ANY_POD) or taken(number):
         number = (number + 1) & _BITS
     return number
 
@@ -47,6 +48,8 @@ class Identities:
         self._of_pod: dict[str, Who] = {}
         self._in: dict[str, set[Identity]] = {}
         self._namespaces: dict[str, Mapping[str, str]] = {}
+        self._spaces: dict[str, int] = {}
+        self._found: dict[Peer, tuple[int, ...]] = {}
         self._peers: dict[Peer, int] = {}
         self._matched: dict[Peer, set[Identity]] = {}
         self._fixed: dict[str, dict[_Anchor, set[Peer]]] = {}
@@ -68,7 +71,7 @@ class Identities:
         return identity, left
 
     def _new(self, who: Who, pod: Pod, ports: Mapping[NamedPort, int]) -> Identity:
-        number = number_of((who[0], sorted(who[1]), sorted(who[2])), self._numbers.__contains__)
+        number = number_of((who[0], sorted(who[1]), sorted(who[2])), self._taken)
         identity = Identity(number, pod.namespace, dict(pod.labels), ports)
         self._all[who] = self._numbers[number] = identity
         self._in.setdefault(pod.namespace, set()).add(identity)
@@ -95,11 +98,31 @@ class Identities:
     def by_number(self, number: int) -> Identity | None:
         return self._numbers.get(number)
 
+    def _taken(self, number: int) -> bool:
+        return number in self._numbers or number in self._spaces.values()
+
     # Namespaces.
 
     def labels_of(self, namespace: str) -> Mapping[str, str]:
         """One that is not known yet has the label that every namespace has."""
         return self._namespaces.get(namespace) or {NAME_LABEL: namespace}
+
+    def space(self, name: str) -> int:
+        """The number of a namespace, which all its pods have beside their own. One that had pods once keeps it."""
+        number = self._spaces.get(name)
+        if number is None:
+            number = self._spaces[name] = number_of(name, self._taken)
+            self._found.clear()
+        return number
+
+    def spaces(self, peer: Peer) -> tuple[int, ...]:
+        """The numbers of the namespaces that a peer means."""
+        if peer.namespace is not None:
+            return (self.space(peer.namespace),)
+        if peer not in self._found:
+            meant = peer.namespaces.matches
+            self._found[peer] = tuple(number for name, number in self._spaces.items() if meant(self.labels_of(name)))
+        return self._found[peer]
 
     def put_namespace(self, name: str, labels: Mapping[str, str] | None) -> list[Identity]:
         """None when it is gone. Those that other peers mean from now on."""
@@ -109,6 +132,7 @@ class Identities:
             self._namespaces[name] = {NAME_LABEL: name, **labels}
         if before == self.labels_of(name):
             return []
+        self._found.clear()
         return [each for each in self._in.get(name, ()) if self._match(each)]
 
     # Peers.

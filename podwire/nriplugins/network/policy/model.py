@@ -24,6 +24,9 @@ class Listener(Protocol):
     def identity_changed(self, identity: Identity) -> None:
         """It is new, gone, or meant by other peers."""
 
+    def space_changed(self, number: int) -> None:
+        """A namespace is new or has other labels: other peers mean it."""
+
     def address_changed(self, address: IP) -> None: ...
 
     def policies_changed(self, namespace: str, policies: Iterable[Policy]) -> None:
@@ -41,6 +44,7 @@ class Model:
         self._selecting: dict[str, dict[tuple[str, str] | None, dict[Key, Policy]]] = {}
         self._named: dict[NamedPort, int] = {}
         self._nodes: dict[str, frozenset[IP]] = {}
+        self._spaces: set[str] = set()
         self._listeners: WeakSet[Listener] = WeakSet()
 
     def listen(self, listener: Listener) -> None:
@@ -57,6 +61,7 @@ class Model:
         if pod.host_network:
             self._forget(pod.uid)
             return
+        self._space(pod.namespace)
         self._addresses(pod.uid, () if before is None else self.addresses_of_pod(before), self.addresses_of_pod(pod))
         self._identify(pod, addressed=True)
         if before is None or (before.labels, before.ports) != (pod.labels, pod.ports):
@@ -167,9 +172,19 @@ class Model:
         self._namespace(name, None)
 
     def _namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        before = self.identities.labels_of(name)
         for identity in self.identities.put_namespace(name, labels):
             for each in self._listeners:
                 each.identity_changed(identity)
+        if before != self.identities.labels_of(name):
+            self._space(name, changed=True)
+
+    def _space(self, name: str, *, changed: bool = False) -> None:
+        if changed or name not in self._spaces:
+            self._spaces.add(name)
+            number = self.identities.space(name)
+            for each in self._listeners:
+                each.space_changed(number)
 
     # Policies.
 
@@ -234,12 +249,13 @@ class Model:
 
 
 def _peers(policy: Policy) -> Iterable[Peer]:
-    """As often as rules name them."""
-    for rules in policy.rules.values():
+    """Those that mean single pods, as often as rules name them; named ports are looked up at single pods too."""
+    for direction, rules in policy.rules.items():
         for rule in rules:
-            yield from (each for each in rule.peers if isinstance(each, Peer))
-    if any(not rule.peers for rule in policy.rules.get(EGRESS, ())) and any(True for _ in egress_names(policy)):
-        yield EVERY_POD  # anybody's port of a name
+            named = direction == EGRESS and any(isinstance(each.port, str) for each in rule.ports)
+            yield from (each for each in rule.peers if isinstance(each, Peer) and (named or not each.wide))
+            if named and not rule.peers:
+                yield EVERY_POD
 
 
 def egress_names(policy: Policy) -> Iterable[NamedPort]:

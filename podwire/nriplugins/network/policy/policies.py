@@ -49,6 +49,11 @@ class Peer:
     def __hash__(self) -> int:
         return self._hash
 
+    @property
+    def wide(self) -> bool:
+        """Whether it means all pods of a namespace, if it means any of them."""
+        return self.pods.everything
+
 
 _PEERS: "WeakValueDictionary[Peer, Peer]" = WeakValueDictionary()
 

@@ -14,8 +14,20 @@ from struct import Struct
 
 from podwire.linux import programs
 from podwire.linux import registers as do
-from podwire.linux.programs import ADDRESS4, ADDRESS6, LINK_NAME, NUMBER, PORT, PROTOCOL, Chain, Program, Set
-from podwire.nriplugins.network.policy.content import ALLOWED, LINKS, RANGES, VERDICTS
+from podwire.linux.programs import (
+    ADDRESS4,
+    ADDRESS6,
+    LINK_NAME,
+    NUMBER,
+    PORT,
+    PROTOCOL,
+    TWO_NUMBERS,
+    Chain,
+    Program,
+    Set,
+)
+from podwire.nriplugins.network.policy.content import ALLOWED, LINKS, RANGED, SEGMENTS, VERDICTS
+from podwire.nriplugins.network.policy.identities import ANY_POD
 from podwire.nriplugins.network.policy.policies import EGRESS, INGRESS
 
 TABLE = "podwire-policy"
@@ -23,7 +35,7 @@ NODE = {4: "node4", 6: "node6"}
 """Inside a pod's namespace only: who may always come in."""
 
 _R = do.REGISTER
-_CLASS, _IDENTITY, _PROTOCOL, _PORT = _R + 1, _R + 2, _R + 3, _R + 4
+_CLASS, _WHO, _PROTOCOL, _PORT = _R + 1, _R + 2, _R + 3, _R + 4
 _ASIDE = _R + 12
 _PRIORITY = 5
 _STATE = Struct("=I")
@@ -65,14 +77,16 @@ def _field(version: int) -> programs.Field:
 def _sets() -> list[Set]:
     found = [
         Set(ALLOWED, (NUMBER, NUMBER, NUMBER, PROTOCOL, PORT)),
-        Set(RANGES, (NUMBER, NUMBER, NUMBER, PROTOCOL, PORT), ranges=True),
+        Set(SEGMENTS, (PROTOCOL, PORT), NUMBER, ranges=True),
+        Set(RANGED, (NUMBER, NUMBER, NUMBER, NUMBER)),
         Set("blocks4", (NUMBER, NUMBER, ADDRESS4, PROTOCOL, PORT), ranges=True),
         Set("blocks6", (NUMBER, NUMBER, PROTOCOL, PORT, ADDRESS6), ranges=True),
         Set(LINKS, (LINK_NAME,)),
     ]
     for version in (4, 6):
         field = _field(version)
-        found += [Set(f"{each}{version}", (field,), NUMBER) for each in ("identity", "ingress", "egress")]
+        found.append(Set(f"identity{version}", (field,), TWO_NUMBERS))
+        found += [Set(f"{each}{version}", (field,), NUMBER) for each in ("ingress", "egress")]
         found.append(Set(f"self{version}", (field, field)))
         found.append(Set(f"verdicts{version}", (field, NUMBER), counted=True))
     return found
@@ -162,52 +176,43 @@ def _allowed(direction: str, version: int) -> str:
 
 def _judge(direction: str, version: int) -> Chain:
     """Whoever is found in any of these is allowed; the order is that of how often it happens."""
-    ways: list[Rule] = []
-    for name, known, protocol, port in (
-        (ALLOWED, True, True, True),
-        (ALLOWED, True, False, False),
-        (ALLOWED, False, True, True),
-        (ALLOWED, False, False, False),
-        (ALLOWED, True, True, False),
-        (ALLOWED, False, True, False),
-        (RANGES, True, True, True),
-        (RANGES, False, True, True),
-    ):
-        ways.append([*_class(direction, version), *_who(direction, version, known), *_ports(protocol, port)])
-        ways[-1] = [*ways[-1], do.found(name, _R), do.verdict(f"goto {_allowed(direction, version)}")]
-    for exact in (True, False):
-        block = [*_class(direction, version), *_place(direction, version, exact), do.found(f"blocks{version}", _R)]
-        ways.append([*block, do.verdict(f"goto {_allowed(direction, version)}")])
+    parties = [_party(direction, version, each) for each in ("identity", "namespace", "pod", "anyone")]
+    ways: list[Rule] = [[*each, *ports, do.found(ALLOWED, _R)] for ports in (_PORTS, _ANYTHING) for each in parties]
+    ways += [[*_place(direction, version, exact), do.found(f"blocks{version}", _R)] for exact in (True, False)]
+    ways += [[*each, *_SEGMENT, do.found(RANGED, _R)] for each in parties]
+    allowed = do.verdict(f"goto {_allowed(direction, version)}")
     last = [_counted(direction, version, allowed=False), [do.verdict("drop")]]
-    return Chain(_name(direction, version), [*ways, *last])
+    return Chain(_name(direction, version), [*([*each, allowed] for each in ways), *last])
 
 
-def _class(direction: str, version: int) -> Rule:
-    own, _ = _sides(direction)
-    nothing = do.value(bytes(16), _R)
-    return [nothing, *_address(own, version, _ASIDE), do.mapped(f"{direction.lower()}{version}", _ASIDE, _CLASS)]
+_PORTS = (do.protocol(_PROTOCOL), do.transport(2, 2, _PORT))
+_ANYTHING = (do.value(bytes(4), _PROTOCOL), do.value(bytes(2), _PORT))
+_SEGMENT = (do.protocol(_ASIDE), do.transport(2, 2, _ASIDE + 1), do.mapped(SEGMENTS, _ASIDE, _PROTOCOL))
 
 
-def _who(direction: str, version: int, known: bool) -> Rule:
-    _, other = _sides(direction)
-    found = [*_address(other, version, _ASIDE), do.mapped(f"identity{version}", _ASIDE, _IDENTITY)]
-    return found if known else []
-
-
-def _ports(protocol: bool, port: bool) -> Rule:
-    return [
-        *([do.protocol(_PROTOCOL)] if protocol else []),
-        do.transport(2, 2, _PORT) if port else do.value(bytes(2), _PORT),
-    ]
+def _party(direction: str, version: int, who: str) -> Rule:
+    """The class, and who is at the other end. The map has namespace and identity side by side: where its answer is put
+    decides which of the two is in its place, and what lies beside it is written over."""
+    own, other = _sides(direction)
+    class_ = [*_address(own, version, _ASIDE), do.mapped(f"{direction.lower()}{version}", _ASIDE, _CLASS)]
+    there, known = _address(other, version, _ASIDE), f"identity{version}"
+    found = {
+        "identity": [*there, do.mapped(known, _ASIDE, _CLASS)],
+        "namespace": [*there, do.mapped(known, _ASIDE, _WHO)],
+        "pod": [*there, do.mapped(known, _ASIDE, _CLASS), do.value(_STATE.pack(ANY_POD), _WHO)],
+        "anyone": [],
+    }[who]
+    return [do.value(bytes(16), _R), *found, *class_]
 
 
 def _place(direction: str, version: int, exact: bool) -> Rule:
-    """The other's address itself. IPv6 has it at the end of the key, behind the constant."""
+    """The class, and the other's address itself. IPv6 has it at the end of the key, behind the constant."""
     _, other = _sides(direction)
+    class_ = _party(direction, version, "anyone")
     if version == 4:
-        return [*_address(other, 4, _IDENTITY), *_ports(exact, exact)]
+        return [*class_, *_address(other, 4, _WHO), *(_PORTS if exact else _ANYTHING)]
     ports = [do.protocol(_R + 2), do.transport(2, 2, _R + 3)] if exact else []
-    return [*ports, *_address(other, 6, _R + 4)]
+    return [*class_, *ports, *_address(other, 6, _R + 4)]
 
 
 def _counted(direction: str, version: int, *, allowed: bool) -> Rule:

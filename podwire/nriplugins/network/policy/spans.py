@@ -50,6 +50,19 @@ def joined(parts: Iterable[Spans]) -> Spans:
     return frozenset(found)
 
 
+def partition(spans: Iterable[Span]) -> list[Span]:
+    """Spans that overlap, as spans that do not, of which each given one is a row."""
+    given = set(spans)
+    found = []
+    for protocol in {each.protocol for each in given}:
+        own = [each for each in given if each.protocol == protocol]
+        edges = sorted({each.first for each in own} | {each.last + 1 for each in own})
+        for first, after in pairwise(edges):
+            if any(each.first <= first and after - 1 <= each.last for each in own):
+                found.append(Span(protocol, first, after - 1))
+    return sorted(found)
+
+
 def cut(network: Network, excepts: Iterable[Network]) -> list[Range]:
     """What is left of a network without parts of it."""
     left = [_range(network)]
