@@ -20,6 +20,7 @@ from podwire.apiserver.crds import (
     storage_version,
 )
 from podwire.apiserver.crds import definition as crd
+from podwire.apiserver.crds.kinds import deprecation, written_otherwise
 from podwire.apiserver.crds.structural import Structural
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.keepers import follow
@@ -135,14 +136,20 @@ def _resources(definition: Object, meta: Shape) -> list[tuple[Resource, Object]]
     """The resources that a definition serves, each with its schema."""
     versions = {each["name"]: each for each in definition["spec"]["versions"]}
     stored = storage_version(definition)
+    rewritten = written_otherwise(definition)
     found = []
     for announced in kinds_of(definition):
         kind = _only_shrinking(announced) if definition["metadata"].get("deletionTimestamp") else announced
         version = versions[kind.version]
         schema = (version.get("schema") or {}).get("openAPIV3Schema") or ANY_SCHEMA
-        resource = _custom(kind, version, compile_schema(schema, meta), stored)
-        typed = custom_type(schema, builtin_types().definition(OBJECT_META))
-        found.append((replace(resource, typed=typed), schema))
+        structural = compile_schema(schema, meta)
+        resource = replace(
+            _custom(kind, version, structural, stored),
+            typed=custom_type(schema, builtin_types().definition(OBJECT_META)),
+            as_read=structural.as_read if rewritten else None,
+            warning=deprecation(definition, version),
+        )
+        found.append((resource, schema))
     return found
 
 

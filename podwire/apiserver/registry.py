@@ -75,6 +75,10 @@ class Resource:
     selectable: tuple[str, ...] = ()
     """Extra field-selector paths of a CRD."""
     scale: ScalePaths = ScalePaths()
+    as_read: Callable[[Object], Object] | None = None
+    """What an object looks like to this version's schema, where it may have been written by another one."""
+    warning: str = ""
+    """What every answer says besides, such as that a version is deprecated."""
     typed: Type = DEDUCED
     """Which parts of an object can be owned."""
 
@@ -89,8 +93,7 @@ class Resource:
     @cached_property
     def empty(self) -> Object:
         """An object of this kind of which nothing has been said, for comparing only."""
-        nothing: Object = self.shape.decode({}, "", Report())
-        return nothing
+        return {"metadata": {}, **self.shape.decode({}, "", Report())}
 
     @cached_property
     def version(self) -> Version:
@@ -135,11 +138,11 @@ class Resource:
             return self.conversion.from_stored(obj)
         if self.custom:
             obj["apiVersion"] = self.kind.api_version  # it may lie there in any version that ever was the stored one
-        return obj
+        return self.as_read(obj) if self.as_read else obj
 
     def serve(self, item: Item) -> bytes:
         """The object's JSON in the served version, straight from the stored bytes where it can be."""
-        if self.conversion or (self.custom and not item.value.startswith(self.stored_head)):
+        if self.conversion or self.as_read or (self.custom and not item.value.startswith(self.stored_head)):
             return stored.encode(self.unpack(item))
         return stored.splice(item.value, item.revision, self.stored_head, self.served_head)
 

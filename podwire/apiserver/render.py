@@ -96,7 +96,7 @@ def answer(request: Request, body: bytes, *, status: int = 200, warnings: Sequen
     """A JSON answer, indented when the client asks for that."""
     if request.query and request.option("pretty") in GO_TRUE:
         body = msgspec.json.format(body, indent=2) + b"\n"
-    return Response(status=status, body=body, headers=tuple(("Warning", _warning(each)) for each in told(warnings)))
+    return Response(status=status, body=body, headers=tuple(("Warning", warning(each)) for each in told(warnings)))
 
 
 def told(warnings: Sequence[str]) -> list[str]:
@@ -108,7 +108,7 @@ def told(warnings: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(short))
 
 
-def _warning(text: str) -> str:
+def warning(text: str) -> str:
     """A Warning header as RFC 7234 wants it: quoted, one line, printable."""
     plain = "".join(each if each.isprintable() and each.isascii() else "?" for each in text)
     escaped = plain.replace("\\", "\\\\").replace('"', '\\"')

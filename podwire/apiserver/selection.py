@@ -1,11 +1,12 @@
 """Label and field selectors of list, watch and deletecollection, compiled to one predicate over stored bytes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from podwire.apiserver import stored
 from podwire.apiserver.registry import Resource
+from podwire.apiserver.stored import Object
 from podwire.objects.selectors import FieldRequirement, FieldSelector, LabelSelector, parse_fields, parse_labels
 from podwire.protocols.k8sapi.server_side import Request
 from podwire.protocols.k8sapi.status import bad_request
@@ -66,33 +67,35 @@ _ZERO = {"spec.unschedulable": "false", "spec.hostNetwork": "false", "status.rep
 class View:
     """A stored object as selectors see it, decoded as far as they ask, once."""
 
-    __slots__ = ("_item", "_labels", "_values")
+    __slots__ = ("_labels", "_values", "item")
 
     def __init__(self, item: Item) -> None:
-        self._item = item
+        self.item = item
         self._labels: Mapping[str, str] | None = None
         self._values: Mapping[str, str] | None = None
 
     @property
     def labels(self) -> Mapping[str, str]:
         if self._labels is None:
-            self._labels = stored.labels(self._item.value)
+            self._labels = stored.labels(self.item.value)
         return self._labels
 
     @property
     def values(self) -> Mapping[str, str]:
         if self._values is None:
-            self._values = _Values(stored.unpack(self._item))
+            self._values = _Values(stored.unpack(self.item))
         return self._values
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects a client wants. `narrow` is the one name asked for, so that nothing else need be looked at."""
+    """Which objects a client wants. `narrow` is the one name asked for, so that nothing else need be looked at;
+    `unpack` is how fields are seen where that is not how they are stored."""
 
     labels: LabelSelector | None = None
     fields: FieldSelector | None = None
     narrow: str = ""
+    unpack: Callable[[Item], Object] | None = None
 
     @property
     def everything(self) -> bool:
@@ -102,7 +105,9 @@ class Selection:
         """Whether a stored object is wanted."""
         if self.labels is not None and not self.labels.matches(view.labels):
             return False
-        return self.fields is None or self.fields.matches(view.values)
+        if self.fields is None:
+            return True
+        return self.fields.matches(_Values(self.unpack(view.item)) if self.unpack else view.values)
 
 
 def of(request: Request, resource: Resource) -> Selection:
@@ -114,7 +119,10 @@ def of(request: Request, resource: Resource) -> Selection:
         raise bad_request(f"selector is longer than {SELECTOR_LIMIT} characters")
     fields = _fields(field_text, resource) if field_text else None
     return Selection(
-        _labels(label_text) if label_text else None, fields, (fields and fields.exact("metadata.name")) or ""
+        _labels(label_text) if label_text else None,
+        fields,
+        (fields and fields.exact("metadata.name")) or "",
+        resource.unpack if resource.as_read else None,
     )
 
 

@@ -7,7 +7,7 @@ Nothing here knows sockets; `transports/` carries requests in and answers out.
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from podwire.apiserver import negotiate, reviews, subresources
 from podwire.apiserver.authz import Attributes
@@ -16,13 +16,13 @@ from podwire.apiserver.endpoints import Endpoints, page_not_found
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.places import Places
 from podwire.apiserver.registry import Resource
-from podwire.apiserver.render import refusal
+from podwire.apiserver.render import refusal, warning
 from podwire.apiserver.subresources import binding
 from podwire.apiserver.users import User
 from podwire.apiserver.verbs import VERBS, Verb
 from podwire.protocols.k8sapi import paths
 from podwire.protocols.k8sapi.paths import BadPath, Target
-from podwire.protocols.k8sapi.server_side import Answer, Request, Response
+from podwire.protocols.k8sapi.server_side import Answer, Request, Response, Upgrade
 from podwire.protocols.k8sapi.status import (
     ApiError,
     Reason,
@@ -93,10 +93,10 @@ class ApiServer:
             form=negotiate.form(request.headers.get("accept", "")),
         )
         if verb == "watch":
-            return await function(self._engine, call)
+            return warned(await function(self._engine, call), resource)
         with (self._reading if verb in ("get", "list") else self._writing).taken_by(user):
             async with asyncio.timeout(self._limits.seconds):
-                return await function(self._engine, call)
+                return warned(await function(self._engine, call), resource)
 
     async def _endpoint(self, request: Request, user: User) -> Response:
         attributes = Attributes(verb=request.method.lower(), path=request.path)
@@ -126,6 +126,13 @@ class ApiServer:
             name=target.name,
         )
         self._engine.identity.authorizer.require(user, attributes)
+
+
+def warned(answer: Answer, resource: Resource) -> Answer:
+    """The answer with what its resource always says besides."""
+    if not resource.warning or isinstance(answer, Upgrade):
+        return answer
+    return replace(answer, headers=(*answer.headers, ("Warning", warning(resource.warning))))
 
 
 _METHODS = {"GET": ("list", "get"), "POST": ("create", "create"), "DELETE": ("deletecollection", "delete")}

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from podwire.apiserver.schema.discovery import version_order
 from podwire.protocols.k8sapi.kinds import Column, Kind, Subresource
 
 Json = Mapping[str, Any]
@@ -36,6 +37,26 @@ def scale_path(version: Json, name: str) -> tuple[str, ...]:
     """The words of a path that the scale subresource of a version names, such as `specReplicasPath`."""
     scale: Json = (version.get("subresources") or {}).get("scale") or {}
     return tuple(filter(None, scale.get(name, "").split(".")))
+
+
+def written_otherwise(crd: Json) -> bool:
+    """Whether stored objects may be other than a version's schema has them: another version's is another, or the
+    definition has changed since it was made."""
+    schemas = [each.get("schema") for each in crd["spec"]["versions"]]
+    return (crd["metadata"].get("generation") or 1) > 1 or any(each != schemas[0] for each in schemas)
+
+
+def deprecation(crd: Json, version: Json) -> str:
+    """What whoever uses a deprecated version is told: the author's words, or which newer version to use."""
+    if not version.get("deprecated"):
+        return ""
+    if version.get("deprecationWarning"):
+        return str(version["deprecationWarning"])
+    group, kind = crd["spec"]["group"], names_of(crd)["kind"]
+    newer = [each["name"] for each in crd["spec"]["versions"] if each.get("served") and not each.get("deprecated")]
+    newer = [each for each in newer if version_order(each) < version_order(version["name"])]
+    told = f"{group}/{version['name']} {kind} is deprecated"
+    return f"{told}; use {group}/{min(newer, key=version_order)} {kind}" if newer else told
 
 
 def _kind(crd: Json, version: Json) -> Kind:

@@ -185,6 +185,12 @@ class Structural:
         if self._root.defaulting:
             self._root.fill(obj, Growth())
 
+    def as_read(self, obj: dict[str, Any]) -> dict[str, Any]:
+        """What this schema makes of an object that another one has let pass: an earlier one, or another version's."""
+        seen: dict[str, Any] = self.decode(obj, "", Report())
+        self.apply_defaults(seen)
+        return seen
+
     def validate(self, value: Any, path: str = "", *, old: Any = None) -> list[FieldError]:
         """What is wrong with an object; its metadata is judged elsewhere, but for what the schema says of it. Rules may
         compare it with what it was, if it was."""

@@ -1,0 +1,257 @@
+"""Rules of a definition, whichever way an object is written; and several versions whose schemas differ."""
+
+import pytest
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+DEFINITION = f"{DEFINITIONS}/widgets.example.com"
+WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
+BETA = WIDGETS.replace("/v1/", "/v1beta1/")
+
+INT = {"type": "integer"}
+RULES = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "properties": {"least": INT, "most": INT, "mode": {"type": "string", "maxLength": 9}},
+            "x-kubernetes-validations": [
+                {"rule": "self.least <= self.most", "fieldPath": ".least",
+                 "messageExpression": "'least must not be above %d'.format([self.most])"},
+                {"rule": "!has(oldSelf.mode) || self.?mode == oldSelf.?mode", "message": "mode is fixed",
+                 "reason": "FieldValueForbidden"},
+            ],
+        },
+        "status": {
+            "type": "object",
+            "properties": {"now": INT},
+        },
+    },
+    "x-kubernetes-validations": [
+        {"rule": "!has(self.status) || !has(self.status.now) || self.status.now <= self.spec.most",
+         "message": "more than there may be"},
+        {"rule": "self.metadata.name.startsWith('w')", "message": "must be called w"},
+    ],
+}  # fmt: skip
+
+
+def widget(name="w", version="v1", **rest):
+    return {"apiVersion": f"example.com/{version}", "kind": "Widget", "metadata": {"name": name}, **rest}
+
+
+@pytest.fixture
+def define(api, definition, eventually):
+    """Makes a definition whose versions have the given schemas, and waits until they are served."""
+
+    async def make(change=None, **schemas):
+        made = definition(*schemas)
+        for each in made["spec"]["versions"]:
+            each["schema"] = {"openAPIV3Schema": schemas[each["name"]]}
+        if change:
+            change(made["spec"]["versions"])
+        await api.made(DEFINITIONS, made)
+        await eventually(lambda: api.get(WIDGETS), lambda reply: reply.status == 200)
+
+    return make
+
+
+async def redefine(api, eventually, change, done):
+    """Changes a definition and waits until that is seen."""
+    crd = (await api.get(DEFINITION)).body
+    change(crd["spec"]["versions"])
+    reply = await api.put(DEFINITION, crd)
+    assert reply.status == 200, reply.message
+    await eventually(lambda: api.get(f"{WIDGETS}/w"), done)
+
+
+async def test_a_definition_whose_rules_cannot_be_run_is_refused(api, definition):
+    made = definition("v1", schema={"openAPIV3Schema": {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "x-kubernetes-validations": [{"rule": "self.size > 1"}]}},
+    }})  # fmt: skip
+    reply = await api.post(DEFINITIONS, made)
+
+    assert reply.status == 422
+    [cause] = reply.body["details"]["causes"]
+    path = "spec.versions[0].schema.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule"
+    assert (cause["field"], cause["reason"]) == (path, "FieldValueInvalid")
+    assert (
+        "compilation failed: ERROR: <input>:1:5: undefined field 'size'\n | self.size > 1\n | ....^" in cause["message"]
+    )
+
+
+async def test_a_rule_is_kept_by_whoever_writes(api, define):
+    await define(v1=RULES)
+    good = await api.made(WIDGETS, widget(spec={"least": 1, "most": 3, "mode": "a"}))
+    wrong = {"least": 5, "most": 3, "mode": "a"}
+    message = "spec.least: Invalid value: least must not be above 3"
+
+    replies = [
+        await api.post(WIDGETS, widget("w2", spec=wrong)),
+        await api.put(f"{WIDGETS}/w", {**good, "spec": wrong}),
+        await api.patch(f"{WIDGETS}/w", {"spec": {"least": 5}}),
+        await api.patch(f"{WIDGETS}/w", [{"op": "replace", "path": "/spec/least", "value": 5}], kind="json"),
+        await api.post(f"{WIDGETS}?dryRun=All", widget("w2", spec=wrong)),
+    ]
+
+    assert [each.status for each in replies] == [422] * 5
+    assert all(message in each.message for each in replies)
+    assert replies[1].body["details"]["causes"] == [
+        {"reason": "FieldValueInvalid", "message": "Invalid value: least must not be above 3", "field": "spec.least"}
+    ]
+    assert (await api.get(f"{WIDGETS}/w")).body["spec"]["least"] == 1
+
+
+async def test_a_transition_is_judged_by_what_was_stored(api, define):
+    await define(v1=RULES)
+    await api.made(WIDGETS, widget(spec={"least": 1, "most": 3, "mode": "a"}))
+
+    reply = await api.patch(f"{WIDGETS}/w", {"spec": {"mode": "b"}})
+
+    assert (reply.status, reply.body["message"]) == (
+        422,
+        'Widget.example.com "w" is invalid: spec: Forbidden: mode is fixed',
+    )
+    assert (await api.patch(f"{WIDGETS}/w", {"spec": {"most": 4}})).status == 200
+
+
+async def test_a_status_is_judged_with_the_whole_object(api, define):
+    await define(v1=RULES)
+    await api.made(WIDGETS, widget(spec={"least": 1, "most": 3}))
+
+    reply = await api.patch(f"{WIDGETS}/w/status", {"status": {"now": 9}})
+
+    assert (reply.status, reply.message) == (
+        422,
+        'Widget.example.com "w" is invalid: <nil>: Invalid value: more than there may be',
+    )
+    assert (await api.patch(f"{WIDGETS}/w/status", {"status": {"now": 2}})).status == 200
+
+
+async def test_an_object_may_be_called_by_a_rule(api, define):
+    await define(v1=RULES)
+    reply = await api.post(WIDGETS, widget("x", spec={"least": 1, "most": 3}))
+    assert "must be called w" in reply.message
+
+
+async def test_what_a_rule_speaks_of_must_be_there_first(api, define):
+    await define(v1=RULES)
+    reply = await api.post(WIDGETS, widget(spec={"least": "one", "most": 3}))
+    assert 'must be of type integer: "string"' in reply.message
+    assert "some validation rules were not checked because the object was invalid" in reply.message
+
+
+async def test_a_new_rule_counts_from_now_on(api, define, eventually):
+    await define(v1={"type": "object", "properties": {"spec": {"type": "object", "properties": {"size": INT}}}})
+    await api.made(WIDGETS, widget(spec={"size": 1}))
+    crd = (await api.get(DEFINITION)).body
+    spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"]["size"]["x-kubernetes-validations"] = [{"rule": "self % 2 == 0", "message": "must be even"}]
+    assert (await api.put(DEFINITION, crd)).status == 200
+
+    late = widget("late", spec={"size": 3})
+    reply = await eventually(lambda: api.post(f"{WIDGETS}?dryRun=All", late), lambda reply: reply.status == 422)
+
+    assert "spec.size: Invalid value: 3: must be even" in reply.message
+    assert (await api.get(f"{WIDGETS}/w")).body["spec"] == {"size": 1}
+
+
+# --- versions ---------------------------------------------------------------------------------------------------------
+
+NEW = {"type": "object", "properties": {
+    "spec": {"type": "object", "properties": {"size": INT, "colour": {"type": "string", "default": "blue"}}},
+}}  # fmt: skip
+OLD = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"size": INT, "shape": INT}}}}
+
+
+async def test_every_version_shows_what_its_own_schema_knows(api, define):
+    await define(v1=NEW, v1beta1=OLD)
+    await api.made(BETA, widget(version="v1beta1", spec={"size": 1, "shape": 4, "colour": "red"}))
+
+    new, old = (await api.get(f"{WIDGETS}/w")).body, (await api.get(f"{BETA}/w")).body
+    listed = (await api.get(WIDGETS)).body["items"]
+
+    assert new["spec"] == listed[0]["spec"] == {"size": 1, "colour": "blue"}
+    assert old["spec"] == {"size": 1, "shape": 4}
+    assert (await api.get(f"{WIDGETS}?fieldSelector=metadata.name=w")).names == ["w"]
+
+
+async def test_a_watch_shows_what_its_version_knows(api, define):
+    await define(v1=NEW, v1beta1=OLD)
+    new, old = await api.watch(WIDGETS), await api.watch(BETA)
+
+    await api.made(BETA, widget(version="v1beta1", spec={"size": 1, "shape": 4}))
+
+    assert (await new.next())["object"]["spec"] == {"size": 1, "colour": "blue"}
+    assert (await old.next())["object"]["spec"] == {"size": 1, "shape": 4}
+
+
+async def test_a_default_that_comes_later_is_seen_in_what_was_stored_before(api, define, eventually):
+    plain = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"size": INT}}}}
+    await define(v1=plain)
+    await api.made(WIDGETS, widget(spec={"size": 1}))
+
+    def coloured(versions):
+        versions[0]["schema"]["openAPIV3Schema"] = NEW
+        versions[0]["selectableFields"] = [{"jsonPath": ".spec.colour"}]
+
+    await redefine(api, eventually, coloured, lambda reply: reply.body["spec"] == {"size": 1, "colour": "blue"})
+
+    assert (await api.get(f"{WIDGETS}?fieldSelector=spec.colour=blue")).names == ["w"]
+    assert (await api.get(f"{WIDGETS}?fieldSelector=spec.colour=red")).names == []
+
+
+async def test_a_field_that_is_taken_out_of_the_schema_is_not_seen_any_more(api, define, eventually):
+    await define(v1=OLD)
+    await api.made(WIDGETS, widget(spec={"size": 1, "shape": 2}))
+
+    def simpler(versions):
+        del versions[0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["shape"]
+
+    await redefine(api, eventually, simpler, lambda reply: reply.body["spec"] == {"size": 1})
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ({}, "example.com/v1beta1 Widget is deprecated; use example.com/v1 Widget"),
+        ({"deprecationWarning": "move on"}, "move on"),
+    ],
+    ids=["the server's words", "the author's words"],
+)  # fmt: skip
+async def test_whoever_uses_a_deprecated_version_is_told(api, define, words, told):
+    await define(lambda versions: versions[1].update(deprecated=True, **words), v1=NEW, v1beta1=NEW)
+    made = await api.post(BETA, widget(version="v1beta1"))
+
+    replies = [made, await api.get(BETA), await api.get(f"{BETA}/w"), await api.delete(f"{BETA}/w")]
+
+    assert [each.warnings for each in replies] == [[f'299 - "{told}"']] * 4
+    assert (await api.get(WIDGETS)).warnings == []
+
+
+async def test_the_oldest_version_may_be_the_only_one_left(api, define):
+    await define(lambda versions: versions[0].update(deprecated=True), v1=NEW, v1beta1=NEW)
+    assert (await api.get(WIDGETS)).warnings == ['299 - "example.com/v1 Widget is deprecated"']
+
+
+async def test_conversion_by_webhook_is_refused_by_name(api, definition):
+    made = definition("v1", "v1beta1")
+    made["spec"]["conversion"] = {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"]}}
+    reply = await api.post(DEFINITIONS, made)
+    assert reply.status == 422
+    assert "spec.conversion.strategy: Forbidden: conversion webhooks are not supported" in reply.message
+
+
+async def test_rules_and_fields_are_told_in_openapi(api, define, eventually):
+    await define(v1=RULES, v1beta1=OLD)
+    index = await eventually(
+        lambda: api.get("/openapi/v3"), lambda reply: "apis/example.com/v1beta1" in reply.body["paths"]
+    )
+    new = (await api.get(index.body["paths"]["apis/example.com/v1"]["serverRelativeURL"])).body
+    old = (await api.get(index.body["paths"]["apis/example.com/v1beta1"]["serverRelativeURL"])).body
+    [told] = [each for name, each in new["components"]["schemas"].items() if name.endswith("v1.Widget")]
+    assert (
+        told["properties"]["spec"]["x-kubernetes-validations"]
+        == (RULES["properties"]["spec"]["x-kubernetes-validations"])
+    )
+    [told] = [each for name, each in old["components"]["schemas"].items() if name.endswith("v1beta1.Widget")]
+    assert set(told["properties"]["spec"]["properties"]) == {"size", "shape"}
