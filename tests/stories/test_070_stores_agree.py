@@ -14,6 +14,7 @@ MAPS = f"{NAMESPACE}/configmaps"
 PODS = f"{NAMESPACE}/pods"
 JSON, MERGE = "application/json", "application/merge-patch+json"
 JSON_PATCH, STRATEGIC = "application/json-patch+json", "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 PARTIAL = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
@@ -61,7 +62,7 @@ class Trace:
 
     def plain(self, value):
         if isinstance(value, dict):
-            return {name: self._member(name, each) for name, each in value.items()}
+            return {self._text(name): self._member(name, each) for name, each in value.items()}
         if isinstance(value, list):
             return [self.plain(each) for each in value]
         return self._text(value) if isinstance(value, str) else value
@@ -69,6 +70,8 @@ class Trace:
     def _member(self, name, value):
         if name in ("resourceVersion", "continue", "nodePort", "ca.crt"):
             return name.upper()
+        if name == "managedFields":  # they come by time, in seconds, which other seconds order otherwise
+            return sorted(self.plain(value), key=json.dumps)
         return self.plain(value)
 
     def _text(self, text):
@@ -112,7 +115,11 @@ async def writing(trace):
     await ask("PATCH", f"{MAPS}/one", [{"op": "add", "path": "/data/b", "value": "4"}], JSON_PATCH)
     await ask("PATCH", f"{MAPS}/one", [{"op": "test", "path": "/data/b", "value": "5"}], JSON_PATCH)
     await ask("PATCH", f"{MAPS}/one", {"data": {"$patch": "replace", "c": "6"}}, STRATEGIC)
-    await ask("PATCH", f"{MAPS}/one?fieldManager=m", {"data": {}}, "application/apply-patch+yaml")
+    await ask("PATCH", f"{MAPS}/one?fieldManager=m", {"data": {}}, APPLY)
+    whole = {"apiVersion": "v1", "kind": "ConfigMap", **config_map("one")}
+    await ask("PATCH", f"{MAPS}/one?fieldManager=m", {**whole, "data": {"c": "7", "d": "8"}}, APPLY)
+    await ask("PATCH", f"{MAPS}/one?fieldManager=m&force=true", {**whole, "data": {"c": "7", "d": "8"}}, APPLY)
+    await ask("PATCH", f"{MAPS}/one?fieldManager=m", {**whole, "data": {"c": "7"}}, APPLY)
     await ask("PATCH", f"{MAPS}/one", {"metadata": {"labels": {"app": "y"}}}, MERGE)
     await ask("PATCH", f"{MAPS}/one", {"metadata": {"finalizers": ["example.com/hold"]}}, MERGE)
     await ask("DELETE", f"{MAPS}/one", {"preconditions": {"uid": "00000000-0000-0000-0000-000000000000"}})

@@ -18,7 +18,7 @@ _CONNECTING = ("attach", "exec", "portforward", "proxy")
 """Subresources that open a connection of their own."""
 
 _NAMES = {"get": "read", "list": "list", "post": "create", "put": "replace", "patch": "patch", "delete": "delete"}
-_PATCHES = ("application/json-patch+json", "application/merge-patch+json")
+_PATCHES = ("application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json")
 _STRATEGIC = "application/strategic-merge-patch+json"
 """kubectl sends what it finds here; custom kinds have no merge keys, so theirs must not name it."""
 
