@@ -1,4 +1,5 @@
 """NetworkPolicies as a table of who may reach whom: said here, by `explain`, and by a real packet, in both families."""
+# ruff: noqa: E501 - a table has a case in each line
 
 import pytest
 
