@@ -17,6 +17,7 @@ from podwire.nriplugins.network.meter import Meter
 from podwire.nriplugins.network.naming import Read
 from podwire.nriplugins.network.policing import NOT_ENFORCED, Policing, Remark
 from podwire.nriplugins.network.ports import Now
+from podwire.nriplugins.network.resources import Head
 from podwire.nriplugins.network.statuses import Statuses
 from podwire.protocols.grpc_status import FailedPrecondition
 from podwire.protocols.k8sapi.kinds import Kind
@@ -93,6 +94,10 @@ class Keeper:
         for each in self.locals.values():
             if each.uid == uid and each.learn(object_):
                 self._unfit.add(each.id)
+
+    def chosen(self, local: Local) -> list[Head]:
+        """The resources that concern a pod."""
+        return [each for each in self.known.of(local.namespace).heads() if each.uid in local.concerned]
 
     # Hooks.
 

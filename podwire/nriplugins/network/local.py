@@ -26,6 +26,8 @@ class Local:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     hanging: Hanging | None = None
+    policies: tuple[str, ...] = ()
+    """Those of its namespace that isolated it at the beginning."""
     bare: bool = False
     """Whether it is certain that its namespace has nothing of ours."""
     troubles: tuple[Trouble, ...] = ()

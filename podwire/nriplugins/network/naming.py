@@ -40,6 +40,11 @@ def wanted_by(pod: Pod) -> Iterator[tuple[Kind, str]]:
                 yield kind, each
 
 
+def cached(kind: Kind, name: str, found: Object | None) -> str:
+    """What a trace says of a look into the copy."""
+    return f"read (cache, rv {version_of(found) if found else '-'}) {kind.resource}/{name}"
+
+
 class NamedReader:
     """Reads what pods name, all of it at once."""
 
@@ -70,6 +75,5 @@ class NamedReader:
     def _copied(self, uid: str, namespace: str, kind: Kind, name: str, why: str) -> Read:
         self._meter.read("cache")
         found = self._watches.find(kind, namespace, name)
-        version = version_of(found) if found else "-"
-        with self._trace.configures(uid, f"read (cache, rv {version}) {kind.resource}/{name}"):
+        with self._trace.configures(uid, cached(kind, name, found)):
             return Read(kind, name, found, f"{why}; the copy is {self._watches.age(kind):.0f} s old")

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 
 from podwire.nri import Plugin, Updates, pb
 from podwire.nriplugins.network.keeper import Keeper
-from podwire.nriplugins.network.kinds import PODS
+from podwire.nriplugins.network.kinds import CUSTOM, PODS, POLICIES
 from podwire.nriplugins.network.local import Local, local_of
 from podwire.nriplugins.network.meter import Meter
-from podwire.nriplugins.network.naming import NamedReader
+from podwire.nriplugins.network.naming import NamedReader, Read, cached
 from podwire.nriplugins.network.ports import Now, Trace
 from podwire.nriplugins.network.watching import Watches
 from podwire.protocols.grpc_status import Unavailable
 
 _log = logging.getLogger("podwire.nriplugins.network")
 
+_KINDS = {each.kind: each for each in CUSTOM}
 PATIENCE = 1.5
 """Seconds that a new pod waits for the first listings; runtimes wait two for the answer."""
 
@@ -53,8 +54,19 @@ class NetworkPlugin(Plugin):
             reads = await self._reader.read(local.uid, local.planned)
             with self._trace.configures(local.uid, "set policies, routes, mesh"):
                 await self._keeper.admit(local, reads)
+                self._tell_copies(local, reads)
         finally:
             self._meter.hook("RunPodSandbox", self._now() - begun)
+
+    def _tell_copies(self, local: Local, reads: Sequence[Read]) -> None:
+        """What was decided by copies, and how new they were."""
+        asked = {(each.kind, each.name) for each in reads}
+        selected = [(_KINDS[each.kind], each.name) for each in self._keeper.chosen(local)]
+        for kind, name in [*((POLICIES, each) for each in sorted(local.policies)), *selected]:
+            found = self._watches.find(kind, local.namespace, name)
+            if found is not None and (kind, name) not in asked:
+                with self._trace.configures(local.uid, cached(kind, name, found)):
+                    pass
 
     async def stop_pod_sandbox(self, pod: pb.PodSandbox) -> None:
         begun = self._now()

@@ -20,7 +20,7 @@ from podwire.nriplugins.network.kinds import NAMESPACES, PODS
 from podwire.nriplugins.network.local import Local
 from podwire.nriplugins.network.policy import Content, Kernel, LocalPod, Model
 from podwire.nriplugins.network.policy.kernel import Verdict
-from podwire.nriplugins.network.policy.policies import Broken, policy_of
+from podwire.nriplugins.network.policy.policies import DIRECTIONS, Broken, policy_of
 from podwire.nriplugins.network.policy.values import Attachment, Pod, pod_of
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Change, Deleted, Object, Synced, key_of, metadata
@@ -71,6 +71,8 @@ class Policing:
         """Judge a new pod's packets, from the first one on. Raises LinuxError, CannotJudge."""
         self._learn(changes)
         self._take(local)
+        pod = self.model.pods[local.uid]
+        local.policies = tuple({each.name for way in DIRECTIONS for each in self.model.selected(pod, way)})
         self._place(local).settle()
         self._check_bridge(local)
 

@@ -61,7 +61,11 @@ class Plugin:
         words += ["--listen", f"127.0.0.1:{PAGES}"]
         trace = {"PODWIRE_TRACE": "/run/podwire/trace.sock"}
         with self.log.open("ab") as log:
-            command = ["env", *(f"{name}={value}" for name, value in trace.items()), *self._cluster.space.command(*words)]
+            command = [
+                "env",
+                *(f"{name}={value}" for name, value in trace.items()),
+                *self._cluster.space.command(*words),
+            ]
             self._child = subprocess.Popen(command, stdout=log, stderr=log)
         if ready:
             self._cluster.eventually(lambda: self.page("readyz") == (200, "ok"), "the plugin is ready", self.told)
@@ -250,7 +254,10 @@ class Network:
     def tables(self) -> str:
         """The nft tables of the node."""
         done = subprocess.run(
-            ["nsenter", f"--net={self.plugin.node}", "nft", "list", "tables"], capture_output=True, text=True, check=True
+            ["nsenter", f"--net={self.plugin.node}", "nft", "list", "tables"],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return done.stdout
 

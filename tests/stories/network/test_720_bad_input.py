@@ -1,0 +1,127 @@
+"""Resources that are nonsense, missing or in each other's way: each affects only itself, and says so."""
+
+import json
+import signal
+
+import pytest
+
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.grpc_status import RpcError
+
+pytestmark = pytest.mark.timeout(400)
+
+ROUTE = "{podSelector: {matchLabels: {app: web}}, failurePolicy: POLICY, routes: [{destinations: [10.70.0.0/16], via: VIA, onLink: true}]}"
+
+
+def route(**words):
+    told = ROUTE
+    for name, value in {"POLICY": "Fail", "VIA": "10.99.0.1", **words}.items():
+        told = told.replace(name, value)
+    return told
+
+
+def test_nonsense_is_refused_at_the_door_with_field_and_reason(network, a_resource):
+    network.up(plugin=False)
+    bad = a_resource("PodRoute", "bad", "{routes: [{destinations: [10.70.0.1/16], via: 'fd00::1'}]}")
+    done = network.cluster.kubectl("apply", "-f", "-", given=json.dumps(bad))
+    assert done.returncode != 0
+    assert "spec.routes[0].destinations[0]" in done.stderr
+    mesh = a_resource("PodMesh", "loop", "{outbound: {port: 15001}}")
+    done = network.cluster.kubectl("apply", "-f", "-", given=json.dumps(mesh))
+    assert "without one the proxy's own connections would be led back to it" in done.stderr
+
+
+def test_what_a_pod_names_and_nobody_has_keeps_it_from_running_until_it_is_there(network, a_pod, a_resource):
+    network.up()
+    cluster = network.cluster
+    named = {"net.podwire.dev/routes": "late"}
+    cluster.apply(a_pod("waits", annotations=named), a_pod("runs"))
+    network.peer("runs")
+    cluster.eventually(lambda: "PodRouteMissing" in network.events("waits"), "the reason is told", network.plugin.told)
+    assert "PodRoute default/late: the pod names it, and it does not exist" in network.events("waits")
+    assert network.plugin.metric('failures_total{part="PodRoute",reason="Missing"}') >= 1
+    cluster.apply(
+        a_resource("PodRoute", "late", "{routes: [{destinations: [10.70.0.0/16], via: 10.99.0.1, onLink: true}]}")
+    )
+    network.peer("waits")
+    assert network.plugin.metric('named_reads_total{source="api"}') >= 2
+    cluster.delete_all()
+
+
+@pytest.mark.parametrize(("policy", "runs"), [("Fail", False), ("Ignore", True)])
+def test_what_the_kernel_refuses_fails_closed_or_open_as_the_resource_says(network, a_pod, a_resource, policy, runs):
+    network.up()
+    cluster = network.cluster
+    spec = route(POLICY=policy).replace("onLink: true", "onLink: false")  # nobody is at that gateway
+    cluster.apply(a_resource("PodRoute", "nowhere", spec), a_pod("web", labels={"app": "web"}), a_pod("other"))
+    network.peer("other")
+    cluster.eventually(lambda: "PodRouteFailed" in network.events("web"), "the reason is told", network.plugin.told)
+
+    def failures():
+        nodes = cluster.get("podroute", "nowhere").get("status", {}).get("nodes", [])
+        return [row for each in nodes for row in each["failures"]]
+
+    [row] = cluster.eventually(failures, "its status names the pod", network.plugin.told)
+    assert (row["pod"], row["reason"]) == ("web", "Failed")
+    assert "spec.routes[0]" in row["message"]
+    if runs:
+        network.peer("web")
+    else:
+        assert cluster.pods()["web"]["status"]["phase"] == "Pending"
+    cluster.delete_all()
+    cluster.eventually(lambda: not failures(), "a pod that is gone fails no more", network.plugin.told)
+
+
+def test_of_two_that_want_different_things_the_older_has_its_way_and_the_other_says_so(network, a_pod, a_resource):
+    network.up()
+    cluster = network.cluster
+    cluster.apply(a_resource("PodRoute", "a", route()))
+    cluster.apply(a_resource("PodRoute", "b", route(VIA="10.99.0.2")))
+    network.run(a_pod("web", labels={"app": "web"}))
+
+    def message():
+        conditions = cluster.get("podroute", "b").get("status", {}).get("conditions", [])
+        return next((each["message"] for each in conditions if each["reason"] == "Conflict"), "")
+
+    told = cluster.eventually(message, "the younger one says that it lost", network.plugin.told)
+    assert "as PodRoute default/a says, which is older" in told
+    assert "via 10.99.0.1" in cluster.told("exec", "web", "--", "ip", "route")
+    cluster.delete_all()
+
+
+def test_with_the_api_server_away_new_pods_are_judged_by_the_copy(network, a_pod, a_policy, a_resource):
+    """A sandbox that is asked for while nobody answers: by the runtime's own door, as a kubelet would."""
+    network.up()
+    cluster = network.cluster
+    cluster.apply(a_resource("PodRoute", "named", route().replace("podSelector: {matchLabels: {app: web}}, ", "")))
+    cluster.apply(a_policy("shut", "{podSelector: {matchLabels: {app: shut}}, policyTypes: [Ingress, Egress]}"))
+    [target] = network.run(a_pod("target")).values()
+    target.listen(80)
+    for each in ("kubelet", "apiserver"):  # a kubelet ends sandboxes of which it knows no pod
+        cluster.signal(each, signal.SIGSTOP)
+    try:
+        ids = [
+            cluster.cri("RunPodSandbox", config=_sandbox("shut", {"app": "shut"})).pod_sandbox_id,
+            cluster.cri("RunPodSandbox", config=_sandbox("open", {})).pod_sandbox_id,
+        ]
+        with pytest.raises(RpcError, match="default/nobody: the pod names it, and it does not exist"):
+            cluster.cri("RunPodSandbox", config=_sandbox("bad", {}, "nobody"))
+        assert network.plugin.metric('named_reads_total{source="cache"}') >= 3
+        assert network.content()["ingress4"] == network.content()["egress4"] == 1
+        for each in ids:
+            cluster.cri("StopPodSandbox", pod_sandbox_id=each)
+            cluster.cri("RemovePodSandbox", pod_sandbox_id=each)
+    finally:
+        for each in ("kubelet", "apiserver"):
+            cluster.signal(each, signal.SIGCONT)
+    assert network.content()["ingress4"] == 0
+    cluster.delete_all()
+
+
+def _sandbox(name, labels, route_="named"):
+    return pb.PodSandboxConfig(
+        metadata=pb.PodSandboxMetadata(name=name, uid=f"uid-{name}", namespace="default"),
+        labels=labels,
+        annotations={"net.podwire.dev/routes": route_},
+        linux=pb.LinuxPodSandboxConfig(),
+    )
