@@ -61,6 +61,8 @@ class CustomResources:
         self._engine = engine
         self._openapi = openapi
         self._definitions: dict[str, Object] = {}
+        self._made: dict[tuple[str, str], list[tuple[Resource, Object]]] = {}
+        """What each definition serves, by uid and version: those that have not changed are not compiled again."""
         self._resource = engine.registry.builtin("apiextensions.k8s.io", "customresourcedefinitions")
         self._meta = engine.schemas.shape_of(OBJECT_META)
 
@@ -112,10 +114,12 @@ class CustomResources:
             _log.info("definition not established", extra={"definition": name, "reason": error.message})
 
     def _serve(self) -> None:
-        served: list[tuple[Resource, Object]] = []
+        before, self._made = self._made, {}
         for each in self._definitions.values():
             if crd.condition(each, "Established"):
-                served += self._served(each)
+                version = (each["metadata"]["uid"], each["metadata"]["resourceVersion"])
+                self._made[version] = before[version] if version in before else self._served(each)
+        served = [one for several in self._made.values() for one in several]
         self._engine.registry.replace_custom(resource for resource, _ in served)
         self._openapi.replace_custom((resource.kind, schema) for resource, schema in served)
 

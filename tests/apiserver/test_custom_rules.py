@@ -101,6 +101,16 @@ async def test_a_rule_is_kept_by_whoever_writes(api, define):
     assert (await api.get(f"{WIDGETS}/w")).body["spec"]["least"] == 1
 
 
+async def test_a_rule_is_kept_by_whoever_applies(api, define):
+    await define(v1=RULES)
+    url = f"{WIDGETS}/w?fieldManager=me"
+    made = await api.patch(url, widget(spec={"least": 1, "most": 3}), kind="apply")
+    reply = await api.patch(url, widget(spec={"least": 4, "most": 3}), kind="apply")
+    assert (made.status, reply.status) == (201, 422)
+    assert "spec.least: Invalid value: least must not be above 3" in reply.message
+    assert (await api.patch(f"{url}&dryRun=All", widget(spec={"least": 2, "most": 3}), kind="apply")).status == 200
+
+
 async def test_a_transition_is_judged_by_what_was_stored(api, define):
     await define(v1=RULES)
     await api.made(WIDGETS, widget(spec={"least": 1, "most": 3, "mode": "a"}))

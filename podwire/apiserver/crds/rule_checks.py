@@ -7,6 +7,7 @@ from typing import Any
 from podwire.apiserver.crds.declared import LARGEST_REQUEST, Declared, declare
 from podwire.apiserver.crds.rule_paths import BadFieldPath, normalized
 from podwire.apiserver.crds.rules import WORD, compile_rules, run_rules, variables
+from podwire.apiserver.crds.unordered import misuses
 from podwire.protocols.cel import CompileError, Program, Unavailable, compile_expression
 from podwire.protocols.cel.cost import MOST, Size, estimate
 from podwire.protocols.k8sapi.status import FieldError, forbidden, invalid, not_supported, required
@@ -167,12 +168,13 @@ def _judge(place: _Place, found: _Found) -> None:
 
 def _compile(rule: Json, where: str, place: _Place, declared: Declared, found: _Found) -> None:
     times = place.times if place.times is not None else LARGEST_REQUEST // (declared.least + 1)
-    program = _checked(rule, "rule", where, declared, found)
+    told = (place.schema, declared)
+    program = _checked(rule, "rule", where, told, found)
     if program is None:
         return
     _observe(program, "estimated rule cost", f"{where}.rule", times, declared, found)
     if rule.get("messageExpression"):
-        message = _checked(rule, "messageExpression", where, declared, found)
+        message = _checked(rule, "messageExpression", where, told, found)
         if message is not None:
             _observe(message, "estimated messageExpression cost", f"{where}.messageExpression", 1, declared, found)
     if "oldSelf" in program.names:
@@ -190,7 +192,8 @@ _MUST_BE = {
 }
 
 
-def _checked(rule: Json, word: str, where: str, declared: Declared, found: _Found) -> Program | None:
+def _checked(rule: Json, word: str, where: str, told: tuple[Json, Declared], found: _Found) -> Program | None:
+    schema, declared = told
     returns, otherwise, prefix = _MUST_BE[word]
     try:
         program = compile_expression(rule[word], variables(declared, rule))
@@ -199,6 +202,10 @@ def _checked(rule: Json, word: str, where: str, declared: Declared, found: _Foun
         return None
     if program.returns != returns:
         found.errors.append(invalid(f"{where}.{word}", rule, otherwise))
+        return None
+    if wrong := list(misuses(program.tree.root, schema)):
+        problem = CompileError(rule[word], [program.problem(node, why) for node, why in wrong])
+        found.errors.append(invalid(f"{where}.{word}", rule, f"{prefix}compilation failed: {problem}"))
         return None
     return program
 

@@ -148,11 +148,15 @@ def _computing(functions: Sequence[Function]) -> Callable[..., Any]:
         function = by_types.get(tuple(each.full_name if each else "" for each in messages))
         if function is None:
             raise ValueError(OVERLOAD)
-        given = [_OPAQUE[kind.full_name].value(each.text) if kind else each
-                 for kind, each in zip(messages, args, strict=True)]  # fmt: skip
+        given = [_value(kind.full_name, each.text) if kind else each for kind, each in zip(messages, args, strict=True)]
         return kept(function.compute(*given))
 
     return computed
+
+
+@lru_cache(maxsize=4096)
+def _value(name: str, text: str) -> Any:
+    return _OPAQUE[name].value(text)
 
 
 def _name(type_: Type) -> str:

@@ -91,6 +91,12 @@ class Program:
         except TypeError:
             return CelError("the value is of a type that cannot leave the expression")
 
+    def problem(self, node: syntax.Node, message: str) -> Problem:
+        """Something that is wrong with a node, at its place in the expression as it was written."""
+        text = _bound(self.expression, sorted(self._optional))
+        before = text[: self.tree.offsets.get(node.id, 0)]
+        return Problem(before.count("\n") + 1 - len(self._optional), len(before) - before.rfind("\n"), message)
+
 
 def compile_expression(
     expression: str, variables: Mapping[str, Type], *, functions: tuple[Function, ...] = ()
@@ -115,7 +121,7 @@ def _compiled(expression: str, variables: tuple[tuple[str, Type], ...], function
         problems = [Problem(each.line - len(optional), each.column, each.message) for each in problems_in(str(error))]
         raise CompileError(expression, problems) from None
     program = Program(expression, checked, functions, frozenset(optional))
-    if wrong := list(_wrong(program, optional)):
+    if wrong := list(_wrong(program)):
         raise CompileError(expression, wrong)
     return program
 
@@ -130,7 +136,7 @@ def _bound(expression: str, optional: list[str]) -> str:
     return expression
 
 
-def _wrong(program: Program, optional: list[str]) -> Iterator[Problem]:
+def _wrong(program: Program) -> Iterator[Problem]:
     """What the checker lets pass: messages made by hand, literals that make no sense, functions that cannot be run."""
     from podwire.protocols.cel.environment import wrong_literal  # noqa: PLC0415 - as above
 
@@ -143,7 +149,7 @@ def _wrong(program: Program, optional: list[str]) -> Iterator[Problem]:
             if (literal := _literal(node)) and (why := wrong_literal(node.function, literal.value)):
                 at, message = literal, f"invalid {node.function} argument: {evaluation_error(why)}"
         if message:
-            yield Problem(*_place(program, at, optional), message)
+            yield program.problem(at, message)
 
 
 def _literal(call: syntax.Call) -> syntax.Const | None:
@@ -152,10 +158,3 @@ def _literal(call: syntax.Call) -> syntax.Const | None:
         return None
     argument = call.args[place]
     return argument if isinstance(argument, syntax.Const) and isinstance(argument.value, str) else None
-
-
-def _place(program: Program, node: syntax.Node, optional: list[str]) -> tuple[int, int]:
-    """Line and column of a node in the expression as it was written."""
-    text = _bound(program.expression, optional)
-    before = text[: program.tree.offsets.get(node.id, 0)]
-    return before.count("\n") + 1 - len(optional), len(before) - before.rfind("\n")

@@ -1,7 +1,7 @@
 """CEL's types, as values. What the library makes of them is `environment`'s business."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +12,14 @@ class Type:
     parameters: tuple["Type", ...] = ()
     fields: tuple[tuple[str, "Type"], ...] = ()
     nullable: bool = False
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Compiled expressions are remembered by the types of their variables, which may be whole schemas.
+        object.__setattr__(self, "_hash", hash((self.name, self.parameters, self.fields, self.nullable)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(map(str, self.parameters))})" if self.parameters else self.name

@@ -201,3 +201,62 @@ def test_without_the_library_a_definition_with_rules_is_refused_with_the_reason(
     environment.checking.cache_clear()
     [found] = told(rule_errors(ruled(INT, "self > 41 // nobody else says this"), AT))
     assert found == f"{RULE}: Forbidden: CEL expressions need the package cel-expr-python"
+
+
+# --- lists without order ----------------------------------------------------------------------------------------------
+
+SET = {"type": "array", "maxItems": 9, "x-kubernetes-list-type": "set", "items": TEXT}
+LIST = {"type": "array", "maxItems": 9, "items": TEXT}
+SETS = {
+    "type": "object",
+    "properties": {
+        "one": SET,
+        "other": SET,
+        "list": LIST,
+        "deep": {"type": "object", "properties": {"one": SET}},
+        "deeper": {"type": "object", "properties": {"one": SET}},
+        "many": {"type": "array", "maxItems": 9, "items": {"type": "object", "properties": {"one": SET, "n": INT}}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "self.one == oldSelf.one",
+        "oldSelf.deep.one != self.deep.one",
+        "self == oldSelf && self.deep == oldSelf.deep && self.many == oldSelf.many",
+        "self.list == ['a'] && self.list + ['b'] == self.list",
+        "sets.equivalent(self.one, ['a', 'b'])",
+        "self.many.all(each, each.n == 1)",
+        "self.one.all(each, each == 'a') && self.one.map(each, each + 'b') == ['ab']",
+        "self.one.size() == self.other.size()",
+        {"rule": "self.one == oldSelf.value().one", "optionalOldSelf": True},
+        {"rule": "oldSelf.hasValue() && oldSelf.value() == self", "optionalOldSelf": True},
+    ],
+)
+def test_lists_without_order_may_be_used_where_order_does_not_count(rule):
+    assert rule_errors(ruled(SETS, rule), AT) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "place"),
+    [
+        ("self.one == ['a', 'b']", "1:10"),
+        ("self.one == self.other", "1:10"),
+        ("self.one != oldSelf.other", "1:10"),
+        ("self.deep == self.deeper", "1:11"),
+        ("self.many.all(x, self.many.exists(y, x == y))", "1:40"),
+        ("self.many[0].one == oldSelf.many[1].one", "1:18"),
+        ("self.?one.orValue([]) == ['a']", "1:23"),
+        ({"rule": "oldSelf.value().one == self.other", "optionalOldSelf": True}, "1:21"),
+    ],
+)
+def test_a_comparison_that_would_come_out_wrong_is_refused(rule, place):
+    [found] = told(rule_errors(ruled(SETS, rule), AT))
+    assert f"compilation failed: ERROR: <input>:{place}: lists of type set or map can be compared with what" in found
+
+
+def test_nothing_is_added_to_a_list_without_order():
+    [found] = told(rule_errors(ruled(SETS, "(self.one + ['a']).size() < 5"), AT))
+    assert "<input>:1:11: lists of type set or map cannot be added; use a macro" in found

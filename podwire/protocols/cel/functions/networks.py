@@ -1,6 +1,7 @@
 """The ip and cidr libraries. Stricter than Python's parser: no zones, no IPv4 within IPv6."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface, ip_address, ip_interface
 
 from podwire.protocols.cel.functions.function import Function, Opaque
@@ -10,6 +11,11 @@ Address = IPv4Address | IPv6Address
 Interface = IPv4Interface | IPv6Interface
 
 
+REMEMBERED = 4096
+"""Texts that are parsed once: a rule asks several times, and the networks of a cluster are few."""
+
+
+@lru_cache(maxsize=REMEMBERED)
 def parse_ip(text: str) -> Address:
     try:
         address = ip_address(text)
@@ -23,6 +29,7 @@ def parse_ip(text: str) -> Address:
     return address
 
 
+@lru_cache(maxsize=REMEMBERED)
 def parse_cidr(text: str) -> Interface:
     address, slash, length = text.partition("/")
     words = f'network address parse error during conversion from string: netip.ParsePrefix("{text}")'
