@@ -20,6 +20,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--port", type=int, default=STANDARD.port, help="of its pages on each node's loopback (%(default)s)"
     )
     network.add_argument(
+        "--kubeconfig",
+        default="",
+        metavar="PATH",
+        help="a file of every node, for clusters whose service accounts may not see enough",
+    )
+    network.add_argument(
         "--api-server",
         type=_place,
         default=("", ""),
@@ -31,10 +37,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     host, port = arguments.api_server
     settings = Settings(
-        image=arguments.image, namespace=arguments.namespace, port=arguments.port, api_host=host, api_port=port
+        image=arguments.image,
+        namespace=arguments.namespace,
+        port=arguments.port,
+        kubeconfig=arguments.kubeconfig,
+        api_host=host,
+        api_port=port,
     )
-    say(yaml.safe_dump_all(manifests(settings), sort_keys=False).rstrip())
+    say(yaml.dump_all(manifests(settings), Dumper=_Plain, sort_keys=False).rstrip())
     return 0
+
+
+class _Plain(yaml.SafeDumper):
+    """What occurs twice is written twice: people read it."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the same for all
+        return True
 
 
 def _place(text: str) -> tuple[str, str]:

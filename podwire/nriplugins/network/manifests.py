@@ -11,6 +11,7 @@ from podwire.nriplugins.network.resources import GROUP
 Object = dict[str, Any]
 NAME = "podwire-nri-network"
 LABELS = {"app.kubernetes.io/name": NAME}
+NRI, KUBECONFIG = "/var/run/nri", "/etc/podwire/kubeconfig"
 READ = ("get", "list", "watch")
 
 
@@ -23,6 +24,8 @@ class Settings:
     api_host: str = ""
     api_port: str = ""
     """Where the API server is, for clusters in which its Service does not reach it from a node."""
+    kubeconfig: str = ""
+    """A file of the node, for clusters in which service accounts may not see enough."""
 
 
 def manifests(settings: Settings) -> list[Object]:
@@ -74,6 +77,7 @@ def _daemon_set(settings: Settings) -> Object:
 
 def _pod(settings: Settings) -> Object:
     """On the host's network, so that it starts before there is any other, and none that it waits for itself."""
+    own = bool(settings.kubeconfig)
     return {
         "serviceAccountName": NAME,
         "hostNetwork": True,
@@ -83,8 +87,9 @@ def _pod(settings: Settings) -> Object:
         "tolerations": [{"operator": "Exists"}],
         "containers": [_container(settings)],
         "volumes": [
-            {"name": "nri", "hostPath": {"path": "/var/run/nri", "type": "DirectoryOrCreate"}},
+            {"name": "nri", "hostPath": {"path": NRI, "type": "DirectoryOrCreate"}},
             {"name": "netns", "hostPath": {"path": "/run/netns", "type": "DirectoryOrCreate"}},
+            *([{"name": "kubeconfig", "hostPath": {"path": settings.kubeconfig, "type": "File"}}] if own else []),
         ],
     }
 
@@ -93,22 +98,25 @@ def _container(settings: Settings) -> Object:
     probe = {"httpGet": {"host": "127.0.0.1", "path": "/healthz", "port": settings.port}, "periodSeconds": 10}
     ready = {"httpGet": {"host": "127.0.0.1", "path": "/readyz", "port": settings.port}, "periodSeconds": 5}
     listen = f"127.0.0.1:{settings.port}"
+    identity = ["--kubeconfig", KUBECONFIG] if settings.kubeconfig else []
+    mount = [{"name": "kubeconfig", "mountPath": KUBECONFIG, "readOnly": True}] if settings.kubeconfig else []
     return {
         "name": "nri-network",
         "image": settings.image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["podwire", "nri-network"],
-        "args": ["--socket", "/var/run/nri/nri.sock", "--listen", listen, "--log-format", "json"],
+        "args": ["--socket", f"{NRI}/nri.sock", "--listen", listen, "--log-format", "json", *identity],
         "env": _environment(settings),
         "securityContext": {"privileged": True},
         "livenessProbe": probe,
         "readinessProbe": ready,
         "resources": {"requests": {"cpu": "50m", "memory": "100Mi"}},
         "volumeMounts": [
-            {"name": "nri", "mountPath": "/var/run/nri"},
+            {"name": "nri", "mountPath": NRI},
             # Namespaces are mounts that come and go while the container runs, by either path as the runtime has it.
             {"name": "netns", "mountPath": "/run/netns", "mountPropagation": "Bidirectional"},
             {"name": "netns", "mountPath": "/var/run/netns", "mountPropagation": "Bidirectional"},
+            *mount,
         ],
     }
 
