@@ -153,9 +153,10 @@ def _put(obj: Object, entries: list[Object]) -> None:
 def _converted(here: Resource, there: Resource, obj: Object) -> Object:
     """An object of one version in another one, by way of how it is stored."""
     stored = here.conversion.to_stored(obj) if here.conversion else obj
-    return (
-        there.conversion.from_stored(stored) if there.conversion else {**stored, "apiVersion": there.kind.api_version}
-    )
+    if there.conversion:
+        return there.conversion.from_stored(stored)
+    served = {**stored, "apiVersion": there.kind.api_version}
+    return there.as_read(served) if there.as_read else served
 
 
 def unchanged_but_for_times(new: Object, old: Object) -> bool:
