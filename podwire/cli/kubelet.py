@@ -8,6 +8,8 @@ from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, run_until_stopped, settle
 from podwire.cluster.kubelet import CNI_DIRS, BadEndpoint, Options, RunsAlready, socket_of
 from podwire.cluster.kubelet import run as work
+from podwire.kubelet.devices import DeviceSettings
+from podwire.kubelet.devices.settings import AT_ADMISSION, AT_START, DEFAULT
 from podwire.kubelet.node import default_name
 from podwire.objects.nodes import Taint
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
@@ -46,6 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         f"may be given again ({', '.join(map(str, CNI_DIRS))})",
     )
     _configure_node(parser)
+    _configure_devices(parser)
     _configure_server(parser)
     add_logging(parser)
 
@@ -68,6 +71,34 @@ def _configure_node(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the node's own (%(default)s)",
     )
+
+
+def _configure_devices(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("devices, which plugins bring that register below the root directory")
+    group.add_argument(
+        "--device-allocate",
+        choices=(AT_START, AT_ADMISSION),
+        default=AT_START,
+        help="when a plugin is asked to allocate: before each container is made, or once for a whole pod before its "
+        "sandbox is (%(default)s)",
+    )
+    group.add_argument(
+        "--device-plugin-grace",
+        type=_seconds,
+        default=DEFAULT.grace,
+        metavar="SECONDS",
+        help="how long the node names a resource whose plugin has gone (%(default)s)",
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from error
+    if not 0 <= found < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return found
 
 
 def _configure_server(parser: argparse.ArgumentParser) -> None:
@@ -104,6 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
         tls_certificate=arguments.tls_cert_file,
         tls_key=arguments.tls_private_key_file,
         client_ca=arguments.client_ca_file,
+        devices=DeviceSettings(allocate=arguments.device_allocate, grace=arguments.device_plugin_grace),
     )
     try:
         socket_of(options.runtime_endpoint)

@@ -40,7 +40,7 @@ class Runtime:
     """Sandboxes and containers in memory; `fails` and `waits` are by the name of a call."""
 
     def __init__(self):
-        self.sandboxes, self.containers, self.inside = {}, {}, {}
+        self.sandboxes, self.containers, self.inside, self.configs = {}, {}, {}, {}
         self.calls, self.fails, self.waits = [], {}, {}
         self.called = asyncio.Condition()
         self._numbers, self._listeners = itertools.count(), []
@@ -112,10 +112,13 @@ class Runtime:
         return pb.ListPodSandboxResponse(items=items)
 
     def list_containers(self, request):
+        wanted = request.filter.label_selector.get(UID)
         items = [
-            pb.Container(id=each.id, pod_sandbox_id=self.inside[each.id], state=each.state, labels=each.labels)
+            pb.Container(id=each.id, pod_sandbox_id=self.inside[each.id], state=each.state, labels=each.labels,
+                         metadata=each.metadata, annotations=each.annotations)
             for each in self.containers.values()
-        ]
+            if wanted in (None, each.labels[UID])
+        ]  # fmt: skip
         return pb.ListContainersResponse(containers=items)
 
     def pod_sandbox_status(self, request):
@@ -150,7 +153,7 @@ class Runtime:
 
     def create_container(self, request):
         id_, config = f"c{next(self._numbers)}", request.config
-        self.inside[id_] = request.pod_sandbox_id
+        self.inside[id_], self.configs[config.metadata.name] = request.pod_sandbox_id, config
         self.containers[id_] = pb.ContainerStatus(
             id=id_, metadata=config.metadata, state=pb.CONTAINER_CREATED, labels=config.labels,
             annotations=config.annotations, image=config.image,

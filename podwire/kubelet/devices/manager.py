@@ -149,8 +149,8 @@ class DeviceManager:
 
     @property
     def uids(self) -> set[str]:
-        """Pods that have devices."""
-        return self._ledger.uids
+        """Pods that have devices, though perhaps nobody knows which."""
+        return self._ledger.uids | {uid for uid, _ in self._blocked.values()}
 
     def held(self, uid: str) -> dict[str, dict[str, tuple[str, ...]]]:
         """By container and resource, the ids that a pod has."""
@@ -204,13 +204,15 @@ class DeviceManager:
 
     async def release(self, uid: str) -> None:
         """Nothing of the pod is left; its devices are free. NotWritten."""
-        for resource in [name for name, (holder, _) in self._blocked.items() if holder == uid]:
-            del self._blocked[resource]
+        blocked = [name for name, (holder, _) in self._blocked.items() if holder == uid]
+        if blocked:
             await asyncio.to_thread(self._ledger.discard, uid)
+            for resource in blocked:
+                self._blocked.pop(resource, None)
         freed = await self._ledger.release(uid)
         for resource, ids in freed.items():
             self._resources[resource].pool.release(ids)
-        if freed:
+        if freed or blocked:
             self._listeners.waiting()
 
     def _held(self, uid: str, container: str) -> Mapping[str, Held]:

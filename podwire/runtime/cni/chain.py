@@ -24,6 +24,7 @@ from podwire.protocols.cni.verbs import VERBS, Invocation
 from podwire.protocols.cni.versions import at_least
 from podwire.runtime.cni.memory import Attached
 from podwire.runtime.cni.plugins import PluginFailed, Plugins
+from podwire.runtime.cni.told import of_plugin
 
 ADDED = declare("runtime.cni-added", "a plugin has answered ADD, and that is not remembered yet")
 DELETED = declare("runtime.cni-deleted", "a plugin has answered DEL, the attachment is still remembered")
@@ -56,7 +57,7 @@ class Chain:
 
     def _added(self, attached: Attached, plugin: Object, previous: Object | None) -> Object:
         network = attached.network()
-        sent = request(network, plugin, previous, attached.capabilities)
+        sent = request(network, plugin, previous, of_plugin(attached.capabilities, plugin, attached.plugins))
         printed = self._plugins.call(plugin["type"], self._invocation("ADD", attached, attached.netns), sent)
         try:
             result = results.decode(printed, network.version)
@@ -72,7 +73,7 @@ class Chain:
         previous = attached.result if at_least(network.version, PREV_RESULT_SINCE) else None
         failed = []
         for plugin in reversed(plugins):
-            sent = request(network, plugin, previous, attached.capabilities)
+            sent = request(network, plugin, previous, of_plugin(attached.capabilities, plugin, attached.plugins))
             try:
                 self._plugins.call(plugin["type"], self._invocation("DEL", attached, netns), sent)
             except PluginFailed as error:
@@ -92,7 +93,7 @@ class Chain:
         if attached.result is None:
             raise CniError(Code.BAD_CONFIG, f"{attached.id} {attached.ifname} was never wholly attached")
         for plugin in attached.plugins:
-            sent = request(network, plugin, attached.result, attached.capabilities)
+            sent = request(network, plugin, attached.result, of_plugin(attached.capabilities, plugin, attached.plugins))
             self._plugins.call(plugin["type"], self._invocation("CHECK", attached, attached.netns), sent)
 
     def gc(self, network: NetworkList, valid: Iterable[tuple[str, str]]) -> list[PluginFailed]:

@@ -1,4 +1,4 @@
-"""A device plugin in plain grpcio: its methods by their names on the wire, no code that podwire generates stubs from."""
+"""A device plugin in plain grpcio: methods by their names on the wire, no stubs."""
 
 import contextlib
 import queue

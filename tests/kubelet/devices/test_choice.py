@@ -1,0 +1,204 @@
+"""Which devices a pod gets: never those of another, all or none, near to each other."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podwire.kubelet.devices.choice import Question, Short, aligned, choose
+from podwire.kubelet.devices.pool import Device, Pool
+from podwire.kubelet.devices.wishes import Wish, total, wishes
+from podwire.objects import pods
+
+NIC, GPU = "example.org/nic", "example.org/gpu"
+
+
+def pool(*devices, held=()):
+    made = Pool()
+    made.hold(held)
+    made.update({each.id: each for each in devices})
+    return made
+
+
+def near(node, *ids):
+    return [Device(each, nodes=frozenset(node)) for each in ids]
+
+
+def wish(container="c", passes_on=False, **counts):
+    names = {"nic": NIC, "gpu": GPU}
+    return Wish(container=container, counts={names[key]: count for key, count in counts.items()}, passes_on=passes_on)
+
+
+def led(choosing, answer=lambda question: ()):
+    try:
+        question = next(choosing)
+        while True:
+            question = choosing.send(answer(question))
+    except StopIteration as end:
+        return end.value
+
+
+@pytest.mark.parametrize(
+    ("devices", "wanted", "chosen"),
+    [
+        pytest.param(near((), "b", "a", "c"), [wish(nic=2)], {"c": {NIC: ("a", "b")}}, id="the first by name"),
+        pytest.param(
+            [*near({0}, "a"), *near({1}, "b", "c")], [wish(nic=2)], {"c": {NIC: ("b", "c")}}, id="where all are near"
+        ),
+        pytest.param(
+            [*near({0}, "a"), *near({1}, "b")], [wish(nic=2)], {"c": {NIC: ("a", "b")}}, id="far rather than not"
+        ),
+        pytest.param(
+            near((), "a", "b"),
+            [wish("i", passes_on=True, nic=1), wish("c", nic=2)],
+            {"i": {NIC: ("a",)}, "c": {NIC: ("a", "b")}},
+            id="what an init container had",
+        ),
+        pytest.param(
+            near((), "a", "b"),
+            [wish("s", nic=1), wish("c", nic=1)],
+            {"s": {NIC: ("a",)}, "c": {NIC: ("b",)}},
+            id="not what a sidecar has",
+        ),
+        pytest.param(
+            near((), "a", "b"),
+            [wish("i", passes_on=True, nic=2), wish("c", nic=1), wish("d", nic=1)],
+            {"i": {NIC: ("a", "b")}, "c": {NIC: ("a",)}, "d": {NIC: ("b",)}},
+            id="passed on to two",
+        ),
+        pytest.param(
+            [*near({0}, "a", "b"), *near({1}, "c", "d")],
+            [wish("c", nic=1), wish("d", nic=1)],
+            {"c": {NIC: ("a",)}, "d": {NIC: ("b",)}},
+            id="the second container stays near the first",
+        ),
+    ],
+)
+def test_a_pod_gets(devices, wanted, chosen):
+    assert led(choose(wanted, {NIC: pool(*devices)})) == chosen
+
+
+def test_resources_of_a_container_are_near_to_each_other():
+    pools = {NIC: pool(*near({0}, "n0"), *near({1}, "n1")), GPU: pool(*near({1}, "g1"), *near({2}, "g2"))}
+    assert led(choose([wish(nic=1, gpu=1)], pools)) == {"c": {NIC: ("n1",), GPU: ("g1",)}}
+
+
+def test_what_is_held_or_ill_is_not_given():
+    devices = [*near((), "a", "b"), Device("c", healthy=False)]
+    with pytest.raises(Short, match=f"{NIC}: 2 wanted, 1 free"):
+        led(choose([wish(nic=2)], {NIC: pool(*devices, held=["a"])}))
+
+
+def test_a_plugin_is_asked_among_those_that_are_near():
+    devices = [*near({0}, "a", "b", "c"), *near({1}, "d")]
+    questions = []
+
+    def answer(question):
+        questions.append(question)
+        return ["c", "b"]
+
+    chosen = led(choose([wish(nic=2)], {NIC: pool(*devices)}, asked=lambda _: True), answer)
+    assert chosen == {"c": {NIC: ("c", "b")}}
+    assert questions == [Question(resource=NIC, available=("a", "b", "c"), must=(), size=2)]
+
+
+@pytest.mark.parametrize(
+    "answer", [[], ["z"], ["b", "b"], ["x", "b", "c", "a"]], ids=["nothing", "not there", "twice", "too many"]
+)
+def test_a_plugin_that_answers_nonsense_is_not_obeyed_in_that(answer):
+    chosen = led(choose([wish(nic=2)], {NIC: pool(*near((), "a", "b", "c"))}, asked=lambda _: True), lambda _: answer)
+    ids = chosen["c"][NIC]
+    assert len(set(ids)) == 2
+    assert set(ids) <= {"a", "b", "c"}
+
+
+def test_what_a_pod_has_is_taken_first():
+    chosen = led(choose([wish(nic=2)], {NIC: pool(*near((), "a", "b", "c"), held=["c"])}, own={NIC: ["c"]}))
+    assert chosen == {"c": {NIC: ("c", "a")}}
+
+
+@pytest.mark.parametrize(
+    ("demands", "before", "found"),
+    [
+        ([({frozenset({0}): 1, frozenset({1}): 2}, 2)], frozenset(), {1}),
+        ([({frozenset({0}): 2, frozenset({1}): 2}, 2)], frozenset({1}), {1}),
+        ([({frozenset({0}): 1, frozenset({1}): 1}, 2)], frozenset(), {0, 1}),
+        ([({frozenset(): 5}, 2)], frozenset(), set()),
+        ([({frozenset({0}): 1}, 2)], frozenset(), set()),
+        ([({frozenset({0, 1}): 1}, 1)], frozenset(), {0}),
+    ],
+    ids=["one node", "the same as before", "two nodes", "near to none", "not enough", "near to two"],
+)
+def test_the_fewest_nodes_that_have_enough(demands, before, found):
+    assert aligned(demands, before) == found
+
+
+IDS = st.sampled_from([f"d{number}" for number in range(12)])
+DEVICES = st.builds(Device, IDS, st.booleans(), st.frozensets(st.integers(0, 2), max_size=2))
+
+
+@given(
+    devices=st.lists(DEVICES, max_size=12),
+    held=st.sets(IDS),
+    counts=st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=1, max_size=4),
+    answers=st.lists(st.lists(IDS, max_size=5), max_size=4),
+)
+def test_all_or_nothing_and_nothing_twice(devices, held, counts, answers):
+    made = pool(*devices, held=held)
+    wanted = [wish(f"c{at}", passes_on, nic=count) for at, (count, passes_on) in enumerate(counts)]
+    left = iter(answers)
+    free = {each for each in (one.id for one in devices) if made.is_free(each)}
+    try:
+        chosen = led(choose(wanted, {NIC: made}, asked=lambda _: True), lambda _: next(left, []))
+    except Short:
+        assert len(free) < total(wanted)[NIC]
+        return
+    running = [each for wish_ in wanted if not wish_.passes_on for each in chosen[wish_.container][NIC]]
+    assert len(running) == len(set(running))
+    for wish_ in wanted:
+        ids = chosen[wish_.container][NIC]
+        assert len(set(ids)) == len(ids) == wish_.counts[NIC]
+        assert set(ids) <= free
+
+
+@given(st.lists(st.tuples(st.sampled_from(["hold", "free", "ill", "well"]), IDS), max_size=60))
+def test_what_is_free_is_what_is_there_and_healthy_and_not_held(steps):
+    devices = {f"d{number}": Device(f"d{number}", nodes=frozenset({number % 2})) for number in range(12)}
+    made, held = pool(*devices.values()), set()
+    for what, id_ in steps:
+        match what:
+            case "hold":
+                made.hold([id_])
+                held.add(id_)
+            case "free":
+                made.release([id_])
+                held.discard(id_)
+            case _:
+                devices[id_] = devices[id_]._replace(healthy=what == "well")
+                made.update(devices)
+    expected = sorted(id_ for id_, each in devices.items() if each.healthy and id_ not in held)
+    assert sorted(made.free()) == sorted(made.first(99, set())) == expected
+    assert (made.capacity, made.allocatable) == (12, sum(each.healthy for each in devices.values()))
+    assert sum(made.sizes().values()) == len(expected)
+
+
+def test_a_pod_wishes_by_the_limits_of_its_containers():
+    def container(name, count, **more):
+        return {"name": name, "resources": {"limits": {NIC: count, "cpu": "1"}}, **more}
+
+    pod = pods.read(
+        {
+            "metadata": {"name": "p"},
+            "spec": {
+                "initContainers": [container("i", 2), container("s", "1", restartPolicy="Always")],
+                "containers": [container("c", "1"), container("d", 0), {"name": "e"}],
+            },
+        }
+    )
+    found = wishes(pod, {NIC})
+    assert [(each.container, each.counts, each.passes_on) for each in found] == [
+        ("i", {NIC: 2}, True),
+        ("s", {NIC: 1}, False),
+        ("c", {NIC: 1}, False),
+    ]
+    assert total(found) == {NIC: 2}
+    assert wishes(pod, set()) == []

@@ -1,0 +1,44 @@
+"""Devices of a pod reach the plugins that take them: the annotation of its sandbox becomes the capability deviceID."""
+
+import pytest
+
+from podwire.protocols.grpc_status import InvalidArgument
+from podwire.runtime.cni.told import DEVICES, capabilities, of_plugin
+from podwire.runtime.ports import Attachment
+
+NIC = "example.org/nic"
+HAS = {DEVICES: {NIC: ["0000:01:00.1", "0000:01:00.2"]}}
+
+
+def taker(resource=NIC, **more):
+    return {"type": "host-device", "resourceName": resource, "capabilities": {"deviceID": True}, **more}
+
+
+def pod(text):
+    return Attachment(
+        id="s", netns="/run/netns/x", namespace="default", name="p", uid="u", annotations={DEVICES: text}, ports=()
+    )
+
+
+def test_the_annotation_is_read():
+    assert capabilities(pod(f'{{"{NIC}":["a"]}}'))[DEVICES] == {NIC: ["a"]}
+
+
+def test_an_annotation_that_is_none_is_refused():
+    with pytest.raises(InvalidArgument, match=DEVICES):
+        capabilities(pod("nonsense"))
+
+
+@pytest.mark.parametrize(
+    ("plugins", "told"),
+    [
+        pytest.param([taker()], ["0000:01:00.1"], id="one"),
+        pytest.param([taker(), taker()], ["0000:01:00.1", "0000:01:00.2"], id="each its own"),
+        pytest.param([taker(), taker(), taker()], ["0000:01:00.1", "0000:01:00.2", None], id="more than there are"),
+        pytest.param([taker("example.org/gpu")], [None], id="another resource"),
+        pytest.param([taker(capabilities={}), taker()], [None, "0000:01:00.1"], id="only who asks for it"),
+        pytest.param([{"type": "bridge"}], [None], id="one that takes none"),
+    ],
+)
+def test_each_plugin_gets_the_device_that_is_its_own(plugins, told):
+    assert [of_plugin(HAS, each, plugins).get("deviceID") for each in plugins] == told
