@@ -1,0 +1,1 @@
+"""Dynamic resource allocation between a kubelet and drivers: messages of both versions, `methods` their calls."""
