@@ -23,6 +23,10 @@ SERVICE_ACCOUNTS = builtin("v1", "ServiceAccount")
 EVENTS = builtin("v1", "Event")
 NODES = builtin("v1", "Node")
 LEASES = builtin("coordination.k8s.io/v1", "Lease")
+CLAIMS = builtin("resource.k8s.io/v1", "ResourceClaim")
+TEMPLATES = builtin("resource.k8s.io/v1", "ResourceClaimTemplate")
+SLICES = builtin("resource.k8s.io/v1", "ResourceSlice")
+TAINT_RULES = builtin("resource.k8s.io/v1beta2", "DeviceTaintRule")
 DEFINITIONS = builtin("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 

@@ -22,7 +22,14 @@ class Api(Protocol):
     async def replace(self, object_: Object, *, subresource: str = "") -> Object: ...
 
     async def patch(
-        self, kind: Kind, name: str, patch: Any, namespace: str = "", *, type_: PatchType = PatchType.MERGE
+        self,
+        kind: Kind,
+        name: str,
+        patch: Any,
+        namespace: str = "",
+        *,
+        type_: PatchType = PatchType.MERGE,
+        subresource: str = "",
     ) -> Object: ...
 
     async def delete(

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from podwire.controllers.accounts import NamespaceDefaults
+from podwire.controllers.claims import DeviceClaims
 from podwire.controllers.collector import Collector
 from podwire.controllers.definitions import DefinitionCleanup
+from podwire.controllers.device_evictions import DeviceEvictions
 from podwire.controllers.events import TTL, EventExpiry
 from podwire.controllers.evictions import Evictions
 from podwire.controllers.graph import Graph
@@ -50,6 +52,8 @@ async def run(api: Api, feed: Feed, clock: Clock, *, root_ca: str, event_ttl: fl
         NodeLife(api, graph, clock, evictions.tainted),
         evictions,
         PodGc(api, graph, clock),
+        DeviceClaims(api, graph, clock),
+        DeviceEvictions(api, graph, clock),
     ]
     follower = _Follower(graph, kinds, collector, controllers)
     async with asyncio.TaskGroup() as parts:

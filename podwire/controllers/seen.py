@@ -7,6 +7,8 @@ import msgspec
 
 from podwire.protocols.k8sapi.kinds import Kind
 
+_PODS = ("", "pods")
+
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 """Finalizers by which the API server asks the garbage collector for something before an owner goes."""
 
@@ -37,12 +39,23 @@ class _Object(msgspec.Struct):
     metadata: Metadata
 
 
+class _PodSpec(msgspec.Struct, rename="camel"):
+    resource_claims: tuple[msgspec.Raw, ...] = ()
+
+
+class _Pod(msgspec.Struct):
+    metadata: Metadata
+    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """One object as last seen."""
 
     kind: Kind
     metadata: Metadata
+    claims: bool | None = None
+    """Whether a pod asks for devices, which it does from its beginning or never; None if that was not seen."""
 
     @property
     def uid(self) -> str:
@@ -92,15 +105,20 @@ def resource_of(kind: Kind) -> tuple[str, str]:
 
 
 _decode = msgspec.json.Decoder(_Object).decode
+_decode_pod = msgspec.json.Decoder(_Pod).decode
 
 
 def from_json(kind: Kind, json: bytes, resource_version: str = "") -> Seen:
     """From an object's JSON, at a third of the price of decoding it; the version is told apart where it is kept so."""
-    metadata = _decode(json).metadata
+    read = _decode_pod(json) if resource_of(kind) == _PODS else _decode(json)
+    metadata = read.metadata
     if resource_version:
         metadata = msgspec.structs.replace(metadata, resource_version=resource_version)
-    return Seen(kind, metadata)
+    return Seen(kind, metadata, bool(read.spec.resource_claims) if isinstance(read, _Pod) else None)
 
 
 def from_object(kind: Kind, object_: dict[str, Any]) -> Seen:
-    return Seen(kind, msgspec.convert(object_, _Object).metadata)
+    """From an object, or from its metadata alone."""
+    whole_pod = resource_of(kind) == _PODS and "spec" in object_
+    claims = bool(object_["spec"].get("resourceClaims")) if whole_pod else None
+    return Seen(kind, msgspec.convert(object_, _Object).metadata, claims)

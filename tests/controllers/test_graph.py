@@ -1,5 +1,6 @@
 """The graph's indexes always say the same as its nodes."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,3 +65,19 @@ def test_an_object_is_seen_alike_from_json_and_from_a_dict():
     assert seen.owners == (Owner(api_version="apps/v1", kind="ReplicaSet", name="r", uid="u2", controller=True),)
     assert msgspec.to_builtins(seen.owners[0]) == OBJECT["metadata"]["ownerReferences"][0]
     assert from_json(PODS, msgspec.json.encode(OBJECT), "9").metadata.resource_version == "9"
+
+
+@pytest.mark.parametrize(
+    ("spec", "claims"),
+    [
+        pytest.param({"spec": {"containers": []}}, False, id="none"),
+        pytest.param({"spec": {"resourceClaims": [{"name": "nic"}]}}, True, id="one"),
+    ],
+)
+def test_of_a_whole_pod_it_is_seen_whether_it_asks_for_devices(spec, claims):
+    import msgspec
+
+    whole = {**OBJECT, **spec}
+    assert from_object(PODS, whole).claims is claims
+    assert from_json(PODS, msgspec.json.encode(whole)).claims is claims
+    assert from_object(PODS, {"metadata": OBJECT["metadata"]}).claims is None
