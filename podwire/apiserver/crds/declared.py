@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from podwire.protocols.cel import types
-from podwire.protocols.cel.cost import ONE, Size
+from podwire.protocols.cel.cost import Size
 from podwire.protocols.cel.types import Type
 
 Json = Mapping[str, Any]
@@ -20,6 +20,8 @@ Convert = Callable[[Any], Any]
 
 LARGEST_REQUEST = 3 * 1024 * 1024
 _LONGEST_STRING = LARGEST_REQUEST - 2
+NOTHING = Size(0)
+"""What upstream counts for values without parts: to compare them is free."""
 
 _RESERVED = frozenset({
     "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
@@ -70,11 +72,11 @@ def declare(schema: Json, *, root: bool = False) -> Declared | None:
         case "string":
             return _string(schema)
         case "boolean":
-            return Declared(types.BOOL, ONE, 4)
+            return Declared(types.BOOL, NOTHING, 4)
         case "number":
-            return Declared(types.DOUBLE, ONE, 1, _as_double)
+            return Declared(types.DOUBLE, NOTHING, 1, _as_double)
         case "integer":
-            return Declared(types.INT, ONE, 1, _as_int)
+            return Declared(types.INT, NOTHING, 1, _as_int)
     return None
 
 
@@ -107,7 +109,7 @@ def _map(schema: Json) -> Declared | None:
         def convert(value: Any) -> Any:
             return {key: each(one) for key, one in value.items()} if isinstance(value, dict) else value
 
-    key = Size(_LONGEST_STRING)
+    key = Size(0)  # as upstream has it: nothing bounds keys, and rules over maps would all be too dear
     return Declared(types.map_of(types.STRING, values.type), Size(most, values.size, key), 2, convert)
 
 
@@ -130,7 +132,7 @@ def _object(schema: Json, *, whole: bool) -> Declared:
     plain = whole and all(name == written and not convert for name, (written, convert) in moves.items())
     nullable = any(below.get("nullable") for below in (schema.get("properties") or {}).values())
     convert = None if plain and not nullable else _moving(moves)
-    return Declared(types.struct(fields), Size(1, fields=sizes), least, convert)
+    return Declared(types.struct(fields), Size(0, fields=sizes), least, convert)
 
 
 def _moving(moves: Mapping[str, tuple[str, Convert | None]]) -> Convert:

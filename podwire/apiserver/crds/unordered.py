@@ -108,8 +108,10 @@ def _field(value: _From, name: str) -> _From:
 
 
 def _element(value: _From) -> _From:
+    """An element; of a keyed list it is as good as the list: those of one name are aligned, others are not equal."""
     schema = value.schema if isinstance(value.schema, dict) else {}
-    return value.into(schema.get("items") or schema.get("additionalProperties"))
+    keyed = schema.get("x-kubernetes-list-type") == "map"
+    return value.into(schema.get("items") or schema.get("additionalProperties"), "[]" if keyed else "")
 
 
 def _is_unordered(schema: Any) -> bool:

@@ -1,5 +1,6 @@
 """What the checker hands out, `cel.expr.CheckedExpr`, read as a tree."""
 
+from collections.abc import Container, Iterator
 from functools import cache
 from typing import Any
 
@@ -14,6 +15,39 @@ def read(serialized: bytes) -> Tree:
     wrapped = any_pb2.Any.FromString(serialized)
     checked = _checked_expr().FromString(wrapped.value)
     return Tree(_node(checked.expr), dict(checked.source_info.positions))
+
+
+PLAIN = "@plain_"
+"""Before the name of a function that gives an optional, that of the same function without."""
+
+
+def made_optional(serialized: bytes, functions: Container[str]) -> bytes:
+    """The expression with calls of these functions as optionals of what they give: Python cannot give any itself."""
+    wrapped = any_pb2.Any.FromString(serialized)
+    checked = _checked_expr().FromString(wrapped.value)
+    nodes = list(_below(checked.expr))
+    number = max(each.id for each in nodes)
+    for each in nodes:
+        if each.WhichOneof("expr_kind") == "call_expr" and each.call_expr.function in functions:
+            inner = type(each)()
+            inner.CopyFrom(each)
+            number += 1
+            inner.id, inner.call_expr.function = number, PLAIN + each.call_expr.function
+            each.call_expr.Clear()
+            each.call_expr.function = "optional.ofNonZeroValue"
+            each.call_expr.args.add().CopyFrom(inner)
+    wrapped.value = checked.SerializeToString()
+    return wrapped.SerializeToString()
+
+
+def _below(message: Any) -> Iterator[Any]:
+    """The expressions in a message, inner ones first: they are changed before they are copied."""
+    for field, value in message.ListFields():
+        if field.message_type is not None and not field.message_type.GetOptions().map_entry:
+            for each in value if field.is_repeated else (value,):
+                yield from _below(each)
+    if message.DESCRIPTOR.name == "Expr":
+        yield message
 
 
 def _node(expr: Any) -> Node:

@@ -15,6 +15,9 @@ MOST = 2**64 - 1
 STRING_TRAVERSAL = 0.1
 REGEX_STEP = 0.25
 LIST, MAP = 10, 30
+LONGEST_FORMAT = 128
+"""Characters of a named format's pattern."""
+_LONGEST_SENTENCE = 512
 _LONGEST_SCALAR = 64
 """Characters of a number or a time as a text."""
 
@@ -101,7 +104,7 @@ class _Walk:
         if node.function == "_?_:_":
             asked, *either = (cost for cost, _ in told)
             return asked + max(either), _larger(sizes[1:])
-        own, size = _FUNCTIONS.get(node.function, _anything)(node, sizes)
+        own, size = _FUNCTIONS.get(node.function, _plain)(node, sizes)
         return sum(cost for cost, _ in told) + own, size
 
 
@@ -134,12 +137,29 @@ def _read(size: Size, factor: float = STRING_TRAVERSAL) -> int:
 Rule = Callable[[Call, list[Size]], Told]
 
 
-def _anything(_node: Call, sizes: list[Size]) -> Told:
-    """A function that may look at all that it is given, and whose result has no parts."""
-    return max(sum(map(_read, sizes)), 1), ONE
+def _parsed(_node: Call, sizes: list[Size]) -> Told:
+    """A text that is looked at once, and becomes something of which only functions know the parts."""
+    return _read(sizes[0]), ONE
+
+
+def _parsed_twice(_node: Call, sizes: list[Size]) -> Told:
+    return _read(sizes[0], 2 * STRING_TRAVERSAL), ONE
+
+
+def _validated(_node: Call, sizes: list[Size]) -> Told:
+    return math.ceil(_read(sizes[1]) * LONGEST_FORMAT * REGEX_STEP), Size(1, Size(_LONGEST_SENTENCE))
+
+
+def _contains(_node: Call, sizes: list[Size]) -> Told:
+    """Two addresses beside each other; a text is parsed first."""
+    return 6 + (_read(sizes[1]) if sizes[1].most > 1 else 0), ONE
 
 
 def _compared(_node: Call, sizes: list[Size]) -> Told:
+    return min(map(_read, sizes)), ONE
+
+
+def _ordered(_node: Call, sizes: list[Size]) -> Told:
     return max(min(map(_read, sizes)), 1), ONE
 
 
@@ -192,8 +212,15 @@ def _passed(_node: Call, sizes: list[Size]) -> Told:
 
 
 def _walked(_node: Call, sizes: list[Size]) -> Told:
-    """Each element looked at as a whole, once."""
-    return min(sizes[0].most * max(_read(sizes[0].element), 1), MOST), sizes[0].element
+    """Each element looked at as a whole, once; or each character of a text."""
+    if sizes[0].inside is None:
+        return _read(sizes[0]), sizes[0]
+    text = _read(sizes[0].element) if sizes[0].element.most > 1 else 0
+    return min(sizes[0].most * (1 + text), MOST), sizes[0].element
+
+
+def _located(node: Call, sizes: list[Size]) -> Told:
+    return _walked(node, sizes)[0], ONE
 
 
 def _sorted(_node: Call, sizes: list[Size]) -> Told:
@@ -205,8 +232,10 @@ def _between(_node: Call, sizes: list[Size]) -> Told:
     return max(sizes[0].most * sizes[1].most, 1), ONE
 
 
-def _split(_node: Call, sizes: list[Size]) -> Told:
-    return max(_read(sizes[0]), 1), Size(sizes[0].most + 1, Size(sizes[0].most))
+def _split(node: Call, sizes: list[Size]) -> Told:
+    limit = node.args[2].value if len(node.args) > 2 and isinstance(node.args[2], Const) else -1
+    most = limit if isinstance(limit, int) and limit >= 0 else sizes[0].most
+    return _read(sizes[0], 2 * STRING_TRAVERSAL), Size(most, Size(sizes[0].most))
 
 
 def _joined(_node: Call, sizes: list[Size]) -> Told:
@@ -215,9 +244,12 @@ def _joined(_node: Call, sizes: list[Size]) -> Told:
     return max(_read(text), 1), text
 
 
-def _replaced(_node: Call, sizes: list[Size]) -> Told:
-    text = Size(min((sizes[0].most + 1) * max(sizes[2].most, 1) + sizes[0].most, MOST))
-    return max(_read(text), 1), text
+def _replaced(node: Call, sizes: list[Size]) -> Told:
+    """Every character may be replaced, unless it is known that nothing longer comes in."""
+    old = node.args[1]
+    grows = not isinstance(old, Const) or len(old.value) == 0 or sizes[2].most > len(old.value)
+    most = (sizes[0].most + 1) * max(sizes[2].most, 1) + sizes[0].most if grows else sizes[0].most
+    return _read(sizes[0], 2 * STRING_TRAVERSAL), Size(min(most, MOST))
 
 
 def _formatted(_node: Call, sizes: list[Size]) -> Told:
@@ -267,10 +299,10 @@ _FUNCTIONS: Mapping[str, Rule] = {
     "type": _plain,
     "_==_": _compared,
     "_!=_": _compared,
-    "_<_": _compared,
-    "_<=_": _compared,
-    "_>_": _compared,
-    "_>=_": _compared,
+    "_<_": _ordered,
+    "_<=_": _ordered,
+    "_>_": _ordered,
+    "_>=_": _ordered,
     "_+_": _added,
     "_[_]": _indexed,
     "_[?_]": _indexed,
@@ -303,7 +335,9 @@ _FUNCTIONS: Mapping[str, Rule] = {
     "split": _split,
     "join": _joined,
     "format": _formatted,
-    "isSorted": _walked,
+    "isSorted": _located,
+    "indexOf": _located,
+    "lastIndexOf": _located,
     "sum": _walked,
     "min": _walked,
     "max": _walked,
@@ -312,8 +346,26 @@ _FUNCTIONS: Mapping[str, Rule] = {
     "distinct": _sorted,
     "flatten": _flattened,
     "lists.range": _ranged,
+    "cidr": _parsed,
+    "ip": _parsed,
+    "ip.isCanonical": _parsed_twice,
+    "isCIDR": _parsed,
+    "isIP": _parsed,
+    "isQuantity": _parsed,
+    "isSemver": _parsed,
+    "quantity": _parsed,
+    "semver": _parsed,
+    "url": _same,
+    "containsIP": _contains,
+    "containsCIDR": _contains,
+    "validate": _validated,
+    "getScheme": lambda _node, sizes: (1, sizes[0]),
+    "getHost": lambda _node, sizes: (1, sizes[0]),
+    "getHostname": lambda _node, sizes: (1, sizes[0]),
+    "getPort": lambda _node, sizes: (1, sizes[0]),
+    "getEscapedPath": lambda _node, sizes: (1, sizes[0].of(sizes[0].most * 3)),
     "sets.contains": _between,
     "sets.equivalent": _between,
     "sets.intersects": _between,
-    "getQuery": lambda _node, sizes: (max(_read(sizes[0]), 1), Size(sizes[0].most, Size(sizes[0].most, sizes[0]))),
+    "getQuery": lambda _node, sizes: (1, Size(sizes[0].most, Size(sizes[0].most, sizes[0]))),
 }

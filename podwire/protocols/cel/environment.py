@@ -16,9 +16,20 @@ from google.protobuf import message_factory
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from podwire.protocols.cel.checked import PLAIN
 from podwire.protocols.cel.descriptors import Structs, base_pool
 from podwire.protocols.cel.errors import OVERLOAD, Unavailable
-from podwire.protocols.cel.functions import Function, Opaque, lists, networks, quantities, regexes, urls, versions
+from podwire.protocols.cel.functions import (
+    Function,
+    Opaque,
+    formats,
+    lists,
+    networks,
+    quantities,
+    regexes,
+    urls,
+    versions,
+)
 from podwire.protocols.cel.types import BOOL, DOUBLE, INT, Type
 from podwire.protocols.cel.types import OPAQUE as OPAQUE_TYPES
 
@@ -44,7 +55,7 @@ _SIMPLE = {
 }
 _TEXT = "text"
 _OPAQUE: Mapping[str, Opaque] = {
-    each.type.name: each for each in (*networks.OPAQUE, quantities.OPAQUE, urls.OPAQUE, versions.OPAQUE)
+    each.type.name: each for each in (formats.OPAQUE, *networks.OPAQUE, quantities.OPAQUE, urls.OPAQUE, versions.OPAQUE)
 }
 _BY_PYTHON = {python: each for each in _OPAQUE.values() for python in each.python}
 _PLAIN = ("bool", "bytes", "double", "int", "string")
@@ -68,6 +79,7 @@ def library() -> Any:
 @cache
 def kubernetes_functions() -> tuple[Function, ...]:
     return (
+        *formats.FUNCTIONS,
         *lists.FUNCTIONS,
         *networks.FUNCTIONS,
         *quantities.FUNCTIONS,
@@ -87,7 +99,7 @@ def checking(variables: tuple[tuple[str, Type], ...], functions: tuple[Function,
         declared[each.name].append(
             cel.Overload(
                 id=f"{each.name}_{index}",
-                return_type=_declared(each.returns),
+                return_type=_optional(each.returns) if each.optional else _declared(each.returns),
                 parameters=[_declared(one) for one in each.parameters],
                 is_member=each.member,
             )
@@ -108,7 +120,8 @@ def running(functions: tuple[Function, ...] = ()) -> Any:
     alike: dict[tuple[str, bool, tuple[str, ...]], list[Function]] = defaultdict(list)
     for each in (*kubernetes_functions(), *functions):
         kinds = tuple("message" if one.name in _OPAQUE else one.name for one in each.parameters)
-        alike[each.name, each.member, kinds].append(each)
+        name = PLAIN + each.name if each.optional else each.name
+        alike[name, each.member, kinds].append(each)
     declared = defaultdict(list)
     for index, ((name, member, _), several) in enumerate(alike.items()):
         parameters = [_erased(each) for each in several[0].parameters]
@@ -195,6 +208,12 @@ def _declared(type_: Type, structs: Structs | None = None) -> Any:
         case name if name in {each.name for each in OPAQUE_TYPES}:
             return types(name)
     raise ValueError(f"{type_} cannot be declared here")
+
+
+def _optional(inner: Type) -> Any:
+    """The type of an optional, which the library gives away only as that of an expression."""
+    env = library().NewEnv(base_pool(), config=_config(), variables={"value": _declared(inner)})
+    return env.compile("optional.of(value)").return_type()
 
 
 def _erased(type_: Type) -> Any:

@@ -64,8 +64,9 @@ class Program:
     def __init__(
         self, expression: str, checked: Any, functions: tuple[Function, ...], optional: frozenset[str]
     ) -> None:
-        from podwire.protocols.cel.checked import read  # noqa: PLC0415 - protobuf, when there is something to read
-        from podwire.protocols.cel.environment import library, running  # noqa: PLC0415 - likewise
+        # Protobuf and the library, when there is something to read.
+        from podwire.protocols.cel.checked import made_optional, read  # noqa: PLC0415 - see above
+        from podwire.protocols.cel.environment import kubernetes_functions, library, running  # noqa: PLC0415 - likewise
 
         serialized = checked.serialize()
         self.expression = expression
@@ -75,6 +76,9 @@ class Program:
         self.names = frozenset(each for each in syntax.names_in(self.tree) if not each.startswith(_OPTIONAL))
         self._optional = optional
         self._env = running(functions)
+        optionals = {each.name for each in (*kubernetes_functions(), *functions) if each.optional}
+        if any(isinstance(each, syntax.Call) and each.function in optionals for each in syntax.walk(self.tree.root)):
+            serialized = made_optional(serialized, optionals)
         self._run = self._env.deserialize(serialized)
         self._error = library().Type.ERROR
 

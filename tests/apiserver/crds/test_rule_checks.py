@@ -215,6 +215,7 @@ SETS = {
         "list": LIST,
         "deep": {"type": "object", "properties": {"one": SET}},
         "deeper": {"type": "object", "properties": {"one": SET}},
+        "keyed": {**KEYED, "items": {"type": "object", "properties": {"name": TEXT, "one": SET}}},
         "many": {"type": "array", "maxItems": 9, "items": {"type": "object", "properties": {"one": SET, "n": INT}}},
     },
 }
@@ -231,6 +232,7 @@ SETS = {
         "self.many.all(each, each.n == 1)",
         "self.one.all(each, each == 'a') && self.one.map(each, each + 'b') == ['ab']",
         "self.one.size() == self.other.size()",
+        "oldSelf.keyed.all(old, self.keyed.exists(new, new == old))",
         {"rule": "self.one == oldSelf.value().one", "optionalOldSelf": True},
         {"rule": "oldSelf.hasValue() && oldSelf.value() == self", "optionalOldSelf": True},
     ],

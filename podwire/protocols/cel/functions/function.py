@@ -17,6 +17,8 @@ class Function:
     returns: Type
     compute: Callable[..., Any]
     member: bool = True
+    optional: bool = False
+    """Gives an optional: none for what is empty, such as an empty list."""
 
 
 @dataclass(frozen=True, slots=True)
