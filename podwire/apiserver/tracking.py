@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from podwire.apiserver.apply import last_applied
@@ -97,7 +97,7 @@ class Tracker:
         return obj, written(done.managed)
 
     def _now(self) -> str:
-        return rfc3339(self.clock.wall())
+        return _written_out(int(self.clock.wall()))
 
     def _updater(self, resource: Resource, author: Author) -> Manager:
         return Manager.of(author.name, UPDATE, resource.kind.api_version, author.subresource)
@@ -113,6 +113,12 @@ class Tracker:
         return Version(
             api_version, found.typed, partial(_converted, resource, found), partial(_converted, found, resource)
         )
+
+
+@lru_cache(maxsize=4)
+def _written_out(second: int) -> str:
+    """Many writes happen in one second."""
+    return rfc3339(second)
 
 
 def _applied(apply: Callable[..., Applied], view: View, live: Object, author: Author, *, force: bool) -> Applied:

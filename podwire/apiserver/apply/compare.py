@@ -63,27 +63,35 @@ class _Walk:
         return True
 
     def _members(self, of: Members, old: dict[str, Any], new: dict[str, Any]) -> None:
-        member, modified = of.member, self.modified
+        known, kept = of.known, 0
         for name, after in new.items():
-            if name in old and ((before := old[name]) is after or before == after):
-                continue
-            kind = member(name)
-            if kind is None:
-                continue
-            if name not in old:
-                self.added[f"f:{name}"] = whole(kind, after)
-            elif type(kind) is Leaf:
-                modified[f"f:{name}"] = FIELD
-            else:
-                self._below(f"f:{name}", kind, before, after)
-        if len(old) == len(new) and not self.added:
-            return  # the same names, so nothing is gone
+            if name in old:
+                kept += 1
+                if (before := old[name]) is after or before == after:
+                    continue
+                if (found := known(name)) is None:
+                    continue
+                if type(found[1]) is Leaf:
+                    self.modified[found[0]] = FIELD
+                else:
+                    self._below(*found, before, after)
+            elif (found := known(name)) is not None:
+                self.added[found[0]] = whole(found[1], after)
+        if kept == len(old):
+            return
         for name, before in old.items():
-            if name not in new and (kind := member(name)) is not None:
-                self.removed[f"f:{name}"] = whole(kind, before)
+            if name not in new and (found := known(name)) is not None:
+                self.removed[found[0]] = whole(found[1], before)
 
     def _elements(self, of: Elements, old: list[Any], new: list[Any]) -> None:
-        before, after = _named(of, old), _named(of, new)
+        if len(old) == len(new) and (names := _names(of, new)) and names == _names(of, old):
+            for name, then, now in zip(names, old, new, strict=True):  # the same elements in the same places
+                if then is not now and then != now:
+                    self._below(name, of.element, then, now)
+            return
+        self._moved_elements(of, _named(of, old), _named(of, new))
+
+    def _moved_elements(self, of: Elements, before: dict[str, list[Any]], after: dict[str, list[Any]]) -> None:
         for name, now in after.items():
             then = before.get(name)
             if then is None:
@@ -126,6 +134,15 @@ def _elements(of: Type, old: Any, new: Any) -> Elements | None:
     if (old is None or isinstance(old, list)) and (new is None or isinstance(new, list)):
         return elements_of(of, old or new)
     return None
+
+
+def _names(of: Elements, values: list[Any]) -> list[str] | None:
+    """The names of elements; None where one has none or two have the same."""
+    try:
+        names = [of.name(each) for each in values]
+    except BadElement:
+        return None
+    return names if len(set(names)) == len(names) else None
 
 
 def _named(of: Elements, values: list[Any]) -> dict[str, list[Any]]:

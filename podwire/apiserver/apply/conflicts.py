@@ -21,8 +21,8 @@ def _message(found: list[tuple[Manager, tuple[str, ...]]]) -> str:
     if len(found) == 1:
         manager, path = found[0]
         return f"Apply failed with 1 conflict: conflict with {manager}: {shown(path)}"
-    lines = []
-    for manager in dict.fromkeys(each for each, _ in found):
-        lines.append(f"conflicts with {manager}:")
-        lines += [f"- {shown(path)}" for other, path in found if other == manager]
+    fields: dict[Manager, list[str]] = {}
+    for manager, path in found:
+        fields.setdefault(manager, []).append(f"- {shown(path)}")
+    lines = [line for manager, told in fields.items() for line in (f"conflicts with {manager}:", *told)]
     return f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)

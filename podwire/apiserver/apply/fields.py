@@ -63,10 +63,11 @@ def whole(of: Type, value: Any) -> FieldSet:
 
 def _whole_members(of: Members, value: dict[str, Any]) -> FieldSet:
     found: FieldSet = {HERE: FIELD}
+    known = of.known
     for name, each in value.items():
-        kind = of.member(name)
-        if kind is not None:
-            found[f"f:{name}"] = FIELD if type(kind) is Leaf else whole(kind, each)
+        member = known(name)
+        if member is not None:
+            found[member[0]] = FIELD if type(member[1]) is Leaf else whole(member[1], each)
     return found if len(found) > 1 else FIELD
 
 

@@ -44,6 +44,9 @@ class MapOf:
     def member(self, _name: str) -> "Type":
         return self.values
 
+    def known(self, name: str) -> "tuple[str, Type]":
+        return f"f:{name}", self.values
+
     def names(self, _name: str) -> bool:
         """No member is there by name: each is owned as it comes."""
         return False
@@ -52,12 +55,13 @@ class MapOf:
 class Struct:
     """An object with named members; `others` is the type of those that are not named, if there may be any."""
 
-    __slots__ = ("_find", "_members", "others")
+    __slots__ = ("_find", "_known", "_members", "others")
     by_member, by_element = True, False
 
     def __init__(self, find: Callable[[], Mapping[str, "Type"]], others: "Type | None" = None) -> None:
         self._find = find
         self._members: Mapping[str, Type] | None = None
+        self._known: dict[str, tuple[str, Type]] = {}
         self.others = others
 
     @property
@@ -68,6 +72,16 @@ class Struct:
 
     def member(self, name: str) -> "Type | None":
         return (self._members or self.members).get(name, self.others)
+
+    def known(self, name: str) -> "tuple[str, Type] | None":
+        """The path element and the type of a member. Those that have a name of their own are put together once."""
+        found = self._known.get(name)
+        if found is not None or (kind := self.member(name)) is None:
+            return found
+        found = (f"f:{name}", kind)
+        if self.names(name):
+            self._known[name] = found
+        return found
 
     def names(self, name: str) -> bool:
         return name in self.members
@@ -81,6 +95,9 @@ class Deduced:
 
     def member(self, _name: str) -> "Type":
         return self
+
+    def known(self, name: str) -> "tuple[str, Type]":
+        return f"f:{name}", self
 
     def names(self, _name: str) -> bool:
         return False
