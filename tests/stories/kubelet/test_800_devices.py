@@ -1,0 +1,212 @@
+"""Devices, from a plugin in plain grpcio into real containers. Plugins and kubelets die; no device is given twice."""
+
+import contextlib
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from podwire.failpoints import KNOWN
+from podwire.kubelet.devices import DeviceManager  # noqa: F401 - declares the failpoints
+from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
+
+NIC = "example.org/nic"
+POINTS = sorted(each for each in KNOWN if each.startswith("devices."))
+pytestmark = pytest.mark.timeout(400)
+
+
+def _plugins():
+    """The plugin is told once, beside the kubelet's own tests."""
+    path = Path(__file__).parents[2] / "kubelet/devices/conftest.py"
+    spec = importlib.util.spec_from_file_location("podwire_device_plugins", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+plugins = _plugins()
+
+
+@contextlib.contextmanager
+def plugin_of(node, *devices):
+    made = plugins.DevicePlugin(node.root / "device-plugins", NIC, devices)
+    made.answer = lambda ids: pb.ContainerAllocateResponse(
+        envs={"NICS": " ".join(ids)},
+        devices=[pb.DeviceSpec(container_path=f"/dev/{each}", host_path="/dev/zero", permissions="r") for each in ids],
+    )
+    try:
+        yield comes(node, made)
+    finally:
+        made.kill()
+
+
+def comes(node, plugin):
+    """It serves and registers, and does so again when a kubelet that starts has removed its socket."""
+    plugin.kill()
+    plugin.socket.unlink(missing_ok=True)
+
+    def taken():
+        if not plugin.socket.exists():
+            plugin.kill()
+            plugin.serve().register()
+        return amounts(node) == (str(len(plugin.devices)),) * 2
+
+    node.eventually(taken, "devices")
+    return plugin
+
+
+def amounts(node):
+    status = node.get("node node")["status"]
+    return status["capacity"].get(NIC), status["allocatable"].get(NIC)
+
+
+def wanting(container, count=1, name="c0"):
+    return container(name, resources={"limits": {NIC: str(count)}})
+
+
+def phases(node):
+    return {each["metadata"]["name"]: each["status"]["phase"] for each in node.get("pods")["items"]}
+
+
+def held(node):
+    """Pod uid to ids, from the disk."""
+    found = {}
+    for each in (node.root / "devices").iterdir():
+        if each.name == "resources" or each.name.startswith("."):
+            continue
+        with contextlib.suppress(FileNotFoundError):
+            record = json.loads(each.read_bytes().split(b"\n", 1)[1])
+            found[each.name] = sorted({id_ for of in record["containers"].values() for id_ in of[NIC]["ids"]})
+    return found
+
+
+@pytest.fixture
+def own_node(running, template):
+    with running(template) as made:
+        yield made
+
+
+def test_a_pod_has_two_devices_inside_and_gives_them_back(node, pod, container, name):
+    with plugin_of(node, "a", "b", "c") as plugin:
+        node.make(pod(name, containers=[wanting(container, 2)]))
+        node.wait(f"pod/{name}", "condition=Ready")
+        assert node.exec(name, "echo $NICS; ls /dev/a /dev/b; head -c 3 /dev/a | wc -c").split() == [
+            "a", "b", "/dev/a", "/dev/b", "3",
+        ]  # fmt: skip
+        assert plugin.allocated == [["a", "b"]]
+        assert list(held(node).values()) == [["a", "b"]]
+        node(f"delete pod {name}")
+        assert held(node) == {}
+
+
+def test_fifty_pods_for_twenty_devices(own_node, pod, container):
+    node = own_node
+    ids = [f"d{number:02}" for number in range(20)]
+    names = {f"p{number:02}" for number in range(50)}
+    with plugin_of(node, *ids):
+        node.make(*(pod(each, containers=[wanting(container)], terminationGracePeriodSeconds=1) for each in names))
+        done = set()
+        while len(done) < len(names):
+            expected = min(20, len(names - done))
+            node.eventually(lambda n=expected: list(phases(node).values()).count("Running") == n, f"{expected} run")
+            assert set(phases(node).values()) <= {"Running", "Pending"}
+            given = [id_ for each in held(node).values() for id_ in each]
+            assert len(given) == len(set(given)) == expected
+            running = {each for each, phase in phases(node).items() if phase == "Running"}
+            node(f"delete pod {' '.join(sorted(running))}")
+            done |= running
+        assert held(node) == {}
+
+
+def test_a_plugin_that_is_killed_takes_nothing_from_pods(own_node, pod, container, name):
+    node = own_node
+    with plugin_of(node, "a", "b") as plugin:
+        node.make(pod(name, containers=[wanting(container)]))
+        node.wait(f"pod/{name}", "condition=Ready")
+        before = node.pid(name)
+        plugin.kill()
+        node.eventually(lambda: amounts(node) == ("2", "0"))
+        node.make(pod("late", containers=[wanting(container)]))
+        node.told("late", "FailedScheduling")
+        comes(node, plugin)
+        node.wait("pod/late", "condition=Ready")
+        assert node.pid(name) == before
+        assert sorted(held(node).values()) == [["a"], ["b"]]
+
+
+def test_kubelet_and_plugin_die_together_and_pods_wait_instead_of_failing(own_node, pod, container):
+    node = own_node
+    with plugin_of(node, "a", "b") as plugin:
+        node.make(pod("first", containers=[wanting(container)]))
+        node.wait("pod/first", "condition=Ready")
+        before = node.pid("first")
+        node.kubelet.kill()
+        plugin.kill()
+        node.make(pod("second", nodeName="node", containers=[wanting(container)]))
+        node.kubelet.start()
+        assert "has not registered yet" in node.told("second", "WaitingForDevices")
+        assert phases(node) == {"first": "Running", "second": "Pending"}
+        comes(node, plugin)
+        node.wait("pod/second", "condition=Ready")
+        assert node.pid("first") == before
+        assert sorted(held(node).values()) == [["a"], ["b"]]
+
+
+def test_a_pod_deleted_while_the_kubelet_is_down_frees_its_device_once(own_node, pod, container):
+    node = own_node
+    with plugin_of(node, "a") as plugin:
+        node.make(pod("first", containers=[wanting(container)]))
+        node.wait("pod/first", "condition=Ready")
+        node.kubelet.kill()
+        node("delete pod first --grace-period=0 --force")
+        node.make(pod("second", nodeName="node", containers=[wanting(container)]))
+        node.kubelet.start()
+        comes(node, plugin)
+        node.wait("pod/second", "condition=Ready")
+        (uid,) = held(node)
+        assert uid == node.get("pod second")["metadata"]["uid"]
+        node.eventually(lambda: not node.sandboxes("first"))
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_kubelet_that_is_killed_at_a_step_gives_no_device_twice(own_node, pod, container, point):
+    node = own_node
+    node.kubelet.kill()
+    plan = node.prefix / "failpoints"
+    plan.write_text("")
+    node.kubelet.start(PODWIRE_FAILPOINTS_FILE=str(plan))
+    with plugin_of(node, "a", "b") as plugin:
+        plan.write_text(f"{point}=kill")
+        node.make(pod("first", containers=[wanting(container)]))
+        if point == "devices.released":
+            node.wait("pod/first", "condition=Ready")
+            node("delete pod first --wait=false")
+        node.eventually(lambda: not node.kubelet.alive, "the kubelet's end")
+        node.kubelet.start()
+        comes(node, plugin)
+        if point == "devices.released":
+            node("wait pod/first --for=delete --timeout=60s")
+            node.make(pod("first", containers=[wanting(container)]))
+        node.make(pod("second", containers=[wanting(container)]))
+        node.wait("pod/first pod/second", "condition=Ready")
+        assert sorted(held(node).values()) == [["a"], ["b"]]
+        assert {node.exec(each, "echo $NICS").strip() for each in ("first", "second")} == {"a", "b"}
+
+
+def test_a_record_that_is_damaged_is_made_again_from_the_runtime(own_node, pod, container):
+    node = own_node
+    with plugin_of(node, "a", "b") as plugin:
+        node.make(pod("first", containers=[wanting(container)]))
+        node.wait("pod/first", "condition=Ready")
+        node.kubelet.kill()
+        (uid,) = held(node)
+        (node.root / "devices" / uid).write_bytes(b"torn in two")
+        node.kubelet.start()
+        comes(node, plugin)
+        node.make(pod("second", containers=[wanting(container)]))
+        node.wait("pod/second", "condition=Ready")
+        assert node.exec("second", "echo $NICS").strip() == "b"
+        node.eventually(lambda: held(node).get(uid) == ["a"])
