@@ -10,6 +10,7 @@ from pathlib import Path
 
 from podwire import nri
 from podwire.cluster import tracing
+from podwire.linux.errors import LinuxError
 from podwire.nriplugins.network.assembly import Parts, assemble
 from podwire.nriplugins.network.meter import CONTENT_TYPE
 from podwire.nriplugins.network.ports import Passing
@@ -94,7 +95,7 @@ async def _page(parts: Parts, request: Request) -> Response:
     """`/metrics` counts, `/healthz` says that the process lives, `/readyz` that new pods can be judged."""
     match request.path:
         case "/metrics":
-            return Response(status=200, body=parts.metrics().encode(), content_type=CONTENT_TYPE)
+            return await _metrics(parts)
         case "/healthz":
             return Response(status=200, body=b"ok", content_type=TEXT)
         case "/readyz":
@@ -104,6 +105,13 @@ async def _page(parts: Parts, request: Request) -> Response:
             )
         case _:
             return Response(status=404, body=b"not found: there are /metrics, /healthz and /readyz", content_type=TEXT)
+
+
+async def _metrics(parts: Parts) -> Response:
+    try:
+        return Response(status=200, body=(await parts.metrics()).encode(), content_type=CONTENT_TYPE)
+    except LinuxError as error:
+        return Response(status=500, body=str(error).encode(), content_type=TEXT)
 
 
 # The trace.

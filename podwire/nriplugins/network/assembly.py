@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from podwire.nriplugins.network.events import Recorder
 from podwire.nriplugins.network.keeper import Keeper
+from podwire.nriplugins.network.kinds import POLICIES
 from podwire.nriplugins.network.meter import Labels, Meter
 from podwire.nriplugins.network.naming import NamedReader
 from podwire.nriplugins.network.plugin import NetworkPlugin
-from podwire.nriplugins.network.policing import Policing
+from podwire.nriplugins.network.policing import Judged, Policing
 from podwire.nriplugins.network.ports import Api, Trace
 from podwire.nriplugins.network.statuses import Statuses
 from podwire.nriplugins.network.watching import Watches
@@ -31,6 +32,7 @@ class Parts:
         async with asyncio.TaskGroup() as parts:
             parts.create_task(self.watches.run(), name="watches")
             parts.create_task(self.keeper.run(self.watches.complete), name="keeper")
+            parts.create_task(self.keeper.heal(), name="bridges")
             parts.create_task(self.statuses.run(), name="statuses")
             parts.create_task(self.events.run(), name="events")
 
@@ -47,17 +49,29 @@ class Parts:
             *([] if self.plugin.ready.is_set() else ["no runtime is connected"]),
         ]
 
-    def metrics(self) -> str:
-        """For Prometheus."""
+    async def metrics(self) -> str:
+        """For Prometheus. Raises LinuxError."""
+        facts = await self.keeper.facts()
+        kinds = {POLICIES.kind: facts.policies, **self.keeper.known.counts()}
         gauges: dict[str, tuple[str, Iterable[tuple[Labels, float]]]] = {
             "pods": ("Pods of this node with a network of their own", [((), len(self.keeper.locals))]),
-            "resources": (
-                "Resources that are known, by kind",
-                [((("kind", kind),), count) for kind, count in self.keeper.known.counts().items()],
-            ),
+            "refused_pods": ("Pods that could not have what they must", [((), len(self.keeper.refused))]),
+            "resources": ("Resources that are known", [((("kind", kind),), count) for kind, count in kinds.items()]),
+            "broken_policies": ("Policies that cannot be followed, and close what they select", [((), facts.broken)]),
             "ready": ("Whether new pods can be judged", [((), 0 if self.lacking() else 1)]),
+            "verdicts_total": ("Packets that open connections", map(_verdict, facts.judged)),
         }
         return self.meter.text(gauges)
+
+
+def _verdict(judged: Judged) -> tuple[Labels, float]:
+    labels = (
+        ("namespace", judged.namespace),
+        ("pod", judged.name),
+        ("direction", judged.direction),
+        ("verdict", "allowed" if judged.allowed else "denied"),
+    )
+    return labels, judged.packets
 
 
 def assemble(api: Api, clock: Clock, trace: Trace, *, node: str) -> Parts:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from podwire.linux.errors import LinuxError
-from podwire.nriplugins.network import fitting
+from podwire.nriplugins.network import bridges, fitting
 from podwire.nriplugins.network.bridges import CannotJudge
 from podwire.nriplugins.network.events import WARNING, Note, Recorder
 from podwire.nriplugins.network.kinds import CUSTOM, PODS
@@ -15,7 +15,7 @@ from podwire.nriplugins.network.known import Known
 from podwire.nriplugins.network.local import Local
 from podwire.nriplugins.network.meter import Meter
 from podwire.nriplugins.network.naming import Read
-from podwire.nriplugins.network.policing import NOT_ENFORCED, Policing, Remark
+from podwire.nriplugins.network.policing import NOT_ENFORCED, Facts, Policing, Remark
 from podwire.nriplugins.network.ports import Now
 from podwire.nriplugins.network.resources import Head
 from podwire.nriplugins.network.statuses import Statuses
@@ -29,7 +29,7 @@ T = TypeVar("T")
 AT_ONCE = 4
 """Pods whose namespaces are gone through at the same time."""
 AUDIT = 30.0
-"""Seconds after which the kernel's state is compared again: nobody tells when a sysctl is changed by hand."""
+"""Seconds after which the kernel is asked for all that it has: somebody else may have been at it."""
 
 
 class Keeper:
@@ -106,8 +106,8 @@ class Keeper:
         resources = self.known.of(local.namespace, reads)
         local.bare = True
         try:
-            changes = self._taken()
-            await self._in_order(lambda: self._policing.protect(local, changes))
+            here, changes = tuple(self.locals.values()), self._taken()
+            await self._in_order(lambda: self._policing.protect(local, here, changes))
             await asyncio.to_thread(fitting.fit, local, resources)
             self._tell(local)
             if fatal := [each for each in local.troubles if each.fatal]:
@@ -168,6 +168,11 @@ class Keeper:
                 audit = True
                 self._unfit |= self.locals.keys()
 
+    async def heal(self) -> None:
+        """Look again as soon as somebody turns the bridges' calls off; until cancelled."""
+        async for _ in bridges.changes():
+            self._work.set()
+
     async def settled(self) -> None:
         """One pass, now."""
         await self._pass()
@@ -205,6 +210,10 @@ class Keeper:
                 return
         self._tell(local)
         self._statuses.concern(self.known.of(local.namespace).heads())
+
+    async def facts(self) -> Facts:
+        """Of policies, for whoever counts. Raises LinuxError."""
+        return await self._in_order(self._policing.facts)
 
     # Words.
 

@@ -19,7 +19,6 @@ from podwire.nriplugins.network.bridges import CannotJudge, call_rules
 from podwire.nriplugins.network.kinds import NAMESPACES, PODS
 from podwire.nriplugins.network.local import Local
 from podwire.nriplugins.network.policy import Content, Kernel, LocalPod, Model
-from podwire.nriplugins.network.policy.kernel import Verdict
 from podwire.nriplugins.network.policy.policies import DIRECTIONS, Broken, policy_of
 from podwire.nriplugins.network.policy.values import Attachment, Pod, pod_of
 from podwire.protocols.k8sapi.kinds import Kind
@@ -37,6 +36,22 @@ class Remark(NamedTuple):
 
     reason: str
     message: str
+
+
+class Judged(NamedTuple):
+    """How many packets that open connections of a pod were judged one way."""
+
+    namespace: str
+    name: str
+    direction: str
+    allowed: bool
+    packets: int
+
+
+class Facts(NamedTuple):
+    policies: int
+    broken: int
+    judged: list[Judged]
 
 
 @dataclass(slots=True)
@@ -60,20 +75,27 @@ class Policing:
         self._sandboxes: dict[str, Local] = {}
         self._over: set[str] = set()
         """Pods whose sandbox has stopped: their status may tell addresses that are theirs no more."""
-        self._gone: set[str] = set()
-        """Pods that the API server has no more, though their sandbox is there."""
+        self._settled = False
+        """Whether the kernel was told of all pods; before that it loses nothing but addresses that are freed."""
+        self._heard: set[str] = set()
+        """Pods that the API server has."""
         self.broken: dict[tuple[str, str], str] = {}
         """Policies that say something that they must not, and what."""
 
     # Pods of this node.
 
-    def protect(self, local: Local, changes: Changes) -> None:
-        """Judge a new pod's packets, from the first one on. Raises LinuxError, CannotJudge."""
+    def protect(self, local: Local, here: Iterable[Local], changes: Changes) -> None:
+        """Judge a new pod's packets, from the first one on; `here` are the others. Raises LinuxError, CannotJudge."""
         self._learn(changes)
+        self._take_all(here)
+        local.hanging = look(local.netns, local.ips, self._network())
         self._take(local)
         pod = self.model.pods[local.uid]
         local.policies = tuple({each.name for way in DIRECTIONS for each in self.model.selected(pod, way)})
-        self._place(local).settle()
+        self._node_place().settle()
+        if (inside := self._inside.get(local.uid)) is not None:
+            inside.settle()
+        self._settled = True
         self._check_bridge(local)
 
     def release(self, local: Local) -> None:
@@ -82,34 +104,47 @@ class Policing:
         if known is not None and known.id != local.id:
             return  # the pod has another sandbox by now
         self._sandboxes.pop(local.uid, None)
-        self.model.let_go(map(ip_address, local.ips))
-        if local.uid in self._gone:
-            self._gone.discard(local.uid)
-            self.model.remove_pod(local.uid)
-        else:
+        ips = [ip_address(each) for each in local.ips]
+        self.model.let_go(ips)
+        if local.uid in self._heard:
             self._over.add(local.uid)
+        else:
+            self.model.remove_pod(local.uid)
         place = self._inside.pop(local.uid, None)
         if place is not None:
             place.kernel.close()  # the namespace goes, and all that is in it
         node = self._node_place()
         node.content.remove(local.uid)
-        node.settle()
+        if self._settled:
+            node.settle()
+        else:
+            node.kernel.release(ips)  # nobody knows yet what the others should have, so they keep what they have
 
     def settle(self, here: Iterable[Local], changes: Changes, *, audit: bool = False) -> dict[str, Remark]:
         """Bring the kernel to what follows from all that is known; what is to be said of pods, by their UID."""
         self._learn(changes)
-        remarks = {}
-        for each in here:
-            try:
-                if self._sandboxes.get(each.uid) is not each:
-                    self._take(each)
-            except LinuxError as error:
-                remarks[each.uid] = Remark(NOT_ENFORCED, str(error))
+        remarks = self._take_all(here)
         for place in (self._node_place(), *self._inside.values()):
             if audit and not place.kernel.audit():
                 _log.warning("the rules of policies were changed by somebody else, and are set again")
             place.settle()
+        self._settled = True
         return remarks | {uid: told for uid, each in self._sandboxes.items() if (told := self._said(each))}
+
+    def _take_all(self, here: Iterable[Local]) -> dict[str, Remark]:
+        """Those that were there before; one that cannot be looked at is judged by the node's rules."""
+        remarks = {}
+        for each in here:
+            if self._sandboxes.get(each.uid) is each:
+                continue
+            try:
+                each.hanging = look(each.netns, each.ips, self._network())
+                self._take(each)
+            except LinuxError as error:
+                each.hanging = None
+                self._take(each)
+                remarks[each.uid] = Remark(NOT_ENFORCED, str(error))
+        return remarks
 
     def _said(self, local: Local) -> Remark | None:
         try:
@@ -119,8 +154,15 @@ class Policing:
         place = self._inside.get(local.uid)
         return Remark(UNDOABLE, _UNDOABLE) if place is not None and place.content.isolated(local.uid) else None
 
-    def verdicts(self) -> list[Verdict]:
-        return [each for place in (self._node_place(), *self._inside.values()) for each in place.kernel.verdicts()]
+    def facts(self) -> Facts:
+        """For whoever counts. Raises LinuxError."""
+        places = (self._node_place(), *self._inside.values())
+        judged = []
+        for each in (each for place in places for each in place.kernel.verdicts()):
+            pod = self.model.owner(ip_address(each.address))
+            if pod is not None:
+                judged.append(Judged(pod.namespace, pod.name, each.direction, each.allowed, each.counted.packets))
+        return Facts(len(self.model.policies), len(self.broken), judged)
 
     def close(self) -> None:
         """The kernel keeps what it has."""
@@ -132,15 +174,15 @@ class Policing:
 
     def _take(self, local: Local) -> None:
         ips = tuple(map(ip_address, local.ips))
-        local.hanging = local.hanging or look(local.netns, local.ips, self._network())
+        way, link = local.hanging or (Attachment.ROUTED, "")
+        place = self._place(local)
         self._over.discard(local.uid)
         self._sandboxes[local.uid] = local
         if local.uid not in self.model.pods:
             told = Pod(uid=local.uid, namespace=local.namespace, name=local.name, labels=local.labels)
             self.model.put_pod(told)
         self.model.hold(local.uid, ips)
-        way, link = local.hanging
-        self._place(local).content.put(LocalPod(uid=local.uid, ips=ips, attachment=way, link=link, netns=local.netns))
+        place.content.put(LocalPod(uid=local.uid, ips=ips, attachment=way, link=link, netns=local.netns))
 
     def _check_bridge(self, local: Local) -> None:
         if local.hanging is None or local.hanging.way is not Attachment.BRIDGED:
@@ -188,12 +230,12 @@ class Policing:
     def _pod(self, object_: Object, *, gone: bool) -> None:
         pod = pod_of(object_)
         if gone:
+            self._heard.discard(pod.uid)
             self._over.discard(pod.uid)
-            if pod.uid in self._sandboxes:
-                self._gone.add(pod.uid)
-            else:
+            if pod.uid not in self._sandboxes:
                 self.model.remove_pod(pod.uid)
         else:
+            self._heard.add(pod.uid)
             self.model.put_pod(replace(pod, ips=()) if pod.uid in self._over else pod)
 
     def _namespace(self, object_: Object, *, gone: bool) -> None:

@@ -125,7 +125,7 @@ def in_thread(work: Callable[[], None]) -> None:
     def run() -> None:
         try:
             work()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised again by the caller
             failed.append(error)
 
     thread = threading.Thread(target=run)
@@ -188,9 +188,10 @@ class Peer:
         return True
 
     def close(self) -> None:
-        for each in self._listening:
-            each.shutdown(socket.SHUT_RDWR)
-            each.close()
+        """Its sockets would keep its namespace."""
+        while self._listening:
+            with self._listening.pop() as each:
+                each.shutdown(socket.SHUT_RDWR)
 
 
 def _echo(connection: socket.socket, name: str) -> None:

@@ -45,7 +45,8 @@ def test_who_may_reach_a_pod_follows_policies_labels_and_namespaces(network, agr
     agreed(good, web, 81, allowed=True)
 
     network.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "far"}})
-    near = "{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{namespaceSelector: {matchLabels: {near: 'yes'}}}]}]}"
+    near = "ingress: [{from: [{namespaceSelector: {matchLabels: {near: 'yes'}}}]}]"
+    near = f"{{podSelector: {{matchLabels: {{app: web}}}}, {near}}}"
     network.cluster.apply(a_policy("web", near))
     network.cluster.apply(a_pod("visitor", namespace="far"))
     visitor = network.peer("far/visitor")

@@ -20,6 +20,10 @@ ROUTE = "{podSelector: {matchLabels: {app: web}}, routes: [{destinations: [10.77
 MESH = (
     "{podSelector: {matchLabels: {mesh: 'yes'}}, proxy: {uid: 1337}, inbound: {port: 15006}, outbound: {port: 15001}}"
 )
+WEB_FROM_GOOD = """
+podSelector: {matchLabels: {app: web}}
+ingress: [{from: [{podSelector: {matchLabels: {app: good}}}], ports: [{port: 80}]}]
+"""
 _libc = ctypes.CDLL(None)
 
 
@@ -132,8 +136,7 @@ def test_connections_go_through_the_proxy_of_a_mesh_and_policies_hold_all_the_sa
     network.up()
     cluster = network.cluster
     cluster.apply(a_resource("PodMesh", "mesh", MESH))
-    allow = "{podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: good}}}], ports: [{port: 80}]}]}"
-    cluster.apply(a_policy("web", allow))
+    cluster.apply(a_policy("web", WEB_FROM_GOOD))
     pods = [a_pod(each, labels={"app": each}) for each in ("good", "other")]
     good, other, web = network.run(*pods, a_pod("web", labels={"app": "web", "mesh": "yes"})).values()
     web.listen(80)

@@ -10,7 +10,11 @@ from podwire.protocols.grpc_status import RpcError
 
 pytestmark = pytest.mark.timeout(400)
 
-ROUTE = "{podSelector: {matchLabels: {app: web}}, failurePolicy: POLICY, routes: [{destinations: [10.70.0.0/16], via: VIA, onLink: true}]}"
+ROUTE = """
+podSelector: {matchLabels: {app: web}}
+failurePolicy: POLICY
+routes: [{destinations: [10.70.0.0/16], via: VIA, onLink: true}]
+"""
 
 
 def route(**words):
@@ -93,7 +97,7 @@ def test_with_the_api_server_away_new_pods_are_judged_by_the_copy(network, a_pod
     """A sandbox that is asked for while nobody answers: by the runtime's own door, as a kubelet would."""
     network.up()
     cluster = network.cluster
-    cluster.apply(a_resource("PodRoute", "named", route().replace("podSelector: {matchLabels: {app: web}}, ", "")))
+    cluster.apply(a_resource("PodRoute", "named", route().replace("podSelector: {matchLabels: {app: web}}", "")))
     cluster.apply(a_policy("shut", "{podSelector: {matchLabels: {app: shut}}, policyTypes: [Ingress, Egress]}"))
     [target] = network.run(a_pod("target")).values()
     target.listen(80)
