@@ -55,9 +55,13 @@ class Tracker:
     clock: Clock
 
     def created(self, resource: Resource, obj: Object, author: Author) -> None:
-        """Everything in a new object, its defaults too, belongs to whoever made it."""
+        """Everything in a new object, its defaults too, belongs to whoever made it; but for a status, which has a door
+        of its own, even where the object came with it."""
         manager = self._updater(resource, author)
-        managed = updated(self._view(resource), resource.empty, obj, {}, manager, self._now())
+        claimed = obj
+        if resource.has_status and "status" in obj:
+            claimed = {key: value for key, value in obj.items() if key != "status"}
+        managed = updated(self._view(resource), resource.empty, claimed, {}, manager, self._now())
         _put(obj, written(managed))
 
     def updated(self, resource: Resource, new: Object, old: Object, given: Any, author: Author) -> None:

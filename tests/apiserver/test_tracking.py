@@ -51,6 +51,13 @@ async def test_who_creates_owns_it_all(api, query, wanted):
     ]
 
 
+async def test_a_node_that_comes_with_its_status_does_not_own_that(api):
+    node = {"metadata": {"name": "n"}, "spec": {"podCIDR": "10.0.0.0/24"}, "status": {"capacity": {"cpu": "1"}}}
+    made = (await api.post("/api/v1/nodes", node, headers=AGENT)).body
+    assert made["status"]["capacity"] == {"cpu": "1"}
+    assert {*made["metadata"]["managedFields"][0]["fieldsV1"]} == {"f:spec"}
+
+
 async def test_who_does_not_say_is_unknown(api):
     assert managers((await api.post(CONFIGS, configmap(a="1"))).body) == [("unknown", "Update", "")]
 
