@@ -23,7 +23,7 @@ from podwire.deviceplugin.whereabouts import Whereabouts
 from podwire.failpoints import declare, failpoint
 from podwire.linux.errors import LinuxError, NoSuchLink
 from podwire.linux.netlink import Netlink
-from podwire.linux.travels import Seen
+from podwire.linux.travels import Ended, Seen
 from podwire.linux.values import Link
 
 RECORDED = declare("device-plugin.recorded", "a device is on record, and the kubelet has not heard of it")
@@ -73,8 +73,11 @@ class InterfacePool:
         self._left_out: dict[str, str] = {}
         self._searched = self._dropped = False
 
-    def learn(self, told: Sequence[Seen]) -> None:
+    def learn(self, told: Sequence[Seen | Ended], *, lost: bool) -> None:
         self._where.learn(told)
+        if lost:
+            self._where.doubt()
+            self._searched = False
 
     def look(self, view: View, held: Collection[str] | None) -> None:
         self._where.present(view.links)
@@ -93,8 +96,7 @@ class InterfacePool:
         for key, each in self._known.items():
             found = self._link_of(key, each, candidates)
             if found is None:
-                if each.link is not None or each.fresh:
-                    each.explained = True
+                each.explained = each.explained or each.link is not None
                 each.link, each.left, each.pending = None, True, None
                 continue
             if self._where.deleted(key):  # another link took its place
@@ -188,16 +190,15 @@ class InterfacePool:
     def confirm(self, held: Collection[str]) -> None:
         self._drop_lost(held)
         for key, each in self._known.items():
-            if key not in held:
-                each.explained = False
-                if each.pending is not None and not each.record.out:
-                    each.record = Record(each.pending)
+            each.explained = key in held or each.link is not None
+            if key not in held and each.pending is not None and not each.record.out:
+                each.record = Record(each.pending)
             each.pending = None
         self._write()
 
     def _drop_lost(self, held: Collection[str]) -> None:
         """Once, those on record that are nowhere: they went while there was no plugin."""
-        if self._dropped:
+        if self._dropped or not self._searched:
             return
         self._dropped = True
         for key in [each for each, known in self._known.items() if known.fresh and known.link is None]:

@@ -21,7 +21,7 @@ from podwire.deviceplugin.whereabouts import Whereabouts
 from podwire.linux.errors import LinuxError
 from podwire.linux.netlink import Netlink
 from podwire.linux.taps import DEVICE
-from podwire.linux.travels import Seen
+from podwire.linux.travels import Ended, Seen
 from podwire.linux.values import Link
 
 _log = logging.getLogger("podwire.deviceplugin")
@@ -36,6 +36,7 @@ class _Known:
     out: bool = False
     """Somebody has it, as far as is known."""
     explained: bool = True
+    """Whether its absence is not yet known to be without a pod."""
     trouble: str = ""
 
 
@@ -49,8 +50,11 @@ class MadePool:
         self._parent: Link | None = None
         self._searched = False
 
-    def learn(self, told: Sequence[Seen]) -> None:
+    def learn(self, told: Sequence[Seen | Ended], *, lost: bool) -> None:
         self._where.learn(told)
+        if lost:
+            self._where.doubt()
+            self._searched = False
 
     def look(self, view: View, held: Collection[str] | None) -> None:
         self._where.present(view.links)
@@ -62,7 +66,7 @@ class MadePool:
         for name, each in self._known.items():
             if held is not None:
                 each.out = name in held
-            self._tend(name, each, known=held is not None)
+            self._tend(name, each)
         self._records.write(self._recorded)
 
     def _find(self, name: str, each: _Known, view: View, named: Link | None) -> None:
@@ -90,13 +94,13 @@ class MadePool:
                 self._known[name].left = True
         self._searched = True
 
-    def _tend(self, name: str, each: _Known, *, known: bool) -> None:
-        """Make what is missing and nobody has; remove and make anew what came back."""
+    def _tend(self, name: str, each: _Known) -> None:
+        """Make what is missing and nobody has, or nobody ever had; remove and make anew what came back."""
         away = self._where.away(name)
         if each.trouble or (each.link is not None and not each.left):
             return
         elsewhere = each.link is None and away is not None and away.place is not None
-        if elsewhere or (each.link is None and (each.out or not known)):
+        if elsewhere or (each.link is None and (each.out or (each.explained and name in self._recorded))):
             return
         if parent_trouble(self._source, self._parent) or self._parent is None:
             return
@@ -110,13 +114,13 @@ class MadePool:
             each.trouble = str(error)
             _log.error("link not made", extra={"pool": self.settings.name, "link": name, "why": str(error)})
             return
-        each.left = False
+        each.left, each.explained = False, True
         self._recorded[name] = Record(taken(each.link, ()))
         self._where.at_home(name, each.link.ifindex)
 
     def confirm(self, held: Collection[str]) -> None:
         for name, each in self._known.items():
-            each.explained = each.explained and name in held
+            each.explained = name in held or each.link is not None
 
     def devices(self) -> tuple[Device, ...]:
         numa = self._sysfs.hardware(self._source.parent).numa

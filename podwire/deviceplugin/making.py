@@ -59,6 +59,7 @@ def make_link(netlink: Netlink, make: Make, name: str, pool: str, parent: Link) 
     match make.kind:
         case "veth":
             other = host_end(name)
+            _remove_end(links, other, pool)
             links.add(Veth(other, name, mtu=make.mtu, alias=mark(pool), master=parent.ifindex, up=True))
             failpoint(MADE)
             links.change(name, alias=mark(pool))
@@ -68,6 +69,14 @@ def make_link(netlink: Netlink, make: Make, name: str, pool: str, parent: Link) 
         case _:
             _make_tap(links, make, name, pool, parent)
     return links.get(name)
+
+
+def _remove_end(links: KernelLinks, other: str, pool: str) -> None:
+    """The end that stayed of a pair whose other end nobody has."""
+    with suppress(NoSuchLink):
+        found = links.get(other)
+        if found.alias == mark(pool):
+            links.delete(found.ifindex)
 
 
 def _make_tap(links: KernelLinks, make: Make, name: str, pool: str, parent: Link) -> None:

@@ -83,9 +83,9 @@ class Plugin:
 
     async def _look(self, travels: Travels) -> None:
         told = travels.read()
-        travels.lost = False  # a look finds out by itself, only less
+        lost, travels.lost = travels.lost, False
         try:
-            await self._work(lambda: self._stock.look(told))
+            await self._work(lambda: self._stock.look(told, lost=lost))
         except LinuxError as error:
             _log.error("the host's links cannot be read", extra={"why": str(error)})
             self._links_changed.set()
@@ -126,6 +126,7 @@ class Plugin:
         paths = [path for each in self._config.pools if isinstance(each.source, Files) for path in each.source.paths]
         async for _ in changes([self._paths.device_plugins, *(Path(each).parent for each in paths)]):
             self._directory_changed.set()
+            self._ask.set()
             if paths:
                 self._links_changed.set()
 
@@ -157,4 +158,6 @@ class Plugin:
         return await self._work(lambda: self._stock.heard(held, asked))
 
     async def _allocate(self, pool: str, ids: Sequence[str]) -> Sequence[Handed]:
-        return await self._work(lambda: self._stock.allocate(pool, ids))
+        handed = await self._work(lambda: self._stock.allocate(pool, ids))
+        self._ask.set()
+        return handed

@@ -7,7 +7,7 @@ from typing import Protocol
 from podwire.deviceplugin.config import Pool as Settings
 from podwire.deviceplugin.devices import Device, Handed
 from podwire.deviceplugin.host import View
-from podwire.linux.travels import Seen
+from podwire.linux.travels import Ended, Seen
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
 from podwire.protocols.grpc_methods import Handler
 
@@ -41,8 +41,8 @@ class Pool(Protocol):
 
     settings: Settings
 
-    def learn(self, told: Sequence[Seen]) -> None:
-        """What the kernel told of links since the last look."""
+    def learn(self, told: Sequence[Seen | Ended], *, lost: bool) -> None:
+        """What the kernel told of links since the last look, and whether that is not all."""
         ...
 
     def look(self, view: View, held: Collection[str] | None) -> None:

@@ -18,7 +18,7 @@ from podwire.deviceplugin.records import Records
 from podwire.deviceplugin.sysfs import Sysfs
 from podwire.linux.links import KernelLinks
 from podwire.linux.netlink import Netlink
-from podwire.linux.travels import Seen
+from podwire.linux.travels import Ended, Seen
 
 _log = logging.getLogger("podwire.deviceplugin")
 _SAID = 20
@@ -55,10 +55,13 @@ class Stock:
     def pools(self) -> Iterable[Settings]:
         return [each.settings for each in self._pools.values()]
 
-    def look(self, told: Sequence[Seen] = ()) -> None:
-        """Bring all pools in line with the host; `told` is what the kernel told meanwhile. Raises LinuxError."""
+    def look(self, told: Sequence[Seen | Ended] = (), *, lost: bool = False) -> None:
+        """Bring all pools in line with the host. Raises LinuxError.
+
+        `told` is what the kernel told meanwhile, `lost` that it told more than was heard.
+        """
         for pool in self._pools.values():
-            pool.learn(told)
+            pool.learn(told, lost=lost)
         view = looked(self._netlink)
         for index in [each for each in self._claims if each not in view.links]:
             del self._claims[index]

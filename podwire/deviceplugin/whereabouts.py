@@ -4,10 +4,10 @@ A link is known by its index where it is; when it moves, the kernel tells its nu
 again whatever it is called by then.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
-from podwire.linux.travels import Seen
+from podwire.linux.travels import Ended, Seen
 from podwire.linux.values import Link
 
 Key = Hashable
@@ -28,6 +28,10 @@ class Whereabouts:
         self._away: dict[Key, Away] = {}
         self._deleted: set[Key] = set()
         self._indices: set[int] = set()
+        self._newcomers: tuple[set[int], set[int]] = (set(), set())
+        """Links that came between the last looks: where one came from may be told a moment after it was seen."""
+        self._missed: dict[int, Key] = {}
+        """Those that a look did not find, by the index that they had: what became of them is told a moment later."""
 
     def at_home(self, key: Key, ifindex: int) -> None:
         """This link is the device, and is on the host."""
@@ -42,6 +46,8 @@ class Whereabouts:
     def forget(self, key: Key) -> None:
         for ifindex in [each for each, owner in self._home.items() if owner == key]:
             del self._home[ifindex]
+        for ifindex in [each for each, owner in self._missed.items() if owner == key]:
+            del self._missed[ifindex]
         self._away.pop(key, None)
         self._deleted.discard(key)
 
@@ -55,26 +61,40 @@ class Whereabouts:
         """Whether its link is known to be no more."""
         return key in self._deleted
 
-    def learn(self, told: Iterable[Seen]) -> None:
+    def learn(self, told: Iterable[Seen | Ended]) -> None:
         for each in told:
-            if each.netns is None:
+            if isinstance(each, Ended):
+                self._lose(lambda place, netns=each.netns: place[0] == netns)  # type: ignore[misc]  # a default binds it
+            elif each.netns is None:
                 self._here(each)
             else:
                 self._there(each.netns, each)
 
     def present(self, indices: Iterable[int]) -> None:
         """All links of the host: a device that is on none of them, and of which nothing was told, is away somewhere."""
-        self._indices = set(indices)
+        there = set(indices)
+        self._newcomers = (self._newcomers[1], there - self._indices)
+        self._indices = there
         for ifindex in [each for each in self._home if each not in self._indices]:
-            self._away.setdefault(self._home.pop(ifindex), Away())
+            self._missed[ifindex] = key = self._home.pop(ifindex)
+            self._away.setdefault(key, Away())
+
+    def doubt(self) -> None:
+        """Something was not told: nobody is known to be anywhere but here."""
+        self._lose(lambda _place: True)
+
+    def _lose(self, lost: Callable[[tuple[int, int]], bool]) -> None:
+        for key in [each for each, away in self._away.items() if away.place is not None and lost(away.place)]:
+            self._away[key] = Away()
 
     def _here(self, seen: Seen) -> None:
         if not seen.gone:
             return
         self._indices.discard(seen.link.ifindex)
-        key = self._home.pop(seen.link.ifindex, None)
+        key = self._home.pop(seen.link.ifindex, None) or self._missed.pop(seen.link.ifindex, None)
         if key is None:
             return
+        self._away.pop(key, None)
         if seen.went is None:
             self._deleted.add(key)
         else:
@@ -95,5 +115,5 @@ class Whereabouts:
 
     def _returning(self, ifindex: int, key: Key) -> None:
         """If it is the host that it goes to, this is its index there; one that the host had before is another link."""
-        if ifindex not in self._indices:
+        if ifindex not in self._indices or any(ifindex in each for each in self._newcomers):
             self._home.setdefault(ifindex, key)

@@ -21,8 +21,8 @@ from podwire.linux.wire import HEADER, Request, u32
 _SOL_NETLINK, _LISTEN_ALL = 270, 8
 _BUFFER_FORCED = 33
 _ROOM, _CHUNK = 1 << 20, 1 << 17
-_LINK_GROUP = 1
-_NEW, _DELETED, _GET, _GET_ID = 16, 17, 18, 90
+_LINKS, _NAMESPACES = 1 << 1 - 1, 1 << 28 - 1
+_NEW, _DELETED, _GET, _DELETED_ID, _GET_ID = 16, 17, 18, 89, 90
 _MESSAGE = Struct("=BxHiII")
 _ID_MESSAGE = Struct("=B3x")
 _SIGNED = Struct("=i")
@@ -48,6 +48,12 @@ class Seen(NamedTuple):
     """Of one that is gone because it moved: the number of the namespace where it is now, and its index there."""
 
 
+class Ended(NamedTuple):
+    """A namespace is no more. What was in it went without a word: links of software ended, others are on the host."""
+
+    netns: int
+
+
 class Travels:
     """One socket that hears of links, here and in every namespace that this one has a number for."""
 
@@ -67,9 +73,9 @@ class Travels:
     def close(self) -> None:
         self._socket.close()
 
-    def read(self) -> list[Seen]:
+    def read(self) -> list[Seen | Ended]:
         """What was told since the last time."""
-        found: list[Seen] = []
+        found: list[Seen | Ended] = []
         while True:
             try:
                 data, beside, _, _ = self._socket.recvmsg(_CHUNK, CMSG_SPACE(_SIGNED.size))
@@ -108,7 +114,7 @@ def _opened() -> socket:
             with suppress(OSError):  # with less room something is lost sooner
                 made.setsockopt(SOL_SOCKET, option, _ROOM)
         made.setsockopt(_SOL_NETLINK, _LISTEN_ALL, 1)
-        made.bind((0, _LINK_GROUP))
+        made.bind((0, _LINKS | _NAMESPACES))
     except BaseException:
         made.close()
         raise
@@ -127,7 +133,7 @@ def _signed(data: bytes) -> int:
     return number
 
 
-def _messages(data: bytes, netns: int | None) -> Iterator[Seen]:
+def _messages(data: bytes, netns: int | None) -> Iterator[Seen | Ended]:
     at = 0
     while at + HEADER.size <= len(data):
         length, kind, *_ = HEADER.unpack_from(data, at)
@@ -136,6 +142,8 @@ def _messages(data: bytes, netns: int | None) -> Iterator[Seen]:
         body = data[at + HEADER.size : at + length]
         if kind in (_NEW, _DELETED) and body[0] == 0:  # of another family is a place in a bridge
             yield Seen(parsed(body), kind == _DELETED, netns, _went(body))
+        elif kind == _DELETED_ID and netns is None:  # others have other numbers for the same namespaces
+            yield Ended(_signed(wire.attributes(body, _ID_MESSAGE.size)[_NAMESPACE_ID]))
         at += (length + 3) & ~3
 
 

@@ -1,0 +1,214 @@
+"""A plugin that is killed at any step, started again: nothing is lost, nothing is left, every device comes back."""
+
+import json
+
+import pytest
+
+NICS = {"name": "nics", "interfaces": {"names": ["nic*"]}}
+VETHS = {"name": "veths", "make": {"kind": "veth", "parent": "br0", "count": 3, "prefix": "pv"}}
+MACVLANS = {"name": "vlans", "make": {"kind": "macvlan", "parent": "far1", "count": 3, "prefix": "mv"}}
+TAPS = {"name": "taps", "make": {"kind": "tap", "parent": "br0", "count": 3, "prefix": "tp"}}
+NIC = "net.podwire.dev/nics"
+
+
+@pytest.fixture
+def nic(host):
+    def make():
+        host.ip("link add nic0 address 02:00:00:00:00:01 type veth peer name far1")
+        host.ip("link set nic0 mtu 1400 up")
+        host.ip("link set far1 up")
+        host.ip("addr add 10.9.1.1/24 dev nic0 brd +")
+        host.ip("addr add fd09::1/64 dev nic0 nodad")
+        host.eventually(lambda: "fe80" in json.dumps(host.ip("addr show nic0")))
+        host.eventually(lambda: "tentative" not in json.dumps(host.ip("addr show")))
+
+    return make
+
+
+def same(host, link, before):
+    return any(each["ifname"] == link for each in host.ip("link show")) and host.dump(link) == before
+
+
+def test_a_plugin_killed_before_anybody_heard_of_its_devices_begins_again(host, nic):
+    nic()
+    host.kubelet.start()
+    host.start([NICS], PODWIRE_FAILPOINTS="device-plugin.recorded=kill")
+    host.wait_dead()
+    assert host.kubelet.registered.empty()
+    assert host.records("nics")["nic0"]["out"] is False
+    host.start([NICS])
+    host.kubelet.wait_registered()
+    host.kubelet.plugin("nics").until(nic0="Healthy")
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["and the pod is there", "and the pod has gone"])
+def test_a_plugin_killed_between_record_and_answer_knows_that_the_device_is_out(host, nic, held):
+    nic()
+    host.kubelet.start()
+    host.start([NICS], PODWIRE_FAILPOINTS="device-plugin.out=kill")
+    host.kubelet.wait_registered()
+    plugin = host.kubelet.plugin("nics")
+    plugin.until(nic0="Healthy")
+    before = host.dump("nic0")
+    with pytest.raises(Exception, match=r"UNAVAILABLE|Socket closed|reset"):
+        plugin.allocate("nic0")
+    host.wait_dead()
+    assert host.records("nics")["nic0"]["out"] is True
+    host.ip("link set nic0 down mtu 1300")
+    if held:
+        host.kubelet.pods["web"] = {NIC: ["nic0"]}
+    host.start([NICS])
+    host.kubelet.wait_registered()
+    if held:
+        host.kubelet.wait_until_asked()
+        assert host.ip("link show nic0")[0]["mtu"] == 1300
+        del host.kubelet.pods["web"]
+    host.eventually(lambda: same(host, "nic0", before))
+
+
+def test_a_device_that_comes_back_while_there_is_no_plugin_is_restored_by_the_next(host, nic):
+    nic()
+    host.kubelet.start()
+    host.start([NICS])
+    host.kubelet.wait_registered()
+    plugin = host.kubelet.plugin("nics")
+    plugin.until(nic0="Healthy")
+    before = host.dump("nic0")
+    host.kubelet.pods["web"] = {NIC: ["nic0"]}
+    pod = host.namespaces.create("pod").path
+    host.move_in("nic0", pod)
+    plugin.allocate("nic0")
+    host.kill()
+    host.move_out(pod, "eth0", "nic0")
+    host.kubelet.pods.clear()
+    host.start([NICS])
+    host.kubelet.wait_registered()
+    host.eventually(lambda: same(host, "nic0", before))
+
+
+def test_a_device_that_nobody_recorded_as_out_is_known_by_what_a_journey_does_to_a_link(host, nic):
+    nic()
+    host.kubelet.start()
+    host.start([NICS])
+    host.kubelet.wait_registered()
+    host.kubelet.plugin("nics").until(nic0="Healthy")
+    before = host.dump("nic0")
+    host.kill()
+    pod = host.namespaces.create("pod").path
+    host.move_in("nic0", pod)
+    host.move_out(pod, "eth0", "nic0")
+    host.start([NICS])
+    host.kubelet.wait_registered()
+    host.eventually(lambda: same(host, "nic0", before))
+
+
+def test_a_device_that_is_in_its_pod_stays_there_and_is_followed(host, nic):
+    nic()
+    host.kubelet.start()
+    host.start([NICS])
+    host.kubelet.wait_registered()
+    plugin = host.kubelet.plugin("nics")
+    plugin.until(nic0="Healthy")
+    before = host.dump("nic0")
+    host.kubelet.pods["web"] = {NIC: ["nic0"]}
+    pod = host.namespaces.create("pod").path
+    host.move_in("nic0", pod)
+    plugin.allocate("nic0")
+    host.inside(pod, "ip", "link", "set", "eth0", "up")
+    host.kill()
+    host.start([NICS])
+    host.kubelet.wait_registered()
+    plugin = host.kubelet.plugin("nics")
+    plugin.until(nic0="Healthy")
+    host.ip("link set far1 down")
+    plugin.until(nic0="Unhealthy")
+    host.ip("link set far1 up")
+    plugin.until(nic0="Healthy")
+    host.move_out(pod, "eth0", "other")
+    host.kubelet.pods.clear()
+    host.eventually(lambda: same(host, "nic0", before))
+
+
+def test_a_plugin_killed_while_it_restores_is_followed_by_one_that_does(host, nic):
+    nic()
+    host.kubelet.start()
+    host.start([NICS], PODWIRE_FAILPOINTS="device-plugin.restored=kill")
+    host.kubelet.wait_registered()
+    plugin = host.kubelet.plugin("nics")
+    plugin.until(nic0="Healthy")
+    before = host.dump("nic0")
+    pod = host.namespaces.create("pod").path
+    host.kubelet.pods["web"] = {NIC: ["nic0"]}
+    host.move_in("nic0", pod)
+    plugin.allocate("nic0")
+    host.move_out(pod, "eth0", "nic0")
+    host.wait_dead()
+    host.kubelet.pods.clear()
+    host.start([NICS])
+    host.kubelet.wait_registered()
+    host.eventually(lambda: not host.records("nics")["nic0"]["out"])
+    host.eventually(lambda: same(host, "nic0", before))
+
+
+@pytest.mark.parametrize("step", ["made", "removed", "registered"])
+@pytest.mark.parametrize("pool", [VETHS, MACVLANS, TAPS], ids=lambda each: each["make"]["kind"])
+def test_a_plugin_killed_while_it_makes_links_leaves_none_that_are_nobodys(host, nic, pool, step):
+    nic()
+    host.ip("link add br0 up type bridge")
+    host.kubelet.start()
+    prefix, resource = pool["make"]["prefix"], f"net.podwire.dev/{pool['name']}"
+    names = [f"{prefix}{number}" for number in range(3)]
+    host.start([pool], PODWIRE_FAILPOINTS=f"device-plugin.{step}=kill")
+    if step == "removed":
+        host.kubelet.wait_registered()
+        host.kubelet.plugin(pool["name"]).until(**dict.fromkeys(names, "Healthy"))
+        pod = host.namespaces.create("pod").path
+        host.kubelet.pods["web"] = {resource: [names[0]]}
+        host.move_in(names[0], pod)
+        host.kubelet.plugin(pool["name"]).allocate(names[0])
+        host.move_out(pod, "eth0", names[0])
+    host.wait_dead()
+    host.kubelet.pods.clear()
+    host.start([pool])
+    host.kubelet.wait_registered()
+    host.kubelet.plugin(pool["name"]).until(**dict.fromkeys(names, "Healthy"))
+    assert host.stop() == 0
+    assert {each["ifname"] for each in host.ip("link show")} == {"lo", "nic0", "far1", "br0"}
+
+
+def test_a_cdi_file_that_nobody_was_told_of_goes(host, nic):
+    nic()
+    host.kubelet.start()
+    host.start([NICS | {"cdi": True}], PODWIRE_FAILPOINTS="device-plugin.cdi-written=kill")
+    host.kubelet.wait_registered()
+    plugin = host.kubelet.plugin("nics")
+    plugin.until(nic0="Healthy")
+    with pytest.raises(Exception, match=r"UNAVAILABLE|Socket closed|reset"):
+        plugin.allocate("nic0")
+    host.wait_dead()
+    assert len(list(host.cdi.iterdir())) == 1
+    host.start([NICS | {"cdi": True}])
+    host.kubelet.wait_registered()
+    host.eventually(lambda: not list(host.cdi.iterdir()))
+
+
+def test_a_cdi_file_that_was_lost_is_there_again_for_a_pod_that_has_the_device(host, nic):
+    nic()
+    host.kubelet.start()
+    host.kubelet.pods["web"] = {NIC: ["nic0"]}
+    host.start([NICS | {"cdi": True}])
+    host.kubelet.wait_registered()
+    host.eventually(lambda: host.cdi.is_dir() and list(host.cdi.iterdir()))
+
+
+def test_damaged_records_are_put_aside_and_said(host, nic):
+    nic()
+    file = host.state / "pools" / "nics.json"
+    file.parent.mkdir(parents=True)
+    file.write_text('{"devices": {}, "checksum": 5}')
+    host.kubelet.start()
+    host.start([NICS])
+    host.kubelet.wait_registered()
+    host.kubelet.plugin("nics").until(nic0="Healthy")
+    assert file.with_suffix(".damaged").exists()
+    assert "the checksum is another" in host.log.read_text()

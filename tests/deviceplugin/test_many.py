@@ -1,0 +1,109 @@
+"""Ten thousand devices in one pool: every change is told as a whole, and soon."""
+
+import time
+
+import pytest
+
+from podwire.deviceplugin import notices
+from podwire.deviceplugin.config import config
+from podwire.deviceplugin.stock import Stock
+from podwire.linux import errors, inotify
+
+MANY = 10_000
+
+
+def test_ten_thousand_entries_follow_their_file(host, record_property):
+    path = host.root / "dev" / "thing"
+    path.parent.mkdir()
+    path.symlink_to("/dev/null")
+    host.kubelet.start()
+    host.start([{"name": "many", "files": {"paths": [str(path)], "count": MANY}}])
+    host.kubelet.wait_registered()
+    plugin = host.kubelet.plugin("many")
+    assert len(plugin.until(many_0="Healthy", many_9999="Healthy")) == MANY
+    begun = time.monotonic()
+    path.unlink()
+    found = plugin.next()
+    took = time.monotonic() - begun
+    assert {each.health for each in found.values()} == {"Unhealthy"}
+    record_property("milliseconds", round(took * 1000))
+    path.symlink_to("/dev/null")
+    plugin.until(many_9999="Healthy")
+    answer = plugin.allocate(*(f"many-{number}" for number in range(0, MANY, 97)))
+    assert [each.host_path for each in answer.devices] == [str(path)]
+
+
+def test_twenty_pods_that_come_and_go_never_share_a_device(host):
+    host.ip("link add br0 up type bridge")
+    host.kubelet.start()
+    host.start([{"name": "pv", "make": {"kind": "veth", "parent": "br0", "count": 20}}])
+    host.kubelet.wait_registered()
+    plugin = host.kubelet.plugin("pv")
+    names = [f"pv{number}" for number in range(20)]
+    plugin.until(**dict.fromkeys(names, "Healthy"))
+    for name in names:
+        host.kubelet.pods[name] = {"net.podwire.dev/pv": [name]}
+        host.move_in(name, host.namespaces.create(name).path)
+        plugin.allocate(name)
+    for name in names:
+        host.namespaces.remove(name)  # as when a pod's namespace ends: virtual links end with it
+        del host.kubelet.pods[name]
+    host.eventually(lambda: set(names) <= {each["ifname"] for each in host.ip("link show")})
+    host.eventually(lambda: host.kubelet.plugin("pv").next()["pv19"].health == "Healthy")
+
+
+def test_links_that_flap_are_told_as_they_end_up(host):
+    host.ip("link add nic0 up type veth peer name far0")
+    host.ip("link set far0 up")
+    host.kubelet.start()
+    host.start([{"name": "nics", "interfaces": {"names": ["nic*"]}}])
+    host.kubelet.wait_registered()
+    plugin = host.kubelet.plugin("nics")
+    plugin.until(nic0="Healthy")
+    for number in range(50):
+        host.ip(f"link set far0 {'up' if number % 2 else 'down'}")
+    host.ip("link set far0 down")
+    host.eventually(lambda: host.kubelet.plugin("nics").next()["nic0"].health == "Unhealthy")
+    host.ip("link set far0 up")
+    host.eventually(lambda: host.kubelet.plugin("nics").next()["nic0"].health == "Healthy")
+
+
+class Exhausted(inotify.Inotify):
+    def __init__(self) -> None:
+        raise errors.NoRoom(24, "watch files")
+
+
+async def test_directories_are_looked_at_when_the_kernel_has_no_more_watches(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(inotify, "Inotify", Exhausted)
+    monkeypatch.setattr(notices, "LOOK_SECONDS", 0.001)
+    told = notices.changes([tmp_path])
+    for _ in range(3):
+        await anext(told)
+    await told.aclose()
+    assert [each.message for each in caplog.records] == ["the kernel tells no changes of files, so they are looked for"]
+
+
+async def test_a_directory_that_comes_later_is_waited_for(tmp_path):
+    told = notices.changes([tmp_path / "a" / "b"])
+    await anext(told)
+    (tmp_path / "a").mkdir()
+    await anext(told)
+    (tmp_path / "a" / "b").mkdir()
+    await anext(told)
+    (tmp_path / "a" / "b" / "c").touch()
+    await anext(told)
+    await told.aclose()
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["asked after", "asked before"])
+def test_what_is_allocated_after_a_question_is_not_free_by_its_answer(host, tmp_path, late):
+    pools = {"pools": [{"name": "tun", "files": {"paths": ["/dev/null"]}, "cdi": True}]}
+    stock = Stock(config(pools), state=tmp_path / "state", sysfs=tmp_path, cdi=tmp_path / "cdi")
+    try:
+        stock.look()
+        early = stock.asks()
+        stock.allocate("tun", ["tun-0"])
+        stock.heard({}, early if late else stock.asks())
+        assert len(list((tmp_path / "cdi").iterdir())) == (1 if late else 0)
+    finally:
+        stock.close()

@@ -1,0 +1,409 @@
+"""The plugin's process, on a host of its own, beside a kubelet that is plain grpcio."""
+
+import json
+from pathlib import Path
+
+import grpc
+import pytest
+
+from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
+
+TUN = {"name": "tun", "files": {"paths": ["/dev/net/tun"], "count": 3}}
+NICS = {"name": "nics", "interfaces": {"names": ["nic*"]}}
+VETHS = {"name": "veths", "make": {"kind": "veth", "parent": "br0", "count": 2, "prefix": "pv"}}
+MACVLANS = {"name": "vlans", "make": {"kind": "macvlan", "parent": "up0", "count": 2, "prefix": "mv", "mtu": 1400}}
+TAPS = {"name": "taps", "make": {"kind": "tap", "parent": "br0", "count": 2, "prefix": "tp"}}
+NIC = "net.podwire.dev/nics"
+
+
+@pytest.fixture
+def nics(host):
+    """Links that stand for hardware, with all that can be set on one; each has its far end on the host."""
+
+    def make(*names):
+        for number, name in enumerate(names, 1):
+            host.ip(f"link add {name} address 02:00:00:00:00:0{number} txqueuelen 77 type veth peer name far{number}")
+            host.ip(f"link set {name} mtu 1400 up")
+            host.ip(f"link set far{number} up")
+            host.ip(f"addr add 10.9.{number}.1/24 dev {name} brd + label {name}")
+            host.ip(f"addr add 10.9.{number}.9/32 dev {name} noprefixroute")
+            host.ip(f"addr add fd09::{number}/64 dev {name} nodad")
+        host.eventually(lambda: "tentative" not in json.dumps(host.ip("addr show")))
+
+    return make
+
+
+def as_before(host, link, before):
+    """Wait until a link is, to the last word, what it was."""
+    found = [None]
+
+    def same():
+        there = [each for each in host.ip("link show") if each["ifname"] == link]
+        found[0] = host.dump(link) if there else None
+        return found[0] == before
+
+    try:
+        host.eventually(same)
+    except AssertionError:
+        assert found[0] == before
+
+
+def test_pools_are_registered_and_told(host):
+    host.ip("link add br0 up type bridge")
+    host.kubelet.start()
+    host.start([TUN, VETHS])
+    told = {each.resource_name: each for each in (host.kubelet.wait_registered(), host.kubelet.wait_registered())}
+    assert sorted(told) == ["net.podwire.dev/tun", "net.podwire.dev/veths"]
+    assert told["net.podwire.dev/tun"].version == "v1beta1"
+    assert told["net.podwire.dev/tun"].endpoint == "podwire-tun.sock"
+    assert told["net.podwire.dev/tun"].options.get_preferred_allocation_available
+    listed = host.kubelet.plugin("tun").next()
+    assert {name: each.health for name, each in listed.items()} == {f"tun-{n}": "Healthy" for n in range(3)}
+    assert sorted(host.kubelet.plugin("veths").until(pv0="Healthy", pv1="Healthy")) == ["pv0", "pv1"]
+    options = host.kubelet.plugin("tun").call("GetDevicePluginOptions", pb.Empty(), pb.DevicePluginOptions)
+    assert (options.pre_start_required, options.get_preferred_allocation_available) == (False, True)
+
+
+def test_a_device_file_is_handed_out_with_what_tells_of_it(host):
+    host.kubelet.start()
+    host.start([TUN])
+    host.kubelet.wait_registered()
+    answer = host.kubelet.plugin("tun").allocate("tun-1")
+    assert [(each.container_path, each.host_path, each.permissions) for each in answer.devices] == [
+        ("/dev/net/tun", "/dev/net/tun", "rw")
+    ]
+    assert answer.envs["PODWIRE_DEVICE_TUN"] == "/dev/net/tun"
+    assert json.loads(answer.envs["PODWIRE_DEVICE_TUN_INFO"]) == [{"id": "tun-1", "paths": ["/dev/net/tun"]}]
+
+
+@pytest.mark.parametrize(
+    ("ids", "code", "told"),
+    [
+        pytest.param(["tun-9"], "FAILED_PRECONDITION", "tun-9: there is no such device in the pool tun", id="unknown"),
+        pytest.param(["tun-1", "tun-1"], "INVALID_ARGUMENT", "tun-1 is asked for twice", id="twice"),
+    ],
+)
+def test_what_cannot_be_handed_out_is_refused_by_name(host, ids, code, told):
+    host.kubelet.start()
+    host.start([TUN])
+    host.kubelet.wait_registered()
+    with pytest.raises(grpc.RpcError) as refused:
+        host.kubelet.plugin("tun").allocate(*ids)
+    assert refused.value.code().name == code
+    assert told in refused.value.details()
+
+
+def test_a_device_file_that_goes_and_comes_is_told(host):
+    path = host.root / "dev" / "thing"
+    path.parent.mkdir()
+    host.kubelet.start()
+    host.start([{"name": "things", "files": {"paths": [str(path)]}}])
+    host.kubelet.wait_registered()
+    plugin = host.kubelet.plugin("things")
+    plugin.until(things_0="Unhealthy")
+    with pytest.raises(grpc.RpcError, match="No such file"):
+        plugin.allocate("things-0")
+    path.symlink_to("/dev/net/tun")
+    plugin.until(things_0="Healthy")
+    path.unlink()
+    plugin.until(things_0="Unhealthy")
+
+
+def test_a_link_comes_back_as_it_was_whatever_the_pod_did_to_it(host, nics):
+    nics("nic0", "nic1")
+    host.kubelet.start()
+    host.start([NICS])
+    host.kubelet.wait_registered()
+    plugin = host.kubelet.plugin("nics")
+    plugin.until(nic0="Healthy", nic1="Healthy")
+    before = host.dump("nic0")
+    host.kubelet.pods["web"] = {NIC: ["nic0"]}
+    pod = host.namespaces.create("pod").path
+    host.move_in("nic0", pod)
+    answer = plugin.allocate("nic0")
+    assert answer.envs["PODWIRE_DEVICE_NICS"] == "nic0"
+    assert json.loads(answer.envs["PODWIRE_DEVICE_NICS_INFO"]) == [
+        {"id": "nic0", "name": "nic0", "mac": "02:00:00:00:00:01", "mtu": 1400}
+    ]
+    assert host.records("nics")["nic0"]["out"] is True
+    host.inside(pod, "ip", "link", "set", "eth0", "address", "02:00:00:00:00:99", "mtu", "1280", "txqueuelen", "5")
+    host.inside(pod, "ip", "link", "set", "eth0", "promisc", "on", "up")
+    host.inside(pod, "ip", "addr", "add", "10.77.0.1/24", "dev", "eth0")
+    host.move_out(pod, "eth0", "whatever")
+    as_before(host, "nic0", before)
+    del host.kubelet.pods["web"]
+    host.eventually(lambda: host.records("nics")["nic0"]["out"] is False)
+    assert host.dump("nic0") == before
+
+
+def test_a_link_that_nobody_moved_is_restored_when_its_pod_has_gone(host, nics):
+    nics("nic0")
+    host.kubelet.start()
+    host.start([NICS])
+    host.kubelet.wait_registered()
+    plugin = host.kubelet.plugin("nics")
+    plugin.until(nic0="Healthy")
+    before = host.dump("nic0")
+    host.kubelet.pods["web"] = {NIC: ["nic0"]}
+    plugin.allocate("nic0")
+    host.ip("link set nic0 mtu 1300")
+    host.ip("addr flush dev nic0")
+    host.kubelet.wait_until_asked()
+    assert host.ip("link show nic0")[0]["mtu"] == 1300
+    del host.kubelet.pods["web"]
+    as_before(host, "nic0", before)
+
+
+def test_what_the_operator_changes_on_a_free_link_is_how_it_comes_back(host, nics):
+    nics("nic0")
+    host.kubelet.start()
+    host.start([NICS])
+    host.kubelet.wait_registered()
+    host.kubelet.plugin("nics").until(nic0="Healthy")
+    host.ip("link set nic0 mtu 1444")
+    host.ip("addr add 10.9.1.77/24 dev nic0")
+    host.eventually(lambda: host.records("nics")["nic0"]["snapshot"]["mtu"] == 1444)
+    host.eventually(lambda: "0a09014d" in json.dumps(host.records("nics")))  # 10.9.1.77
+    before = host.dump("nic0")
+    host.kubelet.pods["web"] = {NIC: ["nic0"]}
+    pod = host.namespaces.create("pod").path
+    host.move_in("nic0", pod)
+    host.eventually(lambda: host.records("nics")["nic0"]["out"])
+    host.move_out(pod, "eth0", "nic0")
+    as_before(host, "nic0", before)
+
+
+def test_carrier_and_deletion_are_told_while_a_link_is_free(host, nics):
+    nics("nic0", "nic1")
+    host.kubelet.start()
+    host.start([NICS])
+    host.kubelet.wait_registered()
+    plugin = host.kubelet.plugin("nics")
+    plugin.until(nic0="Healthy", nic1="Healthy")
+    host.ip("link set far1 down")
+    plugin.until(nic0="Unhealthy", nic1="Healthy")
+    host.ip("link set far1 up")
+    plugin.until(nic0="Healthy", nic1="Healthy")
+    host.ip("link del nic0")
+    plugin.until(nic0="Unhealthy", nic1="Healthy")
+    with pytest.raises(grpc.RpcError, match="nic0: nic0 was deleted"):
+        plugin.allocate("nic0")
+    nics("nic0")
+    plugin.until(nic0="Healthy", nic1="Healthy")
+
+
+def test_carrier_and_deletion_are_told_while_a_pod_has_the_link(host, nics):
+    nics("nic0", "nic1")
+    host.kubelet.start()
+    host.start([NICS])
+    host.kubelet.wait_registered()
+    plugin = host.kubelet.plugin("nics")
+    plugin.until(nic0="Healthy", nic1="Healthy")
+    host.kubelet.pods["web"] = {NIC: ["nic0"]}
+    pod = host.namespaces.create("pod").path
+    host.move_in("nic0", pod)
+    plugin.allocate("nic0")
+    host.inside(pod, "ip", "link", "set", "eth0", "up")
+    host.ip("link set far1 down")
+    plugin.until(nic0="Unhealthy", nic1="Healthy")
+    host.ip("link set far1 up")
+    plugin.until(nic0="Healthy", nic1="Healthy")
+    host.inside(pod, "ip", "link", "del", "eth0")
+    plugin.until(nic0="Unhealthy", nic1="Healthy")
+
+
+def test_a_link_that_is_away_without_a_pod_is_no_longer_offered(host, nics):
+    nics("nic0")
+    host.kubelet.start()
+    host.start([NICS])
+    host.kubelet.wait_registered()
+    plugin = host.kubelet.plugin("nics")
+    plugin.until(nic0="Healthy")
+    pod = host.namespaces.create("elsewhere").path
+    host.move_in("nic0", pod)
+    plugin.until(nic0="Unhealthy")
+    host.move_out(pod, "eth0", "nic0")
+    plugin.until(nic0="Healthy")
+
+
+def test_links_that_the_host_needs_are_left_out(host, nics):
+    nics("nic0", "nic1", "nic2")
+    host.ip("link add br0 up type bridge")
+    host.ip("link set nic1 master br0")
+    host.ip("route add default via 10.9.3.254 dev nic2")
+    host.kubelet.start()
+    host.start([NICS, {"name": "more", "interfaces": {"names": ["nic0", "far*"]}}])
+    host.kubelet.wait_registered()
+    assert sorted(host.kubelet.plugin("nics").until(nic0="Healthy")) == ["nic0"]
+    assert sorted(host.kubelet.plugin("more").until(far1="Healthy")) == ["far1", "far2", "far3"]
+    log = host.log.read_text()
+    assert 'link=nic1  why="it is a port of another link"' in log
+    assert 'link=nic2  why="the host\'s default route goes through it"' in log
+    assert 'pool=more  link=nic0  why="it belongs to the pool nics"' in log
+
+
+@pytest.mark.parametrize("pool", [VETHS, MACVLANS, TAPS], ids=lambda each: each["make"]["kind"])
+def test_links_that_are_made_are_made_anew_when_they_come_back(host, nics, pool):
+    host.ip("link add br0 up type bridge")
+    nics("up0")
+    make = pool["make"]
+    name, other = f"{make['prefix']}0", f"{make['prefix']}1"
+    healthy = {name: "Healthy", other: "Healthy"}
+    host.kubelet.start()
+    host.start([pool])
+    host.kubelet.wait_registered()
+    plugin = host.kubelet.plugin(pool["name"])
+    plugin.until(**healthy)
+    first = host.ip(f"link show {name}")[0]
+    assert first["ifalias"] == f"podwire-device:{pool['name']}"
+    assert first["linkinfo"]["info_kind"] == {"tap": "tun"}.get(make["kind"], make["kind"])
+    assert first["mtu"] == make.get("mtu", 1500)
+    host.kubelet.pods["web"] = {f"net.podwire.dev/{pool['name']}": [name]}
+    pod = host.namespaces.create("pod").path
+    host.move_in(name, pod)
+    answer = plugin.allocate(name)
+    assert answer.envs[f"PODWIRE_DEVICE_{pool['name'].upper()}"] == name
+    assert [each.host_path for each in answer.devices] == (["/dev/net/tun"] if make["kind"] == "tap" else [])
+    host.move_out(pod, "eth0", name)
+    found = host.eventually(
+        lambda: [
+            each for each in host.ip("link show") if each["ifname"] == name and each["ifindex"] != first["ifindex"]
+        ]
+    )
+    assert found[0]["ifalias"] == first["ifalias"]
+    assert host.stop() == 0
+    left = {each["ifname"] for each in host.ip("link show")}
+    assert other not in left
+
+
+def test_a_made_link_that_ends_with_its_pod_is_made_anew_only_when_the_pod_has_gone(host):
+    host.ip("link add br0 up type bridge")
+    host.kubelet.start()
+    host.start([VETHS])
+    host.kubelet.wait_registered()
+    plugin = host.kubelet.plugin("veths")
+    plugin.until(pv0="Healthy", pv1="Healthy")
+    host.kubelet.pods["web"] = {"net.podwire.dev/veths": ["pv0"]}
+    pod = host.namespaces.create("pod").path
+    host.move_in("pv0", pod)
+    plugin.allocate("pv0")
+    host.inside(pod, "ip", "link", "del", "eth0")
+    plugin.until(pv0="Unhealthy", pv1="Healthy")
+    host.kubelet.wait_until_asked()
+    assert "pv0" not in {each["ifname"] for each in host.ip("link show")}
+    del host.kubelet.pods["web"]
+    plugin.until(pv0="Healthy", pv1="Healthy")
+
+
+def test_a_parent_that_goes_takes_the_health_of_its_links_along(host, nics):
+    nics("up0")
+    host.kubelet.start()
+    host.start([MACVLANS, VETHS])
+    host.kubelet.wait_registered()
+    vlans, veths = host.kubelet.plugin("vlans"), host.kubelet.plugin("veths")
+    vlans.until(mv0="Healthy", mv1="Healthy")
+    veths.until(pv0="Unhealthy", pv1="Unhealthy")
+    host.ip("link add br0 up type bridge")
+    veths.until(pv0="Healthy", pv1="Healthy")
+    host.ip("link set far1 down")
+    vlans.until(mv0="Unhealthy", mv1="Unhealthy")
+    host.ip("link set far1 up")
+    vlans.until(mv0="Healthy", mv1="Healthy")
+    host.ip("link del up0")
+    vlans.until(mv0="Unhealthy", mv1="Unhealthy")
+    nics("up0")
+    vlans.until(mv0="Healthy", mv1="Healthy")
+
+
+def test_a_kubelet_that_starts_anew_is_registered_with_at_once(host):
+    host.start([TUN])
+    host.kubelet.start()
+    host.kubelet.wait_registered()
+    for _ in range(3):
+        host.kubelet.stop()
+        host.kubelet.start()
+        host.kubelet.wait_registered()
+        assert len(host.kubelet.plugin("tun").next()) == 3
+
+
+def test_a_socket_that_somebody_removes_is_there_again_and_registered(host):
+    host.kubelet.start()
+    host.start([TUN])
+    host.kubelet.wait_registered()
+    (host.kubelet.plugins / "podwire-tun.sock").unlink()
+    host.kubelet.wait_registered()
+    assert len(host.kubelet.plugin("tun").next()) == 3
+
+
+def test_a_kubelet_that_refuses_is_asked_again_and_its_words_are_told(host):
+    host.kubelet.refusal = "not today"
+    host.kubelet.start()
+    host.start([TUN])
+    host.eventually(lambda: "not today" in host.log.read_text())
+    host.kubelet.refusal = ""
+    host.kubelet.wait_registered()
+
+
+def test_devices_by_cdi_have_a_file_for_as_long_as_somebody_has_them(host, nics):
+    nics("nic0")
+    host.kubelet.start()
+    host.start([TUN | {"cdi": True}, NICS | {"cdi": True}])
+    host.kubelet.wait_registered()
+    host.kubelet.wait_registered()
+    host.kubelet.plugin("nics").until(nic0="Healthy")
+    host.kubelet.pods["web"] = {NIC: ["nic0"], "net.podwire.dev/tun": ["tun-0"]}
+    tun, nic = host.kubelet.plugin("tun").allocate("tun-0"), host.kubelet.plugin("nics").allocate("nic0")
+    assert [each.name for each in tun.cdi_devices] == ["net.podwire.dev/tun=tun-0"]
+    assert [each.name for each in nic.cdi_devices] == ["net.podwire.dev/nics=nic0"]
+    assert not tun.devices
+    specs = {json.loads(each.read_text())["kind"]: json.loads(each.read_text()) for each in host.cdi.iterdir()}
+    assert specs["net.podwire.dev/tun"] == {
+        "cdiVersion": "0.5.0",
+        "kind": "net.podwire.dev/tun",
+        "devices": [
+            {
+                "name": "tun-0",
+                "containerEdits": {"deviceNodes": [{"path": "/dev/net/tun", "permissions": "rw"}]},
+            }
+        ],
+    }
+    assert specs["net.podwire.dev/nics"]["cdiVersion"] == "1.1.0"
+    assert specs["net.podwire.dev/nics"]["devices"][0]["containerEdits"] == {
+        "netDevices": [{"hostInterfaceName": "nic0", "name": "nic0"}]
+    }
+    host.kubelet.wait_until_asked()
+    assert len(list(host.cdi.iterdir())) == 2
+    host.kubelet.pods.clear()
+    host.eventually(lambda: not list(host.cdi.iterdir()))
+
+
+def test_hardware_is_known_by_its_pci_address_and_its_numa_node(host, nics, pci_tree):
+    nics("nic0", "nic1", "nic2")
+    sysfs = pci_tree({"nic0": ("0000:3b:02.0", 1), "nic1": ("0000:3b:02.1", 1), "nic2": ("0000:5e:00.0", 0)})
+    host.kubelet.start()
+    pools = [
+        {"name": "vfs", "interfaces": {"pciAddresses": ["0000:3b:02.*"], "drivers": ["mlx5_core"], "numaNodes": [1]}}
+    ]
+    host.start(pools, "--sysfs", str(sysfs))
+    host.kubelet.wait_registered()
+    plugin = host.kubelet.plugin("vfs")
+    told = plugin.next()
+    while any(each.health != "Healthy" for each in told.values()):
+        told = plugin.next()
+    assert {name: [node.ID for node in each.topology.nodes] for name, each in told.items()} == {
+        "0000:3b:02.0": [1],
+        "0000:3b:02.1": [1],
+    }
+    answer = plugin.allocate("0000:3b:02.1")
+    assert answer.envs["PODWIRE_DEVICE_VFS"] == "0000:3b:02.1"
+    [info] = json.loads(answer.envs["PODWIRE_DEVICE_VFS_INFO"])
+    assert (info["name"], info["pciAddress"], info["numaNode"]) == ("nic1", "0000:3b:02.1", 1)
+
+
+def test_the_state_is_not_there_before_somebody_needs_it(tmp_path: Path):
+    from podwire.deviceplugin.records import Records
+
+    records = Records(tmp_path / "state", "pool")
+    assert records.read() == {}
+    records.write({})
+    assert not list((tmp_path / "state").iterdir())

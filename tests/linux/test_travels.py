@@ -1,0 +1,95 @@
+"""Links that leave for other namespaces, seen from the one that they left; taps; addresses kept and given back."""
+
+import json
+import subprocess
+from contextlib import closing
+
+import pytest
+
+from podwire.linux import errors
+from podwire.linux.kept_addresses import KeptAddresses
+from podwire.linux.netlink import Netlink
+from podwire.linux.network import KernelNetwork
+from podwire.linux.taps import make_tap
+from podwire.linux.travels import Distant, Ended, Seen, Travels
+from podwire.linux.values import Veth
+
+
+def test_a_link_is_heard_of_wherever_it_goes(real, tmp_path):
+    namespaces = real.namespaces(tmp_path)
+    pod = namespaces.create("pod").path
+    with KernelNetwork() as network, closing(Travels()) as travels:
+        network.links.add(Veth("v0", "v1"))
+        index = network.links.get("v0").ifindex
+        travels.read()
+        network.links.move("v0", pod, "eth0")
+        [left] = [each for each in travels.read() if isinstance(each, Seen) and each.netns is None and each.gone]
+        assert left.link.ifindex == index
+        number, there = left.went
+        with Netlink() as netlink:
+            assert number in Distant(netlink).namespaces()
+            assert [each.name for each in Distant(netlink).links(number) if each.ifindex == there] == ["eth0"]
+        with KernelNetwork(pod) as inside:
+            inside.links.change("eth0", up=True)
+            changed = [each for each in travels.read() if isinstance(each, Seen) and each.netns == number]
+            assert changed[-1].link.up
+            inside.links.delete("eth0")
+        gone = [each for each in travels.read() if isinstance(each, Seen) and each.netns == number and each.gone]
+        assert [(each.link.name, each.went) for each in gone] == [("eth0", None)]
+    namespaces.remove("pod")
+
+
+def test_a_namespace_that_ends_is_told_of(real, tmp_path):
+    namespaces = real.namespaces(tmp_path)
+    pod = namespaces.create("pod").path
+    with KernelNetwork() as network, closing(Travels()) as travels:
+        network.links.add(Veth("v0", "v1"))
+        network.links.move("v0", pod)
+        [left] = [each for each in travels.read() if isinstance(each, Seen) and each.went]
+        namespaces.remove("pod")
+        told = []
+        import select
+
+        while not any(isinstance(each, Ended) for each in told):
+            assert select.select([travels.fileno()], [], [], 60)[0], "nothing was told"
+            told += travels.read()
+        assert Ended(left.went[0]) in told
+        with Netlink() as netlink, pytest.raises(errors.LinuxError):
+            Distant(netlink).links(left.went[0])
+
+
+def test_a_tap_stays_when_nobody_holds_it(real):
+    make_tap("tap7")
+    with KernelNetwork() as network:
+        assert network.links.get("tap7").kind == "tun"
+    with pytest.raises(errors.LinkExists):
+        make_tap("tap7")
+
+
+def test_addresses_come_back_to_the_last_word(real):
+    def dump():
+        found = subprocess.run(["ip", "-j", "-d", "addr", "show", "v0"], capture_output=True, check=True).stdout
+        return json.loads(found)[0]["addr_info"]
+
+    with KernelNetwork() as network, Netlink() as netlink:
+        network.links.add(Veth("v0", "v1"))
+        network.links.change("v1", up=True)
+        network.links.change("v0", up=True)
+        index = network.links.get("v0").ifindex
+        for each in (
+            "10.0.0.1/24 brd + label v0:x",
+            "10.0.0.2/24",
+            "10.1.0.1/32 noprefixroute",
+            "10.2.0.1 peer 10.2.0.2/32",
+            "fd00::1/64 nodad noprefixroute",
+        ):
+            subprocess.run(["ip", "addr", "add", *each.split(), "dev", "v0"], check=True)
+        before = dump()
+        kept = KeptAddresses(netlink)
+        wanted = kept.list()[index]
+        subprocess.run(["ip", "addr", "flush", "dev", "v0"], check=True)
+        subprocess.run(["ip", "addr", "add", "10.9.9.9/24", "dev", "v0"], check=True)
+        kept.put(index, wanted, kept.list()[index])
+        assert [each for each in dump() if each["scope"] != "link"] == [
+            each for each in before if each["scope"] != "link"
+        ]
