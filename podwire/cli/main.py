@@ -43,6 +43,7 @@ COMMANDS = (
     Command("nri-network", "podwire.cli.nri_network", "policies, routes and mesh of a node's pods, as an NRI plugin"),
     Command("policy", "podwire.cli.policy", "which NetworkPolicy lets a packet through, or does not"),
     Command("manifests", "podwire.cli.manifests", "print what puts a part of podwire onto any cluster"),
+    Command("device-plugin", "podwire.cli.device_plugin", "offer a node's network devices to its kubelet"),
     Command("trace", "podwire.cli.trace", "draw the way of a pod as it went, arrow by arrow"),
     Command("retry", "podwire.cli.retry", "have what a pod waits for tried again, now"),
     Command("leakcheck", "podwire.cli.leakcheck", "list what podwire made on this host and no pod explains"),
