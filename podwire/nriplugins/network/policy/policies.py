@@ -148,7 +148,8 @@ def _block(given: Mapping[str, Any], where: str) -> Block:
 
 
 def _inside(inner: Network, outer: Network) -> bool:
-    return int(outer.network_address) <= int(inner.network_address) and inner.prefixlen > outer.prefixlen
+    first, last = int(outer.network_address), int(outer.broadcast_address)
+    return first <= int(inner.network_address) <= last and inner.prefixlen > outer.prefixlen
 
 
 def _network(given: Any, where: str) -> Network:

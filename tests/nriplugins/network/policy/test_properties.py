@@ -14,7 +14,7 @@ from podwire.nriplugins.network.policy.content import key_of
 from podwire.nriplugins.network.policy.policies import policy_of
 from podwire.nriplugins.network.policy.values import PROTOCOLS, Attachment, Pod
 
-SPACES = ("a", "b", "c")
+SPACES = ("a", "b")
 KEYS, VALUES = ("x", "y"), ("1", "2")
 NAMES = ("http", "dns")
 PORTS = (53, 80, 443, 8080)
@@ -28,10 +28,11 @@ requirement = st.one_of(
     st.builds(lambda key, values: {"key": key, "operator": "NotIn", "values": values}, st.sampled_from(KEYS), st.lists(st.sampled_from(VALUES), min_size=1, max_size=2)),
     st.builds(lambda key, operator: {"key": key, "operator": operator}, st.sampled_from(KEYS), st.sampled_from(("Exists", "DoesNotExist"))),
 )  # fmt: skip
-selector = st.builds(
-    lambda equal, rest: {"matchLabels": equal} | ({"matchExpressions": rest} if rest else {}),
-    labels,
-    st.lists(requirement, max_size=1),
+selector = st.one_of(
+    st.just({}),
+    st.sampled_from([{"matchLabels": {key: value}} for key in KEYS for value in VALUES]),
+    st.builds(lambda rest: {"matchExpressions": [rest]}, requirement),
+    st.builds(lambda equal, rest: {"matchLabels": equal, "matchExpressions": [rest]}, labels, requirement),
 )
 cidrs = st.sampled_from(
     [
@@ -260,8 +261,7 @@ step = st.one_of(
     st.tuples(st.just("no pod"), st.integers(0, 5)),
     st.tuples(st.just("space"), st.tuples(st.sampled_from(SPACES), labels)),
     st.tuples(st.just("no space"), st.sampled_from(SPACES)),
-    st.tuples(st.just("policy"), manifests),
-    st.tuples(st.just("policy"), manifests),
+    *[st.tuples(st.just("policy"), manifests)] * 3,
     st.tuples(st.just("no policy"), st.tuples(st.sampled_from(SPACES), st.sampled_from(("p", "q", "r")))),
 )
 
@@ -272,6 +272,12 @@ class Changing:
     def __init__(self):
         self.paper, self.model = Documented(), Model()
         self.content = Content(self.model)
+        for number in range(5):
+            own = {"x": VALUES[number % 2], "y": VALUES[number // 2 % 2]}
+            named = {("TCP", "http"): PORTS[number % 3], ("UDP", "dns"): 53}
+            uid, space = f"pod-{number}", SPACES[number % 2]
+            ips = IPS[4][number], IPS[6][number]
+            self._pod(Pod(uid=uid, namespace=space, name=uid, labels=own, ips=ips, ports=named))
 
     def take(self, kind, given):
         getattr(self, "_" + kind.replace(" ", "_"))(given)
@@ -326,11 +332,12 @@ def ends(version):
 
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(st.lists(step, min_size=6, max_size=24), packets())
+@given(st.lists(step, min_size=10, max_size=30), packets())
 def test_documentation_explanation_and_sets_agree(steps, sent):
     changing = Changing()
     for each in steps:
         changing.take(*each)
+        changing.content.wanted()
     looked = Looked(changing.content.wanted().sets)
     for (source, destination), protocol, number in sent:
         expected = changing.paper.may(source, destination, protocol, number)
@@ -340,7 +347,7 @@ def test_documentation_explanation_and_sets_agree(steps, sent):
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(st.lists(step, min_size=6, max_size=20))
+@given(st.lists(step, min_size=10, max_size=30))
 def test_what_is_kept_up_to_date_is_what_would_be_worked_out_anew(steps):
     changing = Changing()
     for each in steps:

@@ -1,0 +1,196 @@
+"""nft tables with sets, maps and rules whose lookups feed lookups, on the kernel."""
+
+import shutil
+import socket
+import subprocess
+from contextlib import contextmanager
+
+import pytest
+
+from podwire.linux import errors
+from podwire.linux import registers as do
+from podwire.linux.namespaces import visit
+from podwire.linux.programs import ADDRESS4, INPUT, NUMBER, PORT, PROTOCOL, TWO_NUMBERS, Chain, Program, Set
+from podwire.linux.values import Change, Counted, Element
+
+TABLE = "judge"
+R, ASIDE = do.REGISTER, do.REGISTER + 12
+SETS = [
+    Set("who", (ADDRESS4,), TWO_NUMBERS),
+    Set("may", (NUMBER, NUMBER, NUMBER, NUMBER, PORT)),
+    Set("places", (ADDRESS4, PROTOCOL, PORT), ranges=True),
+    Set("counts", (ADDRESS4, NUMBER), counted=True),
+]
+UDP = bytes((17, 0, 0, 0))
+
+
+def number(value: int) -> bytes:
+    return value.to_bytes(4, "little")
+
+
+def ip(last: int) -> bytes:
+    return bytes((127, 0, 0, last))
+
+
+def port(value: int) -> bytes:
+    return value.to_bytes(2, "big") + b"\0\0"
+
+
+def program(last="drop") -> Program:
+    """Datagrams to 127.0.0.9 come through by who sends them, or from where."""
+    mine = [do.network(16, 4, R), do.equal(R, ip(9))]
+    known = [
+        do.value(bytes(16), R),
+        do.network(12, 4, ASIDE),
+        do.mapped("who", ASIDE, R + 1),
+        do.transport(2, 2, R + 4),
+    ]
+    place = [do.network(12, 4, R), do.protocol(R + 1), do.transport(2, 2, R + 2)]
+    count = [do.network(16, 4, R), do.value(number(7), R + 1), do.found("counts", R)]
+    state = do.connection_state(R), do.masked(R, number(do.ESTABLISHED)), do.unequal(R, bytes(4))
+    judge = [
+        [*known, do.found("may", R), do.verdict("accept")],
+        [*place, do.found("places", R), do.verdict("goto fine")],
+        count,
+        [do.counter(), do.verdict(last)],
+    ]
+    entry = [
+        [*state, do.verdict("accept")],
+        [do.family(R), do.equal(R, bytes((do.IPV4,))), *mine, do.verdict("jump judge")],
+    ]
+    return Program(TABLE, SETS, [Chain("judge", judge), Chain("fine", []), Chain("entry", entry, INPUT, 5)])
+
+
+@pytest.fixture
+def opened(real, tmp_path):
+    """On demand, because the test's thread must be the one that asks."""
+    made = []
+
+    def make():
+        path = real.namespaces(tmp_path).create("one").path
+        network = real.network(path)
+        network.links.change("lo", up=True)
+        network.close()
+        made.append(real.elements(path, TABLE))
+        return made[-1], path
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@contextmanager
+def listening(path, to):
+    with visit(path):
+        end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with end:
+        end.bind(("127.0.0.9", to))
+        end.setblocking(False)
+        yield end
+
+
+def comes(path, source, to) -> bool:
+    """On the loopback a datagram is there, or not, when `sendto` returns."""
+    with listening(path, to) as listener, visit(path), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.bind((f"127.0.0.{source}", 0))
+        sender.sendto(b"x", ("127.0.0.9", to))
+        try:
+            return listener.recv(8) == b"x"
+        except BlockingIOError:
+            return False
+
+
+def test_what_one_map_answers_is_part_of_the_next_key(real, opened):
+    elements, path = opened()
+    elements.programs().define(program())
+    assert not comes(path, 2, 53)
+    elements.change(
+        Change("who", [Element(ip(2), number(70) + number(71)), Element(ip(3), number(70) + number(72))]),
+        Change("may", [Element(bytes(4) + number(70) + number(71) + bytes(4) + port(53))]),
+    )
+    assert [comes(path, 2, 53), comes(path, 2, 54), comes(path, 3, 53), comes(path, 4, 53)] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+def test_elements_of_ranges_cover_every_field(real, opened):
+    elements, path = opened()
+    elements.programs().define(program())
+    box = Element(ip(20) + UDP + port(100), end=ip(29) + UDP + port(199))
+    elements.add("places", box)
+    assert elements.list("places") == [box]
+    assert [comes(path, *each) for each in ((20, 100), (29, 199), (25, 150))] == [True] * 3
+    assert [comes(path, *each) for each in ((19, 150), (30, 150), (25, 99), (25, 200))] == [False] * 4
+    elements.delete("places", box)
+    assert not comes(path, 25, 150)
+
+
+def test_elements_that_count_tell_how_often_they_were_found(real, opened):
+    elements, path = opened()
+    elements.programs().define(program())
+    assert elements.counted("counts") == {}
+    elements.add("counts", Element(ip(9) + number(7)), Element(ip(9) + number(8)))
+    for _ in range(3):
+        assert not comes(path, 2, 53)
+    assert elements.counted("counts") == {ip(9) + number(7): Counted(3, 3 * 29), ip(9) + number(8): Counted(0, 0)}
+
+
+def test_new_rules_leave_the_elements(real, opened):
+    elements, path = opened()
+    programs = elements.programs()
+    assert not programs.exists(TABLE)
+    programs.define(program())
+    elements.add("who", Element(ip(2), number(1) + number(2)))
+    programs.define(program("accept"))
+    assert comes(path, 2, 53)
+    assert elements.list("who") == [Element(ip(2), number(1) + number(2))]
+
+
+def test_sets_of_another_shape_are_refused_or_replaced(real, opened):
+    elements, path = opened()
+    programs = elements.programs()
+    programs.define(program())
+    elements.add("who", Element(ip(2), number(1) + number(2)))
+    other = Program(TABLE, [Set("who", (ADDRESS4,)), *SETS[1:]], [])
+    with pytest.raises(errors.Refused, match="define the nft table judge"):
+        programs.define(other)
+    assert len(elements.list("who")) == 1, "nothing has happened"
+    programs.replace(other)
+    assert elements.list("who") == []
+    assert comes(path, 2, 53)
+
+
+def test_a_table_goes_and_goes_twice(real, opened):
+    elements, _ = opened()
+    programs = elements.programs()
+    programs.define(program())
+    assert programs.exists(TABLE)
+    for _ in range(2):
+        programs.delete(TABLE)
+    assert not programs.exists(TABLE)
+
+
+@pytest.mark.skipif(shutil.which("nft") is None, reason="no nft program")
+def test_the_nft_program_can_show_it(real, opened):
+    """It knows no lookups that feed lookups; a constant that spans them keeps it from stumbling."""
+    elements, path = opened()
+    elements.programs().define(program())
+    shown = subprocess.run(
+        ["nsenter", f"--net={path}", "nft", "list", "ruleset"], capture_output=True, text=True, check=True
+    )
+    assert "@places goto fine" in shown.stdout
+
+
+def test_a_transaction_of_many_thousands_goes_out_as_one(real, opened):
+    elements, _ = opened()
+    elements.programs().define(program())
+    many = [Element(each.to_bytes(4, "big"), number(each) + number(each)) for each in range(1, 20_001)]
+    elements.add("who", *many)
+    assert len(elements.list("who")) == 20_000
+    with pytest.raises(errors.ElementExists):
+        elements.change(Change("who", [Element(bytes(4), bytes(8)), many[-1]]))
+    elements.delete("who", *many)
+    assert elements.list("who") == []

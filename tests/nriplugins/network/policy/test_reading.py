@@ -1,0 +1,204 @@
+"""Objects read into values, ranges joined and cut, and explanations for people."""
+
+from ipaddress import ip_address, ip_network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podwire.nriplugins.network.policy import Content, LocalPod, Model, explain
+from podwire.nriplugins.network.policy.explain import Unknown, end
+from podwire.nriplugins.network.policy.policies import Broken, policy_of
+from podwire.nriplugins.network.policy.spans import EVERYTHING, Range, Span, cut, joined, layered, partition
+from podwire.nriplugins.network.policy.values import Pod, pod_of
+
+
+def policy(spec, name="p"):
+    return {"metadata": {"namespace": "shop", "name": name}, "spec": spec}
+
+
+def ingress(**rule):
+    return {"podSelector": {}, "ingress": [rule]}
+
+
+BROKEN = [
+    ({"podSelector": {}, "policyTypes": ["Both"]}, 'spec.policyTypes[0]: Unsupported value: "Both"'),
+    ({"podSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}}, 'spec.podSelector: "Like" is not'),
+    (ingress(**{"from": [{}]}), "spec.ingress[0].from[0]: Required value: must specify a peer"),
+    (
+        ingress(**{"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}, "podSelector": {}}]}),
+        "spec.ingress[0].from[0]: Forbidden",
+    ),
+    (
+        ingress(**{"from": [{"ipBlock": {"cidr": "10.0.0.0/80"}}]}),
+        "spec.ingress[0].from[0].ipBlock.cidr: Invalid value",
+    ),
+    (
+        ingress(**{"from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["11.0.0.0/16"]}}]}),
+        "spec.ingress[0].from[0].ipBlock.except[0]: Invalid value",
+    ),
+    (ingress(ports=[{"protocol": "ICMP"}]), 'spec.ingress[0].ports[0].protocol: Unsupported value: "ICMP"'),
+    (ingress(ports=[{"port": 0}]), "spec.ingress[0].ports[0].port: Invalid value: 0"),
+    (ingress(ports=[{"port": "http", "endPort": 90}]), "spec.ingress[0].ports[0].endPort: Invalid value: 90"),
+    (ingress(ports=[{"port": 80, "endPort": 79}]), "spec.ingress[0].ports[0].endPort: Invalid value: 79"),
+    ({"podSelector": {}, "egress": [{"to": [{}]}]}, "spec.egress[0].to[0]: Required value"),
+]
+
+
+@pytest.mark.parametrize(("spec", "why"), BROKEN, ids=[each[1][:40] for each in BROKEN])
+def test_a_policy_that_cannot_be_followed_is_refused_with_its_field(spec, why):
+    with pytest.raises(Broken) as told:
+        policy_of(policy(spec))
+    assert str(told.value).startswith(why)
+
+
+def test_a_pod_is_read_as_policies_see_it():
+    metrics = {"name": "m", "containerPort": 5, "protocol": "UDP"}
+    manifest = {
+        "metadata": {"uid": "u", "namespace": "shop", "name": "web", "labels": {"app": "web"}},
+        "spec": {
+            "nodeName": "n1",
+            "containers": [{"ports": [{"name": "http", "containerPort": 80}, {"containerPort": 1}]}],
+            "initContainers": [
+                {"restartPolicy": "Always", "ports": [{"name": "http", "containerPort": 99}, metrics]},
+                {"ports": [{"name": "never", "containerPort": 7}]},
+            ],
+        },
+        "status": {"phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]},
+    }
+    pod = pod_of(manifest)
+    assert pod == Pod(
+        uid="u",
+        namespace="shop",
+        name="web",
+        labels={"app": "web"},
+        ips=(ip_address("10.0.0.1"), ip_address("fd00::1")),
+        node="n1",
+        ports={("TCP", "http"): 80, ("UDP", "m"): 5},
+    )
+    manifest["status"]["phase"] = "Succeeded"
+    assert pod_of(manifest).ips == (), "somebody else may have them"
+    assert pod_of({"metadata": {"uid": "u"}, "spec": {"hostNetwork": True}}).host_network
+
+
+spans = st.builds(
+    lambda protocol, first, more: Span(protocol, first, first + more),
+    st.sampled_from((6, 17)),
+    st.integers(1, 30),
+    st.integers(0, 9),
+)
+networks = st.builds(
+    lambda at, bits: ip_network((0x0A000000 + (at >> bits << bits), 32 - bits)), st.integers(0, 255), st.integers(0, 7)
+)
+
+
+def covered(given):
+    return {(each.protocol, port) for each in given for port in range(each.first, each.last + 1)}
+
+
+@given(st.lists(spans))
+def test_joined_and_parted_spans_cover_what_they_were_made_from(given):
+    together, parts = joined([frozenset({each}) for each in given]), partition(given)
+    assert covered(together) == covered(parts) == covered(given)
+    assert sum(each.last - each.first + 1 for each in parts) == len(covered(parts)), "they do not overlap"
+    for each in given:
+        assert all(not covered([part]) & covered([each]) or covered([part]) <= covered([each]) for part in parts)
+
+
+def test_everything_swallows_the_rest():
+    assert joined([frozenset({Span(6, 80, 80)}), EVERYTHING]) == EVERYTHING
+
+
+@given(st.lists(networks))
+def test_a_network_without_parts_of_it(excepts):
+    whole = ip_network("10.0.0.0/24")
+    left = {address for each in cut(whole, excepts) for address in range(each.first, each.last + 1)}
+    assert left == {int(each) for each in whole if not any(each in without for without in excepts)}
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 10), spans)))
+def test_ranges_that_overlap_become_ranges_that_do_not(given):
+    parts = [(Range(first, first + more), frozenset({span})) for first, more, span in given]
+    found = layered(parts)
+    for address in range(55):
+        here = [allowed for each, allowed in found.items() if each.first <= address <= each.last]
+        assert len(here) <= 1
+        expected = joined(allowed for each, allowed in parts if each.first <= address <= each.last)
+        assert (here[0] if here else frozenset()) == expected
+
+
+def test_a_range_that_cuts_another_changes_both():
+    model = Model()
+    for number, name in enumerate(("one", "two"), 1):
+        ips = (ip_address(f"10.0.0.{number}"),)
+        model.put_pod(Pod(uid=name, namespace="shop", name=name, labels={"app": name}, ips=ips))
+    content = Content(model)
+    for name, first in (("one", 100), ("two", 150)):
+        content.put(LocalPod(uid=name, ips=model.pods[name].ips))
+        rule = {"ports": [{"port": first, "endPort": first + 99}]}
+        model.put_policy(policy_of(policy({"podSelector": {"matchLabels": {"app": name}}, "ingress": [rule]}, name)))
+        wanted = content.wanted().sets
+    assert len(wanted["segments"]) == 3
+    assert len(wanted["ranged"]) == 4
+    anew = Content(model)
+    for each in content.locals.values():
+        anew.put(each)
+    assert anew.wanted().sets == wanted
+    model.remove_policy("shop", "two")
+    assert len(content.wanted().sets["segments"]) == len(wanted["ranged"]) == 1
+
+
+@pytest.fixture
+def model():
+    known = Model()
+    known.put_node("n1", [ip_address("10.0.0.254")])
+    for number, name in enumerate(("web", "db"), 1):
+        ips = ip_address(f"10.0.0.{number}"), ip_address(f"fd00::{number}")
+        known.put_pod(Pod(uid=name, namespace="shop", name=name, labels={"app": name}, ips=ips, node="n1"))
+    spec = {
+        "podSelector": {"matchLabels": {"app": "db"}},
+        "ingress": [{"ports": [{"port": 22}]}, {"from": [{"podSelector": {}}], "ports": [{"port": 5432}]}],
+    }
+    known.put_policy(policy_of(policy(spec, "db")))
+    return known
+
+
+def test_the_rule_that_decides_is_named(model):
+    told = explain(model, end(model, "shop/web"), end(model, "shop/db"), 5432)
+    assert told.allowed
+    assert [(each.policy, each.rule) for each in told.judgements] == [("", ""), ("shop/db", "spec.ingress[1]")]
+    assert str(told) == (
+        "allowed: 10.0.0.1 -> 10.0.0.2 TCP 5432\n"
+        "  egress: yes, no policy isolates shop/web for egress\n"
+        "  ingress: yes, shop/db spec.ingress[1] allows it"
+    )
+
+
+def test_that_no_rule_allows_it_is_said_with_who_isolates(model):
+    told = explain(model, end(model, "192.0.2.1"), end(model, "shop/db"), 5432)
+    assert not told.allowed
+    assert told.judgements[1].policies == ("shop/db",)
+    assert "ingress: no, shop/db isolates shop/db for ingress and no rule allows it" in str(told)
+    model.put_policy(policy_of(policy({"podSelector": {}}, "deny")))
+    told = explain(model, end(model, "192.0.2.1"), end(model, "shop/db"), 5432)
+    assert "2 policies isolate shop/db" in str(told)
+
+
+def test_who_is_always_allowed_is_said(model):
+    assert "from its own node" in str(explain(model, end(model, "10.0.0.254"), end(model, "shop/db"), 80))
+    assert "always reach itself" in str(explain(model, end(model, "shop/db"), end(model, "fd00::2"), 80))
+
+
+def test_an_end_is_a_pod_or_an_address(model):
+    model.put_pod(Pod(uid="d", namespace="default", name="plain"))
+    assert end(model, "plain") == model.pods["d"]
+    with pytest.raises(Unknown, match="there is no pod shop/nobody"):
+        end(model, "shop/nobody")
+    with pytest.raises(Unknown, match="no addresses of the same family"):
+        explain(model, end(model, "plain"), end(model, "shop/db"))
+
+
+def test_without_ports_only_rules_without_ports_allow(model):
+    assert not explain(model, end(model, "shop/web"), end(model, "shop/db"), protocol="ICMP").allowed
+    model.put_policy(policy_of(policy({"podSelector": {}, "ingress": [{}]}, "all")))
+    assert explain(model, end(model, "shop/web"), end(model, "shop/db"), protocol="ICMP").allowed
