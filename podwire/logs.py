@@ -24,6 +24,11 @@ def about(**facts: Any) -> Iterator[None]:
         _bound.reset(token)
 
 
+def bound(name: str) -> Any:
+    """What `about` was told of that name; None outside of it."""
+    return _bound.get({}).get(name)
+
+
 def _facts(record: logging.LogRecord) -> dict[str, Any]:
     own = {key: value for key, value in vars(record).items() if key not in _STANDARD}
     return {**_bound.get({}), **own}

@@ -4,13 +4,15 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 
+from podwire import logs
 from podwire.kubelet.ports import Peer
 from podwire.linux import inotify
 from podwire.linux.errors import LinuxError
 from podwire.protocols.grpc_methods import Handler, Method
-from podwire.seams import Tap
+from podwire.seams import Hop, Tap
 from podwire.trace.participants import DEVICE_PLUGIN, KUBELET
 from podwire.transports import grpc_client, grpc_server
 
@@ -26,7 +28,8 @@ class UnixDoor:
         self._tap = tap
 
     def connect(self, socket: Path) -> AbstractAsyncContextManager[Peer]:
-        return grpc_client.connect(socket, tap=self._tap, caller=KUBELET, callee=DEVICE_PLUGIN)
+        tap = None if self._tap is None else _informed(self._tap, socket)
+        return grpc_client.connect(socket, tap=tap, caller=KUBELET, callee=DEVICE_PLUGIN)
 
     @contextlib.asynccontextmanager
     async def serve(
@@ -52,6 +55,16 @@ class UnixDoor:
                     notes.read()
             finally:
                 loop.remove_reader(notes.fileno())
+
+
+def _informed(tap: Tap, socket: Path) -> Tap:
+    """The messages name neither the plugin nor the pod for which it is asked."""
+
+    def told(hop: Hop) -> None:
+        pod = logs.bound("pod")
+        tap(replace(hop, detail={**hop.detail, "socket": str(socket), **({"about": pod} if pod else {})}))
+
+    return told
 
 
 def _watch(notes: inotify.Inotify, directory: Path) -> None:

@@ -1,7 +1,7 @@
 """Datagrams into records: bodies and messages become something to read, the pod is found, secrets are taken out. Pure.
 
 What comes from the API server is told in `digest_http`, from the runtime in `digest_cri`, of its NRI plugins in
-`digest_nri`; programs and the store here.
+`digest_nri`, of device plugins in `digest_devices`; programs and the store here.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,8 @@ import msgspec
 
 from podwire.protocols.cni import args
 from podwire.protocols.cni.errors import CniError
-from podwire.trace import digest_cri, digest_http, digest_nri
+from podwire.trace import digest_cri, digest_devices, digest_http, digest_nri
+from podwire.trace.participants import DEVICE_PLUGIN
 from podwire.trace.pods import About, Pods
 from podwire.trace.record import MOST_DETAIL, Record, encode
 from podwire.trace.redact import redacted
@@ -56,6 +57,8 @@ def _way(raw: Record) -> Callable[[Record], tuple[Detail, About]]:
         return digest_http.digest
     if raw.method.startswith(digest_nri.PREFIX):
         return digest_nri.digest
+    if DEVICE_PLUGIN in (raw.caller, raw.callee):
+        return digest_devices.digest
     if "env" in raw.detail or "argv" in raw.detail or "code" in raw.detail:
         return _execution
     return digest_cri.digest

@@ -10,6 +10,7 @@ import msgspec
 
 from podwire.trace.labels import label_of
 from podwire.trace.participants import KUBECTL, USER
+from podwire.trace.preludes import prelude
 from podwire.trace.record import Record, succeeded
 
 
@@ -214,6 +215,7 @@ def _story(
     pod: str, name: tuple[str, str], own: list[Record], watches: dict[str, Record], gaps: Sequence[Gap]
 ) -> Story:
     first = [watches[each] for each in dict.fromkeys(each.id for each in own if each.is_event) if each in watches]
+    first += [each for each in prelude(own, watches.values()) if each not in first]
     arrows = tuple(_arrows(sorted(first + own, key=lambda each: (each.time, each.seq))))
     created = [each.time for each in own if each.begins and each.method.startswith("POST ") and "/pods" in each.method]
     begin = min(created, default=own[0].time)
