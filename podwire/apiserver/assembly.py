@@ -11,6 +11,7 @@ from podwire.apiserver import bootstrap
 from podwire.apiserver.accounts import StoredAccounts
 from podwire.apiserver.admission import Admission
 from podwire.apiserver.admission.addresses import Network, ServiceAddresses
+from podwire.apiserver.admission.claim_rights import ClaimRights
 from podwire.apiserver.admission.devices import DeviceClaims
 from podwire.apiserver.admission.holdings import Holdings
 from podwire.apiserver.admission.lifecycle import NamespaceLifecycle
@@ -26,6 +27,8 @@ from podwire.apiserver.keepers import AddressKeeper
 from podwire.apiserver.pki import Pki
 from podwire.apiserver.ports import Kubelets, Store
 from podwire.apiserver.registry import Registry
+from podwire.apiserver.role_keeper import RoleKeeper
+from podwire.apiserver.roles import Roles
 from podwire.apiserver.schema import OpenApi, Schemas
 from podwire.apiserver.schema.definitions import load
 from podwire.apiserver.server import ApiServer, Limits
@@ -60,6 +63,7 @@ class Assembled:
     engine: Engine
     custom: CustomResources
     addresses: AddressKeeper
+    roles: RoleKeeper
     pki: Pki
     settings: Settings
 
@@ -69,12 +73,14 @@ class Assembled:
         first = str(self.settings.service_network[1])
         await bootstrap.fill(self.engine, authority_pem=authority, service_address=first)
         await self.custom.load()
+        await self.roles.load()
 
     async def run(self) -> None:
         """Work until cancelled; a part that fails takes the rest down rather than lie."""
         async with asyncio.TaskGroup() as parts:
             parts.create_task(self.custom.run(), name="custom resources")
             parts.create_task(self.addresses.run(), name="service addresses")
+            parts.create_task(self.roles.run(), name="roles")
 
 
 def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = None) -> Assembled:
@@ -84,12 +90,14 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
     schemas = Schemas(definitions)
     registry = Registry(builtin_resources(schemas))
     holdings = Holdings(store, clock)
+    roles = Roles()
+    identity = _identity(store, pki, clock, settings, roles)
     engine = Engine.build(
         store=store,
         registry=registry,
         schemas=schemas,
-        identity=_identity(store, pki, clock, settings),
-        admission=_admission(store, ServiceAddresses(holdings, settings.service_network)),
+        identity=identity,
+        admission=_admission(store, ServiceAddresses(holdings, settings.service_network), identity.authorizer),
         clock=clock,
         kubelets=settings.kubelets,
     )
@@ -98,16 +106,16 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
     endpoints = Endpoints(registry, openapi, address=settings.address, checks=checks, documents=_issuer(pki))
     server = ApiServer(engine, endpoints, settings.limits)
     custom = CustomResources(engine, openapi)
-    return Assembled(server, engine, custom, AddressKeeper(holdings), pki, settings)
+    return Assembled(server, engine, custom, AddressKeeper(holdings), RoleKeeper(store, roles), pki, settings)
 
 
-def _identity(store: Store, pki: Pki, clock: Clock, settings: Settings) -> Identity:
+def _identity(store: Store, pki: Pki, clock: Clock, settings: Settings, roles: Roles) -> Identity:
     tokens = Tokens(pki.account_key, ISSUER, (ISSUER,), clock)
     authenticator = Authenticator(tokens, StoredAccounts(store), settings.static_tokens)
-    return Identity(authenticator, Authorizer(), tokens)
+    return Identity(authenticator, Authorizer(roles), tokens)
 
 
-def _admission(store: Store, addresses: ServiceAddresses) -> Admission:
+def _admission(store: Store, addresses: ServiceAddresses, authorizer: Authorizer) -> Admission:
     """In upstream's order."""
     return Admission(
         [
@@ -116,6 +124,7 @@ def _admission(store: Store, addresses: ServiceAddresses) -> Admission:
             Priorities(store),
             FailingNodes(),
             addresses,
+            ClaimRights(authorizer),
             DeviceClaims(store),
             DefinitionFinalizer(),
             Requesters(),

@@ -1,12 +1,16 @@
-"""Who may do what. Until roles stand, by the kind of user alone:
+"""Who may do what, by the kind of user, and for service accounts by their roles:
 
 system:masters, and every other user of a certificate or static token      everything
-a service account       reads its own namespace, but no secrets; discovery, health, version; reviews of itself
+a service account       reads its own namespace, but no secrets; discovery, health, version; reviews of itself;
+                        and what roles give it, but for writing roles and bindings
 anonymous               health and version
+
+Nobody checks that who writes a role has all that it gives, so no service account may: it could give itself anything.
 """
 
 from dataclasses import dataclass
 
+from podwire.apiserver.roles import Asked, Roles
 from podwire.apiserver.users import ACCOUNT_PREFIX, ANONYMOUS, MASTERS, UNAUTHENTICATED, User
 from podwire.protocols.k8sapi.status import ApiError, access_denied, qualified
 
@@ -20,6 +24,8 @@ _BELOW_FOR_ACCOUNTS = ("/api/", "/apis/", "/openapi/", "/healthz/", "/livez/", "
 _READING = frozenset({"get", "list", "watch"})
 _READABLE_PARTS = frozenset({"", "log", "scale", "status"})
 """Subresources that are read by reading: a `get` of exec, attach, portforward or proxy does things."""
+
+_ROLES_GROUP = "rbac.authorization.k8s.io"
 
 _SELF_REVIEWS = frozenset(
     {
@@ -57,11 +63,15 @@ _TRUSTED = Decision(allowed=True, reason="holds a certificate or static token of
 _PUBLIC = Decision(allowed=True, reason="open to everybody")
 _ACCOUNT = Decision(allowed=True, reason="open to service accounts")
 _OWN_NAMESPACE = Decision(allowed=True, reason="a service account may read its own namespace")
+_BY_ROLE = Decision(allowed=True, reason="RBAC: a role of this service account allows it")
 _REFUSED = Decision(allowed=False)
 
 
 class Authorizer:
     """Decides by name and groups alone, so that an access review about a user gives the answer that user would get."""
+
+    def __init__(self, roles: Roles | None = None) -> None:
+        self._roles = roles or Roles()
 
     def check(self, user: User, attributes: Attributes) -> Decision:
         if MASTERS in user.groups:
@@ -69,9 +79,18 @@ class Authorizer:
         if user.name == ANONYMOUS or UNAUTHENTICATED in user.groups:
             return _PUBLIC if _is_public(attributes) else _REFUSED
         if user.name.startswith(ACCOUNT_PREFIX):
-            account = user.account
-            return _for_account(account[0], attributes) if account else _REFUSED
+            return self._for_account(user, attributes)
         return _TRUSTED
+
+    def _for_account(self, user: User, attributes: Attributes) -> Decision:
+        account = user.account
+        if account is None:
+            return _REFUSED
+        decision = _for_account(account[0], attributes)
+        writes_roles = attributes.group == _ROLES_GROUP and attributes.verb not in _READING
+        if decision.allowed or writes_roles or not self._roles.allow(user, _asked(attributes)):
+            return decision
+        return _BY_ROLE
 
     def require(self, user: User, attributes: Attributes) -> None:
         """Raises the Forbidden that the user is to see, unless the request is allowed."""
@@ -81,6 +100,18 @@ class Authorizer:
 
 def _is_public(attributes: Attributes) -> bool:
     return not attributes.resource and attributes.verb == "get" and attributes.path in _FOR_ANYBODY
+
+
+def _asked(attributes: Attributes) -> Asked:
+    part = f"/{attributes.subresource}" if attributes.subresource else ""
+    return Asked(
+        verb=attributes.verb,
+        group=attributes.group,
+        resource=f"{attributes.resource}{part}",
+        namespace=attributes.namespace,
+        name=attributes.name,
+        path=attributes.path,
+    )
 
 
 def _for_account(namespace: str, attributes: Attributes) -> Decision:
