@@ -89,7 +89,7 @@ def kubernetes_functions() -> tuple[Function, ...]:
     )
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def checking(variables: tuple[tuple[str, Type], ...], functions: tuple[Function, ...] = ()) -> Any:
     """The environment that checks expressions over these variables."""
     cel = library()

@@ -30,15 +30,15 @@ class Values:
         self._data = values
         self.readable = not _has_nul(values)
         """The library takes a text to end at its first NUL: rather than half a text, it is given none."""
-        self._activations: dict[tuple[int, frozenset[str]], Any] = {}
+        self._activations: dict[tuple[Any, frozenset[str]], Any] = {}
 
     def activation(self, env: Any, optional: frozenset[str]) -> Any:
         """What the library looks names up in; optional ones are lists of one or none."""
-        made = self._activations.get((id(env), optional))
+        made = self._activations.get((env, optional))
         if made is None:
             data = {name: value for name, value in self._data.items() if name not in optional}
             data |= {_OPTIONAL + name: [self._data[name]] if name in self._data else [] for name in optional}
-            made = self._activations[id(env), optional] = env.Activation(data)
+            made = self._activations[env, optional] = env.Activation(data)
         return made
 
 
