@@ -212,18 +212,21 @@ def _special_elements(
 def _ordered(items: list[Any], wanted: list[Any], before: list[Any], identity: Identity) -> list[Any]:
     """The items in the order wanted; those not named there go where they stood `before`, relative to the named."""
     places = _places(wanted, identity)
-    named = sorted((each for each in items if identity(each) in places), key=lambda each: places[identity(each)])
-    others = [each for each in items if identity(each) not in places]
+    known = [(identity(each), each) for each in items]
+    named = sorted((each for each in known if each[0] in places), key=lambda each: places[each[0]])
+    others = [each for each in known if each[0] not in places]
+    if not others:
+        return [each for _, each in named]
     stood = _places(before, identity)
     result: list[Any] = []
     at = 0
-    for each in named:
-        place = stood.get(identity(each), -1)
-        while at < len(others) and stood.get(identity(others[at]), place) < place:
-            result.append(others[at])
+    for key, each in named:
+        place = stood.get(key, -1)
+        while at < len(others) and stood.get(others[at][0], place) < place:
+            result.append(others[at][1])
             at += 1
         result.append(each)
-    return result + others[at:]
+    return result + [each for _, each in others[at:]]
 
 
 def _places(items: list[Any], identity: Identity) -> dict[Any, int]:
@@ -242,6 +245,8 @@ def _identity(member: Field | None) -> Identity:
 
 def _itself(value: Any) -> Any:
     """A scalar as a key: true is not 1. What cannot be a merge key is the same as nothing but itself."""
-    if isinstance(value, dict | list):
+    if type(value) is str:
+        return value
+    if isinstance(value, (dict, list)):
         return (object, id(value))
     return (bool, value) if isinstance(value, bool) else value
