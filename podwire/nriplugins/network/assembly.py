@@ -32,7 +32,6 @@ class Parts:
         async with asyncio.TaskGroup() as parts:
             parts.create_task(self.watches.run(), name="watches")
             parts.create_task(self.keeper.run(self.watches.complete), name="keeper")
-            parts.create_task(self.keeper.heal(), name="bridges")
             parts.create_task(self.statuses.run(), name="statuses")
             parts.create_task(self.events.run(), name="events")
 

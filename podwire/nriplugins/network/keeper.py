@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from podwire.linux.errors import LinuxError
-from podwire.nriplugins.network import bridges, fitting
-from podwire.nriplugins.network.bridges import CannotJudge
+from podwire.nriplugins.network import fitting
 from podwire.nriplugins.network.events import WARNING, Note, Recorder
 from podwire.nriplugins.network.kinds import CUSTOM, PODS
 from podwire.nriplugins.network.known import Known
@@ -16,6 +16,7 @@ from podwire.nriplugins.network.local import Local
 from podwire.nriplugins.network.meter import Meter
 from podwire.nriplugins.network.naming import Read
 from podwire.nriplugins.network.policing import NOT_ENFORCED, Facts, Policing, Remark
+from podwire.nriplugins.network.policy.bridges import NotJudged
 from podwire.nriplugins.network.ports import Now
 from podwire.nriplugins.network.resources import Head
 from podwire.nriplugins.network.statuses import Statuses
@@ -116,9 +117,9 @@ class Keeper:
             self.refused[local.uid] = local
             self._meter.failed("pod", type(error).__name__)
             await self._in_order(lambda: self._policing.release(local))
-            if isinstance(error, CannotJudge):
+            if isinstance(error, NotJudged):
                 self._remark(local, Remark(NOT_ENFORCED, str(error)))
-            if isinstance(error, LinuxError | CannotJudge):
+            if isinstance(error, LinuxError | NotJudged):
                 raise FailedPrecondition(str(error)) from error
             raise
         finally:
@@ -161,17 +162,25 @@ class Keeper:
         while True:
             await self._pass(audit=audit)
             try:
-                async with asyncio.timeout(AUDIT):
+                async with asyncio.timeout(AUDIT), self._hearing_bridges():
                     await self._work.wait()
                 audit = False
             except TimeoutError:
                 audit = True
                 self._unfit |= self.locals.keys()
 
-    async def heal(self) -> None:
-        """Look again as soon as somebody turns the bridges' calls off; until cancelled."""
-        async for _ in bridges.changes():
-            self._work.set()
+    @asynccontextmanager
+    async def _hearing_bridges(self) -> AsyncIterator[None]:
+        """Whoever writes to their settings makes work; a pass then looks and listens anew."""
+        loop, descriptor = asyncio.get_running_loop(), self._policing.bridges
+        if descriptor is None:
+            yield
+            return
+        loop.add_reader(descriptor, self._work.set)
+        try:
+            yield
+        finally:
+            loop.remove_reader(descriptor)
 
     async def settled(self) -> None:
         """One pass, now."""

@@ -15,10 +15,10 @@ from podwire.linux.errors import LinuxError
 from podwire.linux.network import KernelNetwork
 from podwire.linux.values import IP
 from podwire.nriplugins.network.attachment import look
-from podwire.nriplugins.network.bridges import CannotJudge, call_rules
 from podwire.nriplugins.network.kinds import NAMESPACES, PODS
 from podwire.nriplugins.network.local import Local
 from podwire.nriplugins.network.policy import Content, Kernel, LocalPod, Model
+from podwire.nriplugins.network.policy.bridges import Bridges, NotJudged
 from podwire.nriplugins.network.policy.policies import DIRECTIONS, Broken, policy_of
 from podwire.nriplugins.network.policy.values import Attachment, Pod, pod_of
 from podwire.protocols.k8sapi.kinds import Kind
@@ -75,6 +75,8 @@ class Policing:
         self._sandboxes: dict[str, Local] = {}
         self._over: set[str] = set()
         """Pods whose sandbox has stopped: their status may tell addresses that are theirs no more."""
+        self._bridges = Bridges()
+        self._watched: int | None = None
         self._settled = False
         """Whether the kernel was told of all pods; before that it loses nothing but addresses that are freed."""
         self._heard: set[str] = set()
@@ -85,7 +87,7 @@ class Policing:
     # Pods of this node.
 
     def protect(self, local: Local, here: Iterable[Local], changes: Changes) -> None:
-        """Judge a new pod's packets, from the first one on; `here` are the others. Raises LinuxError, CannotJudge."""
+        """Judge a new pod's packets, from the first one on; `here` are the others. Raises LinuxError, NotJudged."""
         self._learn(changes)
         self._take_all(here)
         local.hanging = look(local.netns, local.ips, self._network())
@@ -96,7 +98,8 @@ class Policing:
         if (inside := self._inside.get(local.uid)) is not None:
             inside.settle()
         self._settled = True
-        self._check_bridge(local)
+        if self._by_bridge(local):
+            self._heal()
 
     def release(self, local: Local) -> None:
         """Its addresses are nobody's from now on; what is left of its connections is forgotten."""
@@ -129,7 +132,12 @@ class Policing:
                 _log.warning("the rules of policies were changed by somebody else, and are set again")
             place.settle()
         self._settled = True
-        return remarks | {uid: told for uid, each in self._sandboxes.items() if (told := self._said(each))}
+        return remarks | self._said()
+
+    @property
+    def bridges(self) -> int | None:
+        """A descriptor that tells when somebody wrote to the settings of bridges; None while none matters."""
+        return self._watched
 
     def _take_all(self, here: Iterable[Local]) -> dict[str, Remark]:
         """Those that were there before; one that cannot be looked at is judged by the node's rules."""
@@ -146,13 +154,16 @@ class Policing:
                 remarks[each.uid] = Remark(NOT_ENFORCED, str(error))
         return remarks
 
-    def _said(self, local: Local) -> Remark | None:
-        try:
-            self._check_bridge(local)
-        except CannotJudge as error:
-            return Remark(NOT_ENFORCED, str(error))
-        place = self._inside.get(local.uid)
-        return Remark(UNDOABLE, _UNDOABLE) if place is not None and place.content.isolated(local.uid) else None
+    def _said(self) -> dict[str, Remark]:
+        """Of pods that nobody judges, or that could free themselves."""
+        said = {uid: Remark(UNDOABLE, _UNDOABLE) for uid, each in self._inside.items() if each.content.isolated(uid)}
+        bridged = [uid for uid, each in self._sandboxes.items() if self._by_bridge(each)]
+        if bridged or self._watched is not None:
+            try:
+                self._heal()
+            except NotJudged as error:
+                said |= dict.fromkeys(bridged, Remark(NOT_ENFORCED, str(error)))
+        return said
 
     def facts(self) -> Facts:
         """For whoever counts. Raises LinuxError."""
@@ -171,6 +182,7 @@ class Policing:
                 place.kernel.close()
         if self._host is not None:
             self._host.close()
+        self._bridges.close()
 
     def _take(self, local: Local) -> None:
         ips = tuple(map(ip_address, local.ips))
@@ -184,11 +196,16 @@ class Policing:
         self.model.hold(local.uid, ips)
         place.content.put(LocalPod(uid=local.uid, ips=ips, attachment=way, link=link, netns=local.netns))
 
-    def _check_bridge(self, local: Local) -> None:
-        if local.hanging is None or local.hanging.way is not Attachment.BRIDGED:
-            return
-        if self._node_place().content.isolated(local.uid) and (healed := call_rules()):
-            _log.warning("bridges did not call the rules, and do again", extra={"sysctls": ",".join(healed)})
+    def _by_bridge(self, local: Local) -> bool:
+        """Whether policies isolate a pod whose packets pass a bridge."""
+        bridged = local.hanging is not None and local.hanging.way is Attachment.BRIDGED
+        return bridged and self._node_place().content.isolated(local.uid)
+
+    def _heal(self) -> None:
+        """Bridges call the rules, and are listened to from now on. Raises NotJudged."""
+        self._watched = self._bridges.watch()
+        if off := self._bridges.heal():
+            _log.warning("bridges did not call the rules, and do again", extra={"sysctls": ",".join(off)})
 
     # Places.
 

@@ -50,9 +50,8 @@ PATIENCE = 30.0
 class Plugin:
     """`podwire nri-network` as a process on the cluster's node."""
 
-    def __init__(self, cluster: Any) -> None:
-        self._cluster = cluster
-        self.log = cluster.prefix / "nri-network.log"
+    def __init__(self, cluster: Any, log: Path) -> None:
+        self._cluster, self.log = cluster, log
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self, *, ready: bool = True) -> None:
@@ -207,9 +206,9 @@ def _echo(connection: socket.socket, name: str) -> None:
 class Network:
     """The cluster, its plugin, and the pods by name."""
 
-    def __init__(self, cluster: Any) -> None:
-        self.cluster = cluster
-        self.plugin = Plugin(cluster)
+    def __init__(self, cluster: Any, directory: Path) -> None:
+        self.cluster, self.directory = cluster, directory
+        self.plugin = Plugin(cluster, directory / "nri-network.log")
         self._peers: list[Peer] = []
 
     def up(self, *, plugin: bool = True) -> None:
@@ -276,9 +275,9 @@ class Network:
 
 
 @pytest.fixture
-def network(cluster: Any) -> Iterator[Network]:
+def network(cluster: Any, tmp_path: Path) -> Iterator[Network]:
     """Not up yet."""
-    made = Network(cluster)
+    made = Network(cluster, tmp_path)
     try:
         yield made
     finally:

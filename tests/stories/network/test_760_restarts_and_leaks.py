@@ -19,7 +19,7 @@ class Logger:
     """Another plugin on the same runtime."""
 
     def __init__(self, network):
-        self.log = network.cluster.prefix / "logger.log"
+        self.log = network.directory / "logger.log"
         words = [network.cluster.program, "nri", "logger", "--socket", network.cluster.prefix / "run/nri/nri.sock"]
         with self.log.open("ab") as log:
             self._child = subprocess.Popen(network.cluster.space.command(*words), stdout=log, stderr=log)
