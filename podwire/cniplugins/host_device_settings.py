@@ -1,4 +1,6 @@
-"""Which link of this host is meant: by its name, its MAC address, its place in sysfs, its PCI or auxiliary address."""
+"""Which link of this host is meant: by its name, its MAC address, its place in sysfs, its PCI or auxiliary address.
+
+The runtime's `deviceID` is one of the two addresses, or the name of a link that has neither."""
 
 import os
 import re
@@ -51,6 +53,9 @@ def parse_settings(config: PluginConfig) -> Settings:
         if not f"{path}/".startswith(DEVICES):
             raise CniError(Code.BAD_CONFIG, f"kernelpath: {path} is not below {DEVICES}")
         return Settings(directory=path, dns=dns)
+    asked = taken(config.runtime, "deviceid", str, "", "runtimeConfig.")
+    if is_ifname(asked) and not any(os.path.isdir(os.path.join(each, asked)) for each in BUSES.values()):
+        return Settings(device=asked, dns=dns)  # device plugins call a link without hardware by its name
     return Settings(directory=_on_bus(config), dns=dns)
 
 

@@ -24,6 +24,9 @@ from podwire.linux.taps import DEVICE
 from podwire.linux.travels import Ended, Seen
 from podwire.linux.values import Link
 
+CNI_MARK = "podwire:"
+"""Begins the alias of a link that a CNI plugin of ours has put into a pod, until DEL takes it away."""
+
 _log = logging.getLogger("podwire.deviceplugin")
 
 
@@ -99,6 +102,8 @@ class MadePool:
         away = self._where.away(name)
         if each.trouble or (each.link is not None and not each.left):
             return
+        if each.link is not None and each.out and each.link.alias.startswith(CNI_MARK):
+            return  # CNI DEL is not done with it
         elsewhere = each.link is None and away is not None and away.place is not None
         if elsewhere or (each.link is None and (each.out or (each.explained and name in self._recorded))):
             return

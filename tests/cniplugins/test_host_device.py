@@ -150,6 +150,7 @@ def test_a_device_on_a_bus_is_found_by_its_address(tmp_path, monkeypatch):
     assert found(pciBusID="0000:01:00.0") == "ens1"
     assert found(pciBusID="0000:02:00.0") == "ens2"
     assert found(pciBusID="0000:01:00.0", runtimeConfig={"deviceID": "mlx5_core.sf.4"}) == "ens3"
+    assert found(pciBusID="0000:01:00.0", runtimeConfig={"deviceID": "ens2"}) == "ens2"
     assert found(runtimeConfig={"DeviceID": "0000:02:00.0"}) == "ens2"
     assert found(device="lo", pciBusID="0000:01:00.0") == "lo"
     with pytest.raises(CniError, match="driven by vfio-pci"):
@@ -312,7 +313,7 @@ def test_without_ipam_a_pod_gets_the_bare_device(host, plugged):
         ),
         pytest.param({"device": "", "pciBusID": "../x"}, 7, "no address of a device", id="no address"),
         pytest.param({"device": "", "pciBusID": "ffff:ff:1f.7"}, 7, "there is no device", id="no PCI device"),
-        pytest.param({"device": "", "runtimeConfig": {"deviceID": "x.1"}}, 7, "there is no device", id="no deviceID"),
+        pytest.param({"device": "", "runtimeConfig": {"deviceID": "0000:1"}}, 7, "there is no device", id="no deviceID"),
         pytest.param({"device": "lo"}, 102, "move link", id="the loopback"),
         pytest.param({"useInterfaceNetwork": True}, 2, "useInterfaceNetwork", id="its own network"),
         pytest.param({"ipam": {"type": "absent"}}, 7, "there is no absent", id="ipam that is not there"),
