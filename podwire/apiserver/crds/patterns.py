@@ -1,10 +1,11 @@
 """Regular expressions of schemas, in RE2's syntax: read here, matched by `automaton`.
 
 A character is tested with a one-character expression of Python's, to which classes are translated; nothing that could
-go more than one way is left to it. What RE2 has and this has not (Unicode classes, `\\Q…\\E`) is refused.
+go more than one way is left to it. What RE2 has and this has not (scripts as `\\p{Greek}`, `\\Q…\\E`) is refused.
 """
 
 import re
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -36,6 +37,12 @@ _CLASSES = {
 _GROUP = re.compile(r"\(\?(?:P?<(?P<name>[A-Za-z_]\w*)>|(?P<on>[imsU]*)(?:-(?P<off>[imsU]+))?(?P<end>[):]))", re.ASCII)
 _REPEAT = re.compile(r"[*+?]|\{([0-9]+)(?:(,)([0-9]*))?\}")
 _HEX = re.compile(r"x(?:([0-9A-Fa-f]{2})|\{([0-9A-Fa-f]{1,6})\})")
+_CATEGORY = re.compile(r"\\([pP])(?:([A-Z])|\{(\^?)([A-Z][a-z]?)\})")
+_CATEGORIES = frozenset({
+    "C", "Cc", "Cf", "Co", "Cs", "L", "Ll", "Lm", "Lo", "Lt", "Lu", "M", "Mc", "Me", "Mn", "N", "Nd", "Nl",
+    "No", "P", "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "S", "Sc", "Sk", "Sm", "So", "Z", "Zl", "Zp", "Zs",
+})  # fmt: skip
+"""Unicode's, but for unassigned characters, which RE2 does not know."""
 _OPENING = re.compile(r"\[\^?\]?")
 _NAMED = re.compile(r"\[:(\^?)(\w+):\]")
 _CHARACTER_ESCAPES = "dDwWsSafnrtv"
@@ -128,7 +135,7 @@ class _Parser:
         if here == "\\":
             return self._escaped(flags)
         if here == "[":
-            return reading(self._class(), flags.i)
+            return self._class(flags)
         if _REPEAT.match(self._text, self._at):
             raise BadPattern(f"missing argument to repetition operator at {self._at}")
         self._at += 1
@@ -170,7 +177,20 @@ class _Parser:
         if word in _ASSERTIONS:
             self._at += 2
             return asserting(_ASSERTIONS[word])
+        if category := self._category(flags):
+            return reading_by(category)
         return reading(self._escape(), flags.i)
+
+    def _category(self, flags: _Flags) -> Test | None:
+        """`\\p{Lu}`: a character of a Unicode category, or with `\\P` of any other."""
+        found = _CATEGORY.match(self._text, self._at)
+        if found is None:
+            return None
+        name = found[2] or found[4]
+        if name not in _CATEGORIES or flags.i:
+            raise BadPattern(f"invalid character class range: {found[0]}")
+        self._at = found.end()
+        return _of_category(name, (found[1] == "P") != bool(found[3]))
 
     def _escape(self) -> str:
         """A backslash and what belongs to it, as Python reads it; only what both engines read alike."""
@@ -184,18 +204,22 @@ class _Parser:
             raise BadPattern(f"the escape \\{word} is not supported" + " (back-reference)" * word.isdigit())
         return "\\" + word
 
-    def _class(self) -> str:
-        """A character class, up to its bracket, as Python reads it."""
+    def _class(self, flags: _Flags) -> Emit:
+        """A character class, up to its bracket: as Python reads it, beside categories, which Python does not know."""
         opening = _OPENING.match(self._text, self._at)
         told = opening[0] if opening else "["
-        out = [told.replace("]", r"\]")]
+        out = [r"\]"] if told.endswith("]") else []
+        categories: list[Test] = []
         self._at += len(told)
         while self._at < len(self._text):
             here = self._text[self._at]
             if here == "]":
                 self._at += 1
-                return "".join([*out, "]"])
-            out.append(self._class_member(here))
+                return _any_of("".join(out), categories, told.startswith("[^"), flags)
+            if category := self._category(flags):
+                categories.append(category)
+            else:
+                out.append(self._class_member(here))
         raise BadPattern("missing closing ]")
 
     def _class_member(self, here: str) -> str:
@@ -239,7 +263,22 @@ def _character(code: int) -> str:
 
 def reading(expression: str, ignore_case: bool) -> Emit:
     """One character that Python's one-character expression matches."""
-    test = _test(expression, ignore_case)
+    return reading_by(_test(expression, ignore_case))
+
+
+def _of_category(name: str, negated: bool) -> Test:
+    return lambda character: unicodedata.category(character).startswith(name) != negated
+
+
+def _any_of(members: str, categories: list[Test], negated: bool, flags: _Flags) -> Emit:
+    if not categories:
+        return reading(f"[{'^' if negated else ''}{members}]", flags.i)
+    tests = [*categories, _test(f"[{members}]", flags.i)] if members else categories
+    return reading_by(lambda character: any(test(character) for test in tests) != negated)
+
+
+def reading_by(test: Test) -> Emit:
+    """One character that a test lets pass."""
 
     def emit(program: Program, start: int) -> int:
         end = program.add(Place([]))

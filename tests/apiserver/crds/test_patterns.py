@@ -63,7 +63,9 @@ def test_patterns_find_what_re2_would(pattern, text, found):
         pytest.param("(?P<n>a)(?P=n)", "look-around", id="named back-reference"),
         pytest.param("a++", "nested repetition", id="possessive"),
         pytest.param("(?>a)", "look-around", id="atomic"),
-        pytest.param(r"\p{Greek}", r"\\p", id="unicode classes"),
+        pytest.param(r"\p{Greek}", r"\\p", id="scripts"),
+        pytest.param(r"[\p{Xx}]", "invalid character class range", id="no category"),
+        pytest.param(r"(?i)\p{Lu}", "invalid character class range", id="a category in any case"),
         pytest.param("a)", "unexpected", id="a group that was not opened"),
         pytest.param("*a", "missing argument", id="nothing to repeat"),
         pytest.param("a|*", "missing argument", id="nothing to repeat in a choice"),
@@ -136,3 +138,21 @@ def test_all_searches_within_a_meter_share_what_may_be_spent():
     with pytest.raises(TooCostly), metered():
         _ = [search("b" * 100_000) for _ in range(30)]
     assert search("b" * 100_000 + "a")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        (r"^\pL+$", "aé漢", "a1"),
+        (r"^[a-z0-9\p{S}]+$", "a€1", "É"),
+        (r"^\p{Lu}\PN$", "Éa", "É1"),
+        (r"^[^\p{L}-]+$", "1€", "1-"),
+        (r"^[\P{L}x]+$", "1x", "1y"),
+        (r"^\p{^Nd}$", "a", "7"),
+        (r"^[]\p{Zs}]+$", "] ", "a"),
+    ],
+)
+def test_unicode_categories_are_known(pattern, yes, no):
+    search = compile_pattern(pattern)
+    assert search(yes)
+    assert not search(no)
