@@ -11,6 +11,8 @@ from podwire.nriplugins.network.resources import GROUP
 Object = dict[str, Any]
 NAME = "podwire-nri-network"
 LABELS = {"app.kubernetes.io/name": NAME}
+TOLERATE = f"{GROUP}/tolerate-missing"
+"""On containerd that requires the plugin, the plugin's own pods need this; see docs/nri-network.md."""
 NRI, KUBECONFIG = "/var/run/nri", "/etc/podwire/kubeconfig"
 READ = ("get", "list", "watch")
 
@@ -71,7 +73,7 @@ def _daemon_set(settings: Settings) -> Object:
     return {
         "selector": {"matchLabels": LABELS},
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
-        "template": {"metadata": {"labels": LABELS}, "spec": _pod(settings)},
+        "template": {"metadata": {"labels": LABELS, "annotations": {TOLERATE: "true"}}, "spec": _pod(settings)},
     }
 
 

@@ -1,0 +1,42 @@
+"""`podwire policy explain` and `podwire manifests`, as far as they go without a cluster."""
+
+import pytest
+import yaml
+
+from podwire.cli.main import main
+
+
+@pytest.mark.parametrize("port", ["http", "0", "70000", "80/GRE", ""])
+def test_what_is_no_port_is_refused_as_usage(port, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["policy", "explain", "a", "b", port])
+    assert ended.value.code == 2
+    assert "is no PORT[/PROTOCOL]" in capsys.readouterr().err
+
+
+def test_a_cluster_that_is_not_there_is_told_in_one_line(capsys, tmp_path):
+    assert main(["policy", "explain", "a", "b", "80", "--kubeconfig", str(tmp_path / "none")]) == 1
+    assert "none" in capsys.readouterr().err
+
+
+def test_manifests_are_yaml_with_nothing_left_to_look_up(capsys):
+    words = ["manifests", "nri-network", "--image", "example/podwire:1", "--api-server", "192.0.2.1:6443"]
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    kinds = [each["kind"] for each in yaml.safe_load_all(text)]
+    assert kinds == [
+        *["CustomResourceDefinition"] * 2,
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "DaemonSet",
+    ]
+    assert "&id" not in text
+    assert "image: example/podwire:1" in text
+    assert "value: 192.0.2.1" in text
+
+
+def test_an_api_server_without_a_port_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        main(["manifests", "nri-network", "--api-server", "192.0.2.1"])
+    assert "is no HOST:PORT" in capsys.readouterr().err

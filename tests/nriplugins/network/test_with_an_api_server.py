@@ -1,0 +1,209 @@
+"""Watching, naming, statuses and events against a real API server."""
+
+import asyncio
+from contextlib import asynccontextmanager, nullcontext
+
+import pytest
+
+from podwire.cluster.apiserver import Options, running
+from podwire.cluster.loopback import LoopbackHttp
+from podwire.nriplugins.network import crds, naming
+from podwire.nriplugins.network.events import WARNING, Note, Recorder
+from podwire.nriplugins.network.kinds import DEFINITIONS, EVENTS, PODS, ROUTES
+from podwire.nriplugins.network.local import Local
+from podwire.nriplugins.network.manifests import Settings, manifests
+from podwire.nriplugins.network.meter import Meter
+from podwire.nriplugins.network.naming import NamedReader
+from podwire.nriplugins.network.resources import Pod
+from podwire.nriplugins.network.statuses import Statuses
+from podwire.nriplugins.network.watching import Watches
+from podwire.protocols.k8sapi.client_side import Client, Scope
+from podwire.protocols.k8sapi.server_side import Certificate
+from podwire.protocols.k8sapi.status import ApiError
+from podwire.protocols.k8sapi.watch import Deleted, Synced, key_of
+from podwire.transports.clock import SystemClock
+
+ADMIN = Certificate("admin", ("system:masters",))
+CLOCK = SystemClock()
+SOON = 40.0
+
+
+class Silent:
+    """A trace that keeps what it is told."""
+
+    def __init__(self):
+        self.told = []
+
+    def reads(self, uid, path):
+        self.told.append(("GET", path))
+        return nullcontext(self)
+
+    def configures(self, uid, what):
+        self.told.append(("own", what))
+        return nullcontext(self)
+
+    def answered(self, response, outcome="OK"):
+        pass
+
+
+@pytest.fixture
+async def api(tmp_path):
+    options = Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=True)
+    async with running(options) as server:
+        client = Client(LoopbackHttp(server.assembled.server.handle, ADMIN))
+        client.learn([ROUTES])
+        yield client
+
+
+@asynccontextmanager
+async def watched(api):
+    """The watches, running, with all that they tell."""
+    told = []
+    watches = Watches(api, lambda kind, change: told.append((kind, change)), CLOCK.monotonic)
+    task = asyncio.ensure_future(watches.run())
+    try:
+        async with asyncio.timeout(SOON):
+            await watches.complete.wait()
+            yield watches, told
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def route(name, via="10.1.0.2"):
+    spec = {"routes": [{"destinations": ["10.20.0.0/16"], "via": via}]}
+    meta = {"name": name, "namespace": "default"}
+    return {"apiVersion": "net.podwire.dev/v1", "kind": "PodRoute", "metadata": meta, "spec": spec}
+
+
+async def until(condition):
+    while True:
+        if found := condition():
+            return found
+        await asyncio.sleep(0.01)
+
+
+async def created(api, object_):
+    """A kind is served a moment after its definition was taken."""
+    while True:
+        try:
+            return await api.create(object_)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+        await asyncio.sleep(0.01)
+
+
+async def test_custom_kinds_come_and_go_with_their_definitions(api):
+    async with watched(api) as (watches, told):
+        assert watches.missing == []
+        assert watches.find(ROUTES, "default", "a") is None
+        await api.create(crds.POD_ROUTE)
+        await created(api, route("a"))
+        await until(lambda: watches.find(ROUTES, "default", "a"))
+        await api.delete(DEFINITIONS, "podroutes.net.podwire.dev")
+        await until(lambda: watches.find(ROUTES, "default", "a") is None)
+        changes = [each for kind, each in told if kind is ROUTES and not isinstance(each, Synced)]
+        await until(lambda: isinstance([each for kind, each in told if kind is ROUTES][-1], Deleted))
+        assert key_of(changes[0].object) == ("default", "a")
+
+
+async def test_what_a_pod_names_is_asked_for_and_after_a_while_the_copy_counts(api, monkeypatch):
+    await api.create(crds.POD_ROUTE)
+    await created(api, route("a"))
+    async with watched(api) as (watches, _):
+        await until(lambda: watches.find(ROUTES, "default", "a"))
+        pod = Pod("default", "web", annotations={"net.podwire.dev/routes": "a, nobody,../../etc"})
+        trace, meter = Silent(), Meter()
+        found = await NamedReader(api, watches, trace, meter).read("uid", pod)
+        assert [(each.name, each.object is not None, each.stale) for each in found] == [
+            ("a", True, ""),
+            ("nobody", False, ""),
+        ]
+        place = "/apis/net.podwire.dev/v1/namespaces/default/podroutes/"
+        assert trace.told == [("GET", f"{place}a"), ("GET", f"{place}nobody")]
+
+        class Mute:
+            async def get(self, *_):
+                await asyncio.Event().wait()
+
+        monkeypatch.setattr(naming, "DEADLINE", 0.01)
+        late = Silent()
+        found = await NamedReader(Mute(), watches, late, meter).read("uid", pod)
+        version = watches.find(ROUTES, "default", "a")["metadata"]["resourceVersion"]
+        assert ("own", f"read (cache, rv {version}) podroutes/a") in late.told
+        assert ("own", "read (cache, rv -) podroutes/nobody") in late.told
+        assert found[0].object == watches.find(ROUTES, "default", "a")
+        assert "the copy is" in found[0].stale
+        assert 'named_reads_total{source="cache"} 2' in meter.text({})
+
+
+async def test_a_status_is_written_as_the_definition_wants_it_and_two_nodes_agree(api):
+    await api.create(crds.POD_ROUTE)
+    made = await created(api, route("a"))
+    async with watched(api) as (watches, _):
+        nodes = []
+        for name, count in (("n1", 2), ("n2", 3)):
+            pods = [_local(f"{name}-{each}", made["metadata"]["uid"]) for each in range(count)]
+            statuses = Statuses(api, CLOCK, name)
+            statuses.look_at(lambda pods=pods: pods, watches.find)
+            nodes.append(statuses)
+        tasks = [asyncio.ensure_future(each.run()) for each in nodes]
+        try:
+            sums = []
+            while not sums or sums[-1] != 5:
+                for each in nodes:  # as the keeper does whenever the copy changes
+                    each.touch(ROUTES, made)
+                await asyncio.sleep(0.05)
+                sums.append((watches.find(ROUTES, "default", "a").get("status") or {}).get("pods"))
+        finally:
+            for each in tasks:
+                each.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        status = watches.find(ROUTES, "default", "a")["status"]
+        assert [(each["name"], each["pods"]) for each in status["nodes"]] == [("n1", 2), ("n2", 3)]
+
+
+def _local(name, uid):
+    made = Local(id=name, uid=name, namespace="default", name=name, netns="", ips=(), labels={}, annotations={})
+    made.concerned = frozenset([uid])
+    return made
+
+
+async def test_events_are_sent_once_and_then_counted(api):
+    recorder = Recorder(api, CLOCK, "n1")
+    task = asyncio.ensure_future(recorder.run())
+    note = Note("default", "web", "u1", WARNING, "PodRouteMissing", "nobody has it")
+    try:
+        async with asyncio.timeout(SOON):
+            recorder.tell(note)
+            while True:
+                if (await api.list(EVENTS, Scope(namespace="default"))).items:
+                    break
+                await asyncio.sleep(0.01)
+            recorder.tell(note)
+            while True:
+                found = (await api.list(EVENTS, Scope(namespace="default"))).items
+                if found[0]["count"] == 2:
+                    break
+                await asyncio.sleep(0.01)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    [event] = found
+    assert (event["reason"], event["involvedObject"]["name"]) == ("PodRouteMissing", "web")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(Settings(), id="as they are"),
+        pytest.param(Settings(kubeconfig="/etc/kc", api_host="192.0.2.1", api_port="6443"), id="with all settings"),
+    ],
+)
+async def test_the_manifests_are_taken_by_an_api_server(api, settings):
+    for each in manifests(settings):
+        await api.create(each)
+    rules = next(each for each in manifests(settings) if each["kind"] == "ClusterRole")["rules"]
+    assert {"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["get", "list", "watch"]} in rules
+    assert PODS.resource in rules[0]["resources"]
