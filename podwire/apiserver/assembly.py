@@ -16,6 +16,8 @@ from podwire.apiserver.admission.devices import DeviceClaims
 from podwire.apiserver.admission.holdings import Holdings
 from podwire.apiserver.admission.lifecycle import NamespaceLifecycle
 from podwire.apiserver.admission.pods import FailingNodes, Priorities, ServiceAccounts
+from podwire.apiserver.admission.policies.keeper import PolicyKeeper
+from podwire.apiserver.admission.policies.policies import Policies
 from podwire.apiserver.admission.requesters import Requesters
 from podwire.apiserver.authn import Authenticator
 from podwire.apiserver.authz import Authorizer
@@ -62,23 +64,27 @@ class Assembled:
     server: ApiServer
     engine: Engine
     custom: CustomResources
+    policies: PolicyKeeper
     addresses: AddressKeeper
     roles: RoleKeeper
     pki: Pki
     settings: Settings
 
     async def start(self) -> None:
-        """1. The first objects.  2. Custom resources, so that nobody is told that they do not exist."""
+        """1. The first objects.  2. Custom resources, so that nobody is told that they do not exist.
+        3. Policies, so that nobody gets past them."""
         authority = self.pki.authority_pem.decode()
         first = str(self.settings.service_network[1])
         await bootstrap.fill(self.engine, authority_pem=authority, service_address=first)
         await self.custom.load()
         await self.roles.load()
+        await self.policies.load()
 
     async def run(self) -> None:
         """Work until cancelled; a part that fails takes the rest down rather than lie."""
         async with asyncio.TaskGroup() as parts:
             parts.create_task(self.custom.run(), name="custom resources")
+            parts.create_task(self.policies.run(), name="admission policies")
             parts.create_task(self.addresses.run(), name="service addresses")
             parts.create_task(self.roles.run(), name="roles")
 
@@ -92,12 +98,15 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
     holdings = Holdings(store, clock)
     roles = Roles()
     identity = _identity(store, pki, clock, settings, roles)
+    policies = Policies(store, registry)
     engine = Engine.build(
         store=store,
         registry=registry,
         schemas=schemas,
         identity=identity,
-        admission=_admission(store, ServiceAddresses(holdings, settings.service_network), identity.authorizer),
+        admission=_admission(
+            store, ServiceAddresses(holdings, settings.service_network), identity.authorizer, policies
+        ),
         clock=clock,
         kubelets=settings.kubelets,
     )
@@ -106,7 +115,8 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
     endpoints = Endpoints(registry, openapi, address=settings.address, checks=checks, documents=_issuer(pki))
     server = ApiServer(engine, endpoints, settings.limits)
     custom = CustomResources(engine, openapi)
-    return Assembled(server, engine, custom, AddressKeeper(holdings), RoleKeeper(store, roles), pki, settings)
+    keeper = PolicyKeeper(engine, policies)
+    return Assembled(server, engine, custom, keeper, AddressKeeper(holdings), RoleKeeper(store, roles), pki, settings)
 
 
 def _identity(store: Store, pki: Pki, clock: Clock, settings: Settings, roles: Roles) -> Identity:
@@ -115,7 +125,7 @@ def _identity(store: Store, pki: Pki, clock: Clock, settings: Settings, roles: R
     return Identity(authenticator, Authorizer(roles), tokens)
 
 
-def _admission(store: Store, addresses: ServiceAddresses, authorizer: Authorizer) -> Admission:
+def _admission(store: Store, addresses: ServiceAddresses, authorizer: Authorizer, policies: Policies) -> Admission:
     """In upstream's order."""
     return Admission(
         [
@@ -128,7 +138,8 @@ def _admission(store: Store, addresses: ServiceAddresses, authorizer: Authorizer
             DeviceClaims(store),
             DefinitionFinalizer(),
             Requesters(),
-        ]
+        ],
+        last=policies,
     )
 
 

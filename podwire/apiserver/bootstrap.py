@@ -59,6 +59,7 @@ async def _settle(engine: Engine, resource: Resource, obj: Object) -> None:
         name=obj["metadata"]["name"],
         change=lambda old: {**old, **{key: value for key, value in obj.items() if key != "metadata"}},
         user=SYSTEM,
+        judged=False,
     )
     await engine.updater.update(write)
 

@@ -81,7 +81,7 @@ class Creator:
         """Store a new object. No `author`: the object says itself who owns what.
 
         1. Names, namespace, uid, time.  2. Defaults, and who owns them.  3. Admission.  4. Validation.
-        5. What admission must take.  6. The store.
+        5. Policies.  6. What admission must take.  7. The store.
         """
         _claim_place(resource, namespace, obj, name)
         generated = not obj["metadata"].get("name")
@@ -119,6 +119,7 @@ class Creator:
         if errors := resource.validate(obj):
             name = obj["metadata"].get("name", "")
             raise invalid_object(resource.kind.kind, name, errors, group=resource.group)
+        await self.admission.judge(operation)
         value, key = packed(resource, obj), resource.key(operation.namespace, obj["metadata"]["name"])
         if (operation.dry_run or operation.reserve) and await self.store.get(key):
             raise KeyExists(key)

@@ -107,6 +107,7 @@ class CustomResources:
             user=SYSTEM,
             subresource="status",
             author=Author(SERVER.name, "status"),
+            judged=False,
         )
         try:
             await self._engine.updater.update(write)

@@ -30,6 +30,8 @@ class DeleteOptions:
     resource_version: str = ""
     policy: str = ""
     dry_run: bool = False
+    judged: bool = True
+    """Policies have their say; an eviction has asked them already."""
 
 
 def options_of(body: Object) -> DeleteOptions:
@@ -95,6 +97,8 @@ class Deleter:
             verb="DELETE", resource=resource, namespace=namespace, obj=old, old=old, user=user, dry_run=options.dry_run
         )
         await self.admission.admit(operation)
+        if options.judged:
+            await self.admission.judge(operation)
         marked = mark(resource, resource.unpack(item), options, self.clock.wall())
         uid: str = old["metadata"]["uid"]
         if finished(resource, marked):

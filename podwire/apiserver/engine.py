@@ -40,6 +40,7 @@ class Engine:
     updater: Updater
     deleter: Deleter
     tracker: Tracker
+    admission: Admission
     kubelets: Kubelets | None = None
     """None where no kubelet can be reached."""
 
@@ -59,7 +60,7 @@ class Engine:
         creator = Creator(store, admission, clock, tracker)
         updater = Updater(store, admission, tracker)
         deleter = Deleter(store, admission, clock)
-        return cls(store, registry, schemas, identity, clock, creator, updater, deleter, tracker, kubelets)
+        return cls(store, registry, schemas, identity, clock, creator, updater, deleter, tracker, admission, kubelets)
 
     async def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
         """An object as it is now; None when there is none."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from podwire.apiserver import bodies, stored
+from podwire.apiserver import bodies, judging, stored
 from podwire.apiserver.authz import Attributes
 from podwire.apiserver.call import Call, write_options
 from podwire.apiserver.engine import Engine
@@ -176,6 +176,7 @@ async def token(engine: Engine, call: Call) -> Answer:
     spec = request.setdefault("spec", {})
     seconds = _seconds(spec)
     bound = await _bound(engine, call, spec.get("boundObjectRef"))
+    await judging.created(engine, call, request, call.name, "token", dry_run=options.dry_run)
     try:
         issued = engine.identity.tokens.issue(
             call.namespace,

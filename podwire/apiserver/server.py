@@ -7,16 +7,17 @@ Nothing here knows sockets; `transports/` carries requests in and answers out.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from podwire.apiserver import negotiate, reviews, subresources
+from podwire.apiserver import negotiate, notices, reviews, subresources
 from podwire.apiserver.authz import Attributes
 from podwire.apiserver.call import Call, boolean_option
 from podwire.apiserver.endpoints import Endpoints, page_not_found
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.places import Places
 from podwire.apiserver.registry import Resource
-from podwire.apiserver.render import refusal, warning
+from podwire.apiserver.render import refusal, told, warning
 from podwire.apiserver.subresources import binding
 from podwire.apiserver.users import User
 from podwire.apiserver.verbs import VERBS, Verb
@@ -55,7 +56,13 @@ class ApiServer:
         self._writing = Places(self._limits.writing)
 
     async def handle(self, request: Request) -> Answer:
-        """The answer to a request; whatever goes wrong becomes a Status, never an exception."""
+        """The answer to a request, with the warnings that were found on the way."""
+        with notices.collected() as found:
+            answer = await self._handled(request)
+        return warned(answer, found)
+
+    async def _handled(self, request: Request) -> Answer:
+        """Whatever goes wrong becomes a Status, never an exception."""
         try:
             return await self._answer(request)
         except ApiError as error:
@@ -92,11 +99,13 @@ class ApiServer:
             target=target,
             form=negotiate.form(request.headers.get("accept", "")),
         )
+        if resource.warning:
+            notices.add(resource.warning)
         if verb == "watch":
-            return warned(await function(self._engine, call), resource)
+            return await function(self._engine, call)
         with (self._reading if verb in ("get", "list") else self._writing).taken_by(user):
             async with asyncio.timeout(self._limits.seconds):
-                return warned(await function(self._engine, call), resource)
+                return await function(self._engine, call)
 
     async def _endpoint(self, request: Request, user: User) -> Response:
         attributes = Attributes(verb=request.method.lower(), path=request.path)
@@ -128,11 +137,11 @@ class ApiServer:
         self._engine.identity.authorizer.require(user, attributes)
 
 
-def warned(answer: Answer, resource: Resource) -> Answer:
-    """The answer with what its resource always says besides."""
-    if not resource.warning or isinstance(answer, Upgrade):
+def warned(answer: Answer, found: Sequence[str]) -> Answer:
+    """The answer with what was found besides."""
+    if not found or isinstance(answer, Upgrade):
         return answer
-    return replace(answer, headers=(*answer.headers, ("Warning", warning(resource.warning))))
+    return replace(answer, headers=(*answer.headers, *(("Warning", warning(each)) for each in told(found))))
 
 
 _METHODS = {"GET": ("list", "get"), "POST": ("create", "create"), "DELETE": ("deletecollection", "delete")}

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -70,6 +70,10 @@ class Write:
     """Who owns what is changed; None leaves it to whoever owned it."""
     applied: bool = False
     """The change itself says who owns what."""
+    seen_as: tuple[str, Change] | None = None
+    """The part through which the object is changed and what that shows of it, where policies are shown this."""
+    judged: bool = True
+    """Policies have their say; not about what the server does itself, or has asked them about in another form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +90,9 @@ class Updater:
         """Change a stored object; raises NotFound, Conflict, Invalid.
 
         1. Read.  2. Change a copy.  3. Restore what this door may not touch.  4. Default, note who owns what,
-        admit, validate.  5. Write with the revision that was read; on a lost race begin anew, where a client that
-        named a revision meets its conflict. Somebody else has won each time, so this ends; the request's deadline
-        ends it sooner.
+        admit, validate, ask policies.  5. Write with the revision that was read; on a lost race begin anew, where a
+        client that named a revision meets its conflict. Somebody else has won each time, so this ends; the request's
+        deadline ends it sooner.
         """
         resource = write.resource
         key = resource.key(write.namespace, write.name)
@@ -137,6 +141,8 @@ class Updater:
         resource, new = write.resource, operation.obj
         if errors := resource.validate_update(new, old, write.subresource):
             raise invalid_object(resource.kind.kind, write.name, errors, group=resource.group)
+        if write.judged:
+            await self.admission.judge(_as_seen(write, operation, old))
         if write.subresource not in NOT_GENERATIONS:
             _count_generation(resource, new, old)
         if new == old or (write.applied and unchanged_but_for_times(new, old)):
@@ -151,6 +157,13 @@ class Updater:
             await operation.reserve()
             value = packed(resource, new)
         return await self.store.update(item.key, value, expected=item.revision)
+
+
+def _as_seen(write: Write, operation: Operation, old: Object) -> Operation:
+    if write.seen_as is None:
+        return operation
+    part, view = write.seen_as
+    return replace(operation, obj=view(operation.obj), old=view(old), subresource=part)
 
 
 def finished(resource: Resource, obj: Object) -> bool:

@@ -15,13 +15,15 @@ class Operation:
     """One write on its way. Judges may change `obj`; what they took and must give back on failure goes in `taken`."""
 
     verb: str
-    """CREATE, UPDATE or DELETE."""
+    """CREATE, UPDATE, DELETE or CONNECT."""
     resource: Resource
     namespace: str
     obj: Object
     old: Object | None
     user: User
     subresource: str = ""
+    called: str = ""
+    """The name that the URL has, where what is sent has none of its own."""
     dry_run: bool = False
     taken: list[Item] = field(default_factory=list)
     reserve: Callable[[], Awaitable[None]] | None = None
@@ -32,7 +34,7 @@ class Operation:
 
     @property
     def name(self) -> str:
-        name: str = self.obj["metadata"].get("name", "")
+        name: str = self.called or self.obj["metadata"].get("name", "")
         return name
 
 
@@ -46,11 +48,23 @@ class Judge(Protocol):
         ...
 
 
-class Admission:
-    """All judges, in order."""
+class LastJudge(Protocol):
+    """Sees an operation when nothing is left to be changed or found wrong; refuses by raising an ApiError."""
 
-    def __init__(self, judges: Sequence[Judge]) -> None:
+    async def judge(self, operation: Operation) -> None: ...
+
+
+class Admission:
+    """All judges, in order; the last one is asked separately."""
+
+    def __init__(self, judges: Sequence[Judge], last: LastJudge | None = None) -> None:
         self._judges = tuple(judges)
+        self._last = last
+
+    async def judge(self, operation: Operation) -> None:
+        """What is left to be said once the object is complete and valid."""
+        if self._last is not None:
+            await self._last.judge(operation)
 
     async def admit(self, operation: Operation) -> None:
         try:

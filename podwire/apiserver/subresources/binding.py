@@ -1,6 +1,6 @@
 """binding: a pod is given its node, once."""
 
-from podwire.apiserver import bodies, stored
+from podwire.apiserver import bodies, judging, stored
 from podwire.apiserver.call import Call, write_options
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.render import answer
@@ -34,6 +34,7 @@ async def create(engine: Engine, call: Call) -> Answer:
     check_place("Binding", wanted["metadata"], call.namespace, name)
     node = _node(wanted, name)
     pods = engine.registry.builtin("", "pods")
+    await judging.created(engine, call, wanted, name, "binding", dry_run=options.dry_run)
     now = engine.clock.wall()
     write = Write(
         resource=pods,
@@ -44,6 +45,7 @@ async def create(engine: Engine, call: Call) -> Answer:
         subresource="binding",
         dry_run=options.dry_run,
         author=None,
+        judged=False,
     )
     await engine.updater.update(write)
     return answer(call.request, stored.encode(SUCCESS), status=201, warnings=body.warnings)

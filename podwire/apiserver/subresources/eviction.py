@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from podwire.apiserver import bodies, stored
+from podwire.apiserver import bodies, judging, stored
 from podwire.apiserver.call import Call, write_options
 from podwire.apiserver.deletes import DeleteOptions, options_of
 from podwire.apiserver.engine import Engine
@@ -32,12 +32,13 @@ async def create(engine: Engine, call: Call) -> Answer:
     shape = engine.shape("policy/v1", "Eviction")
     eviction = bodies.shape_as(body, EVICTION, shape, options.field_validation)
     check_place("Eviction", eviction["metadata"], call.namespace, call.name)
-    deletion = options_of(eviction.get("deleteOptions", {}))
+    deletion = replace(options_of(eviction.get("deleteOptions", {})), judged=False)
     if options.dry_run:
         deletion = replace(deletion, dry_run=True)
     pod = await engine.find(call.resource, call.namespace, call.name)
     if pod is None:
         raise not_found("pods", call.name)
+    await judging.created(engine, call, eviction, call.name, "eviction", dry_run=deletion.dry_run)
     await _tried(engine, call, deletion)
     if not _unhindered(pod):
         await _spend(engine, call, pod, deletion)
@@ -69,6 +70,7 @@ async def _evict(engine: Engine, call: Call, options: DeleteOptions) -> None:
             user=call.user,
             subresource="status",
             author=None,
+            judged=False,
         )
         item = await engine.updater.update(write)
         if options.resource_version:

@@ -3,6 +3,7 @@
 from http import HTTPStatus
 from urllib.parse import quote
 
+from podwire.apiserver import judging
 from podwire.apiserver.call import Call
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.ports import Kubelet, Query
@@ -31,6 +32,7 @@ async def connect(engine: Engine, call: Call) -> Answer:
         raise ApiError(
             Reason.SERVICE_UNAVAILABLE, f"{what} is answered by {through}, which this API server cannot reach"
         )
+    await judging.connected(engine, call)
     return await _asked(engine, call, node, path, query)
 
 

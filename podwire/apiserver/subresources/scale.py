@@ -1,6 +1,7 @@
 """scale: replicas of whatever kind has them, seen as an autoscaling/v1 Scale."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from podwire.apiserver import applying, bodies, patching, stored
@@ -102,6 +103,7 @@ async def _apply(engine: Engine, call: Call, options: WriteOptions) -> Answer:
         name=call.name,
         change=applying.change(engine.tracker, call, whole),
         user=call.user,
+        seen_as=("scale", partial(scale_of, resource=call.resource)),
         dry_run=options.dry_run,
         applied=True,
     )
@@ -131,6 +133,7 @@ async def _write(engine: Engine, call: Call, change: Any, *, dry_run: bool) -> A
         name=call.name,
         change=changed,
         user=call.user,
+        seen_as=("scale", partial(scale_of, resource=call.resource)),
         dry_run=dry_run,
         author=call.author,
     )

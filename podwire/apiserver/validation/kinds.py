@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 from podwire.apiserver.crds import definition
 from podwire.apiserver.validation import (
+    admission_bindings,
+    admission_policies,
     budgets,
     claims,
     config,
@@ -15,6 +17,7 @@ from podwire.apiserver.validation import (
     namespace,
     network_policy,
     node,
+    not_executed,
     pod,
     rbac,
     service,
@@ -36,6 +39,8 @@ RULES: Mapping[tuple[str, str], Rules] = {
             "status": pod.update_status,
         },
     ),
+    **admission_bindings.RULES,
+    **admission_policies.RULES,
     **budgets.RULES,
     **claims.RULES,
     **config.RULES,
@@ -46,6 +51,7 @@ RULES: Mapping[tuple[str, str], Rules] = {
     **limits.RULES,
     **namespace.RULES,
     **network_policy.RULES,
+    **not_executed.RULES,
     **rbac.RULES,
     **service.RULES,
     **slices.RULES,

@@ -208,15 +208,15 @@ def test_a_body_of_three_mebibytes_and_one_is_too_large(stocked):
 
 @pytest.mark.parametrize("how", ["create", "update", "patch"])
 def test_an_object_above_what_the_store_takes_is_too_large_however_it_grows(house, how):
-    hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-    made = house.made(hooks, {"metadata": {"name": "there"}})
-    large = {"webhooks": [{"name": f"h{each}.{'x' * 1000}"} for each in range(1600)]}
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    made = house.made(classes, {"metadata": {"name": "there"}, "value": 1})
+    large = {"description": "x" * 1_600_000}
     if how == "create":
-        reply = house.refused("POST", hooks, {"metadata": {"name": "b"}, **large})
+        reply = house.refused("POST", classes, {"metadata": {"name": "b"}, "value": 1, **large})
     elif how == "update":
-        reply = house.refused("PUT", f"{hooks}/there", {**made, **large})
+        reply = house.refused("PUT", f"{classes}/there", {**made, **large})
     else:
-        reply = house.refused("PATCH", f"{hooks}/there", large, media="application/merge-patch+json")
+        reply = house.refused("PATCH", f"{classes}/there", large, media="application/merge-patch+json")
     judge(reply, 413, "RequestEntityTooLarge", "limit")
 
 

@@ -1,0 +1,85 @@
+"""Expressions of a policy: compiled, with the policy's own variables that they speak of."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from podwire.protocols.cel import CompileError, Program, compile_expression, syntax, types
+from podwire.protocols.cel.admission import PARAMS, VARIABLES, composed
+from podwire.protocols.cel.errors import Problem
+from podwire.protocols.cel.types import OPAQUE, Type
+
+AUTHORIZER = "authorizer"
+_NO_AUTHORIZER = "the variable 'authorizer' is not supported: this server asks its authorizer for no policy"
+
+_SIMPLE = {
+    each.name: each
+    for each in (types.BOOL, types.BYTES, types.DOUBLE, types.DURATION, types.INT, types.STRING, types.TIMESTAMP)
+}
+_KNOWN = {**_SIMPLE, **{each.name.lower(): each for each in OPAQUE}}
+_UNCOMPOSABLE = ("optional_type", "type", "uint")
+"""What cannot be handed from one expression to another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """`uses` names the policy's variables that the expression speaks of."""
+
+    program: Program
+    uses: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return self.program.expression
+
+
+def compiled(text: str, *, params: bool, variables: Mapping[str, Type] | None) -> Expression:
+    """An expression over what a request brings, the parameters if there are any, and the variables before it; None for
+    where there can be no variables. Raises CompileError and Unavailable."""
+    known = {**VARIABLES, **(PARAMS if params else {})}
+    if variables is not None:
+        known |= composed(dict(variables))
+    try:
+        program = compile_expression(text, known)
+    except CompileError as error:
+        raise _without_authorizer(text, error) from error
+    spoken = (
+        each.field
+        for each in syntax.walk(program.tree.root)
+        if isinstance(each, syntax.Select)
+        and isinstance(each.operand, syntax.Ident)
+        and each.operand.name == "variables"
+    )
+    return Expression(program, tuple(dict.fromkeys(spoken)))
+
+
+def _without_authorizer(text: str, error: CompileError) -> CompileError:
+    """An expression that asks what a user may do says only that it cannot, not that each of its words is unknown."""
+    for problem in error.problems:
+        if re.match(rf"undeclared reference to '{AUTHORIZER}\b", problem.message):
+            return CompileError(text, [Problem(problem.line, problem.column, _NO_AUTHORIZER)])
+    return error
+
+
+def told(returns: str) -> str:
+    """The type of a program's value as cel-go writes it."""
+    return returns.replace("<", "(").replace(">", ")").replace("null", "null_type")
+
+
+def variable_type(returns: str) -> Type:
+    """What later expressions may know of a variable. Raises ValueError for what cannot be a variable."""
+    name = returns.partition("<")[0]
+    if name in _UNCOMPOSABLE:
+        raise ValueError(f"a variable cannot be of type {told(returns)}")
+    if returns in _KNOWN:
+        return _KNOWN[returns]
+    if name == "list":
+        return types.list_of(_element(returns.removeprefix("list<").removesuffix(">")))
+    if name == "map" and returns.startswith("map<string, "):
+        return types.map_of(types.STRING, _element(returns.removeprefix("map<string, ").removesuffix(">")))
+    return types.DYN
+
+
+def _element(returns: str) -> Type:
+    """Parts of lists and maps: those that the checker can be told of, else anything."""
+    return _KNOWN.get(returns, types.DYN)

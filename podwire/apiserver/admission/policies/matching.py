@@ -1,0 +1,123 @@
+"""Which requests a policy or a binding is meant for: rules for resources, and selectors of objects and namespaces."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from podwire.objects.selectors import EVERYTHING, LabelSelector, from_object
+from podwire.protocols.k8sapi.kinds import Kind
+
+Json = Mapping[str, Any]
+ALL = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a request is for, as rules see it. `namespace` is, for a namespace itself, its own name."""
+
+    verb: str
+    kind: Kind
+    subresource: str
+    namespace: str
+    name: str
+
+    @property
+    def is_namespace(self) -> bool:
+        return self.kind.resource == "namespaces" and not self.kind.group
+
+    @property
+    def cluster_wide(self) -> bool:
+        return self.is_namespace or not self.namespace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One of a policy's resourceRules."""
+
+    operations: frozenset[str]
+    groups: frozenset[str]
+    versions: frozenset[str]
+    resources: frozenset[tuple[str, str]]
+    """With their subresources; empty for the resource itself."""
+    scope: str
+    names: frozenset[str]
+
+    def matches(self, target: Target, kind: Kind) -> bool:
+        """Whether the rule speaks of the request, the resource of which is taken to be `kind`."""
+        return (
+            _among(self.operations, target.verb)
+            and _among(self.groups, kind.group)
+            and _among(self.versions, kind.version)
+            and self._resource(kind.resource, target.subresource)
+            and (self.scope == ALL or (self.scope == "Cluster") == target.cluster_wide)
+            and (not self.names or target.name in self.names)
+        )
+
+    def _resource(self, resource: str, part: str) -> bool:
+        return any((mine, its) in self.resources for mine in (resource, ALL) for its in (part, ALL))
+
+
+def _among(allowed: frozenset[str], word: str) -> bool:
+    return word in allowed or ALL in allowed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraints:
+    """matchConstraints of a policy, matchResources of a binding."""
+
+    rules: tuple[Rule, ...] = ()
+    excluded: tuple[Rule, ...] = ()
+    equivalent: bool = True
+    """A rule for one version of a resource is meant for all of them."""
+    objects: LabelSelector = EVERYTHING
+    namespaces: LabelSelector = EVERYTHING
+
+    def kind_for(self, target: Target, others: Iterable[Kind]) -> Kind | None:
+        """The kind in which the request is to be judged: its own, or one of the `others` that are the same objects in
+        other versions. None when nothing is said of it."""
+        others = tuple(others) if self.equivalent else ()
+        if _ruled(self.excluded, target, others) is not None:
+            return None
+        return _ruled(self.rules, target, others) if self.rules else target.kind
+
+    def picks(self, *objects: Json | None) -> bool:
+        """Whether the selector picks the object as it will be, or as it was."""
+        if self.objects.everything:
+            return True
+        return any(each is not None and self.objects.matches(_labels(each)) for each in objects)
+
+
+def _ruled(rules: Sequence[Rule], target: Target, others: Sequence[Kind]) -> Kind | None:
+    if any(each.matches(target, target.kind) for each in rules):
+        return target.kind
+    return next((kind for rule in rules for kind in others if rule.matches(target, kind)), None)
+
+
+def _labels(obj: Json) -> Mapping[str, str]:
+    found: Mapping[str, str] = (obj.get("metadata") or {}).get("labels") or {}
+    return found
+
+
+def constraints(told: Json | None) -> Constraints:
+    """MatchResources, compiled; without any, everything matches. Raises ValueError for a selector that is none."""
+    if told is None:
+        return Constraints()
+    return Constraints(
+        rules=tuple(map(_rule, told.get("resourceRules") or ())),
+        excluded=tuple(map(_rule, told.get("excludeResourceRules") or ())),
+        equivalent=told.get("matchPolicy") == "Equivalent",
+        objects=from_object(told.get("objectSelector") or {}),
+        namespaces=from_object(told.get("namespaceSelector") or {}),
+    )
+
+
+def _rule(told: Json) -> Rule:
+    parts = (each.partition("/") for each in told.get("resources") or ())
+    return Rule(
+        operations=frozenset(told.get("operations") or ()),
+        groups=frozenset(told.get("apiGroups") or ()),
+        versions=frozenset(told.get("apiVersions") or ()),
+        resources=frozenset((resource, part) for resource, _, part in parts),
+        scope=told.get("scope") or ALL,
+        names=frozenset(told.get("resourceNames") or ()),
+    )
