@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from benchmarks import api, cni, cni_leases, devices, nri, pods, policy, runtime, start, store, trace, watch
+from benchmarks import api, cni, cni_leases, devices, network, nri, pods, policy, runtime, start, store, trace, watch
 from benchmarks.figures import Figure, as_json, table
 from benchmarks.machine import CannotMeasure, description
 
@@ -20,6 +20,7 @@ PARTS: dict[str, Part] = {
     "cni": cni.measure,
     "leases": cni_leases.measure,
     "nri": nri.measure,
+    "network": network.measure,
     "devices": devices.measure,
     "pods": pods.measure,
     "policy": policy.measure,

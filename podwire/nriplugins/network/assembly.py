@@ -73,10 +73,10 @@ def _verdict(judged: Judged) -> tuple[Labels, float]:
     return labels, judged.packets
 
 
-def assemble(api: Api, clock: Clock, trace: Trace, *, node: str) -> Parts:
-    """All of it, not running yet."""
+def assemble(api: Api, clock: Clock, trace: Trace, *, node: str, netns: str | None = None) -> Parts:
+    """All of it, not running yet; `netns` is the node's network namespace, by default the caller's own."""
     meter, events = Meter(), Recorder(api, clock, node)
-    policing, statuses = Policing(), Statuses(api, clock, node)
+    policing, statuses = Policing(netns), Statuses(api, clock, node)
     keeper = Keeper(policing=policing, statuses=statuses, events=events, meter=meter, now=clock.monotonic)
     watches = Watches(api, keeper.heard, clock.monotonic)
     statuses.look_at(lambda: (*keeper.locals.values(), *keeper.refused.values()), watches.find)

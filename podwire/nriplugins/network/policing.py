@@ -66,7 +66,9 @@ class _Place:
 
 
 class Policing:
-    def __init__(self) -> None:
+    def __init__(self, netns: str | None = None) -> None:
+        """Of the node whose network namespace that is; None is the caller's own."""
+        self._netns = netns
         self.model = Model()
         self._host: KernelNetwork | None = None
         self._node: _Place | None = None
@@ -75,7 +77,7 @@ class Policing:
         self._sandboxes: dict[str, Local] = {}
         self._over: set[str] = set()
         """Pods whose sandbox has stopped: their status may tell addresses that are theirs no more."""
-        self._bridges = Bridges()
+        self._bridges = Bridges(netns)
         self._watched: int | None = None
         self._settled = False
         """Whether the kernel was told of all pods; before that it loses nothing but addresses that are freed."""
@@ -211,12 +213,12 @@ class Policing:
 
     def _network(self) -> KernelNetwork:
         if self._host is None:
-            self._host = KernelNetwork()
+            self._host = KernelNetwork(self._netns)
         return self._host
 
     def _node_place(self) -> _Place:
         if self._node is None:
-            self._node = _Place(Content(self.model), Kernel())
+            self._node = _Place(Content(self.model), Kernel(self._netns))
         return self._node
 
     def _place(self, local: Local) -> _Place:

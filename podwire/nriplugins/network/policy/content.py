@@ -11,6 +11,8 @@
 | `self4`, `self6` | address . address | a pod, which may always reach itself |
 | `verdicts4`, `verdicts6` | address . verdict | counts |
 | `links` | link | where frames for many must not pass, because an isolated pod is there |
+| `routed` | link | the node's end of a pod that is isolated for egress: what comes by it is that pod's |
+| `sources4`, `sources6` | link . address | and has one of its addresses, or is dropped |
 
 `who` is an identity, a namespace, or 1 for every pod.
 """
@@ -30,19 +32,17 @@ from podwire.nriplugins.network.policy.policies import DIRECTIONS, EGRESS, INGRE
 from podwire.nriplugins.network.policy.spans import NOTHING, Range, Span, Spans, partition
 from podwire.nriplugins.network.policy.values import Attachment, LocalPod
 
-ALLOWED, SEGMENTS, RANGED, LINKS = "allowed", "segments", "ranged", "links"
+ALLOWED, SEGMENTS, RANGED, LINKS, ROUTED = "allowed", "segments", "ranged", "links", "routed"
 VERDICTS = {(INGRESS, True): 1, (INGRESS, False): 2, (EGRESS, True): 3, (EGRESS, False): 4}
 """Direction and whether it was allowed, in the keys of counters."""
+_BY_FAMILY = ("identity", "ingress", "egress", "blocks", "self", "verdicts", "sources")
 SETS = (
-    *(
-        f"{each}{version}"
-        for each in ("identity", "ingress", "egress", "blocks", "self", "verdicts")
-        for version in "46"
-    ),
+    *(f"{each}{version}" for each in _BY_FAMILY for version in "46"),
     ALLOWED,
     SEGMENTS,
     RANGED,
     LINKS,
+    ROUTED,
 )
 _NUMBER = Struct("=I")
 _TWO = Struct("=II")
@@ -342,7 +342,16 @@ class Content:
             for allowed in (True, False):
                 count = Element(address.packed + _NUMBER.pack(VERDICTS[direction, allowed]))
                 shown.append(self._set(f"verdicts{address.version}", count))
+        if EGRESS in mine and local.link and local.attachment is Attachment.ROUTED:
+            shown += self._bound(local)
         self._shown[local.uid] = local.ips, shown
+
+    def _bound(self, local: LocalPod) -> Iterator[tuple[str, bytes]]:
+        """A pod that must not send all it likes cannot be heard under other addresses either."""
+        link = keys.interface(local.link)
+        yield self._set(ROUTED, Element(link))
+        for each in local.ips:
+            yield self._set(f"sources{each.version}", Element(link + each.packed))
 
     def _hide(self, uid: str) -> tuple[IP, ...]:
         """The addresses that it had."""

@@ -11,6 +11,7 @@ from podwire.linux.values import IP, Change, Counted, Element, Path
 from podwire.nriplugins.network.policy.content import SETS, VERDICTS, Wanted, key_of
 from podwire.nriplugins.network.policy.program import NODE, TABLE, node_program, pod_program
 
+_BY_ADDRESS = ("identity", "ingress", "egress", "self", "sources", "verdicts")
 _MEANINGS = {number: meaning for meaning, number in VERDICTS.items()}
 
 
@@ -86,9 +87,9 @@ class Kernel:
         packed = {each.packed for each in ips}
         changes = []
         for name, there in self._there.items():
-            if name.rstrip("46") in ("identity", "ingress", "egress", "self", "verdicts"):
+            if name[:-1] in _BY_ADDRESS:
                 length = 4 if name.endswith("4") else 16
-                found = [each for key, each in there.items() if key[:length] in packed or key[length:] in packed]
+                found = [each for key, each in there.items() if key[:length] in packed or key[-length:] in packed]
                 if found:
                     changes.append(Change(name, delete=found))
         self._elements.change(*changes)

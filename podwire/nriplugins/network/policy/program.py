@@ -26,7 +26,7 @@ from podwire.linux.programs import (
     Program,
     Set,
 )
-from podwire.nriplugins.network.policy.content import ALLOWED, LINKS, RANGED, SEGMENTS, VERDICTS
+from podwire.nriplugins.network.policy.content import ALLOWED, LINKS, RANGED, ROUTED, SEGMENTS, VERDICTS
 from podwire.nriplugins.network.policy.identities import ANY_POD
 from podwire.nriplugins.network.policy.policies import EGRESS, INGRESS
 
@@ -51,17 +51,25 @@ Rule = Sequence[bytes]
 
 def node_program() -> Program:
     """For packets that the node passes on, and those of its pods to itself; what the node sends itself is not asked."""
-    chains = [*_common(), *_entry("forward", programs.FORWARD, guarded=True), *_entry("input", programs.INPUT)]
+    came_by = [do.input_name(_R), do.found(LINKS, _R)]
+    chains = [*_common()]
+    chains.append(_entry("forward", programs.FORWARD, [*came_by, do.verdict("jump many")]))
+    chains.append(_entry("input", programs.INPUT, [*came_by, do.verdict("jump near")]))
     for version in (4, 6):
         ask = {each: _ask(each, version) for each in (EGRESS, INGRESS)}
-        chains.append(Chain(f"forward{version}", [_own(version), ask[EGRESS], ask[INGRESS]]))
-        chains.append(Chain(f"input{version}", [ask[EGRESS]]))
+        bound = [do.input_name(_R), do.found(ROUTED, _R), do.verdict(f"jump source{version}")]
+        chains.append(Chain(f"forward{version}", [_own(version), bound, ask[EGRESS], ask[INGRESS]]))
+        chains.append(Chain(f"input{version}", [bound, ask[EGRESS]]))
+        chains.append(Chain(f"source{version}", [*_source(version)]))
     return Program(TABLE, _sets(), chains)
 
 
 def pod_program() -> Program:
     """The same in the namespace of a pod that has no other end on the node."""
-    chains = [*_common(), *_entry("input", programs.INPUT, guarded=True), *_entry("output", programs.OUTPUT)]
+    came, goes = ([each(_R), do.found(LINKS, _R)] for each in (do.input_name, do.output_name))
+    chains = [*_common()]
+    chains.append(_entry("input", programs.INPUT, [*came, do.verdict("jump many")]))
+    chains.append(_entry("output", programs.OUTPUT, [*goes, do.verdict("jump near")]))
     for version in (4, 6):
         from_node = [*_address(_SOURCE, version, _R), do.found(NODE[version], _R), do.verdict("accept")]
         chains.append(Chain(f"input{version}", [from_node, _own(version), _ask(INGRESS, version)]))
@@ -82,34 +90,36 @@ def _sets() -> list[Set]:
         Set("blocks4", (NUMBER, NUMBER, ADDRESS4, PROTOCOL, PORT), ranges=True),
         Set("blocks6", (NUMBER, NUMBER, PROTOCOL, PORT, ADDRESS6), ranges=True),
         Set(LINKS, (LINK_NAME,)),
+        Set(ROUTED, (LINK_NAME,)),
     ]
     for version in (4, 6):
         field = _field(version)
         found.append(Set(f"identity{version}", (field,), TWO_NUMBERS))
         found += [Set(f"{each}{version}", (field,), NUMBER) for each in ("ingress", "egress")]
         found.append(Set(f"self{version}", (field, field)))
+        found.append(Set(f"sources{version}", (LINK_NAME, field)))
         found.append(Set(f"verdicts{version}", (field, NUMBER), counted=True))
     return found
 
 
-def _entry(name: str, hook: int, *, guarded: bool = False) -> list[Chain]:
+def _entry(name: str, hook: int, guard: Rule) -> Chain:
     """Where the kernel begins: known connections pass, then each family goes its way."""
     known = _STATE.pack(do.ESTABLISHED | do.RELATED)
     rules: list[Rule] = [
         [do.connection_state(_R), do.masked(_R, known), do.unequal(_R, bytes(4)), do.verdict("accept")],
         [do.family(_R), do.equal(_R, bytes((do.IPV6,))), do.verdict("jump neighbours")],
+        guard,
     ]
-    if guarded:
-        rules.append([do.input_name(_R), do.found(LINKS, _R), do.verdict("jump many")])
     for version in (4, 6):
         here = [do.family(_R), do.equal(_R, bytes((_FAMILY[version],))), do.verdict(f"goto {name}{version}")]
         rules.append(here)
-    return [Chain(name, rules, hook, _PRIORITY)]
+    return Chain(name, rules, hook, _PRIORITY)
 
 
 def _common() -> Iterable[Chain]:
     yield Chain("neighbours", [*_neighbours()])
-    yield Chain("many", [*_many()])
+    yield Chain("many", [*_many(), *_near()])
+    yield Chain("near", [*_near()])
     for version in (4, 6):
         for direction in (INGRESS, EGRESS):
             yield _judge(direction, version)
@@ -124,15 +134,26 @@ def _neighbours() -> Iterable[Rule]:
 
 
 def _many() -> Iterable[Rule]:
-    """Frames for many, and link-local addresses, have nobody who could be looked up: an isolated pod would get them."""
+    """Frames for many have no receiver that could be looked up: an isolated pod would get them. But DHCP passes."""
+    everybody = [do.packet_kind(_R), do.equal(_R, bytes((_BROADCAST,)))]
     for port in _DHCP:
-        port_is = [do.transport(2, 2, _R), do.equal(_R, port.to_bytes(2, "big"))]
-        yield [do.protocol(_R), do.equal(_R, bytes((_UDP,))), *port_is, do.verdict("accept")]
-    for kind in (_BROADCAST, _MULTICAST):
-        yield [do.packet_kind(_R), do.equal(_R, bytes((kind,))), do.verdict("drop")]
+        carried = [do.protocol(_R), do.equal(_R, bytes((_UDP,))), do.transport(2, 2, _R)]
+        yield [*everybody, *carried, do.equal(_R, port.to_bytes(2, "big")), do.verdict("accept")]
+    yield [*everybody, do.verdict("drop")]
+    yield [do.packet_kind(_R), do.equal(_R, bytes((_MULTICAST,))), do.verdict("drop")]
+
+
+def _near() -> Iterable[Rule]:
+    """Nobody knows whose a link-local address is."""
     for side in (_SOURCE, _DESTINATION):
         local = [do.network(side[6], 2, _R), do.masked(_R, b"\xff\xc0"), do.equal(_R, b"\xfe\x80")]
         yield [do.family(_R), do.equal(_R, bytes((do.IPV6,))), *local, do.verdict("drop")]
+
+
+def _source(version: int) -> Iterable[Rule]:
+    both = [do.input_name(_R), *_address(_SOURCE, version, _R + 4)]
+    yield [*both, do.found(f"sources{version}", _R), do.verdict("return")]
+    yield [do.counter(), do.verdict("drop")]
 
 
 def _address(side: dict[int, int], version: int, register: int) -> list[bytes]:

@@ -81,5 +81,5 @@ class LocalPod:
     ips: tuple[IP, ...]
     attachment: Attachment = Attachment.ROUTED
     link: str = ""
-    """The bridge of a bridged one, the pod's own link of one inside."""
+    """The node's end of a routed one, the bridge of a bridged one, the pod's own link of one inside."""
     netns: str = ""
