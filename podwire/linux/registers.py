@@ -20,7 +20,7 @@ IPV4, IPV6 = 2, 10
 
 _NAME, _DATA, _ELEMENT = 1, 2, 1
 _NETWORK, _TRANSPORT = 1, 2
-_INPUT_NAME, _NFPROTO, _L4PROTO, _PACKET_KIND = 6, 15, 16, 19
+_INPUT_NAME, _OUTPUT_NAME, _NFPROTO, _L4PROTO, _PACKET_KIND = 6, 7, 15, 16, 19
 _EQUAL, _UNEQUAL = 0, 1
 _VERDICT_REGISTER = 0
 _VALUE, _VERDICT, _CODE, _CHAIN = 1, 2, 1, 2
@@ -53,6 +53,11 @@ def protocol(register: int) -> bytes:
 def input_name(register: int) -> bytes:
     """The name of the link that it came by, sixteen bytes."""
     return _expression("meta", _be(1, register), _be(2, _INPUT_NAME))
+
+
+def output_name(register: int) -> bytes:
+    """The name of the link that it leaves by, sixteen bytes."""
+    return _expression("meta", _be(1, register), _be(2, _OUTPUT_NAME))
 
 
 def packet_kind(register: int) -> bytes:

@@ -21,7 +21,7 @@ from podwire.nriplugins.network.policy.bridges import CALLS, Bridges
 from podwire.nriplugins.network.policy.policies import policy_of
 from podwire.nriplugins.network.policy.values import PROTOCOLS, Attachment, Pod
 
-PATIENCE = 30.0
+PATIENCE, AGAIN = 30.0, 2.0
 NAMESPACES = {
     "shop": {"team": "shop"},
     "ops": {"team": "ops", "kind": "inner"},
@@ -67,6 +67,8 @@ class World:
         sysctls = KernelSysctls(self.node)
         for each in ("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"):
             sysctls.write(each, "1")
+        # An address that is being asked for cannot be used yet, and that takes a second.
+        sysctls.write("net.ipv6.conf.default.accept_dad", "0")
         for each in CALLS:
             sysctls.write(each, "0")
         if kind == "bridge":
@@ -94,7 +96,6 @@ class World:
     def _attach(self, name: str) -> None:
         path = self._names.create(name).path
         self.paths[name] = path
-        # An address that is being asked for cannot be used yet, and that takes a second.
         KernelSysctls(path).write("net.ipv6.conf.default.accept_dad", "0")
         bridged = self.kind == "bridge" and name != "outside"
         self._network.links.add(Veth(f"h-{name}", "eth0", path, peer_index=2, up=True))
@@ -147,7 +148,8 @@ class World:
         ips = self.ips(pod.name)
         model.put_pod(replace(pod, ips=ips, node="node"))
         attachment = Attachment.BRIDGED if self.kind == "bridge" else Attachment.ROUTED
-        content.put(LocalPod(uid=pod.uid, ips=ips, attachment=attachment, link="br0" if self.kind == "bridge" else ""))
+        link = "br0" if self.kind == "bridge" else f"h-{pod.name}"
+        content.put(LocalPod(uid=pod.uid, ips=ips, attachment=attachment, link=link))
 
     def settle(self) -> int:
         return self.kernel.apply(self.content.wanted())
@@ -192,19 +194,23 @@ class World:
         """Whether a packet that opens a connection arrives."""
         version = 0 if family == 4 else 1
         here, there = self.ips(source)[version], self.ips(destination)[version]
-        dropped = self.drops(here, there)
-        with ExitStack() as stack:
-            ends = stack.enter_context(
-                ENDS[protocol](self.paths[source], self.paths[destination], here, there, port, next(self._source))
-            )
-            until = time.monotonic() + PATIENCE
-            while not ends.arrived():
-                if self.drops(here, there) > dropped:
-                    # Dropped is dropped: nothing may have come by another way.
-                    return ends.arrived()
-                assert time.monotonic() < until, (
-                    f"neither came nor was dropped: {source} {destination} {port} {protocol}"
-                )
+        paths, until = (self.paths[source], self.paths[destination]), time.monotonic() + PATIENCE
+        while time.monotonic() < until:  # one may be lost while neighbours are looked for
+            dropped = self.drops(here, there)
+            with ENDS[protocol](*paths, here, there, port, next(self._source)) as ends:
+                came = self._decided(ends, dropped, here, there)
+            if came is not None:
+                return came
+        raise AssertionError(f"neither came nor was dropped: {source} {destination} {port} {protocol}")
+
+    def _decided(self, ends: "Ends", dropped: int, here, there) -> bool | None:
+        again = time.monotonic() + AGAIN
+        while not ends.arrived():
+            if self.drops(here, there) > dropped:
+                # Dropped is dropped: nothing may have come by another way.
+                return ends.arrived()
+            if time.monotonic() > again:
+                return None
         return True
 
 

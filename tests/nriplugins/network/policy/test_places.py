@@ -3,15 +3,17 @@
 
 import select
 import socket
+import time
 from contextlib import contextmanager
 from dataclasses import replace
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_interface
 from pathlib import Path
 
 import pytest
 
 from podwire.linux import errors
 from podwire.linux.namespaces import visit
+from podwire.linux.network import KernelNetwork
 from podwire.linux.nft import KernelRuleset
 from podwire.linux.sysctls import KernelSysctls
 from podwire.nriplugins.network.policy import Content, Kernel, LocalPod, explain
@@ -30,6 +32,7 @@ DENY = manifest({"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}, "deny
 
 
 ON_A_BRIDGE = pytest.mark.parametrize("world", ["bridge"], indirect=True)
+ROUTED = pytest.mark.parametrize("world", ["routed"], indirect=True)
 
 
 # Bridges.
@@ -100,10 +103,25 @@ def shouted(world, source, destination, address, port, *, expected) -> bool:
             listener = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         with listener:
             listener.bind(("::" if family == socket.AF_INET6 else "0.0.0.0", port))
-            sender.sendto(b"to many", (address, port, *scope))
-            assert world.send(source, "outside", port, "UDP", 4)
-            ready, _, _ = select.select([listener], [], [], PATIENCE if expected else 0)
-            return bool(ready)
+            return heard(
+                listener,
+                lambda: sender.sendto(b"to many", (address, port, *scope)),
+                None if expected else lambda: world.send(source, "outside", port, "UDP", 4),
+            )
+
+
+def heard(listener, send, later) -> bool:
+    """Whether it comes; one that should is sent again, one that should not is over when a later one has arrived."""
+    if later is not None:
+        send()
+        assert later()
+        return bool(select.select([listener], [], [], 0)[0])
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        send()
+        if select.select([listener], [], [], 1)[0]:
+            return True
+    return False
 
 
 LINK_LOCAL = "link-local"
@@ -128,6 +146,51 @@ def test_an_isolated_pod_on_a_bridge_hears_nothing_that_is_for_many(world, to):
         assert not reached(expected=False)
         assert world.send("web", "job", 80, "TCP", 6), "neighbours are still found"
     assert reached(expected=True)
+
+
+@ON_A_BRIDGE
+def test_nothing_of_that_is_a_way_around_for_single_pods(world):
+    """The ports of DHCP are not open for datagrams to one pod."""
+    with world.policies(DENY_IN):
+        assert not world.send("job", "web", 67, "UDP", 4)
+        assert not world.send("job", "web", 68, "UDP", 4)
+
+
+@ROUTED
+@pytest.mark.parametrize("to", ["db", "node"])
+def test_a_routed_pod_is_not_heard_under_another_address(world, to):
+    """It is isolated for egress, has given itself another address, and calls where nobody would ask who it is."""
+    forged = [ip_interface("10.2.10.77/24"), ip_interface("fd00:2:10::77/64")]
+    with KernelNetwork(world.paths["web"]) as inside:
+        for each in forged:
+            inside.addresses.add(2, each)
+        try:
+            assert all(forged_arrives(world, each.ip, to, expected=True) for each in forged), "it is not isolated"
+            allowed = {"podSelector": {"matchLabels": {"app": "web"}}, "policyTypes": ["Egress"], "egress": [{}]}
+            with world.policies(manifest(allowed)):
+                assert not any(forged_arrives(world, each.ip, to, expected=False) for each in forged)
+                assert all(world.send("web", to, 80, "UDP", family) for family in (4, 6))
+        finally:
+            for each in forged:
+                inside.addresses.delete(2, each)
+
+
+def forged_arrives(world, address, to, *, expected) -> bool:
+    """One that is not expected had its time: a second one, under the right address, has arrived."""
+    there = next(each for each in world.ips(to) if each.version == address.version)
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    with visit(world.paths[to]):
+        listener = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    with visit(world.paths["web"]):
+        sender = socket.socket(family, socket.SOCK_DGRAM)
+    with listener, sender:
+        listener.bind((str(there), 7600))
+        sender.bind((str(address), 0))
+        return heard(
+            listener,
+            lambda: sender.sendto(b"x", (str(there), 7600)),
+            None if expected else lambda: world.send("web", to, 7601, "UDP", address.version),
+        )
 
 
 # Services.
