@@ -112,6 +112,15 @@ class Ending:
         except NotFound:
             return
 
+    async def free_devices(self, uid: str) -> bool:
+        """Of a pod that needs them no more; whether the disk let it."""
+        try:
+            await self._kit.devices.release(uid)
+        except OSError as error:
+            log.warning("devices not freed yet", extra={"why": str(error)})
+            return False
+        return True
+
     async def remove(self, uid: str, observed: Observed) -> None:
         """All that was made for a pod: in the runtime, its devices, its volumes, its logs. RpcError, OSError."""
         for each in observed.sandboxes:

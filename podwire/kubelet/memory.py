@@ -20,7 +20,7 @@ VOLUME_SECONDS = 2.0, 60.0
 """Between two tries to set volumes up, if nothing tells earlier that it may work now."""
 
 
-DEVICE_SECONDS = 60.0
+DEVICE_SECONDS = 10.0
 """Until a pod that waits for devices looks again, if nobody tells earlier that there are some."""
 
 FORCED_SECONDS = 1
@@ -104,7 +104,7 @@ class Memory:
         self._broken.pop(container.name, None)
 
     def cannot_start(self, container: Container, error: CannotStart) -> None:
-        self.waits_for_devices = isinstance(error.__cause__, DevicesNotReady)
+        self.waits_for_devices = self.waits_for_devices or isinstance(error.__cause__, DevicesNotReady)
         self._waiting[container.name] = (error.reason, str(error))
         if error.made:  # then it is as if it had crashed at once
             self._broken[container.name] = self._kit.clock.monotonic()

@@ -29,7 +29,7 @@ from podwire.kubelet.ending import Ending
 from podwire.kubelet.events import WARNING
 from podwire.kubelet.files import NameTooLong
 from podwire.kubelet.kit import Kit
-from podwire.kubelet.memory import Memory
+from podwire.kubelet.memory import DEVICE_SECONDS, Memory
 from podwire.kubelet.observed import Observed
 from podwire.kubelet.plan import outcome, plan
 from podwire.kubelet.reports import PODS
@@ -171,11 +171,15 @@ class Worker:
             await self.memory.remember(self.pod, observed)
             facts = self.memory.facts(self.pod, observed)
             todo = plan(self.pod, observed, facts)
-            if not todo.actions or not self._may_act(todo.actions) or not await self._has_devices(todo.actions):
-                if not todo.actions and self.ended:
-                    await self._kit.devices.release(self.pod.uid)  # before anybody hears that they are free
+            if not todo.actions or not self._may_act(todo.actions):
+                freed = not self.ended or await self._ending.free_devices(
+                    self.pod.uid
+                )  # before anybody hears that they are free
                 self._report(observed)
-                return todo.wake_at
+                return todo.wake_at if freed else self._kit.clock.monotonic() + FAULT_SECONDS
+            if not await self._has_devices(todo.actions):
+                self._report(observed)
+                return self._kit.clock.monotonic() + DEVICE_SECONDS
             if isinstance(todo.actions[-1], RunSandbox):
                 self._report(observed)
             worked = await self._act(todo.actions, observed)

@@ -259,3 +259,18 @@ def test_what_is_admitted_one_after_another_never_asks_for_more_than_there_is(as
 
 def _cpu(pod_):
     return pod_.spec.containers[0].resources.requests["cpu"]
+
+
+@pytest.mark.parametrize(
+    ("devices", "reason"),
+    [
+        ({"example.com/nic": 2}, None),
+        ({"example.com/nic": 1}, "OutOfexample.com/nic"),
+        ({"example.com/nic": None}, None),
+    ],
+    ids=["enough", "never enough", "nobody knows"],
+)
+def test_devices_are_counted_by_what_their_plugins_told_and_not_by_the_node(devices, reason):
+    other = pod("other", requests={"example.com/nic": "1"})
+    found = admit(pod(requests={"example.com/nic": "1"}), [other], node(**{"example.com/nic": "0"}), devices=devices)
+    assert (found and found.reason) == reason

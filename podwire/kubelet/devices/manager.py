@@ -7,13 +7,11 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
-from podwire.failpoints import declare, failpoint
 from podwire.kubelet.devices import records
+from podwire.kubelet.devices.allocating import Allocating
 from podwire.kubelet.devices.choice import Chosen, Question, Short, choose
-from podwire.kubelet.devices.errors import AllocationFailed, DevicesNotReady
-from podwire.kubelet.devices.given import NOTHING, Given, check, given
+from podwire.kubelet.devices.errors import DevicesNotReady
+from podwire.kubelet.devices.given import NOTHING, Given
 from podwire.kubelet.devices.ledger import Ledger, NotWritten
 from podwire.kubelet.devices.plugin import Plugin
 from podwire.kubelet.devices.records import Held, Record
@@ -24,15 +22,12 @@ from podwire.kubelet.devices.wishes import Wish, wishes
 from podwire.kubelet.ports import PluginDoor
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
-from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
 from podwire.protocols.grpc_status import RpcError
 
 log = logging.getLogger(__name__)
 
 PUBLISH_PAUSES = 0.05, 1.0
 """Between two reports to the Node: the first change is told at once, those that never stop ever more rarely."""
-
-ALLOCATED = declare("devices.allocated", "a plugin has allocated a container's devices; that is not on disk yet")
 
 Amounts = Mapping[str, tuple[int, int] | None]
 """By resource: capacity and what of it pods may have; None for one that is gone from this node."""
@@ -69,11 +64,8 @@ class DeviceManager:
         self._blocked: dict[str, tuple[str, str]] = {}
         """By resource: the pod that has nobody knows which of its devices, and how that came."""
         self._news = asyncio.Event()
-        self._unwritten: set[str] = set()
-        self._noted = asyncio.Event()
+        self._allocating = Allocating(self._ledger, self._plugin)
         self.loaded = asyncio.Event()
-
-    # --- its life
 
     def load(self) -> list[str]:
         """Read who holds what; the uids of which that is not known any more. Blocks."""
@@ -85,8 +77,7 @@ class DeviceManager:
             self._ledger.discard(uid)
         else:
             self._ledger.restore(record)
-            self._unwritten.add(uid)
-            self._noted.set()
+            self._allocating.write_later(uid)
 
     def block(self, uid: str, why: str) -> None:
         """Nothing that plugins brought so far is given to anybody while the pod is there."""
@@ -108,7 +99,7 @@ class DeviceManager:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.registrar.run(), name="device plugins")
             group.create_task(self._publish(), name="devices of the node")
-            group.create_task(self._write_notes(), name="notes of devices")
+            group.create_task(self._allocating.run(), name="notes of devices")
 
     async def _publish(self) -> None:
         pause, longest = PUBLISH_PAUSES
@@ -118,19 +109,6 @@ class DeviceManager:
             self._listeners.node(self.amounts())
             await asyncio.sleep(pause)
             pause = min(pause * 2, longest) if self._news.is_set() else PUBLISH_PAUSES[0]
-
-    async def _write_notes(self) -> None:
-        while True:
-            await self._noted.wait()
-            self._noted.clear()
-            uids, self._unwritten = self._unwritten, set()
-            for uid in uids:
-                try:
-                    await self._ledger.write(uid)
-                except NotWritten as error:
-                    log.warning("not written what a plugin allocated", extra={"uid": uid, "why": str(error)})
-
-    # --- what there is
 
     def amounts(self) -> Amounts:
         return {
@@ -173,8 +151,6 @@ class DeviceManager:
             for name, held in self.held(uid).items()
         }
 
-    # --- giving and taking back
-
     async def take(self, pod: Pod) -> None:
         """Have a pod hold all devices that it wants, before anything is made for it. DevicesNotReady."""
         wanted = wishes(pod, self._resources)
@@ -186,8 +162,7 @@ class DeviceManager:
             await self._hold(pod, wanted)
         if self._settings.allocate == AT_ADMISSION:
             for container in (*pod.spec.init_containers, *pod.spec.containers):
-                for resource in self._held(pod.uid, container.name):
-                    await self._answer(pod, container.name, resource, AT_ADMISSION, again=True)
+                await self._allocating.again(pod.uid, container.name, AT_ADMISSION)
 
     async def allocate(self, pod: Pod, container: Container, sandbox: str) -> Given:
         """What a container needs for the devices that it has; to be asked right before it is made. DevicesNotReady."""
@@ -195,12 +170,8 @@ class DeviceManager:
             if not any(each.container == container.name for each in wishes(pod, self._resources)):
                 return NOTHING
             await self.take(pod)  # the resource was not known yet when the pod came
-        held = self._held(pod.uid, container.name)
         moment = AT_ADMISSION if self._settings.allocate == AT_ADMISSION else sandbox
-        answers = [await self._answer(pod, container.name, resource, moment) for resource in sorted(held)]
-        for resource in sorted(held):
-            await self._pre_start(pod, container.name, resource)
-        return given(answers, records.annotation({resource: each.ids for resource, each in held.items()}))
+        return await self._allocating.container(pod.uid, container.name, moment)
 
     async def release(self, uid: str) -> None:
         """Nothing of the pod is left; its devices are free. NotWritten."""
@@ -298,53 +269,6 @@ class DeviceManager:
             log.info("device plugin without a preference", extra={"resource": question.resource, "why": str(error)})
             return ()
 
-    async def _answer(
-        self, pod: Pod, container: str, resource: str, moment: str, *, again: bool = False
-    ) -> pb.ContainerAllocateResponse:
-        """What the plugin answers, or has answered for the same sandbox. DevicesNotReady."""
-        held = self._held(pod.uid, container)[resource]
-        if held.allocated == moment and not again:
-            return pb.ContainerAllocateResponse.FromString(held.response)
-        plugin = self._plugin(resource)
-        try:
-            answer = await plugin.allocate(held.ids)
-            check(answer)
-        except RpcError as error:
-            raise AllocationFailed(f"device plugin of {resource} at {plugin.socket}: {_said(error)}") from error
-        failpoint(ALLOCATED)
-        self._note(
-            pod.uid,
-            container,
-            resource,
-            msgspec.structs.replace(
-                held,
-                allocated=moment,
-                response=answer.SerializeToString(),
-                pre_start=plugin.options.pre_start_required,
-            ),
-        )
-        return answer
-
-    def _note(self, uid: str, container: str, resource: str, held: Held) -> None:
-        """Written when there is time: should it be lost, the plugin is asked once more."""
-        if (record := self._ledger.get(uid)) is not None:
-            self._ledger.note(record.with_held(container, resource, held))
-            self._unwritten.add(uid)
-            self._noted.set()
-
-    async def _pre_start(self, pod: Pod, container: str, resource: str) -> None:
-        held = self._held(pod.uid, container)[resource]
-        if not held.pre_start:
-            return
-        plugin = self._plugin(resource)
-        try:
-            await plugin.pre_start(held.ids)
-        except RpcError as error:
-            told = f"device plugin of {resource} at {plugin.socket}: PreStartContainer: {_said(error)}"
-            raise AllocationFailed(told) from error
-
-    # --- what plugins tell
-
     def _changed(self, resource: Resource, ids: set[str]) -> None:
         self._news.set()
         self._tell_holders(resource, ids)
@@ -359,7 +283,3 @@ class DeviceManager:
         for uid, worse_ids in affected.items():
             told = f"{resource.name}: not healthy: {', '.join(sorted(worse_ids))}" if worse_ids else ""
             self._listeners.holder(uid, told)
-
-
-def _said(error: RpcError) -> str:
-    return str(error) or error.name

@@ -91,21 +91,23 @@ class Registrar:
 
     def deregister(self, plugin: Announced) -> None:
         resource = self.resources.get(plugin.name)
-        if resource is not None and resource.plugin is not None and resource.plugin.socket == plugin.endpoint:
-            self._end_talk(plugin.name)
+        if resource is None or resource.plugin is None or resource.plugin.socket != plugin.endpoint:
+            return
+        self._end_talk(plugin.name)
+        if self._group is not None:
+            self._talks[plugin.name] = self._group.create_task(self._after_grace(resource))
 
     async def _take(self, name: str, socket: Path, options: pb.DevicePluginOptions) -> None:
         if self._group is None:
             raise Unavailable("the kubelet is starting")
-        resource = self.resources.get(name)
-        other = resource.plugin if resource is not None else None
-        if other is not None and not other.gone and other.socket != socket:
-            raise AlreadyExists(f'the ResourceName "{name}" is taken: the device plugin at {other.socket} brings it')
         try:
             await self._know(name)
         except OSError as error:
             raise Unavailable(f"it cannot be written down that there is {name}: {error}") from error
         resource = self.resources.setdefault(name, Resource(name, told=False))
+        other = resource.plugin
+        if other is not None and not other.gone and other.socket != socket:
+            raise AlreadyExists(f'the ResourceName "{name}" is taken: the device plugin at {other.socket} brings it')
         self._end_talk(name)
         resource.plugin = Plugin(self._door, self._limits, name, socket, options, self._listed)
         resource.listed = False

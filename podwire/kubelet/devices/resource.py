@@ -19,7 +19,6 @@ class Resource:
     """This plugin has told which devices there are."""
     told: bool = True
     """The Node has it; not any more when its plugin was away for too long."""
-    gone_at: float | None = None
 
     @property
     def ready(self) -> bool:

@@ -177,6 +177,20 @@ def test_resources_that_others_advertise_are_there_for_pods():
     assert not build.differs(node, said)
 
 
+def test_devices_are_told_and_those_that_are_gone_are_taken_out():
+    has = build.status(seen(devices={"example.org/nic": (10_000, 3), "example.org/gpu": None}), SETTINGS)
+    assert (has["capacity"]["example.org/nic"], has["allocatable"]["example.org/nic"]) == ("10k", "3")
+    new = stored(build.node(seen(devices={"example.org/nic": (2, 1), "example.org/gpu": None}), SETTINGS, NOW))
+    assert "example.org/gpu" not in new["status"]["capacity"]
+    said = build.status(seen(devices={"example.org/nic": None, "example.org/gpu": None}), SETTINGS)
+    assert build.differs(new, said)
+    patch = build.report(new, said, NOW)["status"]
+    assert patch["capacity"]["example.org/nic"] is patch["allocatable"]["example.org/nic"] is None
+    for amounts in (new["status"]["capacity"], new["status"]["allocatable"]):
+        del amounts["example.org/nic"]
+    assert not build.differs(new, said)
+
+
 def test_a_node_that_was_there_keeps_what_others_gave_it():
     found = stored(build.node(seen(), SETTINGS, THEN))
     found["metadata"]["labels"]["zone"] = "b"
