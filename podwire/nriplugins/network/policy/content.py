@@ -21,15 +21,24 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
-from struct import Struct
 
 from podwire.linux import keys
 from podwire.linux.values import IP, Element
 from podwire.nriplugins.network.policy.classes import Class, ClassKey, class_key
+from podwire.nriplugins.network.policy.elements import (
+    NUMBER,
+    PARTY,
+    TWO_NUMBERS,
+    boxes,
+    key_of,
+    segment,
+    single_ports,
+    within,
+)
 from podwire.nriplugins.network.policy.identities import ANY_POD, ANYONE, Identity, number_of
 from podwire.nriplugins.network.policy.model import Model
 from podwire.nriplugins.network.policy.policies import DIRECTIONS, EGRESS, INGRESS, Policy
-from podwire.nriplugins.network.policy.spans import NOTHING, Range, Span, Spans, partition
+from podwire.nriplugins.network.policy.spans import NOTHING, Span, Spans, partition
 from podwire.nriplugins.network.policy.values import Attachment, LocalPod
 
 ALLOWED, SEGMENTS, RANGED, LINKS, ROUTED = "allowed", "segments", "ranged", "links", "routed"
@@ -44,11 +53,6 @@ SETS = (
     LINKS,
     ROUTED,
 )
-_NUMBER = Struct("=I")
-_TWO = Struct("=II")
-_PORTS = Struct(">B3xHxx")
-_KEY = Struct("=III")
-_BLOCKS: Mapping[int, int] = {4: 4, 6: 16}
 
 Sets = Mapping[str, Mapping[bytes, Element]]
 """Elements by set, and by the bytes of their keys and ends."""
@@ -87,7 +91,7 @@ class Content:
         self._pods: set[str] = set()
         self._identities: set[int] = set()
         self._spaces: set[int] = set()
-        self._addresses: set[IP] = set(model.addresses())
+        self._addresses: set[IP] = set(model.addresses()) if everyone else set()
         self._policies: set[tuple[str, str]] = set()
         model.listen(self)
 
@@ -238,13 +242,13 @@ class Content:
     def _group(self, class_: Class, number: int, spans: Spans) -> None:
         """What one identity may in one class."""
         groups = self._groups.setdefault(class_, {})
+        if not self._everyone and bool(spans) != (number in groups):
+            self._addresses |= self._model.addresses_behind(number)
         for name, key in groups.pop(number, ()):
             self._unset(name, key)
         if spans:
-            groups[number] = [self._set(ALLOWED, each) for each in _elements(class_.number, number, spans)]
+            groups[number] = [self._set(ALLOWED, each) for each in single_ports(class_.number, number, spans)]
         self._range(class_, number, [each for each in spans if each.first != each.last])
-        if not self._everyone:
-            self._addresses.update(self._model.addresses())
 
     def _range(self, class_: Class, number: int, spans: list[Span]) -> None:
         """The ranges of a group: worked out when all are known, because they may cut each other."""
@@ -275,13 +279,13 @@ class Content:
                 spans, shown = self._ranged[class_, number]
                 for name, key in shown:
                     self._unset(name, key)
-                inside = [number for each, number in self._segments.items() if _within(each, spans)]
-                head = _KEY.pack(0, class_.number, number)
-                shown[:] = [self._set(RANGED, Element(head + _NUMBER.pack(each))) for each in inside]
+                inside = [number for each, number in self._segments.items() if within(each, spans)]
+                head = PARTY.pack(0, class_.number, number)
+                shown[:] = [self._set(RANGED, Element(head + NUMBER.pack(each))) for each in inside]
         self._unsettled.clear()
 
     def _show_segments(self) -> None:
-        wanted = {key_of(each): each for each in map(_segment, self._segments.items())}
+        wanted = {key_of(each): each for each in map(segment, self._segments.items())}
         for key in [*self._sets[SEGMENTS].keys() - wanted.keys()]:
             self._unset(SEGMENTS, key)
         for each in wanted.values():
@@ -293,7 +297,7 @@ class Content:
         shown = []
         for version in (4, 6):
             for range_, spans in class_.blocks(self._model, version).items():
-                shown += [self._set(f"blocks{version}", each) for each in _boxes(class_.number, version, range_, spans)]
+                shown += [self._set(f"blocks{version}", each) for each in boxes(class_.number, version, range_, spans)]
         self._blocks[class_] = shown
 
     def _settle_identities(self) -> None:
@@ -318,18 +322,19 @@ class Content:
             for each in self._classes.values():
                 if each.by_address:
                     self._block(each)
+        matter = {number for groups in self._groups.values() for number in groups}
+        everyone = self._everyone or ANY_POD in matter
         for address in self._addresses:
             identity, name = self._model.identity_at(address), f"identity{address.version}"
-            if identity is not None and (self._everyone or self._matters(identity)):
+            if identity is not None and (everyone or self._matters(identity, matter)):
                 space = self._model.identities.space(identity.namespace)
-                self._set(name, Element(address.packed, _TWO.pack(space, identity.number)))
+                self._set(name, Element(address.packed, TWO_NUMBERS.pack(space, identity.number)))
             else:
                 self._unset(name, address.packed)
         self._addresses.clear()
 
-    def _matters(self, identity: Identity) -> bool:
-        mine = identity.number, self._model.identities.space(identity.namespace), ANY_POD
-        return any(each in groups for groups in self._groups.values() for each in mine)
+    def _matters(self, identity: Identity, matter: set[int]) -> bool:
+        return identity.number in matter or self._model.identities.space(identity.namespace) in matter
 
     def _show(self, local: LocalPod, mine: Mapping[str, Class]) -> None:
         shown = []
@@ -337,10 +342,10 @@ class Content:
             if one.version == other.version:
                 shown.append(self._set(f"self{one.version}", Element(keys.joined(one.packed, other.packed))))
         for address, (direction, class_) in product(local.ips, mine.items()):
-            own = Element(address.packed, _NUMBER.pack(class_.number))
+            own = Element(address.packed, NUMBER.pack(class_.number))
             shown.append(self._set(f"{direction.lower()}{address.version}", own))
             for allowed in (True, False):
-                count = Element(address.packed + _NUMBER.pack(VERDICTS[direction, allowed]))
+                count = Element(address.packed + NUMBER.pack(VERDICTS[direction, allowed]))
                 shown.append(self._set(f"verdicts{address.version}", count))
         if EGRESS in mine and local.link and local.attachment is Attachment.ROUTED:
             shown += self._bound(local)
@@ -370,36 +375,3 @@ class Content:
     def _unset(self, name: str, key: bytes) -> None:
         if self._sets[name].pop(key, None) is not None:
             self._touched.setdefault(name, set()).add(key)
-
-
-def key_of(element: Element) -> bytes:
-    """What it is known by among the others of its set."""
-    return element.key + element.end
-
-
-def _elements(class_: int, who: int, spans: Spans) -> Iterator[Element]:
-    """Of single ports, and of everything."""
-    head = _KEY.pack(0, class_, who)
-    for protocol, first, last in spans:
-        if first == last:
-            yield Element(head + _PORTS.pack(protocol, first))
-
-
-def _segment(of: tuple[Span, int]) -> Element:
-    (protocol, first, last), number = of
-    return Element(_PORTS.pack(protocol, first), _NUMBER.pack(number), end=_PORTS.pack(protocol, last))
-
-
-def _within(part: Span, spans: Iterable[Span]) -> bool:
-    return any(each.protocol == part.protocol and each.first <= part.first and part.last <= each.last for each in spans)
-
-
-def _boxes(class_: int, version: int, range_: Range, spans: Spans) -> Iterator[Element]:
-    head = _NUMBER.pack(0) + _NUMBER.pack(class_)
-    low, high = (each.to_bytes(_BLOCKS[version], "big") for each in range_)
-    for protocol, first, last in spans:
-        ports = _PORTS.pack(protocol, first), _PORTS.pack(protocol, last)
-        if version == 4:
-            yield Element(head + low + ports[0], end=head + high + ports[1])
-        else:
-            yield Element(head + ports[0] + low, end=head + ports[1] + high)

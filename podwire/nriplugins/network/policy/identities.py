@@ -115,6 +115,11 @@ class Identities:
             self._found.clear()
         return number
 
+    def inside(self, space: int) -> set[Identity]:
+        """Those of a namespace, by its number."""
+        name = next((name for name, number in self._spaces.items() if number == space), "")
+        return self._in.get(name, set())
+
     def spaces(self, peer: Peer) -> tuple[int, ...]:
         """The numbers of the namespaces that a peer means."""
         if peer.namespace is not None:

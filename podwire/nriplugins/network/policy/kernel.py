@@ -8,7 +8,8 @@ from podwire.linux import errors
 from podwire.linux.conntrack import KernelConntrack
 from podwire.linux.nft import KernelElements
 from podwire.linux.values import IP, Change, Counted, Element, Path
-from podwire.nriplugins.network.policy.content import SETS, VERDICTS, Wanted, key_of
+from podwire.nriplugins.network.policy.content import SETS, VERDICTS, Wanted
+from podwire.nriplugins.network.policy.elements import key_of
 from podwire.nriplugins.network.policy.program import NODE, TABLE, node_program, pod_program
 
 _BY_ADDRESS = ("identity", "ingress", "egress", "self", "sources", "verdicts")
@@ -36,18 +37,25 @@ class Kernel:
         self._conntrack = KernelConntrack(netns)
         self._program = pod_program() if inside else node_program()
         try:
-            try:
-                self._elements.programs().define(self._program)
-            except (errors.Refused, errors.Unsupported, errors.Busy):
-                # Sets of another shape, of another version of this program.
-                self._elements.programs().replace(self._program)
-            self._there = self._read()
+            self._there = self._begin()
             if inside:
                 self._from_node(node)
         except BaseException:
             self.close()
             raise
         self._version: int | None = None
+
+    def _begin(self) -> dict[str, dict[bytes, Element]]:
+        """The table, and what is in it."""
+        programs = self._elements.programs()
+        if not programs.exists(TABLE):
+            programs.define(self._program)
+            return {each: {} for each in SETS}
+        try:
+            programs.define(self._program)
+        except errors.LinuxError:
+            programs.replace(self._program)  # its sets have another shape: another version of this program made them
+        return self._read()
 
     def close(self) -> None:
         """What is in the kernel stays there."""
@@ -122,9 +130,7 @@ class Kernel:
         return self._read()
 
     def _program_again(self) -> None:
-        self._elements.programs().define(self._program)
-        self._there = self._read()
-        self._version = None
+        self._there, self._version = self._begin(), None
 
     def _read(self) -> dict[str, dict[bytes, Element]]:
         return {name: {key_of(each): each for each in self._elements.list(name)} for name in SETS}

@@ -8,7 +8,7 @@ from typing import Protocol
 from weakref import WeakSet
 
 from podwire.linux.values import IP
-from podwire.nriplugins.network.policy.identities import Identities, Identity, anchor
+from podwire.nriplugins.network.policy.identities import ANY_POD, Identities, Identity, anchor
 from podwire.nriplugins.network.policy.policies import EGRESS, EVERY_POD, Key, Peer, Policy
 from podwire.nriplugins.network.policy.values import PROTOCOLS, NamedPort, Pod
 
@@ -149,9 +149,13 @@ class Model:
         """Of all pods that have a network of their own."""
         return self._owners.keys()
 
-    def addresses_of(self, identity: Identity) -> set[IP]:
-        held = {address for uid in identity.uids for address in self.addresses_of_pod(self.pods[uid])}
-        return {each for each in held if self.identity_at(each) is identity}
+    def addresses_behind(self, number: int) -> set[IP]:
+        """Of an identity, of a namespace, or of every pod."""
+        if number == ANY_POD:
+            return set(self._owners)
+        identity = self.identities.by_number(number)
+        behind = self.identities.inside(number) if identity is None else [identity]
+        return {each for one in behind for uid in one.uids for each in self.addresses_of_pod(self.pods[uid])}
 
     def find(self, namespace: str, name: str) -> Pod | None:
         return next((each for each in self.pods.values() if (each.namespace, each.name) == (namespace, name)), None)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from podwire.linux.namespaces import KernelNamespaces
 from podwire.nriplugins.network.policy import Content, Kernel, LocalPod, Model, explain
-from podwire.nriplugins.network.policy.content import key_of
+from podwire.nriplugins.network.policy.elements import key_of
 from podwire.nriplugins.network.policy.policies import policy_of
 from podwire.nriplugins.network.policy.values import PROTOCOLS, Attachment, Pod
 

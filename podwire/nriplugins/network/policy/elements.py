@@ -1,0 +1,46 @@
+"""Members of the kernel's sets, as the bytes that rules look for (`program.py`). Pure."""
+
+from collections.abc import Iterable, Iterator
+from struct import Struct
+
+from podwire.linux.values import Element
+from podwire.nriplugins.network.policy.spans import Range, Span, Spans
+
+NUMBER, TWO_NUMBERS = Struct("=I"), Struct("=II")
+PARTY = Struct("=III")
+"""Zero, class, who."""
+_PORTS = Struct(">B3xHxx")
+_LENGTH = {4: 4, 6: 16}
+
+
+def key_of(element: Element) -> bytes:
+    """What it is known by among the others of its set."""
+    return element.key + element.end
+
+
+def single_ports(class_: int, who: int, spans: Spans) -> Iterator[Element]:
+    """Of single ports, and of everything."""
+    head = PARTY.pack(0, class_, who)
+    for protocol, first, last in spans:
+        if first == last:
+            yield Element(head + _PORTS.pack(protocol, first))
+
+
+def segment(of: tuple[Span, int]) -> Element:
+    (protocol, first, last), number = of
+    return Element(_PORTS.pack(protocol, first), NUMBER.pack(number), end=_PORTS.pack(protocol, last))
+
+
+def within(part: Span, spans: Iterable[Span]) -> bool:
+    return any(each.protocol == part.protocol and each.first <= part.first and part.last <= each.last for each in spans)
+
+
+def boxes(class_: int, version: int, range_: Range, spans: Spans) -> Iterator[Element]:
+    head = NUMBER.pack(0) + NUMBER.pack(class_)
+    low, high = (each.to_bytes(_LENGTH[version], "big") for each in range_)
+    for protocol, first, last in spans:
+        ports = _PORTS.pack(protocol, first), _PORTS.pack(protocol, last)
+        if version == 4:
+            yield Element(head + low + ports[0], end=head + high + ports[1])
+        else:
+            yield Element(head + ports[0] + low, end=head + ports[1] + high)
