@@ -6,7 +6,7 @@ import platform
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, address, run_until_stopped, settle
+from podwire.cli.options import add_logging, address, run_until_stopped, say, settle
 from podwire.cluster import nri_network
 from podwire.cluster.nri_network import Options
 from podwire.nri.errors import NriError
@@ -34,10 +34,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--listen", type=address, metavar="ADDRESS:PORT", help="serve /metrics, /healthz and /readyz there (nowhere)"
     )
+    parser.add_argument(
+        "--remove", action="store_true", help="take away all that it set on this node and in its pods, and end"
+    )
     add_logging(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.remove:
+        return _remove()
     host, port = arguments.listen or ("127.0.0.1", None)
     options = Options(
         node=arguments.node_name,
@@ -53,6 +58,15 @@ def run(arguments: argparse.Namespace) -> int:
     except (BadKubeconfig, OSError) as error:
         raise UserError(str(error)) from error
     return run_until_stopped(_work(options), arguments)
+
+
+def _remove() -> int:
+    try:
+        found = nri_network.remove()
+    except OSError as error:
+        raise UserError(str(error)) from error
+    say(f"removed; namespaces: {found}" if found else "nothing was there")
+    return 0
 
 
 async def _work(options: Options) -> None:

@@ -11,9 +11,11 @@ from pathlib import Path
 from podwire import nri
 from podwire.cluster import tracing
 from podwire.linux.errors import LinuxError
+from podwire.linux.namespaces import KernelNamespaces
 from podwire.nriplugins.network.assembly import Parts, assemble
 from podwire.nriplugins.network.meter import CONTENT_TYPE
 from podwire.nriplugins.network.ports import Passing
+from podwire.nriplugins.network.removing import remove_all
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import Access
 from podwire.protocols.k8sapi.server_side import Request, Response
@@ -27,6 +29,8 @@ from podwire.transports.tapped import Tapped
 _log = logging.getLogger("podwire.nriplugins.network")
 
 USER_AGENT = "podwire-nri-network"
+NAMESPACES = Path("/run/netns")
+"""Where runtimes pin the namespaces of pods."""
 TEXT = "text/plain; charset=utf-8"
 GRACE = 0.5
 """Seconds that requests in flight have left when the server stops."""
@@ -74,6 +78,11 @@ async def run(options: Options) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(parts.run(), name="network plugin")
             group.create_task(_serve(parts, options), name="nri")
+
+
+def remove(directory: Path = NAMESPACES) -> int:
+    """Take away all that the plugin set on this node and in its pods; in how many namespaces that was."""
+    return remove_all(each.path for each in KernelNamespaces(directory).list())
 
 
 async def _serve(parts: Parts, options: Options) -> None:

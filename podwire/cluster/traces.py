@@ -3,7 +3,9 @@
 import contextlib
 import re
 from collections.abc import Callable, Iterator
+from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -15,7 +17,8 @@ from podwire.linux.errors import LinuxError
 from podwire.linux.mount_namespaces import of_process
 from podwire.linux.mounts import mounted
 from podwire.linux.network import KernelNetwork
-from podwire.linux.nft import TABLE
+from podwire.linux.nft import TABLE, KernelElements
+from podwire.nriplugins.network.policy.program import TABLE as POLICIES
 from podwire.runtime.records import FILE
 from podwire.runtime.sandbox_kernel import MARK
 
@@ -26,18 +29,20 @@ _COMMENT = re.compile(rb'"comment": ?"([^"]*)"')
 def found(options: Options) -> set[Trace]:
     """All traces in the calling thread's network and mount namespaces, and below the prefix."""
     looks: tuple[Callable[[Options], Iterator[Trace]], ...] = (
-        _namespaces, _mounts, _groups, _processes, _links, _elements, _files,
+        _namespaces, _mounts, _groups, _processes, _links, _elements, _judged, _files,
     )  # fmt: skip
     return {each for look in looks for each in look(options)}
 
 
 def owners(options: Options) -> set[str]:
     """The ids of all sandboxes and containers that have a record."""
-    known = set()
-    for path in options.state.glob(f"runtime/*/*/{FILE}"):
+    return {str(each["id"]) for each in _records(options, "*")}
+
+
+def _records(options: Options, kind: str) -> Iterator[dict[str, Any]]:
+    for path in options.state.glob(f"runtime/{kind}/*/{FILE}"):
         with contextlib.suppress(OSError, msgspec.MsgspecError):
-            known.add(str(msgspec.json.decode(path.read_bytes())["id"]))
-    return known
+            yield msgspec.json.decode(path.read_bytes())
 
 
 def _namespaces(options: Options) -> Iterator[Trace]:
@@ -98,6 +103,19 @@ def _elements(_options: Options) -> Iterator[Trace]:
         for comment in _COMMENT.findall(done.stdout):
             if (owner := owner_of_element(comment.decode())) is not None:
                 yield Trace("nft element", comment.decode(), owner)
+
+
+def _judged(options: Options) -> Iterator[Trace]:
+    """Addresses that policies hold of pods of this node: a pod is beside itself in these sets."""
+    owners = {address: each["id"] for each in _records(options, "sandboxes") for address in each.get("addresses") or ()}
+    with contextlib.closing(KernelElements(None, POLICIES)) as table:
+        for name in ("self4", "self6"):
+            with contextlib.suppress(LinuxError):  # there are no policies
+                for each in table.list(name):
+                    first, second = each.key[: len(each.key) // 2], each.key[len(each.key) // 2 :]
+                    if first == second:
+                        address = str(ip_address(first))
+                        yield Trace("judged address", address, owners.get(address, ""))
 
 
 def _files(options: Options) -> Iterator[Trace]:

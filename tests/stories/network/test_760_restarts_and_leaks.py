@@ -87,4 +87,9 @@ def test_two_plugins_in_one_chain_and_nothing_is_left_behind(network, a_pod, a_p
         logger.close()
     assert network.plugin.stop() == 0
     cluster.empty()
+    assert "podwire-policy" in network.tables()
+    words = ["node", "exec", "--prefix", cluster.prefix, "node-1", "--", cluster.program, "nri-network", "--remove"]
+    done = cluster.space.run(cluster.program, *words)
+    assert done.stdout == "removed; namespaces: 1\n", done.stderr
+    assert "podwire-policy" not in network.tables()
     cluster.down()
