@@ -49,7 +49,7 @@ async def _hooks(
     try:
         _tell(parts, policies, resources=resources)
         await parts.keeper.resume([], lambda _local: None)
-        await parts.keeper.settled()
+        await parts.keeper.look()
         parts.watches.complete.set()
         starts, stops, until, number = [], [], time.perf_counter() + seconds, PODS
         while time.perf_counter() < until or len(starts) < 20:

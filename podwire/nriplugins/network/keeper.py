@@ -29,6 +29,8 @@ _log = logging.getLogger("podwire.nriplugins.network")
 T = TypeVar("T")
 AT_ONCE = 4
 """Pods whose namespaces are gone through at the same time."""
+RETRY = 2.0
+"""Seconds after which the kernel is asked again for what it refused."""
 AUDIT = 30.0
 """Seconds after which the kernel is asked for all that it has: somebody else may have been at it."""
 
@@ -57,6 +59,9 @@ class Keeper:
         """From the first Synchronize on: before it nobody knows whose rules are in the kernel."""
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="policies")
         """Policies are one thing, and one thread has them."""
+        self._failed = False
+        """Whether the kernel refused something in the last pass."""
+        self._waiting: list[asyncio.Future[None]] = []
         self._hands = asyncio.Semaphore(AT_ONCE)
 
     # What is heard.
@@ -160,9 +165,9 @@ class Keeper:
         await self._may_settle.wait()
         audit = False
         while True:
-            await self._pass(audit=audit)
+            await self.look(audit=audit)
             try:
-                async with asyncio.timeout(AUDIT), self._hearing_bridges():
+                async with asyncio.timeout(RETRY if self._failed else AUDIT), self._hearing_bridges():
                     await self._work.wait()
                 audit = False
             except TimeoutError:
@@ -182,17 +187,37 @@ class Keeper:
         finally:
             loop.remove_reader(descriptor)
 
-    async def settled(self) -> None:
-        """One pass, now."""
-        await self._pass()
+    async def caught_up(self, within: float) -> bool:
+        """Wait for a pass that begins from now on; False when it is not over in so many seconds."""
+        passed = asyncio.get_running_loop().create_future()
+        self._waiting.append(passed)
+        self._work.set()
+        try:
+            async with asyncio.timeout(within):
+                await passed
+        except TimeoutError:
+            return False
+        return True
+
+    async def look(self, *, audit: bool = False) -> None:
+        """One pass: all changes so far are in the kernel afterwards."""
+        waiting, self._waiting = self._waiting, []
+        try:
+            await self._pass(audit=audit)
+        finally:
+            for each in waiting:
+                if not each.done():
+                    each.set_result(None)
 
     async def _pass(self, *, audit: bool = False) -> None:
         self._work.clear()
         begun = self._now()
         here, changes = tuple(self.locals.values()), self._taken()
+        self._failed = False
         try:
             remarks = await self._in_order(lambda: self._policing.settle(here, changes, audit=audit))
         except LinuxError as error:
+            self._failed = True
             self._meter.failed("policies", type(error).__name__)
             _log.error("policies could not be set", extra={"why": str(error)})
         else:
@@ -214,6 +239,7 @@ class Keeper:
             try:
                 await asyncio.to_thread(fitting.fit, local, self.known.of(local.namespace))
             except LinuxError as error:
+                self._failed = True
                 _log.warning("a pod could not be changed", extra={"pod": local.ref, "why": str(error)})
                 self._meter.failed("pod", type(error).__name__)
                 return

@@ -16,6 +16,8 @@ from podwire.protocols.grpc_status import Unavailable
 
 _log = logging.getLogger("podwire.nriplugins.network")
 
+WELCOME = 1.0
+"""Seconds that a runtime is kept waiting for pods that were there before; whoever answers too late is not let in."""
 _KINDS = {each.kind: each for each in CUSTOM}
 PATIENCE = 1.5
 """Seconds that a new pod waits for the first listings; runtimes wait two for the answer."""
@@ -36,8 +38,8 @@ class NetworkPlugin(Plugin):
     async def synchronize(self, pods: Sequence[pb.PodSandbox], containers: Sequence[pb.Container]) -> Updates | None:  # noqa: ARG002 - a hook is given what it is given
         found = [local for each in pods if (local := local_of(each, self.netns_of(each))) is not None]
         await self._keeper.resume(found, self._pod_of)
-        if self._watches.complete.is_set():
-            await self._keeper.settled()
+        if self._watches.complete.is_set() and not await self._keeper.caught_up(WELCOME):
+            _log.info("pods that were there before are not all looked at yet", extra={"pods": len(found)})
         return None
 
     async def pod_vanished(self, pod: pb.PodSandbox) -> None:
