@@ -210,3 +210,25 @@ def test_a_record_that_is_damaged_is_made_again_from_the_runtime(own_node, pod, 
         node.wait("pod/second", "condition=Ready")
         assert node.exec("second", "echo $NICS").strip() == "b"
         node.eventually(lambda: held(node).get(uid) == ["a"])
+
+
+def test_a_device_that_is_a_link_becomes_the_pods_own_and_comes_home(running, template, pod, container):
+    with running(template, our_plugins=True) as node:
+        macs = {f"nic{number}": f"02:00:5e:00:00:0{number}" for number in range(3)}
+        for link, mac in macs.items():
+            node.space.told("ip", "link", "add", link, "address", mac, "type", "veth", "peer", "name", f"far-{link}")
+        addresses = {"type": "host-local", "subnet": "10.77.0.0/24", "dataDir": str(node.prefix / "leases")}
+        taker = {"type": "host-device", "resourceName": NIC, "capabilities": {"deviceID": True}, "ipam": addresses}
+        taker["dataDir"] = str(node.prefix / "attachments")
+        node.runtime.configure({"cniVersion": "1.0.0", "name": "story", "plugins": [taker]})
+        with plugin_of(node, *macs):
+            node.make(*(pod(f"p{number}", containers=[wanting(container)]) for number in range(2)))
+            node.wait("pod/p0 pod/p1", "condition=Ready")
+            got = {node.exec(each, "echo $NICS; cat /sys/class/net/eth0/address") for each in ("p0", "p1")}
+            assert len(got) == 2
+            assert {tuple(each.split()) for each in got} <= set(macs.items())
+            node("delete pod p0 p1")
+            home = json.loads(node.space.told("ip", "-j", "link"))
+            assert {each["ifname"]: each["address"] for each in home if each["ifname"] in macs} == macs
+        for link in macs:
+            node.space.told("ip", "link", "delete", link)
