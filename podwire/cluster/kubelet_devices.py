@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -15,6 +16,8 @@ from podwire.protocols.grpc_methods import Handler, Method
 from podwire.seams import Hop, Tap
 from podwire.trace.participants import DEVICE_PLUGIN, KUBELET
 from podwire.transports import grpc_client, grpc_server
+
+_log = logging.getLogger("podwire.kubelet.plugins")
 
 GRACE = 0.5
 """Seconds that calls in flight have left when a server stops."""
@@ -44,7 +47,14 @@ class UnixDoor:
     async def changes(self, directory: Path) -> AsyncIterator[None]:
         told = asyncio.Event()
         loop = asyncio.get_running_loop()
-        with contextlib.closing(inotify.Inotify()) as notes:
+        try:
+            opened = inotify.Inotify()
+        except LinuxError as error:
+            _log.warning("plugins that come later go unseen", extra={"directory": str(directory), "why": str(error)})
+            yield
+            await asyncio.Event().wait()
+            return
+        with contextlib.closing(opened) as notes:
             loop.add_reader(notes.fileno(), told.set)
             try:
                 while True:
