@@ -1,7 +1,6 @@
 """CDI files for devices that are out: one file for each, there before the kubelet learns the device's CDI name."""
 
 import json
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from podwire.linux.files import remove_durably, write_durably
 
 WRITTEN = declare("device-plugin.cdi-written", "a CDI file describes a device, and the kubelet has no answer yet")
 
-_log = logging.getLogger("podwire.deviceplugin")
 _FOR_FILES, _FOR_LINKS = "0.5.0", "1.1.0"
 """The oldest versions that know what is used, so that more runtimes read them."""
 

@@ -93,8 +93,9 @@ class InterfacePool:
 
     def _find(self, candidates: dict[int, Candidate], view: View) -> None:
         """The links of devices that are known."""
+        links = self._links(candidates)
         for key, each in self._known.items():
-            found = self._link_of(key, each, candidates)
+            found = links.get(key)
             if found is None:
                 each.explained = each.explained or each.link is not None
                 each.link, each.left, each.pending = None, True, None
@@ -106,19 +107,21 @@ class InterfacePool:
             self._where.at_home(key, found.link.ifindex)
             self._owner_of(found.link.ifindex, self.settings.name)
 
-    def _link_of(self, key: str, each: _Known, candidates: dict[int, Candidate]) -> Candidate | None:
-        away = self._where.away(key)
-        for index, one in candidates.items():
-            if self._where.device_at(index) == key:
-                return one
-            if self._where.device_at(index) is not None:
-                continue
-            if one.hardware.pci and key == one.hardware.pci:
-                return one
-            alike = (one.link.name, one.link.kind) == (each.record.snapshot.name, each.record.snapshot.kind)
-            if alike and not one.hardware.pci and (away is None or away.place is None):
-                return one
-        return None
+    def _links(self, candidates: dict[int, Candidate]) -> dict[str, Candidate]:
+        """The link of each device that is on the host: the one that was followed, or that of its hardware or name."""
+        followed = {self._where.device_at(index): one for index, one in candidates.items()}
+        strangers = [one for index, one in candidates.items() if self._where.device_at(index) is None]
+        by_address = {one.hardware.pci: one for one in strangers if one.hardware.pci}
+        by_name = {(one.link.name, one.link.kind): one for one in strangers if not one.hardware.pci}
+        found: dict[str, Candidate] = {}
+        for key, each in self._known.items():
+            away = self._where.away(key)
+            one = followed.get(key) or by_address.get(key)
+            if one is None and (away is None or away.place is None):
+                one = by_name.get((each.record.snapshot.name, each.record.snapshot.kind))
+            if one is not None:
+                found[key] = one
+        return found
 
     def _discover(self, candidates: dict[int, Candidate], view: View) -> None:
         wanted = {index: each for index, each in candidates.items() if wants(self._source, each)}

@@ -63,8 +63,9 @@ class MadePool:
         self._where.present(view.links)
         self._parent = view.named(self._source.parent)
         named = {each.name: each for each in view.links.values()}
+        followed = {self._where.device_at(index): each for index, each in view.links.items()}
         for name, each in self._known.items():
-            self._find(name, each, view, named.get(name))
+            self._find(name, each, view, followed.get(name), named.get(name))
         self._search()
         for name, each in self._known.items():
             if held is not None:
@@ -72,8 +73,7 @@ class MadePool:
             self._tend(name, each)
         self._records.write(self._recorded)
 
-    def _find(self, name: str, each: _Known, view: View, named: Link | None) -> None:
-        found = next((one for index, one in view.links.items() if self._where.device_at(index) == name), None)
+    def _find(self, name: str, each: _Known, view: View, found: Link | None, named: Link | None) -> None:
         away = self._where.away(name)
         if found is None and named is not None and (away is None or away.place is None):
             if not is_ours(named, self.settings.name, view):

@@ -92,8 +92,9 @@ class Plugin:
         await self._publish()
 
     async def _publish(self) -> None:
+        told = await self._work(lambda: {each.name: self._stock.devices(each.name) for each in self._config.pools})
         for offer in self._offers:
-            offer.update(await self._work(lambda name=offer.pool.name: self._stock.devices(name)))  # type: ignore[misc]  # a default binds it
+            offer.update(told[offer.pool.name])
 
     async def _follow_links(self, host: monitor.Monitor, travels: Travels) -> None:
         loop = asyncio.get_running_loop()

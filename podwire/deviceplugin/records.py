@@ -1,6 +1,6 @@
-"""What each device of a pool was like before anybody had it, in a file that survives any crash.
+"""What each device of a pool was like before anybody had it, in files that survive any crash.
 
-A device is in the file before the kubelet hears of it, so nobody can have one that nobody could give back.
+A device has its file before the kubelet hears of it, so nobody can have one that nobody could give back.
 """
 
 import json
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 from podwire.deviceplugin.snapshots import Snapshot, decoded, encoded
 from podwire.linux.files import remove_durably, sweep, write_durably
@@ -25,52 +26,50 @@ class Record:
 
 
 class Records:
-    """The file of one pool."""
+    """The files of one pool, one for each device: what is allocated is waited for."""
 
     def __init__(self, directory: Path, pool: str) -> None:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        sweep(directory)
-        self._path = directory / f"{pool}.json"
-        self._written: dict[str, Record] | None = None
+        self._directory = directory / pool
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sweep(self._directory)
+        self._written: dict[str, Record] = {}
 
     def read(self) -> dict[str, Record]:
-        """All by id. A file that is damaged is put aside, and says so: its devices are then taken as they are found."""
-        try:
-            text = self._path.read_text(encoding="utf-8", errors="replace")
-        except FileNotFoundError:
-            return {}
-        try:
-            self._written = _parsed(text)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            aside = self._path.with_suffix(".damaged")
-            self._path.rename(aside)
-            told = {"file": str(aside), "why": str(error) or type(error).__name__}
-            _log.error("records are damaged: devices that are out will be taken as they come back", extra=told)
-            return {}
+        """All by id. A file that is damaged is put aside, and says so: its device is then taken as it is found."""
+        for path in sorted(self._directory.glob("*.json")):
+            try:
+                self._written[unquote(path.stem)] = _parsed(path.read_text(encoding="utf-8", errors="replace"))
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                aside = path.with_suffix(".damaged")
+                path.rename(aside)
+                told = {"file": str(aside), "why": str(error) or type(error).__name__}
+                _log.error("a record is damaged: its device is taken as it is found", extra=told)
         return dict(self._written)
 
     def write(self, records: Mapping[str, Record]) -> None:
-        """Durable when this returns; nothing is written when nothing changed."""
-        if records == self._written:
-            return
-        if records:
-            write_durably(self._path, _text(records).encode())
-        else:
-            remove_durably(self._path)
+        """Durable when this returns; what did not change is not written."""
+        for key in self._written.keys() - records.keys():
+            remove_durably(self._path(key))
+        for key, each in records.items():
+            if self._written.get(key) != each:
+                write_durably(self._path(key), _text(each).encode())
         self._written = dict(records)
 
-
-def _text(records: Mapping[str, Record]) -> str:
-    data = {key: {"out": each.out, "snapshot": encoded(each.snapshot)} for key, each in records.items()}
-    return json.dumps({"devices": data, "checksum": _checksum(data)}, indent=1)
+    def _path(self, key: str) -> Path:
+        return self._directory / f"{quote(key, safe='')}.json"
 
 
-def _parsed(text: str) -> dict[str, Record]:
+def _text(record: Record) -> str:
+    data = {"out": record.out, "snapshot": encoded(record.snapshot)}
+    return json.dumps({"device": data, "checksum": _checksum(data)}, indent=1)
+
+
+def _parsed(text: str) -> Record:
     read = json.loads(text)
-    data: dict[str, Any] = read["devices"]
+    data: dict[str, Any] = read["device"]
     if _checksum(data) != read["checksum"]:
         raise ValueError("the checksum is another")
-    return {key: Record(decoded(each["snapshot"]), bool(each["out"])) for key, each in data.items()}
+    return Record(decoded(data["snapshot"]), bool(data["out"]))
 
 
 def _checksum(data: Mapping[str, Any]) -> int:

@@ -35,8 +35,9 @@ class Whereabouts:
 
     def at_home(self, key: Key, ifindex: int) -> None:
         """This link is the device, and is on the host."""
-        self.forget(key)
-        self._home[ifindex] = key
+        if self._home.get(ifindex) != key or key in self._away or key in self._deleted:  # at most looks it is as it was
+            self.forget(key)
+            self._home[ifindex] = key
 
     def elsewhere(self, key: Key, netns: int, link: Link) -> None:
         """This link, found in another namespace, is the device."""

@@ -223,7 +223,8 @@ class Host:
         return self.process.wait(PATIENCE)
 
     def records(self, pool: str) -> dict:
-        return json.loads((self.state / "pools" / f"{pool}.json").read_text())["devices"]
+        found = (self.state / "pools" / pool).glob("*.json")
+        return {each.stem: json.loads(each.read_text())["device"] for each in found}
 
     def end(self) -> None:
         if self.process is not None and self.process.poll() is None:

@@ -203,9 +203,9 @@ def test_a_cdi_file_that_was_lost_is_there_again_for_a_pod_that_has_the_device(h
 
 def test_damaged_records_are_put_aside_and_said(host, nic):
     nic()
-    file = host.state / "pools" / "nics.json"
+    file = host.state / "pools" / "nics" / "nic0.json"
     file.parent.mkdir(parents=True)
-    file.write_text('{"devices": {}, "checksum": 5}')
+    file.write_text('{"device": {}, "checksum": 5}')
     host.kubelet.start()
     host.start([NICS])
     host.kubelet.wait_registered()

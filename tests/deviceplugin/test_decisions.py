@@ -251,7 +251,16 @@ def test_a_snapshot_is_the_same_after_it_was_written_and_read(one):
 def test_records_that_are_damaged_are_put_aside(tmp_path, damage):
     Records(tmp_path, "pool").write({"nic": Record(HERE, out=True)})
     assert Records(tmp_path, "pool").read() == {"nic": Record(HERE, out=True)}
-    file = tmp_path / "pool.json"
+    assert Records(tmp_path, "other").read() == {}
+    file = tmp_path / "pool" / "nic.json"
     file.write_text(damage(file.read_text()))
     assert Records(tmp_path, "pool").read() == {}
-    assert (tmp_path / "pool.damaged").exists()
+    assert (tmp_path / "pool" / "nic.damaged").exists()
+
+
+def test_records_come_and_go_by_ids_that_are_no_names_of_files(tmp_path):
+    records = Records(tmp_path, "pool")
+    records.write({"0000:3b:02.1": Record(HERE), "..": Record(MOVED, out=True)})
+    assert Records(tmp_path, "pool").read() == {"0000:3b:02.1": Record(HERE), "..": Record(MOVED, out=True)}
+    records.write({"..": Record(MOVED)})
+    assert Records(tmp_path, "pool").read() == {"..": Record(MOVED)}
