@@ -107,7 +107,8 @@ class Policing:
         """Its addresses are nobody's from now on; what is left of its connections is forgotten."""
         known = self._sandboxes.get(local.uid)
         if known is not None and known.id != local.id:
-            return  # the pod has another sandbox by now
+            self._release_old(local, known)
+            return
         self._sandboxes.pop(local.uid, None)
         ips = [ip_address(each) for each in local.ips]
         self.model.let_go(ips)
@@ -124,6 +125,15 @@ class Policing:
             node.settle()
         else:
             node.kernel.release(ips)  # nobody knows yet what the others should have, so they keep what they have
+
+    def _release_old(self, old: Local, new: Local) -> None:
+        """The pod has another sandbox by now; only what that does not have is freed."""
+        freed = [ip_address(each) for each in old.ips if each not in new.ips]
+        self.model.let_go(freed)
+        self.model.hold(new.uid, tuple(map(ip_address, new.ips)))
+        if self._settled:
+            self._node_place().settle()
+        self._node_place().kernel.release(freed)
 
     def settle(self, here: Iterable[Local], changes: Changes, *, audit: bool = False) -> dict[str, Remark]:
         """Bring the kernel to what follows from all that is known; what is to be said of pods, by their UID."""

@@ -29,6 +29,8 @@ def three(network, a_pod, a_policy):
         assert good.may(web, 80, 30)
         assert not good.may(web, 81)
         assert not other.may(web, 80)
+        told = [network.explained(*each) for each in (("good", "web", 80), ("good", "web", 81), ("other", "web", 80))]
+        assert told == [True, False, False]
         return web, good, other
 
     return run
