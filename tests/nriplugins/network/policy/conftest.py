@@ -272,6 +272,24 @@ def sctp(here, there, source, destination, port, from_port) -> Iterator[Ends]:
         yield Ends(listener, marked)
 
 
+@contextmanager
+def icmp(here, there, source, destination, port, from_port) -> Iterator[Ends]:
+    """An echo request; it has no port."""
+    marked = from_port.to_bytes(4, "big")
+    old = source.version == 4
+    protocol, kind = (socket.IPPROTO_ICMP, 8) if old else (socket.IPPROTO_ICMPV6, 128)
+    request = struct.pack(">BBHHH", kind, 0, 0, from_port, 1) + marked  # a number of its own: no known connection
+    if old:  # the kernel sums up ICMPv6 by itself
+        total = sum(struct.unpack(">6H", request))
+        total = (total & 0xFFFF) + (total >> 16)
+        request = request[:2] + struct.pack(">H", ~total & 0xFFFF) + request[4:]
+    listening = opened(there, destination, socket.SOCK_RAW, 0, protocol)
+    with listening as listener, opened(here, source, socket.SOCK_RAW, 0, protocol) as sender:
+        with suppress(PermissionError):
+            sender.sendto(request, (str(destination), port))
+        yield Ends(listener, marked)
+
+
 def crc32c(data: bytes) -> int:
     value = 0xFFFFFFFF
     for each in data:
@@ -281,7 +299,7 @@ def crc32c(data: bytes) -> int:
     return value ^ 0xFFFFFFFF
 
 
-ENDS = {"UDP": udp, "TCP": tcp, "SCTP": sctp}
+ENDS = {"UDP": udp, "TCP": tcp, "SCTP": sctp, "ICMP": icmp}
 
 
 @pytest.fixture(scope="module", params=["bridge", "routed"])

@@ -1,16 +1,22 @@
 """Objects read into values, ranges joined and cut, and explanations for people."""
 
+import re
+import subprocess
+import sys
 from ipaddress import ip_address, ip_network
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwire.nriplugins.network.policy import Content, LocalPod, Model, explain
+from podwire.nriplugins.network.policy import Content, LocalPod, Model, explain, values
 from podwire.nriplugins.network.policy.explain import Unknown, end
 from podwire.nriplugins.network.policy.policies import Broken, policy_of
 from podwire.nriplugins.network.policy.spans import EVERYTHING, Range, Span, cut, joined, layered, partition
 from podwire.nriplugins.network.policy.values import Pod, pod_of
+
+README = Path(values.__file__).parent / "README.md"
 
 
 def policy(spec, name="p"):
@@ -196,6 +202,18 @@ def test_an_end_is_a_pod_or_an_address(model):
         end(model, "shop/nobody")
     with pytest.raises(Unknown, match="no addresses of the same family"):
         explain(model, end(model, "plain"), end(model, "shop/db"))
+
+
+def test_the_example_of_the_readme_works():
+    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    command = ["unshare", "--net", sys.executable, "-c", code]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert told.startswith("denied: 192.0.2.1 -> 10.1.0.5 TCP 80\n")
+
+
+def test_the_readme_names_every_file_and_no_other():
+    named = set(re.findall(r"^\| `([a-z_]+\.py)` \|", README.read_text(), re.MULTILINE))
+    assert named == {each.name for each in README.parent.glob("*.py")} - {"__init__.py"}
 
 
 def test_without_ports_only_rules_without_ports_allow(model):

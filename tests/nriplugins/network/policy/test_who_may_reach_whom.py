@@ -145,6 +145,12 @@ CASES = [
     ("egress to anybody's named port", [egress(ports=[port("sql")])], "web", "twin", 15432, "TCP", YES),
     ("egress to a named port in a block", [egress(*PODS_ONLY, ports=[port("http")])], "db", "twin", 9090, "TCP", YES),
     ("egress to another's named port in a block", [egress(*PODS_ONLY, ports=[port("http")])], "db", "job", 9090, "TCP", NO),
+    # What has no ports.
+    ("default deny of ICMP", [DENY_IN], "job", "web", 0, "ICMP", NO),
+    ("a rule without ports allows ICMP", [ingress(pods(ALL))], "job", "web", 0, "ICMP", YES),
+    ("a rule with ports does not allow ICMP", [ingress(ports=[port(None, "UDP"), port(80)])], "job", "web", 0, "ICMP", NO),
+    ("a block without ports allows ICMP", [egress(*OUTSIDE)], "web", "outside", 0, "ICMP", YES),
+    ("a block with ports does not allow ICMP", [egress(*OUTSIDE, ports=[port(1, end=65535)])], "web", "outside", 0, "ICMP", NO),
     # Blocks.
     ("a block", [ingress(*OUTSIDE)], "outside", "web", 80, "TCP", YES),
     ("a block that is another", [ingress(*block("192.0.2.0/24", "2001:db8::/64"))], "outside", "web", 80, "TCP", NO),
