@@ -33,10 +33,10 @@ class Expression:
         return self.program.expression
 
 
-def compiled(text: str, *, params: bool, variables: Mapping[str, Type] | None) -> Expression:
+def compiled(text: str, *, params: bool, variables: Mapping[str, Type] | None, objects: Type = types.DYN) -> Expression:
     """An expression over what a request brings, the parameters if there are any, and the variables before it; None for
     where there can be no variables. Raises CompileError and Unavailable."""
-    known = {**VARIABLES, **(PARAMS if params else {})}
+    known = {**VARIABLES, "object": objects, "oldObject": objects, **(PARAMS if params else {})}
     if variables is not None:
         known |= composed(dict(variables))
     try:

@@ -7,12 +7,14 @@ from typing import Generic, TypeVar
 
 from podwire.apiserver.admission.policies.policies import GROUP, Policies, bound
 from podwire.apiserver.admission.policies.policy import Binding, Policy, binding_of, policy_of
+from podwire.apiserver.admission.policies.type_checking import checked
 from podwire.apiserver.bootstrap import SYSTEM
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.keepers import follow
 from podwire.apiserver.stored import Object, unpack
 from podwire.apiserver.tracking import SERVER, Author
 from podwire.apiserver.updates import Write
+from podwire.protocols.cel import Unavailable
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.storage import Change, Item, StorageError
 
@@ -20,7 +22,8 @@ _log = logging.getLogger("podwire.apiserver.policies")
 
 
 class PolicyKeeper:
-    """Follows policies and bindings, and says in each policy's status which generation is in force."""
+    """Follows policies and bindings, and says in each policy's status which generation is in force, and what of it
+    cannot fit the kinds that it names."""
 
     def __init__(self, engine: Engine, policies: Policies) -> None:
         self._engine = engine
@@ -55,11 +58,19 @@ class PolicyKeeper:
             policy = await self._observed.get()
             generation = policy["metadata"].get("generation", 0)
             if (policy.get("status") or {}).get("observedGeneration") != generation:
-                await self._write_status(policy["metadata"]["name"], generation)
+                seen = {"observedGeneration": generation, "typeChecking": self._type_checking(policy)}
+                await self._write_status(policy["metadata"]["name"], seen)
 
-    async def _write_status(self, name: str, generation: int) -> None:
+    def _type_checking(self, policy: Object) -> Object:
+        try:
+            warnings = checked(policy, self._engine.registry)
+        except Unavailable:
+            return {}
+        return {"expressionWarnings": warnings} if warnings else {}
+
+    async def _write_status(self, name: str, seen: Object) -> None:
         def observed(obj: Object) -> Object:
-            return {**obj, "status": {**(obj.get("status") or {}), "observedGeneration": generation}}
+            return {**obj, "status": {**(obj.get("status") or {}), **seen}}
 
         write = Write(
             resource=self._resource,

@@ -113,16 +113,19 @@ def _validation(told: Json, compiler: "Compiler") -> Validation:
 
 
 class Compiler:
-    """Compiles the expressions of one policy, whose variables later ones may use."""
+    """Compiles the expressions of one policy, whose variables later ones may use; over objects of which more may be
+    known than that they are some."""
 
-    def __init__(self, *, params: bool) -> None:
+    def __init__(self, *, params: bool, objects: Type = DYN) -> None:
         self._params = params
+        self._objects = objects
         self._types: dict[str, Type] = {}
         self.variables: dict[str, Compiled] = {}
 
     def compiled(self, text: str, *, composed: bool = True) -> Expression:
         """Raises CompileError and Unavailable. Conditions are not `composed`: they know no variables."""
-        return compiled(text, params=self._params, variables=self._types if composed else None)
+        variables = self._types if composed else None
+        return compiled(text, params=self._params, variables=variables, objects=self._objects)
 
     def tried(self, text: str, *, composed: bool = True) -> Compiled:
         try:

@@ -1,0 +1,106 @@
+"""Whether the expressions of a policy fit the kinds that it names, as far as these are known by heart.
+
+An expression over `dyn` can be compiled whatever it selects; what no object of the kind can have is told in the
+policy's status. Nothing is refused for it: the policy may be meant for other kinds too.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import product
+from typing import Any
+
+from podwire.apiserver.admission.policies.policy import Compiler
+from podwire.apiserver.registry import Registry
+from podwire.apiserver.schema.definitions import Definitions, Schema, load
+from podwire.protocols.cel import CompileError, types
+from podwire.protocols.cel.types import Type
+from podwire.protocols.k8sapi.kinds import Kind
+
+Json = Mapping[str, Any]
+MOST_KINDS = 10
+
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_SCALARS = {"boolean": types.BOOL, "integer": types.INT, "number": types.DOUBLE, "string": types.STRING}
+_LOOSE_FORMATS = ("byte", "date-time", "int-or-string")
+"""Texts that are more than texts to some expressions."""
+
+
+def checked(policy: Json, registry: Registry) -> list[Json]:
+    """The warnings for a policy's status."""
+    found: list[Json] = []
+    kinds = {kind: known for kind in kinds_of(policy["spec"], registry) if (known := object_type(kind)) is not None}
+    for path, text in _expressions(policy["spec"]):
+        told = [f"{_told(kind)}: {why}\n" for kind, known in kinds.items() if (why := _wrong(policy, text, known))]
+        if told:
+            found.append({"fieldRef": path, "warning": "\n".join(told)})
+    return found
+
+
+def kinds_of(spec: Json, registry: Registry) -> list[Kind]:
+    """The built-in kinds that the rules name in so many words, without stars."""
+    found: set[Kind] = set()
+    for rule in (spec.get("matchConstraints") or {}).get("resourceRules") or ():
+        words = [sorted(rule.get(each) or ()) for each in ("apiGroups", "apiVersions", "resources")]
+        if any("*" in each for each in words):
+            continue
+        resources = (registry.find(*each) for each in product(*words) if "/" not in each[2])
+        found.update(each.kind for each in resources if each is not None and not each.custom)
+    return sorted(found, key=lambda kind: (kind.group, kind.version, kind.kind))[:MOST_KINDS]
+
+
+def _expressions(spec: Json) -> Iterator[tuple[str, str]]:
+    for index, each in enumerate(spec.get("validations") or ()):
+        for word in ("expression", "messageExpression"):
+            if each.get(word):
+                yield f"spec.validations[{index}].{word}", each[word]
+
+
+def _wrong(policy: Json, text: str, known: Type) -> str:
+    spec = policy["spec"]
+    compiler = Compiler(params=spec.get("paramKind") is not None, objects=known)
+    for each in spec.get("variables") or ():
+        compiler.define(each["name"], each["expression"])
+    try:
+        compiler.compiled(text)
+    except CompileError as error:
+        return f"compilation failed: {error}"
+    return ""
+
+
+def _told(kind: Kind) -> str:
+    return f"{kind.group}/{kind.version}, Kind={kind.kind}"
+
+
+@cache
+def object_type(kind: Kind) -> Type | None:
+    """What is known of the objects of a built-in kind."""
+    definitions = load()
+    name = definitions.name_of(kind.group, kind.version, kind.kind)
+    return _Types(definitions).of(name, ()) if name else None
+
+
+class _Types:
+    """Definitions as types; one that contains itself is known down to there."""
+
+    def __init__(self, definitions: Definitions) -> None:
+        self._definitions = definitions
+
+    def of(self, name: str, above: tuple[str, ...]) -> Type:
+        if name in above:
+            return types.DYN
+        return self._type(self._definitions.schema(name), (*above, name))
+
+    def _type(self, schema: Schema, above: tuple[str, ...]) -> Type:
+        if schema.ref:
+            return self.of(schema.target, above)
+        if schema.format in _LOOSE_FORMATS:
+            return types.DYN
+        if schema.properties:
+            fields = ((name, self._type(each, above)) for name, each in schema.properties.items())
+            return types.struct(each for each in fields if _IDENTIFIER.fullmatch(each[0]))
+        if schema.json_type == "array" and schema.items is not None:
+            return types.list_of(self._type(schema.items, above))
+        if schema.json_type == "object" and schema.values is not None:
+            return types.map_of(types.STRING, self._type(schema.values, above))
+        return _SCALARS.get(schema.json_type, types.DYN)
