@@ -8,7 +8,6 @@ from podwire.cli.options import add_logging, run_until_stopped, settle
 from podwire.cluster.device_plugin import Options
 from podwire.cluster.device_plugin import run as offer
 from podwire.deviceplugin import BadConfig, Config, load
-from podwire.linux.errors import LinuxError
 
 _KUBELET = Path("/var/lib/kubelet")
 
@@ -67,5 +66,5 @@ async def _work(options: Options) -> None:
     settle()
     try:
         await offer(options)
-    except LinuxError as error:
+    except OSError as error:  # the state's directory, or the kernel's sockets
         raise UserError(str(error)) from error

@@ -31,7 +31,7 @@ class Options:
 
 
 async def run(options: Options) -> None:
-    """Work until cancelled. Raises LinuxError, OSError when this machine's links or the state cannot be used."""
+    """Work until cancelled. Raises OSError when this machine's links or the state cannot be used."""
     paths = Paths(state=options.state, device_plugins=options.device_plugins, cdi=options.cdi, sysfs=options.sysfs)
     await Plugin(options.config, _Kubelet(options), paths).run()
 

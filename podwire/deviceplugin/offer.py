@@ -12,7 +12,7 @@ from podwire.deviceplugin.ports import Unusable
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
 from podwire.protocols.deviceplugin import methods
 from podwire.protocols.grpc_methods import Handler
-from podwire.protocols.grpc_status import FailedPrecondition, InvalidArgument
+from podwire.protocols.grpc_status import FailedPrecondition, InvalidArgument, Unavailable
 
 HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
 
@@ -89,6 +89,8 @@ class Offer:
             handed = dict(zip(everything, await self._allocate(self.pool.name, everything), strict=True))
         except Unusable as error:
             raise FailedPrecondition(f"{self.pool.resource}: {error}") from error
+        except OSError as error:  # nothing is handed out that is not on record
+            raise Unavailable(f"{self.pool.resource}: {error}") from error
         answers = [answer(self.pool, {each: handed[each] for each in ids}) for ids in asked]
         return pb.AllocateResponse(container_responses=answers)
 

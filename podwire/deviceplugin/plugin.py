@@ -16,7 +16,6 @@ from podwire.deviceplugin.ports import Kubelet
 from podwire.deviceplugin.registering import Registrar
 from podwire.deviceplugin.stock import Stock
 from podwire.linux import monitor
-from podwire.linux.errors import LinuxError
 from podwire.linux.travels import Travels
 from podwire.protocols.grpc_status import RpcError
 
@@ -26,6 +25,8 @@ OUT_SECONDS = 2.0
 """Between two questions what pods have, while some have devices: nothing tells of a pod's end."""
 IDLE_SECONDS = 30.0
 """The same while none has: a kubelet that was asked too early knew of no pods."""
+AGAIN_SECONDS = 1.0
+"""Until a look that failed is tried again."""
 SOON_SECONDS = 0.2
 """How long after a change of links pods are asked for: a kubelet frees devices after links came home."""
 
@@ -54,6 +55,7 @@ class Plugin:
         self._offers = [Offer(each, self._allocate) for each in config.pools]
         self._links_changed, self._directory_changed, self._ask = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._knows = False
+        self._trouble = ""
         self._news = False
         """Whether the kernel told something since the last look."""
 
@@ -86,10 +88,17 @@ class Plugin:
         lost, travels.lost = travels.lost, False
         try:
             await self._work(lambda: self._stock.look(told, lost=lost))
-        except LinuxError as error:
-            _log.error("the host's links cannot be read", extra={"why": str(error)})
-            self._links_changed.set()
+            self._trouble = ""
+        except OSError as error:
+            self._failed(error)
+            asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._links_changed.set)
         await self._publish()
+
+    def _failed(self, error: OSError) -> None:
+        """A full disk, say: told once, tried again."""
+        if str(error) != self._trouble:
+            self._trouble = str(error)
+            _log.error("devices cannot be kept track of; tried again", extra={"why": str(error)})
 
     async def _publish(self) -> None:
         told = await self._work(lambda: {each.name: self._stock.devices(each.name) for each in self._config.pools})
@@ -156,7 +165,11 @@ class Plugin:
             self._knows = False
             return False
         self._knows = True
-        return await self._work(lambda: self._stock.heard(held, asked))
+        try:
+            return await self._work(lambda: self._stock.heard(held, asked))
+        except OSError as error:
+            self._failed(error)
+            return False
 
     async def _allocate(self, pool: str, ids: Sequence[str]) -> Sequence[Handed]:
         handed = await self._work(lambda: self._stock.allocate(pool, ids))

@@ -397,3 +397,29 @@ def test_hardware_is_known_by_its_pci_address_and_its_numa_node(host, nics, pci_
     assert answer.envs["PODWIRE_DEVICE_VFS"] == "0000:3b:02.1"
     [info] = json.loads(answer.envs["PODWIRE_DEVICE_VFS_INFO"])
     assert (info["name"], info["pciAddress"], info["numaNode"]) == ("nic1", "0000:3b:02.1", 1)
+
+
+def test_nothing_is_handed_out_that_cannot_be_written_down(host, nics):
+    nics("nic0")
+    host.cdi.write_text("in the way")
+    host.kubelet.start()
+    host.start([NICS | {"cdi": True}])
+    host.kubelet.wait_registered()
+    plugin = host.kubelet.plugin("nics")
+    plugin.until(nic0="Healthy")
+    host.kubelet.pods["web"] = {NIC: ["nic0"]}
+    with pytest.raises(grpc.RpcError) as refused:
+        plugin.allocate("nic0")
+    assert refused.value.code().name == "UNAVAILABLE"
+    assert str(host.cdi) in refused.value.details()
+    host.eventually(lambda: "devices cannot be kept track of; tried again" in host.log.read_text())
+    host.cdi.unlink()
+    assert [each.name for each in plugin.allocate("nic0").cdi_devices] == ["net.podwire.dev/nics=nic0"]
+
+
+def test_a_state_that_cannot_be_used_is_told_in_one_line(host):
+    host.state.write_text("in the way")
+    host.start([NICS])
+    assert host.process.wait(60) == 1
+    assert host.log.read_text().count("\n") == 1
+    assert str(host.state) in host.log.read_text()
