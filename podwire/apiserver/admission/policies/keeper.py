@@ -47,7 +47,7 @@ class PolicyKeeper:
             parts.create_task(self._report())
 
     def _settle(self, changed: list[Object]) -> None:
-        self.in_force.bound = bound(self._policies.known.values(), self._bindings.known.values())
+        self.in_force.replace(bound(self._policies.known.values(), self._bindings.known.values()))
         for each in changed:
             if each["kind"] == self._resource.kind.kind:
                 self._observed.put_nowait(each)

@@ -80,6 +80,11 @@ class Constraints:
             return None
         return _ruled(self.rules, target, others) if self.rules else target.kind
 
+    def names(self, resource: str) -> bool:
+        """Whether the rules can mean a resource at all."""
+        words = {word for each in self.rules for word, _ in each.resources}
+        return not self.rules or resource in words or ALL in words
+
     def picks(self, *objects: Json | None) -> bool:
         """Whether the selector picks the object as it will be, or as it was."""
         if self.objects.everything:

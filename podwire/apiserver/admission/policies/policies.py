@@ -46,6 +46,7 @@ class Policies:
         self._parameters = Parameters(store, registry)
         self.bound: tuple[Bound, ...] = ()
         """What is in force."""
+        self._meant: dict[str, tuple[Bound, ...]] = {}
         self._versions: tuple[int, Mapping[str, Sequence[Resource]]] = (-1, {})
 
     async def judge(self, operation: Operation) -> None:
@@ -53,10 +54,18 @@ class Policies:
         one lock itself in."""
         if not self.bound or operation.resource.group == GROUP:
             return
+        meant = self._meant.get(operation.resource.name)
+        if meant is None:
+            meant = self._meant[operation.resource.name] = _for(operation.resource.name, self.bound)
+        if not meant:
+            return
         judged = _Judged(self, Incoming(operation))
-        for each in self.bound:
+        for each in meant:
             await judged.by(each)
         judged.ruling.conclude(operation)
+
+    def replace(self, bound_: tuple[Bound, ...]) -> None:
+        self.bound, self._meant = bound_, {}
 
     @property
     def parameters(self) -> Parameters:
@@ -70,15 +79,17 @@ class Policies:
                 found[each.prefix].append(each)
             self._versions = self._registry.version, found
         alike = self._versions[1].get(resource.prefix) or ()
-        return [
-            each
-            for each in alike
-            if each.kind != resource.kind and (not part or each.kind.subresource(part) is not None)
-        ]
+        others = (each for each in alike if each.kind is not resource.kind)
+        return [each for each in others if not part or each.kind.subresource(part) is not None]
 
     async def namespace(self, name: str) -> Object | None:
         item = await self._store.get(f"{PREFIX}namespaces/{name}")
         return unpack(item) if item else None
+
+
+def _for(resource: str, among: Iterable[Bound]) -> tuple[Bound, ...]:
+    """Those that may be meant for a resource, which is called the same in every version."""
+    return tuple(each for each in among if each.policy.constraints.names(resource))
 
 
 class _Judged:
@@ -125,7 +136,7 @@ class _Judged:
         selective = self._target.namespace and not constraints.namespaces.everything
         if selective and not constraints.namespaces.matches(await self._labels()):
             return None
-        return self._others.get(kind, self._incoming.operation.resource)
+        return self._incoming.operation.resource if kind is self._target.kind else self._others[kind]
 
     @cached_property
     def _others(self) -> Mapping[Kind, Resource]:
