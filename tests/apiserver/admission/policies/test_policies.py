@@ -2,6 +2,7 @@
 
 import logging
 
+import msgspec
 import pytest
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
@@ -291,3 +292,47 @@ async def test_too_much_work_is_refused(api, policy, binding, enforce, config):
     await enforce(policy(many), binding())
     reply = await api.post(CONFIGS, config("one", text="x" * 2000))
     assert "running out of cost budget" in reply.message
+
+
+async def test_what_the_server_does_itself_is_not_judged(api, policy, binding, enforce, rule, definition, eventually):
+    match = {
+        "resourceRules": [rule("customresourcedefinitions", "customresourcedefinitions/status", operations=("*",))]
+    }
+    await enforce(policy("request.operation == 'CREATE'", match=match), binding())
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    made = await api.made(path, definition())
+    assert (
+        await api.patch(f"{path}/{made['metadata']['name']}/status", {"status": {"storedVersions": ["v1"]}})
+    ).status == 422
+    await eventually(lambda: api.get("/apis/example.com/v1/widgets"), lambda reply: reply.status == 200)
+
+
+async def test_texts_that_cannot_be_evaluated_are_refused(api, policy, binding, enforce, config):
+    await enforce(policy("object.data.size() >= 0"), binding())
+    reply = await api.post(CONFIGS, config("one", text="a\0b"))
+    assert (reply.status, "NUL" in reply.message) == (422, True)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        pytest.param({"validations": [{"expression": "nope("}]}, "compilation error", id="a validation"),
+        pytest.param(
+            {"validations": [{"expression": "variables.v"}], "variables": [{"name": "v", "expression": "nope("}]},
+            'composited variable "v" fails to compile',
+            id="a variable",
+        ),
+    ],
+)
+async def test_what_lies_in_the_store_and_cannot_be_compiled_fails_closed(
+    serve, api, policy, binding, config, spec, said
+):
+    metadata = {"name": "p", "uid": "u", "creationTimestamp": "2024-01-01T00:00:00Z", "generation": 1}
+    for name, told in (("p", policy(**spec)["spec"]), ("none", {})):
+        stored = {"kind": "ValidatingAdmissionPolicy", "apiVersion": "admissionregistration.k8s.io/v1"}
+        whole = {**stored, "metadata": {**metadata, "name": name}, "spec": told}
+        await api.store.create(f"/registry/validatingadmissionpolicies/{name}", msgspec.json.encode(whole))
+    await api.made(BINDINGS, binding())
+    other = await serve(api.store)
+    reply = await other.post(CONFIGS, config())
+    assert (reply.status, said in reply.message) == (422, True), reply.message
