@@ -59,6 +59,8 @@ class Keeper:
         """From the first Synchronize on: before it nobody knows whose rules are in the kernel."""
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="policies")
         """Policies are one thing, and one thread has them."""
+        self._edition = 0
+        """How often resources have changed."""
         self._failed = False
         """Whether the kernel refused something in the last pass."""
         self._waiting: list[asyncio.Future[None]] = []
@@ -87,6 +89,7 @@ class Keeper:
         else:
             changed = self.known.put(kind, change.object)
         if changed:
+            self._edition += 1
             self._unfit |= {each.id for each in self.locals.values() if each.namespace == namespace}
             self._work.set()
         self._statuses.touch(kind, change.object)
@@ -109,7 +112,7 @@ class Keeper:
 
     async def admit(self, local: Local, reads: Sequence[Read]) -> None:
         """Everything that a new pod is to have, before it can send a packet. Raises RpcError: it must not run."""
-        resources = self.known.of(local.namespace, reads)
+        edition, resources = self._edition, self.known.of(local.namespace, reads)
         local.bare = True
         try:
             here, changes = tuple(self.locals.values()), self._taken()
@@ -131,6 +134,13 @@ class Keeper:
             self._statuses.concern(self.known.of(local.namespace).heads())
         self.refused.pop(local.uid, None)
         self.locals[local.id] = local
+        if edition != self._edition:  # what came meanwhile was not told to this pod
+            self._unfit.add(local.id)
+        self._work.set()
+
+    def refit(self, local: Local) -> None:
+        """A pod has other labels than when it was looked at."""
+        self._unfit.add(local.id)
         self._work.set()
 
     async def dismiss(self, local: Local) -> None:
@@ -140,6 +150,9 @@ class Keeper:
         async with self._lock(local.id):
             try:
                 await self._in_order(lambda: self._policing.release(known))
+            except LinuxError:
+                self._work.set()  # the next pass finds addresses that nobody has
+                raise
             finally:
                 await asyncio.to_thread(fitting.remove, known)
         self._locks.pop(local.id, None)

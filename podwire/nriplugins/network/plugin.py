@@ -57,6 +57,8 @@ class NetworkPlugin(Plugin):
             with self._trace.configures(local.uid, "set policies, routes, mesh"):
                 await self._keeper.admit(local, reads)
                 self._tell_copies(local, reads)
+            if local.learn(self._pod_of(local)):
+                self._keeper.refit(local)
         finally:
             self._meter.hook("RunPodSandbox", self._now() - begun)
 

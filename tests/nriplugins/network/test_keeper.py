@@ -113,6 +113,21 @@ async def test_nonsense_fails_closed_or_open_and_says_so_once(made, policy, runs
     assert "a" in told.concerned
 
 
+async def test_a_resource_that_comes_while_a_pod_is_admitted_is_not_missed(made):
+    keeper, policies, told = made
+    protect = policies.protect
+
+    def meanwhile(*words):
+        protect(*words)
+        keeper.heard(ROUTES, Added(route(failurePolicy="Ignore")))
+
+    policies.protect = meanwhile
+    await keeper.admit(local(), [])
+    assert told.notes == []
+    await keeper.look()
+    assert [each[1] for each in told.notes] == ["PodRouteBroken"]
+
+
 async def test_changes_are_taken_once_and_in_order(made):
     keeper, policies, _ = made
     one, two = local("one"), local("two")
