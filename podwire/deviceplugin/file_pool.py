@@ -30,6 +30,9 @@ class FilePool:
             self._why = why
             self._devices = tuple(Device(each, why) for each in self._ids)
 
+    def asked(self) -> None:
+        """Files are shared."""
+
     def confirm(self, held: Collection[str]) -> None:
         """Whoever has one has it."""
 

@@ -51,6 +51,8 @@ class _Known:
     """How somebody changed it on the host; to be kept, if no pod has it."""
     explained: bool = True
     """Whether its absence is not yet known to be without a pod."""
+    asked: bool = False
+    """Whether pods were asked for since it left, or was changed."""
     trouble: str = ""
 
 
@@ -97,7 +99,8 @@ class InterfacePool:
         for key, each in self._known.items():
             found = links.get(key)
             if found is None:
-                each.explained = each.explained or each.link is not None
+                if each.link is not None:
+                    each.explained, each.asked = True, False
                 each.link, each.left, each.pending = None, True, None
                 continue
             if self._where.deleted(key):  # another link took its place
@@ -167,6 +170,7 @@ class InterfacePool:
             case Duty.OUT:
                 each.record = replace(each.record, out=True)
             case Duty.KEEP:
+                each.asked = each.asked and each.pending == now
                 each.pending = now
             case Duty.NOTHING:
                 each.pending = None
@@ -190,9 +194,15 @@ class InterfacePool:
         if changed:
             _log.info("device restored", extra={"pool": self.settings.name, "device": key})
 
+    def asked(self) -> None:
+        for each in self._known.values():
+            each.asked = True
+
     def confirm(self, held: Collection[str]) -> None:
         self._drop_lost(held)
         for key, each in self._known.items():
+            if not each.asked:
+                continue
             each.explained = key in held or each.link is not None
             if key not in held and each.pending is not None and not each.record.out:
                 each.record = Record(each.pending)

@@ -40,6 +40,8 @@ class _Known:
     """Somebody has it, as far as is known."""
     explained: bool = True
     """Whether its absence is not yet known to be without a pod."""
+    asked: bool = False
+    """Whether pods were asked for since it left, or was changed."""
     trouble: str = ""
 
 
@@ -85,7 +87,7 @@ class MadePool:
             each.link = found
             self._where.at_home(name, found.ifindex)
         elif each.link is not None:
-            each.link, each.left, each.explained = None, True, True
+            each.link, each.left, each.explained, each.asked = None, True, True, False
 
     def _search(self) -> None:
         """Once, those that pods had before the plugin began."""
@@ -123,9 +125,14 @@ class MadePool:
         self._recorded[name] = Record(taken(each.link, ()))
         self._where.at_home(name, each.link.ifindex)
 
+    def asked(self) -> None:
+        for each in self._known.values():
+            each.asked = True
+
     def confirm(self, held: Collection[str]) -> None:
         for name, each in self._known.items():
-            each.explained = name in held or each.link is not None
+            if each.asked:
+                each.explained = name in held or each.link is not None
 
     def devices(self) -> tuple[Device, ...]:
         numa = self._sysfs.hardware(self._source.parent).numa

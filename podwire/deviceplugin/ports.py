@@ -49,8 +49,12 @@ class Pool(Protocol):
         """Bring devices in line with what is seen; `held` is None as long as no kubelet has told."""
         ...
 
+    def asked(self) -> None:
+        """It is being asked what pods have: the answer tells of what has been seen so far, and of nothing later."""
+        ...
+
     def confirm(self, held: Collection[str]) -> None:
-        """What pods have, asked for after the last look."""
+        """That answer."""
         ...
 
     def devices(self) -> tuple[Device, ...]: ...

@@ -73,7 +73,7 @@ def restore(netlink: Netlink, ifindex: int, wanted: Snapshot) -> bool:
 
 
 def encoded(snapshot: Snapshot) -> dict[str, Any]:
-    return asdict(snapshot)
+    return {**asdict(snapshot), "addresses": [each._asdict() for each in snapshot.addresses]}
 
 
 def decoded(raw: dict[str, Any]) -> Snapshot:

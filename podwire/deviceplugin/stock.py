@@ -102,6 +102,8 @@ class Stock:
 
     def asks(self) -> int:
         """Told to `heard` later: what was allocated after this is not in an answer to a question asked now."""
+        for pool in self._pools.values():
+            pool.asked()
         return self._time
 
     def heard(self, held: Mapping[str, Iterable[str]], asked: int) -> bool:

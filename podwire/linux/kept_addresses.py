@@ -2,8 +2,8 @@
 
 import errno
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from struct import Struct
+from typing import NamedTuple
 
 from podwire.linux import errors, wire
 from podwire.linux.netlink import Sender
@@ -15,7 +15,7 @@ _LIFETIMES = Struct("=IIII")  # preferred, valid, and when it was made and chang
 _ADDRESS, _LOCAL, _LABEL, _BROADCAST, _CACHE, _FLAGS, _PRIORITY, _PROTOCOL = 1, 2, 3, 4, 6, 8, 9, 11
 _KEPT = (_ADDRESS, _LOCAL, _LABEL, _BROADCAST, _PRIORITY, _PROTOCOL)
 _ASKED_FOR = 0x02 | 0x04 | 0x10 | 0x100 | 0x200 | 0x400  # flags that somebody sets; the others follow from the link
-_BY_KERNEL = (2, 3)  # from router advertisements, and link-local ones: they come by themselves
+_ADVERTISED, _LINK_LOCAL = 2, 3  # by routers, and made of the MAC address: they come by themselves
 _FOR_EVER = 0xFFFFFFFF
 
 _ERRORS: errors.Names = {
@@ -25,18 +25,27 @@ _ERRORS: errors.Names = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class KeptAddress:
-    """One address. Two that differ only in how long they are still valid are the same."""
-
+class _Fields(NamedTuple):
     family: int
     prefix: int
     scope: int
     flags: int
     attributes: tuple[tuple[int, str], ...]
     """By the kernel's numbers, in hex."""
-    preferred: int = field(default=_FOR_EVER, compare=False)
-    valid: int = field(default=_FOR_EVER, compare=False)
+    preferred: int = _FOR_EVER
+    valid: int = _FOR_EVER
+
+
+class KeptAddress(_Fields):
+    """One address. Two that differ only in how long they are still valid are the same."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KeptAddress) and self[:5] == other[:5]
+
+    def __hash__(self) -> int:
+        return hash(self[:5])
 
 
 class KeptAddresses:
@@ -46,19 +55,19 @@ class KeptAddresses:
         self._netlink = netlink
 
     def list(self) -> dict[int, tuple[KeptAddress, ...]]:
-        """By the index of their link, in the kernel's order; without those that the kernel makes by itself."""
+        """By the index of their link, in the kernel's order; without those that routers advertise."""
         found: dict[int, tuple[KeptAddress, ...]] = {}
         for body in self._netlink.dump(Request(_GET, 0, _MESSAGE.pack(0, 0, 0, 0, 0), "list addresses", _ERRORS)):
             index = _MESSAGE.unpack_from(body)[4]
             told = wire.attributes(body, _MESSAGE.size)
-            if wire.number(told.get(_PROTOCOL)) not in _BY_KERNEL:
+            if wire.number(told.get(_PROTOCOL)) != _ADVERTISED:
                 found[index] = (*found.get(index, ()), _kept(body, told))
         return found
 
     def put(self, index: int, wanted: Sequence[KeptAddress], found: Sequence[KeptAddress]) -> None:
-        """Make a link's addresses what is wanted; those that are right stay untouched. NoSuchLink."""
+        """Make a link's addresses what is wanted; those that are right, or the kernel's own, stay. NoSuchLink."""
         for each in found:
-            if each not in wanted:
+            if each not in wanted and (_PROTOCOL, f"{_LINK_LOCAL:02x}") not in each.attributes:
                 self._netlink.do(_request(_DELETE, 0, index, each, "delete"))
         for each in wanted:
             if each not in found:

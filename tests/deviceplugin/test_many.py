@@ -107,3 +107,20 @@ def test_what_is_allocated_after_a_question_is_not_free_by_its_answer(host, tmp_
         assert len(list((tmp_path / "cdi").iterdir())) == (1 if late else 0)
     finally:
         stock.close()
+
+
+def test_an_answer_to_an_older_question_says_nothing_of_a_link_that_left_since(host, tmp_path):
+    host.ip("link add nic0 type veth peer name far0")
+    pools = {"pools": [{"name": "nics", "interfaces": {"names": ["nic*"]}}]}
+    stock = Stock(config(pools), state=tmp_path / "state", sysfs=tmp_path, cdi=tmp_path / "cdi")
+    try:
+        stock.look()
+        early = stock.asks()
+        host.move_in("nic0", host.namespaces.create("pod").path)
+        stock.look()
+        stock.heard({}, early)
+        assert stock.devices("nics")[0].healthy
+        stock.heard({}, stock.asks())
+        assert stock.devices("nics")[0].why == "nic0 is not on this host, and no pod has it"
+    finally:
+        stock.close()
