@@ -42,6 +42,12 @@ def preferred(spec: PodSpec) -> Sequence[tuple[int, Wanted]]:
     return [(each.get("weight", 0), _term(each.get("preference") or {})) for each in given]
 
 
+def selected(selector: Mapping[str, Any]) -> Wanted:
+    """The test of a NodeSelector: one of its terms is met."""
+    terms = [_term(each) for each in selector.get("nodeSelectorTerms") or ()]
+    return lambda node: any(each(node) for each in terms)
+
+
 def _term(term: Mapping[str, Any]) -> Wanted:
     """All of its conditions together; a term without any is met by no node."""
     labels = _requirements(term.get("matchExpressions") or ())

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from podwire.scheduler.filter import NOTHING, Filter, Happening, Judge, Refused
+from podwire.scheduler.filter import ANYTHING, NOTHING, Filter, Happening, Hopeless, Judge, Refused
 from podwire.scheduler.filters import FILTERS, POST_FILTERS
 from podwire.scheduler.podinfo import PodInfo
 from podwire.scheduler.scores import SCORES
@@ -23,6 +23,8 @@ class Unschedulable:
     message: str
     helped_by: Happening
     """What has to happen before it is worth asking again."""
+    quiet: bool = False
+    """Nothing that people need to hear of."""
 
 
 def choose(pod: PodInfo, snapshot: Snapshot) -> Chosen | Unschedulable:
@@ -33,28 +35,32 @@ def choose(pod: PodInfo, snapshot: Snapshot) -> Chosen | Unschedulable:
     for each in FILTERS:
         judge = each.prepare(pod, snapshot)
         if isinstance(judge, Refused):
-            return Unschedulable(_told(pod, snapshot, judge.why), each.helped_by)
+            return Unschedulable(_told(pod, snapshot, judge.why), each.helped_by, quiet=judge.quiet)
         if judge is not None:
             judges.append((each, judge))
-    fitting, failed = _sifted(nodes, judges)
+    try:
+        fitting, failed = _sifted(nodes, judges)
+    except Hopeless as error:
+        return Unschedulable(_told(pod, snapshot, str(error)), ANYTHING | Happening.DEVICES)
     if fitting:
         return Chosen(_best(pod, snapshot, fitting).name)
-    reasons = Counter(reason for _filter, told in failed for reason in told)
     helped_by = NOTHING
-    for filter_, _reasons in failed:
-        helped_by |= filter_.helped_by
-    return Unschedulable(_told(pod, snapshot, _histogram(reasons)), helped_by)
+    for each, _node, _reasons in failed:
+        helped_by |= each.helped_by
+    reasons = Counter(reason for _filter, _node, told in failed for reason in told)
+    return Unschedulable(_told(pod, snapshot, _histogram(reasons), _details(pod, snapshot, failed)), helped_by)
 
 
-def _sifted(
-    nodes: Iterable[NodeInfo], judges: Sequence[tuple[Filter, Judge]]
-) -> tuple[list[NodeInfo], list[tuple[Filter, Sequence[str]]]]:
+_Failed = tuple[Filter, NodeInfo, Sequence[str]]
+
+
+def _sifted(nodes: Iterable[NodeInfo], judges: Sequence[tuple[Filter, Judge]]) -> tuple[list[NodeInfo], list[_Failed]]:
     """The nodes that will do; for each other one the filter that it failed, and the reasons."""
     fitting, failed = [], []
     for node in nodes:
         for filter_, judge in judges:
             if reasons := judge(node):
-                failed.append((filter_, reasons))
+                failed.append((filter_, node, reasons))
                 break
         else:
             fitting.append(node)
@@ -65,9 +71,20 @@ def _histogram(reasons: Counter[str]) -> str:
     return ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
 
 
-def _told(pod: PodInfo, snapshot: Snapshot, why: str) -> str:
+def _details(pod: PodInfo, snapshot: Snapshot, failed: Sequence[_Failed]) -> str:
+    """What filters have to add to their reasons."""
+    told = [
+        each.tell(pod, snapshot, nodes)
+        for each in FILTERS
+        if each.tell is not None and (nodes := [node for filter_, node, _ in failed if filter_ is each])
+    ]
+    return " ".join(each for each in told if each)
+
+
+def _told(pod: PodInfo, snapshot: Snapshot, why: str, details: str = "") -> str:
     afterwards = " ".join(each.tell(pod, snapshot) for each in POST_FILTERS)
-    return f"0/{len(snapshot.nodes)} nodes are available: {why}. {afterwards}"
+    sentences = (f"0/{len(snapshot.nodes)} nodes are available: {why}.", details, afterwards)
+    return " ".join(each for each in sentences if each)
 
 
 def _best(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> NodeInfo:

@@ -17,6 +17,8 @@ class Happening(enum.Flag):
     """A pod was deleted, ended, or holds less."""
     POD_CAME = enum.auto()
     """A pod was placed, or has other labels."""
+    DEVICES = enum.auto()
+    """A claim, a device, a class of devices or a rule about them came, went or changed."""
 
 
 NOTHING = Happening(0)
@@ -31,6 +33,12 @@ class Refused:
     """No node at all will do, whatever it is like."""
 
     why: str
+    quiet: bool = False
+    """Somebody is at work on it already: no Event is needed."""
+
+
+class Hopeless(Exception):
+    """Raised by a judge: what it met on a node keeps the pod from every node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +48,5 @@ class Filter:
     """None when the pod does not ask for what this filter is about."""
     helped_by: Happening
     """What may make a node pass that did not."""
+    tell: Callable[[PodInfo, Snapshot, Sequence[NodeInfo]], str] | None = None
+    """More than the reasons say, of nodes that failed, in sentences."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from podwire.objects import node_affinity, taints
 from podwire.objects.nodes import Node, Taint
 from podwire.scheduler import neighbours, spreading
+from podwire.scheduler.claims import judge as claims
 from podwire.scheduler.filter import ANYTHING, NOTHING, Filter, Happening, Judge, Refused
 from podwire.scheduler.podinfo import HostPort, PodInfo
 from podwire.scheduler.requests import PODS
@@ -76,10 +77,6 @@ def volume_binding(pod: PodInfo, _snapshot: Snapshot) -> Refused | None:
     return Refused(f"{pod.not_evaluated[0]} is not evaluated by this scheduler") if pod.not_evaluated else None
 
 
-def dynamic_resources(pod: PodInfo, _snapshot: Snapshot) -> Refused | None:
-    return Refused("spec.resourceClaims is not evaluated by this scheduler") if pod.pod.spec.resource_claims else None
-
-
 def _of_node(fits: Callable[[Node], bool], reason: str) -> Judge:
     reasons = (reason,)
     return lambda node: () if node.node is not None and fits(node.node) else reasons
@@ -97,7 +94,7 @@ FILTERS = (
     Filter("VolumeBinding", volume_binding, NOTHING),
     Filter("PodTopologySpread", spreading.judge, ANYTHING),
     Filter("InterPodAffinity", neighbours.judge, ANYTHING),
-    Filter("DynamicResources", dynamic_resources, NOTHING),
+    Filter("DynamicResources", claims.judge, _NODE | Happening.DEVICES, claims.told),
 )
 
 

@@ -10,6 +10,7 @@ import asyncio
 import enum
 import heapq
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from podwire.scheduler.filter import NOTHING, Happening
@@ -92,9 +93,10 @@ class PodQueue:
         entry.state, entry.failures = _State.PAUSING, entry.failures + 1
         entry.timer = asyncio.get_running_loop().call_later(pause, self._ready, entry)
 
-    def wake(self, happening: Happening) -> None:
+    def wake(self, happening: Happening, concerns: Callable[[PodInfo], bool] | None = None) -> None:
+        """All whom it may help; or those of them whom it concerns."""
         for each in self._entries.values():
-            if each.state is _State.ASLEEP and each.helped_by & happening:
+            if each.state is _State.ASLEEP and each.helped_by & happening and (concerns is None or concerns(each.info)):
                 self._ready(each)
 
     def wake_all(self) -> None:

@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from podwire.failpoints import declare, failpoint
 from podwire.objects import nodes
+from podwire.objects.claims import ResourceClaim
 from podwire.objects.nodes import Node
 from podwire.protocols.k8sapi.client_side import EVERYWHERE, ClientError, Scope
 from podwire.protocols.k8sapi.kinds import Kind
@@ -16,8 +17,12 @@ from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Added, Change, Deleted, Object, Synced, Updated, key_of, metadata
 from podwire.scheduler import podinfo
 from podwire.scheduler.choose import Chosen, Unschedulable, choose
+from podwire.scheduler.claims import judge as claims
+from podwire.scheduler.claims.book import Decided
+from podwire.scheduler.claims.following import ClaimFollower
+from podwire.scheduler.claims.writing import ClaimWriter, Lost
 from podwire.scheduler.filter import Happening
-from podwire.scheduler.kinds import NODES, PODS
+from podwire.scheduler.kinds import CLAIMS, DEVICE_CLASSES, NODES, PODS, SLICES, TAINT_RULES
 from podwire.scheduler.podinfo import PodInfo, Unreadable
 from podwire.scheduler.ports import Api
 from podwire.scheduler.queue import FIRST_PAUSE, LONGEST_PAUSE, PodQueue
@@ -35,6 +40,8 @@ FLUSH = 300.0
 
 BINDINGS_AT_ONCE = 16
 """More would only wait in the server, and each needs a connection."""
+
+_DEVICES = ("claims", "slices", "device classes", "device taint rules")
 
 PENDING, PLACED = Scope(field_selector="spec.nodeName="), Scope(field_selector="spec.nodeName!=")
 
@@ -54,7 +61,8 @@ class Scheduler:
         self._verdicts: dict[str, Verdict] = {}
         self._assumed: dict[str, PodInfo] = {}
         """Counted on a node although no watch has told so yet."""
-        self._unsynced = {"pending", "placed", "nodes"}
+        self._claims = ClaimWriter(api, clock, self._snapshot.claims)
+        self._unsynced = {"pending", "placed", "nodes", *_DEVICES}
         self._synced = asyncio.Event()
         self._bindings = asyncio.Semaphore(BINDINGS_AT_ONCE)
         self._tasks: asyncio.TaskGroup
@@ -66,6 +74,7 @@ class Scheduler:
                 self._start("pending", self._follow("pending", PODS, PENDING, self._pending))
                 self._start("placed", self._follow("placed", PODS, PLACED, self._placed))
                 self._start("nodes", self._follow("nodes", NODES, EVERYWHERE, self._node))
+                self._follow_devices()
                 self._start("events", self._recorder.run())
                 self._start("flush", self._flush())
                 await self._work()
@@ -79,11 +88,34 @@ class Scheduler:
         async with self._api.informer(kind, scope) as informer:
             async for change in informer:
                 if isinstance(change, Synced):
-                    self._unsynced.discard(name)
-                    if not self._unsynced:
-                        self._synced.set()
+                    self._is_synced(name)
                 else:
                     saw(change)
+
+    def _is_synced(self, name: str) -> None:
+        self._unsynced.discard(name)
+        if self._unsynced.issubset(_DEVICES):
+            self._synced.set()  # only pods with claims ask for the rest
+        if self._unsynced.isdisjoint(_DEVICES) and not self._snapshot.claims.known:
+            self._snapshot.claims.known = True
+            self._queue.wake(Happening.DEVICES)
+
+    def _follow_devices(self) -> None:
+        follower = ClaimFollower(self._snapshot.claims, self._queue.wake)
+        sources = ((CLAIMS, follower.claim), (SLICES, follower.slice), (DEVICE_CLASSES, follower.device_class),
+                   (TAINT_RULES, follower.rule))  # fmt: skip
+        for name, (kind, saw) in zip(_DEVICES, sources, strict=True):
+            self._start(name, self._follow_if_served(name, kind, saw))
+
+    async def _follow_if_served(self, name: str, kind: Kind, saw: Callable[[Change], None]) -> None:
+        """An API server may be too old to know a kind: then there is none of it."""
+        try:
+            await self._follow(name, kind, EVERYWHERE, saw)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            log.warning("not served by the API server", extra={"kind": kind.kind, "why": error.message})
+            self._is_synced(name)
 
     def _pending(self, change: Change) -> None:
         match change:
@@ -135,6 +167,8 @@ class Scheduler:
 
     def _gone(self, uid: str) -> None:
         self._assumed.pop(uid, None)
+        if self._snapshot.claims.give_up(uid):
+            self._queue.wake(Happening.DEVICES)
         if self._snapshot.drop_pod(uid) is not None:
             self._queue.wake(Happening.POD_GONE)
 
@@ -175,18 +209,36 @@ class Scheduler:
         pod = info.pod
         match choose(info, self._snapshot):
             case Chosen(node):
+                decided = claims.decided(info, self._snapshot, node)
+                self._snapshot.claims.reserve(pod.uid, decided)
                 self._snapshot.put_pod(info, node)
                 self._assumed[pod.uid] = info
                 self._queue.wake(Happening.POD_CAME)
-                self._start(f"bind {pod.ref}", self._bind(info, node))
-            case Unschedulable(message, helped_by):
+                self._start(f"bind {pod.ref}", self._bind(info, node, decided))
+            case Unschedulable(message, helped_by, quiet):
                 self._queue.sleep(pod.uid, helped_by)
                 verdict = self._verdicts[pod.uid] = Verdict("Unschedulable", message)
+                if quiet:
+                    return
+                self._make_room(info)
                 log.info("no node will do", extra={"pod": pod.ref, "why": message})
                 self._recorder.tell(Note(pod, "Warning", "FailedScheduling", "Scheduling", message))
                 self._report(info, verdict)
 
-    async def _bind(self, info: PodInfo, node: str) -> None:
+    def _make_room(self, info: PodInfo) -> None:
+        """A claim that is allocated where its pod cannot go is given its choice back, unless others use it."""
+        if info.pod.spec.resource_claims and (claim := claims.to_deallocate(info, self._snapshot)) is not None:
+            self._start(f"deallocate {claim.ref}", self._deallocate(claim))
+
+    async def _deallocate(self, claim: ResourceClaim) -> None:
+        try:
+            await self._claims.deallocate(claim)
+        except (ApiError, ClientError) as error:
+            log.info("not deallocated", extra={"claim": claim.ref, "why": str(error)})
+        else:
+            log.info("deallocated", extra={"claim": claim.ref})
+
+    async def _bind(self, info: PodInfo, node: str, decided: Sequence[Decided]) -> None:
         pod = info.pod
         try:
             async with self._bindings:
@@ -194,8 +246,12 @@ class Scheduler:
                     self._try_again(info)  # it went while this waited its turn
                     return
                 failpoint(ASSUMED)
+                await self._claims.reserve(pod, decided)
                 await self._api.bind(pod.name, pod.namespace, node, uid=pod.uid)
                 failpoint(BOUND)
+        except Lost as error:
+            log.info("not bound", extra={"pod": pod.ref, "node": node, "why": str(error)})
+            self._try_again(info)
         except (ApiError, ClientError) as error:
             log.info("not bound", extra={"pod": pod.ref, "node": node, "why": str(error)})
             await self._after_failure(info, error)
@@ -281,7 +337,11 @@ def _ours(info: PodInfo) -> bool:
 
 def _changed(before: Object, after: Object) -> bool:
     """In what filters look at."""
-    return (before.get("spec"), metadata(before).get("labels")) != (after.get("spec"), metadata(after).get("labels"))
+    return _looked_at(before) != _looked_at(after)
+
+
+def _looked_at(pod: Object) -> tuple[Any, ...]:
+    return pod.get("spec"), metadata(pod).get("labels"), (pod.get("status") or {}).get("resourceClaimStatuses")
 
 
 def _judged(node: Node) -> tuple[Any, ...]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from podwire.objects import node_affinity, taints
 from podwire.scheduler import neighbours, spreading
+from podwire.scheduler.claims import judge as claims
 from podwire.scheduler.podinfo import PodInfo
 from podwire.scheduler.requests import CPU, MEMORY
 from podwire.scheduler.snapshot import NodeInfo, Snapshot
@@ -103,6 +104,7 @@ SCORES = (
     Score("NodeResourcesFit", 1, least_allocated),
     Score("PodTopologySpread", 2, spreading.score),
     Score("InterPodAffinity", 2, neighbours.score),
+    Score("DynamicResources", 2, claims.score),
     Score("NodeResourcesBalancedAllocation", 1, balanced_allocation),
     Score("ImageLocality", 1, image_locality),
 )

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from podwire.objects.nodes import Node
+from podwire.scheduler.claims.book import Book
 from podwire.scheduler.podinfo import PodInfo
 from podwire.scheduler.requests import Resources, amounts
 
@@ -70,6 +71,7 @@ class Snapshot:
     """Everything that a decision looks at."""
 
     def __init__(self) -> None:
+        self.claims = Book()
         self._infos: dict[str, NodeInfo] = {}
         self._places: dict[str, NodeInfo] = {}
         self._nodes: Sequence[NodeInfo] | None = None

@@ -125,11 +125,6 @@ def test_a_host_port_is_free_again_when_its_pod_is_gone(make_pod, make_snapshot)
     ("spec", "why"),
     [
         pytest.param(
-            {"resourceClaims": [{"name": "nic", "resourceClaimName": "x"}]},
-            "spec.resourceClaims is not evaluated by this scheduler",
-            id="claims for devices",
-        ),
-        pytest.param(
             {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "persistentVolumeClaim": {"claimName": "x"}}]},
             "spec.volumes[1].persistentVolumeClaim is not evaluated by this scheduler",
             id="claims for storage",
@@ -165,7 +160,18 @@ def test_what_nobody_evaluates_is_refused_by_its_name(make_pod, make_snapshot, s
     [
         pytest.param(tainted("NoSchedule"), {}, NODE, id="a taint goes only with its node"),
         pytest.param({}, {"requests": {"cpu": "5"}}, NODE | GONE, id="room comes with a node or when a pod goes"),
-        pytest.param({}, {"resourceClaims": [{"name": "x"}]}, NOTHING, id="what is not evaluated, with nothing"),
+        pytest.param(
+            {},
+            {"volumes": [{"name": "b", "persistentVolumeClaim": {"claimName": "x"}}]},
+            NOTHING,
+            id="what is not evaluated, with nothing",
+        ),
+        pytest.param(
+            {},
+            {"resourceClaims": [{"name": "x", "resourceClaimName": "x"}]},
+            NODE | Happening.DEVICES,
+            id="claims, with a node or with anything about devices",
+        ),
         pytest.param(
             {},
             {

@@ -29,7 +29,7 @@ async def test_pods_and_nodes_from_before_are_found(cluster):
         assert (await cluster.placed("web"))["spec"]["nodeName"] == "n1"
 
 
-async def test_there_are_two_watches_of_pods_and_one_of_nodes(cluster):
+async def test_there_are_two_watches_of_pods_and_one_of_everything_else(cluster):
     wire = cluster.wire()
     async with cluster.scheduler(wire):
         await cluster.node("n1")
@@ -39,6 +39,10 @@ async def test_there_are_two_watches_of_pods_and_one_of_nodes(cluster):
         ("/api/v1/nodes", ""),
         ("/api/v1/pods", "spec.nodeName!="),
         ("/api/v1/pods", "spec.nodeName="),
+        ("/apis/resource.k8s.io/v1/deviceclasses", ""),
+        ("/apis/resource.k8s.io/v1/resourceclaims", ""),
+        ("/apis/resource.k8s.io/v1/resourceslices", ""),
+        ("/apis/resource.k8s.io/v1beta2/devicetaintrules", ""),
     ]
 
 
@@ -219,12 +223,6 @@ async def test_pods_of_another_scheduler_are_left_alone(working):
     await working.pod("ours")
     await working.placed("ours")
     assert "nodeName" not in (await working.seen("theirs"))["spec"]
-
-
-async def test_claims_for_devices_are_refused_out_loud(working):
-    await working.node("n1")
-    await working.pod("web", resourceClaims=[{"name": "nic", "resourceClaimName": "x"}])
-    await working.refused("web", "0/1 nodes are available: spec.resourceClaims is not evaluated by this scheduler. ")
 
 
 async def test_the_most_important_pod_gets_the_last_place(cluster):

@@ -1,0 +1,63 @@
+"""How much of a device a request takes: amounts rounded up as the device's policy has it, in nanos. Pure."""
+
+from collections.abc import Mapping
+
+from podwire.objects import quantity
+from podwire.objects.slices import CapacityPolicy, CapacityRange, Quantity
+from podwire.scheduler.claims.candidates import Candidate, qualified
+from podwire.scheduler.claims.needs import Way
+
+Amounts = Mapping[str, int]
+"""Nanos by the name that the device gives a capacity."""
+
+
+def _nano(given: Quantity) -> int:
+    return quantity.parse(str(given)).nano
+
+
+def taken(candidate: Candidate, way: Way) -> Amounts | str:
+    """What a request would take of a device's capacities; a text says why it never can."""
+    asked = {qualified(name, candidate.driver): amount for name, amount in way.amounts}
+    for name in asked:
+        if name not in candidate.capacity:
+            return f"has no capacity {name}"
+    amounts = {}
+    for name, capacity in candidate.capacity.items():
+        amount = rounded(asked.get(name), capacity.nano, capacity.policy if candidate.shared else None)
+        if amount is None or amount > capacity.nano:
+            return f"{capacity.name} {_told(capacity.nano)} < {_told(asked.get(name, capacity.nano))}"
+        amounts[capacity.name] = amount
+    return amounts
+
+
+def rounded(asked: int | None, whole: int, policy: CapacityPolicy | None) -> int | None:
+    """The amount that is taken; None for one that the policy does not allow."""
+    if asked is None:
+        return _nano(policy.default) if policy is not None and policy.default is not None else whole
+    if policy is None:
+        return asked
+    if policy.valid_values:
+        return min((value for each in policy.valid_values if (value := _nano(each)) >= asked), default=None)
+    return _in_range(asked, policy.valid_range) if policy.valid_range is not None else asked
+
+
+def _in_range(asked: int, given: CapacityRange) -> int | None:
+    least = _nano(given.min) if given.min is not None else 0
+    amount = max(asked, least)
+    if given.step is not None and (step := _nano(given.step)) > 0:
+        amount = least - (least - amount) // step * step
+    return None if given.max is not None and amount > _nano(given.max) else amount
+
+
+def lacking(candidate: Candidate, amounts: Amounts, held: Mapping[str, int]) -> str:
+    """The capacity of which less is left than asked, told; empty when there is enough of everything."""
+    for capacity in candidate.capacity.values():
+        left = capacity.nano - held.get(capacity.name, 0)
+        if amounts.get(capacity.name, 0) > left:
+            return f"{capacity.name}: {_told(left)} left < {_told(amounts[capacity.name])}"
+    return ""
+
+
+def _told(nano: int) -> str:
+    form = quantity.Format.DECIMAL_SI if nano % (1024 * quantity.NANO) else quantity.Format.BINARY_SI
+    return quantity.Quantity(nano, form).canonical()

@@ -1,0 +1,101 @@
+"""What is written into a claim: its devices, what drivers are told of them, and where they can be used. Pure."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from podwire.objects.claims import (
+    AllocatedConfig,
+    AllocatedDevice,
+    AllocatedDevices,
+    Allocation,
+    DeviceConfig,
+    ResourceClaim,
+)
+from podwire.objects.device_classes import DeviceClass
+from podwire.objects.quantity import Format, Quantity
+from podwire.scheduler.claims.capacities import Amounts
+from podwire.scheduler.claims.search import Pick
+
+FROM_CLASS, FROM_CLAIM = "FromClass", "FromClaim"
+_NAME = "metadata.name"
+
+NewId = Callable[[], str]
+
+
+def allocation(
+    claim: ResourceClaim, picks: Sequence[Pick], classes: Mapping[str, DeviceClass], node: str, new_id: NewId
+) -> Allocation:
+    """`new_id` gives each share of a device a name of its own."""
+    config = (*_of_classes(claim, picks, classes), *_of_claim(claim, picks))
+    return Allocation(
+        devices=AllocatedDevices(results=tuple(_result(each, new_id) for each in picks), config=config),
+        node_selector=_node_selector(picks, node),
+    )
+
+
+def _result(pick: Pick, new_id: NewId) -> AllocatedDevice:
+    driver, pool, device = pick.candidate.identity
+    shared = pick.amounts is not None
+    return AllocatedDevice(
+        request=pick.way.name,
+        driver=driver,
+        pool=pool,
+        device=device,
+        admin_access=pick.way.admin,
+        tolerations=pick.way.tolerations,
+        share_id=new_id() if shared else None,
+        consumed_capacity=_quantities(pick.amounts or {}),
+    )
+
+
+def _quantities(amounts: Amounts) -> dict[str, str | int | float]:
+    return {name: Quantity(nano, _form(nano)).canonical() for name, nano in amounts.items()}
+
+
+def _form(nano: int) -> Format:
+    return Format.DECIMAL_SI if nano % (1024 * 10**9) else Format.BINARY_SI
+
+
+def _of_classes(
+    claim: ResourceClaim, picks: Sequence[Pick], classes: Mapping[str, DeviceClass]
+) -> Iterator[AllocatedConfig]:
+    """Once for each class, with the requests that it is about unless these are all."""
+    used: dict[str, list[str]] = {}
+    for each in picks:
+        names = used.setdefault(each.way.class_name, [])
+        if each.way.name not in names:
+            names.append(each.way.name)
+    for class_name, names in used.items():
+        about = () if len(names) == len(claim.spec.devices.requests) else tuple(names)
+        class_ = classes.get(class_name)
+        for config in class_.spec.config if class_ else ():
+            yield AllocatedConfig(source=FROM_CLASS, requests=about, opaque=config.opaque)
+
+
+def _of_claim(claim: ResourceClaim, picks: Sequence[Pick]) -> Iterator[AllocatedConfig]:
+    chosen = {name for each in picks for name in (each.way.name, each.way.name.partition("/")[0])}
+    for config in claim.spec.devices.config:
+        if _applies(config, chosen):
+            yield AllocatedConfig(source=FROM_CLAIM, requests=config.requests, opaque=config.opaque)
+
+
+def _applies(config: DeviceConfig, chosen: set[str]) -> bool:
+    return not config.requests or not chosen.isdisjoint(config.requests)
+
+
+def _node_selector(picks: Iterable[Pick], node: str) -> dict[str, Any] | None:
+    """The one node if any device is only there; else what the devices' own selectors ask for, all of it."""
+    expressions: list[dict[str, Any]] = []
+    fields: list[dict[str, Any]] = []
+    for each in picks:
+        reach = each.candidate.reach
+        if reach.node or each.candidate.device.binds_to_node:
+            only = {"key": _NAME, "operator": "In", "values": [node]}
+            return {"nodeSelectorTerms": [{"matchFields": [only]}]}
+        for term in (reach.selector or {}).get("nodeSelectorTerms") or ():
+            expressions += [one for one in term.get("matchExpressions") or () if one not in expressions]
+            fields += [one for one in term.get("matchFields") or () if one not in fields]
+    if not expressions and not fields:
+        return None
+    term = {"matchExpressions": expressions} if expressions else {}
+    return {"nodeSelectorTerms": [term | ({"matchFields": fields} if fields else {})]}

@@ -1,0 +1,129 @@
+"""Whether devices meet expressions: each is compiled once, and asked of a device once."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from podwire.objects import quantity
+from podwire.protocols.cel import CelError, CompileError, Program, Unavailable, Values, compile_expression
+from podwire.protocols.cel.cost import Size, estimate
+from podwire.protocols.cel.devices import COST_LIMIT, LONGEST, VARIABLES
+from podwire.protocols.cel.syntax import Call, Const, walk
+from podwire.scheduler.claims.candidates import Attribute, Candidate, Pool
+
+_NAMES, _ENTRIES, _TEXT = 64, 48, 64
+"""The longest domain or name, the most attributes and capacities of a device, the longest value."""
+_INNER = Size(_ENTRIES, inside=Size(_TEXT), key=Size(_NAMES))
+_MAP = Size(_ENTRIES, inside=_INNER, key=Size(_NAMES))
+_SIZES = {"device": Size(fields={"driver": Size(_NAMES), "attributes": _MAP, "capacity": _MAP})}
+_INDEXES = ("_[_]", "_[?_]")
+
+
+class BadSelector(Exception):
+    """An expression that no device can be judged by; says which one and why."""
+
+
+@lru_cache(maxsize=1024)
+def program(expression: str) -> Program:
+    """Raises BadSelector."""
+    if len(expression.encode()) > LONGEST:
+        raise BadSelector(f"must not be longer than {LONGEST} bytes")
+    try:
+        compiled = compile_expression(expression, VARIABLES)
+    except CompileError as error:
+        raise BadSelector(f"CEL compile error: {error}") from None
+    except Unavailable as error:
+        raise BadSelector(str(error)) from None
+    if compiled.returns not in ("bool", "dyn"):
+        raise BadSelector(f"CEL compile error: must evaluate to bool or the unknown type, not {compiled.returns}")
+    if estimate(compiled.tree, _SIZES) > COST_LIMIT:
+        raise BadSelector("too complex, exceeds cost limit")
+    return compiled
+
+
+def sifted(pool: Pool, expressions: tuple[str, ...]) -> tuple[Candidate, ...]:
+    """The devices of a pool that meet all expressions, and those for which an expression fails."""
+    found = pool.sifted.get(expressions)
+    if found is None:
+        found = pool.sifted[expressions] = tuple(each for each in pool.devices if matches(each, expressions))
+    return found
+
+
+def matches(candidate: Candidate, expressions: tuple[str, ...]) -> bool | str:
+    """A text says which expression failed, and how: whoever comes to this device goes no further."""
+    known = candidate.matched.get(expressions)
+    if known is None:
+        known = candidate.matched[expressions] = _matches(candidate, expressions)
+    return known
+
+
+def _matches(candidate: Candidate, expressions: tuple[str, ...]) -> bool | str:
+    for index, expression in enumerate(expressions):
+        outcome = evaluated(candidate, expression)
+        if isinstance(outcome, str):
+            return f"selector #{index}: {outcome}"
+        if not outcome:
+            return False
+    return True
+
+
+def evaluated(candidate: Candidate, expression: str) -> bool | str:
+    try:
+        compiled = program(expression)
+    except BadSelector as error:
+        return str(error)
+    if candidate.values is None:
+        candidate.values = Values({"device": shown(candidate)})
+    outcome = compiled.run(candidate.values)
+    if isinstance(outcome, CelError) and outcome.message.startswith("no such key"):
+        outcome = compiled.run({"device": _completed(shown(candidate), compiled)})
+    if isinstance(outcome, CelError):
+        return f"runtime error: {outcome}"
+    return outcome if isinstance(outcome, bool) else "runtime error: the result is not a boolean"
+
+
+def _completed(device: dict[str, Any], compiled: Program) -> Mapping[str, Any]:
+    """A domain that a device knows nothing of is an empty map to who looks into it, yet not `in` the map of them: so
+    expressions meet the device as it is first, and with the domains that they name only when that failed."""
+    named = {device["driver"]} | {
+        each.args[1].value
+        for each in walk(compiled.tree.root)
+        if isinstance(each, Call)
+        and each.function in _INDEXES
+        and isinstance(each.args[1], Const)
+        and isinstance(each.args[1].value, str)
+    }
+    for part in ("attributes", "capacity"):
+        device[part] = {**{name: {} for name in named}, **device[part]}
+    return device
+
+
+def shown(candidate: Candidate) -> dict[str, Any]:
+    """The variable `device`; the library that holds its quantities comes in with the first expression."""
+    from podwire.protocols.cel.environment import kept  # noqa: PLC0415 - see above
+
+    attributes: dict[str, dict[str, Any]] = {}
+    for name, attribute in candidate.attributes.items():
+        domain, _, id_ = name.partition("/")
+        attributes.setdefault(domain, {})[id_] = _shown(attribute)
+    capacity: dict[str, dict[str, Any]] = {}
+    for name, amount in candidate.capacity.items():
+        domain, _, id_ = name.partition("/")
+        capacity.setdefault(domain, {})[id_] = kept(quantity.Quantity(amount.nano))
+    return {
+        "driver": candidate.driver,
+        "allowMultipleAllocations": candidate.shared,
+        "attributes": attributes,
+        "capacity": capacity,
+    }
+
+
+def _shown(attribute: Attribute) -> Any:
+    from podwire.protocols.cel.environment import kept  # noqa: PLC0415 - as above
+    from podwire.protocols.cel.functions import versions  # noqa: PLC0415 - likewise
+
+    if attribute.type == "version":
+        return kept(versions.parse(str(attribute.value)))
+    if not isinstance(attribute.value, tuple):
+        return attribute.value
+    return [kept(versions.parse(str(each))) if attribute.type == "versions" else each for each in attribute.value]

@@ -1,0 +1,146 @@
+"""Pods with claims on a real API server: devices are given, kept apart, and given back."""
+
+import asyncio
+import time
+
+import pytest
+
+from podwire.objects.claims import FINALIZER
+from podwire.scheduler.kinds import CLAIMS, SLICES
+
+SOON = 40.0
+
+
+@pytest.fixture
+async def devices(cluster, words):
+    """A node with two interfaces, of which one takes large frames."""
+    await cluster.node("n1")
+    await cluster.api.create(words.class_("nic", f'device.driver == "{words.DRIVER}"'))
+    offered = [words.device("eth2", mtu=1500), words.device("eth3", mtu=9000)]
+    await cluster.api.create(words.slice("n1", offered))
+    return cluster
+
+
+async def claim(cluster, words, name="nic", *selectors, **given):
+    made = words.claim(name, words.request("nic", *selectors, **given))
+    made.pop("status")
+    return await cluster.api.create(made)
+
+
+async def pod(cluster, name, *claims):
+    return await cluster.pod(name, resourceClaims=[{"name": each, "resourceClaimName": each} for each in claims])
+
+
+async def seen(cluster, name):
+    return await cluster.api.get(CLAIMS, name, "default")
+
+
+async def until(done):
+    end = time.monotonic() + SOON
+    while not await done():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.01)
+
+
+LARGE = 'device.attributes["net.example.com"].mtu >= 9000'
+
+
+async def test_a_pod_is_bound_once_its_claim_has_a_device_and_is_reserved_for_it(devices, words):
+    await claim(devices, words, "nic", LARGE)
+    made = await pod(devices, "web", "nic")
+    async with devices.scheduler():
+        assert (await devices.placed("web"))["spec"]["nodeName"] == "n1"
+    found = await seen(devices, "nic")
+    assert found["metadata"]["finalizers"] == [FINALIZER]
+    allocation = found["status"]["allocation"]
+    assert allocation["devices"]["results"] == [
+        {"request": "nic", "driver": words.DRIVER, "pool": "n1", "device": "eth3"}
+    ]
+    only = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+    assert allocation["nodeSelector"] == {"nodeSelectorTerms": [{"matchFields": [only]}]}
+    assert found["status"]["reservedFor"] == [{"resource": "pods", "name": "web", "uid": made["metadata"]["uid"]}]
+
+
+async def test_a_claim_that_cannot_be_met_says_of_each_device_why(devices, words):
+    await claim(devices, words, "db", LARGE)
+    await claim(devices, words, "nic", LARGE)
+    async with devices.scheduler():
+        await pod(devices, "db", "db")
+        await devices.placed("db")
+        await pod(devices, "web", "nic")
+        [event] = await devices.events("FailedScheduling")
+        assert event["note"] == (
+            "0/1 nodes are available: 1 cannot allocate all claims. On n1, claim default/nic, request nic: "
+            "eth2: mtu 1500 < 9000; eth3: held by default/db. preemption: not done by this scheduler."
+        )
+        await devices.api.patch(CLAIMS, "db", {"status": {"allocation": None, "reservedFor": None}}, "default",
+                                subresource="status")  # fmt: skip
+        await devices.placed("web")
+
+
+async def test_a_device_that_comes_later_wakes_the_pod(devices, words):
+    await claim(devices, words, "nic", 'device.attributes["net.example.com"].mtu > 9000')
+    async with devices.scheduler():
+        await pod(devices, "web", "nic")
+        await devices.refused("web", "eth3: mtu 9000 <= 9000")
+        jumbo = words.device("eth4", mtu=9216)
+        await devices.api.patch(SLICES, f"n1-{words.DRIVER}", {"spec": {"devices": [jumbo]}})
+        await devices.placed("web")
+
+
+async def test_claims_and_classes_that_are_missing_are_named_until_they_come(devices, words):
+    async with devices.scheduler():
+        await pod(devices, "web", "nic")
+        await devices.refused("web", 'resourceclaim "nic" not found')
+        await claim(devices, words, "nic", class_name="fast")
+        await devices.refused("web", "request nic: device class fast does not exist")
+        await devices.api.create(words.class_("fast"))
+        await devices.placed("web")
+
+
+async def test_two_pods_share_a_claim_and_no_device_is_given_twice(devices, words):
+    for each in ("shared", "own"):
+        await claim(devices, words, each)
+    async with devices.scheduler():
+        await asyncio.gather(pod(devices, "a", "shared"), pod(devices, "b", "shared"), pod(devices, "c", "own"))
+        for each in ("a", "b", "c"):
+            await devices.placed(each)
+    status = (await seen(devices, "shared"))["status"]
+    assert {each["name"] for each in status["reservedFor"]} == {"a", "b"}
+    other = (await seen(devices, "own"))["status"]
+    names = [each["allocation"]["devices"]["results"][0]["device"] for each in (status, other)]
+    assert sorted(names) == ["eth2", "eth3"]
+
+
+async def test_an_allocation_where_its_pod_cannot_go_is_given_back_and_made_anew(devices, words):
+    await devices.node("n2", unschedulable=True)
+    await devices.api.create(words.slice("n2", [words.device("eth9", mtu=1500)]))
+    await claim(devices, words, "nic")
+    only = {"key": "metadata.name", "operator": "In", "values": ["n2"]}
+    allocation = words.allocated("eth9", node="n2")["allocation"]
+    allocation["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [only]}]}
+    await devices.api.patch(CLAIMS, "nic", {"status": {"allocation": allocation}}, "default", subresource="status")
+    async with devices.scheduler():
+        await pod(devices, "web", "nic")
+        assert (await devices.placed("web"))["spec"]["nodeName"] == "n1"
+    [result] = (await seen(devices, "nic"))["status"]["allocation"]["devices"]["results"]
+    assert (result["pool"], result["device"]) == ("n1", "eth2")
+
+
+async def test_a_claim_that_others_write_to_is_written_all_the_same(devices, words):
+    await claim(devices, words, "nic")
+    wire, disturbed = devices.wire(), []
+
+    async def relabelled(method, path, send):
+        if method == "PATCH" and "resourceclaims" in path and len(disturbed) < 2:
+            disturbed.append(path)
+            label = {"metadata": {"labels": {"times": str(len(disturbed))}}}
+            await devices.api.patch(CLAIMS, "nic", label, "default")
+        return await send()
+
+    wire.disturb = relabelled
+    async with devices.scheduler(wire):
+        await pod(devices, "web", "nic")
+        await devices.placed("web")
+    assert len(disturbed) == 2
+    assert (await seen(devices, "nic"))["metadata"]["labels"] == {"times": "2"}
