@@ -128,6 +128,9 @@ async def test_a_plugin_may_announce_itself_by_its_socket_in_the_registry(world,
     await asyncio.to_thread(plugin.kill)
     plugin.socket.unlink(missing_ok=True)
     await node_has(world, "2", "0")
+    await asyncio.to_thread(plugin.serve)  # a socket of the same name is another announcement
+    assert await asyncio.to_thread(plugin.announced.get, timeout=30) == (True, "")
+    await node_has(world, "2", "2")
 
 
 @pytest.mark.parametrize(
