@@ -37,6 +37,8 @@ class Rejection:
 
     reason: str
     message: str
+    passes: bool = False
+    """Whether nothing is in its way but pods that are ending."""
 
     @property
     def told(self) -> str:

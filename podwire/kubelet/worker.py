@@ -62,7 +62,7 @@ class Worker:
         self._starting = Starting(kit)
         self._ending = Ending(kit)
         self._woken = asyncio.Event()
-        self._to_end = asyncio.Event()
+        self.to_end = asyncio.Event()
         self._dirty = not kit.view.current
         self._gone = False
         """The API has no such pod any more."""
@@ -71,7 +71,7 @@ class Worker:
         self.pod = pod
         self.memory = Memory(kit, pod)
         if pod.deleting:
-            self._to_end.set()
+            self.to_end.set()
 
     def update(self, pod: Pod) -> None:
         """The API has changed it."""
@@ -79,14 +79,14 @@ class Worker:
             self.memory.retry()
         before, self.pod = self.pod, pod
         if pod.deleting:
-            self._to_end.set()
+            self.to_end.set()
         if _moved(before, pod):
             self._woken.set()
 
     def deleted(self) -> None:
         """The API has it no more: what runs ends, and nobody is told."""
         self._gone = True
-        self._to_end.set()
+        self.to_end.set()
         self._woken.set()
 
     def wake(self, *, look: bool = False) -> None:
@@ -117,9 +117,9 @@ class Worker:
 
     async def _live(self) -> None:
         """Until the pod is to end; whatever is being done for it then is given up."""
-        while not self._to_end.is_set():
+        while not self.to_end.is_set():
             self._woken.clear()
-            ending = asyncio.ensure_future(self._to_end.wait())
+            ending = asyncio.ensure_future(self.to_end.wait())
             sync = asyncio.ensure_future(self._guarded_sync())
             try:
                 await asyncio.wait((sync, ending), return_when=asyncio.FIRST_COMPLETED)
@@ -172,9 +172,8 @@ class Worker:
             facts = self.memory.facts(self.pod, observed)
             todo = plan(self.pod, observed, facts)
             if not todo.actions or not self._may_act(todo.actions):
-                freed = not self.ended or await self._ending.free_devices(
-                    self.pod.uid
-                )  # before anybody hears that they are free
+                # Devices are free before anybody hears that the pod has ended.
+                freed = not self.ended or await self._ending.free_devices(self.pod.uid)
                 self._report(observed)
                 return todo.wake_at if freed else self._kit.clock.monotonic() + FAULT_SECONDS
             if not await self._has_devices(todo.actions):
@@ -197,10 +196,13 @@ class Worker:
         if rejection is None:
             self.memory.admitted = True
             return False
+        if rejection.passes:
+            log.info("the pod waits until others have ended", extra={"why": rejection.told})
+            return True
         self.memory.rejected = True
         self._kit.recorder.tell(self.pod, WARNING, rejection.reason, rejection.told)
-        now = rfc3339(self._kit.clock.wall())
-        self._kit.reports.report(self.pod, rejected(self.pod, rejection.reason, rejection.message, now))
+        status = rejected(self.pod, rejection.reason, rejection.message, rfc3339(self._kit.clock.wall()))
+        self._kit.reports.report(self.pod, status)
         return True
 
     def _may_act(self, actions: tuple[Action, ...]) -> bool:

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -151,13 +152,23 @@ class Workers:
         finally:
             self._workers.pop(worker.pod.uid, None)
             self._objects.pop(worker.pod.uid, None)
+            for each in self._workers.values():
+                if not each.taken:  # it may have waited for what this one had
+                    each.wake()
 
     def _admit(self, pod: Pod) -> Rejection | None:
-        others = [
-            each.pod for each in self._workers.values() if each.pod.uid != pod.uid and each.taken and not each.ended
-        ]
+        """A pod that has no room only as long as others are ending is not rejected for good."""
+        others = [each for each in self._workers.values() if each.pod.uid != pod.uid and each.taken and not each.ended]
+        rejection = self._judged(pod, others)
+        staying = [each for each in others if not each.to_end.is_set()]
+        if rejection is None or len(staying) == len(others):
+            return rejection
+        return replace(rejection, passes=self._judged(pod, staying) is None)
+
+    def _judged(self, pod: Pod, others: Sequence[Worker]) -> Rejection | None:
         node = self._node.node if self._node is not None else None
-        return admit(pod, others, node, devices=self._kit.devices.capacities if self._kit is not None else {})
+        devices = self._kit.devices.capacities if self._kit is not None else {}
+        return admit(pod, [each.pod for each in others], node, devices=devices)
 
     def _orphaned(self, uid: str) -> None:
         if uid in self._orphans or self._group is None:

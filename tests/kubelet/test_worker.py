@@ -82,6 +82,19 @@ async def test_a_pod_may_be_deleted_whatever_is_being_done_for_it(world, call):
     assert (world.runtime.sandboxes, world.runtime.containers) == ({}, {})
 
 
+async def test_a_pod_waits_for_the_room_of_one_that_is_ending(world):
+    port = [{"name": "c", "image": "i", "imagePullPolicy": "Never", "ports": [{"containerPort": 1, "hostPort": 1}]}]
+    await world.make("first", containers=port)
+    await world.running("first")
+    world.runtime.waits["StopPodSandbox"] = asyncio.Event()
+    await world.api.delete(PODS, "first", "default", grace_seconds=0)
+    await world.runtime.until("StopPodSandbox")
+    made = await world.make("second", containers=port)
+    await world.runtime.until_true(lambda: world.kubelet.workers.pod(made["metadata"]["uid"]) is not None)
+    world.runtime.waits.pop("StopPodSandbox").set()
+    await world.running("second")
+
+
 @pytest.mark.parametrize("call", ["StopContainer", "StopPodSandbox", "RemovePodSandbox"])
 @pytest.mark.parametrize("error", [Unavailable("away"), ZeroDivisionError("a fault")], ids=["away", "a fault"])
 async def test_an_end_is_tried_until_it_succeeds(world, call, error):
