@@ -114,7 +114,8 @@ class Scheduler:
         except ApiError as error:
             if error.code != 404:
                 raise
-            log.warning("not served by the API server", extra={"kind": kind.kind, "why": error.message})
+            log.debug("not served by the API server", extra={"kind": kind.kind, "why": error.message})
+            self._snapshot.claims.unserved.add(kind.kind)
             self._is_synced(name)
 
     def _pending(self, change: Change) -> None:

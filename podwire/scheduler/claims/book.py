@@ -4,11 +4,12 @@ A claim that has been decided on counts as allocated at once; it stays in flight
 its pod is given up.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from podwire.objects.claims import Allocation, ResourceClaim
 from podwire.objects.device_classes import DeviceClass
+from podwire.scheduler.claims.answers import AnswerBook
 from podwire.scheduler.claims.candidates import Inventory
 from podwire.scheduler.claims.ledger import Ledger
 
@@ -33,9 +34,12 @@ class Book:
     def __init__(self) -> None:
         self.inventory = Inventory()
         self.ledger = Ledger()
+        self.answers = AnswerBook()
         self.classes: dict[str, DeviceClass] = {}
         self.known = False
         """Whether everything has been listed."""
+        self.unserved: set[str] = set()
+        """Kinds that the API server does not know; of these there are none."""
         self._claims: dict[str, ResourceClaim] = {}
         self._flights: dict[str, _Flight] = {}
 
@@ -92,10 +96,6 @@ class Book:
             current = known.allocated if known is not None and known.uid == uid else ()
             self.ledger.put(uid, flight.ref, current)
         return bool(lost)
-
-    @property
-    def class_map(self) -> Mapping[str, DeviceClass]:
-        return self.classes
 
 
 def _reached(version: str, wanted: str) -> bool:

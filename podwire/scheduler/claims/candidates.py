@@ -1,5 +1,6 @@
 """Devices as the search looks at them, and the pools that they come in. Made anew when a slice changes."""
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -71,12 +72,16 @@ def qualified(name: str, driver: str) -> str:
     return name if "/" in name else f"{driver}/{name}"
 
 
+_serials = itertools.count()
+
+
 class Pool:
     """The devices of one driver under one name, all of the newest generation."""
 
-    __slots__ = ("devices", "driver", "key", "name", "node", "problem", "sifted")
+    __slots__ = ("devices", "driver", "key", "name", "node", "problem", "serial", "sifted")
 
     def __init__(self, key: tuple[str, str], node: str, devices: Sequence[Candidate], problem: str) -> None:
+        self.serial = next(_serials)
         self.key = key
         self.driver, self.name = key
         self.devices = tuple(devices)

@@ -6,10 +6,11 @@ from uuid import uuid4
 from podwire.objects.claims import ResourceClaim
 from podwire.objects.nodes import Node
 from podwire.scheduler.claims import explain, pod_claims, results
+from podwire.scheduler.claims.answers import Answers, Found
 from podwire.scheduler.claims.book import Book, Decided
 from podwire.scheduler.claims.needs import CannotBeMet, Needs, Request
 from podwire.scheduler.claims.pod_claims import NotYet, PodClaims
-from podwire.scheduler.claims.search import Aborted, Budget, GivenUp, Picks, Surroundings, search
+from podwire.scheduler.claims.search import Aborted, Budget, GivenUp, Picks, Surroundings
 from podwire.scheduler.filter import Hopeless, Judge, Refused
 from podwire.scheduler.podinfo import PodInfo
 from podwire.scheduler.snapshot import NodeInfo, Snapshot
@@ -35,7 +36,7 @@ def judge(pod: PodInfo, snapshot: Snapshot) -> Judge | Refused | None:
 
 
 def _judging(claims: PodClaims, book: Book) -> Judge:
-    budget = Budget()
+    budget, answers = Budget(), book.answers.to(claims.needed)
 
     def judged(info: NodeInfo) -> Sequence[str]:
         if info.node is None:
@@ -43,7 +44,7 @@ def _judging(claims: PodClaims, book: Book) -> Judge:
         if not _usable(claims, info.node):
             return (ELSEWHERE,)
         try:
-            found = _found(claims, book, info.node, budget)
+            found = _found(answers, book, info.node, budget)
         except Aborted as error:
             raise Hopeless(str(error)) from None
         except GivenUp as error:
@@ -57,10 +58,10 @@ def _usable(claims: PodClaims, node: Node) -> bool:
     return all(each.usable is None or each.usable(node) for each in claims.allocated)
 
 
-def _found(claims: PodClaims, book: Book, node: Node, budget: Budget) -> tuple[Picks, ...] | None:
-    if not claims.needed:
+def _found(answers: Answers, book: Book, node: Node, budget: Budget) -> Found:
+    if not answers.needed:
         return ()
-    return search(claims.needed, Surroundings(node, book.inventory.near(node.name), book.ledger, budget))
+    return answers.on(Surroundings(node, book.inventory.near(node.name), book.ledger, budget))
 
 
 def decided(pod: PodInfo, snapshot: Snapshot, name: str) -> Sequence[Decided]:
@@ -69,7 +70,7 @@ def decided(pod: PodInfo, snapshot: Snapshot, name: str) -> Sequence[Decided]:
     if not pod.pod.spec.resource_claims or node is None:
         return ()
     claims = pod_claims.of_pod(pod.pod, book)
-    found = _found(claims, book, node, Budget())
+    found = _found(book.answers.to(claims.needed), book, node, Budget())
     if found is None:
         raise AssertionError(f"{name} passed the filter, and has no devices for {pod.pod.ref}")
     given = [
@@ -86,20 +87,20 @@ def score(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequen
     claims = pod_claims.of_pod(pod.pod, snapshot.claims)
     if not claims.prioritized:
         return None
-    budget = Budget()
-    sums = [_rated(claims, snapshot.claims, each, budget) for each in nodes]
+    budget, answers = Budget(), snapshot.claims.answers.to(claims.needed)
+    sums = [_rated(answers, snapshot.claims, each, budget) for each in nodes]
     most = max(sums)
     return [100 * each // most for each in sums] if most else None
 
 
-def _rated(claims: PodClaims, book: Book, info: NodeInfo, budget: Budget) -> int:
+def _rated(answers: Answers, book: Book, info: NodeInfo, budget: Budget) -> int:
     try:
-        found = _found(claims, book, info.node, budget) if info.node is not None else None
+        found = _found(answers, book, info.node, budget) if info.node is not None else None
     except (Aborted, GivenUp):
         found = None
     if found is None:
         return 0
-    pairs = zip(claims.needed, found, strict=True)
+    pairs = zip(answers.needed, found, strict=True)
     return sum(_rank(request, picks) for needs, picks in pairs for request in needs.requests if request.prioritized)
 
 

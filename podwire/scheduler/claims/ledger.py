@@ -31,6 +31,8 @@ class Ledger:
         self.held: dict[Identity, str] = {}
         """Devices that are somebody's alone, and whose: NAMESPACE/NAME of the claim."""
         self._shared: dict[Identity, _Shares] = {}
+        self.changes: Counter[tuple[str, str]] = Counter()
+        """How often devices of a pool were taken or given back."""
 
     def put(self, uid: str, holder: str, devices: Sequence[AllocatedDevice]) -> bool:
         """The claim holds these now. Whether devices that it held before became free by that."""
@@ -64,6 +66,7 @@ class Ledger:
     def _add(self, holder: str, device: AllocatedDevice) -> None:
         if device.admin_access:
             return
+        self.changes[device.identity[:2]] += 1
         if device.share_id is None:
             self.held[device.identity] = holder
             return
@@ -74,6 +77,7 @@ class Ledger:
     def _remove(self, holder: str, device: AllocatedDevice) -> None:
         if device.admin_access:
             return
+        self.changes[device.identity[:2]] += 1
         if device.share_id is None:
             if self.held.get(device.identity) == holder:
                 del self.held[device.identity]

@@ -9,6 +9,7 @@ from podwire.objects.pods import Pod
 from podwire.scheduler.claims import needs
 from podwire.scheduler.claims.book import Book
 from podwire.scheduler.claims.needs import CannotBeMet, Needs
+from podwire.scheduler.kinds import CLAIMS, DEVICE_CLASSES, SLICES
 
 
 class NotYet(Exception):
@@ -36,6 +37,8 @@ def of_pod(pod: Pod, book: Book) -> PodClaims:
     """Raises CannotBeMet, and NotYet."""
     if not book.known:
         raise NotYet("claims, classes and devices have not all been listed yet")
+    if missing := book.unserved & {CLAIMS.kind, SLICES.kind, DEVICE_CLASSES.kind}:
+        raise CannotBeMet(f"{CLAIMS.api_version} {min(missing)} is not served by this API server")
     allocated, needed = [], []
     for claim in _claims(pod, book):
         if claim.status.allocation is not None:

@@ -4,7 +4,7 @@ Devices are tried in the order in which drivers list them. What turns out to be 
 back, and the next one is tried.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from podwire.objects import device_taints
@@ -67,11 +67,13 @@ def search(needs: Sequence[Needs], around: Surroundings) -> tuple[Picks, ...] | 
     return tuple(tuple(each) for each in attempt.picks) if attempt.claim(0) else None
 
 
-def offered(way: Way, around: Surroundings) -> Iterator[Candidate]:
+def _offered(way: Way, around: Surroundings) -> list[Candidate]:
     """The devices that a request may look at, met expressions or failed ones, in order."""
+    found: list[Candidate] = []
     for pool in around.pools:
         if not pool.problem:
-            yield from _near(selectors.sifted(pool, way.selectors), pool, around.node)
+            found += _near(selectors.sifted(pool, way.selectors), pool, around.node)
+    return found
 
 
 def _near(devices: Sequence[Candidate], pool: Pool, node: Node) -> Sequence[Candidate]:
@@ -102,17 +104,18 @@ class _Attempt:
         if way.count == 0:
             return self._all(claim, index, way)
         room = MOST_DEVICES - len(self.picks[claim])
-        return way.count <= room and self._next(claim, index, way, tuple(self._free(way)), way.count, 0)
+        return way.count <= room and self._next(claim, index, way, self._free(way), way.count, 0)
 
     def _all(self, claim: int, index: int, way: Way) -> bool:
         """Every device that matches, none of them missing or taken; at least one."""
         if any(pool.problem for pool in self._around.pools):
             return False
-        devices = tuple(self._checked(offered(way, self._around), way))
+        devices = _offered(way, self._around)
         begun = len(self.picks[claim])
         if not devices or begun + len(devices) > MOST_DEVICES:
             return False
         for each in devices:
+            self._check(each, way)
             if not self._usable(each, way) or not self._take(claim, way, each):
                 break
         else:
@@ -122,11 +125,12 @@ class _Attempt:
             self._give_back(claim)
         return False
 
-    def _free(self, way: Way) -> Iterator[Candidate]:
-        held = self._around.ledger.held
-        for each in offered(way, self._around):
-            if way.admin or (each.identity not in held and each.identity not in self._taken):
-                yield each
+    def _free(self, way: Way) -> list[Candidate]:
+        devices = _offered(way, self._around)
+        if way.admin:
+            return devices
+        held, taken = self._around.ledger.held, self._taken
+        return [each for each in devices if each.identity not in held and each.identity not in taken]
 
     def _next(self, claim: int, index: int, way: Way, devices: Sequence[Candidate], left: int, start: int) -> bool:
         """Devices of one request are alike, so they are taken in order: no set is tried twice."""
@@ -145,11 +149,6 @@ class _Attempt:
                 return True
             self._give_back(claim)
         return False
-
-    def _checked(self, devices: Iterator[Candidate], way: Way) -> Iterator[Candidate]:
-        for each in devices:
-            self._check(each, way)
-            yield each
 
     def _check(self, device: Candidate, way: Way) -> None:
         if isinstance(why := selectors.matches(device, way.selectors), str):

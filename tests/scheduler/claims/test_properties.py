@@ -1,0 +1,183 @@
+"""Whatever is asked, held and given back: no device twice, nothing below zero, all or nothing, always the same."""
+
+from collections import Counter
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from podwire.objects import claims, nodes, slices
+from podwire.objects.device_classes import DeviceClass
+from podwire.objects.pods import Metadata
+from podwire.scheduler.claims import needs, results
+from podwire.scheduler.claims.book import Book, Decided
+from podwire.scheduler.claims.search import Budget, GivenUp, Surroundings, search
+
+DRIVER, NODE, WHOLE = "d.example.com", nodes.read({"metadata": {"name": "n1"}}), 8
+NUMA = 'device.attributes["d.example.com"].numa'
+
+devices = st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=5)
+ways = st.fixed_dictionaries(
+    {
+        "deviceClassName": st.just("any"),
+        "selectors": st.sampled_from(
+            [[], [{"cel": {"expression": f"{NUMA} > 0"}}], [{"cel": {"expression": f"{NUMA} == 1"}}]]
+        ),
+        "allocationMode": st.sampled_from(["ExactCount", "ExactCount", "All"]),
+        "count": st.integers(1, 3),
+        "capacity": st.sampled_from([{}, {"requests": {"slots": "3"}}, {"requests": {"slots": "5"}}]),
+    }
+)
+requests = st.one_of(
+    ways.map(lambda way: {"exactly": way}),
+    ways.map(lambda way: {"exactly": {**way, "adminAccess": True, "capacity": {}}}),
+    st.lists(ways, min_size=1, max_size=2).map(
+        lambda several: {"firstAvailable": [{**each, "name": f"w{at}"} for at, each in enumerate(several)]}
+    ),
+)
+constraints = st.lists(
+    st.sampled_from(["matchAttribute", "distinctAttribute"]).map(lambda kind: {kind: f"{DRIVER}/numa"}), max_size=1
+)
+wanted = st.tuples(st.lists(requests, min_size=1, max_size=2), constraints)
+steps = st.lists(
+    st.one_of(st.tuples(st.just("pod"), st.lists(wanted, min_size=1, max_size=2)),
+              st.tuples(st.sampled_from(["gone", "failed", "written"]), st.integers(0, 9))),
+    max_size=8,
+)  # fmt: skip
+
+
+def claim_of(number, asked):
+    wants, ties = asked
+    named = [{**each, "name": f"r{at}"} for at, each in enumerate(wants)]
+    return claims.read(
+        {
+            "metadata": {"name": f"c{number}", "namespace": "default", "uid": f"u{number}", "resourceVersion": "1"},
+            "spec": {"devices": {"requests": named, "constraints": ties}},
+        }
+    )
+
+
+class Played:
+    """A node's devices, and pods that come, fail, are written and go."""
+
+    def __init__(self, offered):
+        self.book = Book()
+        self.book.classes["any"] = DeviceClass(metadata=Metadata(name="any"))
+        self.offered = offered
+        made = [
+            {
+                "name": f"d{at}",
+                "attributes": {"numa": {"int": numa}},
+                "capacity": {"slots": {"value": WHOLE}},
+                **({"allowMultipleAllocations": True} if shared else {}),
+            }
+            for at, (numa, shared) in enumerate(offered)
+        ]
+        spec = {"driver": DRIVER, "nodeName": "n1", "devices": made}
+        pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
+        self.book.inventory.put_slice(slices.read({"metadata": {"name": "s"}, "spec": {**spec, "pool": pool}}))
+        self.pods = {}
+        self.count = 0
+
+    def solve(self, asked):
+        around = Surroundings(NODE, self.book.inventory.near("n1"), self.book.ledger, Budget(2000))
+        return search(asked, around)
+
+    def remembered(self, asked):
+        """The same as the search, whatever was asked before."""
+        around = Surroundings(NODE, self.book.inventory.near("n1"), self.book.ledger, Budget(2000))
+        return self.book.answers.to(asked).on(around)
+
+    def pod(self, asked):
+        made = [claim_of(self.count + at, each) for at, each in enumerate(asked)]
+        self.count += len(made)
+        try:
+            needed = [needs.of_claim(each, self.book.classes) for each in made]
+            solved = self.solve(needed)
+            assert self.solve(needed) == solved == self.remembered(needed)
+        except GivenUp:
+            return
+        if solved is None:
+            return
+        self.check_whole(needed, solved)
+        ids = map(str, range(1000))
+        decided = [
+            Decided(claim, results.allocation(claim, picks, self.book.classes, "n1", lambda: next(ids)))
+            for claim, picks in zip(made, solved, strict=True)
+        ]
+        for claim in made:
+            self.book.put_claim(claim)
+        self.book.reserve(f"pod{self.count}", decided)
+        self.pods[f"pod{self.count}"] = decided
+
+    def check_whole(self, needed, solved):
+        for each, picks in zip(needed, solved, strict=True):
+            for request in each.requests:
+                taken = Counter(pick.way.name for pick in picks if pick.way in request.ways)
+                assert len(taken) == 1, "one way to meet each request"
+                [(name, count)] = taken.items()
+                way = next(one for one in request.ways if one.name == name)
+                assert way.count in (count, 0)
+
+    def some(self, number):
+        return sorted(self.pods)[number % len(self.pods)] if self.pods else None
+
+    def written(self, number):
+        if name := self.some(number):
+            for claim, allocation in ((each.claim, each.allocation) for each in self.pods[name]):
+                status = claims.ResourceClaimStatus(allocation=allocation)
+                newer = msgspec.structs.replace(claim.metadata, resource_version="2")
+                now = msgspec.structs.replace(claim, status=status, metadata=newer)
+                self.book.wrote(now)
+                self.book.put_claim(claim)  # told late, as it was before
+                self.book.put_claim(now)
+
+    def failed(self, number):
+        if name := self.some(number):
+            self.book.give_up(name)
+            if all(self.book.claim(each.claim.ref).allocated == () for each in self.pods[name]):
+                del self.pods[name]
+
+    def gone(self, number):
+        if name := self.some(number):
+            for each in self.pods.pop(name):
+                self.book.drop_claim(each.claim.ref)
+
+    def check(self):
+        alone, amounts = Counter(), Counter()
+        for decided in self.pods.values():
+            for result in (one for each in decided for one in each.allocation.devices.results):
+                if result.admin_access:
+                    continue
+                if result.share_id is None:
+                    alone[result.identity] += 1
+                else:
+                    amounts[result.identity] += int(result.consumed_capacity["slots"])
+        assert all(count == 1 for count in alone.values()), "no device for two"
+        assert all(amount <= WHOLE for amount in amounts.values()), "no capacity below zero"
+        assert not alone.keys() & amounts.keys()
+        assert self.book.ledger.held.keys() == alone.keys(), "what is held is what was given"
+        for at in range(len(self.offered)):
+            identity = (DRIVER, "n1", f"d{at}")
+            told = self.book.ledger.shares(identity).get("slots", 0)
+            assert told == amounts[identity] * 10**9
+
+
+@given(devices, steps)
+@settings(max_examples=120, deadline=None)
+def test_no_device_is_given_twice_whatever_happens_in_whatever_order(offered, played):
+    world = Played(offered)
+    for what, given_ in played:
+        getattr(world, what)(given_)
+        world.check()
+
+
+def test_the_world_that_is_played_does_give_devices():
+    world = Played([(0, False), (1, True)])
+    world.pod([([{"exactly": {"deviceClassName": "any", "count": 1}}], [])])
+    assert world.pods
+    world.check()
+    world.book.ledger.held.clear()
+    with pytest.raises(AssertionError, match="what is held"):
+        world.check()
