@@ -1,6 +1,7 @@
 """PATCH bodies: which format, read once, and the change they make to an object."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from podwire.apiserver import bodies
@@ -38,23 +39,42 @@ def change(data: bytes, media: str, resource: Resource, validation: str) -> tupl
             value = apply(old, body.value, resource)
         except PatchError as error:
             raise _refused(error) from error
-        alone = _left_alone(value, old, resource)
-        touched = {key: each for key, each in value.items() if key not in alone} if alone else value
-        obj = bodies.shaped(Body(touched, list(body.duplicates), warned.warnings), resource, validation)
-        return {key: alone.get(key, obj.get(key)) for key in (*value, *obj) if key in alone or key in obj}
+        reread = partial(_shaped, body=body, warned=warned, resource=resource, validation=validation)
+        return reread(value) if resource.custom or not isinstance(value, dict) else _touched_anew(value, old, reread)
 
     return warned, changed
 
 
-def _left_alone(value: Any, old: Object, resource: Resource) -> Object:
-    """The members that a patch did not touch: the very objects that were there, since patches copy what they change.
+def _shaped(value: Any, body: Body, warned: Body, resource: Resource, validation: str) -> Object:
+    return bodies.shaped(Body(value, list(body.duplicates), warned.warnings), resource, validation)
 
-    What was stored is in normal form already, so a report of a pod's status need not read its spec anew. Not so for
-    custom resources, whose schema may be another one by now.
+
+def _touched_anew(value: Object, old: Object, reread: Change) -> Object:
+    """What a patch made, of which only what it touched is read anew.
+
+    What was stored is in normal form already, so a report of a pod's status need not read its spec anew, nor who owns
+    what in its metadata. Not so for custom resources, whose schema may be another one by now.
     """
-    if resource.custom or not isinstance(value, dict):
-        return {}
-    return {key: each for key, each in value.items() if key in old and each is old[key]}
+    alone, touched = _parted(value, old)
+    metadata = touched.get("metadata")
+    if not isinstance(metadata, dict):
+        return _joined(value, alone, reread(touched))
+    below, touched["metadata"] = _parted(metadata, old["metadata"])
+    obj = reread(touched)
+    obj["metadata"] = _joined(metadata, below, obj["metadata"])
+    return _joined(value, alone, obj)
+
+
+def _parted(value: Object, old: Object) -> tuple[Object, Object]:
+    """The members that a patch left alone, the very objects that were there (patches copy what they change), and the
+    others."""
+    alone = {key: each for key, each in value.items() if key in old and each is old[key]}
+    return alone, {key: each for key, each in value.items() if key not in alone}
+
+
+def _joined(value: Object, alone: Object, read: Object) -> Object:
+    """In the order of the value; what was read may have more than that, and less."""
+    return {key: alone.get(key, read.get(key)) for key in (*value, *read) if key in alone or key in read}
 
 
 def _format(media: str, resource: Resource) -> Patch:

@@ -28,7 +28,7 @@ from podwire.protocols.k8sapi.status import (
 from podwire.protocols.storage import Item, Stale, StoreFull
 
 Change = Callable[[Object], Object]
-"""From the object as it is (a fresh copy) to the object as it should be."""
+"""From the object as it is (a fresh copy, but for a Write that `copies`) to the object as it should be."""
 
 NEEDS_VERSION = frozenset({
     ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
@@ -72,6 +72,9 @@ class Write:
     """The change itself says who owns what."""
     seen_as: tuple[str, Change] | None = None
     """The part through which the object is changed and what that shows of it, where policies are shown this."""
+    copies: bool = False
+    """The change leaves what it is given as it is, and all that its result shares with it is left alone from then on:
+    it can be given the old object itself."""
     judged: bool = True
     """Policies have their say; not about what the server does itself, or has asked them about in another form."""
 
@@ -111,9 +114,9 @@ class Updater:
     async def _attempt(self, write: Write, item: Item) -> Item:
         resource = write.resource
         old = resource.unpack(item)
-        new = write.change(resource.unpack(item))
+        new = write.change(old if write.copies else resource.unpack(item))
         _check_identity(write, new, old)
-        given = new["metadata"].pop(ENTRIES, None)
+        given = new["metadata"].get(ENTRIES)
         new = _through_door(resource, write.subresource, new, old)
         resource.default(new)
         self._track(write, new, old, given)

@@ -105,6 +105,7 @@ async def update(engine: Engine, call: Call) -> Answer:
         whole=True,
         dry_run=options.dry_run,
         author=call.author,
+        copies=True,
     )
     try:
         return show(engine, call, await engine.updater.update(write), body=body)
@@ -142,6 +143,7 @@ async def patch(engine: Engine, call: Call) -> Answer:
         subresource=call.target.subresource,
         dry_run=options.dry_run,
         author=call.author,
+        copies=call.target.subresource == "status" and not call.resource.custom,
     )
     return show(engine, call, await engine.updater.update(write), body=body)
 

@@ -1,8 +1,12 @@
 """PATCH: three formats, what is refused, and what happens when patches meet."""
 
 import asyncio
+import copy
 
+import msgspec
 import pytest
+
+from podwire.apiserver import patching
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
@@ -281,3 +285,51 @@ async def test_what_a_patch_does_not_touch_keeps_its_place_and_its_value(api, de
 
     assert list(reply.body) == list(made)
     assert (reply.body["spec"], reply.body["status"]["replicas"]) == (made["spec"], 3)
+
+
+_MEDIA = {"merge": patching.MERGE_PATCH, "strategic": patching.STRATEGIC, "json": patching.JSON_PATCH}
+_TOUCHING = {
+    "merge": {"metadata": {"labels": {"a": "2"}}, "status": {"conditions": None, "replicas": 3}},
+    "strategic": {
+        "metadata": {"uid": "u", "labels": {"a": None}},
+        "status": {"conditions": [{"type": "Available", "status": "False"}, {"type": "Progressing", "status": "True"}]},
+    },
+    "json": [
+        {"op": "copy", "from": "/status/conditions/0", "path": "/status/conditions/-"},
+        {"op": "replace", "path": "/status/conditions/1/type", "value": "Progressing"},
+        {"op": "remove", "path": "/metadata/labels/a"},
+        {"op": "add", "path": "/metadata/managedFields/0/manager", "value": "other"},
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", _TOUCHING)
+async def test_a_patch_leaves_the_object_that_it_is_given_as_it_is(api, kind):
+    condition = {"type": "Available", "status": "True"}
+    entry = {"manager": "one", "operation": "Update", "fieldsV1": {"f:status": {"f:replicas": {}}}}
+    old = {
+        "metadata": {"name": "web", "labels": {"a": "1"}, "managedFields": [entry]},
+        "spec": {"replicas": 2, "selector": {}, "template": {"metadata": {}, "spec": {"containers": []}}},
+        "status": {"replicas": 2, "conditions": [condition]},
+    }
+    before = copy.deepcopy(old)
+    resource = api.assembled.engine.registry.builtin("apps", "deployments")
+
+    _, change = patching.change(msgspec.json.encode(_TOUCHING[kind]), _MEDIA[kind], resource, "Strict")
+    new = change(old)
+
+    assert old == before
+    assert new["status"] != old["status"]
+    assert new["metadata"].get("labels") != old["metadata"]["labels"]
+    assert (new["metadata"]["managedFields"] is old["metadata"]["managedFields"]) == (kind != "json")
+
+
+async def test_what_a_status_patch_puts_among_the_managers_is_ignored(api, deployment):
+    made = await api.made(DEPLOYMENTS, deployment())
+
+    body = {"metadata": {"managedFields": [{"manager": "liar", "operation": "Update"}]}, "status": {"replicas": 1}}
+    reply = await api.patch(f"{DEPLOYMENTS}/web/status", body, headers={"user-agent": "writer/1"})
+
+    first, second = reply.body["metadata"]["managedFields"]
+    assert [first] == made["metadata"]["managedFields"]
+    assert (second["manager"], second["fieldsV1"]) == ("writer", {"f:status": {"f:replicas": {}}})
