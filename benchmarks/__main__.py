@@ -5,7 +5,22 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from benchmarks import api, cni, cni_leases, devices, network, nri, pods, policy, runtime, start, store, trace, watch
+from benchmarks import (
+    api,
+    claims,
+    cni,
+    cni_leases,
+    devices,
+    network,
+    nri,
+    pods,
+    policy,
+    runtime,
+    start,
+    store,
+    trace,
+    watch,
+)
 from benchmarks.figures import Figure, as_json, table
 from benchmarks.machine import CannotMeasure, description
 
@@ -22,6 +37,7 @@ PARTS: dict[str, Part] = {
     "nri": nri.measure,
     "network": network.measure,
     "devices": devices.measure,
+    "claims": claims.measure,
     "pods": pods.measure,
     "policy": policy.measure,
     "trace": trace.measure,

@@ -218,10 +218,11 @@ class Scheduler:
                 self._start(f"bind {pod.ref}", self._bind(info, node, decided))
             case Unschedulable(message, helped_by, quiet):
                 self._queue.sleep(pod.uid, helped_by)
-                verdict = self._verdicts[pod.uid] = Verdict("Unschedulable", message)
                 if quiet:
+                    self._verdicts.pop(pod.uid, None)
                     return
                 self._make_room(info)
+                verdict = self._verdicts[pod.uid] = Verdict("Unschedulable", message)
                 log.info("no node will do", extra={"pod": pod.ref, "why": message})
                 self._recorder.tell(Note(pod, "Warning", "FailedScheduling", "Scheduling", message))
                 self._report(info, verdict)

@@ -4,11 +4,14 @@ Pods that are alike ask the same again and again, and between two of them one no
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from podwire.objects.claims import DeviceConstraint
+from podwire.objects.nodes import Node
+from podwire.scheduler.claims.candidates import Pool
+from podwire.scheduler.claims.ledger import Ledger
 from podwire.scheduler.claims.needs import Needs, Request
-from podwire.scheduler.claims.search import Picks, Surroundings, search
+from podwire.scheduler.claims.search import Budget, Picks, Surroundings, search
 
 MOST_QUESTIONS = 32
 
@@ -24,24 +27,26 @@ class Answers:
         self.needed = needed
         self._known: dict[str, tuple[Stamp, Found]] = {}
 
-    def on(self, around: Surroundings) -> Found:
+    def on(self, node: Node, pools: Sequence[Pool], ledger: Ledger, budget: Budget) -> Found:
         """Raises what the search does; that is not kept."""
-        stamp = _stamp(around)
-        if stamp is None:
-            return search(self.needed, around)
-        name = around.node.name
+        if not self.needed:
+            return ()
+        name = node.metadata.name
+        stamp = _stamp(pools, ledger.changes)
         known = self._known.get(name)
-        if known is None or known[0] != stamp:
-            known = self._known[name] = (stamp, search(self.needed, around))
-        return known[1]
+        if known is not None and known[0] == stamp:
+            return known[1]
+        found = search(self.needed, Surroundings(node, pools, ledger, budget))
+        if stamp is not None:
+            self._known[name] = (stamp, found)
+        return found
 
 
-def _stamp(around: Surroundings) -> Stamp | None:
-    """Another one when a pool near the node was written, or a device of it taken or given back. None where that is not
+def _stamp(pools: Sequence[Pool], changes: Mapping[tuple[str, str], int]) -> Stamp | None:
+    """Another one when a pool near a node was written, or a device of it taken or given back. None where that is not
     all that counts: devices beyond one node are reached by the node's labels."""
-    changes = around.ledger.changes
     parts: list[int] = []
-    for pool in around.pools:
+    for pool in pools:
         if not pool.node:
             return None
         parts += (pool.serial, changes.get(pool.key, 0))

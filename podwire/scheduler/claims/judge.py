@@ -55,13 +55,11 @@ def _judging(claims: PodClaims, book: Book) -> Judge:
 
 
 def _usable(claims: PodClaims, node: Node) -> bool:
-    return all(each.usable is None or each.usable(node) for each in claims.allocated)
+    return not claims.allocated or all(each.usable is None or each.usable(node) for each in claims.allocated)
 
 
 def _found(answers: Answers, book: Book, node: Node, budget: Budget) -> Found:
-    if not answers.needed:
-        return ()
-    return answers.on(Surroundings(node, book.inventory.near(node.name), book.ledger, budget))
+    return answers.on(node, book.inventory.near(node.metadata.name), book.ledger, budget)
 
 
 def decided(pod: PodInfo, snapshot: Snapshot, name: str) -> Sequence[Decided]:

@@ -1,7 +1,10 @@
 """Claims written before a pod is bound: kept from deletion, then devices and consumer in one write."""
 
-from collections.abc import Sequence
-from typing import Any
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -10,11 +13,17 @@ from podwire.objects import claims
 from podwire.objects.claims import FINALIZER, Consumer, ResourceClaim
 from podwire.objects.pods import Pod
 from podwire.objects.times import rfc3339
+from podwire.protocols.k8sapi.client_side import ClientError
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.scheduler.claims.book import Book, Decided
 from podwire.scheduler.kinds import CLAIMS
 from podwire.scheduler.ports import Api
+from podwire.scheduler.queue import FIRST_PAUSE, LONGEST_PAUSE
 from podwire.seams import Clock
+
+log = logging.getLogger("podwire.scheduler")
+
+_Answer = TypeVar("_Answer")
 
 ATTEMPTS = 5
 """Against others who write to the same claim."""
@@ -34,7 +43,7 @@ class ClaimWriter:
         self._book = book
 
     async def reserve(self, pod: Pod, decided: Sequence[Decided]) -> None:
-        """One claim after the other; whichever was written stays the pod's. Raises Lost, ApiError and ClientError."""
+        """One claim after the other; whichever was written stays the pod's. Raises Lost and ApiError."""
         for each in decided:
             claim = await self._retried(pod, each)
             if each.allocation is not None:
@@ -51,11 +60,11 @@ class ClaimWriter:
             if why := _lost(claim, decided):
                 raise Lost(why)
             try:
-                return await self._write(claim, pod, decided)
+                return await _answered(partial(self._write, claim, pod, decided))
             except ApiError as error:
                 if error.code != 409 or not left:
                     raise
-            claim = claims.read(await self._api.get(CLAIMS, claim.name, claim.namespace))
+            claim = claims.read(await _answered(partial(self._api.get, CLAIMS, claim.name, claim.namespace)))
         raise AssertionError("the last attempt raises")
 
     async def _write(self, claim: ResourceClaim, pod: Pod, decided: Decided) -> ResourceClaim:
@@ -82,6 +91,19 @@ class ClaimWriter:
         return claims.read(object_)
 
 
+async def _answered(ask: Callable[[], Awaitable[_Answer]]) -> _Answer:
+    """The same asked again until there is an answer: only then it is known whether devices were written, and a write
+    that is still on its way somewhere comes too late once this one has been through. Raises ApiError."""
+    pause = FIRST_PAUSE
+    while True:
+        try:
+            return await ask()
+        except ClientError as error:
+            log.info("claim not written yet", extra={"why": str(error)})
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, LONGEST_PAUSE)
+
+
 def _as_seen(claim: ResourceClaim) -> dict[str, Any]:
     return {"uid": claim.uid, "resourceVersion": claim.metadata.resource_version}
 
@@ -91,7 +113,7 @@ def _lost(claim: ResourceClaim, decided: Decided) -> str:
         return f"claim {claim.ref} got deleted in the meantime"
     if claim.deleting:
         return f"claim {claim.ref} is being deleted"
-    if decided.allocation is not None and claim.allocated:
+    if decided.allocation is not None and claim.allocated not in ((), decided.allocation.devices.results):
         return f"claim {claim.ref} got allocated elsewhere in the meantime"
     if decided.allocation is None and not claim.allocated:
         return f"claim {claim.ref} is not allocated any more"

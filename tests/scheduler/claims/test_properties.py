@@ -86,8 +86,8 @@ class Played:
 
     def remembered(self, asked):
         """The same as the search, whatever was asked before."""
-        around = Surroundings(NODE, self.book.inventory.near("n1"), self.book.ledger, Budget(2000))
-        return self.book.answers.to(asked).on(around)
+        near = self.book.inventory.near("n1")
+        return self.book.answers.to(asked).on(NODE, near, self.book.ledger, Budget(2000))
 
     def pod(self, asked):
         made = [claim_of(self.count + at, each) for at, each in enumerate(asked)]

@@ -1,14 +1,12 @@
 """Pods with claims on a real API server: devices are given, kept apart, and given back."""
 
 import asyncio
-import time
 
 import pytest
 
 from podwire.objects.claims import FINALIZER
-from podwire.scheduler.kinds import CLAIMS, SLICES
-
-SOON = 40.0
+from podwire.protocols.k8sapi.client_side import Interrupted
+from podwire.scheduler.kinds import CLAIMS, PODS, SLICES
 
 
 @pytest.fixture
@@ -33,13 +31,6 @@ async def pod(cluster, name, *claims):
 
 async def seen(cluster, name):
     return await cluster.api.get(CLAIMS, name, "default")
-
-
-async def until(done):
-    end = time.monotonic() + SOON
-    while not await done():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.01)
 
 
 LARGE = 'device.attributes["net.example.com"].mtu >= 9000'
@@ -127,6 +118,35 @@ async def test_an_allocation_where_its_pod_cannot_go_is_given_back_and_made_anew
     assert (result["pool"], result["device"]) == ("n1", "eth2")
 
 
+async def test_the_server_takes_shares_tolerations_alternatives_and_configuration(devices, words):
+    taint = {"key": "broken", "value": "yes", "effect": "NoSchedule"}
+    policy = {"bandwidth": {"validRange": {"min": "1G", "step": "1G"}, "default": "1G"}}
+    parent = words.device("eth4", shared=True, capacity={"bandwidth": "10G"}, policies=policy, kind="parent")
+    spoiled = words.device("eth5", kind="spoiled", taints=[taint])
+    await devices.api.create(words.slice("n1", [parent, spoiled], name="more", pool="more"))
+    tolerated = {"key": "broken", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}
+    kind = 'device.attributes["net.example.com"].?kind.orValue("")'
+    share = words.request("share", f'{kind} == "parent"', capacity={"requests": {"bandwidth": "2500M"}})
+    either = {"name": "either", "firstAvailable": [
+        words.way("none", "false"), words.way("spoiled", f'{kind} == "spoiled"', tolerations=[tolerated])]}  # fmt: skip
+    opaque = {"opaque": {"driver": words.DRIVER, "parameters": {"mtu": 1400}}, "requests": ["share"]}
+    for each in ("one", "two"):
+        made = words.claim(each, share, *([either] if each == "one" else []), config=[opaque])
+        made.pop("status")
+        await devices.api.create(made)
+    async with devices.scheduler():
+        for each in ("one", "two"):
+            await pod(devices, each, each)
+            await devices.placed(each)
+    first, second = [(await seen(devices, each))["status"]["allocation"]["devices"] for each in ("one", "two")]
+    shares = [each["results"][0] for each in (first, second)]
+    assert [(each["device"], each["consumedCapacity"]) for each in shares] == [("eth4", {"bandwidth": "3G"})] * 2
+    assert shares[0]["shareID"] != shares[1]["shareID"]
+    assert first["results"][1]["request"] == "either/spoiled"
+    assert first["results"][1]["tolerations"] == [tolerated]
+    assert first["config"] == [{"source": "FromClaim", **opaque}]
+
+
 async def test_a_claim_that_others_write_to_is_written_all_the_same(devices, words):
     await claim(devices, words, "nic")
     wire, disturbed = devices.wire(), []
@@ -144,3 +164,57 @@ async def test_a_claim_that_others_write_to_is_written_all_the_same(devices, wor
         await devices.placed("web")
     assert len(disturbed) == 2
     assert (await seen(devices, "nic"))["metadata"]["labels"] == {"times": "2"}
+
+
+async def test_a_write_whose_answer_was_lost_is_the_pods_all_the_same(devices, words):
+    await claim(devices, words, "nic")
+    wire, lost = devices.wire(), []
+
+    async def deaf(method, path, send):
+        answer = await send()
+        if method == "PATCH" and path.endswith("resourceclaims/nic/status") and not lost:
+            lost.append(path)
+            raise Interrupted("reset by peer")
+        return answer
+
+    wire.disturb = deaf
+    async with devices.scheduler(wire):
+        await pod(devices, "web", "nic")
+        await devices.placed("web")
+    assert len(lost) == 1
+    assert [each["name"] for each in (await seen(devices, "nic"))["status"]["reservedFor"]] == ["web"]
+
+
+async def test_a_claim_that_somebody_else_allocates_meanwhile_is_followed(devices, words):
+    await claim(devices, words, "nic")
+    wire, other = devices.wire(), words.allocated("eth3")
+
+    async def quicker(method, path, send):
+        if method == "PATCH" and path.endswith("resourceclaims/nic/status") and other:
+            await devices.api.patch(CLAIMS, "nic", {"status": dict(other)}, "default", subresource="status")
+            other.clear()
+        return await send()
+
+    wire.disturb = quicker
+    async with devices.scheduler(wire):
+        await pod(devices, "web", "nic")
+        await devices.placed("web")
+    status = (await seen(devices, "nic"))["status"]
+    assert [each["device"] for each in status["allocation"]["devices"]["results"]] == ["eth3"]
+    assert [each["name"] for each in status["reservedFor"]] == ["web"]
+
+
+async def test_a_claim_from_a_template_is_waited_for_without_an_event(devices, words):
+    wire = devices.wire()
+    async with devices.scheduler(wire):
+        made = await devices.pod("web", resourceClaims=[{"name": "nic", "resourceClaimTemplateName": "nic"}])
+        generated = words.claim("web-nic-x")
+        generated.pop("status")
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": made["metadata"]["uid"], "controller": True}
+        generated["metadata"]["ownerReferences"] = [owner]
+        await devices.api.create(generated)
+        status = {"resourceClaimStatuses": [{"name": "nic", "resourceClaimName": "web-nic-x"}]}
+        await devices.api.patch(PODS, "web", {"status": status}, "default", subresource="status")
+        await devices.placed("web")
+        await devices.events("Scheduled")
+    assert not [path for method, path in wire.calls if method == "PATCH" and path.endswith("pods/web/status")]
