@@ -313,7 +313,9 @@ def test_without_ipam_a_pod_gets_the_bare_device(host, plugged):
         ),
         pytest.param({"device": "", "pciBusID": "../x"}, 7, "no address of a device", id="no address"),
         pytest.param({"device": "", "pciBusID": "ffff:ff:1f.7"}, 7, "there is no device", id="no PCI device"),
-        pytest.param({"device": "", "runtimeConfig": {"deviceID": "0000:1"}}, 7, "there is no device", id="no deviceID"),
+        pytest.param(
+            {"device": "", "runtimeConfig": {"deviceID": "0000:1"}}, 7, "there is no device", id="no deviceID"
+        ),
         pytest.param({"device": "lo"}, 102, "move link", id="the loopback"),
         pytest.param({"useInterfaceNetwork": True}, 2, "useInterfaceNetwork", id="its own network"),
         pytest.param({"ipam": {"type": "absent"}}, 7, "there is no absent", id="ipam that is not there"),

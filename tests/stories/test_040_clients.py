@@ -236,7 +236,7 @@ def test_lightkube_applies_and_meets_conflicts(light, namespace):
 
     light.apply(colours(a="1"), field_manager="first")
     assert light.apply(colours(b="2"), field_manager="second").data == {"a": "1", "b": "2"}
-    with pytest.raises(LightkubeError, match='Apply failed with 1 conflict: conflict with "first": .data.a') as refused:
+    with pytest.raises(LightkubeError, match=r'Apply failed with 1 conflict: conflict with "first": \.data\.a') as refused:
         light.apply(colours(a="3", b="2"), field_manager="second")
     assert (refused.value.status.code, refused.value.status.reason) == (409, "Conflict")
     assert light.apply(colours(a="3", b="2"), field_manager="second", force=True).data == {"a": "3", "b": "2"}
