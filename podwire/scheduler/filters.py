@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from podwire.objects import node_affinity, taints
 from podwire.objects.nodes import Node, Taint
 from podwire.scheduler import neighbours, spreading
+from podwire.scheduler.claims import extended
 from podwire.scheduler.claims import judge as claims
 from podwire.scheduler.filter import ANYTHING, NOTHING, Filter, Happening, Judge, Refused
 from podwire.scheduler.podinfo import HostPort, PodInfo
@@ -90,7 +91,7 @@ FILTERS = (
     Filter("TaintToleration", taint_toleration, _NODE),
     Filter("NodeAffinity", required_node_affinity, _NODE),
     Filter("NodePorts", node_ports, _NODE | _GONE),
-    Filter("NodeResourcesFit", node_resources_fit, _NODE | _GONE),
+    Filter("NodeResourcesFit", node_resources_fit, _NODE | _GONE, extended.told),
     Filter("VolumeBinding", volume_binding, NOTHING),
     Filter("PodTopologySpread", spreading.judge, ANYTHING),
     Filter("InterPodAffinity", neighbours.judge, ANYTHING),

@@ -53,10 +53,14 @@ class Candidate:
             for name, each in device.attributes.items()
             if (value := each.value) is not None
         }
-        self.capacity = {
-            qualified(name, driver): Capacity(name, quantity.parse(str(each.value)).nano, each.request_policy)
-            for name, each in device.capacity.items()
-        }
+        self.capacity: dict[str, Capacity] = {}
+        for name, each in device.capacity.items():
+            try:
+                amount = quantity.parse(str(each.value)).nano
+            except ValueError as error:  # costs the device, not all others
+                self.refused = f"{name}: {error}"
+            else:
+                self.capacity[qualified(name, driver)] = Capacity(name, amount, each.request_policy)
         self.values: Values | None = None
         """What expressions see of it, made when the first one looks."""
         self.matched: dict[tuple[str, ...], bool | str] = {}
@@ -130,6 +134,7 @@ class Inventory:
         self._pools: dict[tuple[str, str], Pool] = {}
         self._stale: set[tuple[str, str]] = set()
         self._local: dict[str, list[Pool]] = {}
+        self._near: dict[str, Sequence[Pool]] = {}
         self._wide: list[Pool] = []
 
     def put_slice(self, given: ResourceSlice) -> None:
@@ -155,8 +160,10 @@ class Inventory:
         """The pools that may have devices for a node, in the order in which they are tried."""
         if self._stale:
             self._refresh()
-        local = self._local.get(node, [])
-        return sorted((*local, *self._wide), key=_by_key) if self._wide else local
+        near = self._near.get(node)
+        if near is None:
+            near = self._near[node] = sorted((*self._local.get(node, ()), *self._wide), key=_by_key)
+        return near
 
     def _refresh(self) -> None:
         for key in self._stale:
@@ -167,7 +174,7 @@ class Inventory:
                 self._names.pop(key, None)
                 self._pools.pop(key, None)
         self._stale.clear()
-        self._local, self._wide = {}, []
+        self._local, self._near, self._wide = {}, {}, []
         for pool in sorted(self._pools.values(), key=_by_key):
             (self._local.setdefault(pool.node, []) if pool.node else self._wide).append(pool)
 

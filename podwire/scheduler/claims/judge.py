@@ -8,7 +8,7 @@ from podwire.objects.nodes import Node
 from podwire.scheduler.claims import explain, pod_claims, results
 from podwire.scheduler.claims.answers import Answers, Found
 from podwire.scheduler.claims.book import Book, Decided
-from podwire.scheduler.claims.needs import CannotBeMet, Needs, Request
+from podwire.scheduler.claims.needs import CannotBeMet, Needs, Request, Way
 from podwire.scheduler.claims.pod_claims import NotYet, PodClaims
 from podwire.scheduler.claims.search import Aborted, Budget, GivenUp, Picks, Surroundings
 from podwire.scheduler.filter import Hopeless, Judge, Refused
@@ -137,20 +137,17 @@ def _sentence(claims: PodClaims, book: Book, node: Node) -> str:
     around = Surroundings(node, book.inventory.near(node.name), book.ledger, Budget())
     for needs in claims.needed:
         for request in needs.requests:
-            usable, reasons = _devices(needs, request, around)
-            if usable < min(max(way.count, 1) for way in request.ways) or _all_wanted(request, reasons):
-                return f"On {node.name}, claim {needs.claim.ref}, request {request.name}: {_listed(reasons)}."
+            ways = [(way, *_devices(needs, way, around)) for way in request.ways]
+            if not any(usable for _way, usable, _reasons in ways):
+                way, _usable, reasons = ways[-1]  # the last resort says it for all
+                return f"On {node.name}, claim {needs.claim.ref}, request {way.name}: {_listed(reasons)}."
     ref = ", ".join(each.claim.ref for each in claims.needed)
     return f"On {node.name}, {ref}: each request could be met, but not all of them together."
 
 
-def _all_wanted(request: Request, reasons: Sequence[str]) -> bool:
-    return bool(reasons) and any(way.count == 0 for way in request.ways)
-
-
-def _devices(needs: Needs, request: Request, around: Surroundings) -> tuple[int, Sequence[str]]:
-    """How many devices would do, and why the others do not, in the words of the first way to meet the request."""
-    way, usable = request.ways[0], 0
+def _devices(needs: Needs, way: Way, around: Surroundings) -> tuple[bool, Sequence[str]]:
+    """Whether there are devices enough for a request that stands alone, and why the others do not do."""
+    usable = 0
     reasons = [pool.problem for pool in around.pools if pool.problem]
     for device in (each for pool in around.pools if not pool.problem for each in pool.devices):
         if not device.reach.reaches(around.node):
@@ -160,7 +157,7 @@ def _devices(needs: Needs, request: Request, around: Surroundings) -> tuple[int,
             usable += 1
         else:
             reasons.append(f"{device.name}: {why}")
-    return usable, reasons
+    return usable >= max(way.count, 1) and (way.count > 0 or not reasons), reasons
 
 
 def _listed(reasons: Sequence[str]) -> str:

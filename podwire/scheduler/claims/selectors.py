@@ -72,8 +72,11 @@ def evaluated(candidate: Candidate, expression: str) -> bool | str:
         compiled = program(expression)
     except BadSelector as error:
         return str(error)
-    if candidate.values is None:
-        candidate.values = Values({"device": shown(candidate)})
+    try:
+        if candidate.values is None:
+            candidate.values = Values({"device": shown(candidate)})
+    except ValueError as error:
+        return f"runtime error: {error}"
     outcome = compiled.run(candidate.values)
     if isinstance(outcome, CelError) and outcome.message.startswith("no such key"):
         outcome = compiled.run({"device": _completed(shown(candidate), compiled)})

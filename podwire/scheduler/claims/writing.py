@@ -52,7 +52,7 @@ class ClaimWriter:
 
     async def deallocate(self, claim: ResourceClaim) -> None:
         """Its devices are free for others; raises ApiError when it has changed meanwhile."""
-        await self._patch(claim, {"allocation": None, "reservedFor": None, "devices": None})
+        await self._patch(claim, {"allocation": None, "reservedFor": None})
 
     async def _retried(self, pod: Pod, decided: Decided) -> ResourceClaim:
         claim = decided.claim

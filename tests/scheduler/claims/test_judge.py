@@ -130,6 +130,21 @@ def test_requests_that_exclude_each_other_are_told_so(words):
     )
 
 
+def test_of_alternatives_the_last_resort_says_why_not(words):
+    either = {"name": "nic", "firstAvailable": [words.way("fast", LARGE), words.way("slow", f"{A}.mtu >= 1500")]}
+    book = words.book(slices_=[words.slice("n1", [words.device("a", mtu=68)])], claims_=[words.claim("nic", either)])
+    assert told(choose(pod_of("nic"), snapshot_of(book))).endswith(
+        "claim default/nic, request nic/slow: a: mtu 68 < 1500."
+    )
+
+
+def test_a_device_with_a_capacity_that_nobody_can_read_costs_itself_alone(words):
+    devices = [words.device("a", capacity={"bandwidth": "much"}), words.device("b")]
+    book = words.book(slices_=[words.slice("n1", devices)], claims_=[words.claim("nic")])
+    [decided] = judge.decided(pod_of("nic"), snapshot_of(book), "n1")
+    assert [each.device for each in decided.allocation.devices.results] == ["b"]
+
+
 def test_an_expression_that_fails_keeps_the_pod_from_every_node(words):
     book = words.book(
         slices_=[words.slice("n1", [words.device("a", mtu=9000)]), words.slice("n2", [words.device("b")])],
@@ -267,3 +282,15 @@ def test_a_claim_that_others_use_too_is_not_taken_away_from_them(words):
     assert judge.to_deallocate(pod_of("nic"), snapshot_of(idle)).name == "nic"
     assert judge.to_deallocate(pod_of("nic"), snapshot_of(used)) is None
     assert judge.to_deallocate(pod_of("nic"), snapshot_of(idle, "n2")) is None
+
+
+@pytest.mark.parametrize("resource", ["example.com/nic", "deviceclass.resource.kubernetes.io/nic"])
+def test_who_asks_for_devices_as_a_resource_is_told_to_claim_them(words, resource):
+    class_ = words.class_("nic")
+    class_["spec"]["extendedResourceName"] = "example.com/nic"
+    container = {"name": "c", "image": "i", "resources": {"requests": {resource: "1"}}}
+    pod = podinfo.read({"metadata": {"name": "web", "uid": "u"}, "spec": {"containers": [container]}})
+    assert told(choose(pod, snapshot_of(words.book(classes=[class_])))) == (
+        f"1 Insufficient {resource}. {resource} stands for DeviceClass nic: this scheduler gives its devices to "
+        "spec.resourceClaims only."
+    )

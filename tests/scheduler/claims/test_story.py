@@ -218,3 +218,41 @@ async def test_a_claim_from_a_template_is_waited_for_without_an_event(devices, w
         await devices.placed("web")
         await devices.events("Scheduled")
     assert not [path for method, path in wire.calls if method == "PATCH" and path.endswith("pods/web/status")]
+
+
+@pytest.mark.parametrize(
+    ("method", "ending"),
+    [
+        pytest.param("PATCH", "resourceclaims/nic", id="before the finalizer"),
+        pytest.param("PATCH", "resourceclaims/nic/status", id="before the devices are written"),
+        pytest.param("POST", "pods/web/binding", id="before the binding"),
+    ],
+)
+@pytest.mark.parametrize("sent", [False, True], ids=["not sent", "sent, the answer not heard"])
+async def test_a_scheduler_that_is_killed_on_the_way_leaves_nothing_that_the_next_cannot_go_on_with(
+    devices, words, method, ending, sent
+):
+    await claim(devices, words, "nic")
+    await claim(devices, words, "other")
+    wire, there = devices.wire(), asyncio.Event()
+
+    async def stuck(called, path, send):
+        if called == method and path.endswith(ending):
+            if sent:
+                await send()
+            there.set()
+            await asyncio.Event().wait()
+        return await send()
+
+    wire.disturb = stuck
+    async with devices.scheduler(wire):
+        await pod(devices, "web", "nic")
+        await asyncio.wait_for(there.wait(), 40)
+    async with devices.scheduler():
+        await pod(devices, "more", "other")
+        for each in ("web", "more"):
+            await devices.placed(each)
+    statuses = [(await seen(devices, each))["status"] for each in ("nic", "other")]
+    assert [[each["name"] for each in status["reservedFor"]] for status in statuses] == [["web"], ["more"]]
+    given = [status["allocation"]["devices"]["results"][0]["device"] for status in statuses]
+    assert sorted(given) == ["eth2", "eth3"]
