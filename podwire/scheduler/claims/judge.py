@@ -1,4 +1,7 @@
-"""DynamicResources: the filter, its explanation, the score, and the devices that a pod gets on its node. Pure."""
+"""DynamicResources: the filter, its explanation, the score, and the devices that a pod gets on its node.
+
+Pure, but for the ids that shares of devices get.
+"""
 
 from collections.abc import Iterator, Sequence
 from uuid import uuid4

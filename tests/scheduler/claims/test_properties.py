@@ -4,7 +4,7 @@ from collections import Counter
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from podwire.objects import claims, nodes, slices
@@ -165,7 +165,6 @@ class Played:
 
 
 @given(devices, steps)
-@settings(max_examples=120, deadline=None)
 def test_no_device_is_given_twice_whatever_happens_in_whatever_order(offered, played):
     world = Played(offered)
     for what, given_ in played:
