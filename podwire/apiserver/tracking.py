@@ -18,7 +18,7 @@ from podwire.apiserver.apply.managers import (
     read,
     written,
 )
-from podwire.apiserver.apply.ownership import Applied, Conflicts, Version, View, applied, unmanaged, updated
+from podwire.apiserver.apply.ownership import Applied, Conflicts, Version, View, applied, created, unmanaged, updated
 from podwire.apiserver.registry import Registry, Resource
 from podwire.apiserver.stored import Object
 from podwire.objects.times import rfc3339
@@ -57,12 +57,11 @@ class Tracker:
     def created(self, resource: Resource, obj: Object, author: Author) -> None:
         """Everything in a new object, its defaults too, belongs to whoever made it; but for a status, which has a door
         of its own, even where the object came with it."""
-        manager = self._updater(resource, author)
+        manager = _updater(resource.kind.api_version, author)
         claimed = obj
         if resource.has_status and "status" in obj:
             claimed = {key: value for key, value in obj.items() if key != "status"}
-        managed = updated(self._view(resource), resource.empty, claimed, {}, manager, self._now())
-        _put(obj, written(managed))
+        _put(obj, written(created(resource.version, resource.empty, claimed, manager, self._now())))
 
     def updated(self, resource: Resource, new: Object, old: Object, given: Any, author: Author) -> None:
         """What a write changed belongs to its author. `given` is what the client would have the entries be.
@@ -73,7 +72,8 @@ class Tracker:
         managed = _managed(entries, given if not author.subresource else None)
         _put(new, entries)  # so that the two do not differ in this
         if managed:
-            managed = updated(self._view(resource), old, new, managed, self._updater(resource, author), self._now())
+            manager = _updater(resource.kind.api_version, author)
+            managed = updated(self._view(resource), old, new, managed, manager, self._now())
         if managed:
             new["metadata"][ENTRIES] = written(managed)
         else:
@@ -103,9 +103,6 @@ class Tracker:
     def _now(self) -> str:
         return _written_out(int(self.clock.wall()))
 
-    def _updater(self, resource: Resource, author: Author) -> Manager:
-        return Manager.of(author.name, UPDATE, resource.kind.api_version, author.subresource)
-
     def _view(self, resource: Resource) -> View:
         return View(resource.version, partial(self._other, resource), changing=resource.custom)
 
@@ -117,6 +114,10 @@ class Tracker:
         return Version(
             api_version, found.typed, partial(_converted, resource, found), partial(_converted, found, resource)
         )
+
+
+def _updater(api_version: str, author: Author) -> Manager:
+    return Manager.of(author.name, UPDATE, api_version, author.subresource)
 
 
 @lru_cache(maxsize=4)

@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from podwire.apiserver.apply.fields import whole
+from podwire.apiserver.apply.fields import parts, whole
 from podwire.apiserver.apply.fieldsets import FIELD, HERE, FieldSet, union
 from podwire.apiserver.apply.types import BadElement, Elements, Leaf, Members, Type, elements_of, members_of
 
@@ -32,6 +32,13 @@ def compare(of: Type, old: Any, new: Any) -> Comparison:
     return Comparison(walk.removed, walk.modified, walk.added)
 
 
+def given(of: Type, old: Any, new: Any) -> FieldSet:
+    """What has a new value now, where nobody asks what was lost."""
+    walk = _Walk()
+    walk.values(of, old, new)
+    return union(walk.modified, walk.added)
+
+
 class _Walk:
     """One level of both values; `values` says whether they differ as wholes."""
 
@@ -55,33 +62,31 @@ class _Walk:
             self._elements(elements, old or [], new or [])
             return False
         for value, gone in ((old, True), (new, False)):  # another kind of value: its parts come or go with it
-            parts = {key: each for key, each in whole(of, value).items() if key != HERE}
+            below = {key: each for key, each in whole(of, value).items() if key != HERE}
             if gone:
-                self.removed.update(parts)
+                self.removed.update(below)
             else:
-                self.added.update(parts)
+                self.added.update(below)
         return True
 
     def _members(self, of: Members, old: dict[str, Any], new: dict[str, Any]) -> None:
-        known, kept = of.known, 0
-        for name, after in new.items():
-            if name in old:
-                kept += 1
-                if (before := old[name]) is after or before == after:
-                    continue
-                if (found := known(name)) is None:
-                    continue
-                if type(found[1]) is Leaf:
-                    self.modified[found[0]] = FIELD
-                else:
-                    self._below(*found, before, after)
-            elif (found := known(name)) is not None:
-                self.added[found[0]] = whole(found[1], after)
-        if kept == len(old):
+        if not old:
+            self.added = parts(of, new)
             return
-        for name, before in old.items():
-            if name not in new and (found := known(name)) is not None:
-                self.removed[found[0]] = whole(found[1], before)
+        known, fresh = of.known, {}
+        for name, after in new.items():
+            if name not in old:
+                fresh[name] = after
+            elif (before := old[name]) is not after and before != after:
+                key, kind = known[name]
+                if type(kind) is Leaf:
+                    self.modified[key] = FIELD
+                elif kind is not None:
+                    self._below(key, kind, before, after)
+        if fresh:
+            self.added.update(parts(of, fresh))
+        if len(old) > len(new) - len(fresh):
+            self.removed.update(parts(of, {name: each for name, each in old.items() if name not in new}))
 
     def _elements(self, of: Elements, old: list[Any], new: list[Any]) -> None:
         if len(old) == len(new) and (names := _names(of, new)) and names == _names(of, old):

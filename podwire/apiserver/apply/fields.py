@@ -3,7 +3,18 @@
 from typing import Any, cast
 
 from podwire.apiserver.apply.fieldsets import FIELD, HERE, FieldSet
-from podwire.apiserver.apply.types import BadElement, Elements, Leaf, Members, Type, elements_of, members_of
+from podwire.apiserver.apply.types import (
+    MOST_FRAMES,
+    BadElement,
+    Elements,
+    Frame,
+    Leaf,
+    Members,
+    Struct,
+    Type,
+    elements_of,
+    members_of,
+)
 
 
 def claimed(of: Type, value: Any) -> FieldSet:
@@ -61,14 +72,46 @@ def whole(of: Type, value: Any) -> FieldSet:
     return FIELD
 
 
+def parts(of: Members, value: dict[str, Any]) -> FieldSet:
+    """What is in an object, each member with everything below it; not the object itself."""
+    found = _whole_members(of, value).copy()
+    found.pop(HERE, None)
+    return found
+
+
 def _whole_members(of: Members, value: dict[str, Any]) -> FieldSet:
+    if type(of) is Struct and (frame := of.frames.get(names := tuple(value)) or _framed(of, names)):
+        return _filled(frame, value)
     found: FieldSet = {HERE: FIELD}
     known = of.known
     for name, each in value.items():
-        member = known(name)
-        if member is not None:
-            found[member[0]] = FIELD if type(member[1]) is Leaf else whole(member[1], each)
+        key, kind = known[name]
+        if kind is not None:
+            found[key] = whole(kind, each)
     return found if len(found) > 1 else FIELD
+
+
+def _filled(frame: Frame, value: dict[str, Any]) -> FieldSet:
+    fields, deep = frame
+    if not deep:
+        return fields
+    found = fields.copy()
+    for name, key, kind in deep:
+        if each := value[name]:
+            found[key] = whole(kind, each)
+    return found
+
+
+def _framed(of: Struct, names: tuple[str, ...]) -> Frame | None:
+    """What all values with these members have in common: the same few combinations come again and again."""
+    if not names or not all(map(of.names, names)):
+        return None
+    members = [(name, *of.known[name]) for name in names]
+    fields: FieldSet = {HERE: FIELD, **{key: FIELD for _, key, _ in members}}
+    deep = tuple((name, key, kind) for name, key, kind in members if kind is not None and type(kind) is not Leaf)
+    if len(of.frames) < MOST_FRAMES:
+        of.frames[names] = (fields, deep)
+    return fields, deep
 
 
 def _whole_elements(of: Elements, value: list[Any]) -> FieldSet:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from podwire.apiserver.apply.compare import Comparison, compare
+from podwire.apiserver.apply.compare import Comparison, compare, given
 from podwire.apiserver.apply.fields import claimed
 from podwire.apiserver.apply.fieldsets import FIELD, FieldSet, difference, intersection, paths, union
 from podwire.apiserver.apply.fitting import fitted
@@ -23,15 +23,13 @@ Object = dict[str, Any]
 BEFORE_FIRST_APPLY = "before-first-apply"
 """Owns what was there when nobody had been asked who owns it."""
 
+_IDENTITY = frozenset({"apiVersion", "kind"})
+_IDENTITY_META = frozenset({"name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation",
+                            "managedFields", "resourceVersion"})  # fmt: skip
 _NOBODYS: FieldSet = {
-    "f:apiVersion": {},
-    "f:kind": {},
-    "f:metadata": {
-        ".": {},
-        **{f"f:{name}": {} for name in ("name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName",
-                                        "generation", "managedFields", "resourceVersion")},
-    },
-}  # fmt: skip
+    **{f"f:{name}": {} for name in _IDENTITY},
+    "f:metadata": {".": {}, **{f"f:{name}": {} for name in _IDENTITY_META}},
+}
 """Fields that say which object it is; nobody owns those."""
 
 
@@ -68,6 +66,14 @@ class Conflicts(Exception):
     def __init__(self, found: list[tuple[Manager, tuple[str, ...]]]) -> None:
         super().__init__(f"{len(found)} conflicts")
         self.found = found
+
+
+def created(version: Version, empty: Object, new: Object, manager: Manager, time: str) -> Managed:
+    """The managers of a new object: one that has everything that is not in the empty one."""
+    claims = {name: each for name, each in new.items() if name not in _IDENTITY}
+    claims["metadata"] = {name: each for name, each in new["metadata"].items() if name not in _IDENTITY_META}
+    gained = given(version.type, empty, claims)
+    return {manager: Owned(gained, version.api_version, time)} if gained else {}
 
 
 def updated(view: View, old: Object, new: Object, managed: Managed, manager: Manager, time: str) -> Managed:
@@ -169,7 +175,7 @@ def _settled(view: View, managed: Managed) -> Managed:
 def unmanaged(view: View, empty: Object, live: Object, subresource: str, time: str) -> Managed:
     """Managers for an object that has none: everything was there before."""
     manager = Manager.of(BEFORE_FIRST_APPLY, UPDATE, view.version.api_version, subresource)
-    return updated(view, empty, live, {}, manager, time)
+    return created(view.version, empty, live, manager, time)
 
 
 def _conflicts(managed: Managed, changes: _Changes, manager: Manager) -> list[tuple[Manager, tuple[str, ...]]]:

@@ -17,7 +17,9 @@ from typing import Any, Union, cast
 import msgspec
 
 MOST_KNOWN, LONG = 1000, 100
-"""Names of elements that a type remembers, and how long one of them may be."""
+"""Names of elements and members that a type remembers, and how long one of them may be."""
+MOST_FRAMES = 100
+"""Combinations of members that a type remembers."""
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -32,20 +34,37 @@ class Leaf:
         self.scalar = scalar
 
 
+class _Known(dict[str, "tuple[str, Type | None]"]):
+    """The path element and the type of members by name, None for what is none; found out when first asked for.
+
+    Every write asks for every member that it brings, and the same names come again and again.
+    """
+
+    __slots__ = ("_of",)
+
+    def __init__(self, of: "Members") -> None:
+        super().__init__()
+        self._of = of
+
+    def __missing__(self, name: str) -> "tuple[str, Type | None]":
+        found = (f"f:{name}", self._of.member(name))
+        if len(self) < MOST_KNOWN and len(name) < LONG:
+            self[name] = found
+        return found
+
+
 class MapOf:
     """An object with members of any name and one type."""
 
-    __slots__ = ("values",)
+    __slots__ = ("known", "values")
     by_member, by_element = True, False
 
     def __init__(self, values: "Type") -> None:
         self.values = values
+        self.known = _Known(self)
 
     def member(self, _name: str) -> "Type":
         return self.values
-
-    def known(self, name: str) -> "tuple[str, Type]":
-        return f"f:{name}", self.values
 
     def names(self, _name: str) -> bool:
         """No member is there by name: each is owned as it comes."""
@@ -55,13 +74,14 @@ class MapOf:
 class Struct:
     """An object with named members; `others` is the type of those that are not named, if there may be any."""
 
-    __slots__ = ("_find", "_known", "_members", "others")
+    __slots__ = ("_find", "_members", "frames", "known", "others")
     by_member, by_element = True, False
 
     def __init__(self, find: Callable[[], Mapping[str, "Type"]], others: "Type | None" = None) -> None:
         self._find = find
         self._members: Mapping[str, Type] | None = None
-        self._known: dict[str, tuple[str, Type]] = {}
+        self.known = _Known(self)
+        self.frames: dict[tuple[str, ...], Frame] = {}
         self.others = others
 
     @property
@@ -73,16 +93,6 @@ class Struct:
     def member(self, name: str) -> "Type | None":
         return (self._members or self.members).get(name, self.others)
 
-    def known(self, name: str) -> "tuple[str, Type] | None":
-        """The path element and the type of a member. Those that have a name of their own are put together once."""
-        found = self._known.get(name)
-        if found is not None or (kind := self.member(name)) is None:
-            return found
-        found = (f"f:{name}", kind)
-        if self.names(name):
-            self._known[name] = found
-        return found
-
     def names(self, name: str) -> bool:
         return name in self.members
 
@@ -90,14 +100,14 @@ class Struct:
 class Deduced:
     """Whatever comes."""
 
-    __slots__ = ()
+    __slots__ = ("known",)
     by_member, by_element = True, False
+
+    def __init__(self) -> None:
+        self.known = _Known(self)
 
     def member(self, _name: str) -> "Type":
         return self
-
-    def known(self, name: str) -> "tuple[str, Type]":
-        return f"f:{name}", self
 
     def names(self, _name: str) -> bool:
         return False
@@ -169,6 +179,9 @@ class BadElement(Exception):
 Members = MapOf | Struct | Deduced
 Elements = ListMap | SetList
 Type = Union[Leaf, Members, Elements]  # noqa: UP007 - the classes above name it before it is there
+
+Frame = tuple[dict[str, Any], tuple[tuple[str, str, Type], ...]]
+"""Objects with certain members: the set of these, and by name, path element and type those that have more below."""
 
 LEAF = Leaf()
 DEDUCED = Deduced()

@@ -4,7 +4,20 @@ import pytest
 
 from podwire.apiserver.apply.builtin import builtin_types
 from podwire.apiserver.apply.checks import complaints, told
-from podwire.apiserver.apply.types import Deduced, Leaf, ListMap, MapOf, SetList, Struct, shown
+from podwire.apiserver.apply.fields import whole
+from podwire.apiserver.apply.types import (
+    LEAF,
+    LONG,
+    MOST_FRAMES,
+    MOST_KNOWN,
+    Deduced,
+    Leaf,
+    ListMap,
+    MapOf,
+    SetList,
+    Struct,
+    shown,
+)
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from tests.apiserver.apply.conftest import custom, widget
 
@@ -113,3 +126,23 @@ def test_a_type_does_not_remember_names_without_end():
     for each in range(5000):
         assert items.name({"name": f"n{each}"}) == f'k:{{"name":"n{each}"}}'
     assert len(items._known) <= 1000
+
+
+def test_a_type_remembers_so_many_combinations_of_members_and_knows_the_others_all_the_same():
+    names = [f"m{number}" for number in range(MOST_FRAMES + 20)]
+    of = Struct(lambda: {name: MapOf(LEAF) for name in names})
+
+    for name in (*names, *names):
+        assert whole(of, {name: {"a": 1}}) == {".": {}, f"f:{name}": {".": {}, "f:a": {}}}
+        assert whole(of, {name: {}, "stranger": 1}) == {".": {}, f"f:{name}": {}}
+
+    assert len(of.frames) == MOST_FRAMES
+
+
+def test_a_map_remembers_so_many_names_and_no_long_ones():
+    of = MapOf(LEAF)
+
+    for name in (*(f"n{number}" for number in range(MOST_KNOWN + 20)), "x" * LONG):
+        assert of.known[name] == (f"f:{name}", LEAF)
+
+    assert len(of.known) == MOST_KNOWN
