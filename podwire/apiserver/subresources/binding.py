@@ -45,6 +45,7 @@ async def create(engine: Engine, call: Call) -> Answer:
         subresource="binding",
         dry_run=options.dry_run,
         author=None,
+        copies=True,
         judged=False,
     )
     await engine.updater.update(write)
@@ -77,7 +78,7 @@ def _node(wanted: Object, name: str) -> str:
 
 
 def bound(pod: Object, node: str, wanted: Object, now: float) -> Object:
-    """The pod on its node; raises Conflict when it has one or is on its way out."""
+    """A copy of the pod, on its node; raises Conflict when it has one or is on its way out."""
     metadata, spec = pod["metadata"], pod["spec"]
     name = metadata["name"]
     uid = wanted["metadata"].get("uid")
@@ -95,23 +96,26 @@ def bound(pod: Object, node: str, wanted: Object, now: float) -> Object:
         raise _refused(name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
     if spec.get("schedulingGates"):
         raise _refused(name, f"pod {name} has non-empty .spec.schedulingGates")
-    spec["nodeName"] = node
-    for part in ("annotations", "labels"):
-        if given := wanted["metadata"].get(part):
-            metadata[part] = {**metadata.get(part, {}), **given}
-    _set_scheduled(pod, now)
-    return pod
+    given = {part: more for part in ("annotations", "labels") if (more := wanted["metadata"].get(part))}
+    joined = {part: {**metadata.get(part, {}), **more} for part, more in given.items()}
+    return {
+        **pod,
+        "metadata": {**metadata, **joined},
+        "spec": {**spec, "nodeName": node},
+        "status": _scheduled(pod, now),
+    }
 
 
 def _refused(name: str, why: str) -> ApiError:
     return conflict("pods/binding", name, why)
 
 
-def _set_scheduled(pod: Object, now: float) -> None:
-    status = pod.setdefault("status", {})
+def _scheduled(pod: Object, now: float) -> Object:
+    status = {**pod.get("status", {})}
     status.pop("nominatedNodeName", None)  # a hint that has served its purpose
     kept = [each for each in status.get("conditions", []) if each.get("type") != "PodScheduled"]
     condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": rfc3339(now)}
     if generation := pod["metadata"].get("generation"):
         condition["observedGeneration"] = generation
     status["conditions"] = [*kept, condition]
+    return status
