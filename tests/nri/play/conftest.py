@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-pytest_plugins = ["podwire.nri.play.fixture"]
+from podwire.nri.play.fixture import nri_play  # noqa: F401 - a fixture is there where it is imported
 
 FAKE = (sys.executable, "-m", "podwire.cli.main", "nri", "fake-plugin")
 
@@ -14,7 +14,7 @@ PATIENT = "\nruntime: {registration_timeout: 60s, request_timeout: 60s, synchron
 
 
 @pytest.fixture
-def played(nri_play):
+def played(nri_play):  # noqa: F811 - the fixture of that name
     """Play a script, patiently unless it says otherwise."""
 
     def play(script, argv, **more):
