@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import cni, island, runtime
+from benchmarks import cni, cni_crowd, island, runtime
 from benchmarks.figures import table
 from benchmarks.machine import CannotMeasure
 
@@ -89,7 +89,9 @@ def test_a_program_that_does_not_come_up_is_quoted(islands):
         at.start(["sh", "-c", "echo not today"], lambda: False)
 
 
-def test_a_short_run_measures_plugins(islands):
+def test_a_short_run_measures_plugins(islands, monkeypatch):
+    monkeypatch.setattr(cni_crowd, "AT_ONCE", 3)
+    monkeypatch.setattr(cni_crowd, "ATTACHED", 50)
     told = list(cni.measure(0.1))
     calls = ["ADD, plain", "DEL, plain", "ADD, ipMasq", "DEL, ipMasq"]
     assert [each.what for each in told[:4]] == [f"{call}, through the daemon" for call in calls]

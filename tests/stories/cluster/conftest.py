@@ -212,7 +212,6 @@ class Cluster:
         cgroups.remove(groups)
         self.space.close()
         shutil.rmtree(self.prefix / "run")
-        Claims().release(self.prefix)
         (self.prefix / "boot-id").write_text(f"{uuid.uuid4()}\n")
         self.space = Space(boot_id=self.prefix / "boot-id")
         self.told_mounts = []
