@@ -45,8 +45,9 @@ def _has_its_turn(name: str, seed: str) -> bool:
 @pytest.fixture(autouse=True)
 def _logging_as_it_was() -> Iterator[None]:
     """A program that is run within a test sets up how it logs; the next test hears what it would have heard."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    loggers = [logging.getLogger(name) for name in ("", "podwire", "podwire.nri")]
+    before = [(each.handlers[:], each.level) for each in loggers]
     yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
+    for logger, (handlers, level) in zip(loggers, before, strict=True):
+        logger.handlers[:] = handlers
+        logger.setLevel(level)
