@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from podwire.cluster import tracing
+from podwire.cluster.nri import Nri as BuiltNri
 from podwire.cluster.nri import Options as Nri
 from podwire.cluster.nri import build as build_nri
 from podwire.cluster.nri import settings as nri_settings
@@ -102,6 +103,22 @@ class Running:
     socket: Path
 
 
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a runtime is made of; nothing of it runs yet."""
+
+    images: Images
+    network: Caller
+    shims: Shims
+    bundles: Bundles
+    kernel: SandboxKernel
+    nri: BuiltNri
+    sandboxes: Sandboxes
+    containers: Containers
+    events: Events
+    clock: SystemClock
+
+
 @contextlib.asynccontextmanager
 async def running(options: Options) -> AsyncIterator[Running]:
     """Run a runtime for as long as the context is open; containers go on afterwards.
@@ -110,63 +127,63 @@ async def running(options: Options) -> AsyncIterator[Running]:
     4. The socket.
     """
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="podwire"))
-    clock = SystemClock()
-    events = Events(clock)
     async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(_alone(options.state))
-        images = await asyncio.to_thread(Images, options.state / "images")
-        stack.callback(images.close)
-        network = _network(options)
-        stack.push_async_callback(network.close)
-        shims = _shims(options)
-        bundles = _bundles(options, images)
-        stack.callback(bundles.leave)
-        nri = build_nri(
-            nri_settings(options.nri, options.prefix), bundles, lambda each: events.sandbox(each, "DELETED")
+        parts = await _built(options, stack)
+        executions = Executions(parts.shims, parts.bundles, parts.clock)
+        usage = Usage(parts.bundles, parts.clock)
+        service = RuntimeService(
+            parts.sandboxes, parts.containers, executions, usage, parts.network, parts.events, parts.clock
         )
-        kernel = _kernel(options)
-        sandboxes = Sandboxes(
-            Records(options.state / "runtime/sandboxes", SandboxRecord),
-            kernel,
-            network,
-            nri.seat,
-            events,
-            clock,
-            boot_id(),
-        )
-        containers = Containers(
-            Records(options.state / "runtime/containers", ContainerRecord),
-            sandboxes,
-            bundles,
-            shims,
-            nri.seat,
-            events,
-            clock,
-        )
-        executions = Executions(shims, bundles, clock)
-        service = RuntimeService(sandboxes, containers, executions, Usage(bundles, clock), network, events, clock)
-        events.describe = service.describe
-        await sandboxes.recover()
-        await containers.recover()
-        nri.updating.containers = containers
-        nri.seat.adopt(sandboxes, containers)
-        await stack.enter_async_context(nri.host.running())
-        await sandboxes.finish()
-        await containers.finish()
-        stack.push_async_callback(containers.close)
-        await service.finish_stops()
-        await stack.enter_async_context(Keeper(network, _tidying(service, kernel)).running())
-        await stack.enter_async_context(_checker(options, network, sandboxes, clock).running())
+        parts.events.describe = service.describe
+        await _resume(parts, service, stack)
+        await stack.enter_async_context(_checker(options, parts.network, parts.sandboxes, parts.clock).running())
         streaming = await http_server.serve(executions.handle, host="127.0.0.1", port=0)
         stack.push_async_callback(streaming.close, GRACE)
         executions.base_url = f"http://127.0.0.1:{streaming.port}"
-        handlers = {**service.handlers(), **ImageService(images, clock).handlers()}
+        handlers = {**service.handlers(), **ImageService(parts.images, parts.clock).handlers()}
         server = await grpc_server.serve(
             options.socket, methods.ALL, handlers, tap=tracing.cri_tap(), caller=KUBELET, callee=RUNTIME
         )
         stack.push_async_callback(server.close, GRACE)
-        _log.info("serving", extra={"socket": str(options.socket), "runtime": shims.runtime})
-        yield Running(sandboxes, containers, options.socket)
+        _log.info("serving", extra={"socket": str(options.socket), "runtime": parts.shims.runtime})
+        yield Running(parts.sandboxes, parts.containers, options.socket)
+
+
+async def _built(options: Options, stack: contextlib.AsyncExitStack) -> _Parts:
+    clock = SystemClock()
+    events = Events(clock)
+    stack.enter_context(_alone(options.state))
+    images = await asyncio.to_thread(Images, options.state / "images")
+    stack.callback(images.close)
+    network = _network(options)
+    stack.push_async_callback(network.close)
+    shims = _shims(options)
+    bundles = _bundles(options, images)
+    stack.callback(bundles.leave)
+    nri = build_nri(nri_settings(options.nri, options.prefix), bundles, lambda each: events.sandbox(each, "DELETED"))
+    kernel = _kernel(options)
+    records = Records(options.state / "runtime/sandboxes", SandboxRecord)
+    sandboxes = Sandboxes(records, kernel, network, nri.seat, events, clock, boot_id())
+    of_containers = Records(options.state / "runtime/containers", ContainerRecord)
+    containers = Containers(of_containers, sandboxes, bundles, shims, nri.seat, events, clock)
+    return _Parts(images, network, shims, bundles, kernel, nri, sandboxes, containers, events, clock)
+
+
+async def _resume(parts: _Parts, service: RuntimeService, stack: contextlib.AsyncExitStack) -> None:
+    """Go on where the runtime before this one was stopped, and keep the network in order from now on.
+
+    Plugins are let in before anything is undone, so that they hear of it.
+    """
+    await parts.sandboxes.recover()
+    await parts.containers.recover()
+    parts.nri.updating.containers = parts.containers
+    parts.nri.seat.adopt(parts.sandboxes, parts.containers)
+    await stack.enter_async_context(parts.nri.host.running())
+    await parts.sandboxes.finish()
+    await parts.containers.finish()
+    stack.push_async_callback(parts.containers.close)
+    await service.finish_stops()
+    await stack.enter_async_context(Keeper(parts.network, _tidying(service, parts.kernel)).running())
 
 
 @contextlib.contextmanager
