@@ -18,11 +18,11 @@ from podwire.deviceplugin.matching import Candidate, ids, reserved, wants
 from podwire.deviceplugin.ports import Unusable
 from podwire.deviceplugin.records import Record, Records
 from podwire.deviceplugin.snapshots import Snapshot, restore, taken
-from podwire.deviceplugin.sysfs import Hardware, Sysfs
 from podwire.deviceplugin.whereabouts import Whereabouts
 from podwire.failpoints import declare, failpoint
 from podwire.linux.errors import LinuxError, NoSuchLink
 from podwire.linux.netlink import Netlink
+from podwire.linux.sysfs import Hardware, Sysfs
 from podwire.linux.travels import Ended, Seen
 from podwire.linux.values import Link
 

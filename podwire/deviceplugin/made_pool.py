@@ -16,10 +16,10 @@ from podwire.deviceplugin.making import is_ours, make_link, parent_trouble, remo
 from podwire.deviceplugin.ports import Unusable
 from podwire.deviceplugin.records import Record, Records
 from podwire.deviceplugin.snapshots import taken
-from podwire.deviceplugin.sysfs import Sysfs
 from podwire.deviceplugin.whereabouts import Whereabouts
 from podwire.linux.errors import LinuxError
 from podwire.linux.netlink import Netlink
+from podwire.linux.sysfs import Sysfs
 from podwire.linux.taps import DEVICE
 from podwire.linux.travels import Ended, Seen
 from podwire.linux.values import Link

@@ -15,9 +15,9 @@ from podwire.deviceplugin.made_pool import MadePool
 from podwire.deviceplugin.making import sweep_taps
 from podwire.deviceplugin.ports import Pool
 from podwire.deviceplugin.records import Records
-from podwire.deviceplugin.sysfs import Sysfs
 from podwire.linux.links import KernelLinks
 from podwire.linux.netlink import Netlink
+from podwire.linux.sysfs import Sysfs
 from podwire.linux.travels import Ended, Seen
 
 _log = logging.getLogger("podwire.deviceplugin")

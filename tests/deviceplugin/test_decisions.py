@@ -12,9 +12,9 @@ from podwire.deviceplugin.duties import Duty, duty
 from podwire.deviceplugin.matching import Candidate, ids, reserved, wants
 from podwire.deviceplugin.records import Record, Records
 from podwire.deviceplugin.snapshots import Snapshot, decoded, encoded, taken
-from podwire.deviceplugin.sysfs import Hardware, Sysfs
 from podwire.deviceplugin.whereabouts import Away, Whereabouts
 from podwire.linux.kept_addresses import KeptAddress
+from podwire.linux.sysfs import Hardware, Sysfs
 from podwire.linux.travels import Ended, Seen
 from podwire.linux.values import Link
 
