@@ -5,7 +5,7 @@ import re
 USER, KUBECTL, API_SERVER, STORE = "User", "KubeCtl", "APIServer", "etcd"
 SCHEDULER, CONTROLLERS, KUBELET = "Scheduler", "Controllers", "Kubelet"
 RUNTIME, CNI_PLUGIN, NETWORK_PLUGIN = "ContainerRuntime", "CNIPlugin", "NetworkPlugin"
-DEVICE_PLUGIN = "DevicePlugin"
+DEVICE_PLUGIN, NETWORK_DRIVER = "DevicePlugin", "NetworkDriver"
 
 ORDER = (
     USER,
@@ -19,6 +19,7 @@ ORDER = (
     CNI_PLUGIN,
     NETWORK_PLUGIN,
     DEVICE_PLUGIN,
+    NETWORK_DRIVER,
 )
 """From left to right; whoever is not among them comes after them."""
 
@@ -33,6 +34,9 @@ _AGENTS = {
     "kube-apiserver": API_SERVER,
     "podwire-nri-network": NETWORK_PLUGIN,
     "nri-network": NETWORK_PLUGIN,
+    "podwire-network-driver": NETWORK_DRIVER,
+    "network-driver": NETWORK_DRIVER,
+    "dranet": NETWORK_DRIVER,
 }
 _PLUGIN = re.compile(r"\A\d\d-")
 """Runtimes call a plugin of NRI by its index and its name."""
