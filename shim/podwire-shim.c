@@ -25,7 +25,8 @@
 
 #define UNIFIED "/sys/fs/cgroup/unified"
 #define EACH(client) for (struct client *client = clients; client < clients + CLIENTS; client++)
-#define USAGE_LINE "usage: podwire-shim run OPTIONS -- RUNTIME [ARG]... | exec OPTIONS -- PROGRAM [ARG]... | version"
+#define USAGE_LINE "usage: podwire-shim run OPTIONS -- RUNTIME [ARG]... | exec OPTIONS -- PROGRAM [ARG]... | " \
+                   "attached FILE | version"
 #define say(...) (snprintf(said, sizeof said, __VA_ARGS__), said)
 
 enum { USAGE = 2, FAILED = 125, CANNOT_RUN = 126, NOT_FOUND = 127 }; /* exit codes; then bytes and counts, then ms */
@@ -487,10 +488,49 @@ static void parse(const char *verb, char **rest) {
     given.command = rest;
 }
 
+/* The number at "pid" of an OCI state, and at no "pid" further inside or in somebody's text; 0 when there is none. */
+static long pid_in(const char *at) {
+    int depth = 0;
+    for (; *at; at++) {
+        depth += (*at == '{' || *at == '[') - (*at == '}' || *at == ']');
+        if (*at != '"') continue;
+        const char *word = ++at;
+        for (; *at && *at != '"'; at++) at += *at == '\\' && at[1];
+        if (!*at) return 0;
+        const char *next = at + 1 + strspn(at + 1, " \t\r\n");
+        if (depth == 1 && at - word == 3 && !strncmp(word, "pid", 3) && *next == ':') return strtol(next + 1, NULL, 10);
+    }
+    return 0;
+}
+
+/* An OCI hook: the container starts only in the network namespace that the file names. */
+static int check_attached(const char *file) {
+    static char state[CHUNK];
+    char wanted[64], found[64];
+    struct stat space;
+    size_t length = 0;
+    for (ssize_t got; (got = read(STDIN_FILENO, state + length, sizeof state - 1 - length)) > 0;) length += (size_t)got;
+    long pid = pid_in(state);
+    if (pid <= 0) die(1, "attached: stdin is no OCI state with a pid");
+    errno = 0;
+    if (!read_text(file, wanted, sizeof wanted))
+        die(1, say("attached: the pod's claimed network interfaces are not attached: %s: %s", file,
+                   errno ? strerror(errno) : "it is empty"));
+    if (stat(say("/proc/%ld/ns/net", pid), &space) < 0) die(1, say("attached: process %ld: %m", pid));
+    snprintf(found, sizeof found, "%llu:%llu", (unsigned long long)space.st_dev, (unsigned long long)space.st_ino);
+    wanted[strcspn(wanted, " \r\n")] = 0;
+    if (strcmp(wanted, found) != 0)
+        die(1, say("attached: the pod's claimed network interfaces are in the network namespace %s, and this container "
+                   "is in %s", wanted, found));
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const char *verb = argc > 1 ? argv[1] : "";
     if (syscall(SYS_close_range, 3, ~0U, 0) < 0) die(FAILED, say("close_range: %m"));
     if (strcmp(verb, "version") == 0 && argc == 2) return dprintf(STDOUT_FILENO, "podwire-shim 1 c\n") < 0;
+    if (strcmp(verb, "attached") == 0 && argc == 3 && *argv[2] == '/' && strlen(argv[2]) <= PATH)
+        return check_attached(argv[2]);
     if (strcmp(verb, "run") != 0 && strcmp(verb, "exec") != 0) die(USAGE, USAGE_LINE);
     parse(verb, argv + 2);
     if (given.die_with) return supervise(atoi(given.die_with));

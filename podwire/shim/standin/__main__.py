@@ -3,7 +3,8 @@
 import os
 import sys
 
-from podwire.shim.standin.command import USAGE, USAGE_LINE, Given, die
+from podwire.shim.standin.attached import check_attached
+from podwire.shim.standin.command import PATH, USAGE, USAGE_LINE, Given, die
 from podwire.shim.standin.launcher import launch, supervise
 from podwire.shim.standin.life import Shim
 
@@ -53,6 +54,8 @@ def main() -> int:
             return run(Given("run", words))
         case ["exec", *words]:
             return execute(Given("exec", words))
+        case ["attached", file] if file.startswith("/") and len(os.fsencode(file)) <= PATH:
+            return check_attached(file)
         case _:
             return die(USAGE, USAGE_LINE)
 

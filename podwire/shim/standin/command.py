@@ -3,7 +3,9 @@
 import os
 from typing import NoReturn
 
-USAGE_LINE = "usage: podwire-shim run OPTIONS -- RUNTIME [ARG]... | exec OPTIONS -- PROGRAM [ARG]... | version"
+USAGE_LINE = (
+    "usage: podwire-shim run OPTIONS -- RUNTIME [ARG]... | exec OPTIONS -- PROGRAM [ARG]... | attached FILE | version"
+)
 USAGE, FAILED, CANNOT_RUN, NOT_FOUND = 2, 125, 126, 127
 PATH, CGROUPS = 4000, 16
 VALUES = {"run": {"--id", "--bundle", "--state", "--log", "--cgroup"}, "exec": {"--cgroup", "--die-with"}}

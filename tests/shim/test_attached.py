@@ -1,0 +1,92 @@
+"""The hook that keeps a container from starting without the interfaces that its pod claimed."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+def check(shim, environment, file, state):
+    told = state if isinstance(state, str) else json.dumps(state)
+    done = subprocess.run(
+        [*shim, "attached", str(file)],
+        input=told,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+def own_namespace() -> str:
+    space = Path(f"/proc/{os.getpid()}/ns/net").stat()
+    return f"{space.st_dev}:{space.st_ino}"
+
+
+def oci_state(pid, **more):
+    return {"ociVersion": "1.0.2", "id": "c", "status": "creating", "pid": pid, "bundle": "/b", **more}
+
+
+@pytest.fixture
+def attached(tmp_path):
+    file = tmp_path / "pod"
+    file.write_text(own_namespace() + "\n")
+    return file
+
+
+STATES = {
+    "a plain state": oci_state,
+    "annotations that speak of another": lambda pid: oci_state(
+        pid, annotations={"pid": "1", "x": '{"pid":1}', "y\\": '"pid":1'}
+    ),
+    "another pid further inside, and first": lambda pid: {"annotations": {"pid": 1}, "list": [{"pid": 1}], "pid": pid},
+    "spaces": lambda pid: f'{{ "id" : "c" ,\n\t"pid" : {pid} }}',
+}
+
+
+@pytest.mark.parametrize("state", STATES.values(), ids=STATES)
+def test_a_container_in_the_namespace_of_the_file_may_start(shim, environment, attached, state):
+    assert check(shim, environment, attached, state(os.getpid())) == (0, "")
+
+
+WRONG = {
+    "no state": ("", "stdin is no OCI state with a pid"),
+    "no JSON": ('{"pid', "stdin is no OCI state with a pid"),
+    "no pid": ({"id": "c"}, "stdin is no OCI state with a pid"),
+    "no process": (oci_state(2**22 + 1), "process 4194305: No such file or directory"),
+    "a text for a pid": ({"pid": "12"}, "stdin is no OCI state with a pid"),
+}
+
+
+@pytest.mark.parametrize(("state", "why"), WRONG.values(), ids=WRONG)
+def test_a_state_without_a_process_starts_nothing(shim, environment, attached, state, why):
+    assert check(shim, environment, attached, state) == (1, f"podwire-shim: attached: {why}\n")
+
+
+def test_without_the_file_the_container_does_not_start(shim, environment, tmp_path):
+    code, told = check(shim, environment, tmp_path / "pod", oci_state(os.getpid()))
+    assert code == 1
+    assert told == (
+        "podwire-shim: attached: the pod's claimed network interfaces are not attached: "
+        f"{tmp_path}/pod: No such file or directory\n"
+    )
+
+
+def test_an_empty_file_starts_nothing(shim, environment, tmp_path):
+    (tmp_path / "pod").touch()
+    code, told = check(shim, environment, tmp_path / "pod", oci_state(os.getpid()))
+    assert (code, told.endswith("it is empty\n")) == (1, True)
+
+
+@pytest.mark.parametrize("text", ["1:2\n", "nothing of the kind", "\n"])
+def test_a_container_in_another_namespace_does_not_start(shim, environment, tmp_path, text):
+    (tmp_path / "pod").write_text(text)
+    code, told = check(shim, environment, tmp_path / "pod", oci_state(os.getpid()))
+    assert code == 1
+    assert re.fullmatch(r"podwire-shim: .* and this container is in \d+:\d+\n", told)
