@@ -1,0 +1,167 @@
+"""Who has which address, as a value, and what becomes of it with each demand. Pure.
+
+Addresses from pools and those that claims name themselves stand in one book: so neither is given where the other is.
+An address belongs to a claim; one that names the same address for two of its own devices may.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from ipaddress import ip_address, ip_interface
+from typing import NamedTuple
+
+import msgspec
+
+from podwire.dradriver.addressing.keys import Key
+from podwire.dradriver.addressing.pools import Pool
+from podwire.dradriver.offers import ClaimRef, Refused
+from podwire.dradriver.settings import IP, Interface
+from podwire.ipam import ranges
+from podwire.ipam.ranges import RangeSet
+
+VERSION = 1
+_MOST = 3
+"""How many of those who hold most are named when nothing is left."""
+
+
+class Exhausted(Exception):
+    """A pool has no address left. Some may come back, so it can be tried again."""
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """What one key has, and what it asked for: who asks the same again gets the same, even if pools change."""
+
+    uid: str
+    namespace: str
+    name: str
+    request: str
+    device: str
+    share_id: str
+    pool: str
+    families: tuple[int, ...]
+    wanted: tuple[str, ...]
+    given: tuple[str, ...]
+    """Those from the pool, with their prefixes."""
+
+    @property
+    def key(self) -> Key:
+        claim = ClaimRef(namespace=self.namespace, name=self.name, uid=self.uid)
+        return Key(claim=claim, request=self.request, device=self.device, share_id=self.share_id)
+
+    @property
+    def interfaces(self) -> tuple[Interface, ...]:
+        return tuple(map(ip_interface, self.wanted + self.given))
+
+
+class Book(msgspec.Struct, frozen=True, kw_only=True):
+    version: int = VERSION
+    held: tuple[Held, ...] = ()
+    last: dict[str, str] = {}
+    """What each set of each pool gave last: an address that came back rests until all others had their turn."""
+
+
+class Demand(NamedTuple):
+    key: Key
+    pool: Pool | None
+    families: tuple[int, ...]
+    wanted: tuple[Interface, ...]
+
+    @property
+    def pool_name(self) -> str:
+        return self.pool.name if self.pool else ""
+
+    def is_met_by(self, held: Held) -> bool:
+        wanted = tuple(map(str, self.wanted))
+        return (held.pool, held.families, held.wanted) == (self.pool_name, self.families, wanted)
+
+    def turns(self) -> Iterator[tuple[str, RangeSet]]:
+        """The sets to take one address of each, by names that are the same every time."""
+        for number, each in self.pool.sets_of(self.families) if self.pool else ():
+            yield f"{self.pool_name}/{number}", each
+
+
+def found(book: Book, key: Key) -> Held | None:
+    return next((each for each in book.held if _is(each, key)), None)
+
+
+def granted(book: Book, demand: Demand) -> tuple[Book, tuple[Interface, ...]]:
+    """The book as it is to be, and the addresses. Refused, Exhausted."""
+    had = found(book, demand.key)
+    if had is not None and demand.is_met_by(had):
+        return book, had.interfaces
+    others = tuple(each for each in book.held if each is not had)
+    _check_free(demand, others)
+    taken = {each.ip for entry in others for each in entry.interfaces} | {each.ip for each in demand.wanted}
+    last = dict(book.last)
+    given: list[str] = []
+    for turn, set_ in demand.turns():
+        ip = _next(set_, last.get(turn), taken)
+        part = None if ip is None else ranges.found(set_, ip)
+        if ip is None or part is None:
+            raise Exhausted(_exhausted(demand.pool_name, set_, others))
+        last[turn] = str(ip)
+        taken.add(ip)
+        given.append(str(part.interface(ip)))
+    entry = _entry(demand, tuple(given))
+    return Book(held=(*others, entry), last=last), entry.interfaces
+
+
+def without(book: Book, uids: Collection[str]) -> Book:
+    """What is left when these claims give back what they have."""
+    left = tuple(each for each in book.held if each.uid not in uids)
+    return book if len(left) == len(book.held) else Book(held=left, last=book.last)
+
+
+def _is(held: Held, key: Key) -> bool:
+    """By the claim's uid: its name says nothing, a claim made anew may have it."""
+    return (held.uid, held.request, held.device, held.share_id) == (
+        key.claim.uid, key.request, key.device, key.share_id
+    )  # fmt: skip
+
+
+def _entry(demand: Demand, given: tuple[str, ...]) -> Held:
+    key = demand.key
+    return Held(
+        uid=key.claim.uid,
+        namespace=key.claim.namespace,
+        name=key.claim.name,
+        request=key.request,
+        device=key.device,
+        share_id=key.share_id,
+        pool=demand.pool_name,
+        families=demand.families,
+        wanted=tuple(map(str, demand.wanted)),
+        given=given,
+    )
+
+
+def _check_free(demand: Demand, others: Sequence[Held]) -> None:
+    if not demand.wanted:
+        return
+    owners = {each.ip: entry for entry in others for each in entry.interfaces}
+    for each in demand.wanted:
+        owner = owners.get(each.ip)
+        if owner is not None and (owner.uid != demand.key.claim.uid or str(each.ip) in _ips(owner.given)):
+            raise Refused("interface.addresses", f"{each.ip} is held by {owner.key}")
+        if demand.pool and each.ip in demand.pool.gateways:
+            raise Refused("interface.addresses", f"{each.ip} is the gateway of pool {demand.pool.name}")
+
+
+def _ips(interfaces: Sequence[str]) -> set[str]:
+    return {each.partition("/")[0] for each in interfaces}
+
+
+def _next(set_: RangeSet, last: str | None, taken: Collection[IP]) -> IP | None:
+    begun = ip_address(last) if last else None
+    return next((each for each in ranges.after(set_, begun) if each not in taken), None)
+
+
+def _exhausted(pool: str, set_: RangeSet, others: Sequence[Held]) -> str:
+    counted = Counter(
+        f"{entry.namespace}/{entry.name}"
+        for entry in others
+        for each in entry.interfaces
+        if ranges.found(set_, each.ip) is not None
+    )
+    most = ", ".join(f"{who} ({many})" for who, many in counted.most_common(_MOST))
+    told = f"pool {pool}: no address is left in {ranges.told(set_)}, all {ranges.size(set_)} are held"
+    return f"{told}; most by {most}" if most else told
