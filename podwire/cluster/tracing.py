@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from podwire.cluster.told_checks import ToldChecks
 from podwire.linux import processes
 from podwire.seams import Tap
 from podwire.trace.participants import CNI_PLUGIN, KUBELET, RUNTIME
@@ -80,14 +81,17 @@ def cri_tap(node: str = "") -> Tap | None:
 
 
 def cni_run(tap_: Tap | None) -> Run:
-    """How CNI plugins are run. CHECK is asked as long as a pod lives: nobody is told, or there were little else."""
+    """How CNI plugins are run."""
     if tap_ is None:
         return processes.run
     watched = watched_run(processes.run, Tapped(tap_, caller=RUNTIME, callee=CNI_PLUGIN), _cni_call)
+    told = ToldChecks()
 
     def run(argv: Sequence[str], *, env: Mapping[str, str], **rest: Any) -> processes.Finished:
-        quietly = env.get("CNI_COMMAND") == "CHECK"
-        return (processes.run if quietly else watched)(argv, env=env, **rest)
+        loudly = told.begun(argv[0], env)
+        done = (watched if loudly else processes.run)(argv, env=env, **rest)
+        told.ended(argv[0], env, done.code)
+        return done
 
     return run
 

@@ -45,6 +45,10 @@ _OWN = ("/proc/self/", "/proc/thread-self/")
 _PAUSE = 0.1
 
 
+Answer = Callable[[str, Streams], int]
+"""Does what a program is asked, by its name and its surroundings; the exit code."""
+
+
 class Place(NamedTuple):
     """Where a caller is, as open descriptors."""
 
@@ -57,8 +61,9 @@ class Place(NamedTuple):
 class Daemon:
     """Serves a listening socket. Threads are in the namespaces of the one who starts them."""
 
-    def __init__(self, listener: socket.socket, threads: int = THREADS) -> None:
+    def __init__(self, listener: socket.socket, threads: int = THREADS, answer: Answer = answer) -> None:
         self._listener = listener
+        self._answer = answer
         self._threads = [Thread(target=self._work, name=f"podwire-cni-{each}", daemon=True) for each in range(threads)]
         self._tidying: set[Thread] = set()
         self._netfilter = Netfilter()
@@ -175,7 +180,7 @@ class Daemon:
         with visit(place.network):
             os.fchdir(place.directory)
             try:
-                code = answer(request.name, streams)
+                code = self._answer(request.name, streams)
             finally:
                 os.chdir("/")
         return wire.answer(code, _lines(stdout), _lines([each.encode("utf-8", "backslashreplace") for each in stderr]))

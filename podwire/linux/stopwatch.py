@@ -38,6 +38,14 @@ class Stopwatch:
         self._name, self._since = name, now
         return before
 
+    def begin(self, name: str) -> str:
+        """A step begins; the one that it is in."""
+        self.times[name] = self.times.get(name, 0) + 1
+        return self.turn(name)
+
+    def end(self, _name: str, before: str, _error: BaseException | None) -> None:
+        self.turn(before)
+
 
 class _Own(local):
     stopwatch: Stopwatch | None = None
@@ -57,9 +65,8 @@ class step:  # noqa: N801 - used like a function
     def __enter__(self) -> None:
         self._stopwatch = _own.stopwatch
         if self._stopwatch is not None:
-            self._before = self._stopwatch.turn(self._name)
-            self._stopwatch.times[self._name] = self._stopwatch.times.get(self._name, 0) + 1
+            self._before = self._stopwatch.begin(self._name)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._stopwatch is not None:
-            self._stopwatch.turn(self._before)
+            self._stopwatch.end(self._name, self._before, error)

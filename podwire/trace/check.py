@@ -77,6 +77,7 @@ def _settled(flow: Flow, arrows: Sequence[Arrow]) -> Iterator[tuple[Step, int | 
         place = min((each for each in fitting if before is None or each > before), default=None)
         if place is not None:
             used.add(place)
+        named[step.id] = place
         yield step, place, bool(fitting)
 
 

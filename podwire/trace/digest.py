@@ -12,7 +12,7 @@ import msgspec
 from podwire.protocols.cni import args
 from podwire.protocols.cni.errors import CniError
 from podwire.trace import digest_cri, digest_devices, digest_http, digest_nri
-from podwire.trace.participants import DEVICE_PLUGIN
+from podwire.trace.participants import CNI_PLUGIN, DEVICE_PLUGIN
 from podwire.trace.pods import About, Pods
 from podwire.trace.record import MOST_DETAIL, Record, encode
 from podwire.trace.redact import redacted
@@ -59,7 +59,7 @@ def _way(raw: Record) -> Callable[[Record], tuple[Detail, About]]:
         return digest_nri.digest
     if DEVICE_PLUGIN in (raw.caller, raw.callee):
         return digest_devices.digest
-    if "env" in raw.detail or "argv" in raw.detail or "code" in raw.detail:
+    if CNI_PLUGIN in (raw.caller, raw.callee) or "env" in raw.detail or "argv" in raw.detail or "code" in raw.detail:
         return _execution
     return digest_cri.digest
 

@@ -4,7 +4,7 @@ import re
 
 USER, KUBECTL, API_SERVER, STORE = "User", "KubeCtl", "APIServer", "etcd"
 SCHEDULER, CONTROLLERS, KUBELET = "Scheduler", "Controllers", "Kubelet"
-RUNTIME, CNI_PLUGIN, NETWORK_PLUGIN = "ContainerRuntime", "CNIPlugin", "NetworkPlugin"
+RUNTIME, CNI_PLUGIN, IPAM, NETWORK_PLUGIN = "ContainerRuntime", "CNIPlugin", "IPAM", "NetworkPlugin"
 DEVICE_PLUGIN, NETWORK_DRIVER = "DevicePlugin", "NetworkDriver"
 
 ORDER = (
@@ -17,6 +17,7 @@ ORDER = (
     KUBELET,
     RUNTIME,
     CNI_PLUGIN,
+    IPAM,
     NETWORK_PLUGIN,
     DEVICE_PLUGIN,
     NETWORK_DRIVER,

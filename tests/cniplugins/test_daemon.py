@@ -305,7 +305,7 @@ def test_a_bug_of_the_daemon_is_told_and_the_next_call_is_served(host, refused, 
         raise KeyError("what nobody thought of")
 
     with monkeypatch.context() as patched:
-        patched.setattr(podwire.cniplugins.daemon, "answer", broken)
+        patched.setattr(podwire.cniplugins.daemon, "visit", broken)
         with refused(999, "what nobody thought of"):
             host.call("VERSION", "a", {"type": "bridge"})
     assert host.call("VERSION", "a", {"type": "bridge"})["cniVersion"] == "1.1.0"

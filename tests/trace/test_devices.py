@@ -22,7 +22,9 @@ Kubelet->>ContainerRuntime: RunPodSandbox
 Note over ContainerRuntime: Creates a new network namespace for the Pod.
 ContainerRuntime->>CNIPlugin: Execute CNI ADD command
 Note over ContainerRuntime,CNIPlugin: Passes NetNS path, ContainerID, and CNI_ARGS
+CNIPlugin->>CNIPlugin: Configure Pod Networking (e.g., create veth, assign IP via IPAM, set routes)
 CNIPlugin-->>ContainerRuntime: Return CNI Result (JSON)
+Note over ContainerRuntime,CNIPlugin: { "ips": [{"address": "10.244.1.5/24", ...}], "interfaces": [...] }
 ContainerRuntime-->>Kubelet: RunPodSandboxResponse(SandboxID)
 Kubelet->>ContainerRuntime: PodSandboxStatus()
 ContainerRuntime-->>Kubelet: PodSandboxStatusResponse

@@ -63,7 +63,7 @@ def matching(step: Step, records) -> list[int]:
 def test_every_line_of_the_flow_is_in_its_file_in_order():
     assert [str(each) for each in FLOW.lines] == POD
     assert FLOW.participants == PARTICIPANTS
-    assert FLOWS == ("device-plugin", "nri", "pod")
+    assert FLOWS == ("cni", "device-plugin", "network-driver", "nri", "pod")
 
 
 def test_a_story_that_is_the_flow_has_no_deviations(story):

@@ -1,16 +1,23 @@
 """Which joint is tapped with what: the store, programs, and which side of a connection tells."""
 
+import contextlib
+import json
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from podwire.cluster import tracing
+from podwire.cluster import cni_joints, tracing
 from podwire.cluster.watched_store import watched_store
+from podwire.cniplugins.skeleton import Streams, answer
 from podwire.linux import processes
+from podwire.linux.kernel import real_kernel
+from podwire.linux.namespaces import visit
 from podwire.protocols.cni.verbs import Invocation
 from podwire.protocols.storage import Stale
 from podwire.runtime.cni.plugins import PluginFailed, Plugins
+from podwire.seams import Hop
 from podwire.store import MemoryStore
 from podwire.trace.participants import KUBELET
 from podwire.trace.recorder import Recorder
@@ -71,12 +78,82 @@ def test_a_cni_plugin_that_fails_is_told_with_its_exit_code(tmp_path):
     assert arrows(hops)[1] == ("CNIPlugin", "ContainerRuntime", "DEL mine", "exit 1")
 
 
-def test_what_is_asked_of_every_pod_all_the_time_is_not_told(tmp_path):
-    plugin(tmp_path, "mine", "touch $0.ran")
+def test_of_what_is_asked_of_every_pod_all_the_time_the_first_is_told_and_what_follows_a_failure(tmp_path):
+    plugin(tmp_path, "mine", "test ! -e $0.broken")
     hops = []
-    invocation = Invocation("CHECK", "c1", "/run/netns/x", "eth0")
-    Plugins((tmp_path,), run=tracing.cni_run(hops.append)).call("mine", invocation, {})
-    assert ((tmp_path / "mine.ran").exists(), hops) == (True, [])
+    plugins = Plugins((tmp_path,), run=tracing.cni_run(hops.append))
+
+    def told(verb: str) -> int:
+        before = len(hops)
+        with contextlib.suppress(PluginFailed):
+            plugins.call("mine", Invocation(verb, "c1", "/run/netns/x", "eth0"), {})
+        return len(hops) - before
+
+    assert [told("CHECK"), told("CHECK"), told("CHECK")] == [2, 0, 0]
+    (tmp_path / "mine.broken").touch()
+    assert [told("CHECK"), told("CHECK")] == [0, 2]
+    (tmp_path / "mine.broken").unlink()
+    assert [told("CHECK"), told("CHECK"), told("DEL"), told("CHECK")] == [2, 0, 2, 2]
+
+
+CNI, BRIDGE = "CNIPlugin", {"cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "pw-joint0"}
+
+
+def joints(netns: Path, folder: Path, verb: str, ipam: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """What is told while the daemon answers, in a namespace that stands for the host."""
+    hops: list[Hop] = []
+    config = json.dumps({**BRIDGE, "dataDir": str(folder), "ipam": ipam}).encode()
+    environ = {
+        "CNI_COMMAND": verb, "CNI_CONTAINERID": "c1", "CNI_NETNS": str(netns), "CNI_IFNAME": "eth0",
+        "CNI_PATH": "/none",
+    }  # fmt: skip
+    answer = cni_joints.watched(hops.append)
+    answer("bridge", Streams(environ, lambda: config, lambda _: None, lambda _: None))
+    return arrows(hops)
+
+
+def test_a_plugin_asks_its_ipam_and_does_the_rest_itself(tmp_path):
+    namespaces = real_kernel().namespaces(tmp_path / "netns")
+    host, pod = namespaces.create("host"), namespaces.create("pod")
+    ipam = {"type": "host-local", "subnet": "10.9.0.0/24", "dataDir": str(tmp_path / "ipam")}
+    try:
+        with visit(host.path):
+            added, deleted = (joints(pod.path, tmp_path / "state", verb, ipam) for verb in ("ADD", "DEL"))
+    finally:
+        namespaces.remove("pod")
+        namespaces.remove("host")
+    assert added == [
+        (CNI, "IPAM", "ADD host-local", ""),
+        ("IPAM", CNI, "ADD host-local", "OK"),
+        (CNI, CNI, "configure pod networking", ""),
+        (CNI, CNI, "configure pod networking", "OK"),
+    ]
+    assert deleted == [
+        (CNI, CNI, "clean up pod networking", ""),
+        (CNI, CNI, "clean up pod networking", "OK"),
+        (CNI, "IPAM", "DEL host-local", ""),
+        ("IPAM", CNI, "DEL host-local", "OK"),
+    ]
+
+
+def test_an_ipam_that_says_no_is_told_so(tmp_path):
+    namespaces = real_kernel().namespaces(tmp_path / "netns")
+    host, pod = namespaces.create("host"), namespaces.create("pod")
+    ipam = {"type": "host-local", "subnet": "10.9.0.0/30", "dataDir": str(tmp_path / "ipam"),
+            "rangeStart": "10.9.0.1", "rangeEnd": "10.9.0.1"}  # fmt: skip
+    try:
+        with visit(host.path):
+            told = joints(pod.path, tmp_path / "state", "ADD", ipam)
+    finally:
+        namespaces.remove("pod")
+        namespaces.remove("host")
+    assert told[:2] == [(CNI, "IPAM", "ADD host-local", ""), ("IPAM", CNI, "ADD host-local", "CniError")]
+    assert {each[2] for each in told[2:]} == {"DEL host-local"}
+
+
+def test_a_plugin_without_an_ipam_or_a_tap_is_not_watched(tmp_path):
+    assert cni_joints.watched(None) is answer
+    assert joints(tmp_path / "nowhere", tmp_path, "ADD", {}) == []
 
 
 @pytest.mark.parametrize(

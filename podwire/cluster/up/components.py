@@ -126,7 +126,13 @@ def _cni(prepared: Prepared) -> Component:
             ready()
             await asyncio.Event().wait()
 
-    return Component(name="cni", work=work, node=prepared.space(), troubles=(OSError, CannotListen))
+    return Component(
+        name="cni",
+        work=work,
+        node=prepared.space(),
+        environment=_environment(prepared, _inside(prepared)),
+        troubles=(OSError, CannotListen),
+    )
 
 
 def _runtime(prepared: Prepared) -> Component:
