@@ -1,0 +1,107 @@
+"""The CDI file of a prepared claim: what the containers that use it are given, and the hook without which none starts.
+
+One file for each claim, named by its uid, so that no runtime takes an older one for it.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from podwire.dradriver.names import CDI_KIND, DRIVER
+from podwire.failpoints import declare, failpoint
+from podwire.linux.files import remove_durably, write_durably
+
+VERSION = "0.5.0"
+"""The oldest that knows what is used, so that more runtimes read it."""
+HOOK_SECONDS = 10
+WRITTEN = declare("network-driver.cdi-written", "a claim's CDI file is there, and the kubelet has no answer yet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    host: str
+    container: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one request of a claim brings to a container."""
+
+    request: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    mounts: Sequence[Mount] = ()
+
+
+def device(claim_uid: str, request: str) -> str:
+    return f"{claim_uid}-{request}"
+
+
+def device_id(claim_uid: str, request: str) -> str:
+    """As the kubelet hands it to the runtime."""
+    return f"{CDI_KIND}={device(claim_uid, request)}"
+
+
+def variable(request: str, what: str) -> str:
+    """The name of an environment variable."""
+    return f"PODWIRE_{re.sub(r'[^A-Z0-9]', '_', request.upper())}_{what}"
+
+
+def spec(claim_uid: str, parts: Sequence[Part], hook: Sequence[str], attached: Path) -> dict[str, Any]:
+    """`hook` is the beginning of the shim's command line, `attached` what it compares with."""
+    check = {
+        "hookName": "createRuntime",
+        "path": hook[0],
+        "args": [*hook, "attached", str(attached)],
+        "timeout": HOOK_SECONDS,
+    }
+    return {
+        "cdiVersion": VERSION,
+        "kind": CDI_KIND,
+        "devices": [{"name": device(claim_uid, each.request), "containerEdits": _edits(each)} for each in parts],
+        "containerEdits": {"hooks": [check]},
+    }
+
+
+def _edits(part: Part) -> dict[str, Any]:
+    mounts = [
+        {"hostPath": each.host, "containerPath": each.container, "options": ["ro", "nosuid", "nodev", "rbind"]}
+        for each in part.mounts
+    ]
+    return {"env": [f"{name}={value}" for name, value in part.env.items()], **({"mounts": mounts} if mounts else {})}
+
+
+class CdiFiles:
+    """The files of all claims. Blocks; raises OSError."""
+
+    def __init__(self, directory: Path, hook: Sequence[str]) -> None:
+        self._directory, self._hook = directory, tuple(hook)
+
+    def write(self, claim_uid: str, parts: Sequence[Part], attached: Path) -> None:
+        """Not again what is there already: runtimes would read it anew."""
+        content = json.dumps(spec(claim_uid, parts, self._hook, attached), indent=1).encode()
+        path = self._path(claim_uid)
+        if not _has(path, content):
+            self._directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+            write_durably(path, content, 0o644)
+        failpoint(WRITTEN)
+
+    def remove(self, claim_uid: str) -> None:
+        remove_durably(self._path(claim_uid))
+
+    def claims(self) -> set[str]:
+        """The uids of claims that have one."""
+        found = self._directory.glob(f"{DRIVER}-claim@*.json")
+        return {each.name.removeprefix(f"{DRIVER}-claim@").removesuffix(".json") for each in found}
+
+    def _path(self, claim_uid: str) -> Path:
+        return self._directory / f"{DRIVER}-claim@{claim_uid}.json"
+
+
+def _has(path: Path, content: bytes) -> bool:
+    try:
+        return path.read_bytes() == content
+    except OSError:
+        return False
