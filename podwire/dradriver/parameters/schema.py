@@ -1,0 +1,113 @@
+"""Every field of the parameters, as one table: readers, locks, and the admission policy are made from it."""
+
+from podwire.dradriver.parameters import texts
+from podwire.dradriver.parameters.entries import NEIGHBOURS, ROUTES, RULES, TABLE
+from podwire.dradriver.parameters.forms import Choice, Flag, Form, Group, Number, Switches, Text, Texts
+from podwire.dradriver.settings import KINDS, WHOLE
+
+DRIVER = "net.podwire.dev"
+API_VERSION = f"{DRIVER}/v1alpha1"
+KIND = "InterfaceParameters"
+
+MODES = {"macvlan": ("bridge", "private", "vepa"), "ipvlan": ("l2", "l3", "l3s")}
+"""Of each kind that has some; the first is what one gets that names none. A macvlan cannot be passthru: it would take
+over a device that others share."""
+LOWEST_MTU, HIGHEST_MTU = 68, 65535
+MOST_ADDRESSES = 16
+"""As many as the status of a claim holds."""
+MOST_LOCKS = 64
+
+_SEGMENTS = Number(low=512, high=524280)
+"""Below, the kernel has no room for headers; above, it has no such packets."""
+
+FEATURES = {
+    "rx": ("rx-checksum",),
+    "sg": ("tx-scatter-gather",),
+    "tso": (
+        "tx-tcp-segmentation",
+        "tx-tcp-ecn-segmentation",
+        "tx-tcp-mangleid-segmentation",
+        "tx-tcp6-segmentation",
+    ),
+    "gso": ("tx-generic-segmentation",),
+    "gro": ("rx-gro",),
+    "lro": ("rx-lro",),
+    "rxvlan": ("rx-vlan-hw-parse",),
+    "txvlan": ("tx-vlan-hw-insert",),
+    "ntuple": ("rx-ntuple-filter",),
+    "rxhash": ("rx-hashing",),
+}
+"""Short names that ethtool knows, and the kernel's own for them."""
+
+
+def _features(name: str) -> tuple[str, ...]:
+    return FEATURES.get(name, (name,))
+
+
+def _feature(name: str) -> str:
+    if name == "tx":
+        raise ValueError("is another feature on every device: say which, such as tx-checksum-ip-generic")
+    return texts.feature(name)
+
+
+_INTERFACE: dict[str, Form] = {
+    "name": Text(parse=texts.interface_name),
+    "kind": Choice(of=tuple(each for each in KINDS if each != WHOLE)),
+    "mode": Choice(of=tuple(mode for modes in MODES.values() for mode in modes)),
+    "vni": Number(low=1, high=2**24 - 1),
+    "remote": Text(parse=texts.peer),
+    "port": Number(low=1, high=65535),
+    "vlan": Number(low=1, high=4094),
+    "bridge": Text(parse=texts.host_name),
+    "mtu": Number(low=LOWEST_MTU, high=HIGHEST_MTU),
+    "mac": Text(parse=texts.mac),
+    "addresses": Texts(parse=texts.interface, most=MOST_ADDRESSES, key=lambda each: each.ip),
+    "addressPool": Text(parse=texts.pool),
+    "dhcp": Flag(),
+    "gsoMaxSize": _SEGMENTS,
+    "groMaxSize": _SEGMENTS,
+    "gsoIPv4MaxSize": _SEGMENTS,
+    "groIPv4MaxSize": _SEGMENTS,
+    "forwarding": Flag(),
+    "arpIgnore": Choice(of=(0, 1, 2, 3, 8)),
+    "arpAnnounce": Choice(of=(0, 1, 2)),
+    "vrf": Group(fields={"name": Text(parse=texts.interface_name), "table": TABLE}),
+    "disableEbpf": Flag(),
+}
+
+FIELDS: dict[str, Form] = {
+    "interface": Group(fields=_INTERFACE),
+    "routes": ROUTES,
+    "rules": RULES,
+    "neighbours": NEIGHBOURS,
+    "ethtool": Group(
+        fields={
+            "features": Switches(parse=_feature, most=64, expand=_features),
+            "privateFlags": Switches(parse=texts.private_flag, most=32),
+        }
+    ),
+    "rdma": Flag(),
+}
+"""Without what every object has (apiVersion, kind), and what only a class has (locks)."""
+
+
+def _paths(fields: dict[str, Form], above: str = "") -> list[str]:
+    found = []
+    for name, form in fields.items():
+        found.append(above + name)
+        if isinstance(form, Group):
+            found += _paths(dict(form.fields), f"{above}{name}.")
+    return found
+
+
+PATHS = tuple(_paths(FIELDS))
+"""What can be locked. A lock on a group holds all of it."""
+
+
+def lock(text: str) -> str:
+    if text not in PATHS:
+        raise ValueError("is no field; say it as a path, such as interface.mtu, routes or ethtool.features")
+    return text
+
+
+LOCKS = Texts(parse=lock, most=MOST_LOCKS)
