@@ -1,18 +1,15 @@
-"""The links of the host as one look finds them, those that went elsewhere, and what their state says."""
+"""The links of the host as one look finds them, and those that went elsewhere."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from podwire.deviceplugin.snapshots import Snapshot
-from podwire.linux.errors import LinuxError
 from podwire.linux.kept_addresses import KeptAddress, KeptAddresses
 from podwire.linux.links import KernelLinks
 from podwire.linux.netlink import Netlink
 from podwire.linux.routes import KernelRoutes
 from podwire.linux.travels import Distant
 from podwire.linux.values import Link
-
-_NO_CARRIER = ("down", "lowerlayerdown", "notpresent")
 
 
 class View(NamedTuple):
@@ -34,18 +31,5 @@ def looked(netlink: Netlink) -> View:
 
 def found_elsewhere(netlink: Netlink, wanted: Mapping[str, Snapshot]) -> dict[str, tuple[int, Link]]:
     """Those of the wanted that are in other namespaces, by kind and MAC address: a pod calls them what it likes."""
-    distant = Distant(netlink)
     keys = {(each.mac, each.kind): key for key, each in wanted.items() if each.mac}
-    found: dict[str, tuple[int, Link]] = {}
-    for netns in distant.namespaces():
-        try:
-            there = distant.links(netns)
-        except LinuxError:  # it ended meanwhile
-            continue
-        found |= {keys[each.mac, each.kind]: (netns, each) for each in there if (each.mac, each.kind) in keys}
-    return found
-
-
-def no_carrier(link: Link) -> str:
-    """Why a link cannot carry anything; a link that is down does not know."""
-    return f"{link.name} has no carrier" if link.up and link.state in _NO_CARRIER else ""
+    return {str(key): found for key, found in Distant(netlink).find(keys).items()}

@@ -13,18 +13,18 @@ from podwire.deviceplugin.config import Interfaces
 from podwire.deviceplugin.config import Pool as Settings
 from podwire.deviceplugin.devices import Device, Handed
 from podwire.deviceplugin.duties import Duty, duty
-from podwire.deviceplugin.host import View, found_elsewhere, no_carrier
+from podwire.deviceplugin.host import View, found_elsewhere
 from podwire.deviceplugin.matching import Candidate, ids, reserved, wants
 from podwire.deviceplugin.ports import Unusable
 from podwire.deviceplugin.records import Record, Records
 from podwire.deviceplugin.snapshots import Snapshot, restore, taken
-from podwire.deviceplugin.whereabouts import Whereabouts
 from podwire.failpoints import declare, failpoint
 from podwire.linux.errors import LinuxError, NoSuchLink
 from podwire.linux.netlink import Netlink
 from podwire.linux.sysfs import Hardware, Sysfs
-from podwire.linux.travels import Ended, Seen
+from podwire.linux.travels import Ended, Seen, no_carrier
 from podwire.linux.values import Link
+from podwire.linux.whereabouts import Whereabouts
 
 RECORDED = declare("device-plugin.recorded", "a device is on record, and the kubelet has not heard of it")
 OUT = declare("device-plugin.out", "it is on record that a device is out, and it is not handed out yet")

@@ -11,18 +11,18 @@ from typing import Any
 from podwire.deviceplugin.config import Make
 from podwire.deviceplugin.config import Pool as Settings
 from podwire.deviceplugin.devices import Device, Handed
-from podwire.deviceplugin.host import View, found_elsewhere, no_carrier
+from podwire.deviceplugin.host import View, found_elsewhere
 from podwire.deviceplugin.making import is_ours, make_link, parent_trouble, remove_link
 from podwire.deviceplugin.ports import Unusable
 from podwire.deviceplugin.records import Record, Records
 from podwire.deviceplugin.snapshots import taken
-from podwire.deviceplugin.whereabouts import Whereabouts
 from podwire.linux.errors import LinuxError
 from podwire.linux.netlink import Netlink
 from podwire.linux.sysfs import Sysfs
 from podwire.linux.taps import DEVICE
-from podwire.linux.travels import Ended, Seen
+from podwire.linux.travels import Ended, Seen, no_carrier
 from podwire.linux.values import Link
+from podwire.linux.whereabouts import Whereabouts
 
 CNI_MARK = "podwire:"
 """Begins the alias of a link that a CNI plugin of ours has put into a pod, until DEL takes it away."""

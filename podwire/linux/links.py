@@ -23,6 +23,7 @@ _SKIP_STATISTICS = 1 << 3
 
 _ADDRESS, _NAME, _MTU, _LINK, _MASTER, _OPERSTATE, _LINKINFO, _ALIAS = 1, 3, 4, 5, 10, 16, 18, 20
 _NETNS_FD, _EXT_MASK, _LINK_NETNSID, _PROTINFO, _PROMISCUITY, _QUEUE = 28, 29, 37, 12, 30, 13
+_XDP, _XDP_ATTACHED = 43, 2
 _INFO_KIND, _INFO_DATA, _INFO_SLAVE_DATA = 1, 2, 5
 _MACVLAN_MODE, _MACVLAN_QUEUE = 1, 7
 _PORT_HAIRPIN, _PORT_ISOLATED = 4, 33
@@ -245,5 +246,6 @@ def parsed(body: bytes) -> Link:
         isolated=bool(wire.number(port.get(_PORT_ISOLATED))),
         all_multicast=bool(flags & _ALL_MULTICAST),
         queue=wire.number(told.get(_QUEUE)),
+        xdp=bool(wire.number(wire.attributes(told.get(_XDP, b"")).get(_XDP_ATTACHED))),
         mode=_MODE_NAMES.get(wire.number(own.get(_MACVLAN_MODE)), ""),
     )

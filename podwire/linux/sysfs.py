@@ -1,15 +1,22 @@
-"""What sysfs tells of a link's hardware. The root is handed in, so that a tree of files can stand for any machine."""
+"""What sysfs tells of a link's hardware. The root is handed in, so that a tree of files can stand for any machine.
+
+Nothing here raises: what cannot be read, or makes no sense, is not there.
+"""
 
 import os
-from dataclasses import dataclass
-from pathlib import Path
+import re
+from typing import NamedTuple
+
+from podwire.linux.values import Path
 
 _DEEPEST = 4
 """A virtio device is one floor below its PCI device; nothing known is further down than this."""
+_LONGEST = 4096
+_ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2})+")
 
 
-@dataclass(frozen=True, slots=True)
-class Hardware:
+class Hardware(NamedTuple):
     """Of a link that has none, all is empty."""
 
     driver: str = ""
@@ -17,42 +24,143 @@ class Hardware:
     numa: int | None = None
     parent: str = ""
     """The PCI address of the physical function that it is a virtual function of."""
+    vendor: str = ""
+    device: str = ""
+    """As sysfs writes them: 0x15b3."""
+    root: str = ""
+    """Of its PCIe tree: pci0000:3a."""
+    parent_link: str = ""
+    """The link of its physical function."""
+    total_vfs: int = 0
+    """How many virtual functions it could have; 0 for one that can have none."""
+    vfs: int = 0
+    port: int = 0
+    """Of a device with several ports, which; counted from 0."""
+
+
+class Rdma(NamedTuple):
+    name: str = ""
+    character_devices: tuple[str, ...] = ()
 
 
 class Sysfs:
     def __init__(self, root: Path) -> None:
-        self._links = root / "class/net"
+        self._root = os.fspath(root)
+        self._links = os.path.join(self._root, "class/net")
 
     def hardware(self, link: str) -> Hardware:
-        device = self._links / link / "device"
-        if not device.exists():
+        place = self._device(link)
+        if not place:
             return Hardware()
-        place = Path(os.path.realpath(device))
-        pci = _on_pci(place)
-        if pci is None:
-            return Hardware(_target(place / "driver"))
-        return Hardware(driver=_target(place / "driver"), pci=pci.name, numa=_numa(pci), parent=_target(pci / "physfn"))
+        driver, pci = _target(f"{place}/driver"), _on_pci(place)
+        if not pci:
+            return Hardware(driver)
+        return Hardware(
+            driver=driver,
+            pci=os.path.basename(pci),
+            numa=_not_negative(_number(f"{pci}/numa_node")),  # a machine with one node says -1
+            parent=_target(f"{pci}/physfn"),
+            vendor=_line(f"{pci}/vendor"),
+            device=_line(f"{pci}/device"),
+            root=next((each for each in pci.split("/") if _ROOT.fullmatch(each)), ""),
+            parent_link=next(iter(_names(f"{pci}/physfn/net")), ""),
+            total_vfs=_number(f"{pci}/sriov_totalvfs") or 0,
+            vfs=_number(f"{pci}/sriov_numvfs") or 0,
+            port=_number(f"{self._links}/{link}/dev_port") or 0,
+        )
+
+    def knows(self, link: str, ifindex: int, mac: str) -> bool:
+        """Whether its link of this name is this one: a sysfs shows the links of the namespace that it was mounted in.
+
+        A tree that stands for a machine need not say.
+        """
+        there = f"{self._links}/{link}"
+        told = _line(f"{there}/address")
+        same = not _MAC.fullmatch(told) or told == mac
+        return os.path.isdir(there) and same and _number(f"{there}/ifindex") in (None, ifindex)
+
+    def mtu(self, link: str) -> int | None:
+        return _number(f"{self._links}/{link}/mtu")
+
+    def speed(self, link: str) -> int | None:
+        """Megabits per second; None when it does not know."""
+        speed = _number(f"{self._links}/{link}/speed")
+        return speed if speed is not None and 0 < speed < 0xFFFFFFFF else None
+
+    def rdma(self, link: str) -> Rdma:
+        """Its RDMA device, and what programs open to use it."""
+        pci = _on_pci(self._device(link))
+        found = _names(f"{pci}/infiniband") if pci else []
+        if not found:
+            return Rdma()
+        name = next((each for each in found if link in self._links_of(f"{pci}/infiniband/{each}")), found[0])
+        devices = [
+            f"/dev/infiniband/{each}" for each in _names(f"{pci}/infiniband_verbs") if self._is_of(pci, each, name)
+        ]
+        if os.path.exists(f"{self._root}/class/misc/rdma_cm"):
+            devices.append("/dev/infiniband/rdma_cm")
+        return Rdma(name, tuple(devices))
+
+    def _device(self, link: str) -> str:
+        device = f"{self._links}/{link}/device"
+        return os.path.realpath(device) if link and "/" not in link and os.path.exists(device) else ""
+
+    @staticmethod
+    def _links_of(rdma: str) -> set[str]:
+        """The links that ports of an RDMA device are on."""
+        places = [f"{rdma}/ports/{each}/gid_attrs/ndevs" for each in _names(f"{rdma}/ports")]
+        return {_line(f"{place}/{each}") for place in places for each in _names(place)}
+
+    @staticmethod
+    def _is_of(pci: str, verbs: str, rdma: str) -> bool:
+        """Of several RDMA devices on one PCI device, each has files of its own."""
+        return _line(f"{pci}/infiniband_verbs/{verbs}/ibdev") in ("", rdma)
 
 
-def _on_pci(place: Path) -> Path | None:
+def _on_pci(place: str) -> str:
     """The nearest PCI device above, itself included."""
-    for each in (place, *place.parents)[:_DEEPEST]:
-        if _target(each / "subsystem") == "pci":
-            return each
-    return None
+    for _ in range(_DEEPEST):
+        if len(place) <= 1:
+            return ""
+        if _target(f"{place}/subsystem") == "pci":
+            return place
+        place = os.path.dirname(place)
+    return ""
 
 
-def _target(path: Path) -> str:
+def _target(path: str) -> str:
     """The last part of where a symlink leads; empty when it is not there."""
     try:
-        return path.readlink().name
+        return os.path.basename(os.readlink(path))
     except OSError:
         return ""
 
 
-def _numa(pci: Path) -> int | None:
+def _names(directory: str) -> list[str]:
     try:
-        node = int((pci / "numa_node").read_text(encoding="ascii"))
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
+
+
+def _line(path: str) -> str:
+    """What a small file says; empty when it says nothing."""
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (OSError, ValueError):
-        return None
-    return node if node >= 0 else None  # a machine with one node says -1
+        return ""
+    try:
+        return os.read(opened, _LONGEST).decode("utf-8", "replace").strip()
+    except OSError:  # a speed that nobody knows is an error in reading
+        return ""
+    finally:
+        os.close(opened)
+
+
+def _number(path: str) -> int | None:
+    told = _line(path)
+    return int(told) if re.fullmatch(r"-?[0-9]{1,18}", told, re.ASCII) else None
+
+
+def _not_negative(number: int | None) -> int | None:
+    return number if number is not None and number >= 0 else None

@@ -6,7 +6,7 @@ for it, without entering the namespace and without knowing a path to it.
 
 import errno
 from _socket import AF_NETLINK, CMSG_SPACE, SO_RCVBUF, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_RAW, SOL_SOCKET, socket
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import suppress
 from struct import Struct
 from typing import NamedTuple
@@ -29,6 +29,7 @@ _SIGNED = Struct("=i")
 _NEW_NAMESPACE, _TARGET_NAMESPACE, _NEW_INDEX = 45, 46, 49
 _NAMESPACE_ID = 1
 _EXT_MASK, _SKIP_STATISTICS = 29, 1 << 3
+_NO_CARRIER = ("down", "lowerlayerdown", "notpresent")
 
 _ERRORS: errors.Names = {
     errno.ENODEV: errors.NoSuchLink,
@@ -105,6 +106,22 @@ class Distant:
         body = _MESSAGE.pack(0, 0, 0, 0, 0) + u32(_EXT_MASK, _SKIP_STATISTICS) + u32(_TARGET_NAMESPACE, netns)
         request = Request(_GET, 0, body, f"list the links of namespace {netns}", _ERRORS)
         return [parsed(each) for each in self._netlink.dump(request)]
+
+    def find(self, wanted: Mapping[tuple[str, str], Hashable]) -> dict[Hashable, tuple[int, Link]]:
+        """Those of the wanted that are in other namespaces, by MAC address and kind: a pod calls them what it likes."""
+        found: dict[Hashable, tuple[int, Link]] = {}
+        for netns in self.namespaces() if wanted else ():
+            try:
+                there = self.links(netns)
+            except errors.LinuxError:  # it ended meanwhile
+                continue
+            found |= {wanted[each.mac, each.kind]: (netns, each) for each in there if (each.mac, each.kind) in wanted}
+        return found
+
+
+def no_carrier(link: Link) -> str:
+    """Why a link cannot carry anything; a link that is down does not know."""
+    return f"{link.name} has no carrier" if link.up and link.state in _NO_CARRIER else ""
 
 
 def _opened() -> socket:

@@ -42,6 +42,8 @@ class Link(NamedTuple):
     all_multicast: bool = False
     queue: int = 0
     """Packets that may wait to leave (txqueuelen)."""
+    xdp: bool = False
+    """Whether a program sees what comes in before anybody else."""
 
 
 class Veth(NamedTuple):

@@ -12,11 +12,11 @@ from podwire.deviceplugin.duties import Duty, duty
 from podwire.deviceplugin.matching import Candidate, ids, reserved, wants
 from podwire.deviceplugin.records import Record, Records
 from podwire.deviceplugin.snapshots import Snapshot, decoded, encoded, taken
-from podwire.deviceplugin.whereabouts import Away, Whereabouts
 from podwire.linux.kept_addresses import KeptAddress
 from podwire.linux.sysfs import Hardware, Sysfs
 from podwire.linux.travels import Ended, Seen
 from podwire.linux.values import Link
+from podwire.linux.whereabouts import Away, Whereabouts
 
 ADDRESS = KeptAddress(2, 24, 0, 0, ((1, "0a000001"), (2, "0a000001")))
 
@@ -190,7 +190,7 @@ def test_deletion_is_told_apart_from_leaving():
 
 def test_sysfs_tells_driver_address_node_and_physical_function(pci_tree):
     sysfs = Sysfs(pci_tree({"vf0": ("0000:3b:02.0", 1), "vf1": ("0000:3b:02.1", -1)}))
-    assert sysfs.hardware("vf0") == Hardware("mlx5_core", "0000:3b:02.0", 1, "0000:3b:00.0")
+    assert sysfs.hardware("vf0")[:4] == ("mlx5_core", "0000:3b:02.0", 1, "0000:3b:00.0")
     assert sysfs.hardware("vf1").numa is None
     assert sysfs.hardware("veth0") == Hardware()
 
@@ -205,7 +205,7 @@ def test_a_virtio_link_has_the_address_of_the_pci_device_above_it(tmp_path: Path
     (virtio / "net/eth0/device").symlink_to(virtio)
     (tmp_path / "class/net").mkdir(parents=True)
     (tmp_path / "class/net/eth0").symlink_to(virtio / "net/eth0")
-    assert Sysfs(tmp_path).hardware("eth0") == Hardware("virtio_net", "0000:00:03.0", None)
+    assert Sysfs(tmp_path).hardware("eth0") == Hardware("virtio_net", "0000:00:03.0", None, root="pci0000:00")
 
 
 NUMBERS = st.integers(0, 2**32 - 1)

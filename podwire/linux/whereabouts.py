@@ -5,7 +5,7 @@ again whatever it is called by then.
 """
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from podwire.linux.travels import Ended, Seen
 from podwire.linux.values import Link
@@ -13,8 +13,7 @@ from podwire.linux.values import Link
 Key = Hashable
 
 
-@dataclass(frozen=True, slots=True)
-class Away:
+class Away(NamedTuple):
     """In another namespace: its number and the link's index there, or None when only its absence is known."""
 
     place: tuple[int, int] | None = None
