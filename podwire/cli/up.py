@@ -7,6 +7,8 @@ from pathlib import Path
 from podwire.cli.main import UserError
 from podwire.cli.progress import progress
 from podwire.cli.runtime import add_checking, checking
+from podwire.cluster.hardware.profile import BadProfile
+from podwire.cluster.hardware.reading import load
 from podwire.cluster.up import launch, notes, state
 from podwire.cluster.up.claims import Claims, NoSlot
 from podwire.cluster.up.layout import BadPrefix, Layout, layout_of
@@ -30,24 +32,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--nodes", type=int, default=1, metavar="N", help="how many nodes (1)")
     add_checking(parser)
-    parser.add_argument("--hardware", metavar="PROFILE", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--hardware",
+        metavar="PROFILE",
+        help="simulated network cards and GPUs: a YAML file, or a name that `podwire hardware profiles` lists",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.hardware:
-        raise UserError("--hardware: simulated hardware is not there yet")
     if os.geteuid() != 0:
         raise UserError("needs root, for namespaces, links and mounts; try `sudo podwire up`")
-    wanted = Wanted(
-        runtime=arguments.runtime, store=arguments.store, nodes=arguments.nodes, checking=checking(arguments)
-    )
     try:
+        wanted = Wanted(
+            runtime=arguments.runtime,
+            store=arguments.store,
+            nodes=arguments.nodes,
+            hardware=load(arguments.hardware) if arguments.hardware else None,
+            checking=checking(arguments),
+        )
         layout = layout_of(arguments.prefix)
         with launch.held(layout, wanted, Claims()) as (prepared, lock):
             _tell_place(prepared)
             return _detached(prepared, lock) if arguments.detach else _attached(prepared, lock)
     except notes.Held as error:
         return _already(layout, error)
+    except BadProfile as error:
+        raise UserError(f"--hardware: {error}") from error
     except (BadPrefix, NoSlot, NotBuilt, Refused, BrokenState, NewerState, OSError) as error:
         raise UserError(str(error)) from error
 

@@ -27,7 +27,7 @@ _MESSAGE = Struct("=BxHiII")
 _ID_MESSAGE = Struct("=B3x")
 _SIGNED = Struct("=i")
 _NEW_NAMESPACE, _TARGET_NAMESPACE, _NEW_INDEX = 45, 46, 49
-_NAMESPACE_ID = 1
+_NAMESPACE_ID, _NAMESPACE_FD = 1, 3
 _EXT_MASK, _SKIP_STATISTICS = 29, 1 << 3
 _NO_CARRIER = ("down", "lowerlayerdown", "notpresent")
 
@@ -100,6 +100,13 @@ class Distant:
         request = Request(_GET_ID, 0, _ID_MESSAGE.pack(0), "list namespaces", _ERRORS)
         told = (wire.attributes(each, _ID_MESSAGE.size) for each in self._netlink.dump(request))
         return [_signed(each[_NAMESPACE_ID]) for each in told if _NAMESPACE_ID in each]
+
+    def number(self, netns: int) -> int | None:
+        """The number of the namespace behind a descriptor; None as long as no link has led there."""
+        body = _ID_MESSAGE.pack(0) + u32(_NAMESPACE_FD, netns)
+        told = self._netlink.ask(Request(_GET_ID, 0, body, "find a namespace's number", _ERRORS))
+        found = _signed(wire.attributes(told, _ID_MESSAGE.size)[_NAMESPACE_ID])
+        return found if found >= 0 else None
 
     def links(self, netns: int) -> list[Link]:
         """NoSuchNamespace."""

@@ -36,6 +36,8 @@ class Component:
     work: Work
     needs: tuple[str, ...] = ()
     """Who must be ready before it is started."""
+    before: Callable[[], None] | None = None
+    """What it does on the host before it goes to its node: nothing of the host can be reached from there."""
     node: NodeSpace | None = None
     """Where it runs; None is the host."""
     once: bool = False
@@ -54,6 +56,8 @@ def become(component: Component, layout: Layout, told: int, close: Callable[[], 
         _log_to(layout.log(component.name))
         mark = _mark(layout.marks / component.name)
         os.environ.update(component.environment)
+        if component.before is not None:
+            component.before()
         if component.node is not None:
             component.node.enter()
         code = _serve(component, told)

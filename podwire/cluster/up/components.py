@@ -7,9 +7,13 @@ from pathlib import Path
 
 from podwire.apiserver.pki import PkiError
 from podwire.cluster import apiserver, cni_daemon, kubelet, runtime, scheduler, tracing
-from podwire.cluster.up import readiness, views
+from podwire.cluster.hardware.keeping import Keeper
+from podwire.cluster.hardware.profile import Profile
+from podwire.cluster.up import readiness, views, wiring
 from podwire.cluster.up.child import Component, Ready
+from podwire.cluster.up.nodespace import NodeSpace
 from podwire.cluster.up.prepare import Prepared
+from podwire.linux.namespaces import open_namespace
 from podwire.nri.host.configuration import BadConfiguration
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.runtime.images import ImageError, Images
@@ -41,6 +45,7 @@ class _Places:
 def components(prepared: Prepared) -> list[Component]:
     """All, in the order in which they are started; they are stopped in the reverse."""
     found = [_trace(prepared), _apiserver(prepared)]
+    found += [_hardware(prepared, prepared.state.hardware)] if prepared.state.hardware else []
     found += [_cni(prepared), _runtime(prepared), _image(prepared)] if prepared.state.runtime == "podwire" else []
     return [*found, _scheduler(prepared), _kubelet(prepared), _node(prepared)]
 
@@ -132,6 +137,26 @@ def _cni(prepared: Prepared) -> Component:
         node=prepared.space(),
         environment=_environment(prepared, _inside(prepared)),
         troubles=(OSError, CannotListen),
+    )
+
+
+def _hardware(prepared: Prepared, profile: Profile) -> Component:
+    """Keeps the node's simulated cards whole."""
+    space = NodeSpace(prepared.layout, prepared.node.name)
+    opened: list[int] = []
+
+    async def work(ready: Ready) -> None:
+        keeper = Keeper(profile, opened[0], wiring.mark_of(prepared.layout))
+        keeper.settle()
+        ready()
+        await keeper.run()
+
+    return Component(
+        name="hardware",
+        work=work,
+        before=lambda: opened.append(open_namespace(space.switch)),
+        node=space,
+        troubles=(OSError,),
     )
 
 

@@ -20,6 +20,7 @@ from podwire.linux.namespaces import KernelNamespaces, identity, in_thread
 from podwire.linux.network import KernelNetwork
 
 T = TypeVar("T")
+Work = Callable[[], None]
 
 
 class NotBuilt(Exception):
@@ -41,6 +42,11 @@ class NodeSpace:
     def mnt(self) -> Path:
         return self.layout.pin(self.name, "mnt")
 
+    @property
+    def switch(self) -> Path:
+        """The network beside it that its simulated cards are plugged into; not every node has one."""
+        return self.layout.pin(self.name, "switch")
+
     def stands(self) -> bool:
         """Whether both are there, whole."""
         return mount_namespaces.is_pinned(self.net, "net") and mount_namespaces.is_pinned(self.mnt, "mnt")
@@ -53,8 +59,8 @@ class NodeSpace:
                 found.add((kind, identity(self.layout.pin(self.name, kind), kind)))
         return found
 
-    def build(self) -> None:
-        """Make both, from nothing: what a crash left half made is removed first.
+    def build(self, furnish: Work | None = None) -> None:
+        """Make both, from nothing: what a crash left half made is removed first. `furnish` adds to what is mounted.
 
         1. A private mount to pin them in.  2. The network namespace.  3. The mount namespace, by a child that lives in
         it until it is pinned.
@@ -66,7 +72,7 @@ class NodeSpace:
         KernelNamespaces(self.net.parent, "net").create("net")
         with KernelNetwork(self.net) as network:
             network.links.change("lo", up=True)
-        _pin_mounts(self)
+        _pin_mounts(self, furnish)
 
     def enter(self) -> None:
         """The calling process, which has one thread, is on the node from now on."""
@@ -83,9 +89,9 @@ class NodeSpace:
         return in_thread(entered)
 
     def remove(self) -> None:
-        """Unpin both; they end with the last process that is in them."""
-        for kind in ("mnt", "net"):
-            KernelNamespaces(self.net.parent, kind).remove(kind)
+        """Unpin all; they end with the last process that is in them."""
+        for name, kind in (("mnt", "mnt"), ("net", "net"), ("switch", "net")):
+            KernelNamespaces(self.net.parent, kind).remove(name)
         with contextlib.suppress(FileNotFoundError):
             self.net.parent.rmdir()
 
@@ -112,7 +118,7 @@ def _private_mount(path: Path) -> None:
     mounts.set_propagation(path, "private")
 
 
-def _pin_mounts(space: NodeSpace) -> None:
+def _pin_mounts(space: NodeSpace, furnish: Work | None) -> None:
     """Pin a new mount namespace, made on this processor or on another one.
 
     The kernel lets a mount namespace be pinned only in an older one, and it tells the age by a number. Since Linux 6.18
@@ -122,13 +128,13 @@ def _pin_mounts(space: NodeSpace) -> None:
     here = os.sched_getaffinity(0)
     for place in (here, *({each} for each in sorted(here))):
         try:
-            return _pin_one(space, place)
+            return _pin_one(space, place, furnish)
         except Refused as error:
             refused = error
     raise NotBuilt(f"node {space.name}: {refused}")
 
 
-def _pin_one(space: NodeSpace, processors: set[int]) -> None:
+def _pin_one(space: NodeSpace, processors: set[int], furnish: Work | None) -> None:
     """Fork a child that makes the namespace, pin it from here, let the child go."""
     told, tells = os.pipe()
     go, goes = os.pipe()
@@ -136,7 +142,7 @@ def _pin_one(space: NodeSpace, processors: set[int]) -> None:
     if child == 0:
         os.close(told)
         os.close(goes)
-        _live_in_it(space, processors, tells, go)
+        _live_in_it(space, processors, furnish, tells, go)
     os.close(tells)
     os.close(go)
     try:
@@ -150,32 +156,32 @@ def _pin_one(space: NodeSpace, processors: set[int]) -> None:
         os.waitpid(child, 0)
 
 
-def _live_in_it(space: NodeSpace, processors: set[int], tells: int, go: int) -> NoReturn:
+def _live_in_it(space: NodeSpace, processors: set[int], furnish: Work | None, tells: int, go: int) -> NoReturn:
     """Never returns, whatever happens: what follows is the parent's to do, and not from inside the node."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.sched_setaffinity(0, processors)
-        os.write(tells, _made(space).encode())
+        os.write(tells, _made(space, furnish).encode())
         os.read(go, 1)
     finally:
         os._exit(0)
 
 
-def _made(space: NodeSpace) -> str:
+def _made(space: NodeSpace, furnish: Work | None) -> str:
     """`made`, or what went wrong."""
     try:
         mount_namespaces.enter(net=space.net)
         mount_namespaces.leave_for_own()
-        _furnish(space)
+        _furnish(space, furnish)
     except Exception as error:  # noqa: BLE001 - told to the parent, which tells the user
         return f"{type(error).__name__}: {error}"
     return "made"
 
 
-def _furnish(space: NodeSpace) -> None:
+def _furnish(space: NodeSpace, more: Work | None) -> None:
     """1. The host's mounts go on to come in, ours do not go out.  2. Other namespaces' pins are let go of: a copy would
-    keep them alive.  3. The node's own `/sys`, which shows its own links.  4. The node's own paths.  5. What a
-    container mounts for others is seen by them."""
+    keep them alive.  3. The node's own `/sys`, which shows its own links.  4. The node's own paths.  5. Whatever
+    more it has.  6. What a container mounts for others is seen by them."""
     mounts = KernelMounts()
     mounts.set_propagation("/", "rslave")
     for each in reversed(mounted()):
@@ -185,6 +191,8 @@ def _furnish(space: NodeSpace) -> None:
     _own_sys(mounts)
     shown = node_mounts.sources(space.layout, space.name)
     node_mounts.compose(node_mounts.covers(shown, lambda base: Path("/", base).is_dir()))
+    if more is not None:
+        more()
     mounts.set_propagation("/", "rshared")
 
 

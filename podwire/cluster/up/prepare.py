@@ -5,6 +5,8 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from podwire.cluster.hardware import setting_up
+from podwire.cluster.hardware.profile import Profile
 from podwire.cluster.up import conflist, placement, state, wiring
 from podwire.cluster.up.claims import Claims
 from podwire.cluster.up.layout import Layout
@@ -28,6 +30,7 @@ class Wanted:
     runtime: str | None = None
     store: str | None = None
     nodes: int = 1
+    hardware: Profile | None = None
     checking: Checking = REPORTING
     """Of pods' networks, by our runtime. Not kept: each start may ask for another."""
 
@@ -62,7 +65,7 @@ def prepare(layout: Layout, wanted: Wanted, claims: Claims, made: tuple[str, ...
     """`made` are the directories that were missing at first.
 
     1. Directories.  2. Decide and claim, or what was decided before.  3. Forwarding.  4. Namespaces, bridge, cable.
-    5. Plugins and the default network."""
+    5. Simulated hardware.  6. Plugins and the default network."""
     known = state.load(layout.record)
     _check_same(known, wanted)
     _check_runtime(wanted.runtime or (known.runtime if known else "podwire"))
@@ -95,6 +98,9 @@ def _check_same(known: State | None, wanted: Wanted) -> None:
         if now is not None and now != before:
             shown = before or "the embedded one"
             raise Refused(f"{name} {now}: this cluster was made with {shown}; `podwire down` it first")
+    if wanted.hardware is not None and wanted.hardware != known.hardware:
+        shown = "other hardware" if known.hardware else "none"
+        raise Refused(f"--hardware: this cluster was made with {shown}; `podwire down` it first")
 
 
 def _check_runtime(runtime: str) -> None:
@@ -108,6 +114,8 @@ def _owners(layout: Layout, wanted: Wanted) -> list[str]:
     if wanted.runtime not in (None, "podwire"):
         if not layout.is_default:
             raise Refused("--runtime with a socket needs the default prefix: a foreign runtime is on the host itself")
+        if wanted.hardware is not None:
+            raise Refused("--hardware needs a node in namespaces of its own; a foreign runtime is on the host itself")
         return []
     return placement.owners() if layout.is_default else []
 
@@ -132,7 +140,7 @@ def _decided(
     claims: Claims,
 ) -> State:
     """What is kept: claimed and written down in one step, as nobody else may come between."""
-    own = known.nodes[0].own if known else bool(owners) or not layout.is_default
+    own = known.nodes[0].own if known else bool(owners or wanted.hardware) or not layout.is_default
     name = known.nodes[0].name if known else ("node-1" if own else socket.gethostname().lower())
     decided: list[State] = []
 
@@ -143,6 +151,7 @@ def _decided(
             runtime=wanted.runtime or "podwire",
             store=wanted.store or "",
             made=made,
+            hardware=wanted.hardware,
         )
         decided.append(known or fresh)
         if known is None:
@@ -175,8 +184,10 @@ def _place(prepared: Prepared) -> None:
         return
     wiring.connect_host(prepared.layout, prepared.slot, ipv6=prepared.ipv6)
     if not space.stands():
-        space.build()
+        space.build(setting_up.furnishing(prepared.state.hardware))
     wiring.plug(prepared.layout, prepared.slot, prepared.node.number, space.net, ipv6=prepared.ipv6)
+    if prepared.state.hardware is not None:
+        setting_up.set_up(prepared.state.hardware, space, wiring.mark_of(prepared.layout))
 
 
 def _network(prepared: Prepared) -> None:

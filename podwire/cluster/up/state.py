@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 
+from podwire.cluster.hardware.profile import Profile
 from podwire.linux.files import remove_durably, write_durably
 
 FORMAT = 1
@@ -34,6 +35,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """The URL of the API server's store; empty for its own."""
     made: tuple[str, ...] = ()
     """Directories that were not there before; removed again if they are empty or wholly ours."""
+    hardware: Profile | None = None
+    """What its node is said to have."""
     format: int = FORMAT
 
 

@@ -1,0 +1,139 @@
+"""The PCI functions that a profile stands for: each with its address, its place below a root, and what it is. Pure."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from podwire.cluster.hardware.profile import Gpu, Nic, Profile, address, numa_of, parts, root_of
+
+NETWORK, DISPLAY, BRIDGE = 0x020000, 0x030200, 0x060400
+"""Classes of PCI devices: Ethernet controller, 3D controller, PCI bridge."""
+FIRST_VF = 0x10
+"""Device and function of the first virtual function on a bus: 02.0, behind the cards."""
+
+
+class Function(NamedTuple):
+    """One PCI function."""
+
+    pci: str
+    place: str
+    """Below /sys: devices/ROOT/…/ADDRESS."""
+    root: str
+    kind: int
+    vendor: str
+    device: str
+    driver: str
+    numa: int | None = None
+    nic: Nic | None = None
+    """The card that it is, or is a virtual function of."""
+    name: str = ""
+    """Of its link."""
+    mac: str = ""
+    rdma: str = ""
+    physical: str = ""
+    """Of a virtual function: the address of its card."""
+    gpu: Gpu | None = None
+
+
+def functions(profile: Profile) -> list[Function]:
+    """All, cards before their virtual functions."""
+    ports = _Ports(profile)
+    used = {each.pci for each in (*profile.nics, *profile.gpus)}
+    found: list[Function] = []
+    for nic in profile.nics:
+        found.append(_card(profile, nic, ports))
+        found += _virtual(found[-1], nic, used)
+    found += [_gpu(profile, each, ports) for each in profile.gpus]
+    return found
+
+
+def links(found: list[Function]) -> list[Function]:
+    """Those that have a link."""
+    return [each for each in found if each.name]
+
+
+def bridges(profile: Profile) -> list[Function]:
+    """The ports of roots by which buses of their own are reached."""
+    ports = _Ports(profile)
+    for each in (*profile.nics, *profile.gpus):
+        ports.above(each)
+    return [
+        Function(pci, f"devices/{root}/{pci}", root, BRIDGE, "8086", "347a", "pcieport", numa)
+        for (root, _), (pci, numa) in sorted(ports.made.items())
+    ]
+
+
+def mac_of(pci: str) -> str:
+    """One that follows from an address: locally administered, the same after every start."""
+    domain, bus, devfn = parts(pci)
+    return f"02:70:77:{domain & 0xFF:02x}:{bus:02x}:{devfn:02x}"
+
+
+class _Ports:
+    """Which port of a root leads to which bus."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._taken = {each.pci for each in (*profile.nics, *profile.gpus)}
+        self.made: dict[tuple[str, int], tuple[str, int | None]] = {}
+
+    def above(self, device: Nic | Gpu) -> str:
+        """The path of the directory that a device's is in; on the root's own bus there is no port between."""
+        root = root_of(self._profile, device)
+        domain, bus, _ = parts(device.pci)
+        first = int(root.name[8:], 16)
+        if bus == first:
+            return f"devices/{root.name}"
+        if (root.name, bus) not in self.made:
+            free = next(each for slot in range(1, 32) if (each := address(domain, first, slot << 3)) not in self._taken)
+            self._taken.add(free)
+            self.made[root.name, bus] = free, root.numa
+        return f"devices/{root.name}/{self.made[root.name, bus][0]}"
+
+
+def _card(profile: Profile, nic: Nic, ports: _Ports) -> Function:
+    return Function(
+        pci=nic.pci,
+        place=f"{ports.above(nic)}/{nic.pci}",
+        root=root_of(profile, nic).name,
+        kind=NETWORK,
+        vendor=nic.vendor,
+        device=nic.device,
+        driver=nic.driver,
+        numa=numa_of(profile, nic),
+        nic=nic,
+        name=nic.name,
+        mac=nic.mac or mac_of(nic.pci),
+        rdma=nic.rdma,
+    )
+
+
+def _virtual(card: Function, nic: Nic, used: set[str]) -> Iterator[Function]:
+    domain, bus, _ = parts(nic.pci)
+    free = (each for devfn in range(FIRST_VF, 256) if (each := address(domain, bus, devfn)) not in used)
+    for number in range(nic.vfs):
+        pci = next(free)
+        used.add(pci)
+        yield card._replace(
+            pci=pci,
+            place=card.place.rpartition("/")[0] + f"/{pci}",
+            device=nic.vf_device,
+            driver=nic.vf_driver or nic.driver,
+            name=f"{nic.name}v{number}",
+            mac=mac_of(pci),
+            rdma=f"{nic.rdma}v{number}" if nic.rdma else "",
+            physical=nic.pci,
+        )
+
+
+def _gpu(profile: Profile, gpu: Gpu, ports: _Ports) -> Function:
+    return Function(
+        pci=gpu.pci,
+        place=f"{ports.above(gpu)}/{gpu.pci}",
+        root=root_of(profile, gpu).name,
+        kind=DISPLAY,
+        vendor=gpu.vendor,
+        device=gpu.device,
+        driver=gpu.driver,
+        numa=numa_of(profile, gpu),
+        gpu=gpu,
+    )

@@ -1,0 +1,188 @@
+"""Profiles out of YAML, read strictly: a field that nobody knows must not quietly give a node other hardware."""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from podwire.cluster.hardware.profile import MOST_VFS, BadProfile, Gpu, Nic, Profile, Root, checked, parts
+
+SHELF = Path(__file__).with_name("profiles")
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,14}")
+_ROOT = re.compile(r"pci[0-9a-f]{4}:[0-9a-f]{2}")
+_ID = re.compile(r"(?:0x)?([0-9a-f]{4})")
+_MAC = re.compile(r"[0-9a-f][02468ace](:[0-9a-f]{2}){5}")
+
+Read = Callable[[str, Any], Any]
+"""Makes a value of what stands in a field. Raises BadProfile."""
+T = TypeVar("T")
+
+
+def names() -> list[str]:
+    """The profiles that come with podwire."""
+    return sorted(each.stem for each in SHELF.glob("*.yaml"))
+
+
+def text_of(which: str) -> str:
+    """Of a file, or of a profile that comes with podwire. Raises BadProfile."""
+    known = which in names()
+    try:
+        return (SHELF / f"{which}.yaml" if known else Path(which)).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise BadProfile("", f"{which}: no such file, and no profile of that name: {', '.join(names())}") from error
+    except (OSError, UnicodeError) as error:
+        raise BadProfile("", f"{which}: {error}") from error
+
+
+def load(which: str) -> Profile:
+    """Raises BadProfile."""
+    text = text_of(which)
+    try:
+        return profile(yaml.load(text, _Loader))  # noqa: S506 - a safe loader, made stricter
+    except BadProfile as error:
+        raise BadProfile("", f"{which}: {error}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise BadProfile("", f"{which} is no YAML: {' '.join(str(error).split())}") from error
+
+
+class _Loader(yaml.SafeLoader):
+    """One that does not let the second of two equal keys win, and takes `0000:10:00.0` and `02:00:00:00:00:01` for
+    text: YAML 1.1 has them as numbers of base 60."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for each in keys:
+            if isinstance(each, str) and keys.count(each) > 1:
+                raise yaml.YAMLError(f"line {node.start_mark.line + 1}: {each} is there twice")
+        return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {}
+for _first in "0123456789":
+    _Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"(?:0|[1-9][0-9]{0,8})$"), [_first])
+
+
+def profile(found: object) -> Profile:
+    """Raises BadProfile."""
+    keys = {
+        "numaNodes": _between(1, 64),
+        "pcieRoots": _list_of(_root),
+        "nics": _list_of(_nic),
+        "gpus": _list_of(_gpu),
+    }
+    return checked(_made(Profile, "", found, keys))
+
+
+def _root(field: str, found: object) -> Root:
+    return _made(Root, field, found, {"name": _like(_ROOT, "pci0000:3a"), "numa": _between(0, 63)}, ("name",))
+
+
+def _nic(field: str, found: object) -> Nic:
+    return _made(Nic, field, found, {**_PCI_FIELDS, **_NIC_FIELDS}, ("name", "pci"))
+
+
+def _gpu(field: str, found: object) -> Gpu:
+    return _made(Gpu, field, found, {**_PCI_FIELDS, "model": _text}, ("pci",))
+
+
+_RENAMED = {"numaNodes": "numa_nodes", "pcieRoots": "roots", "vfDevice": "vf_device", "vfDriver": "vf_driver"}
+
+
+def _made(kind: type[T], field: str, found: object, keys: Mapping[str, Read], needed: tuple[str, ...] = ()) -> T:
+    if not isinstance(found, dict):
+        raise BadProfile(field, f"is no mapping with {', '.join(keys)}")
+    for each in found:
+        if each not in keys:
+            raise BadProfile(_below(field, each), f"is no field; there are {', '.join(keys)}")
+    for each in needed:
+        if each not in found:
+            raise BadProfile(_below(field, each), "is needed")
+    return kind(**{_RENAMED.get(each, each): keys[each](_below(field, each), value) for each, value in found.items()})
+
+
+def _below(field: str, key: object) -> str:
+    return f"{field}.{key}" if field else str(key)
+
+
+def _list_of(read: Read) -> Read:
+    def reading(field: str, value: object) -> tuple[Any, ...]:
+        if not isinstance(value, list) or not value:
+            raise BadProfile(field, "is no list of at least one")
+        return tuple(read(f"{field}[{at}]", each) for at, each in enumerate(value))
+
+    return reading
+
+
+def _between(low: int, high: int) -> Read:
+    def reading(field: str, value: object) -> int:
+        if not isinstance(value, int) or not low <= value <= high:
+            raise BadProfile(field, f"{value!r} is no number from {low} to {high}")
+        return value
+
+    return reading
+
+
+def _like(pattern: re.Pattern[str], such_as: str) -> Read:
+    def reading(field: str, value: object) -> str:
+        text = str(value).lower() if isinstance(value, str | int) else ""
+        found = pattern.fullmatch(text)
+        if found is None:
+            raise BadProfile(field, f"{value!r} is not one such as {such_as}")
+        return text
+
+    return reading
+
+
+def _id(field: str, value: object) -> str:
+    text: str = _like(_ID, "0x15b3")(field, value)
+    return text.removeprefix("0x")
+
+
+def _address(field: str, value: object) -> str:
+    text = value.lower() if isinstance(value, str) else ""
+    try:
+        parts(text)
+    except BadProfile as error:
+        raise BadProfile(field, f"{value!r} is no PCI address, such as 0000:3b:00.0") from error
+    return text
+
+
+def _link(field: str, value: object) -> str:
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise BadProfile(field, f"{value!r} is no name: a letter and up to 14 letters, digits, '_', '.', '-'")
+    return value
+
+
+def _word(field: str, value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", value):
+        raise BadProfile(field, f"{value!r} is no name: up to 63 letters, digits, '_', '.', '-'")
+    return value
+
+
+def _text(field: str, value: object) -> str:
+    if not isinstance(value, str) or not 1 <= len(value) <= 64 or not value.isprintable():
+        raise BadProfile(field, f"{value!r} is no text of 1 to 64 characters")
+    return value
+
+
+_PCI_FIELDS: dict[str, Read] = {
+    "pci": _address,
+    "root": _like(_ROOT, "pci0000:3a"),
+    "numa": _between(0, 63),
+    "vendor": _id,
+    "device": _id,
+    "driver": _word,
+}
+_NIC_FIELDS: dict[str, Read] = {
+    "name": _link,
+    "speed": _between(10, 1_600_000),
+    "mac": _like(_MAC, "02:00:00:00:00:01, of one station"),
+    "mtu": _between(68, 65_535),
+    "vfs": _between(0, MOST_VFS),
+    "vfDevice": _id,
+    "vfDriver": _word,
+    "rdma": _word,
+}

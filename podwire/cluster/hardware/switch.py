@@ -1,0 +1,68 @@
+"""The cards' links: each is one end of a pair whose other end is on a bridge in a namespace beside the node.
+
+The far end has the same name, is never touched by what runs on the node, and is therefore what a card is known by:
+where it is, the card is, under whatever name, on the node or in a pod. A card's link that ended (with the namespace of
+a pod that was not torn down in order; the kernel would have brought real hardware home) is made anew.
+"""
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from podwire.cluster.hardware.functions import Function
+from podwire.linux.errors import LinkExists, NoSuchLink
+from podwire.linux.network import KernelNetwork
+from podwire.linux.values import Bridge, Link, Veth
+
+BRIDGE = "switch0"
+
+
+def install(switch: KernelNetwork, node: Path, cards: Iterable[Function], mark: str) -> list[Function]:
+    """Make what is missing; which cards that were. `node` is the path of the node's network namespace."""
+    with contextlib.suppress(LinkExists):
+        switch.links.add(Bridge(BRIDGE, alias=mark, up=True))
+    bridge = switch.links.get(BRIDGE).ifindex
+    there = {each.name for each in switch.links.list()}
+    missing = [each for each in cards if each.name not in there]
+    for each in missing:
+        switch.links.add(_cable(each, bridge, node, mark))
+    return missing
+
+
+def _cable(each: Function, bridge: int, node: Path, mark: str) -> Veth:
+    mtu = each.nic.mtu if each.nic else 1500
+    return Veth(each.name, each.name, node, mtu=mtu, peer_mac=each.mac, alias=mark, master=bridge, up=True)
+
+
+def turn_on(node: KernelNetwork, cards: Iterable[Function]) -> None:
+    """Those that were just made: a machine that has started has its links up."""
+    for each in cards:
+        node.links.change(each.name, up=True)
+
+
+def plug(switch: KernelNetwork, name: str, *, plugged: bool) -> None:
+    """Put a card's cable in, or pull it out: what is at its other end sees its carrier come or go. NoSuchLink."""
+    switch.links.change(name, up=plugged)
+
+
+def names(switch: Iterable[Link], node: Iterable[Link], number: int | None) -> dict[str, str]:
+    """Which cards are on the node, and what they are called there. `number` is what the node calls the switch. Pure."""
+    far = {each.ifindex: each for each in switch}
+    found = {}
+    for each in node:
+        other = far.get(each.peer) if each.kind == "veth" and each.peer_netns == number else None
+        if other is not None and other.peer == each.ifindex:
+            found[other.name] = each.name
+    return found
+
+
+def is_there(switch: KernelNetwork, name: str) -> bool:
+    try:
+        return switch.links.get(name).kind == "veth"
+    except NoSuchLink:
+        return False
+
+
+def own_namespace() -> Path:
+    """Of the calling thread."""
+    return Path("/proc/thread-self/ns/net")
