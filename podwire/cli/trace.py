@@ -6,99 +6,192 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from podwire.cli.main import UserError
+from podwire.cli.trace_otlp import send
+from podwire.cli.trace_shown import as_json, diff_as_json, listed
 from podwire.cluster.tracing import CollectorOptions
+from podwire.trace import tables
 from podwire.trace.check import annotated, brief, check
+from podwire.trace.cutting import cut_short
+from podwire.trace.diff import diff
 from podwire.trace.flow import FLOWS, load
 from podwire.trace.follow import follow
+from podwire.trace.html import html
 from podwire.trace.mermaid import mermaid
+from podwire.trace.plain import plain
+from podwire.trace.record import Record
 from podwire.trace.redact import redacted
 from podwire.trace.segments import Reader
 from podwire.trace.story import Stories, Story
-from podwire.trace.text import table, text
+from podwire.trace.text import text
 
-FORMATS = ("text", "mermaid", "json")
+FORMATS = ("text", "mermaid", "json", "html")
+SLOWEST = 5
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pod", nargs="?", metavar="[NAMESPACE/]POD", help="the newest pod of that name; all, if none")
-    parser.add_argument("-n", "--namespace", default="default", help="where a POD without one is (%(default)s)")
-    parser.add_argument(
-        "--prefix", type=Path, default=Path("/"), help="the directory below which everything is kept (/)"
+    which = parser.add_argument_group("which pod; without any, a list of those that were seen")
+    which.add_argument("pod", nargs="?", metavar="[NAMESPACE/]POD", help="the newest pod of that name, or a pod's UID")
+    which.add_argument("-n", "--namespace", default="default", help="where a POD without one is (%(default)s)")
+    which.add_argument("--last", action="store_true", help="the pod that was started last")
+    which.add_argument(
+        "--slow", action="store_true", help="the slowest start of those kept, after a table of the slowest"
     )
-    parser.add_argument("--format", choices=FORMATS, default="text")
-    parser.add_argument("-o", "--output", dest="format", choices=FORMATS, help="the same as --format")
-    parser.add_argument("--brief", action="store_true", help="only the arrows of the pod flow, not all that happened")
-    parser.add_argument("--follow", action="store_true", help="wait for the pod and draw on while things happen")
-    parser.add_argument("--check", choices=FLOWS, metavar="FLOW", help=f"compare with a flow: {', '.join(FLOWS)}")
-    parser.add_argument("--raw", action="store_true", help="with secrets, if the collector kept them; only for root")
+    which.add_argument("--top", type=_count, default=SLOWEST, metavar="N", help="rows of that table (%(default)s)")
+    what = parser.add_argument_group("what to do with it; without any, it is drawn")
+    what.add_argument("--follow", action="store_true", help="wait for the pod and draw on while things happen")
+    what.add_argument("--check", choices=FLOWS, metavar="FLOW", help=f"compare with a flow: {', '.join(FLOWS)}")
+    what.add_argument(
+        "--diff", nargs=2, metavar=("A", "B"), help="two pods side by side: why is the start of B slower?"
+    )
+    what.add_argument("--otlp", metavar="URL", help="send it to a collector of OpenTelemetry: http://HOST:4318")
+    how = parser.add_argument_group("how")
+    how.add_argument("--format", choices=FORMATS, default="text", help="html is one file with all in it (%(default)s)")
+    how.add_argument("-o", "--output", dest="format", choices=FORMATS, help="the same as --format")
+    how.add_argument("--brief", action="store_true", help="only the arrows of a flow, not all that happened")
+    how.add_argument(
+        "--flow", choices=FLOWS, default="pod", metavar="FLOW", help="which, and whose notes (%(default)s)"
+    )
+    how.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="of text (%(default)s)")
+    how.add_argument("--raw", action="store_true", help="with secrets, if the collector kept them; only for root")
+    how.add_argument("--prefix", type=Path, default=Path("/"), help="the directory below which everything is kept (/)")
+
+
+def _count(given: str) -> int:
+    if not given.isdecimal() or int(given) < 1:
+        raise argparse.ArgumentTypeError(f"{given!r} is no number of rows")
+    return int(given)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    _refuse(arguments)
     directory = CollectorOptions.below(arguments.prefix).directory
-    if arguments.raw and os.geteuid() != 0:
-        raise UserError("--raw shows secrets, and only root may see them")
-    if (arguments.follow or arguments.check) and not arguments.pod:
-        raise UserError("--follow and --check need a POD")
-    if arguments.brief and (arguments.format == "json" or arguments.follow or arguments.check):
-        raise UserError("--brief is about drawing: it goes with neither --follow nor --check nor json")
     if not directory.is_dir():
         raise UserError(f"nothing was recorded below {arguments.prefix}: there is no {directory}")
-    if arguments.follow:
-        return _follow(directory, arguments)
-    try:
-        stories = Stories()
-        stories.learn(Reader(directory).more())
-    except OSError as error:
-        raise UserError(str(error)) from error
-    if not arguments.pod:
+    if arguments.follow and arguments.pod:
+        return _follow(directory, *_named(arguments, arguments.pod), arguments)
+    stories = _read(directory)
+    if arguments.diff:
+        return _diff(stories, arguments)
+    if not (arguments.pod or arguments.last or arguments.slow):
         return _list(stories, arguments.format)
-    namespace, name = _named(arguments)
-    story = stories.find(namespace, name)
-    if story is None:
-        raise UserError(f"no pod {namespace}/{name} was seen; `podwire trace` lists those that were")
+    story = _chosen(stories, arguments)
+    if arguments.follow:
+        return _follow(directory, story.namespace, story.name, arguments)
     if arguments.check:
         return _check(story, arguments.check, arguments.format)
+    if arguments.otlp:
+        return send(arguments.otlp, story, stories.records(story))
+    if arguments.slow and arguments.format == "text":
+        print(tables.slowest(_slowest(stories)[: arguments.top]), end="\n\n")
     sys.stdout.write(_shown(stories, story, arguments))
     return 0
 
 
-def _named(arguments: argparse.Namespace) -> tuple[str, str]:
-    namespace, _, name = arguments.pod.rpartition("/")
+def _refuse(arguments: argparse.Namespace) -> None:
+    """What does not go together."""
+    chosen = [bool(each) for each in (arguments.pod, arguments.last, arguments.slow, arguments.diff)]
+    todo = [bool(each) for each in (arguments.follow, arguments.check, arguments.diff, arguments.otlp)]
+    if arguments.raw and os.geteuid() != 0:
+        raise UserError("--raw shows secrets, and only root may see them")
+    if sum(chosen) > 1:
+        raise UserError("POD, --last, --slow and --diff choose pods each in its own way: only one of them")
+    if sum(todo) > 1:
+        raise UserError("--follow, --check, --diff and --otlp do different things: only one of them")
+    if any(todo) and not any(chosen):
+        raise UserError("--follow, --check and --otlp need a POD, --last or --slow")
+    if arguments.brief and (arguments.format == "json" or any(todo)):
+        raise UserError("--brief is about drawing: it goes with neither --follow nor --check nor json")
+    if arguments.follow and arguments.format != "text":
+        raise UserError("--follow draws text")
+    if (arguments.check or arguments.diff) and arguments.format not in ("text", "json"):
+        raise UserError("--check and --diff tell text or json")
+
+
+def _read(directory: Path) -> Stories:
+    """All that was recorded; what of it is broken is named."""
+    stories, reader = Stories(), Reader(directory)
+    try:
+        stories.learn(reader.more())
+    except OSError as error:
+        raise UserError(str(error)) from error
+    for each in reader.troubles():
+        print(f"podwire trace: {plain(each)}", file=sys.stderr)
+    return stories
+
+
+def _named(arguments: argparse.Namespace, pod: str) -> tuple[str, str]:
+    namespace, _, name = pod.rpartition("/")
     return namespace or arguments.namespace, name
 
 
+def _chosen(stories: Stories, arguments: argparse.Namespace) -> Story:
+    if arguments.pod:
+        return _found(stories, arguments, arguments.pod)
+    if arguments.slow:
+        if not (starts := _slowest(stories)):
+            raise UserError("no pod that was seen runs yet, so none was slow")
+        return starts[0]
+    if not (told := stories.all()):
+        raise UserError("no pod was seen yet")
+    return told[-1]
+
+
+def _found(stories: Stories, arguments: argparse.Namespace, pod: str) -> Story:
+    namespace, name = _named(arguments, pod)
+    story = stories.find(namespace, name) or stories.find_id(pod)
+    if story is None:
+        raise UserError(plain(f"no pod {namespace}/{name} was seen; `podwire trace` lists those that were"))
+    return story
+
+
+def _slowest(stories: Stories) -> list[Story]:
+    return sorted((each for each in stories.all() if each.took is not None), key=lambda each: -(each.took or 0.0))
+
+
 def _shown(stories: Stories, story: Story, arguments: argparse.Namespace) -> str:
+    if arguments.format == "json":
+        return as_json(_records(stories, story, raw=arguments.raw))
+    flow = load(arguments.flow)
     if arguments.brief:
-        story = brief(story, load("pod"))
-    if arguments.format == "mermaid":
-        return mermaid(annotated(story, load("pod")))
-    if arguments.format == "text":
-        return text(annotated(story, load("pod")), _width())
-    records = [msgspec.to_builtins(each) for each in stories.records(story)]
-    if not arguments.raw:
-        records = [{**each, "detail": redacted(each["detail"])} for each in records]
-    return json.dumps(records, indent=2) + "\n"
+        story = brief(story, flow)
+    drawn = cut_short(annotated(story, flow))
+    ways: dict[str, Callable[[], str]] = {
+        "text": lambda: text(drawn, _width(), colours=_colours(arguments)),
+        "mermaid": lambda: mermaid(drawn),
+        "html": lambda: html(drawn, _records(stories, story, raw=arguments.raw)),
+    }
+    return ways[arguments.format]()
+
+
+def _records(stories: Stories, story: Story, *, raw: bool) -> list[Record]:
+    found = stories.records(story)
+    return found if raw else [msgspec.structs.replace(each, detail=redacted(each.detail)) for each in found]
 
 
 def _width() -> int:
     return shutil.get_terminal_size((140, 50)).columns
 
 
+def _colours(arguments: argparse.Namespace) -> bool:
+    if arguments.color == "auto":
+        return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return bool(arguments.color == "always")
+
+
 def _list(stories: Stories, form: str) -> int:
     told = stories.all()
     if form == "json":
-        shown = [
-            {"pod": each.pod, "namespace": each.namespace, "name": each.name, "begin": each.begin, "took": each.took}
-            for each in told
-        ]
-        print(json.dumps(shown, indent=2))
+        print(json.dumps([listed(each) for each in told], indent=2))
+    elif form == "text":
+        print(tables.seen(told) if told else "no pod was seen yet")
     else:
-        print(table(told) if told else "no pod was seen yet")
+        raise UserError(f"--format {form} draws one pod: name a POD, --last or --slow")
     return 0
 
 
@@ -108,18 +201,25 @@ def _check(story: Story, name: str, form: str) -> int:
         print(json.dumps([msgspec.to_builtins(each) for each in findings], indent=2))
     else:
         for each in findings:
-            print(each)
-        print(f"pod {story.namespace}/{story.name}: {len(findings) or 'no'} deviations from the {name} flow")
+            print(plain(str(each)))
+        about = plain(f"{story.namespace}/{story.name}")
+        print(f"pod {about}: {len(findings) or 'no'} deviations from the {name} flow")
     return 1 if findings else 0
 
 
-def _follow(directory: Path, arguments: argparse.Namespace) -> int:
-    namespace, name = _named(arguments)
-    if arguments.format != "text":
-        raise UserError("--follow draws text")
+def _diff(stories: Stories, arguments: argparse.Namespace) -> int:
+    first, second = (_found(stories, arguments, each) for each in arguments.diff)
+    told = diff(first, second)
+    if arguments.format == "json":
+        print(diff_as_json(told))
+    else:
+        sys.stdout.write(tables.compared(told, colours=_colours(arguments)))
+    return 0
 
+
+def _follow(directory: Path, namespace: str, name: str, arguments: argparse.Namespace) -> int:
     async def draw() -> None:
-        async for line in follow(directory, namespace, name, _width()):
+        async for line in follow(directory, namespace, name, _width(), colours=_colours(arguments)):
             print(line, flush=True)
 
     asyncio.run(draw())

@@ -17,6 +17,7 @@ from podwire.cluster.up.prepare import Prepared, Refused, Wanted
 from podwire.cluster.up.state import BrokenState, NewerState
 from podwire.cluster.up.supervisor import Event
 from podwire.runtime.images.build import ROOT_REFERENCE
+from podwire.trace.endpoint import BadEndpoint, endpoint
 
 PLUGINS = Path("/var/lib/podwire/cni/bin")
 
@@ -66,6 +67,13 @@ def _runtime(text: str) -> str:
     if text != "podwire" and not text.startswith("unix:///"):
         raise argparse.ArgumentTypeError(f"{text!r} is neither podwire nor unix:///…")
     return text
+
+
+def _endpoint(text: str) -> str:
+    try:
+        return endpoint(text)
+    except BadEndpoint as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _already(layout: Layout, held: notes.Held) -> int:

@@ -5,6 +5,7 @@ its two sides only: requests and the store's writes by the API server (its clien
 kubelet (the runtime, when that is a stranger), programs by the runtime.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,10 +38,12 @@ class CollectorOptions:
     """Bytes of all records together."""
     keep_secrets: bool = False
     """For `podwire trace --raw`; else nobody ever writes them down."""
+    otlp: str = ""
+    """Where spans are posted to, as OpenTelemetry's collectors want them; empty for nowhere."""
 
     @classmethod
-    def below(cls, prefix: Path) -> "CollectorOptions":
-        return cls(socket=prefix / "run/podwire/trace.sock", directory=prefix / "var/lib/podwire/trace")
+    def below(cls, prefix: Path, *, otlp: str = "") -> "CollectorOptions":
+        return cls(socket=prefix / "run/podwire/trace.sock", directory=prefix / "var/lib/podwire/trace", otlp=otlp)
 
 
 async def collect(options: CollectorOptions, ready: Callable[[], object] = lambda: None) -> None:
@@ -51,12 +54,16 @@ async def collect(options: CollectorOptions, ready: Callable[[], object] = lambd
     from podwire.trace.collector import Collector  # noqa: PLC0415 - the others must not pay for what it knows
     from podwire.transports.datagrams import Receiver  # noqa: PLC0415 - as above
 
-    receiver = await Receiver.open(options.socket)
-    try:
+    async with contextlib.AsyncExitStack() as stack:
+        receiver = await Receiver.open(options.socket)
+        stack.push_async_callback(receiver.close)
+        collector = Collector(options.directory, limit=options.limit, keep_secrets=options.keep_secrets)
+        if options.otlp:
+            from podwire.cluster.exporting import exported  # noqa: PLC0415 - a client of HTTP, for those who want one
+
+            collector.tell(await stack.enter_async_context(exported(options.otlp)))
         ready()
-        await Collector(options.directory, limit=options.limit, keep_secrets=options.keep_secrets).run(receiver)
-    finally:
-        await receiver.close()
+        await collector.run(receiver)
 
 
 def tap(component: str, node: str = "") -> Tap | None:

@@ -6,7 +6,7 @@ the work of making records falls behind the work that is recorded.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from podwire.trace.digest import digested
@@ -27,10 +27,18 @@ class Collector:
     def __init__(self, directory: Path, *, limit: int = LIMIT, keep_secrets: bool = False) -> None:
         """`limit` bounds the bytes of everything that is kept."""
         self._pods = Pods()
-        for record in Reader(directory).more():  # so that what began before a restart is still known
+        reader = Reader(directory)
+        for record in reader.more():  # so that what began before a restart is still known
             _remember(self._pods, record)
+        for each in reader.troubles():
+            _log.warning("records of before are lost", extra={"reason": each})
         self._writer = Writer(directory, limit)
         self._keep_secrets = keep_secrets
+        self._also: Callable[[Sequence[Record]], None] | None = None
+
+    def tell(self, also: Callable[[Sequence[Record]], None]) -> None:
+        """Somebody else who is told of all records from now on, and returns at once."""
+        self._also = also
 
     async def run(self, receiver: Receiver) -> None:
         """Work until cancelled; what waits at that moment is still written."""
@@ -52,7 +60,10 @@ class Collector:
 
     def take(self, datagrams: Iterable[bytes]) -> None:
         """Write these down. A disk that is full loses them, and says so."""
-        lines = [encode(each) for each in self._records(datagrams)]
+        records = list(self._records(datagrams))
+        lines = [encode(each) for each in records]
+        if self._also is not None:
+            self._also(records)
         try:
             self._writer.write(lines)
         except OSError as error:

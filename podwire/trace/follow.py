@@ -7,16 +7,32 @@ from dataclasses import replace
 from pathlib import Path
 
 from podwire.linux.inotify import CREATE, MODIFY, Inotify
-from podwire.trace.mermaid import headline
-from podwire.trace.participants import ORDER
+from podwire.trace.participants import (
+    API_SERVER,
+    CNI_PLUGIN,
+    KUBECTL,
+    KUBELET,
+    RUNTIME,
+    SCHEDULER,
+    STORE,
+    USER,
+    placed,
+)
+from podwire.trace.plain import plain
 from podwire.trace.segments import Reader
+from podwire.trace.sentences import headline
 from podwire.trace.story import Arrow, Moment, Stories, Story, moments
 from podwire.trace.text import Drawing
 
+EXPECTED = frozenset({USER, KUBECTL, API_SERVER, STORE, SCHEDULER, KUBELET, RUNTIME, CNI_PLUGIN})
+"""Who has a lane from the beginning; others get theirs when they come, below a new head."""
 
-async def follow(directory: Path, namespace: str, name: str, width: int) -> AsyncGenerator[str, None]:
+
+async def follow(
+    directory: Path, namespace: str, name: str, columns: int, *, colours: bool = False
+) -> AsyncGenerator[str, None]:
     """Lines until it is closed. The pod may not be there yet."""
-    stories, reader, drawn = Stories(), Reader(directory), _Drawn(width)
+    stories, reader, drawn = Stories(), Reader(directory), _Drawn(columns, colours=colours)
     async with contextlib.aclosing(_changes(directory)) as changes:
         async for _ in changes:
             stories.learn(reader.more())
@@ -45,27 +61,37 @@ async def _changes(directory: Path) -> AsyncGenerator[None, None]:
 class _Drawn:
     """What of a story was drawn already. A younger pod of the same name begins anew."""
 
-    def __init__(self, width: int) -> None:
-        self._width = width
+    def __init__(self, columns: int, *, colours: bool) -> None:
+        self._columns = columns
+        self._colours = colours
         self._pod = ""
         self._told: set[Moment] = set()
         self._announced = False
-        self._drawing = Drawing((), 0.0, width)
+        self._people: set[str] = set()
+        self._drawing = Drawing((), 0.0, columns)
 
     def more(self, story: Story) -> Iterator[str]:
         if story.pod != self._pod:
-            self._pod, self._told, self._announced = story.pod, set(), False
-            self._drawing = Drawing(ORDER, story.origin, self._width)
-            yield f"pod {story.namespace}/{story.name}"
-            yield from self._drawing.head()
+            self._pod, self._told, self._announced, self._people = story.pod, set(), False, set()
+            yield plain(f"pod {story.namespace}/{story.name}")
         for each in moments(story):
             key = _unfinished(each) if isinstance(each, Arrow) else each
             if key not in self._told:
                 self._told.add(key)
+                yield from self._lanes(each, story)
                 yield from self._drawing.lines(each)
         if story.running is not None and not self._announced:
             self._announced = True
-            yield headline(story)
+            yield plain(headline(story))
+
+    def _lanes(self, told: Moment, story: Story) -> list[str]:
+        """A new head when somebody comes who has no lane."""
+        people = self._people | EXPECTED | ({told.caller, told.callee} if isinstance(told, Arrow) else set())
+        if people == self._people:
+            return []
+        self._people = people
+        self._drawing = Drawing(placed(people), story.origin, self._columns, colours=self._colours)
+        return self._drawing.head()
 
 
 def _unfinished(arrow: Arrow) -> Arrow:

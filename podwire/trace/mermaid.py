@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterator
 
 from podwire.trace.participants import placed
-from podwire.trace.story import Arrow, Gap, Remark, Story, Turn, moments
+from podwire.trace.plain import plain
+from podwire.trace.sentences import headline, lost, milliseconds
+from podwire.trace.story import Arrow, Cut, Gap, Remark, Story, Turn, moments
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _KEYWORDS = frozenset({
@@ -13,7 +15,9 @@ _KEYWORDS = frozenset({
     "sequencediagram", "title",
 })  # fmt: skip
 
-_ENTITIES = {"#": "#35;", ";": "#59;"}
+_MEANT = re.compile(r"[#;<>&%$]|\A(?:no)?wrap(?=:)|style|classDef", re.IGNORECASE)
+"""What Mermaid, or the HTML that it makes, would take for more than text: ends, entities, tags, comments and
+directives, formulas, and the words at which it looks for them."""
 
 
 def mermaid(story: Story) -> str:
@@ -32,7 +36,7 @@ def _lines(story: Story) -> Iterator[str]:
         yield f"    Note over {ends}: {escaped(headline(story))}"
     for told in moments(story):
         match told:
-            case Gap():
+            case Gap() | Cut():
                 yield f"    Note over {names[people[0]]}: {escaped(lost(told))}"
             case Remark():
                 over = [names[each] for each in told.over if each in names] or [names[people[0]]]
@@ -41,19 +45,9 @@ def _lines(story: Story) -> Iterator[str]:
                 yield f"    {names[told.caller]}{_stroke(told)}{names[told.callee]}: {escaped(_label(told))}"
 
 
-def headline(story: Story) -> str:
-    """A story in one line."""
-    state = f"Running after {story.took * 1000:.1f} ms" if story.took is not None else "not Running yet"
-    return f"pod {story.namespace}/{story.name}: {state}"
-
-
-def lost(gap: Gap) -> str:
-    return f"{gap.lost} record{'s' if gap.lost > 1 else ''} of {gap.sender} lost here"
-
-
 def _label(arrow: Arrow) -> str:
     if arrow.turn is Turn.REPLY and arrow.took is not None:
-        return f"{arrow.label} ({arrow.took * 1000:.1f} ms)"
+        return f"{arrow.label} ({milliseconds(arrow.took)})"
     return f"{arrow.label} …" if arrow.turn is Turn.CALL and arrow.took is None else arrow.label
 
 
@@ -69,6 +63,10 @@ def _name(participant: str, number: int) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text that means nothing to Mermaid: one line, no end of a statement, no entity but ours."""
-    plain = " ".join("".join(each if each.isprintable() else " " for each in text).split())
-    return "".join(_ENTITIES.get(each, each) for each in plain) or "-"
+    """Text that means nothing to Mermaid: one line, and no entity but ours."""
+    return _MEANT.sub(_entity, plain(text).strip()) or "-"
+
+
+def _entity(found: re.Match[str]) -> str:
+    """A character by its number; of a word, its first."""
+    return f"#{ord(found[0][0])};{found[0][1:]}"

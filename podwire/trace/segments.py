@@ -1,12 +1,14 @@
-"""Records on disk: files of JSON lines, each of a bounded size, only so many of them; the oldest is dropped.
+"""Records on disk: files of JSON lines, each of a bounded size and age, only so many of them; the oldest is dropped.
 
-A line is written whole and at once. What a crash leaves half-written is no line: it is skipped by every reader, and
-the next writer ends it.
+A line is written whole and at once. What a crash leaves half-written is no line: it is skipped by every reader, which
+says so, and the next writer ends it.
 """
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -17,24 +19,30 @@ SUFFIX = ".jsonl"
 SEGMENTS = 8
 LIMIT = 32 << 20
 """Bytes of all segments together."""
+AGE = 7 * 24 * 3600.0
+"""Seconds after which records are dropped, whether or not there is room."""
+LATEST = 253_402_300_799.0
+"""The last second of the year 9999: what is said to be later than this, nobody recorded."""
 
 
 class Writer:
     """Appends to the newest segment; there may be one writer at a time."""
 
-    def __init__(self, directory: Path, limit: int = LIMIT) -> None:
+    def __init__(self, directory: Path, limit: int = LIMIT, age: float = AGE) -> None:
         self._directory = directory
         self._segment = limit // SEGMENTS
+        self._age = age
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         newest = segment_files(directory)[-1:]
         self._number = _number(newest[0]) if newest else 1
         self._file = self._opened()
+        self._drop()
 
     def write(self, lines: list[bytes]) -> None:
         """Durable against the end of this process when it returns. Raises OSError: then some may be missing."""
         for chunk in _chunks(lines, self._segment):
             size = os.fstat(self._file).st_size
-            if size and size + len(chunk) > self._segment:
+            if size and (size + len(chunk) > self._segment or time.time() > self._began + self._age / SEGMENTS):
                 self._next()
             data = memoryview(chunk)
             while data:
@@ -45,6 +53,7 @@ class Writer:
 
     def _opened(self) -> int:
         path = self._directory / f"{self._number:08}{SUFFIX}"
+        self._began = _began(path)
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         size = os.fstat(file).st_size
         if size and os.pread(file, 1, size - 1) != b"\n":
@@ -55,36 +64,96 @@ class Writer:
         os.close(self._file)
         self._number += 1
         self._file = self._opened()
-        for each in segment_files(self._directory)[:-SEGMENTS]:
-            each.unlink(missing_ok=True)
+        self._drop()
+
+    def _drop(self) -> None:
+        """Never the newest, which is being written."""
+        *older, _ = segment_files(self._directory)
+        oldest = time.time() - self._age
+        for place, each in enumerate(older):
+            with contextlib.suppress(OSError):
+                if place < len(older) + 1 - SEGMENTS or each.stat().st_mtime < oldest:
+                    each.unlink()
+
+
+@dataclass(slots=True)
+class _Skipped:
+    lines: int = 0
+    first: int = 0
 
 
 class Reader:
-    """Reads what was written since the last time, while it is being written."""
+    """Reads what was written since the last time, while it is being written. What is no record is skipped."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, most: int = 2 * LIMIT) -> None:
+        """`most` bounds the bytes that one file may have: more than that nobody wrote."""
         self._directory = directory
+        self._most = most
         self._read: dict[str, int] = {}
+        self._counted: dict[str, int] = {}
+        self._skipped: dict[str, _Skipped] = {}
+        self._unreadable: dict[str, str] = {}
 
     def more(self) -> Iterator[Record]:
         for path in segment_files(self._directory):
             begin = self._read.get(path.name, 0)
-            with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-                file.seek(begin)
-                whole, newline, _ = file.read().rpartition(b"\n")
-                self._read[path.name] = begin + len(whole) + len(newline)
-                yield from _records(whole)
+            try:
+                with path.open("rb") as file:
+                    file.seek(begin)
+                    data = file.read(self._most + 1)
+            except FileNotFoundError:
+                continue  # the writer dropped it just now
+            except OSError as error:
+                self._unreadable[path.name] = error.strerror or str(error)
+                continue
+            if len(data) > self._most:
+                self._unreadable[path.name] = f"it is larger than {self._most} bytes"
+                continue
+            whole, newline, _ = data.rpartition(b"\n")
+            self._read[path.name] = begin + len(whole) + len(newline)
+            yield from self._records(path.name, whole)
+
+    def troubles(self) -> list[str]:
+        """What could not be read until now, by file."""
+        told = [f"{self._directory / name}: {why}" for name, why in sorted(self._unreadable.items())]
+        for name, each in sorted(self._skipped.items()):
+            lines = f"{each.lines} lines are no records and were" if each.lines > 1 else "a line is no record and was"
+            told.append(f"{self._directory / name}: {lines} skipped, first line {each.first}")
+        return told
+
+    def _records(self, name: str, data: bytes) -> Iterator[Record]:
+        lines = data.split(b"\n") if data else []
+        for number, line in enumerate(lines, self._counted.get(name, 0) + 1):
+            record = _record(line)
+            if record is not None:
+                yield record
+            elif line:
+                skipped = self._skipped.setdefault(name, _Skipped(first=number))
+                skipped.lines += 1
+        self._counted[name] = self._counted.get(name, 0) + len(lines)
 
 
 def segment_files(directory: Path) -> list[Path]:
     """From the oldest to the newest."""
-    return sorted(each for each in directory.glob(f"*{SUFFIX}") if each.stem.isdecimal())
+    return sorted(each for each in directory.glob(f"*{SUFFIX}") if each.stem.isdecimal() and each.stem.isascii())
 
 
-def _records(data: bytes) -> Iterator[Record]:
-    for line in data.splitlines():
-        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
-            yield decode(line)
+def _record(line: bytes) -> Record | None:
+    """None for what a recorder would not have sent."""
+    try:
+        record = decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return record if isinstance(record.detail, dict) and 0 <= record.time <= LATEST else None
+
+
+def _began(path: Path) -> float:
+    """When the first record of a segment was told; now, for a new one."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        first = _record(file.readline(1 << 20))
+        if first is not None:
+            return first.time
+    return time.time()
 
 
 def _number(path: Path) -> int:

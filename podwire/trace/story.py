@@ -11,7 +11,7 @@ import msgspec
 from podwire.trace.labels import label_of
 from podwire.trace.participants import KUBECTL, USER
 from podwire.trace.preludes import prelude
-from podwire.trace.record import Record, succeeded
+from podwire.trace.record import Record, pod_id, succeeded
 
 
 class Turn(Enum):
@@ -50,6 +50,14 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """Arrows that are not drawn, for there are too many."""
+
+    time: float
+    arrows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Remark:
     """What is said between arrows, of these participants."""
 
@@ -71,6 +79,7 @@ class Story:
     """When the API server had been told that it runs."""
     arrows: tuple[Arrow, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    cuts: tuple[Cut, ...] = ()
     remarks: tuple[Remark, ...] = ()
 
     @property
@@ -84,12 +93,12 @@ class Story:
         return None if self.running is None else self.running - self.begin
 
 
-Moment = Arrow | Gap | Remark
+Moment = Arrow | Gap | Cut | Remark
 
 
 def moments(story: Story) -> list[Moment]:
     """Everything in order; what is remarked at the time of an arrow comes before it."""
-    told: list[Moment] = [*story.remarks, *story.gaps, *story.arrows]
+    told: list[Moment] = [*story.remarks, *story.gaps, *story.cuts, *story.arrows]
     return sorted(told, key=lambda each: each.time)
 
 
@@ -106,7 +115,7 @@ class Stories:
         """Each pod's story, from the oldest to the newest."""
         return self._told(lambda _: True)
 
-    def _told(self, wanted: Callable[[tuple[str, str]], bool]) -> list[Story]:
+    def _told(self, wanted: Callable[[tuple[str, str]], bool], only: str = "") -> list[Story]:
         records = assigned(self._records)
         gaps = _gaps(records)
         pods: dict[str, list[Record]] = defaultdict(list)
@@ -119,7 +128,7 @@ class Stories:
         told = [
             _story(pod, name, own, watches, gaps)
             for pod, own in pods.items()
-            if (name := _name(own)) is not None and wanted(name)
+            if only in ("", pod) and (name := _name(own)) is not None and wanted(name)
         ]
         return sorted(told, key=lambda each: each.begin)
 
@@ -127,6 +136,11 @@ class Stories:
         """The newest pod of that name."""
         found = self._told(lambda each: each == (namespace, name))
         return found[-1] if found else None
+
+    def find_id(self, uid: str) -> Story | None:
+        """The pod of that UID, or of that trace id."""
+        found = self._told(lambda _: True, pod_id(uid))
+        return found[0] if found else None
 
     def records(self, story: Story) -> list[Record]:
         """What a story was made of, in order."""
@@ -217,9 +231,8 @@ def _story(
     first = [watches[each] for each in dict.fromkeys(each.id for each in own if each.is_event) if each in watches]
     first += [each for each in prelude(own, watches.values()) if each not in first]
     arrows = tuple(_arrows(sorted(first + own, key=lambda each: (each.time, each.seq))))
-    created = [each.time for each in own if each.begins and each.method.startswith("POST ") and "/pods" in each.method]
-    begin = min(created, default=own[0].time)
-    running = next((each.time for each in own if _is_running(each)), None)
+    begin = min((each.time for each in own if is_request(each)), default=own[0].time)
+    running = next((each.time for each in own if is_running(each)), None)
     last = own[-1].time
     return Story(
         pod=pod,
@@ -232,7 +245,12 @@ def _story(
     )
 
 
-def _is_running(record: Record) -> bool:
+def is_request(record: Record) -> bool:
+    """The beginning of the request that makes a pod."""
+    return record.begins and record.method.startswith("POST ") and "/pods" in record.method
+
+
+def is_running(record: Record) -> bool:
     """The end of the request that told the API server so."""
     return record.ends and succeeded(record.outcome) and record.method.partition("?")[0].endswith("/status") and (
         _text(record, "phase") == "Running"

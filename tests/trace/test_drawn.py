@@ -8,7 +8,8 @@ import pytest
 from podwire.trace.check import annotated
 from podwire.trace.flow import load
 from podwire.trace.mermaid import escaped, mermaid
-from podwire.trace.text import table, text
+from podwire.trace.tables import seen
+from podwire.trace.text import text
 
 PARTICIPANTS = ["User", "KubeCtl", "APIServer", "etcd", "Scheduler", "Kubelet", "ContainerRuntime", "CNIPlugin"]
 STATEMENT = re.compile(
@@ -75,13 +76,24 @@ def test_a_participant_with_an_unusual_name_has_an_alias(name, records, tell):
 
 @pytest.mark.parametrize(
     ("label", "shown"),
-    [("a;b", "a#59;b"), ("#1", "#35;1"), ("two\nlines", "two lines"), ("\x1b[31mred", "[31mred"), ("", "-")],
+    [
+        ("a;b", "a#59;b"),
+        ("#1", "#35;1"),
+        ("two\nlines", "two\\nlines"),
+        ("\x1b[31mred", "\\x1b[31mred"),
+        ("", "-"),
+        ("<script>&", "#60;script#62;#38;"),
+        ("%%{init: 1}%%", "#37;#37;{init: 1}#37;#37;"),
+        ("$$x$$", "#36;#36;x#36;#36;"),
+        ("wrap: it", "#119;rap: it"),
+        ("style a:b#1", "#115;tyle a:b#35;1"),
+    ],
 )
 def test_labels_mean_nothing_to_mermaid(label, shown):
     assert escaped(label) == shown
 
 
 def test_the_table_has_a_line_for_each_pod(story):
-    head, line = table([story]).splitlines()
+    head, line = seen([story]).splitlines()
     assert head.split()[:2] == ["POD", "STARTED"]
     assert line.split() == ["default/web", "08:00:00.004Z", "23.0", "ms", "29", story.pod]

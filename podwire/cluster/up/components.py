@@ -7,6 +7,7 @@ from pathlib import Path
 
 from podwire.apiserver.pki import PkiError
 from podwire.cluster import apiserver, cni_daemon, kubelet, runtime, scheduler, tracing
+from podwire.cluster.hardware import gpu_driver
 from podwire.cluster.hardware.keeping import Keeper
 from podwire.cluster.hardware.profile import Profile
 from podwire.cluster.up import readiness, views, wiring
@@ -47,13 +48,15 @@ def components(prepared: Prepared) -> list[Component]:
     found = [_trace(prepared), _apiserver(prepared)]
     found += [_hardware(prepared, prepared.state.hardware)] if prepared.state.hardware else []
     found += [_cni(prepared), _runtime(prepared), _image(prepared)] if prepared.state.runtime == "podwire" else []
-    return [*found, _scheduler(prepared), _kubelet(prepared), _node(prepared)]
+    found += [_scheduler(prepared), _kubelet(prepared)]
+    found += [_gpus(prepared, each) for each in (prepared.state.hardware,) if each is not None and each.gpus]
+    return [*found, _node(prepared)]
 
 
 def _trace(prepared: Prepared) -> Component:
     async def work(ready: Ready) -> None:
         ready()
-        await tracing.collect(tracing.CollectorOptions.below(prepared.layout.prefix))
+        await tracing.collect(tracing.CollectorOptions.below(prepared.layout.prefix, otlp=prepared.otlp))
 
     return Component(name="trace", work=work, troubles=(OSError, CannotListen))
 
@@ -99,6 +102,7 @@ def apiserver_options(prepared: Prepared) -> apiserver.Options:
                 user=f"system:node:{node.name}", groups=(NODES,), kubeconfig=layout.identity("kubelet"), host=host
             ),
             apiserver.Identity(user="system:podwire-nri-network", kubeconfig=layout.identity("nri-network"), host=host),
+            apiserver.Identity(user="system:podwire-gpu-driver", kubeconfig=layout.identity("gpu-driver"), host=host),
         ),
         servings=(
             apiserver.Serving(
@@ -157,6 +161,24 @@ def _hardware(prepared: Prepared, profile: Profile) -> Component:
         before=lambda: opened.append(open_namespace(space.switch)),
         node=space,
         troubles=(OSError,),
+    )
+
+
+def _gpus(prepared: Prepared, profile: Profile) -> Component:
+    """The driver of the node's simulated GPUs."""
+    kubeconfig = _inside(prepared).state / "identities/gpu-driver.kubeconfig"
+
+    async def work(ready: Ready) -> None:
+        ready()
+        await gpu_driver.drive(profile, prepared.node.name, kubeconfig)
+
+    return Component(
+        name="gpu-driver",
+        work=work,
+        needs=("apiserver",),
+        node=prepared.space(),
+        environment=_environment(prepared, _inside(prepared)),
+        troubles=(OSError, BadKubeconfig, CannotListen),
     )
 
 

@@ -33,6 +33,8 @@ class Wanted:
     hardware: Profile | None = None
     checking: Checking = REPORTING
     """Of pods' networks, by our runtime. Not kept: each start may ask for another."""
+    otlp: str = ""
+    """Where the trace is exported to; not kept either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,7 @@ class Prepared:
     host_ips: tuple[str, ...] = ()
     """Where a node on the host itself is reached."""
     checking: Checking = REPORTING
+    otlp: str = ""
 
     @property
     def slot(self) -> Slot:
@@ -76,7 +79,13 @@ def prepare(layout: Layout, wanted: Wanted, claims: Claims, made: tuple[str, ...
         each.mkdir(mode=0o755, parents=True, exist_ok=True)
     decided = _decided(layout, known, wanted, owners, made, claims)
     prepared = Prepared(
-        layout=layout, state=decided, ipv6=ipv6, owners=owners, host_ips=wiring.host_ips(), checking=wanted.checking
+        layout=layout,
+        state=decided,
+        ipv6=ipv6,
+        owners=owners,
+        host_ips=wiring.host_ips(),
+        checking=wanted.checking,
+        otlp=wanted.otlp,
     )
     closed = wiring.to_forward(ipv6=ipv6)
     claims.note_forwarding(closed)  # before they are turned on: who is killed in between leaves nothing on

@@ -1,0 +1,54 @@
+"""What `podwire trace` tells programs: JSON of stories, of their records, of two side by side. Pure."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+import msgspec
+
+from podwire.trace.diff import Diff, Hop, Row, Sum
+from podwire.trace.phases import parts, phases
+from podwire.trace.record import Record
+from podwire.trace.story import Story
+
+
+def as_json(records: Iterable[Record]) -> str:
+    return json.dumps([msgspec.to_builtins(each) for each in records], indent=2) + "\n"
+
+
+def listed(story: Story) -> dict[str, Any]:
+    """One of the pods that were seen: times are seconds."""
+    return {
+        "pod": story.pod,
+        "namespace": story.namespace,
+        "name": story.name,
+        "begin": story.begin,
+        "took": story.took,
+        "phases": {each.name: each.seconds for each in phases(story)},
+        "parts": {each.name: {"seconds": each.seconds, "calls": each.calls} for each in parts(story)},
+    }
+
+
+def diff_as_json(told: Diff) -> str:
+    value = {
+        "a": listed(told.first),
+        "b": listed(told.second),
+        "phases": [_sum(each) for each in told.phases],
+        "parts": [_sum(each) for each in told.parts],
+        "hops": [_row(each) for each in told.rows],
+    }
+    return json.dumps(value, indent=2)
+
+
+def _sum(each: Sum) -> dict[str, Any]:
+    return {"name": each.name, "a": each.first, "b": each.second, "slower": each.slower}
+
+
+def _row(row: Row) -> dict[str, Any]:
+    sides = {"a": _hop(row.first), "b": _hop(row.second)}
+    return {"from": row.caller, "to": row.callee, "call": row.call, "kind": row.kind, **sides, "slower": row.slower}
+
+
+def _hop(hop: Hop | None) -> dict[str, Any] | None:
+    return None if hop is None else asdict(hop)

@@ -1,0 +1,1 @@
+"""OTLP: spans as collectors of OpenTelemetry read them, in the few messages that carry them."""

@@ -1,0 +1,95 @@
+"""Spans out of records as they come: a call is told once it has ended and everything around it is known. Pure.
+
+What a call was made inside of, and whose pod it is about, may be learned a moment after it ended. So it lingers.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+
+from podwire.trace.record import Record
+from podwire.trace.spans import Call, Span, Start, call_span, parents, root_span
+
+LINGER = 1.0
+"""Seconds between the end of a call and its span."""
+SILENCE = 30.0
+"""Seconds after which a pod that does not run is told of as it is."""
+KEPT = 10.0
+"""Seconds for which a call that was told may still be the parent of others."""
+MOST = 20_000
+"""Calls and pods that are known at a time; the oldest are forgotten."""
+
+
+class Assembler:
+    def __init__(self) -> None:
+        self._calls: OrderedDict[str, Call] = OrderedDict()
+        self._ended: deque[tuple[float, str]] = deque()
+        self._told: deque[tuple[float, str]] = deque()
+        self._starts: OrderedDict[str, Start] = OrderedDict()
+        self._awaited: OrderedDict[str, float] = OrderedDict()
+        """When the root of each pod is told."""
+        self._rooted: OrderedDict[str, None] = OrderedDict()
+        self.forgotten = 0
+        """Calls that will never be told, for there were too many."""
+
+    def learn(self, records: Iterable[Record], now: float) -> None:
+        for each in records:
+            if each.begins:
+                self._calls[each.id] = Call(each)
+            elif each.ends and (call := self._calls.get(each.id)) is not None:
+                call.end = each
+                self._ended.append((now + LINGER, each.id))
+                if each.pod is not None and call.begin.pod is None:
+                    self._start(each.pod, call.begin, now)
+            if each.pod is not None:
+                self._start(each.pod, each, now)
+        self._bound()
+
+    def due(self, now: float) -> list[Span]:
+        """What can be told now, each once; all of it when now is the end of time."""
+        ready = _until(self._ended, now)
+        around = parents(self._calls.values()) if ready else {}
+        found = [
+            call_span(call, around.get(each, ""))
+            for each in ready
+            if (call := self._calls.get(each)) is not None and call.end is not None and call.pod is not None
+        ]
+        self._told.extend((now + KEPT, each) for each in ready)
+        for each in _until(self._told, now):
+            self._calls.pop(each, None)
+        return found + self._roots(now)
+
+    def next(self) -> float | None:
+        """When there will be something to tell; None when nothing waits."""
+        waiting = [self._ended[0][0]] if self._ended else []
+        return min([*waiting, *self._awaited.values()], default=None)
+
+    def _start(self, pod: str, record: Record, now: float) -> None:
+        if pod in self._rooted:
+            return
+        start = self._starts.setdefault(pod, Start())
+        start.learn(record)
+        self._awaited[pod] = now + (LINGER if start.running is not None else SILENCE)
+
+    def _roots(self, now: float) -> list[Span]:
+        ready = [pod for pod, due in self._awaited.items() if due <= now]
+        for each in ready:
+            del self._awaited[each]
+            self._rooted[each] = None
+        return [root_span(each, start) for each in ready if (start := self._starts.pop(each, None)) is not None]
+
+    def _bound(self) -> None:
+        while len(self._calls) > MOST:
+            _, call = self._calls.popitem(last=False)
+            self.forgotten += call.pod is not None
+        while len(self._rooted) > MOST:
+            self._rooted.popitem(last=False)
+        while len(self._starts) > MOST:
+            pod, _ = self._starts.popitem(last=False)
+            self._awaited.pop(pod, None)
+
+
+def _until(waiting: deque[tuple[float, str]], now: float) -> list[str]:
+    ready = []
+    while waiting and waiting[0][0] <= now:
+        ready.append(waiting.popleft()[1])
+    return ready

@@ -1,0 +1,44 @@
+"""One line of characters, drawn cell by cell; in colours for a terminal. Pure."""
+
+from itertools import groupby
+
+from podwire.trace.plain import columns
+
+NORMAL, FAINT, STRONG = "", "2", "1"
+CALL, ANSWER, EVENT, FAILED, NOTE, LOST = "36", "32", "33", "1;31", "1;34", "35"
+"""Styles, as terminals number them."""
+
+
+class Canvas:
+    """So many columns. Without colours, styles are forgotten."""
+
+    def __init__(self, width: int, *, colours: bool = False) -> None:
+        self._cells = [" "] * width
+        self._styles = [NORMAL] * width
+        self._colours = colours
+
+    def put(self, column: int, text: str, style: str = NORMAL) -> None:
+        """Plain text, over what is there; what does not fit is cut off."""
+        for each in text:
+            size = columns(each)
+            if size == 0 and 0 < column <= len(self._cells):
+                self._cells[column - 1] += each
+            elif column >= 0 and column + size <= len(self._cells):
+                self._cells[column : column + size] = [each, *[""] * (size - 1)]
+                self._styles[column : column + size] = [style] * size
+            column += size
+
+    def __str__(self) -> str:
+        end = len(self._cells)
+        while end and self._cells[end - 1] == " ":
+            end -= 1
+        if not self._colours:
+            return "".join(self._cells[:end])
+        drawn = ""
+        for style, run in groupby(zip(self._styles[:end], self._cells[:end], strict=True), key=lambda each: each[0]):
+            drawn += coloured("".join(cell for _, cell in run), style)
+        return drawn
+
+
+def coloured(text: str, style: str) -> str:
+    return f"\x1b[{style}m{text}\x1b[0m" if style else text

@@ -1,0 +1,18 @@
+"""A story that is too long to be drawn, with its middle left out by name. Pure."""
+
+from dataclasses import replace
+
+from podwire.trace.story import Cut, Story
+
+MOST_ARROWS = 2000
+"""That are drawn; a start has about a hundred."""
+
+
+def cut_short(story: Story, most: int = MOST_ARROWS) -> Story:
+    """The story itself if it is not too long; else its beginning, which has the start, and its end."""
+    left_out = len(story.arrows) - most
+    if left_out <= 0:
+        return story
+    first = most * 3 // 4
+    kept = (*story.arrows[:first], *story.arrows[first + left_out :])
+    return replace(story, arrows=kept, cuts=(Cut(story.arrows[first].time, left_out),))

@@ -1,0 +1,130 @@
+"""Two starts side by side, hop by hop: what is slower, what is missing, what is extra, and the phases summed. Pure.
+
+A hop is a call between two participants; the n-th of its kind in one story belongs to the n-th in the other, in
+whatever order they came: what runs at the same time has none.
+"""
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+
+from podwire.protocols.k8sapi import paths
+from podwire.protocols.k8sapi.paths import BadPath
+from podwire.trace.participants import USER
+from podwire.trace.phases import PARTS, PHASES, parts, phases
+from podwire.trace.story import Arrow, Story, Turn
+
+REGISTRY = "/registry/"
+_VERSION = re.compile(r"\([^()]*rv [^()]*\)")
+"""Of a copy that somebody read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One side of a row."""
+
+    at: float
+    """Seconds after the request for the pod."""
+    took: float
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A hop in both stories; None where it is not."""
+
+    caller: str
+    callee: str
+    call: str
+    first: Hop | None
+    second: Hop | None
+
+    @property
+    def slower(self) -> float | None:
+        """Seconds by which the second is slower; None where there are not two."""
+        return self.second.took - self.first.took if self.first and self.second else None
+
+    @property
+    def kind(self) -> str:
+        return "both" if self.first and self.second else "missing" if self.first else "extra"
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """A phase or part in both stories; None where it is not."""
+
+    name: str
+    first: float | None
+    second: float | None
+
+    @property
+    def slower(self) -> float:
+        return (self.second or 0.0) - (self.first or 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diff:
+    first: Story
+    second: Story
+    phases: tuple[Sum, ...]
+    parts: tuple[Sum, ...]
+    rows: tuple[Row, ...]
+    """In the order of the first; what only the second has comes after it, in its own order."""
+
+
+def diff(first: Story, second: Story) -> Diff:
+    one, other = _hops(first), _hops(second)
+    rows = [
+        Row(*key[:3], hop, other.get(key)) for key, hop in one.items()
+    ] + [Row(*key[:3], None, hop) for key, hop in other.items() if key not in one]  # fmt: skip
+    return Diff(
+        first=first,
+        second=second,
+        phases=_sums(PHASES, *({each.name: each.seconds for each in phases(story)} for story in (first, second))),
+        parts=_sums(PARTS, *({each.name: each.seconds for each in parts(story)} for story in (first, second))),
+        rows=tuple(rows),
+    )
+
+
+def _sums(names: tuple[str, ...], first: dict[str, float], second: dict[str, float]) -> tuple[Sum, ...]:
+    return tuple(Sum(each, first.get(each), second.get(each)) for each in names if each in first or each in second)
+
+
+_Key = tuple[str, str, str, int]
+
+
+def _hops(story: Story) -> dict[_Key, Hop]:
+    """The calls of a start by who called whom for what, and the how manieth it was."""
+    found: dict[_Key, Hop] = {}
+    counted: dict[tuple[str, str, str], int] = defaultdict(int)
+    failed = {each.id for each in story.arrows if each.turn is Turn.REPLY and each.failed}
+    for each in story.arrows:
+        if not _counts(each, story):
+            continue
+        kind = (each.caller, each.callee, kind_of(each.method))
+        found[*kind, counted[kind]] = Hop(each.time - story.begin, each.took or 0.0, each.id in failed)
+        counted[kind] += 1
+    return found
+
+
+def _counts(arrow: Arrow, story: Story) -> bool:
+    """Until the pod ran; neither watches that began before, nor what somebody typed."""
+    until = story.running if story.running is not None else float("inf")
+    finished = arrow.turn is Turn.CALL and arrow.took is not None
+    return finished and arrow.caller != USER and story.begin <= arrow.time <= until
+
+
+def kind_of(method: str) -> str:
+    """A call without the names and versions in it: `PATCH pods/status`, `create pods`, `ADD bridge`."""
+    verb, _, rest = method.partition(" ")
+    if rest.startswith(REGISTRY):
+        return f"{verb} {rest.removeprefix(REGISTRY).partition('/')[0]}"
+    if not rest.startswith("/"):
+        return _VERSION.sub("(…)", method)
+    try:
+        target = paths.parse(rest.partition("?")[0])
+    except BadPath:
+        target = None
+    if target is None:
+        return method
+    return f"{verb} {target.resource}/{target.subresource}" if target.subresource else f"{verb} {target.resource}"

@@ -1,0 +1,124 @@
+"""A story as one file for a browser: the picture, and behind each arrow what it carried. Pure.
+
+It loads nothing and sends nothing. Every text is escaped; and were one not, the page's own policy lets no script run
+but the one that is named in it by its hash.
+"""
+
+import json
+from base64 import b64encode
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from hashlib import sha256
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from podwire.trace.phases import parts, phases
+from podwire.trace.plain import plain
+from podwire.trace.record import Record
+from podwire.trace.sentences import headline, milliseconds
+from podwire.trace.story import Arrow, Story, Turn, moments
+from podwire.trace.svg import Picture
+
+_FOLDER = Path(__file__).parent / "page"
+MOST_DETAILS = 4 << 20
+"""Bytes of all details together; of those beyond only the size is kept."""
+
+
+def html(story: Story, records: Iterable[Record]) -> str:
+    """The page. What the records carry is shown as it is: take secrets out before."""
+    style, script = ((_FOLDER / each).read_text(encoding="utf-8") for each in ("style.css", "script.js"))
+    picture = Picture(story)
+    return (
+        "<!DOCTYPE html>\n"
+        '<html lang="en"><head><meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, script)}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{_escaped(headline(story))}</title>\n"
+        f"<style>{style}</style></head><body>\n"
+        f"<header><h1>{_escaped(headline(story))}</h1>\n<p>{_about(story)}</p>\n{_sums(story)}</header>\n"
+        f"{_TOOLS}"
+        f'<main class="scroll">\n{picture.head()}{"".join(picture.pieces())}</main>\n'
+        f"{_PANEL}"
+        f'<script type="application/json" id="records">{_data(_details(story, records))}</script>\n'
+        f"<script>{script}</script>\n</body></html>\n"
+    )
+
+
+_TOOLS = """\
+<div class="tools" hidden><button data-does="smaller" title="smaller">&minus;</button>\
+<button data-does="larger" title="larger">+</button><button data-does="whole">1:1</button>\
+<button data-does="fit">fit</button> click an arrow to see what it carried; ↑ and ↓ go on from there</div>
+"""
+_PANEL = """\
+<aside id="detail" hidden><button data-does="close" title="close">&times;</button><h2></h2><pre></pre></aside>
+"""
+
+
+def _policy(style: str, script: str) -> str:
+    return f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'"
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
+
+
+def _about(story: Story) -> str:
+    began = datetime.fromtimestamp(story.begin, UTC).isoformat(sep=" ", timespec="milliseconds")
+    return _escaped(f"{began} · {len(story.arrows)} arrows · trace {story.pod}")
+
+
+def _sums(story: Story) -> str:
+    """Where the time went, as two small tables."""
+    whole = story.took or 0.0
+    told = [(each.name, each.seconds) for each in phases(story)]
+    within = [(f"{each.name} ({each.calls})", each.seconds) for each in parts(story)]
+    tables = [_table(head, rows, whole) for head, rows in (("phase", told), ("of which (calls)", within)) if rows]
+    return f'<div class="sums">{"".join(tables)}</div>\n' if tables else ""
+
+
+def _table(head: str, rows: list[tuple[str, float]], whole: float) -> str:
+    drawn = "".join(
+        f"<tr><td>{_escaped(name)}</td><td>{milliseconds(seconds)}</td><td>{_share(seconds, whole)}</td></tr>"
+        for name, seconds in rows
+    )
+    return f"<table><thead><tr><th>{head}</th><th></th><th></th></tr></thead><tbody>{drawn}</tbody></table>"
+
+
+def _share(seconds: float, whole: float) -> str:
+    share = min(1.0, seconds / whole) if whole > 0 else 0.0
+    return f'<svg class="share" width="120" height="9"><rect class="share" width="{120 * share:.1f}" height="9"/></svg>'
+
+
+def _details(story: Story, records: Iterable[Record]) -> dict[int, Any]:
+    """What each arrow carried, by its row; those that somebody typed carried nothing."""
+    known = {(each.id, each.time, _turn(each)): each for each in records}
+    found: dict[int, Any] = {}
+    room = MOST_DETAILS
+    for number, each in enumerate(moments(story)):
+        record = known.get((each.id, each.time, each.turn)) if isinstance(each, Arrow) else None
+        if record is None:
+            continue
+        told = msgspec.to_builtins(record)
+        size = len(_data(told))
+        if size > room:
+            told["detail"] = {"cut": size}
+        room -= min(size, room)
+        found[number] = told
+    return found
+
+
+def _turn(record: Record) -> Turn:
+    return Turn.CALL if record.begins else Turn.EVENT if record.is_event else Turn.REPLY
+
+
+def _data(value: Any) -> str:
+    """JSON that no parser of HTML takes for anything else."""
+    text = json.dumps(value, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _escaped(text: str) -> str:
+    return escape(plain(text))

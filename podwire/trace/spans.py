@@ -1,0 +1,218 @@
+"""Records into spans: a call is one, its pod's UID is the trace, and what it was made inside of is its parent. Pure.
+
+A span is told by whoever was called. The whole start is the root of a trace: every call that was made inside no other
+hangs below it. Ids follow from what the records say, so that the same call is the same span whenever it is told.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from podwire.trace.diff import kind_of
+from podwire.trace.labels import label_of
+from podwire.trace.record import Record, succeeded
+from podwire.trace.redact import redacted
+from podwire.trace.story import is_request, is_running
+
+ROOT = "podwire"
+"""The service that tells of a whole start."""
+MOST_EVENTS = 128
+"""Of one root; those beyond are counted."""
+LONGEST = 2048
+"""Characters of a detail."""
+
+Value = str | int
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    time: float
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    trace: str
+    """32 hex digits."""
+    id: str
+    """16 hex digits."""
+    parent: str = ""
+    service: str
+    node: str = ""
+    name: str
+    begin: float
+    end: float
+    attributes: tuple[tuple[str, Value], ...] = ()
+    events: tuple[Event, ...] = ()
+    dropped_events: int = 0
+    error: str = ""
+
+
+@dataclass(slots=True)
+class Call:
+    begin: Record
+    end: Record | None = None
+
+    @property
+    def pod(self) -> str | None:
+        return (self.end.pod if self.end else None) or self.begin.pod
+
+    def encloses(self, other: "Call") -> bool:
+        """Whether the other was made while this one was under way, by whom this one called."""
+        if other is self or self.begin.callee != other.begin.caller or self.begin.time > other.begin.time:
+            return False
+        return self.end is None or (other.end is not None and other.end.time <= self.end.time)
+
+
+@dataclass(slots=True)
+class Start:
+    """What is known of a pod's start: the root of its trace."""
+
+    namespace: str = ""
+    name: str = ""
+    first: float = float("inf")
+    last: float = 0.0
+    asked: float | None = None
+    """When somebody asked for the pod."""
+    running: float | None = None
+    command: str = ""
+    events: list[Event] = field(default_factory=list)
+    dropped_events: int = 0
+
+    def learn(self, record: Record) -> None:
+        detail = record.detail
+        self.namespace = self.namespace or str(detail.get("namespace", ""))
+        self.name = self.name or str(detail.get("name", ""))
+        self.command = self.command or str(detail.get("kubectl_command", ""))
+        self.first, self.last = min(self.first, record.time), max(self.last, record.time)
+        if self.asked is None and is_request(record):
+            self.asked = record.time
+        if self.running is None and is_running(record):
+            self.running = record.time
+        if record.is_event:
+            self._event(Event(record.time, f"{label_of(record)} → {record.callee}"))
+
+    @property
+    def begin(self) -> float:
+        return self.first if self.asked is None else self.asked
+
+    def _event(self, event: Event) -> None:
+        if len(self.events) < MOST_EVENTS:
+            self.events.append(event)
+        else:
+            self.dropped_events += 1
+
+
+def span_id(text: str) -> str:
+    return hashlib.blake2s(text.encode(), digest_size=8).hexdigest()
+
+
+def root_id(pod: str) -> str:
+    return span_id(f"{pod} root")
+
+
+def spans(records: Iterable[Record]) -> list[Span]:
+    """All of some records: every call that ended and whose pod is known, and a root for each pod."""
+    calls: dict[str, Call] = {}
+    starts: dict[str, Start] = defaultdict(Start)
+    for each in sorted(records, key=lambda each: (each.time, each.seq)):
+        if each.begins:
+            calls[each.id] = Call(each)
+        elif each.ends and each.id in calls:
+            calls[each.id].end = each
+        if each.pod is not None:
+            starts[each.pod].learn(each)
+    found = parents(calls.values())
+    ended = [call_span(each, found.get(each.begin.id, "")) for each in calls.values() if each.end and each.pod]
+    return [*(root_span(pod, start) for pod, start in starts.items()), *ended]
+
+
+def parents(calls: Iterable[Call]) -> dict[str, str]:
+    """The call inside of which each was made, by their ids; of several the one about the same, then the latest."""
+    callees: dict[tuple[str | None, str], list[Call]] = defaultdict(list)
+    known = sorted(calls, key=lambda each: each.begin.time)
+    for each in known:
+        callees[each.pod, each.begin.callee].append(each)
+    found = {}
+    for each in known:
+        around = [one for one in callees[each.pod, each.begin.caller] if one.encloses(each)]
+        if around and each.pod:
+            about = _resource(each)
+            same = [one for one in around if _resource(one) == about]
+            found[each.begin.id] = (same or around)[-1].begin.id
+    return found
+
+
+def _resource(call: Call) -> str:
+    return kind_of(call.begin.method).partition(" ")[2].partition("/")[0]
+
+
+def root_span(pod: str, start: Start) -> Span:
+    told = (
+        ("k8s.namespace.name", start.namespace),
+        ("k8s.pod.name", start.name),
+        ("k8s.pod.uid", _uid(pod)),
+        ("podwire.command", start.command),
+    )
+    return Span(
+        trace=pod,
+        id=root_id(pod),
+        service=ROOT,
+        name=f"pod {start.namespace}/{start.name}",
+        begin=start.begin,
+        end=max(start.begin, start.running if start.running is not None else start.last),
+        attributes=tuple((name, value) for name, value in told if value),
+        events=tuple(start.events),
+        dropped_events=start.dropped_events,
+        error="" if start.running is not None else "not Running yet",
+    )
+
+
+def call_span(call: Call, parent: str) -> Span:
+    """Of a call that has ended and whose pod is known."""
+    begin, end, pod = call.begin, call.end, call.pod
+    if end is None or pod is None:
+        raise ValueError(f"{begin.id} has not ended, or belongs to no pod")
+    return Span(
+        trace=pod,
+        id=span_id(begin.id),
+        parent=span_id(parent) if parent else root_id(pod),
+        service=begin.callee,
+        node=begin.node,
+        name=kind_of(begin.method),
+        begin=begin.time,
+        end=max(begin.time, end.time),
+        attributes=tuple(_attributes(begin, end)),
+        error="" if succeeded(end.outcome) else label_of(end),
+    )
+
+
+def _attributes(begin: Record, end: Record) -> Iterable[tuple[str, Value]]:
+    yield "podwire.caller", begin.caller
+    yield "podwire.method", begin.method
+    yield "podwire.outcome", end.outcome
+    both: Mapping[str, str] = {
+        "namespace": "k8s.namespace.name",
+        "name": "k8s.pod.name",
+        "phase": "k8s.pod.status.phase",
+    }
+    for key, name in both.items():
+        if value := end.detail.get(key) or begin.detail.get(key):
+            yield name, str(value)
+    verb, _, path = begin.method.partition(" ")
+    if path.startswith("/") and end.outcome.isdecimal():
+        yield "http.request.method", verb
+        yield "url.path", path.partition("?")[0]
+        yield "http.response.status_code", int(end.outcome)
+    if isinstance(code := end.detail.get("code"), int):
+        yield "process.exit.code", code
+    for name, record in (("podwire.request", begin), ("podwire.response", end)):
+        if record.detail:
+            yield name, msgspec.json.encode(redacted(record.detail)).decode()[:LONGEST]
+
+
+def _uid(pod: str) -> str:
+    return f"{pod[:8]}-{pod[8:12]}-{pod[12:16]}-{pod[16:20]}-{pod[20:]}"

@@ -1,0 +1,179 @@
+"""A story drawn as SVG: lanes, arrows with their times, notes. Pure; every text is escaped.
+
+The drawing is cut into pieces of so many rows, one below the other without a seam, so that paper has a place to break.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from podwire.trace.participants import placed
+from podwire.trace.plain import cut, plain, width
+from podwire.trace.sentences import lost, milliseconds, moment
+from podwire.trace.story import Arrow, Cut, Gap, Moment, Remark, Story, Turn, moments
+
+MARGIN, LANE, EDGE = 190, 150, 90
+"""Pixels: left of the first lane's half, of a lane, and right of the last one for labels."""
+ROW, HEAD, NOTE = 32, 44, 30
+PIECE = 25
+"""Rows of a piece; about what a page of paper has."""
+LETTER = 6.6
+"""Pixels of a letter of a label, on average."""
+LONGEST = 110
+"""Letters of a label; the whole stands in what a pointer over it shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A participant that works on a call: from its row to that of the answer."""
+
+    lane: str
+    top: float
+    bottom: float
+    depth: int
+
+
+class Picture:
+    """A story with its places: who stands where, and which row is how far below the top."""
+
+    def __init__(self, story: Story) -> None:
+        self._begin = story.origin
+        self._told = moments(story)
+        people = placed({name for each in story.arrows for name in (each.caller, each.callee)})
+        self._lanes = {each: MARGIN + LANE * number + LANE / 2 for number, each in enumerate(people)}
+        self.width = MARGIN + LANE * len(people) + EDGE
+        self._tops: list[float] = []
+        top = 0.0
+        for each in self._told:
+            self._tops.append(top)
+            top += ROW if isinstance(each, Arrow) else NOTE
+        self._height = top
+        self._bars = _bars(self._told, self._tops, self._height)
+
+    def head(self) -> str:
+        """The participants, for the top of the window."""
+        names = "".join(
+            f'<g class="who"><title>{_text(name)}</title>'
+            f'<rect x="{x - LANE / 2 + 8:g}" y="8" width="{LANE - 16}" height="28" rx="6"/>'
+            f'<text x="{x:g}" y="27" text-anchor="middle">{_text(name, 19)}</text></g>'
+            for name, x in self._lanes.items()
+        )
+        columns = '<text class="time" x="88" y="27">time</text><text class="time" x="170" y="27">took</text>'
+        return self._svg("head", 0, HEAD, columns + names)
+
+    def pieces(self) -> Iterator[str]:
+        """From top to bottom."""
+        for first in range(0, len(self._told), PIECE):
+            rows = range(first, min(first + PIECE, len(self._told)))
+            top = self._tops[first]
+            bottom = self._tops[rows.stop] if rows.stop < len(self._tops) else self._height
+            drawn = [*self._rails(top, bottom), *(self._bar(each) for each in self._bars if _meets(each, top, bottom))]
+            drawn += [self._row(number) for number in rows]
+            yield self._svg("piece", top, bottom - top, "".join(drawn))
+
+    def _svg(self, kind: str, top: float, height: float, drawn: str) -> str:
+        return (
+            f'<svg class="{kind}" xmlns="http://www.w3.org/2000/svg" width="{self.width}" height="{height:g}" '
+            f'viewBox="0 {top:g} {self.width} {height:g}">{drawn}</svg>\n'
+        )
+
+    def _rails(self, top: float, bottom: float) -> Iterator[str]:
+        for x in self._lanes.values():
+            yield f'<line class="rail" x1="{x:g}" x2="{x:g}" y1="{top:g}" y2="{bottom:g}"/>'
+
+    def _bar(self, bar: Bar) -> str:
+        x = self._lanes[bar.lane] - 4 + 3 * bar.depth
+        height = max(2.0, bar.bottom - bar.top)
+        return f'<rect class="bar" x="{x:g}" y="{bar.top:g}" width="8" height="{height:g}" rx="2"/>'
+
+    def _row(self, number: int) -> str:
+        told, top = self._told[number], self._tops[number]
+        if isinstance(told, Gap | Cut):
+            return (
+                f'<g class="gap"><rect x="0" y="{top + 4:g}" width="{self.width}" height="{NOTE - 8}"/>'
+                f'<text x="{MARGIN}" y="{top + 19:g}">{_text(lost(told))}</text></g>'
+            )
+        return self._note(told, top) if isinstance(told, Remark) else self._arrow(told, number, top)
+
+    def _note(self, remark: Remark, top: float) -> str:
+        """A box over those whom it speaks of; as long as its text, if they stand close together."""
+        over = [self._lanes[each] for each in remark.over if each in self._lanes] or [MARGIN + LANE / 2]
+        shown = plain(remark.text)
+        size = max(max(over) - min(over) + LANE - 24, width(shown) * LETTER + 24)
+        left = max(MARGIN - 20, min((min(over) + max(over) - size) / 2, self.width - size - 4))
+        return (
+            f'<g class="note"><rect x="{left:g}" y="{top + 4:g}" width="{size:g}" height="{NOTE - 8}" rx="4"/>'
+            f'<text x="{left + 12:g}" y="{top + 19:g}">{escape(shown)}</text></g>'
+        )
+
+    def _arrow(self, arrow: Arrow, number: int, top: float) -> str:
+        kinds = [arrow.turn.value, *(["failed"] if arrow.failed else []), *(["open"] if _is_open(arrow) else [])]
+        took = milliseconds(arrow.took) if arrow.turn is Turn.REPLY and arrow.took is not None else ""
+        return (
+            f'<g class="row {" ".join(kinds)}" data-n="{number}" tabindex="0">'
+            f"<title>{_hover(arrow, self._begin)}</title>"
+            f'<rect class="hit" x="0" y="{top:g}" width="{self.width}" height="{ROW}"/>'
+            f'<text class="time" x="88" y="{top + 25:g}">{moment(arrow, self._begin)}</text>'
+            f'<text class="time" x="170" y="{top + 25:g}">{took}</text>'
+            f"{self._stroke(arrow, top + 22)}{self._label(arrow, top + 14)}</g>"
+        )
+
+    def _stroke(self, arrow: Arrow, y: float) -> str:
+        begin, end = self._lanes[arrow.caller], self._lanes[arrow.callee]
+        if begin == end:
+            return f'<path class="line" d="M{begin:g} {y - 4:g}h26v8h-20"/>' + _tip(begin + 5, y + 4, -1, arrow)
+        way = 1 if begin < end else -1
+        begin, end = begin + 5 * way, end - 5 * way
+        return f'<line class="line" x1="{begin:g}" x2="{end:g}" y1="{y:g}" y2="{y:g}"/>' + _tip(end, y, way, arrow)
+
+    def _label(self, arrow: Arrow, y: float) -> str:
+        label = plain(arrow.label) + (" …" if _is_open(arrow) else "")
+        left = min(self._lanes[arrow.caller], self._lanes[arrow.callee]) + 12
+        shown = cut(label, LONGEST)
+        left = max(MARGIN, min(left, self.width - 8 - width(shown) * LETTER))
+        return f'<text class="label" x="{left:g}" y="{y:g}">{escape(shown)}</text>'
+
+
+def _tip(x: float, y: float, way: int, arrow: Arrow) -> str:
+    if arrow.failed:
+        return f'<path class="cross" d="M{x - 4 - 4 * way:g} {y - 4:g}l8 8m0 -8l-8 8"/>'
+    return f'<path class="tip" d="M{x:g} {y:g}l{-9 * way} -4v8z"/>'
+
+
+def _bars(told: Sequence[Moment], tops: Sequence[float], height: float) -> list[Bar]:
+    """One for each call that is answered, or is not yet; those inside another on the same lane stand beside it."""
+    rows = [(each, top + 22) for each, top in zip(told, tops, strict=True) if isinstance(each, Arrow)]
+    ends = {each.id: y for each, y in rows if each.turn is Turn.REPLY}
+    watches = {each.id for each, _ in rows if each.turn is Turn.EVENT}
+    found: dict[str, list[Bar]] = defaultdict(list)
+    for each, y in rows:
+        if (
+            each.turn is not Turn.CALL
+            or not each.id
+            or each.id in watches
+            or (_is_open(each) and "watch=" in each.method)
+        ):
+            continue
+        depth = sum(bar.bottom > y for bar in found[each.callee])
+        found[each.callee].append(Bar(each.callee, y, ends.get(each.id, height), depth))
+    return [bar for own in found.values() for bar in own]
+
+
+def _meets(bar: Bar, top: float, bottom: float) -> bool:
+    return bar.top < bottom and bar.bottom > top
+
+
+def _is_open(arrow: Arrow) -> bool:
+    return arrow.turn is Turn.CALL and arrow.took is None
+
+
+def _hover(arrow: Arrow, begin: float) -> str:
+    lines = [f"{arrow.caller} → {arrow.callee}", arrow.method, arrow.label, moment(arrow, begin)]
+    if arrow.took is not None:
+        lines[-1] += f", took {milliseconds(arrow.took)}"
+    return "\n".join(escape(plain(each)) for each in dict.fromkeys(lines))
+
+
+def _text(text: str, most: int = LONGEST) -> str:
+    return escape(cut(plain(text), most))

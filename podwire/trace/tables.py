@@ -1,0 +1,124 @@
+"""Stories in rows: those that were seen, the slowest of them, and two side by side. Pure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from podwire.trace import canvas
+from podwire.trace.canvas import coloured
+from podwire.trace.diff import Diff, Hop, Row, Sum
+from podwire.trace.phases import phases
+from podwire.trace.plain import plain, width
+from podwire.trace.sentences import clock, milliseconds
+from podwire.trace.story import Story
+
+NOTICEABLE = 0.001
+"""Seconds by which a hop must be slower, or quicker, to be called so."""
+
+
+def seen(stories: Iterable[Story]) -> str:
+    """The pods that were seen, a line each."""
+    return _aligned([("POD", "STARTED", "RUNNING AFTER", "ARROWS", "TRACE"), *map(_seen, stories)])
+
+
+def _seen(story: Story) -> tuple[str, ...]:
+    return _ref(story), clock(story.begin), milliseconds(story.took), str(len(story.arrows)), story.pod
+
+
+def slowest(stories: Iterable[Story]) -> str:
+    """Starts with the time of each of their phases; a column only for those that one of them has."""
+    told = [(story, {each.name: each.seconds for each in phases(story)}) for story in stories]
+    names = list(dict.fromkeys(name for _, own in told for name in own))
+    head = ("POD", "RUNNING AFTER", *(each.upper() for each in names))
+    rows = [(_ref(story), milliseconds(story.took), *(_phase(own, each) for each in names)) for story, own in told]
+    return _aligned([head, *rows])
+
+
+def _phase(own: dict[str, float], name: str) -> str:
+    return milliseconds(own.get(name))
+
+
+def compared(told: Diff, *, colours: bool = False) -> str:
+    """Phases first, then hop by hop."""
+    first, second = _ref(told.first), _ref(told.second)
+    took = milliseconds(told.first.took), milliseconds(told.second.took)
+    whole = Sum("until Running", told.first.took, told.second.took)
+    lines = [f"A  {first}  {took[0]}  {told.first.pod}", f"B  {second}  {took[1]}  {told.second.pod}", ""]
+    sums = [("PHASE", "A", "B", "B - A"), *map(_sum, told.phases), _sum(whole)]
+    lines += _aligned(sums).splitlines()
+    if told.parts:
+        lines += ["", *_aligned([("OF WHICH", "A", "B", "B - A"), *map(_sum, told.parts)]).splitlines()]
+    rows: list[Sequence[str]] = [("HOP", "CALL", "AT A", "AT B", "A", "B", "B - A", ""), *map(_row, told.rows)]
+    head, *drawn = _aligned(rows).splitlines()
+    styles = [_style(each) if colours else canvas.NORMAL for each in told.rows]
+    lines += ["", head, *(coloured(line, style) for line, style in zip(drawn, styles, strict=True)), ""]
+    return "\n".join([*lines, *_verdict(told)]) + "\n"
+
+
+def _sum(each: Sum) -> tuple[str, ...]:
+    return each.name, milliseconds(each.first), milliseconds(each.second), _signed(each.slower)
+
+
+def _row(row: Row) -> tuple[str, ...]:
+    slower = "" if row.slower is None else _signed(row.slower)
+    return (
+        f"{row.caller} → {row.callee}",
+        row.call,
+        _at(row.first),
+        _at(row.second),
+        _took(row.first),
+        _took(row.second),
+        slower,
+        _mark(row),
+    )
+
+
+def _mark(row: Row) -> str:
+    if row.slower is None:
+        return f"{row.kind} in B" if row.kind == "missing" else "only in B"
+    return "slower" if row.slower >= NOTICEABLE else "quicker" if row.slower <= -NOTICEABLE else ""
+
+
+def _style(row: Row) -> str:
+    if row.slower is None:
+        return canvas.LOST
+    return canvas.FAILED if row.slower >= NOTICEABLE else canvas.ANSWER if row.slower <= -NOTICEABLE else canvas.NORMAL
+
+
+def _verdict(told: Diff) -> Iterator[str]:
+    """What is to be looked at first."""
+    if told.phases:
+        worst = max(told.phases, key=lambda each: each.slower)
+        if worst.slower >= NOTICEABLE:
+            yield f"B is slowest in {worst.name}: {_signed(worst.slower)}"
+    slower = [each for each in told.rows if each.slower is not None and each.slower >= NOTICEABLE]
+    if slower:
+        row = max(slower, key=lambda each: each.slower or 0.0)
+        yield plain(
+            f"the hop that is slower by most: {row.caller} → {row.callee} {row.call}: {_signed(row.slower or 0)}"
+        )
+    missing, extra = (sum(each.kind == kind for each in told.rows) for kind in ("missing", "extra"))
+    yield f"{len(slower)} hops are slower, {missing} are missing in B, {extra} are only in B"
+
+
+def _took(hop: Hop | None) -> str:
+    return "" if hop is None else f"{milliseconds(hop.took)}{' ✕' if hop.failed else ''}"
+
+
+def _at(hop: Hop | None) -> str:
+    return "" if hop is None else f"{hop.at * 1000:+.1f} ms"
+
+
+def _signed(seconds: float) -> str:
+    return f"{seconds * 1000:+.1f} ms"
+
+
+def _ref(story: Story) -> str:
+    return plain(f"{story.namespace}/{story.name}")
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    shown = [[plain(cell) for cell in row] for row in rows]
+    widths = [max(map(width, column)) for column in zip(*shown, strict=True)]
+    return "\n".join(
+        "  ".join(cell + " " * (size - width(cell)) for cell, size in zip(row, widths, strict=True)).rstrip()
+        for row in shown
+    )
