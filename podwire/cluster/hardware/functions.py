@@ -37,7 +37,7 @@ class Function(NamedTuple):
 def functions(profile: Profile) -> list[Function]:
     """All, cards before their virtual functions."""
     ports = _Ports(profile)
-    used = {each.pci for each in (*profile.nics, *profile.gpus)}
+    used = {each.pci for each in profile.devices}
     found: list[Function] = []
     for nic in profile.nics:
         found.append(_card(profile, nic, ports))
@@ -54,7 +54,7 @@ def links(found: list[Function]) -> list[Function]:
 def bridges(profile: Profile) -> list[Function]:
     """The ports of roots by which buses of their own are reached."""
     ports = _Ports(profile)
-    for each in (*profile.nics, *profile.gpus):
+    for each in profile.devices:
         ports.above(each)
     return [
         Function(pci, f"devices/{root}/{pci}", root, BRIDGE, "8086", "347a", "pcieport", numa)
@@ -73,7 +73,7 @@ class _Ports:
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self._taken = {each.pci for each in (*profile.nics, *profile.gpus)}
+        self._taken = {each.pci for each in profile.devices}
         self.made: dict[tuple[str, int], tuple[str, int | None]] = {}
 
     def above(self, device: Nic | Gpu) -> str:

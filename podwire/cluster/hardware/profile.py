@@ -71,6 +71,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     nics: tuple[Nic, ...] = ()
     gpus: tuple[Gpu, ...] = ()
 
+    @property
+    def devices(self) -> tuple[Nic | Gpu, ...]:
+        return (*self.nics, *self.gpus)
+
 
 def parts(address: str) -> tuple[int, int, int]:
     """Domain, bus, and device and function in one number."""

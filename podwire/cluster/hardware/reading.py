@@ -100,7 +100,8 @@ def _made(kind: type[T], field: str, found: object, keys: Mapping[str, Read], ne
     for each in needed:
         if each not in found:
             raise BadProfile(_below(field, each), "is needed")
-    return kind(**{_RENAMED.get(each, each): keys[each](_below(field, each), value) for each, value in found.items()})
+    read = {_RENAMED.get(str(each), str(each)): keys[each](_below(field, each), value) for each, value in found.items()}
+    return kind(**read)
 
 
 def _below(field: str, key: object) -> str:

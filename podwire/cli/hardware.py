@@ -1,0 +1,109 @@
+"""`podwire hardware`: profiles of simulated hardware, and the cables of a node's cards."""
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from podwire.cli.main import UserError
+from podwire.cluster.hardware import reading
+from podwire.cluster.hardware.functions import Function, functions
+from podwire.cluster.hardware.profile import BadProfile, Profile
+from podwire.cluster.hardware.switch import plug
+from podwire.cluster.up import state
+from podwire.cluster.up.layout import BadPrefix, layout_of
+from podwire.cluster.up.nodespace import NodeSpace
+from podwire.cluster.up.state import BrokenState, NewerState
+from podwire.linux.errors import NoSuchLink
+from podwire.linux.network import KernelNetwork
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    verbs.add_parser("profiles", help="the profiles that come with podwire")
+    showing = verbs.add_parser("show", help="what a profile has, or whether a file can be used as one")
+    showing.add_argument("profile", metavar="PROFILE", help="a YAML file, or the name of a profile")
+    form = showing.add_mutually_exclusive_group()
+    form.add_argument("-o", "--output", choices=("table", "json"), default="table", help="how it is printed (table)")
+    form.add_argument("--yaml", action="store_true", help="the profile itself, to begin one's own with")
+    for verb, told in (("unplug", "pull a card's cable: its carrier goes"), ("plug", "put it in again")):
+        cable = verbs.add_parser(verb, help=told)
+        cable.add_argument("card", metavar="CARD", help="its name in the profile; VFs are CARDv0, CARDv1, …")
+        cable.add_argument(
+            "--prefix", type=Path, default=Path("/"), metavar="DIR", help="the directory that the cluster is below (/)"
+        )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        return _VERBS[arguments.verb](arguments)
+    except BadProfile as error:
+        raise UserError(str(error)) from error
+
+
+def _profiles(_arguments: argparse.Namespace) -> int:
+    for each in reading.names():
+        print(f"{each:12} {_first_line(each)}")
+    return 0
+
+
+def _first_line(name: str) -> str:
+    return reading.text_of(name).partition("\n")[0].removeprefix("# ")
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    profile = reading.load(arguments.profile)
+    if arguments.yaml:
+        print(reading.text_of(arguments.profile), end="")
+    elif arguments.output == "json":
+        print(json.dumps([_told(each) for each in functions(profile)], indent=2))
+    else:
+        _print_table(profile)
+    return 0
+
+
+def _told(each: Function) -> dict[str, Any]:
+    found = {"pci": each.pci, "kind": "gpu" if each.gpu else "vf" if each.physical else "nic", "name": each.name}
+    found |= {"numaNode": each.numa, "pcieRoot": each.root, "driver": each.driver, "mac": each.mac, "rdma": each.rdma}
+    found |= {"vendor": each.vendor, "device": each.device, "physicalFunction": each.physical}
+    return {key: value for key, value in found.items() if value not in ("", None)}
+
+
+def _print_table(profile: Profile) -> None:
+    rows = [("PCI", "KIND", "NAME", "NUMA", "ROOT", "DRIVER", "MAC", "RDMA")]
+    for each in functions(profile):
+        told = _told(each)
+        name = each.gpu.model if each.gpu else each.name
+        numa = "-" if each.numa is None else str(each.numa)
+        rows.append((each.pci, told["kind"], name, numa, each.root, each.driver, each.mac or "-", each.rdma or "-"))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _cable(arguments: argparse.Namespace) -> int:
+    try:
+        layout = layout_of(arguments.prefix)
+        known = state.load(layout.record)
+        if known is None or known.hardware is None:
+            raise UserError(
+                f"no cluster below {layout.prefix} has simulated hardware; `podwire up --hardware` makes one"
+            )
+        space = NodeSpace(layout, known.nodes[0].name)
+        with KernelNetwork(space.switch) as switch:
+            plug(switch, arguments.card, plugged=arguments.verb == "plug")
+    except NoSuchLink as error:
+        names = ", ".join(each.name for each in functions(known.hardware) if each.name)
+        raise UserError(f"there is no card {arguments.card}; there are {names}") from error
+    except (BadPrefix, BrokenState, NewerState, OSError) as error:
+        raise UserError(str(error)) from error
+    return 0
+
+
+_VERBS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "profiles": _profiles,
+    "show": _show,
+    "plug": _cable,
+    "unplug": _cable,
+}

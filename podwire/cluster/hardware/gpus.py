@@ -1,0 +1,97 @@
+"""What the simulated GPUs of a node are to Kubernetes: devices of a ResourceSlice, devices of a CDI file. Pure.
+
+They compute nothing. They are there so that devices of two drivers can be asked for together: a card and a GPU below
+one PCIe root.
+"""
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from podwire.cluster.hardware.functions import Function
+from podwire.objects import claims
+from podwire.objects.claims import ResourceClaim
+
+DRIVER = "gpu.podwire.dev"
+KIND = f"{DRIVER}/gpu"
+STANDARD = "resource.kubernetes.io"
+_FAMILY = uuid.UUID("6f6477ba-5f67-4b8e-a8ad-707764657669")
+
+
+class Refused(Exception):
+    """A claim that cannot be prepared; says why."""
+
+
+class Gpu(NamedTuple):
+    name: str
+    uuid: str
+    function: Function
+
+
+def gpus(node: str, functions: Iterable[Function]) -> list[Gpu]:
+    """Numbered as they stand in the profile; a GPU's UUID follows from its node and its address."""
+    found = [each for each in functions if each.gpu is not None]
+    return [
+        Gpu(f"gpu-{number}", f"GPU-{uuid.uuid5(_FAMILY, f'{node} {each.pci}')}", each)
+        for number, each in enumerate(found)
+    ]
+
+
+def slice_spec(node: str, found: Sequence[Gpu], generation: int = 1) -> dict[str, Any]:
+    return {
+        "driver": DRIVER,
+        "nodeName": node,
+        "pool": {"name": node, "generation": generation, "resourceSliceCount": 1},
+        "devices": [{"name": each.name, "attributes": _attributes(each)} for each in found],
+    }
+
+
+def _attributes(each: Gpu) -> dict[str, Any]:
+    function = each.function
+    found: dict[str, Any] = {
+        "model": {"string": function.gpu.model if function.gpu else ""},
+        "uuid": {"string": each.uuid},
+        f"{STANDARD}/pciBusID": {"string": function.pci},
+        f"{STANDARD}/pcieRoot": {"string": function.root},
+    }
+    if function.numa is not None:
+        found[f"{STANDARD}/numaNode"] = {"int": function.numa}
+    return found
+
+
+def cdi_spec(found: Iterable[Gpu]) -> dict[str, Any]:
+    """A container that has one finds its UUID: `PODWIRE_GPU_0` for gpu-0, and so on."""
+    return {
+        "cdiVersion": "0.5.0",
+        "kind": KIND,
+        "devices": [
+            {
+                "name": each.name,
+                "containerEdits": {"env": [f"PODWIRE_{each.name.upper().replace('-', '_')}={each.uuid}"]},
+            }
+            for each in found
+        ],
+    }
+
+
+class Given(NamedTuple):
+    """A device of a claim."""
+
+    request: str
+    device: str
+
+
+def given(claim: Mapping[str, Any], uid: str, node: str, found: Iterable[Gpu]) -> list[Given]:
+    """Which of these GPUs a claim was given. Raises Refused."""
+    read: ResourceClaim = claims.read(claim)
+    if read.metadata.uid != uid:
+        raise Refused(f"{read.metadata.name} is another claim by now: {read.metadata.uid}")
+    allocation = read.status.allocation
+    if allocation is None:
+        raise Refused(f"{read.metadata.name} has no allocation")
+    known = {each.name for each in found}
+    mine = [each for each in allocation.devices.results if each.driver == DRIVER]
+    for each in mine:
+        if each.pool != node or each.device not in known:
+            raise Refused(f"{each.pool}/{each.device} is no GPU of node {node}")
+    return [Given(each.request, each.device) for each in mine]
