@@ -4,6 +4,7 @@ The steps that have an order are laid over the story so that as many as possible
 if it is there at all, and missing otherwise.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -48,10 +49,15 @@ def _places(flow: Flow, arrows: Sequence[Arrow]) -> dict[int, int | None]:
 def check(story: Story, flow: Flow) -> list[Finding]:
     """All deviations; none when the story is the flow."""
     findings = []
+    before: Step | None = None
     for step, place, there in _settled(flow, story.arrows):
-        if place is None:
-            findings += _unplaced(step, there=there)
-    return findings + [_extra(each) for each in story.arrows if _is_extra(each, flow)]
+        if place is not None:
+            before = step if step.after != NOTHING else before
+        elif there:
+            findings.append(_swapped(step, min(there), before, story))
+        elif step.need != "optional":
+            findings.append(_missing(step, story.arrows))
+    return findings + _extras(story, flow)
 
 
 def brief(story: Story, flow: Flow) -> Story:
@@ -63,8 +69,8 @@ def brief(story: Story, flow: Flow) -> Story:
     return replace(story, arrows=tuple(each for place, each in enumerate(arrows) if place in kept))
 
 
-def _settled(flow: Flow, arrows: Sequence[Arrow]) -> Iterator[tuple[Step, int | None, bool]]:
-    """Each step, its place, and whether an arrow like it is there at all."""
+def _settled(flow: Flow, arrows: Sequence[Arrow]) -> Iterator[tuple[Step, int | None, set[int]]]:
+    """Each step, its place, and where else arrows like it are that no other step has."""
     places = _places(flow, arrows)
     named = {each.id: places.get(id(each)) for each in flow.steps if each.id}
     used = {place for place in places.values() if place is not None}
@@ -72,13 +78,13 @@ def _settled(flow: Flow, arrows: Sequence[Arrow]) -> Iterator[tuple[Step, int | 
         before = named.get(step.after) if step.after not in ("", NOTHING) else None
         fitting = _fitting(step, arrows, before) - used
         if not step.after:
-            yield step, places[id(step)], bool(fitting)
+            yield step, places[id(step)], fitting
             continue
         place = min((each for each in fitting if before is None or each > before), default=None)
         if place is not None:
             used.add(place)
         named[step.id] = place
-        yield step, place, bool(fitting)
+        yield step, place, fitting
 
 
 def _fitting(step: Step, arrows: Sequence[Arrow], before: int | None) -> set[int]:
@@ -112,13 +118,39 @@ def _walked(best: list[list[int]], fits: list[list[bool]]) -> list[int | None]:
     return places
 
 
-def _unplaced(step: Step, *, there: bool) -> list[Finding]:
-    if there:
-        return [Finding("swapped", str(step), "it is there, but not in its place")]
-    if step.need == "optional":
-        return []
+def _swapped(step: Step, where: int, before: Step | None, story: Story) -> Finding:
+    """It is there, where it does not belong; the step before it tells where it does."""
+    at = (story.arrows[where].time - story.origin) * 1000
+    told = f"it is there at {at:+.1f} ms, but not in its place"
+    return Finding("swapped", str(step), f"{told}, which is after {before}" if before else told)
+
+
+def _missing(step: Step, arrows: Sequence[Arrow]) -> Finding:
     expected = step.call or step.reply or step.event
-    return [Finding("missing", str(step), f"no {step.turn.value} {expected} from {step.caller} to {step.callee}")]
+    reason = f"no {step.turn.value} {expected} from {step.caller} to {step.callee}"
+    alike = [each for each in arrows if step.describes(each)]
+    if failed := next((each for each in alike if each.failed), None):
+        reason = f"it is there, but failed: {failed.label}"
+    elif alike and step.facts:
+        told = dict(alike[-1].facts)
+        wanted = ", ".join(
+            f"{name} {told.get(name) or 'nothing'} instead of {value}" for name, value in step.facts.items()
+        )
+        reason = f"{reason} as wanted: the last one has {wanted}"
+    return Finding("missing", str(step), reason)
+
+
+def _extras(story: Story, flow: Flow) -> list[Finding]:
+    """Each kind of call once, with how often it is there."""
+    counted: Counter[str] = Counter()
+    for each in story.arrows:
+        if _is_extra(each, flow):
+            stroke = "->>" if each.turn is Turn.CALL else "-->>"
+            counted[f"{each.caller}{stroke}{each.callee}: {each.method}"] += 1
+    return [
+        Finding("extra", arrow, "the flow does not know this call" + (f"; {times} times" if times > 1 else ""))
+        for arrow, times in counted.items()
+    ]
 
 
 def _is_extra(arrow: Arrow, flow: Flow) -> bool:
@@ -126,7 +158,3 @@ def _is_extra(arrow: Arrow, flow: Flow) -> bool:
     if arrow.turn is Turn.REPLY or not {arrow.caller, arrow.callee} <= set(flow.participants):
         return False
     return not any(each.describes(arrow) for each in (*flow.steps, *flow.also))
-
-
-def _extra(arrow: Arrow) -> Finding:
-    return Finding("extra", f"{arrow.caller}->>{arrow.callee}: {arrow.method}", "the flow does not know this call")

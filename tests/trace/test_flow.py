@@ -1,5 +1,6 @@
 """The flow of a pod as it was first written down, line by line; and that every deviation from it is found."""
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -110,7 +111,8 @@ def test_an_arrow_under_another_name_is_missed_and_not_known(step, records, tell
     found = [(each.kind, each.arrow) for each in check(tell(records), FLOW)]
     assert ("missing", str(step)) in found
     if step.turn is not Turn.REPLY:
-        assert ("extra", f"{step.caller}->>{step.callee}: {method}") in found
+        stroke = "->>" if step.turn is Turn.CALL else "-->>"
+        assert ("extra", f"{step.caller}{stroke}{step.callee}: {method}") in found
 
 
 ORDERED = [each for each in RECORDED_STEPS if not each.after]
@@ -157,6 +159,35 @@ def test_a_failed_call_is_no_step(records, tell):
     [found] = check(tell(records), FLOW)
     assert found.kind == "missing"
     assert "PodSandbox created with IP." in found.arrow
+
+
+def test_what_is_there_in_another_state_is_told_with_that_state(records, tell):
+    place = next(i for i, each in enumerate(records) if each.method.endswith("/status") and each.ends)
+    detail = records[place].detail | {"phase": "Failed"}
+    records[place] = msgspec.structs.replace(records[place], detail=detail)
+    found = {each.arrow: each.reason for each in check(tell(records), FLOW)}
+    assert "the last one has phase Failed instead of Running" in found[str(STEPS[-3])]
+
+
+def test_what_is_swapped_is_told_with_where_it_is_and_where_it_belongs(records, tell):
+    sandbox, cni = (next(i for i, each in enumerate(records) if each.method == name) for name in METHODS)
+    early, late = records[sandbox].time, records[cni].time
+    records[sandbox] = msgspec.structs.replace(records[sandbox], time=late)
+    records[cni] = msgspec.structs.replace(records[cni], time=early)
+    [swapped] = [each for each in check(tell(records), FLOW) if each.kind == "swapped"]
+    assert re.search(
+        r"it is there at \+1[23]\.0 ms, but not in its place, which is after \S+ ?-{1,2}>>", swapped.reason
+    )
+
+
+METHODS = ("RunPodSandbox", "ADD bridge")
+
+
+def test_what_nobody_expects_is_told_once_with_how_often_it_is_there(records, tell):
+    strange = msgspec.structs.replace(records[14], method="Strange", id="Kubelet-1.9")
+    again = [msgspec.structs.replace(strange, id=f"Kubelet-1.9{each}", seq=100 + each) for each in range(3)]
+    found = [str(each) for each in check(tell([*records, *again]), FLOW)]
+    assert found == ["extra: Kubelet->>ContainerRuntime: Strange (the flow does not know this call; 3 times)"]
 
 
 def test_who_is_no_participant_is_not_judged(records, tell):
