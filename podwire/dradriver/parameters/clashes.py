@@ -18,6 +18,12 @@ BELONGS = {
 }
 """Fields that only some kinds have."""
 
+NO_RULES = "cannot be together with interface.vrf, which has a table of its own"
+ITSELF = "is the name of the interface itself"
+NO_OWN_MAC = "an ipvlan has the address of its device"
+NO_DHCP = "an ipvlan shares the address that DHCP servers know their clients by"
+TOO_SMALL = f"must be at least {LOWEST_IPV6_MTU} for IPv6 addresses"
+
 Values = Mapping[str, Any]
 At = Callable[[str], str]
 """From a path to the whole name of the field, as whoever said it finds it."""
@@ -34,16 +40,19 @@ def _addressing(said: Values, at: At) -> None:
         return
     for other in ("interface.addresses", "interface.addressPool"):
         if said.get(other):
-            name = other.partition(".")[2]
-            raise Refused(at("interface.dhcp"), f"cannot be together with {name}; say dhcp: false, or leave {name} out")
+            raise Refused(at("interface.dhcp"), not_with(other.partition(".")[2]))
+
+
+def not_with(other: str) -> str:
+    return f"cannot be together with {other}; say dhcp: false, or leave {other} out"
 
 
 def _vrf(said: Values, at: At) -> None:
     name, table = said.get("interface.vrf.name"), said.get("interface.vrf.table")
     if (name or table) and said.get("rules"):
-        raise Refused(at("rules"), "cannot be together with interface.vrf, which has a table of its own")
+        raise Refused(at("rules"), NO_RULES)
     if name and name == said.get("interface.name"):
-        raise Refused(at("interface.vrf.name"), f'"{name}" is the name of the interface itself')
+        raise Refused(at("interface.vrf.name"), f'"{name}" {ITSELF}')
 
 
 def _kind(said: Values, at: At) -> None:
@@ -67,9 +76,9 @@ def _ipvlan(said: Values, at: At) -> None:
     if said.get("interface.kind") != "ipvlan":
         return
     if said.get("interface.mac"):
-        raise Refused(at("interface.mac"), "an ipvlan has the address of its device")
+        raise Refused(at("interface.mac"), NO_OWN_MAC)
     if said.get("interface.dhcp"):
-        raise Refused(at("interface.dhcp"), "an ipvlan shares the address that DHCP servers know their clients by")
+        raise Refused(at("interface.dhcp"), NO_DHCP)
 
 
 def _mtu(said: Values, at: At) -> None:
@@ -77,4 +86,4 @@ def _mtu(said: Values, at: At) -> None:
     if mtu is None or mtu >= LOWEST_IPV6_MTU:
         return
     if any(each.version == 6 for each in said.get("interface.addresses") or ()):
-        raise Refused(at("interface.mtu"), f"must be at least {LOWEST_IPV6_MTU} for IPv6 addresses, not {mtu}")
+        raise Refused(at("interface.mtu"), f"{TOO_SMALL}, not {mtu}")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from podwire.dradriver.names import DRIVER
 from podwire.dradriver.offers import Offered, Refused
 from podwire.dradriver.parameters import clashes
 from podwire.dradriver.parameters.entries import MAIN
@@ -10,7 +11,7 @@ from podwire.dradriver.parameters.fitting import fit
 from podwire.dradriver.parameters.merging import Merged, merged, sources
 from podwire.dradriver.parameters.reading import SEPARATOR, Read, read
 from podwire.dradriver.parameters.routing import reach
-from podwire.dradriver.parameters.schema import DRIVER, MODES
+from podwire.dradriver.parameters.schema import MODES
 from podwire.dradriver.settings import WHOLE, Made, Route, Settings, Vrf
 from podwire.objects import quantity
 from podwire.objects.claims import AllocatedDevice, ResourceClaim

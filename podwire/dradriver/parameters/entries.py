@@ -13,18 +13,26 @@ RESERVED_TABLES = {
     255: "table 255 is the kernel's own; take one from 1 to 252, or above 255",
 }
 TABLE = Number(low=1, high=LARGEST, but=RESERVED_TABLES)
+OWN_TABLE = Number(
+    low=1, high=LARGEST, but={**RESERVED_TABLES, MAIN: f"table {MAIN} is everybody's; take one for the VRF alone"}
+)
 SCOPES = {"global": 0, "link": 253}
 LOWEST_PRIORITY, HIGHEST_PRIORITY = 1, 32765
 """0, 32766 and 32767 are the kernel's own three rules."""
+
+
+LINK_HAS_NONE = "cannot be together with scope link, which says that there is none on the way"
+NEEDED = "is required, unless scope is link"
+ABOUT_NOTHING = "is required, or destination is; 0.0.0.0/0 and ::/0 are all of IPv4 and of IPv6"
 
 
 def _route(said: dict[str, Any]) -> Route:
     destination, gateway, source = said["destination"], said.get("gateway"), said.get("source")
     scope = said.get("scope", "global")
     if scope == "link" and gateway is not None:
-        raise Clash("gateway", "cannot be together with scope link, which says that there is none on the way")
+        raise Clash("gateway", LINK_HAS_NONE)
     if scope == "global" and gateway is None:
-        raise Clash("gateway", "is required, unless scope is link")
+        raise Clash("gateway", NEEDED)
     for name, value in (("gateway", gateway), ("source", source)):
         if value is not None and value.version != destination.version:
             raise Clash(name, f"is IPv{value.version}, and the destination is IPv{destination.version}")
@@ -41,7 +49,7 @@ def _route(said: dict[str, Any]) -> Route:
 def _rule(said: dict[str, Any]) -> Rule:
     source, destination = said.get("source"), said.get("destination")
     if source is None and destination is None:
-        raise Clash("source", "is required, or destination is; 0.0.0.0/0 and ::/0 are all of IPv4 and of IPv6")
+        raise Clash("source", ABOUT_NOTHING)
     if source is not None and destination is not None and source.version != destination.version:
         raise Clash("destination", f"is IPv{destination.version}, and the source is IPv{source.version}")
     return Rule(priority=said["priority"], table=said["table"], source=source, destination=destination)

@@ -11,11 +11,23 @@ TAKEN_BACK = None
 """What null says: as if nobody had said anything of this field."""
 
 
+# What is said of a value that is of no use; the admission policy says the same.
+NO_FLAG = "must be true or false"
+NO_NUMBER = "must be a whole number"
+NO_TEXT = "must be text"
+NO_LIST = "must be a list"
+NO_OBJECT = "must be an object"
+NO_SWITCHES = "must be an object of names and true or false"
+REQUIRED = "is required"
+UNKNOWN = "is not a field"
+AGAIN = "says again what"
+
+
 @dataclass(frozen=True, slots=True)
 class Flag:
     def read(self, value: Any, at: str) -> bool:
         if not isinstance(value, bool):
-            raise Refused(at, f"must be true or false, not {told(value)}")
+            raise Refused(at, f"{NO_FLAG}, not {told(value)}")
         return value
 
 
@@ -27,11 +39,15 @@ class Number:
     high: int
     but: Mapping[int, str] = field(default_factory=dict)
 
+    @property
+    def range(self) -> str:
+        return f"must be from {self.low} to {self.high}"
+
     def read(self, value: Any, at: str) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise Refused(at, f"must be a whole number, not {told(value)}")
+            raise Refused(at, f"{NO_NUMBER}, not {told(value)}")
         if not self.low <= value <= self.high:
-            raise Refused(at, f"must be from {self.low} to {self.high}, not {value}")
+            raise Refused(at, f"{self.range}, not {value}")
         if value in self.but:
             raise Refused(at, self.but[value])
         return value
@@ -43,9 +59,13 @@ class Choice:
 
     of: tuple[str | int, ...]
 
+    @property
+    def choices(self) -> str:
+        return f"must be one of {', '.join(map(str, self.of))}"
+
     def read(self, value: Any, at: str) -> str | int:
         if isinstance(value, bool) or not isinstance(value, str | int) or value not in self.of:
-            raise Refused(at, f"must be one of {', '.join(map(str, self.of))}, not {told(value)}")
+            raise Refused(at, f"{self.choices}, not {told(value)}")
         return value
 
 
@@ -57,7 +77,7 @@ class Text:
 
     def read(self, value: Any, at: str) -> Any:
         if not isinstance(value, str):
-            raise Refused(at, f"must be text, not {told(value)}")
+            raise Refused(at, f"{NO_TEXT}, not {told(value)}")
         try:
             return self.parse(value)
         except ValueError as error:
@@ -101,7 +121,7 @@ class Entries:
         }
         for name in self.required:
             if name not in said:
-                raise Refused(f"{at}.{name}", "is required")
+                raise Refused(f"{at}.{name}", REQUIRED)
         try:
             return self.make(said)
         except Clash as clash:
@@ -118,9 +138,9 @@ class Switches:
 
     def items(self, value: Any, at: str) -> Iterator[tuple[str, bool | None]]:
         if not isinstance(value, dict):
-            raise Refused(at, f"must be an object of names and true or false, not {told(value)}")
+            raise Refused(at, f"{NO_SWITCHES}, not {told(value)}")
         if len(value) > self.most:
-            raise Refused(at, f"must have at most {self.most} entries, not {len(value)}")
+            raise Refused(at, f"{at_most(self.most)}, not {len(value)}")
         seen: dict[str, str] = {}
         for name, switch in value.items():
             inner = f"{at}[{name}]"
@@ -149,13 +169,17 @@ class Clash(Exception):
         self.field, self.reason = field, reason
 
 
+def at_most(entries: int) -> str:
+    return f"must have at most {entries} entries"
+
+
 def known(value: Any, fields: Mapping[str, Any], at: str) -> Iterator[tuple[str, Any]]:
     """The fields of an object; one that is none, or that nobody knows, is refused."""
     if not isinstance(value, dict):
-        raise Refused(at, f"must be an object, not {told(value)}")
+        raise Refused(at, f"{NO_OBJECT}, not {told(value)}")
     for name, each in value.items():
         if name not in fields:
-            raise Refused(f"{at}.{name}", f"is not a field{_meant(name, fields)}")
+            raise Refused(f"{at}.{name}", f"{UNKNOWN}{_meant(name, fields)}")
         yield name, each
 
 
@@ -183,9 +207,9 @@ def _meant(name: str, fields: Mapping[str, Any]) -> str:
 
 def _items(value: Any, at: str, most: int) -> list[Any]:
     if not isinstance(value, list):
-        raise Refused(at, f"must be a list, not {told(value)}")
+        raise Refused(at, f"{NO_LIST}, not {told(value)}")
     if len(value) > most:
-        raise Refused(at, f"must have at most {most} entries, not {len(value)}")
+        raise Refused(at, f"{at_most(most)}, not {len(value)}")
     return value
 
 
@@ -194,5 +218,5 @@ def _unlike(values: list[Any], key: Callable[[Any], Any], at: str) -> tuple[Any,
     for i, each in enumerate(values):
         first = seen.setdefault(key(each), i)
         if first != i:
-            raise Refused(f"{at}[{i}]", f"says again what {at.rpartition('.')[2]}[{first}] says")
+            raise Refused(f"{at}[{i}]", f"{AGAIN} {at.rpartition('.')[2]}[{first}] says")
     return tuple(values)

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from podwire.dradriver.names import DRIVER
 from podwire.dradriver.offers import Refused
 from podwire.dradriver.parameters.forms import TAKEN_BACK
 from podwire.dradriver.parameters.reading import SEPARATOR, Read, Source
-from podwire.dradriver.parameters.schema import DRIVER
 from podwire.objects.claims import AllocatedConfig, AllocatedDevice, ResourceClaim
 
 FROM_CLASS = "FromClass"

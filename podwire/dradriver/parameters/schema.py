@@ -1,11 +1,11 @@
 """Every field of the parameters, as one table: readers, locks, and the admission policy are made from it."""
 
+from podwire.dradriver.names import DRIVER
 from podwire.dradriver.parameters import texts
-from podwire.dradriver.parameters.entries import NEIGHBOURS, ROUTES, RULES, TABLE
+from podwire.dradriver.parameters.entries import NEIGHBOURS, OWN_TABLE, ROUTES, RULES
 from podwire.dradriver.parameters.forms import Choice, Flag, Form, Group, Number, Switches, Text, Texts
 from podwire.dradriver.settings import KINDS, WHOLE
 
-DRIVER = "net.podwire.dev"
 API_VERSION = f"{DRIVER}/v1alpha1"
 KIND = "InterfaceParameters"
 
@@ -44,9 +44,13 @@ def _features(name: str) -> tuple[str, ...]:
     return FEATURES.get(name, (name,))
 
 
-def _feature(name: str) -> str:
-    if name == "tx":
-        raise ValueError("is another feature on every device: say which, such as tx-checksum-ip-generic")
+AMBIGUOUS_FEATURE = "tx"
+AMBIGUOUS = "is another feature on every device: say which, such as tx-checksum-ip-generic"
+
+
+def feature(name: str) -> str:
+    if name == AMBIGUOUS_FEATURE:
+        raise ValueError(AMBIGUOUS)
     return texts.feature(name)
 
 
@@ -71,7 +75,7 @@ _INTERFACE: dict[str, Form] = {
     "forwarding": Flag(),
     "arpIgnore": Choice(of=(0, 1, 2, 3, 8)),
     "arpAnnounce": Choice(of=(0, 1, 2)),
-    "vrf": Group(fields={"name": Text(parse=texts.interface_name), "table": TABLE}),
+    "vrf": Group(fields={"name": Text(parse=texts.interface_name), "table": OWN_TABLE}),
     "disableEbpf": Flag(),
 }
 
@@ -82,7 +86,7 @@ FIELDS: dict[str, Form] = {
     "neighbours": NEIGHBOURS,
     "ethtool": Group(
         fields={
-            "features": Switches(parse=_feature, most=64, expand=_features),
+            "features": Switches(parse=feature, most=64, expand=_features),
             "privateFlags": Switches(parse=texts.private_flag, most=32),
         }
     ),
@@ -104,9 +108,12 @@ PATHS = tuple(_paths(FIELDS))
 """What can be locked. A lock on a group holds all of it."""
 
 
+NO_FIELD = "is no field; say it as a path, such as interface.mtu, routes or ethtool.features"
+
+
 def lock(text: str) -> str:
     if text not in PATHS:
-        raise ValueError("is no field; say it as a path, such as interface.mtu, routes or ethtool.features")
+        raise ValueError(NO_FIELD)
     return text
 
 

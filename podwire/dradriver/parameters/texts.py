@@ -18,34 +18,53 @@ FEATURE_PATTERN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
 LONGEST_FLAG = 31
 """The kernel has 32 bytes for one."""
 
+# Why a text is refused; the admission policy says the same.
+NO_NAME = f"must be 1 to {LONGEST_NAME} letters, digits, '_', '.' and '-', and not begin with '.' or '-'"
+RESERVED = f"is reserved in every pod, as are {', '.join(RESERVED_NAMES)}; take another, such as net1"
+NO_LINK = f"must be the name of a link, which has 1 to {LONGEST_NAME} characters"
+NO_OCTETS = "must be six octets, such as 02:00:5e:10:00:01"
+MULTICAST_MAC = "is a multicast address; the first octet of an interface's own is even"
+NO_MAC_ADDRESS = "is no address; leave the field out to have one chosen"
+NO_ADDRESS = "must be an IP address, such as 192.0.2.1 or 2001:db8::1, without a prefix"
+NO_PEER = "must be an IP address, of a host or of a multicast group"
+NOBODY = "is neither another host nor a multicast group"
+NO_INTERFACE = "must be an address with a prefix, such as 192.0.2.1/24 or 2001:db8::1/64"
+WHOLE_INTERNET = "has the whole internet in its prefix; say the length of its own network"
+NO_HOST_HAS = "is the first or last address of its network, which no host has"
+NO_NETWORK = "must be a network, such as 192.0.2.0/24, 2001:db8::/32 or 0.0.0.0/0"
+BEYOND = "has bits beyond its prefix"
+NOT_ROUTED = "is of multicast or of the loopback, where no route leads"
+NOT_ONE_HOST = "is not the address of one host: neither multicast, loopback, 0 nor broadcast can be had"
+NO_POOL = f"must be the name of a pool: 1 to {LONGEST_POOL} lowercase letters, digits, '-' and '.'"
+NO_FEATURE = "must be a feature as `ethtool -k` names it, such as tx-tcp-segmentation or tso"
+NO_FLAG = f"must be a flag as `ethtool --show-priv-flags` names it, 1 to {LONGEST_FLAG} characters"
+
 _LENGTH = re.compile(r"/(0|[1-9][0-9]{0,2})$")
 _NAME, _MAC, _POOL, _FEATURE = (re.compile(each) for each in (NAME_PATTERN, MAC_PATTERN, POOL_PATTERN, FEATURE_PATTERN))
 
 
 def interface_name(text: str) -> str:
     if not _NAME.fullmatch(text) or len(text) > LONGEST_NAME:
-        raise ValueError(
-            f"must be 1 to {LONGEST_NAME} letters, digits, '_', '.' and '-', and not begin with '.' or '-'"
-        )
+        raise ValueError(NO_NAME)
     if text in RESERVED_NAMES:
-        raise ValueError(f"is reserved in every pod, as are {', '.join(RESERVED_NAMES)}; take another, such as net1")
+        raise ValueError(RESERVED)
     return text
 
 
 def host_name(text: str) -> str:
     """Of a link on the host, where the pod's reserved names mean nothing."""
     if not _NAME.fullmatch(text) or len(text) > LONGEST_NAME:
-        raise ValueError(f"must be the name of a link, which has 1 to {LONGEST_NAME} characters")
+        raise ValueError(NO_LINK)
     return text
 
 
 def mac(text: str) -> str:
     if not _MAC.fullmatch(text):
-        raise ValueError("must be six octets, such as 02:00:5e:10:00:01")
+        raise ValueError(NO_OCTETS)
     if int(text[1], 16) & 1:
-        raise ValueError("is a multicast address; the first octet of an interface's own is even")
+        raise ValueError(MULTICAST_MAC)
     if text == NO_MAC:
-        raise ValueError("is no address; leave the field out to have one chosen")
+        raise ValueError(NO_MAC_ADDRESS)
     return text.lower()
 
 
@@ -54,8 +73,7 @@ def address(text: str) -> IP:
     try:
         found = ipaddress.ip_address(text)
     except ValueError:
-        told = "must be an IP address, such as 192.0.2.1 or 2001:db8::1"
-        raise ValueError(f"{told}, without a prefix" if "/" in text else told) from None
+        raise ValueError(NO_ADDRESS) from None
     _unicast(found, text)
     return found
 
@@ -65,31 +83,31 @@ def peer(text: str) -> IP:
     try:
         found = ipaddress.ip_address(text)
     except ValueError:
-        raise ValueError("must be an IP address, of a host or of a multicast group") from None
+        raise ValueError(NO_PEER) from None
     if found.is_unspecified or found.is_loopback:
-        raise ValueError("is neither another host nor a multicast group")
+        raise ValueError(NOBODY)
     _plain(found, text)
     return found
 
 
 def interface(text: str) -> Interface:
     """An address with the length of its network's prefix."""
-    found = _prefixed(text, "must be an address with a prefix, such as 192.0.2.1/24 or 2001:db8::1/64")
+    found = _prefixed(text, NO_INTERFACE)
     _unicast(found.ip, text)
     network = found.network
     if network.prefixlen == 0:
-        raise ValueError("has the whole internet in its prefix; say the length of its own network")
+        raise ValueError(WHOLE_INTERNET)
     if found.version == 4 and network.prefixlen < 31 and found.ip in (network[0], network[-1]):
-        raise ValueError(f"is the first or last address of {network}, which no host has")
+        raise ValueError(NO_HOST_HAS)
     return found
 
 
 def network(text: str) -> Network:
     """A network by its first address."""
-    found = _prefixed(text, "must be a network, such as 192.0.2.0/24, 2001:db8::/32 or 0.0.0.0/0")
+    found = _prefixed(text, NO_NETWORK)
     _plain(found.ip, text)
     if found.ip != found.network.network_address:
-        raise ValueError(f"has bits beyond its prefix; the network is {found.network}")
+        raise ValueError(f"{BEYOND}; the network is {found.network}")
     return found.network
 
 
@@ -97,26 +115,26 @@ def destination(text: str) -> Network:
     """A network that routes can lead to."""
     found = network(text)
     if found.prefixlen and (found.is_multicast or found.is_loopback):
-        raise ValueError("is of multicast or of the loopback, where no route leads")
+        raise ValueError(NOT_ROUTED)
     return found
 
 
 def pool(text: str) -> str:
     """Empty for none."""
     if text and (not _POOL.fullmatch(text) or len(text) > LONGEST_POOL):
-        raise ValueError(f"must be the name of a pool: 1 to {LONGEST_POOL} lowercase letters, digits, '-' and '.'")
+        raise ValueError(NO_POOL)
     return text
 
 
 def feature(text: str) -> str:
     if not _FEATURE.fullmatch(text) or len(text) > LONGEST_FLAG:
-        raise ValueError("must be a feature as `ethtool -k` names it, such as tx-tcp-segmentation or tso")
+        raise ValueError(NO_FEATURE)
     return text
 
 
 def private_flag(text: str) -> str:
     if not 0 < len(text) <= LONGEST_FLAG or not text.isprintable() or not text.isascii():
-        raise ValueError(f"must be a flag as `ethtool --show-priv-flags` names it, 1 to {LONGEST_FLAG} characters")
+        raise ValueError(NO_FLAG)
     return text
 
 
@@ -133,7 +151,7 @@ def _prefixed(text: str, wanted: str) -> Interface:
 def _unicast(found: IP, text: str) -> None:
     _plain(found, text)
     if found.is_multicast or found.is_unspecified or found.is_loopback or str(found) == "255.255.255.255":
-        raise ValueError("is not the address of one host: neither multicast, loopback, 0 nor broadcast can be had")
+        raise ValueError(NOT_ONE_HOST)
 
 
 def _plain(found: IP, text: str) -> None:

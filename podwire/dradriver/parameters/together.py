@@ -51,7 +51,7 @@ def _unlike(interfaces: Interfaces) -> None:
     taken: dict[Hashable, str] = {}
     for whose, settings in interfaces:
         for field, key, what in _held(settings):
-            first = taken.get((held := (field.partition("[")[0], key)))
+            first = taken.get(held := (field.partition("[")[0], key))
             if first is not None:
                 raise Refused(f"{whose}: {field}", f"{first} has {what} in this pod too")
             taken[held] = whose

@@ -1,0 +1,110 @@
+"""Devices of every kind, claims as a scheduler leaves them, and the tables of what can be said and what cannot."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from podwire.dradriver.offers import Offered
+from podwire.dradriver.parameters import API_VERSION, KIND, effective
+from podwire.dradriver.settings import Settings
+from podwire.linux.sysfs import Hardware
+from podwire.objects import claims
+from podwire.objects.claims import ResourceClaim
+
+HERE = Path(__file__).parent
+DRIVER, CLASS = "net.podwire.dev", "net.example"
+HEAD = {"apiVersion": API_VERSION, "kind": KIND}
+
+ETH1 = Offered(
+    device="eth1",
+    link="eth1",
+    ifindex=3,
+    kind="",
+    mac="02:00:00:00:00:09",
+    mtu=1500,
+    shared=False,
+    hardware=Hardware(),
+)
+UPLINK = replace(ETH1, device="uplink", link="eth2", shared=True)
+DEVICES = {
+    "whole": ETH1,
+    "eth0": replace(ETH1, device="eth0", link="eth0"),
+    "vf": replace(ETH1, parent_mtu=1500),
+    "rdma": replace(ETH1, rdma="mlx5_0"),
+    "ipoib": replace(ETH1, device="ib0", link="ib0", kind="ipoib"),
+    "ib-only": replace(ETH1, device="mlx5-1", link="", rdma="mlx5_1"),
+    "shared": UPLINK,
+    "shared-ipoib": replace(UPLINK, device="ib0", link="ib0", kind="ipoib"),
+    "bridge": replace(UPLINK, device="br0", link="br0", kind="bridge"),
+}
+
+
+def table(name: str) -> list[dict[str, Any]]:
+    cases: list[dict[str, Any]] = yaml.safe_load((HERE / name).read_text(encoding="utf-8"))
+    return cases
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`refused_case` and `accepted_case` are each row of the tables."""
+    for fixture, name in (("refused_case", "cases.yaml"), ("accepted_case", "accepted.yaml")):
+        if fixture in metafunc.fixturenames:
+            metafunc.parametrize(fixture, [pytest.param(each, id=each["id"]) for each in table(name)])
+
+
+def parameters(says: dict[str, Any]) -> dict[str, Any]:
+    return {**HEAD, **says}
+
+
+def config(says: dict[str, Any], source: str = "FromClaim", requests: tuple[str, ...] = (), driver: str = DRIVER) -> Any:
+    entry = {"requests": list(requests), "opaque": {"driver": driver, "parameters": parameters(says)}}
+    return {"source": source, **entry}
+
+
+def allocated(configs: list[Any], request: str = "nic", **result: Any) -> ResourceClaim:
+    """A claim as it is once a scheduler has allocated it."""
+    base, _, alternative = request.partition("/")
+    way = {"deviceClassName": CLASS}
+    asked = {"firstAvailable": [{"name": alternative, **way}]} if alternative else {"exactly": way}
+    written = [{k: v for k, v in each.items() if k != "source"} for each in configs if each["source"] == "FromClaim"]
+    chosen = {"request": request, "driver": DRIVER, "pool": "node-1", "device": "eth1", **result}
+    return claims.read(
+        {
+            "metadata": {"name": "c", "namespace": "default", "uid": "u-1"},
+            "spec": {"devices": {"requests": [{"name": base, **asked}], "config": written}},
+            "status": {"allocation": {"devices": {"results": [chosen], "config": configs}}},
+        }
+    )
+
+
+def decided(configs: list[Any], offered: Offered = ETH1, request: str = "nic", **result: Any) -> Settings:
+    claim = allocated(configs, request, **result)
+    return effective(claim, claim.allocated[0], offered)
+
+
+def of_case(case: dict[str, Any]) -> list[Any]:
+    found = [config(case["class"], "FromClass")] if "class" in case else []
+    return [*found, *([config(case["says"])] if "says" in case else [])]
+
+
+@pytest.fixture
+def said() -> Any:
+    """Makes configs: `said({...})` of the claim, `said({...}, "FromClass")` of the class."""
+    return config
+
+
+@pytest.fixture
+def decide() -> Any:
+    return decided
+
+
+@pytest.fixture
+def decide_case() -> Any:
+    return lambda case: decided(of_case(case), DEVICES[case.get("device", "whole")])
+
+
+@pytest.fixture
+def devices() -> dict[str, Offered]:
+    return DEVICES
