@@ -23,4 +23,5 @@ def _builtin(api_version: str, kind: str) -> Kind:
 CLAIMS = _builtin("resource.k8s.io/v1", "ResourceClaim")
 SLICES = _builtin("resource.k8s.io/v1", "ResourceSlice")
 PODS = _builtin("v1", "Pod")
+NODES = _builtin("v1", "Node")
 EVENTS = _builtin("v1", "Event")

@@ -1,0 +1,135 @@
+"""The inventory kept in line with the host, by what the kernel tells; nothing is asked in turns."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable
+
+from podwire.dradriver.inventory.choosing import is_nobodys
+from podwire.dradriver.inventory.listing import Listing
+from podwire.linux import monitor
+from podwire.linux.errors import LinuxError
+from podwire.linux.travels import Ended, Seen, Travels
+
+QUIET_SECONDS = 0.02
+"""How long one waits for more before looking: a link is made in several steps, and links flap."""
+AGAIN_SECONDS = 1.0
+"""Until a look that failed is tried again."""
+MOST_TOLD = 10_000
+"""Of what was told during one look; more counts as lost."""
+
+_log = logging.getLogger("podwire.dradriver")
+
+
+class Following:
+    """Looks at the host whenever something happened that devices depend on."""
+
+    def __init__(self, inventory: Listing) -> None:
+        self._inventory = inventory
+        self._due = asyncio.Event()
+        self._told: list[Seen | Ended] = []
+        self._lost = False
+        self._looks = False
+        self._trouble = ""
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def run(self) -> None:
+        """Until cancelled. The sockets are open before the first look, so nothing falls between the two."""
+        inventory = self._inventory
+        inventory.subscribers.look_at(self._due)
+        loop = asyncio.get_running_loop()
+        with contextlib.ExitStack() as stack:
+            host = stack.enter_context(contextlib.closing(monitor.Monitor(inventory.netns)))
+            travels = stack.enter_context(contextlib.closing(Travels(inventory.netns)))
+            loop.add_reader(host.fileno(), self._heard_host, host)
+            stack.callback(loop.remove_reader, host.fileno())
+            loop.add_reader(travels.fileno(), self._heard_travels, travels)
+            stack.callback(loop.remove_reader, travels.fileno())
+            stack.callback(self._stop_timer)
+            await self._look(again=True)
+            while True:
+                await self._due.wait()
+                await asyncio.sleep(QUIET_SECONDS)
+                self._due.clear()
+                await self._look()
+
+    def _heard_host(self, host: monitor.Monitor) -> None:
+        if any(self._matters(each) for each in host.read()):
+            self._due.set()
+
+    def _matters(self, change: monitor.Changed) -> bool:
+        inventory = self._inventory
+        match change.what:
+            case monitor.LINK:
+                return change.link is None or not is_nobodys(change.link) or inventory.is_device(change.ifindex)
+            case monitor.NEXT_HOP:
+                return inventory.concerns(change.ifindex)
+            case monitor.ADDRESS | monitor.TRAFFIC:
+                return inventory.is_device(change.ifindex)
+            case monitor.ANYTHING:
+                return True
+        return False
+
+    def _heard_travels(self, travels: Travels) -> None:
+        told = travels.read()
+        self._lost = self._lost or travels.lost
+        travels.lost = False
+        if self._looks or self._concern(told):
+            self._keep(told)
+        if self._lost or (not self._looks and self._told):
+            self._due.set()
+
+    def _keep(self, told: Iterable[Seen | Ended]) -> None:
+        self._told += told
+        if len(self._told) > MOST_TOLD:
+            self._told, self._lost = [], True
+
+    def _concern(self, told: Iterable[Seen | Ended]) -> bool:
+        """Whether it is about a device: one of the host that leaves, or one that is elsewhere."""
+        places = self._inventory.places()
+        numbers = {netns for netns, _ in places}
+        for each in told:
+            if isinstance(each, Ended):
+                if each.netns in numbers:
+                    return True
+            elif each.netns is None:
+                if each.gone and self._inventory.is_device(each.link.ifindex):
+                    return True
+            elif (each.netns, each.link.ifindex) in places:
+                return True
+        return False
+
+    async def _look(self, *, again: bool = False) -> None:
+        told, self._told = self._told, []
+        lost, self._lost = self._lost or again, False
+        self._looks = True
+        try:
+            wait = await _finished(self._inventory, told, lost)
+            self._trouble = ""
+        except LinuxError as error:
+            self._failed(error)
+            self._lost, wait = True, AGAIN_SECONDS
+        finally:
+            self._looks = False
+        if self._told and self._concern(self._told):
+            self._due.set()
+        else:
+            self._told = []
+        self._stop_timer()
+        if wait is not None:
+            self._timer = asyncio.get_running_loop().call_later(wait, self._due.set)
+
+    def _failed(self, error: LinuxError) -> None:
+        if str(error) != self._trouble:
+            self._trouble = str(error)
+            _log.error("links cannot be looked at; tried again", extra={"why": str(error)})
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+async def _finished(inventory: Listing, told: list[Seen | Ended], lost: bool) -> float | None:
+    """A look is finished also when nobody waits for it any more: its sockets are closed afterwards."""
+    return await asyncio.shield(asyncio.to_thread(inventory.look, told, lost=lost))

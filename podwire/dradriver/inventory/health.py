@@ -1,0 +1,63 @@
+"""How devices are. Pure. A condition has to last before it counts: links come and go by themselves, for moments."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Health(NamedTuple):
+    healthy: bool
+    message: str
+    since: float
+    """By the wall clock."""
+    taint: str = ""
+    """The key of the taint that goes with it."""
+
+
+class Condition(NamedTuple):
+    """What is wrong with a device."""
+
+    taint: str
+    message: str
+    certain: bool = False
+    """It need not last to be true."""
+
+
+class Judge:
+    """Remembers since when what was wrong. Times are handed in: the steady one, and that of the wall."""
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._begun: dict[str, tuple[str, float]] = {}
+        self._verdicts: dict[str, Health] = {}
+
+    def judge(self, conditions: Mapping[str, Condition | None], now: float, wall: float) -> Mapping[str, Health]:
+        """What is to be told of each device; those that are not named are forgotten."""
+        begun: dict[str, tuple[str, float]] = {}
+        verdicts: dict[str, Health] = {}
+        for device, condition in conditions.items():
+            before = self._verdicts.get(device)
+            if condition is not None:
+                taint, since = self._begun.get(device, (condition.taint, now))
+                begun[device] = condition.taint, since if taint == condition.taint else now
+                if not (condition.certain or now - begun[device][1] >= self._patience):
+                    verdicts[device] = before or Health(True, "", wall)
+                    continue
+            verdicts[device] = _verdict(condition, before, wall)
+        self._begun, self._verdicts = begun, verdicts
+        return verdicts
+
+    def waits(self, now: float) -> float | None:
+        """Seconds until somebody should look again, because something will have lasted long enough; None for never."""
+        ends = [
+            since + self._patience - now
+            for device, (taint, since) in self._begun.items()
+            if self._verdicts[device].taint != taint
+        ]
+        return max(min(ends), 0.0) if ends else None
+
+
+def _verdict(condition: Condition | None, before: Health | None, wall: float) -> Health:
+    taint, message = (condition.taint, condition.message) if condition else ("", "")
+    same = before is not None and before.taint == taint
+    since = before.since if same and before else wall
+    return Health(condition is None, message, since, taint)

@@ -1,0 +1,48 @@
+"""The links that the host itself needs: what its default routes go through, and all that these stand on. Pure."""
+
+from collections.abc import Iterable, Mapping
+
+from podwire.linux.values import MAIN, Link, Route
+
+
+def uplinks(routes: Iterable[Route]) -> frozenset[int]:
+    """Of each family, the links of the default routes of the main table that have the lowest metric, all of them."""
+    found = [each for each in routes if _is_way_out(each)]
+    lowest: dict[int, int] = {}
+    for each in found:
+        version = each.destination.version
+        lowest[version] = min(each.metric, lowest.get(version, each.metric))
+    return frozenset(each.ifindex for each in found if each.metric == lowest[each.destination.version])
+
+
+def _is_way_out(route: Route) -> bool:
+    """A default route that says "unreachable" leads nowhere, and one to no link neither."""
+    return route.table == MAIN and not route.destination.prefixlen and route.kind == "unicast" and bool(route.ifindex)
+
+
+def needed(links: Mapping[int, Link], out: Iterable[int]) -> frozenset[int]:
+    """The ways out, whatever is enslaved to them, their masters, and the links below all these.
+
+    What is made on an uplink (a macvlan, say) is not needed by anybody on the host; what an uplink is made on is.
+    """
+    found: set[int] = set()
+    ends = [links[each].peer for each in out if each in links and _is_cable(links[each])]
+    waiting = [*out, *ends]
+    while waiting:
+        index = waiting.pop()
+        if index in found or index not in links:
+            continue
+        found.add(index)
+        link = links[index]
+        waiting += [each.ifindex for each in links.values() if each.master == index]
+        waiting += [each for each in (link.master, 0 if link.kind == "veth" else below(link)) if each]
+    return frozenset(found)
+
+
+def below(link: Link) -> int:
+    """The link of the same namespace that a link is made on, or the other end of its cable; 0 when there is none."""
+    return link.peer if link.peer_netns is None and link.peer != link.ifindex else 0
+
+
+def _is_cable(link: Link) -> bool:
+    return link.kind == "veth" and bool(below(link))
