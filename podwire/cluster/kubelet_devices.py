@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from podwire import logs
-from podwire.kubelet.ports import Peer
+from podwire.kubelet.ports import DriverPeer, Peer
 from podwire.linux import inotify
 from podwire.linux.errors import LinuxError
 from podwire.protocols.grpc_methods import Handler, Method
 from podwire.seams import Hop, Tap
-from podwire.trace.participants import DEVICE_PLUGIN, KUBELET
+from podwire.trace.participants import DEVICE_PLUGIN, KUBELET, NETWORK_DRIVER
 from podwire.transports import grpc_client, grpc_server
 
 _log = logging.getLogger("podwire.kubelet.plugins")
@@ -33,6 +33,10 @@ class UnixDoor:
     def connect(self, socket: Path) -> AbstractAsyncContextManager[Peer]:
         tap = None if self._tap is None else _informed(self._tap, socket)
         return grpc_client.connect(socket, tap=tap, caller=KUBELET, callee=DEVICE_PLUGIN)
+
+    def driver(self, socket: Path) -> AbstractAsyncContextManager[DriverPeer]:
+        tap = None if self._tap is None else _informed(self._tap, socket)
+        return grpc_client.connect(socket, tap=tap, caller=KUBELET, callee=NETWORK_DRIVER)
 
     @contextlib.asynccontextmanager
     async def serve(

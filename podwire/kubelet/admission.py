@@ -91,12 +91,6 @@ def _other_system(asked: _Asked) -> Rejection | None:
     return None
 
 
-def _claims(asked: _Asked) -> Rejection | None:
-    if not asked.pod.spec.resource_claims:
-        return None
-    return _rejected("ResourceClaimsNotSupported", "spec.resourceClaims: this kubelet does not prepare resource claims")
-
-
 def _sysctls(asked: _Asked) -> Rejection | None:
     spec = asked.pod.spec
     for each in spec.security_context.sysctls:
@@ -189,7 +183,6 @@ def _taints(asked: _Asked) -> Rejection | None:
 _CHECKS: tuple[Callable[[_Asked], Rejection | None], ...] = (
     _sysctls,
     _other_system,
-    _claims,
     _resources,
     _affinity,
     _ports,

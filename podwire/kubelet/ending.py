@@ -122,9 +122,10 @@ class Ending:
         return True
 
     async def remove(self, uid: str, observed: Observed) -> None:
-        """All that was made for a pod: in the runtime, its devices, its volumes, its logs. RpcError, OSError."""
+        """All that was made for a pod: in the runtime, its claims, devices, volumes, logs. RpcError, OSError."""
         for each in observed.sandboxes:
             await self.remove_sandbox(each.id)
+        await self._kit.claims.release(uid)
         await self._kit.devices.release(uid)
         await self._kit.volumes.remove(uid)
         await asyncio.to_thread(self._remove_files, uid)

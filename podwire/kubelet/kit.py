@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from podwire.kubelet.backoff import Backoff
+from podwire.kubelet.claims import ClaimManager
 from podwire.kubelet.config.fields import NodeFacts
 from podwire.kubelet.devices import DeviceManager
 from podwire.kubelet.events import Recorder
@@ -23,6 +24,8 @@ CRASH_SECONDS = 10.0, 300.0
 """Between two starts of a container that ends again and again."""
 SANDBOX_SECONDS = 1.0, 30.0
 """Between two tries to make a sandbox, if nothing tells earlier that it may work now."""
+CLAIM_SECONDS = 1.0, 30.0
+"""Between two tries to have a pod's claims prepared, or let go of, in the same way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,7 @@ class Kit:
     view: RuntimeView
     volumes: Volumes
     devices: DeviceManager
+    claims: ClaimManager
     references: References
     images: ImagePuller
     probes: Probes
@@ -82,3 +86,4 @@ class Kit:
     """Whether the runtime makes mounts read-only with all that is mounted below them."""
     crashes: Backoff = field(default_factory=lambda: Backoff(*CRASH_SECONDS))
     sandboxes: Backoff = field(default_factory=lambda: Backoff(*SANDBOX_SECONDS))
+    preparing: Backoff = field(default_factory=lambda: Backoff(*CLAIM_SECONDS))

@@ -6,6 +6,10 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from podwire.kubelet.claims import ClaimManager, ClaimSettings, NotUnprepared
+from podwire.kubelet.claims import Listeners as ClaimListeners
+from podwire.kubelet.claims.records import User
+from podwire.kubelet.claims.settings import DEFAULT as DEFAULT_CLAIMS
 from podwire.kubelet.devices import DeviceManager, DeviceSettings, Listeners
 from podwire.kubelet.devices.pod_resources import SOCKET as POD_RESOURCES
 from podwire.kubelet.devices.pod_resources import PodResources
@@ -17,7 +21,7 @@ from podwire.kubelet.images import ImagePuller
 from podwire.kubelet.kit import Dns, Kit, Places
 from podwire.kubelet.network_checks import NetworkChecks
 from podwire.kubelet.node import Machine, NodeAgent, NodeSettings
-from podwire.kubelet.plugins import PluginRegistry
+from podwire.kubelet.plugins import Handler, PluginRegistry
 from podwire.kubelet.ports import Api, Cri, PluginDoor
 from podwire.kubelet.probes import NodeProber, Probes, Sockets
 from podwire.kubelet.references import References
@@ -33,7 +37,7 @@ from podwire.protocols.k8sapi.client_side import Scope
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Added, Deleted, Synced, Updated
 from podwire.protocols.podresources.methods import ALL as POD_RESOURCES_CALLS
-from podwire.protocols.registration.methods import DEVICE_PLUGIN
+from podwire.protocols.registration.methods import DEVICE_PLUGIN, DRA_PLUGIN
 from podwire.seams import Clock
 
 log = logging.getLogger(__name__)
@@ -69,6 +73,7 @@ class Kubelet:
         logs: Path,
         dns: Dns,
         devices: DeviceSettings = DEFAULT,
+        claims: ClaimSettings = DEFAULT_CLAIMS,
     ) -> None:
         self._outside = outside
         self._name = settings.name
@@ -83,9 +88,9 @@ class Kubelet:
             node=self.node.devices_are, waiting=self.workers.devices_changed, holder=self.workers.device_changed
         )
         self._devices = DeviceManager(outside.plugins, root, devices, told)
-        self._plugins = PluginRegistry(
-            outside.plugins, root / "plugins_registry", {DEVICE_PLUGIN: self._devices.registrar}
-        )
+        self._claims = self._claim_manager(root, claims)
+        handlers: dict[str, Handler] = {DEVICE_PLUGIN: self._devices.registrar, DRA_PLUGIN: self._claims.drivers}
+        self._plugins = PluginRegistry(outside.plugins, root / "plugins_registry", handlers)
         prober = NodeProber(cri, outside.sockets)
         self._services = api.informer(SERVICES, Scope(field_selector="spec.clusterIP!=None"))
         self._services_known = asyncio.Event()
@@ -103,6 +108,7 @@ class Kubelet:
                 node=lambda: self.node.facts, recursive_read_only=lambda: self._kit.recursive_read_only,
             ),
             devices=self._devices,
+            claims=self._claims,
             references=references,
             images=ImagePuller(cri, clock, self._about_image),
             probes=Probes(prober, clock, self.workers.probe_changed, self._about_probe),
@@ -116,6 +122,15 @@ class Kubelet:
             pod_started=outside.pod_started,
         )  # fmt: skip
         self._health = Health(self._kit, self.node, self.workers)
+
+    def _claim_manager(self, root: Path, settings: ClaimSettings) -> ClaimManager:
+        told = ClaimListeners(
+            waiting=self.workers.claims_changed,
+            pod=self.workers.claim_changed,
+            reconcile=self.workers.look_for_orphans,
+            trouble=self._about_claims,
+        )
+        return ClaimManager(self._outside.api, self._outside.plugins, root, self._name, settings, told)
 
     async def run(self) -> None:
         """Work until cancelled; if one part fails, all stop."""
@@ -131,6 +146,7 @@ class Kubelet:
             "network checks": self._network_checks.run(),
             "devices": self._devices.run(),
             "devices of before": restore(self._devices, self._outside.cri),
+            "claims": self._claims.run(),
             "plugins": self._register_plugins(),
             "pod resources": self._tell_of_resources(),
             "node": self._be_a_node(),
@@ -153,12 +169,13 @@ class Kubelet:
 
     async def _register_plugins(self) -> None:
         await self._devices.loaded.wait()
+        await self._claims.loaded.wait()
         await self._plugins.run()
 
     async def _tell_of_resources(self) -> None:
         """Whoever asks before all pods are known would take what is missing for free."""
         await self._pods_known.wait()
-        handlers = PodResources(self._devices, lambda: self.workers).handlers
+        handlers = PodResources(self._devices, self._claims.dynamic_resources, lambda: self.workers).handlers
         socket = self._kit.places.root / POD_RESOURCES
         try:
             async with self._outside.plugins.serve(socket, POD_RESOURCES_CALLS, handlers):
@@ -172,6 +189,7 @@ class Kubelet:
         await self._kit.view.complete.wait()
         await self._services_known.wait()
         await self._devices.loaded.wait()
+        await self._claims.loaded.wait()
         await self.node.registered.wait()
         informer = self._outside.api.informer(PODS, Scope(field_selector=f"spec.nodeName={self._name}"))
         async with informer:
@@ -208,6 +226,10 @@ class Kubelet:
 
     def _about_node(self, type_: str, reason: str, message: str) -> None:
         self._recorder.tell(Reference(kind="Node", name=self._name, uid=self._name), type_, reason, message)
+
+    def _about_claims(self, namespace: str, user: User, error: NotUnprepared) -> None:
+        pod = Reference(kind="Pod", namespace=namespace, name=user.name, uid=user.uid)
+        self._recorder.tell(pod, WARNING, error.reason, error.told)
 
     def _about_image(self, pod: Pod, container: Container, type_: str, reason: str, message: str) -> None:
         self._recorder.tell(pod, type_, reason, message, field_path=field_path(pod, container))

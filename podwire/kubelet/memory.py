@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 from podwire.kubelet import last_words
+from podwire.kubelet.claims import ClaimsNotReady
 from podwire.kubelet.container_status import View
 from podwire.kubelet.devices import DevicesNotReady
 from podwire.kubelet.events import WARNING
@@ -47,6 +48,9 @@ class Memory:
         self._volume_pause = VOLUME_SECONDS[0]
         self.volumes_ready = False
         self.waits_for_devices = False
+        self.waits_for_claims = False
+        self._claims: dict[str, list[dict[str, object]]] = {}
+        """By container, how what it has by claims was last: that is told of a pod that has ended, too."""
         self.admitted = False
         self.rejected = False
         self.failure: tuple[str, str] | None = None
@@ -86,14 +90,32 @@ class Memory:
     def devices_missing(self, pod: Pod, error: DevicesNotReady) -> None:
         """Nothing is made for the pod before it has them."""
         self.waits_for_devices = True
-        self._sandbox_held = self._kit.clock.monotonic() + DEVICE_SECONDS
-        for each in (*pod.spec.init_containers, *pod.spec.containers):
-            self._waiting[each.name] = (error.reason, str(error))
+        self._hold_all(pod, error.reason, str(error), self._kit.clock.monotonic() + DEVICE_SECONDS)
 
-    def devices_taken(self) -> None:
-        if self.waits_for_devices:
-            self.waits_for_devices = False
+    def claims_missing(self, pod: Pod, error: ClaimsNotReady) -> float:
+        """The same; when to try again, if nothing tells earlier."""
+        self.waits_for_claims = True
+        until = self.claims_failed()
+        self._hold_all(pod, error.reason, str(error), until)
+        return until
+
+    def claims_failed(self) -> float:
+        """When to try again to have them prepared, or let go of: each time a little later."""
+        now = self._kit.clock.monotonic()
+        self._kit.preparing.tried(self._uid, now)
+        return self._kit.preparing.until(self._uid, now)
+
+    def has_all(self) -> None:
+        """Claims and devices."""
+        self._kit.preparing.clear(self._uid)
+        if self.waits_for_devices or self.waits_for_claims:
+            self.waits_for_devices = self.waits_for_claims = False
             self._waiting.clear()
+
+    def _hold_all(self, pod: Pod, reason: str, message: str, until: float) -> None:
+        self._sandbox_held = until
+        for each in (*pod.spec.init_containers, *pod.spec.containers):
+            self._waiting[each.name] = (reason, message)
 
     def starts(self, container: Container) -> None:
         key = self._key(container.name)
@@ -105,6 +127,7 @@ class Memory:
 
     def cannot_start(self, container: Container, error: CannotStart) -> None:
         self.waits_for_devices = self.waits_for_devices or isinstance(error.__cause__, DevicesNotReady)
+        self.waits_for_claims = self.waits_for_claims or isinstance(error.__cause__, ClaimsNotReady)
         self._waiting[container.name] = (error.reason, str(error))
         if error.made:  # then it is as if it had crashed at once
             self._broken[container.name] = self._kit.clock.monotonic()
@@ -118,7 +141,7 @@ class Memory:
             if reason != "CrashLoopBackOff":
                 self._held.pop(name, None)
         self._volumes_at = None
-        if self.waits_for_devices:
+        if self.waits_for_devices or self.waits_for_claims:
             self._sandbox_held = 0.0
 
     async def remember(self, pod: Pod, observed: Observed) -> None:
@@ -167,9 +190,17 @@ class Memory:
             started=frozenset(seen.id for container, seen in running if probes.started(container, seen)),
             waiting=self._waiting,
             messages=self._messages,
-            devices=self._kit.devices.statuses(self._uid),
+            devices=self._devices(pod),
             failure=self.failure,
         )
+
+    def _devices(self, pod: Pod) -> dict[str, list[dict[str, object]]]:
+        """By container, how the devices are that it has, of plugins and by claims."""
+        self._claims = self._kit.claims.statuses(pod) or self._claims
+        plugins = self._kit.devices.statuses(self._uid)
+        return {
+            name: [*plugins.get(name, ()), *self._claims.get(name, ())] for name in plugins.keys() | self._claims.keys()
+        }
 
     def grace(self, pod: Pod, *, gone: bool, adopted: bool) -> int:
         """Seconds for its containers to end by themselves; of a kubelet that came late, what is left of them."""

@@ -73,11 +73,23 @@ class Cri(Peer, Protocol):
     """Calls of the Container Runtime Interface; `protocols/cri/methods.py` has them all."""
 
 
+class DriverPeer(Peer, Protocol):
+    """A driver of devices, whose coming and going is seen without asking it anything."""
+
+    def connections(self) -> AsyncGenerator[bool, None]:
+        """Whether it is there: at once, and whenever that changes."""
+        ...
+
+
 class PluginDoor(Protocol):
     """The sockets by which plugins and a kubelet find each other."""
 
     def connect(self, socket: Path) -> AbstractAsyncContextManager[Peer]:
         """A plugin; connected with the first call."""
+        ...
+
+    def driver(self, socket: Path) -> AbstractAsyncContextManager[DriverPeer]:
+        """The same for a driver that serves claims."""
         ...
 
     def serve(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from podwire.failpoints import declare, failpoint
 from podwire.kubelet import files, last_words
+from podwire.kubelet.claims import ClaimsNotReady
 from podwire.kubelet.config.container import container_config, container_hash
 from podwire.kubelet.config.environment import ConfigError, environment, needs
 from podwire.kubelet.config.sandbox import sandbox_config
@@ -73,6 +74,8 @@ class Starting:
         config.annotations.pop(DEVICES, None)  # which devices a pod has is not the pod's to say
         if devices := self._kit.devices.annotation(pod.uid):
             config.annotations[DEVICES] = devices
+        for name, text in self._kit.claims.annotations(pod, config.annotations).items():
+            config.annotations[name] = text
         return config
 
     async def sandbox(self, pod: Pod, attempt: int) -> str:
@@ -88,7 +91,7 @@ class Starting:
     async def container(self, pod: Pod, container: Container, attempt: int, observed: Observed) -> str:
         """Start a container in the pod's sandbox and give its id. CannotStart.
 
-        1. Image.  2. Devices, environment and mounts.  3. Create.  4. Start.  5. The postStart hook.
+        1. Image.  2. Devices, claims, environment and mounts.  3. Create.  4. Start.  5. The postStart hook.
         """
         sandbox = observed.sandbox
         if sandbox is None:
@@ -117,6 +120,7 @@ class Starting:
         self, pod: Pod, container: Container, attempt: int, observed: Observed, image: pb.Image
     ) -> pb.ContainerConfig:
         given = await self._devices(pod, container, observed)
+        claimed = await self._claimed(pod, container)
         try:
             env = {**given.env, **await self._environment(pod, container, observed)}
             mounts = await self._mounts(pod, container, attempt, observed, env)
@@ -133,7 +137,7 @@ class Starting:
                 log_path=f"{container.name}/{attempt}.log",
                 seccomp_root=str(self._kit.places.root / "seccomp"),
                 devices=given.devices,
-                cdi_devices=given.cdi_devices,
+                cdi_devices=tuple(dict.fromkeys((*given.cdi_devices, *claimed))),
                 annotations=given.annotations,
             )
         except (ConfigError, NotKnown) as error:
@@ -150,6 +154,13 @@ class Starting:
             return await self._kit.devices.allocate(pod, container, sandbox)
         except DevicesNotReady as error:
             self._failed(pod, container, error.reason, str(error))
+            raise CannotStart(error.reason, str(error), self._soon()) from error
+
+    async def _claimed(self, pod: Pod, container: Container) -> tuple[str, ...]:
+        try:
+            return await self._kit.claims.devices(pod, container)
+        except ClaimsNotReady as error:
+            self._failed(pod, container, error.reason, error.told)
             raise CannotStart(error.reason, str(error), self._soon()) from error
 
     async def _environment(self, pod: Pod, container: Container, observed: Observed) -> dict[str, str]:

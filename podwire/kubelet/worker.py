@@ -24,14 +24,14 @@ from podwire.kubelet.actions import (
 )
 from podwire.kubelet.admission import Rejection
 from podwire.kubelet.config.environment import ConfigError
-from podwire.kubelet.devices import DevicesNotReady
 from podwire.kubelet.ending import Ending
 from podwire.kubelet.events import WARNING
 from podwire.kubelet.files import NameTooLong
 from podwire.kubelet.kit import Kit
-from podwire.kubelet.memory import DEVICE_SECONDS, Memory
+from podwire.kubelet.memory import Memory
 from podwire.kubelet.observed import Observed
 from podwire.kubelet.plan import outcome, plan
+from podwire.kubelet.provisions import Provisions
 from podwire.kubelet.reports import PODS
 from podwire.kubelet.starting import CannotStart, Starting
 from podwire.kubelet.status import pod_status, rejected
@@ -70,6 +70,7 @@ class Worker:
         self._seen = kit.clock.monotonic()
         self.pod = pod
         self.memory = Memory(kit, pod)
+        self._provisions = Provisions(kit, self.memory)
         if pod.deleting:
             self.to_end.set()
 
@@ -172,19 +173,27 @@ class Worker:
             facts = self.memory.facts(self.pod, observed)
             todo = plan(self.pod, observed, facts)
             if not todo.actions or not self._may_act(todo.actions):
-                # Devices are free before anybody hears that the pod has ended.
-                freed = not self.ended or await self._ending.free_devices(self.pod.uid)
-                self._report(observed)
-                return todo.wake_at if freed else self._kit.clock.monotonic() + FAULT_SECONDS
-            if not await self._has_devices(todo.actions):
-                self._report(observed)
-                return self._kit.clock.monotonic() + DEVICE_SECONDS
+                return await self._rest(observed, todo.wake_at)
             if isinstance(todo.actions[-1], RunSandbox):
+                again = await self._provisions.take(self.pod)
                 self._report(observed)
+                if again is not None:
+                    return again
             worked = await self._act(todo.actions, observed)
             observed = await self._look()
             if not worked:
                 self._report(observed)
+
+    async def _rest(self, observed: Observed, wake_at: float | None) -> float | None:
+        """There is nothing to do. That a pod has ended nobody hears before its claims and devices are free."""
+        freed = True
+        if self.ended or self.memory.failure is not None:
+            again = await self._provisions.let_go(self.pod)
+            if again is not None:
+                return again
+            freed = await self._ending.free_devices(self.pod.uid)
+        self._report(observed)
+        return wake_at if freed else self._kit.clock.monotonic() + FAULT_SECONDS
 
     def _turned_away(self, observed: Observed) -> bool:
         if self.memory.admitted or observed.sandboxes or self.pod.finished:
@@ -213,19 +222,6 @@ class Worker:
         message = f"network is not ready: {trouble}"
         self._kit.recorder.tell(self.pod, WARNING, "NetworkNotReady", message)
         return False
-
-    async def _has_devices(self, actions: tuple[Action, ...]) -> bool:
-        """Without its devices there is no sandbox."""
-        if not isinstance(actions[-1], RunSandbox):
-            return True
-        try:
-            await self._kit.devices.take(self.pod)
-        except DevicesNotReady as error:
-            self._kit.recorder.tell(self.pod, WARNING, error.reason, str(error))
-            self.memory.devices_missing(self.pod, error)
-            return False
-        self.memory.devices_taken()
-        return True
 
     async def _refresh_volumes(self) -> None:
         try:
@@ -328,7 +324,7 @@ class Worker:
         self._kit.reports.report(self.pod, status)
 
     async def _end(self) -> None:
-        """1. Containers.  2. Their network.  3. Tell how they ended.  4. Remove everything.  5. Let the object go."""
+        """1. Containers.  2. Their network.  3. Claims.  4. Tell how they ended.  5. Remove all.  6. Let go."""
         while True:
             try:
                 await self._end_once()
@@ -349,6 +345,7 @@ class Worker:
         self._kit.probes.forget(self.pod.uid)
         await self._stop(observed)
         await self._ending.sandboxes(observed)
+        await self._kit.claims.release(self.pod.uid)
         observed = await self._kit.view.look(self.pod.uid)
         await self.memory.remember(self.pod, observed)
         if not self._gone and observed.containers:
@@ -392,6 +389,7 @@ def _moved(before: Pod, after: Pod) -> bool:
     return (
         after.spec != before.spec
         or after.status.phase != before.status.phase
+        or after.status.resource_claim_statuses != before.status.resource_claim_statuses
         or msgspec.structs.replace(after.metadata, resource_version="")
         != msgspec.structs.replace(before.metadata, resource_version="")
         or [each for each in after.status.conditions if each.get("type") in gates]

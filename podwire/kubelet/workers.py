@@ -74,7 +74,7 @@ class Workers:
     def look_for_orphans(self) -> None:
         if self._kit is None or not self._synced or not self._kit.view.complete.is_set():
             return
-        left = self._kit.view.uids | self._kit.volumes.left() | self._kit.devices.uids
+        left = self._kit.view.uids | self._kit.volumes.left() | self._kit.devices.uids | self._kit.claims.uids
         for uid in left - self._workers.keys():
             self._orphaned(uid)
 
@@ -114,6 +114,19 @@ class Workers:
             if each.memory.waits_for_devices:
                 each.memory.may_start()
                 each.wake()
+
+    def claims_changed(self) -> None:
+        """Drivers came, or let go of something: whoever waits for claims tries again."""
+        for uid, worker in self._workers.items():
+            if worker.memory.waits_for_claims:
+                self.claim_changed(uid)
+
+    def claim_changed(self, uid: str) -> None:
+        """What that pod has by its claims, or waits for, is not as it was."""
+        if (worker := self._workers.get(uid)) is not None:
+            if worker.memory.waits_for_claims:
+                worker.memory.may_start()
+            worker.wake()
 
     def device_changed(self, uid: str, trouble: str) -> None:
         """Devices of that pod are not as they were."""

@@ -150,6 +150,7 @@ class PodStatus(Part, frozen=True, kw_only=True):
     init_container_statuses: tuple[dict[str, Any], ...] = ()
     container_statuses: tuple[dict[str, Any], ...] = ()
     resource_claim_statuses: tuple[dict[str, Any], ...] = ()
+    extended_resource_claim_status: dict[str, Any] | None = None
 
 
 class Pod(Part, frozen=True, kw_only=True):

@@ -98,6 +98,15 @@ class GrpcClient:
             finally:
                 call.cancel()
 
+    async def connections(self) -> AsyncGenerator[bool, None]:
+        """Whether somebody is there: at once, and whenever that changes. Whoever is not is looked for all the time."""
+        state, there = self._channel.get_state(try_to_connect=True), None
+        while True:
+            if there is not (there := state is grpc.ChannelConnectivity.READY):
+                yield there
+            await self._channel.wait_for_state_change(state)
+            state = self._channel.get_state(try_to_connect=True)
+
 
 def _meaning(error: grpc.aio.AioRpcError) -> RpcError:
     return from_code(error.code().value[0], error.details() or "")

@@ -195,13 +195,6 @@ def test_a_node_takes_a_pod(asked, others):
             "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
             id="the label of another system",
         ),
-        pytest.param(
-            pod(resourceClaims=[{"name": "nic"}]),
-            [],
-            "ResourceClaimsNotSupported",
-            "spec.resourceClaims: this kubelet does not prepare resource claims",
-            id="resource claims",
-        ),
     ],
 )
 def test_a_node_rejects_a_pod_and_says_why(asked, others, reason, message):

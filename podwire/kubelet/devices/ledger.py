@@ -10,7 +10,8 @@ from collections.abc import Coroutine, Iterable, Mapping
 from pathlib import Path
 
 from podwire.failpoints import declare, failpoint
-from podwire.kubelet.devices.records import Damaged, Record, decode, decode_names, encode
+from podwire.kubelet.devices.records import Record, decode, decode_names, encode
+from podwire.kubelet.sealed import Damaged
 from podwire.linux import files
 from podwire.linux.errors import LinuxError
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from podwire.kubelet.devices.manager import DeviceManager
 from podwire.kubelet.devices.pool import Nodes
 from podwire.kubelet.ports import PodBook
+from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
 from podwire.protocols.grpc_methods import Handler
 from podwire.protocols.grpc_status import InvalidArgument, NotFound
@@ -16,8 +17,15 @@ SOCKET = "pod-resources/kubelet.sock"
 
 
 class PodResources:
-    def __init__(self, devices: DeviceManager, book: Callable[[], PodBook]) -> None:
+    def __init__(
+        self,
+        devices: DeviceManager,
+        claimed: Callable[[Pod, Container], Iterable[pb.DynamicResource]],
+        book: Callable[[], PodBook],
+    ) -> None:
+        """`claimed` is what a container has by its claims."""
         self._devices = devices
+        self._claimed = claimed
         self._book = book
 
     @property
@@ -50,9 +58,15 @@ class PodResources:
 
     def _of(self, pod: Pod) -> pb.PodResources:
         held = self._devices.held(pod.uid)
-        inits = [each for each in pod.spec.init_containers if each.sidecar or each.name in held]
+        inits = [
+            each for each in pod.spec.init_containers if each.sidecar or each.name in held or each.resources.claims
+        ]
         containers = [
-            pb.ContainerResources(name=each.name, devices=self._devices_of(held.get(each.name, {})))
+            pb.ContainerResources(
+                name=each.name,
+                devices=self._devices_of(held.get(each.name, {})),
+                dynamic_resources=self._claimed(pod, each),
+            )
             for each in (*inits, *pod.spec.containers)
         ]
         return pb.PodResources(name=pod.name, namespace=pod.namespace, containers=containers)

@@ -1,13 +1,11 @@
 """What is written down of a pod's devices, and whether what is read is what was written. Pure."""
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
 
 import msgspec
 
-T = TypeVar("T")
+from podwire.kubelet.sealed import opened, seal
 
 ANNOTATION = "podwire.dev/devices"
 """Of sandboxes and containers: which devices they have, as JSON, ids by resource."""
@@ -44,38 +42,18 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, containers=containers)
 
 
-class Damaged(Exception):
-    """What is there is not what was written."""
-
-
 def encode(record: object) -> bytes:
-    """The checksum of what follows, and that."""
-    body = msgspec.json.encode(record)
-    return _checksum(body) + b"\n" + body
+    return seal(record)
 
 
 def decode(data: bytes) -> Record:
     """Damaged."""
-    return _decode(data, Record)
+    return opened(data, Record)
 
 
 def decode_names(data: bytes) -> list[str]:
     """Damaged."""
-    return _decode(data, list[str])
-
-
-def _decode(data: bytes, type_: type[T]) -> T:
-    told, _, body = data.partition(b"\n")
-    if told != _checksum(body):
-        raise Damaged("the checksum is another")
-    try:
-        return msgspec.json.decode(body, type=type_)
-    except msgspec.DecodeError as error:
-        raise Damaged(str(error)) from error
-
-
-def _checksum(body: bytes) -> bytes:
-    return hashlib.blake2b(body, digest_size=16).hexdigest().encode()
+    return opened(data, list[str])
 
 
 def annotation(ids: Mapping[str, Iterable[str]]) -> str:

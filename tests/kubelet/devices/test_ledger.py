@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from podwire.kubelet.devices.ledger import RESOURCES, Ledger, NotWritten
-from podwire.kubelet.devices.records import Damaged, Held, Record, annotation, decode, encode, read_annotation
+from podwire.kubelet.devices.records import Held, Record, annotation, decode, encode, read_annotation
 from podwire.kubelet.devices.recovery import REST, Unknown, recovered
+from podwire.kubelet.sealed import Damaged
 from podwire.protocols.cri import cri_pb2 as pb
 
 NIC = "example.org/nic"

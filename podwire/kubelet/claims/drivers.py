@@ -1,0 +1,148 @@
+"""The drivers of this node: who has registered, and which process of a driver is asked.
+
+While a driver is replaced there are two: the one that came last is asked, as long as it can be reached.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TypeVar
+
+from podwire.kubelet.claims import answers
+from podwire.kubelet.claims.answers import Judged
+from podwire.kubelet.claims.health import Health, Key
+from podwire.kubelet.claims.instance import CALLS, Instance
+from podwire.kubelet.claims.records import Device, Record
+from podwire.kubelet.claims.settings import ClaimSettings
+from podwire.kubelet.plugins import Announced, Refused
+from podwire.kubelet.ports import PluginDoor
+from podwire.objects.names import dns_subdomain
+from podwire.protocols.grpc_status import RpcError, Unavailable
+
+log = logging.getLogger(__name__)
+
+MAX_NAME, MAX_PATH = 63, 107
+"""Characters of a driver's name; bytes that the kernel takes for a socket's path."""
+
+T = TypeVar("T")
+
+
+def version_of(plugin: Announced) -> str:
+    """The first of its versions that is known here. Refused."""
+    told = f"DRA driver plugin {plugin.name} at endpoint {plugin.endpoint}"
+    if wrong := dns_subdomain(plugin.name):
+        raise Refused(f"invalid name of DRA driver plugin {plugin.name!r}: {'; '.join(wrong)}")
+    if len(plugin.name) > MAX_NAME:
+        raise Refused(f"invalid name of DRA driver plugin {plugin.name!r}: must be no more than {MAX_NAME} characters")
+    if not plugin.endpoint.is_absolute():
+        raise Refused(f"invalid endpoint of {told}: expected an absolute path")
+    if (size := len(os.fsencode(plugin.endpoint))) > MAX_PATH:
+        raise Refused(f"invalid endpoint of {told}: it has {size} bytes, and {MAX_PATH} is all")
+    found = next((each for each in plugin.versions if each in CALLS), None)
+    if found is None:
+        offered = ", ".join(plugin.versions) or "none"
+        raise Refused(
+            f"invalid supported gRPC versions of {told}: {offered}; expected at least one of {', '.join(CALLS)}"
+        )
+    return found
+
+
+class Drivers:
+    """A `plugins.Handler`. `run` is the parent of all conversations.
+
+    `moved` is told of a driver that came, went or is connected or not; `changed` of one whose devices are not as they
+    were.
+    """
+
+    def __init__(
+        self,
+        door: PluginDoor,
+        settings: ClaimSettings,
+        moved: Callable[[str], None],
+        changed: Callable[[str, set[Key]], None],
+    ) -> None:
+        self._door = door
+        self._settings = settings
+        self._moved = moved
+        self._changed = changed
+        self._instances: dict[str, list[Instance]] = {}
+        self._talks: dict[Instance, asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup | None = None
+
+    async def run(self, ready: asyncio.Event) -> None:
+        """Work until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as self._group:
+                ready.set()
+                await asyncio.Event().wait()
+        finally:
+            self._group = None
+
+    async def register(self, plugin: Announced) -> None:
+        """Refused."""
+        version = version_of(plugin)
+        known = self._instances.setdefault(plugin.name, [])
+        if any(each.announced.endpoint == plugin.endpoint for each in known):
+            raise Refused(f"endpoint {plugin.endpoint} already registered for DRA driver plugin {plugin.name}")
+        if self._group is None:
+            raise Unavailable("the kubelet is starting")
+        instance = Instance(self._door, plugin, version, self._settings, self._connected, self._told)
+        known.append(instance)
+        self._talks[instance] = self._group.create_task(instance.run(), name=f"driver {plugin.name}")
+        await instance.opened.wait()
+        log.info("driver registered", extra={"driver": plugin.name, "endpoint": str(plugin.endpoint)})
+        self._moved(plugin.name)
+
+    def deregister(self, plugin: Announced) -> None:
+        for each in [each for each in self._instances.get(plugin.name, ()) if each.announced is plugin]:
+            self._instances[plugin.name].remove(each)
+            self._talks.pop(each).cancel()
+            log.info("driver gone", extra={"driver": plugin.name, "endpoint": str(plugin.endpoint)})
+        if not self._instances.get(plugin.name, True):
+            del self._instances[plugin.name]
+        self._moved(plugin.name)
+
+    def __contains__(self, name: str) -> bool:
+        return bool(self._instances.get(name))
+
+    def connected(self, name: str) -> bool:
+        return any(each.connected for each in self._instances.get(name, ()))
+
+    def health(self, name: str, pool: str, device: str) -> Health | None:
+        """As told by whoever would be asked; None when nobody told."""
+        told = (each.healths.get(pool, device) for each in self._in_order(name))
+        return next((each for each in told if each is not None), None)
+
+    async def prepare(self, name: str, claims: Sequence[Record]) -> Judged[tuple[Device, ...]]:
+        return await self._asked(name, answers.PREPARE, lambda each: each.prepare(claims))
+
+    async def unprepare(self, name: str, claims: Sequence[Record]) -> Judged[None]:
+        return await self._asked(name, answers.UNPREPARE, lambda each: each.unprepare(claims))
+
+    async def _asked(self, name: str, call: str, ask: Callable[[Instance], Awaitable[Judged[T]]]) -> Judged[T]:
+        """Who is not there has done nothing, so the next may be asked; whoever answers has the last word."""
+        why: RpcError | None = None
+        for each in self._in_order(name):
+            try:
+                return await ask(each)
+            except Unavailable as error:
+                why = error
+            except RpcError as error:
+                why = error
+                break
+        if why is None:
+            return Judged(failures=[f"DRA driver {name} is not registered"])
+        return answers.failed(name, call, why)
+
+    def _in_order(self, name: str) -> Iterator[Instance]:
+        """Those that are connected first, and of them the one that came last."""
+        latest_first = self._instances.get(name, [])[::-1]
+        yield from sorted(latest_first, key=lambda each: not each.connected)
+
+    def _connected(self, instance: Instance) -> None:
+        if instance in self._talks:
+            self._moved(instance.name)
+
+    def _told(self, instance: Instance, devices: set[Key]) -> None:
+        self._changed(instance.name, devices)

@@ -1,0 +1,91 @@
+"""The claims that pods of this node use: one durable file for each, written before a driver is asked for anything, and
+removed after it has let go. Whatever dies when, no claim that a driver may have prepared is forgotten."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from podwire.kubelet.claims.records import Record, decode, encode
+from podwire.kubelet.sealed import Damaged
+from podwire.linux import files
+from podwire.linux.errors import LinuxError
+
+log = logging.getLogger(__name__)
+
+ASIDE = ".damaged"
+"""What files are called by that cannot be read; for people to look at."""
+
+
+class NotWritten(OSError):
+    """The disk does not take it; the message says why."""
+
+
+class Ledger:
+    """Whoever changes a record has its claim's turn."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._records: dict[str, Record] = {}
+        self._unsure: set[str] = set()
+        """Claims of which nobody knows whether the disk has what is remembered."""
+
+    def load(self) -> None:
+        """Read everything. A claim whose file is damaged is prepared again when a pod needs it. Blocks."""
+        self._directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+        files.sweep(self._directory)
+        for path in sorted(self._directory.iterdir()):
+            if path.name.endswith(ASIDE):
+                continue
+            try:
+                record = decode(path.read_bytes())
+            except (Damaged, OSError) as error:
+                log.warning("what is written of a claim is damaged", extra={"file": str(path), "why": str(error)})
+                path.rename(path.with_name(path.name + ASIDE))
+            else:
+                self._records[record.uid] = record
+
+    @property
+    def records(self) -> Mapping[str, Record]:
+        return self._records
+
+    def named(self, namespace: str, name: str) -> Record | None:
+        return next((each for each in self._records.values() if (each.namespace, each.name) == (namespace, name)), None)
+
+    def of_pod(self, uid: str) -> list[Record]:
+        return [each for each in self._records.values() if each.used_by(uid)]
+
+    async def put(self, record: Record) -> None:
+        """Nothing is written when nothing has changed. NotWritten."""
+        before = self._records.get(record.uid)
+        if before == record and record.uid not in self._unsure:
+            return
+        self._records[record.uid] = record
+        self._unsure.add(record.uid)
+        try:
+            await _on_disk(files.write_durably, self._directory / record.uid, encode(record))
+        except NotWritten:
+            del self._records[record.uid]
+            if before is not None:
+                self._records[record.uid] = before
+            raise
+        self._unsure.discard(record.uid)
+
+    async def drop(self, uid: str) -> None:
+        """NotWritten."""
+        await _on_disk(files.remove_durably, self._directory / uid)
+        self._records.pop(uid, None)
+        self._unsure.discard(uid)
+
+
+async def _on_disk(work: Callable[..., None], *words: Path | bytes) -> None:
+    """A caller that is cancelled waits: what is on disk must be what is remembered."""
+    task = asyncio.ensure_future(asyncio.to_thread(work, *words))
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,))
+        task.exception()  # whoever asks next finds out
+        raise
+    except LinuxError as error:
+        raise NotWritten(str(error)) from error

@@ -1,0 +1,204 @@
+"""The claims of this node's pods: prepared by their drivers before anything is started, let go of when it has ended."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from podwire.kubelet.claims import required, shown, uses
+from podwire.kubelet.claims.drivers import Drivers
+from podwire.kubelet.claims.errors import ClaimsNotReady, NotUnprepared
+from podwire.kubelet.claims.health import Key
+from podwire.kubelet.claims.ledger import Ledger
+from podwire.kubelet.claims.preparing import Claims
+from podwire.kubelet.claims.records import Record, User
+from podwire.kubelet.claims.settings import ClaimSettings
+from podwire.kubelet.claims.slices import Slices
+from podwire.kubelet.claims.together import together
+from podwire.kubelet.claims.uses import Use
+from podwire.kubelet.claims.watches import CLAIMS, Watches
+from podwire.kubelet.ports import Api, PluginDoor
+from podwire.objects import claims
+from podwire.objects.claims import ResourceClaim
+from podwire.objects.containers import Container
+from podwire.objects.pods import Pod
+from podwire.protocols.k8sapi.client_side import ClientError
+from podwire.protocols.k8sapi.status import ApiError
+from podwire.protocols.podresources import podresources_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+RELEASE_SECONDS = 1.0, 30.0
+"""Between two tries to have drivers let go, if nothing tells earlier that it may work now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listeners:
+    """Who is told what."""
+
+    waiting: Callable[[], None]
+    """Whoever waits for claims may have them now."""
+    pod: Callable[[str], None]
+    """Something that the pod of that uid uses or waits for is not as it was."""
+    reconcile: Callable[[], None]
+    """It is time to look whether all pods that use claims are still there."""
+    trouble: Callable[[str, User, NotUnprepared], None]
+    """A pod of that namespace cannot end yet."""
+
+
+class ClaimManager:
+    """`loaded` is set when it is known who uses what: before that nobody may ask."""
+
+    def __init__(
+        self, api: Api, door: PluginDoor, root: Path, node: str, settings: ClaimSettings, listeners: Listeners
+    ) -> None:
+        self._api = api
+        self._settings = settings
+        self._listeners = listeners
+        self._ledger = Ledger(root / "claims")
+        self.drivers = Drivers(door, settings, self._moved, self._changed)
+        self._claims = Claims(self._ledger, self.drivers)
+        self._slices = Slices(api, node, self.drivers.connected, settings.slices)
+        self._watches = Watches(api, listeners.pod)
+        self._news = asyncio.Event()
+        self.loaded = asyncio.Event()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await asyncio.to_thread(self._ledger.load)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.drivers.run(self.loaded), name="drivers")
+            group.create_task(self._slices.run(), name="devices of drivers that are gone")
+            group.create_task(self._watches.run(), name="claims that pods wait for")
+            group.create_task(self._reconcile(), name="claims of pods that are gone")
+
+    async def _reconcile(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.reconcile)
+            self._listeners.reconcile()
+
+    @property
+    def uids(self) -> set[str]:
+        """Pods that use claims."""
+        return {user.uid for each in self._ledger.records.values() for user in each.users}
+
+    async def prepare(self, pod: Pod) -> None:
+        """Have all claims of a pod prepared, before anything is made for it. ClaimsNotReady."""
+        if not uses.wants(pod):
+            return
+        seen: dict[str, str] = {}
+        try:
+            found = await self._fetch(pod, uses.uses(pod), seen)
+            await self._claims.prepare(User(uid=pod.uid, name=pod.name), found)
+        except ClaimsNotReady:
+            self._watches.wait(pod.uid, pod.namespace, seen)
+            raise
+        self._watches.forget(pod.uid)
+
+    async def _fetch(self, pod: Pod, wanted: Iterable[Use], seen: dict[str, str]) -> list[ResourceClaim]:
+        """From the API server, all at the same time, and none that the pod must not use. ClaimsNotReady."""
+        named = list(wanted)
+        found = await together(self._get(pod, use, seen) for use in named)
+        for use, claim in zip(named, found, strict=True):
+            uses.check(pod, use, claim)
+            for driver in sorted({each.driver for each in claim.allocated}):
+                if driver not in self.drivers:
+                    raise ClaimsNotReady(f"DRA driver {driver} is not registered")
+        return found
+
+    async def _get(self, pod: Pod, use: Use, seen: dict[str, str]) -> ResourceClaim:
+        seen[use.name] = ""
+        try:
+            claim = claims.read(await self._api.get(CLAIMS, use.name, pod.namespace))
+        except (ApiError, ClientError, msgspec.ValidationError) as error:
+            raise ClaimsNotReady(f"fetch ResourceClaim {use.name}: {error}") from error
+        seen[use.name] = claim.metadata.resource_version
+        return claim
+
+    async def devices(self, pod: Pod, container: Container) -> tuple[str, ...]:
+        """The CDI devices of a container; to be asked right before it is made. ClaimsNotReady.
+
+        None of a pod's containers starts unless all its claims are prepared, whichever it wants itself.
+        """
+        if not uses.wants(pod):
+            return ()
+        names = [each.name for each in uses.uses(pod)]
+        if any(not self._has(pod, each) for each in names):
+            await self.prepare(pod)
+        return uses.cdi_devices(uses.wishes(pod, container), self._records(pod))
+
+    def _has(self, pod: Pod, name: str) -> bool:
+        record = self._ledger.named(pod.namespace, name)
+        return record is not None and record.prepared and record.used_by(pod.uid)
+
+    def _records(self, pod: Pod) -> dict[str, Record]:
+        """By name."""
+        return {each.name: each for each in self._ledger.of_pod(pod.uid)}
+
+    async def unprepare(self, uid: str) -> None:
+        """Nothing of the pod runs any more: drivers let go of what nobody else uses. NotUnprepared."""
+        self._watches.forget(uid)
+        if await self._claims.unprepare(uid):
+            self._tell()
+
+    async def release(self, uid: str) -> None:
+        """The same, until it is done."""
+        pause, longest = RELEASE_SECONDS
+        while True:
+            news = self._news
+            try:
+                await self.unprepare(uid)
+            except NotUnprepared as error:
+                self._complain(uid, error)
+            else:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await news.wait()
+            pause = min(pause * 2, longest)
+
+    def _complain(self, uid: str, error: NotUnprepared) -> None:
+        log.warning("claims not unprepared yet", extra={"uid": uid, "why": str(error)})
+        for record in self._ledger.of_pod(uid)[:1]:
+            for user in record.users:
+                if user.uid == uid:
+                    self._listeners.trouble(record.namespace, user, error)
+
+    def annotations(self, pod: Pod, given: Mapping[str, str]) -> dict[str, str]:
+        """What its sandbox is told beside what it is `given` anyway."""
+        drivers = {name for each in self._ledger.of_pod(pod.uid) for name in each.drivers}
+        return required.requiring(given, required.plugins(drivers))
+
+    def statuses(self, pod: Pod) -> dict[str, list[dict[str, object]]]:
+        """By container, how the devices are that it has, as its status shows that."""
+        records = self._records(pod)
+        found = {
+            each.name: shown.statuses(uses.wishes(pod, each), records, self.drivers.health)
+            for each in (*pod.spec.init_containers, *pod.spec.containers)
+            if records and each.resources.claims
+        }
+        return {name: told for name, told in found.items() if told}
+
+    def dynamic_resources(self, pod: Pod, container: Container) -> list[pb.DynamicResource]:
+        """What a container has, as the pod-resources API tells it."""
+        records = self._records(pod)
+        return shown.dynamic_resources(uses.wishes(pod, container), records) if records else []
+
+    def _moved(self, driver: str) -> None:
+        self._slices.moved(driver)
+        self._tell()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+        self._listeners.waiting()
+
+    def _changed(self, driver: str, devices: set[Key]) -> None:
+        for record in self._ledger.records.values():
+            if any((each.pool, each.name) in devices for each in record.drivers.get(driver) or ()):
+                for user in record.users:
+                    self._listeners.pod(user.uid)

@@ -1,0 +1,80 @@
+"""Decides whom to ask for what when a pod comes or goes: values, before any of it is done. Pure."""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from podwire.kubelet.claims import records
+from podwire.kubelet.claims.errors import ClaimsNotReady
+from podwire.kubelet.claims.records import Record, User
+from podwire.objects.claims import ResourceClaim
+
+Batches = dict[str, list[Record]]
+"""By driver: the claims of one call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preparing:
+    noted: tuple[Record, ...]
+    """All claims of the pod, as they must be on disk before anybody is asked."""
+    batches: Batches
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    kept: tuple[Record, ...]
+    """Others use them."""
+    leaving: tuple[Record, ...]
+    batches: Batches
+
+
+def preparing(
+    user: User, claims: Sequence[ResourceClaim], known: Mapping[str, Record], ready: Container[tuple[str, str]]
+) -> Preparing:
+    """ClaimsNotReady as long as what was there before has not gone.
+
+    `known` is by uid; `ready` are the uids with the drivers that have prepared them since this kubelet began: what one
+    before it had prepared may have gone with a reboot, and asking twice does no harm.
+    """
+    names = {(each.namespace, each.name): each for each in known.values()}
+    noted, batches = [], Batches()
+    for claim in claims:
+        _check(claim, names.get((claim.namespace, claim.name)))
+        record = known.get(claim.uid, records.new(claim)).with_user(user)
+        noted.append(record)
+        for driver, prepared in record.drivers.items():
+            if prepared is None or (claim.uid, driver) not in ready:
+                batches.setdefault(driver, []).append(record)
+    return Preparing(tuple(noted), batches)
+
+
+def _check(claim: ResourceClaim, record: Record | None) -> None:
+    if record is None:
+        return
+    if record.uid != claim.uid:
+        why = f"old ResourceClaim with same name {claim.name} and different UID {record.uid} still exists"
+        raise ClaimsNotReady(why)
+    if record.leaving:
+        raise ClaimsNotReady(f"ResourceClaim {claim.name} is being unprepared for {_named(record.users)}")
+    if record.allocation != records.fingerprint(claim.allocated):
+        why = f"was allocated anew, and what it had before is still prepared for {_named(record.users)}"
+        raise ClaimsNotReady(f"ResourceClaim {claim.name} {why}")
+
+
+def _named(users: Iterable[User]) -> str:
+    return ", ".join(f"pod {each.name} ({each.uid})" for each in users) or "nobody"
+
+
+def parting(uid: str, used: Iterable[Record]) -> Parting:
+    """Of the claims that a pod uses, drivers let go of those that nobody else does."""
+    kept, leaving, batches = [], [], Batches()
+    for each in used:
+        if len(each.users) > 1:
+            kept.append(each.without_user(uid))
+            continue
+        record = msgspec.structs.replace(each, leaving=True)
+        leaving.append(record)
+        for driver in record.drivers:
+            batches.setdefault(driver, []).append(record)
+    return Parting(tuple(kept), tuple(leaving), batches)

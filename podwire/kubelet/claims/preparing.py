@@ -1,0 +1,103 @@
+"""Has claims prepared for pods, and let go of: one pod at a time on each claim, on disk before and after."""
+
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from podwire.failpoints import declare, failpoint
+from podwire.kubelet.claims.answers import Judged
+from podwire.kubelet.claims.errors import ClaimsNotReady, NotUnprepared
+from podwire.kubelet.claims.ledger import Ledger, NotWritten
+from podwire.kubelet.claims.plan import Parting, Preparing, parting, preparing
+from podwire.kubelet.claims.records import Device, Record, User
+from podwire.kubelet.claims.together import together
+from podwire.kubelet.claims.turns import Turns
+from podwire.objects.claims import ResourceClaim
+
+NOTED = declare("claims.noted", "it is on disk that a pod uses its claims; no driver was asked yet")
+ANSWERED = declare("claims.prepared", "all drivers have prepared a pod's claims; that is not on disk yet")
+WRITTEN = declare("claims.written", "what drivers have prepared is on disk; nothing is started with it yet")
+LEAVING = declare("claims.leaving", "it is on disk that drivers are to let go of claims; none was asked yet")
+LET_GO = declare("claims.unprepared", "drivers have let go of claims; that is not on disk yet")
+DROPPED = declare("claims.dropped", "claims are off the disk; nobody was told yet")
+
+T = TypeVar("T")
+
+
+class Asked(Protocol):
+    """Drivers, by their names."""
+
+    async def prepare(self, name: str, claims: Sequence[Record]) -> Judged[tuple[Device, ...]]: ...
+
+    async def unprepare(self, name: str, claims: Sequence[Record]) -> Judged[None]: ...
+
+
+class Claims:
+    """`ready` are those that drivers have prepared since this kubelet began, by uid and driver."""
+
+    def __init__(self, ledger: Ledger, drivers: Asked) -> None:
+        self._ledger = ledger
+        self._drivers = drivers
+        self._turns = Turns()
+        self._ready: set[tuple[str, str]] = set()
+
+    async def prepare(self, user: User, claims: Sequence[ResourceClaim]) -> None:
+        """ClaimsNotReady; then what was done stays done, and the next try does the rest.
+
+        1. On disk: who uses what.  2. Each driver is asked once, all at the same time.  3. On disk: what they said.
+        """
+        async with self._turns.of(each.uid for each in claims):
+            plan = preparing(user, claims, self._ledger.records, self._ready)
+            try:
+                await together(self._ledger.put(each) for each in plan.noted)
+                failpoint(NOTED)
+                failures = await self._ask(plan)
+            except NotWritten as error:
+                raise ClaimsNotReady(f"checkpoint ResourceClaim state: {error}") from error
+            if failures:
+                raise ClaimsNotReady("; ".join(failures))
+            failpoint(WRITTEN)
+
+    async def _ask(self, plan: Preparing) -> list[str]:
+        """Why it did not work. NotWritten."""
+        judged = await _answers({name: self._drivers.prepare(name, claims) for name, claims in plan.batches.items()})
+        failpoint(ANSWERED)
+        for record in plan.noted:
+            done = {name: each.done[record.uid] for name, each in judged.items() if record.uid in each.done}
+            await self._ledger.put(record.with_drivers(done))
+            self._ready.update((record.uid, name) for name in done)
+        return [each for name in sorted(judged) for each in judged[name].failures]
+
+    async def unprepare(self, uid: str) -> bool:
+        """Whether the pod had any claims. NotUnprepared; then the next try does the rest.
+
+        1. On disk: what is to go.  2. Each driver is asked once, all at the same time.  3. Off the disk: what is gone.
+        """
+        used = {each.uid for each in self._ledger.of_pod(uid)}
+        if not used:
+            return False
+        async with self._turns.of(used):
+            plan = parting(uid, self._ledger.of_pod(uid))
+            try:
+                await together(self._ledger.put(each) for each in (*plan.kept, *plan.leaving))
+                failpoint(LEAVING)
+                failures = await self._part(plan)
+            except NotWritten as error:
+                raise NotUnprepared(f"checkpoint ResourceClaim state: {error}") from error
+            if failures:
+                raise NotUnprepared("; ".join(failures))
+            failpoint(DROPPED)
+        return True
+
+    async def _part(self, plan: Parting) -> list[str]:
+        judged = await _answers({name: self._drivers.unprepare(name, claims) for name, claims in plan.batches.items()})
+        failpoint(LET_GO)
+        for record in plan.leaving:
+            done = [name for name, each in judged.items() if record.uid in each.done]
+            self._ready.difference_update((record.uid, name) for name in done)
+            rest = record.without_drivers(done)
+            await (self._ledger.put(rest) if rest.drivers else self._ledger.drop(rest.uid))
+        return [each for name in sorted(judged) for each in judged[name].failures]
+
+
+async def _answers(calls: Mapping[str, Coroutine[None, None, Judged[T]]]) -> dict[str, Judged[T]]:
+    return dict(zip(calls, await together(calls.values()), strict=True))

@@ -1,0 +1,40 @@
+"""Claims and devices of one pod: it has all of them before anything is made for it, and no claim when it has ended."""
+
+from podwire.kubelet.claims import ClaimsNotReady, NotUnprepared
+from podwire.kubelet.devices import DevicesNotReady
+from podwire.kubelet.events import WARNING
+from podwire.kubelet.kit import Kit
+from podwire.kubelet.memory import DEVICE_SECONDS, Memory
+from podwire.objects.pods import Pod
+
+
+class Provisions:
+    """Both give the time of the next try, should nothing tell earlier that it may work; None when all is well."""
+
+    def __init__(self, kit: Kit, memory: Memory) -> None:
+        self._kit = kit
+        self._memory = memory
+
+    async def take(self, pod: Pod) -> float | None:
+        """Claims first: a plugin may give devices by what its driver has prepared."""
+        try:
+            await self._kit.claims.prepare(pod)
+            await self._kit.devices.take(pod)
+        except ClaimsNotReady as error:
+            self._kit.recorder.tell(pod, WARNING, error.reason, error.told)
+            return self._memory.claims_missing(pod, error)
+        except DevicesNotReady as error:
+            self._kit.recorder.tell(pod, WARNING, error.reason, str(error))
+            self._memory.devices_missing(pod, error)
+            return self._kit.clock.monotonic() + DEVICE_SECONDS
+        self._memory.has_all()
+        return None
+
+    async def let_go(self, pod: Pod) -> float | None:
+        try:
+            await self._kit.claims.unprepare(pod.uid)
+        except NotUnprepared as error:
+            self._kit.recorder.tell(pod, WARNING, error.reason, error.told)
+            self._memory.waits_for_claims = True
+            return self._memory.claims_failed()
+        return None
