@@ -11,33 +11,44 @@ from collections.abc import Iterator
 from typing import Any
 
 from podwire.cli.main import UserError
-from podwire.cluster.demo import Act, Closing, Failed, Played, Scene, Stops, play
+from podwire.cluster.demo import Closing, Opening, Played, Scene, Wish, play, play_api
 from podwire.cluster.demo.api_stage import NotUp
 from podwire.cluster.demo.cluster_stage import NotCleared
-from podwire.cluster.demo.scenes import Told
+from podwire.cluster.demo.scenes import Failed, Told
 from podwire.cluster.demo.shell import NoKubectl
+from podwire.cluster.demo.stops import Stops
 
 INDENT = 6
+ACTS = 5
+CLUSTER, API = "cluster", "api"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "act",
+        "what",
         nargs="?",
-        choices=[each.value for each in Act],
-        default=Act.CLUSTER.value,
-        help="a whole cluster with two pods, or a tour of the API server alone (cluster)",
+        choices=(CLUSTER, API),
+        default=CLUSTER,
+        help="a whole cluster in five acts, one for each flow, or a tour of the API server alone (%(default)s)",
+    )
+    parser.add_argument(
+        "--act", type=int, choices=range(1, ACTS + 1), default=0, metavar="N", help="only this act of the five"
     )
     parser.add_argument("--keep", action="store_true", help="leave it up; says how to go on and how to remove it")
+    parser.add_argument(
+        "--format", choices=("text", "mermaid"), default="text", help="how diagrams are drawn (%(default)s)"
+    )
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    act = Act(arguments.act)
-    if act is Act.CLUSTER and os.geteuid() != 0:
+    if arguments.what == CLUSTER and os.geteuid() != 0:
         raise UserError("needs root, for namespaces, links and mounts; `podwire demo api` does not")
+    if arguments.what == API and arguments.act:
+        raise UserError("--act is about the cluster: the tour of the API server has no acts")
+    wish = Wish(only=arguments.act, keep=arguments.keep, form=arguments.format, columns=_columns())
     show = _json if arguments.output == "json" else _text
-    with Stops() as stops, contextlib.closing(play(act, stops, keep=arguments.keep, columns=_columns())) as told:
+    with Stops() as stops, contextlib.closing((play_api if arguments.what == API else play)(wish, stops)) as told:
         try:
             show(told, keep=arguments.keep)
         except Failed as error:
@@ -56,6 +67,8 @@ def _text(told: Iterator[Told], *, keep: bool) -> None:
     number = 0
     for each in told:
         match each:
+            case Opening():
+                print(f"\n{'':=<{_columns() + INDENT}}\nAct {each.number}: {each.title}\n{each.sentence}")
             case Scene():
                 number += 1
                 print(f"\n{number:2}  {each.sentence}")
@@ -77,6 +90,9 @@ def _fitted(line: str, width: int) -> list[str]:
 
 
 def _closing(closing: Closing, steps: int, *, keep: bool) -> None:
+    if closing.table:
+        print(f"\n{'':=<{_columns() + INDENT}}\nThe acts side by side, as they went just now:\n")
+        print("\n".join(closing.table))
     memory = f"{closing.memory_bytes / 1e6:.0f} MB"
     print(f"\n{steps} steps in {closing.seconds:.1f} s; all processes together took {memory} of memory.")
     if keep:
@@ -106,6 +122,7 @@ def _json(told: Iterator[Told], *, keep: bool) -> None:
                     steps.append(_step(each))
                 case Closing():
                     summary = {"seconds": round(each.seconds, 3), "memoryBytes": each.memory_bytes}
+                    summary |= {"table": list(each.table)} if each.table else {}
                     if keep:
                         summary |= {"kubeconfig": str(each.kubeconfig), "next": each.visits, "remove": each.end}
     finally:

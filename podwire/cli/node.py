@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from podwire.cli.main import UserError
+from podwire.cluster import tracing
 from podwire.cluster.up import state
 from podwire.cluster.up.layout import BadPrefix, layout_of
 from podwire.cluster.up.nodespace import NodeSpace
@@ -27,7 +28,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not program:
         raise UserError(f"name a program: `podwire node exec {arguments.node} -- ip link`")
     try:
-        _enter(arguments.prefix, arguments.node)
+        home = _enter(arguments.prefix, arguments.node)
+        os.environ.setdefault(tracing.VARIABLE, str(tracing.CollectorOptions.below(home).socket))
+        os.environ.setdefault(tracing.NODE, arguments.node)
         os.execvp(program[0], program)  # noqa: S606 - the user's own program, without a shell
     except FileNotFoundError as error:
         raise UserError(f"{program[0]}: not found on node {arguments.node}") from error
@@ -35,7 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(str(error)) from error
 
 
-def _enter(prefix: Path, name: str) -> None:
+def _enter(prefix: Path, name: str) -> Path:
+    """Where everything is, as it is seen from there."""
     layout = layout_of(prefix)
     known = state.load(layout.record)
     if known is None:
@@ -44,8 +48,9 @@ def _enter(prefix: Path, name: str) -> None:
     if node is None:
         raise UserError(f"there is no node {name}; there is {', '.join(each.name for each in known.nodes)}")
     if not node.own:
-        return
+        return layout.prefix
     space = NodeSpace(layout, name)
     if not space.stands():
         raise UserError(f"the namespaces of {name} are not there; `podwire up` makes them")
     space.enter()
+    return Path("/")

@@ -7,14 +7,19 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
+
 from podwire.cluster.demo.manifests import CLUSTER, write
 from podwire.cluster.up import launch
 from podwire.cluster.up.claims import Claims
 from podwire.cluster.up.down import NotRemoved, down
 from podwire.cluster.up.layout import LONGEST, Layout
 from podwire.cluster.up.status import status
+from podwire.nriplugins.network.manifests import Settings, manifests
 
 NAME = "pwdemo-"
+PLUGIN = "nri-network.yaml"
+"""What `podwire manifests nri-network` prints."""
 _RANDOM = 8
 """Characters that mkdtemp adds."""
 
@@ -33,7 +38,7 @@ def staged(*, keep: bool) -> Iterator[Layout]:
         folder = Path(tempfile.mkdtemp(prefix=NAME, dir=_place()))
         layout = Layout(folder.resolve())
         undo.callback(_clear, layout)
-        write(CLUSTER, folder)
+        write({**CLUSTER, PLUGIN: yaml.safe_dump_all(manifests(Settings()), sort_keys=False)}, folder)
         yield layout
         if keep:
             undo.pop_all()

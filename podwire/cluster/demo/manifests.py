@@ -42,6 +42,71 @@ spec:
   dnsPolicy: Default
 """
 
+LIFE = CLIENT.replace("client", "life").replace("[NET_RAW]}  # for ping", "[NET_ADMIN]}  # to change routes")
+
+RULES = """\
+apiVersion: net.podwire.dev/v1
+kind: PodRoute
+metadata: {name: backup}
+spec:
+  routes: [{destinations: [198.51.100.0/24]}]
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: db}
+spec:
+  podSelector: {matchLabels: {app: db}}
+  ingress: [{from: [{podSelector: {matchLabels: {app: friend}}}]}]
+"""
+
+_NEEDS_PLUGIN = """\
+metadata:
+  annotations:
+    net.podwire.dev/routes: backup
+    required-plugins.noderesource.dev: '["nri-network"]'
+"""
+
+
+def _labelled(text: str, name: str) -> str:
+    return text.replace("metadata:\n", f"metadata:\n  labels: {{app: {name}}}\n", 1)
+
+
+_DB = WEB.replace("web", "db").replace(", hostPort: 8080", "").replace("metadata:\n", _NEEDS_PLUGIN, 1)
+DB = "---\n".join(
+    [
+        _labelled(_DB, "db"),
+        _labelled(CLIENT.replace("client", "friend"), "friend"),
+        _labelled(CLIENT.replace("client", "stranger"), "stranger"),
+    ]
+)
+
+POOLS = """\
+pools:
+- name: tun
+  files: {paths: [/dev/net/tun], count: 100}
+- name: vlan
+  cdi: true
+  make: {kind: macvlan, parent: eth0, count: 4}
+"""
+
+ROUTER = f"""\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: router
+spec:
+  containers:
+  - name: router
+    image: {ROOT_REFERENCE}
+    imagePullPolicy: IfNotPresent
+    command: [sh, -c, "trap 'exit 0' TERM; env | grep PODWIRE_DEVICE; sleep infinity & wait"]
+    resources:
+      limits:
+        net.podwire.dev/tun: 1
+        net.podwire.dev/vlan: 1
+  dnsPolicy: Default
+"""
+
 POD = """\
 apiVersion: v1
 kind: Pod
@@ -121,7 +186,15 @@ API: Mapping[str, str] = {
     "self-review.json": ASK_WHO_I_AM,
 }
 
-CLUSTER: Mapping[str, str] = {"web.yaml": WEB, "client.yaml": CLIENT}
+CLUSTER: Mapping[str, str] = {
+    "web.yaml": WEB,
+    "client.yaml": CLIENT,
+    "life.yaml": LIFE,
+    "rules.yaml": RULES,
+    "db.yaml": DB,
+    "pools.yaml": POOLS,
+    "router.yaml": ROUTER,
+}
 
 
 def write(files: Mapping[str, str], folder: Path) -> None:

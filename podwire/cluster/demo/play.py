@@ -1,58 +1,82 @@
-"""Plays a demo in one of two acts: a whole cluster, or the API server alone."""
+"""Plays the demo: a whole cluster in five acts, or the API server alone."""
 
+import contextlib
 import time
-from collections.abc import Generator
-from enum import Enum
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 
-from podwire.cluster.demo import api_stage, api_tour, cluster_stage, cluster_tour
-from podwire.cluster.demo.scenes import Closing, Played, Scene, Told, played
+from podwire.cluster.demo import api_stage, api_tour, cluster_stage
+from podwire.cluster.demo.acts import Act, acts
+from podwire.cluster.demo.acts.act import Place
+from podwire.cluster.demo.comparison import comparison
+from podwire.cluster.demo.frame import beginning, ending
+from podwire.cluster.demo.scenes import Closing, Opening, Played, Scene, Told, played
 from podwire.cluster.demo.shell import shell
 from podwire.cluster.demo.stops import Stops
 from podwire.cluster.processes import memory_of
+from podwire.cluster.tracing import CollectorOptions
 
 Telling = Generator[Told, None, None]
 
 
-class Act(Enum):
-    CLUSTER = "cluster"
-    API = "api"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a visitor wants to see."""
+
+    only: int = 0
+    """One act; 0 is all of them."""
+    keep: bool = False
+    form: str = "text"
+    """How diagrams are drawn."""
+    columns: int = 120
 
 
-def play(act: Act, stops: Stops, *, keep: bool, columns: int) -> Telling:
-    """Each step before and after, then the closing. Raises Failed, NoKubectl, NotUp, NotCleared; the stage is gone
-    by then, but for what NotCleared tells."""
+def play(wish: Wish, stops: Stops) -> Telling:
+    """A cluster, and on it the acts: each step before and after, then the closing.
+
+    Raises Failed, NoKubectl, NotCleared; the stage is gone by then, but for what NotCleared tells.
+    """
     begin = time.perf_counter()
-    if act is Act.API:
-        return _api(stops, begin, keep=keep, columns=columns)
-    return _cluster(stops, begin, keep=keep, columns=columns)
-
-
-def _cluster(stops: Stops, begin: float, *, keep: bool, columns: int) -> Telling:
-    with cluster_stage.staged(keep=keep) as layout:
-        typing = shell(layout.prefix, layout.kubeconfig, stops, columns)
+    with cluster_stage.staged(keep=wish.keep) as layout:
+        typing = shell(layout.prefix, layout.kubeconfig, stops, wish.columns)
+        place = Place(layout=layout, minor=typing.minor, form=wish.form)
+        wanted = [each for each in acts(place) if wish.only in (0, each.number)]
 
         def log() -> str:
             return cluster_stage.log_tails(layout)
 
-        yield from played(typing, cluster_tour.steps(layout, typing.minor), log)
-        memory = cluster_stage.memory_bytes(layout)
-        yield from played(typing, [] if keep else cluster_tour.endings(layout), log)
+        with contextlib.ExitStack() as running:
+            yield from played(typing, beginning(place), log, running)
+            for each in wanted:
+                yield Opening(each.number, each.title, each.sentence)
+                yield from played(typing, each.steps, log, running)
+            memory = cluster_stage.memory_bytes(layout)
+            table = comparison(wanted, CollectorOptions.below(layout.prefix).directory, wish.columns)
+        yield from played(typing, [] if wish.keep else ending(place), log, contextlib.ExitStack())
         stops.heed()  # a cluster that stays is one that somebody was told of
-        yield Closing(
-            seconds=time.perf_counter() - begin,
-            memory_bytes=memory,
-            kubeconfig=layout.kubeconfig,
-            visits=(
-                f"kubectl --kubeconfig {layout.kubeconfig} apply -f {layout.prefix}/web.yaml",
-                f"podwire trace web --prefix {layout.prefix}",
-            ),
-            end=f"podwire down --prefix {layout.prefix} && rm -r {layout.prefix}",
-        )
+        yield _closing(place, wanted, time.perf_counter() - begin, memory, table)
 
 
-def _api(stops: Stops, begin: float, *, keep: bool, columns: int) -> Telling:
-    with api_stage.staged(stops, keep=keep) as stage:
-        typing = shell(stage.folder, stage.kubeconfig, stops, columns)
+def _closing(place: Place, played_acts: Sequence[Act], seconds: float, memory: int, table: Sequence[str]) -> Closing:
+    layout = place.layout
+    return Closing(
+        seconds=seconds,
+        memory_bytes=memory,
+        kubeconfig=layout.kubeconfig,
+        visits=(
+            f"kubectl --kubeconfig {layout.kubeconfig} apply -f {layout.prefix}/web.yaml",
+            f"podwire trace {played_acts[0].pod} --prefix {layout.prefix}",
+        ),
+        end=f"podwire down --prefix {layout.prefix} && rm -r {layout.prefix}",
+        table=table,
+    )
+
+
+def play_api(wish: Wish, stops: Stops) -> Telling:
+    """The API server alone, without a cluster. Raises NotUp besides."""
+    begin = time.perf_counter()
+    with api_stage.staged(stops, keep=wish.keep) as stage, contextlib.ExitStack() as running:
+        typing = shell(stage.folder, stage.kubeconfig, stops, wish.columns)
         start = Scene(
             "start",
             "An API server starts, with a new certificate authority and an empty SQLite store.",
@@ -62,7 +86,7 @@ def _api(stops: Stops, begin: float, *, keep: bool, columns: int) -> Telling:
         stage.wait_until_up(begin)
         output = f"{stage.url} is ready after {stage.ready_ms:.0f} ms"
         yield Played(scene=start, exit_code=0, output=output, shown=[output], milliseconds=stage.ready_ms)
-        yield from played(typing, api_tour.steps(typing.minor), stage.log_tail)
+        yield from played(typing, api_tour.steps(typing.minor), stage.log_tail, running)
         stops.heed()
         yield Closing(
             seconds=time.perf_counter() - begin,

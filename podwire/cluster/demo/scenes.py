@@ -13,6 +13,15 @@ from podwire.cluster.demo.step import Step
 
 
 @dataclass(frozen=True, slots=True)
+class Opening:
+    """An act begins."""
+
+    number: int
+    title: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
 class Scene:
     """A step that is about to be played; `command` is what a person would type."""
 
@@ -43,9 +52,11 @@ class Closing:
     """Commands for who keeps it up."""
     end: str
     """The command that removes it."""
+    table: Sequence[str] = ()
+    """How the acts compare."""
 
 
-Told = Scene | Played | Closing
+Told = Opening | Scene | Played | Closing
 
 
 class Failed(Exception):
@@ -56,8 +67,11 @@ class Failed(Exception):
         self.log = log
 
 
-def played(shell: Shell, steps: Sequence[Step], log: Callable[[], str]) -> Iterator[Scene | Played]:
-    """Each step before and after; those that need what nobody could learn are left out. Raises Failed."""
+def played(
+    shell: Shell, steps: Sequence[Step], log: Callable[[], str], running: contextlib.ExitStack
+) -> Iterator[Scene | Played]:
+    """Each step before and after; those that need what nobody could learn are left out. What stays in the background
+    ends with `running`. Raises Failed."""
     known: dict[str, str] = {}
     for step in steps:
         if not step.possible(known):
@@ -66,7 +80,7 @@ def played(shell: Shell, steps: Sequence[Step], log: Callable[[], str]) -> Itera
         scene = Scene(step.name, step.sentence, _shown(step, command))
         yield scene
         begun = time.perf_counter()
-        ran = _watch(shell, step) if step.meanwhile else shell.run(command)
+        ran = _ran(shell, step, command, running)
         taken = (time.perf_counter() - begun) * 1e3
         kept = step.kept(ran.code, ran.output)
         shown = worth_showing(ran.output, step.since, step.lines) if kept else ran.output.splitlines()
@@ -74,6 +88,38 @@ def played(shell: Shell, steps: Sequence[Step], log: Callable[[], str]) -> Itera
         if not kept:
             raise Failed(scene, log())
         known |= dict(zip(step.learns, ran.output.split(), strict=False))
+
+
+def _ran(shell: Shell, step: Step, command: str, running: contextlib.ExitStack) -> Ran:
+    if step.meanwhile:
+        return _watch(shell, step)
+    return _stay(shell, step, command, running) if step.stays else shell.run(command)
+
+
+def _stay(shell: Shell, step: Step, command: str, running: contextlib.ExitStack) -> Ran:
+    """Start it, and wait until it has shown what it promises."""
+    process = running.enter_context(shell.start(command))
+    running.callback(process.terminate)
+    timer = threading.Timer(SECONDS, process.kill)
+    timer.start()
+    seen = []
+    try:
+        with shell.stops.waiting():
+            for line in process.stdout or ():
+                seen.append(line)
+                if step.shows in line:
+                    threading.Thread(target=_drain, args=(process,), daemon=True).start()
+                    return Ran(0, "".join(seen))
+    finally:
+        timer.cancel()
+    return Ran(process.wait(), "".join(seen))
+
+
+def _drain(process: subprocess.Popen[str]) -> None:
+    """Nobody reads what it says from now on, and it must not wait for anybody."""
+    with contextlib.suppress(ValueError, OSError):  # the pipe is closed at the end
+        for _ in process.stdout or ():
+            pass
 
 
 def worth_showing(output: str, since: str, count: int) -> list[str]:
@@ -89,6 +135,8 @@ def worth_showing(output: str, since: str, count: int) -> list[str]:
 def _shown(step: Step, command: str) -> str:
     if step.meanwhile:
         return f"{command} &\n{step.meanwhile}"
+    if step.stays:
+        return f"{command} &"
     return f"{command}\n{step.then}" if step.then else command
 
 

@@ -27,6 +27,8 @@ class Step:
     """A command that is given while the first one watches; the watch ends when it has shown `shows`."""
     then: str = ""
     """What a visitor types besides; it is only shown."""
+    stays: bool = False
+    """It is a process that goes on, in the background, once it has shown `shows`."""
 
     def possible(self, known: Mapping[str, str]) -> bool:
         """Whether all that its command uses was learned: where there is no IPv6, some things are not."""

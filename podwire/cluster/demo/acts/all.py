@@ -1,0 +1,10 @@
+"""All acts, in their order."""
+
+from collections.abc import Sequence
+
+from podwire.cluster.demo.acts import device, life, policy, start
+from podwire.cluster.demo.acts.act import Act, Place
+
+
+def acts(place: Place) -> Sequence[Act]:
+    return [each.act(place) for each in (start, life, policy, device)]

@@ -1,0 +1,47 @@
+"""Act four: network devices as extended resources, by a device plugin."""
+
+from podwire.cluster.demo.acts.act import NODE, Act, Place, applied, runs, shown
+from podwire.cluster.demo.step import Step
+
+
+def act(place: Place) -> Act:
+    return Act(
+        number=4,
+        flow="device-plugin",
+        title="A device plugin",
+        sentence="A plugin lists devices; the kubelet counts them, chooses, and has them allocated for each container.",
+        pod="router",
+        steps=[
+            Step(
+                name="device-plugin",
+                sentence="The plugin: device files, and four links that it makes on the node's uplink.",
+                command=place.on_node(f"podwire device-plugin --config {place.layout.prefix}/pools.yaml"),
+                stays=True,
+                shows="registered",
+            ),
+            Step(
+                name="counted",
+                sentence="The node has them.",
+                command=f"kubectl wait --for=jsonpath='{{.status.allocatable.net\\.podwire\\.dev/vlan}}'=4 node/{NODE}",
+                shows="condition met",
+            ),
+            applied("router.yaml", "A pod with one of each.", "pod/router created"),
+            runs("router"),
+            Step(
+                name="router's log",
+                sentence="What its container was told of them.",
+                command="kubectl logs router",
+                shows="PODWIRE_DEVICE_VLAN",
+            ),
+            *shown(place, "router", "device-plugin"),
+            Step(
+                name="delete router",
+                sentence="It goes, and its devices are free again.",
+                command="kubectl delete pod router",
+                shows='pod "router" deleted',
+            ),
+        ],
+        wrote="a pod with limits; the node's owner, pools",
+        scheduler="how many devices a node has left",
+        dies="devices count as unhealthy; the pod waits, with the reason in an event",
+    )
