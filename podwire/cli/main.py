@@ -45,6 +45,7 @@ COMMANDS = (
     Command("policy", "podwire.cli.policy", "which NetworkPolicy lets a packet through, or does not"),
     Command("manifests", "podwire.cli.manifests", "print what puts a part of podwire onto any cluster"),
     Command("device-plugin", "podwire.cli.device_plugin", "offer a node's network devices to its kubelet"),
+    Command("network-driver", "podwire.cli.network_driver", "offer a node's interfaces to claims, and attach them"),
     Command("trace", "podwire.cli.trace", "draw the way of a pod as it went, arrow by arrow"),
     Command("retry", "podwire.cli.retry", "have what a pod waits for tried again, now"),
     Command("leakcheck", "podwire.cli.leakcheck", "list what podwire made on this host and no pod explains"),

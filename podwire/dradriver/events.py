@@ -19,7 +19,7 @@ _log = logging.getLogger("podwire.dradriver")
 
 NORMAL, WARNING = "Normal", "Warning"
 PREPARE_FAILED, ATTACH_FAILED = "ClaimPrepareFailed", "NetworkDeviceAttachFailed"
-ATTACHED, DETACH_FAILED = "NetworkDeviceAttached", "NetworkDeviceDetachFailed"
+IS_ATTACHED, DETACH_FAILED = "NetworkDeviceAttached", "NetworkDeviceDetachFailed"
 MOST_WAITING, MOST_KNOWN = 1000, 4096
 """Events above the first are dropped while the server does not take them; so many are remembered, to be counted."""
 LONGEST_MESSAGE = 1024
@@ -49,7 +49,8 @@ class Recorder:
         self._api, self._clock, self._node = api, clock, node
         self._waiting: OrderedDict[Note, int] = OrderedDict()
         self._told: OrderedDict[Note, _Told] = OrderedDict()
-        self._filled = asyncio.Event()
+        self._filled, self._idle = asyncio.Event(), asyncio.Event()
+        self._idle.set()
 
     def tell(self, about: Iterable[ClaimRef | PodRef], type_: str, reason: str, message: str) -> None:
         for each in dict.fromkeys(about):
@@ -57,12 +58,18 @@ class Recorder:
             if note in self._waiting or len(self._waiting) < MOST_WAITING:
                 self._waiting[note] = self._waiting.get(note, 0) + 1
                 self._filled.set()
+                self._idle.clear()
+
+    async def idle(self) -> None:
+        """Return when nothing is left to be told."""
+        await self._idle.wait()
 
     async def run(self) -> None:
         """Work until cancelled."""
         while True:
             while not self._waiting:
                 self._filled.clear()
+                self._idle.set()
                 await self._filled.wait()
             await self._deliver(*self._waiting.popitem(last=False))
 

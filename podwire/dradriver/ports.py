@@ -1,10 +1,12 @@
 """What the driver's process is handed: an API server, sockets of its own, a trace."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+from podwire.dradriver.offers import Offered, Order
+from podwire.dradriver.settings import Interface
 from podwire.protocols.grpc_methods import Handler, Method
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Object
@@ -56,3 +58,112 @@ class Trace(Protocol):
 
 Now = Callable[[], float]
 """Monotonic seconds."""
+
+
+# The other parts of this room, as the process uses them.
+
+
+class Record(Protocol):
+    """A prepared device."""
+
+    @property
+    def order(self) -> Order: ...
+
+    @property
+    def mac(self) -> str: ...
+
+    @property
+    def stage(self) -> str: ...
+
+    @property
+    def netns(self) -> str:
+        """Where its pod is, while it is there; else empty."""
+        ...
+
+    @property
+    def failure(self) -> str:
+        """The step that failed the last time, and why."""
+        ...
+
+
+class Attached(Protocol):
+    """A device that is in its pod."""
+
+    @property
+    def device(self) -> str: ...
+
+    @property
+    def share_id(self) -> str: ...
+
+    @property
+    def interface(self) -> str: ...
+
+    @property
+    def mac(self) -> str: ...
+
+    @property
+    def ips(self) -> Sequence[Interface]: ...
+
+
+class Attachments(Protocol):
+    """Blocks. Raises Refused, AttachFailed, NotGivenBack, OSError."""
+
+    def prepare(self, orders: Sequence[Order], addresses: Any) -> Sequence[Record]: ...
+
+    def attach(self, pod_uid: str, netns: str) -> Sequence[Attached]: ...
+
+    def detach(self, pod_uid: str, netns: str | None) -> Sequence[Record]: ...
+
+    def unprepare(self, claim_uid: str) -> Sequence[Record]: ...
+
+    def records(self) -> Sequence[Record]: ...
+
+    def reconcile(self, live: Mapping[str, str]) -> object: ...
+
+    def is_attached(self, pod_uid: str, netns: str) -> bool: ...
+
+    def attached_file(self, pod_uid: str) -> Path: ...
+
+
+class Inventory(Protocol):
+    """What the node has."""
+
+    def find(self, device: str) -> Offered | None: ...
+
+    def listed(self, device: str) -> dict[str, Any] | None: ...
+
+    def hold(
+        self,
+        device: str,
+        by: str,
+        *,
+        offered: Offered | None = None,
+        listed: dict[str, Any] | None = None,
+        mac: str = "",
+    ) -> None: ...
+
+    def release(self, device: str, by: str) -> None: ...
+
+
+class Devices(Protocol):
+    """What the node has, and what of it is prepared. Blocks; raises OSError."""
+
+    def find(self, device: str) -> Offered | None: ...
+
+    def attributes(self, device: str) -> Mapping[str, Any]: ...
+
+    def keep(self, orders: Sequence[Order]) -> None: ...
+
+    def settle(self, orders: Sequence[Order] = ()) -> None: ...
+
+
+class Addressing(Protocol):
+    """Raises Refused, Exhausted, OSError."""
+
+    async def reserve(self, orders: Sequence[Order]) -> Any: ...
+
+    async def release(self, claim_uid: str) -> None: ...
+
+    async def run(self) -> None:
+        """Keep what has to be renewed, until cancelled."""
+        ...

@@ -12,19 +12,28 @@ LONGEST = 107
 """Bytes that the kernel takes for a socket's path."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sockets:
     dra: Path
     registration: Path
     lock: Path
     """Whoever changes something for a claim holds it, whichever instance it is."""
+    chardev: Path
+    chardev_registration: Path
+    """Of the device plugin beside it."""
 
 
 def sockets(kubelet: Path, driver: str, pod_uid: str = "") -> Sockets:
     """Below the kubelet's directory."""
     plugin, registry = kubelet / "plugins" / driver, kubelet / "plugins_registry"
-    name = f"dra-{pod_uid}.sock" if pod_uid else "dra.sock"
-    return Sockets(plugin / name, registry / _registration(registry, driver, pod_uid), plugin / "serialize.lock")
+    suffix = f"-{pod_uid}" if pod_uid else ""
+    return Sockets(
+        dra=plugin / f"dra{suffix}.sock",
+        registration=registry / _registration(registry, driver, pod_uid),
+        lock=plugin / "serialize.lock",
+        chardev=plugin / f"chardev{suffix}.sock",
+        chardev_registration=registry / _registration(registry, f"{driver}-chardev", pod_uid),
+    )
 
 
 def _registration(registry: Path, driver: str, pod_uid: str) -> str:

@@ -99,17 +99,23 @@ class Statuses:
         self._api, self._clock = api, clock
         self._wanted: dict[str, tuple[ClaimRef, tuple[DeviceState, ...]]] = {}
         self._busy: set[str] = set()
-        self._filled = asyncio.Event()
+        self._filled, self._idle = asyncio.Event(), asyncio.Event()
+        self._idle.set()
 
     def tell(self, claim: ClaimRef, devices: Sequence[DeviceState]) -> None:
         """All devices of a claim that are this driver's."""
         self._wanted[claim.uid] = claim, tuple(devices)
         self._filled.set()
+        self._idle.clear()
 
     @property
     def waiting(self) -> int:
         """So many claims' statuses are not written yet."""
         return len(self._wanted.keys() | self._busy)
+
+    async def idle(self) -> None:
+        """Return when nothing is left to be written."""
+        await self._idle.wait()
 
     async def run(self) -> None:
         """Work until cancelled: claims side by side, for one that cannot be written keeps no other waiting."""
@@ -133,6 +139,8 @@ class Statuses:
                 pause = min(pause * 2, LONGEST_PAUSE)
         finally:
             self._busy.discard(uid)
+            if not self.waiting:
+                self._idle.set()
 
     async def _written(self, claim: ClaimRef, devices: Sequence[DeviceState]) -> bool:
         """Whether nothing is left to do: it is written, or never will be."""

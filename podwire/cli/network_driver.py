@@ -1,0 +1,138 @@
+"""`podwire network-driver`: a node's network interfaces as devices that pods claim."""
+
+import argparse
+import asyncio
+import os
+import platform
+from pathlib import Path
+
+from podwire.cli.main import UserError
+from podwire.cli.options import add_logging, address, run_until_stopped, say, settle
+from podwire.cluster import network_driver
+from podwire.cluster.network_driver import CDI, KUBELET, STATE, Options
+from podwire.dradriver.config import Config, load
+from podwire.dradriver.inventory.config import BadConfig
+from podwire.nri.errors import NriError
+from podwire.nri.starting import SOCKET
+from podwire.protocols.k8sapi.client_side import ClientError
+from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
+from podwire.protocols.k8sapi.status import ApiError
+from podwire.transports import credentials
+
+NODE_NAME, POD_UID = "NODE_NAME", "POD_UID"
+
+EPILOG = """\
+Without a word more it offers every interface of this node but those that its own traffic needs, attaches what
+pods claim, and brings everything back as it was. The file of --config has, all optional:
+  filter: 'attributes["kind"] != "veth"'                        which interfaces are offered (CEL)
+  shared: [{interface: eth1, slots: 16, bandwidth: 10G}]        interfaces that many pods get a part of
+  pools: {lab: {subnet: 10.9.0.0/24, rangeStart: 10.9.0.100}}   addresses that claims can ask for
+
+  podwire network-driver explain NAMESPACE/CLAIM    what became of a claim on this node, and why
+
+See docs/network-driver.md.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EPILOG
+    parser.add_argument(
+        "--kubeconfig", type=Path, metavar="FILE", help="the API server (that of the pod's own service account)"
+    )
+    parser.add_argument("--context", default="", metavar="NAME", help="the kubeconfig's context (its current one)")
+    parser.add_argument(
+        "--node-name",
+        default=os.environ.get(NODE_NAME) or platform.node(),
+        metavar="NAME",
+        help=f"as the API server knows this node (${NODE_NAME}, else the host's name)",
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="what is offered, and pools of addresses, in YAML")
+    parser.add_argument("--check", action="store_true", help="only say whether the file of --config can be used")
+    parser.add_argument(
+        "--listen", type=address, metavar="ADDRESS:PORT", help="serve /metrics, /healthz and /readyz there (nowhere)"
+    )
+    parser.add_argument(
+        "--pod-uid",
+        default=os.environ.get(POD_UID, ""),
+        metavar="UID",
+        help=f"of the driver's own pod, for rolling updates: two instances side by side (${POD_UID})",
+    )
+    where = parser.add_argument_group("where things are")
+    where.add_argument("--nri-socket", type=Path, metavar="PATH", help=f"where the runtime listens ({SOCKET})")
+    for flag, default, told in (
+        ("--kubelet-dir", KUBELET, "the kubelet's directory, with plugins and plugins_registry"),
+        ("--state-dir", STATE, "what claims have, and what devices were like before"),
+        ("--cdi-dir", CDI, "where CDI files are put"),
+        ("--sysfs", Path("/sys"), "what tells of drivers, PCI addresses and NUMA nodes"),
+    ):
+        where.add_argument(flag, type=Path, default=default, metavar="DIR", help=f"{told} ({default})")
+    add_logging(parser)
+    commands = parser.add_subparsers(dest="command", metavar="")
+    explain = commands.add_parser("explain", help="what became of a claim on this node, and why")
+    explain.add_argument("claim", metavar="[NAMESPACE/]CLAIM")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    options = _options(arguments)
+    if arguments.check:
+        return 0
+    try:  # what cannot be used is told before anything runs
+        credentials.ssl_context(network_driver.access_of(options))
+    except (BadKubeconfig, OSError) as error:
+        raise UserError(str(error)) from error
+    if arguments.command == "explain":
+        return _explain(options, arguments.claim)
+    if os.geteuid() != 0:
+        raise UserError("needs root, for links and namespaces; try `sudo podwire network-driver`")
+    return run_until_stopped(_work(options), arguments)
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    host, port = arguments.listen or ("127.0.0.1", None)
+    return Options(
+        node=arguments.node_name,
+        kubeconfig=arguments.kubeconfig,
+        context=arguments.context,
+        config=_loaded(arguments.config) if arguments.config else Config(),
+        pod_uid=arguments.pod_uid,
+        kubelet=arguments.kubelet_dir,
+        state=arguments.state_dir,
+        cdi=arguments.cdi_dir,
+        sysfs=arguments.sysfs,
+        nri_socket=arguments.nri_socket,
+        address=host,
+        port=port,
+    )
+
+
+def _loaded(path: Path) -> Config:
+    try:
+        return load(path)
+    except BadConfig as error:
+        raise UserError(f"{path}: {error}") from error
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
+
+
+def _explain(options: Options, claim: str) -> int:
+    namespace, _, name = claim.rpartition("/")
+    try:
+        for line in asyncio.run(network_driver.explain(options, namespace or "default", name)):
+            say(line)
+    except (ApiError, ClientError, OSError) as error:
+        raise UserError(str(error)) from error
+    return 0
+
+
+async def _work(options: Options) -> None:
+    settle()
+    try:
+        await network_driver.run(options)
+    except* (ApiError, BadConfig, NriError, OSError) as failures:
+        raise UserError(str(_first(failures))) from failures
+
+
+def _first(group: BaseExceptionGroup[Exception]) -> BaseException:
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first

@@ -1,0 +1,236 @@
+"""Runs the network driver of a node: a client of the API server, a driver of the kubelet, a plugin of the runtime."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from podwire import nri
+from podwire.cluster import tracing
+from podwire.dradriver.addressing.addresses import Addresses
+from podwire.dradriver.attaching.attachments import Attachments
+from podwire.dradriver.cdi import CdiFiles
+from podwire.dradriver.config import Config
+from podwire.dradriver.driver import Driver, Parts
+from podwire.dradriver.events import Recorder
+from podwire.dradriver.holding import Holding
+from podwire.dradriver.inventory.inventory import Inventory
+from podwire.dradriver.inventory.publisher import Publisher
+from podwire.dradriver.kit import Kit
+from podwire.dradriver.leasing import Leasing
+from podwire.dradriver.metadata import MetadataFiles
+from podwire.dradriver.metrics import CONTENT_TYPE, Meter
+from podwire.dradriver.names import COMPONENT, DRIVER
+from podwire.dradriver.ports import Passing
+from podwire.dradriver.shims import installed
+from podwire.dradriver.sockets import sockets
+from podwire.dradriver.status import Statuses
+from podwire.dradriver.turns import InstanceLock, Turns, Voice
+from podwire.linux.sysfs import Sysfs
+from podwire.protocols.grpc_methods import Handler, Method
+from podwire.protocols.k8sapi.client_side import Client
+from podwire.protocols.k8sapi.kubeconfig import Access
+from podwire.protocols.k8sapi.server_side import Request, Response
+from podwire.protocols.podresources import podresources_pb2 as resources
+from podwire.protocols.podresources.methods import LIST
+from podwire.seams import Hop, Tap
+from podwire.trace.participants import API_SERVER, NETWORK_DRIVER
+from podwire.trace.record import pod_id
+from podwire.transports import credentials, grpc_client, grpc_server, http_client, http_server
+from podwire.transports.clock import SystemClock
+from podwire.transports.tapped import Tapped
+
+_log = logging.getLogger("podwire.dradriver")
+
+KUBELET, STATE, CDI = Path("/var/lib/kubelet"), Path("/var/lib/podwire/network-driver"), Path("/var/run/cdi")
+TEXT = "text/plain; charset=utf-8"
+LIST_SECONDS = 5.0
+GRACE_SECONDS = 5.0
+"""How long calls that are being answered may take when their socket goes."""
+PAGES_GRACE = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to run the driver; the command line's flags."""
+
+    node: str
+    kubeconfig: Path | None = None
+    """None: the service account of the pod that this is."""
+    context: str = ""
+    config: Config = field(default_factory=Config)
+    pod_uid: str = ""
+    """Of the driver's own pod: with it, a new instance and an old one can be there at once."""
+    kubelet: Path = KUBELET
+    state: Path = STATE
+    cdi: Path = CDI
+    sysfs: Path = Path("/sys")
+    nri_socket: Path | None = None
+    address: str = "127.0.0.1"
+    port: int | None = None
+    """None: no pages."""
+
+
+def access_of(options: Options) -> Access:
+    """Raises BadKubeconfig."""
+    if options.kubeconfig is None:
+        return credentials.in_cluster()
+    return credentials.load(options.kubeconfig, context=options.context)
+
+
+async def run(options: Options) -> None:
+    """Work until cancelled. Raises OSError, BadConfig, NriError.
+
+    1. A client of the API server.  2. The pages.  3. The plugin of the runtime and the driver of the kubelet, side by
+    side; the plugin is the last to go, so that pods whose claims are prepared still get their devices.
+    """
+    access = access_of(options)
+    tap = tracing.api_tap(NETWORK_DRIVER, options.node)
+    async with contextlib.AsyncExitStack() as stack:
+        connecting = http_client.connect(access, user_agent=COMPONENT, tap=tap, callee=API_SERVER)
+        parts = await asyncio.to_thread(assemble, Client(await stack.enter_async_context(connecting)), options)
+        stack.callback(parts.inventory.close)
+        driver = Driver(parts)
+        if options.port is not None:
+            port = await stack.enter_async_context(_pages(options, driver))
+            _log.info("serving", extra={"address": options.address, "port": port})
+        _log.info("working", extra={"node": options.node, "api": access.server})
+        await _together(driver, parts, options)
+
+
+async def _together(driver: Driver, parts: Parts, options: Options) -> None:
+    plugin = asyncio.ensure_future(nri.run(driver.plugin, socket=options.nri_socket))
+    working = asyncio.ensure_future(driver.run())
+    try:
+        await asyncio.wait([plugin, working], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in (working, plugin):
+            each.cancel()
+            await asyncio.wait([each])
+        parts.voice.give_up()
+    for each in (plugin, working):
+        if not each.cancelled():
+            each.result()
+
+
+def assemble(client: Client, options: Options, trace: "_Trace | None" = None) -> Parts:
+    """All of it, not running yet. Blocks; raises OSError, BadConfig."""
+    clock, places = SystemClock(), sockets(options.kubelet, DRIVER, options.pod_uid)
+    inventory = Inventory(sysfs=Sysfs(options.sysfs), clock=clock, config=options.config.offering)
+    attachments = Attachments(options.state)
+    leasing = Leasing(Addresses(options.state / "addresses", options.config.pools))
+    holding = Holding(inventory, attachments, records=options.state / "records", listed=options.state / "listed")
+    kit = Kit(
+        node=options.node,
+        api=client,
+        devices=holding,
+        attachments=attachments,
+        addressing=leasing,
+        cdi=CdiFiles(options.cdi, installed(options.state / "bin")),
+        metadata=MetadataFiles(options.kubelet / "plugins" / DRIVER / "dra-device-metadata"),
+        statuses=Statuses(client, clock),
+        events=Recorder(client, clock, options.node),
+        meter=Meter(clock.monotonic),
+        trace=trace or _Trace(tracing.tap(NETWORK_DRIVER, options.node)),
+        turns=Turns(),
+        lock=InstanceLock(places.lock),
+    )
+    return Parts(
+        kit=kit,
+        inventory=inventory,
+        holding=holding,
+        publisher=Publisher(client, inventory, node=options.node),
+        addressing=leasing,
+        door=_Door(),
+        kubelet=_PodResources(options.kubelet / "pod-resources/kubelet.sock"),
+        sockets=places,
+        voice=Voice(options.state / "voice.lock"),
+    )
+
+
+class _Door:
+    async def serve(self, path: Path, table: Iterable[Method], handlers: Mapping[str, Handler]) -> "_Served":
+        return _Served(await grpc_server.serve(path, table, handlers))
+
+
+class _Served:
+    def __init__(self, server: grpc_server.GrpcServer) -> None:
+        self._server = server
+
+    async def close(self) -> None:
+        await self._server.close(GRACE_SECONDS)
+
+
+class _PodResources:
+    """Each call connects anew, so that a kubelet that was restarted is met at once."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+
+    async def list(self) -> resources.ListPodResourcesResponse:
+        async with grpc_client.connect(self._socket) as client:
+            return await client.call(LIST, resources.ListPodResourcesRequest(), timeout=LIST_SECONDS)
+
+
+# The pages.
+
+
+@contextlib.asynccontextmanager
+async def _pages(options: Options, driver: Driver) -> AsyncIterator[int]:
+    server = await http_server.serve(
+        lambda request: _page(driver, request), host=options.address, port=options.port or 0
+    )
+    try:
+        yield server.port
+    finally:
+        await server.close(PAGES_GRACE)
+
+
+async def _page(driver: Driver, request: Request) -> Response:
+    """`/metrics` counts, `/healthz` says that the process lives, `/readyz` that new pods can be served."""
+    match request.path:
+        case "/metrics":
+            return Response(status=200, body=(await driver.metrics()).encode(), content_type=CONTENT_TYPE)
+        case "/healthz":
+            return Response(status=200, body=b"ok", content_type=TEXT)
+        case "/readyz":
+            lacking = driver.lacking()
+            body = ("\n".join(lacking) or "ok").encode()
+            return Response(status=503 if lacking else 200, body=body, content_type=TEXT)
+        case _:
+            return Response(status=404, body=b"not found: there are /metrics, /healthz and /readyz", content_type=TEXT)
+
+
+# The trace.
+
+
+class _Trace:
+    """The driver's own arrows. It tells of what it reads for a pod itself: only it knows for which."""
+
+    def __init__(self, tap: Tap | None) -> None:
+        self._tap = tap
+
+    def reads(self, uid: str, path: str) -> AbstractContextManager[Passing]:
+        return self._call(uid, f"GET {path}", API_SERVER)
+
+    def works(self, uid: str, what: str) -> AbstractContextManager[Passing]:
+        return self._call(uid, what, NETWORK_DRIVER)
+
+    @contextlib.contextmanager
+    def _call(self, uid: str, method: str, callee: str) -> Iterator[Passing]:
+        tap, pod = self._tap, pod_id(uid)
+        told = None if tap is None else lambda hop: tap(_about(hop, pod))
+        with Tapped(told, caller=NETWORK_DRIVER, callee=callee).call(method, None) as passing:
+            yield passing
+
+
+def _about(hop: Hop, pod: str) -> Hop:
+    return replace(hop, pod=pod)
+
+
+async def explain(options: Options, namespace: str, name: str) -> list[str]:
+    """Lines for people: a claim as the API server has it, and what became of it on this node."""
+    return []

@@ -1,0 +1,107 @@
+"""Devices that are prepared stay in the list as they were: after a restart, and when another instance prepared them.
+
+What the slice said of a device is kept in a file from before anything is done to it; who holds it is in the records.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from podwire.dradriver.offers import Offered, Order
+from podwire.dradriver.ports import Attachments, Inventory
+from podwire.linux import inotify
+from podwire.linux.errors import LinuxError
+from podwire.linux.files import remove_durably, write_durably
+
+_log = logging.getLogger("podwire.dradriver")
+
+_MASK = inotify.CREATE | inotify.MOVED_TO | inotify.MOVED_FROM | inotify.DELETE | inotify.ONLY_DIRECTORY
+Hold = tuple[str, str]
+"""A device, and the uid of the claim that has it."""
+
+
+class Holding:
+    """Implements ports.Devices. Blocks but for `run`."""
+
+    def __init__(self, inventory: Inventory, attachments: Attachments, *, records: Path, listed: Path) -> None:
+        self._inventory, self._attachments = inventory, attachments
+        self._records, self._listed = records, listed
+        self._held: set[Hold] = set()
+        self._coming: set[Hold] = set()
+
+    def find(self, device: str) -> Offered | None:
+        return self._inventory.find(device)
+
+    def attributes(self, device: str) -> dict[str, Any]:
+        """As the slice has them."""
+        return dict((self._inventory.listed(device) or {}).get("attributes") or {})
+
+    def keep(self, orders: Sequence[Order]) -> None:
+        """They are about to be prepared. Raises OSError."""
+        for each in orders:
+            device = each.offered.device
+            hold = device, each.claim.uid
+            self._coming.add(hold)
+            if not any(device == other for other, _ in self._held):
+                self._listed.mkdir(mode=0o700, parents=True, exist_ok=True)
+                write_durably(self._path(device), json.dumps(self._inventory.listed(device)).encode())
+            self._inventory.hold(device, each.claim.uid)
+            self._held.add(hold)
+
+    def settle(self, orders: Sequence[Order] = ()) -> None:
+        """Hold what there are records for, and nothing else; `orders` are no longer about to be anything."""
+        self._coming -= {(each.offered.device, each.claim.uid) for each in orders}
+        found = {(each.order.offered.device, each.order.claim.uid): each for each in self._attachments.records()}
+        for hold in found.keys() - self._held:
+            record = found[hold]
+            self._inventory.hold(*hold, offered=record.order.offered, listed=self._read(hold[0]), mac=record.mac)
+            self._held.add(hold)
+        for hold in self._held - found.keys() - self._coming:
+            self._inventory.release(*hold)
+            self._held.discard(hold)
+            if not any(hold[0] == other for other, _ in self._held):
+                remove_durably(self._path(hold[0]))
+
+    async def run(self) -> None:
+        """Until cancelled: hold what other instances of the driver prepare, release what they give back."""
+        told = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        with contextlib.closing(inotify.Inotify()) as notes:
+            loop.add_reader(notes.fileno(), told.set)
+            try:
+                while True:
+                    _watch(notes, self._records)
+                    await asyncio.to_thread(self._settled)
+                    await told.wait()
+                    told.clear()
+                    notes.read()
+            finally:
+                loop.remove_reader(notes.fileno())
+
+    def _settled(self) -> None:
+        try:
+            self.settle()
+        except OSError as error:
+            _log.error("it is not known which devices are prepared", extra={"why": str(error)})
+
+    def _read(self, device: str) -> dict[str, Any] | None:
+        try:
+            found = json.loads(self._path(device).read_bytes())
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def _path(self, device: str) -> Path:
+        return self._listed / f"{quote(device, safe='')}.json"
+
+
+def _watch(notes: inotify.Inotify, directory: Path) -> None:
+    """Before anybody looks into it: what comes between is told."""
+    for each in (directory, *directory.glob("*/")):
+        with contextlib.suppress(LinuxError):  # it is gone already
+            notes.add(each, _MASK)

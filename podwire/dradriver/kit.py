@@ -1,0 +1,40 @@
+"""What the parts of the process share."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from podwire.dradriver.cdi import CdiFiles
+from podwire.dradriver.events import Recorder
+from podwire.dradriver.metadata import MetadataFiles
+from podwire.dradriver.metrics import Meter
+from podwire.dradriver.offers import Order
+from podwire.dradriver.ports import Addressing, Api, Attachments, Devices, Record, Trace
+from podwire.dradriver.status import Statuses
+from podwire.dradriver.turns import InstanceLock, Turns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kit:
+    node: str
+    api: Api
+    devices: Devices
+    attachments: Attachments
+    addressing: Addressing
+    cdi: CdiFiles
+    metadata: MetadataFiles
+    statuses: Statuses
+    events: Recorder
+    meter: Meter
+    trace: Trace
+    turns: Turns
+    lock: InstanceLock
+
+    def records_of_claim(self, uid: str) -> list[Record]:
+        return [each for each in self.attachments.records() if each.order.claim.uid == uid]
+
+    def records_of_pod(self, uid: str) -> list[Record]:
+        return [each for each in self.attachments.records() if each.order.pod.uid == uid]
+
+
+def orders_in(records: Iterable[Record]) -> list[Order]:
+    return [each.order for each in records]

@@ -1,0 +1,83 @@
+"""A file that tells the containers of a claim what its devices are, as KEP-5304 describes it: read-only, in one place.
+
+It is made with the claim's CDI file and made anew when the devices are attached, before any container can see it.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from podwire.dradriver.cdi import Mount
+from podwire.dradriver.names import DRIVER
+from podwire.dradriver.offers import ClaimRef
+from podwire.dradriver.status import Network
+from podwire.linux.files import write_durably
+
+VERSION = "metadata.resource.k8s.io/v1beta1"
+INSIDE = "/var/run/kubernetes.io/dra-device-attributes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """One device of a request."""
+
+    pool: str
+    device: str
+    attributes: Mapping[str, Any]
+    network: Network | None = None
+
+
+def content(claim: ClaimRef, request: str, devices: Sequence[Described], generation: int) -> dict[str, Any]:
+    return {
+        "apiVersion": VERSION,
+        "kind": "DeviceMetadata",
+        "metadata": {
+            "name": claim.name,
+            "namespace": claim.namespace,
+            "uid": claim.uid,
+            "generation": generation,
+        },
+        "requests": [{"name": request, "devices": [_device(each) for each in devices]}],
+    }
+
+
+def _device(described: Described) -> dict[str, Any]:
+    told: dict[str, Any] = {"driver": DRIVER, "pool": described.pool, "name": described.device}
+    if described.attributes:
+        told["attributes"] = dict(described.attributes)
+    if described.network is not None:
+        found = described.network
+        told["networkData"] = {
+            "interfaceName": found.interface,
+            "hardwareAddress": found.mac,
+            "ips": list(found.ips),
+        }
+    return told
+
+
+class MetadataFiles:
+    """The files of all claims. Blocks; raises OSError."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def write(self, claim: ClaimRef, request: str, devices: Sequence[Described], *, generation: int = 1) -> Path:
+        path = self._folder(claim) / request / "metadata.json"
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        write_durably(path, json.dumps(content(claim, request, devices, generation), indent=1).encode(), 0o644)
+        return path
+
+    def mount(self, claim: ClaimRef, request: str, pod_claim: str) -> Mount:
+        """`pod_claim` is what the pod calls a claim that was made for it from a template; else it is empty."""
+        kind, name = ("resourceclaimtemplates", pod_claim) if pod_claim else ("resourceclaims", claim.name)
+        inside = f"{INSIDE}/{kind}/{name}/{request}/{DRIVER}-metadata.json"
+        return Mount(host=str(self._folder(claim) / request / "metadata.json"), container=inside)
+
+    def remove(self, claim: ClaimRef) -> None:
+        shutil.rmtree(self._folder(claim), ignore_errors=True)
+
+    def _folder(self, claim: ClaimRef) -> Path:
+        return self._directory / f"{claim.namespace}_{claim.name}"

@@ -1,0 +1,189 @@
+"""Attaches a pod's devices when its sandbox is there, and brings them back when that ends; tells what came of it.
+
+What was begun is done to its end, also when the runtime does not wait for it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from podwire.dradriver.attaching.records import ATTACHED
+from podwire.dradriver.describing import Describing, Networks
+from podwire.dradriver.events import ATTACH_FAILED, DETACH_FAILED, IS_ATTACHED, NORMAL, WARNING
+from podwire.dradriver.kit import Kit, orders_in
+from podwire.dradriver.offers import ClaimRef, Order, PodRef, Refused
+from podwire.dradriver.ports import Attached
+from podwire.dradriver.preparing import TROUBLES
+from podwire.dradriver.status import DeviceState, Network
+from podwire.failpoints import declare, failpoint
+
+_log = logging.getLogger("podwire.dradriver")
+
+MOVED = declare("network-driver.attached", "a pod's devices are attached, and nobody was told")
+RETURNED = declare("network-driver.detached", "a pod's devices are as before, and nobody was told")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sandbox:
+    """A pod as its runtime tells of it."""
+
+    id: str
+    pod: PodRef
+    netns: str
+    """Empty for one in the node's own network."""
+
+
+class NotAttached(Exception):
+    """The pod must not start; says why."""
+
+
+class Moving:
+    def __init__(self, kit: Kit, describing: Describing) -> None:
+        self._kit, self._describing = kit, describing
+        self._sandboxes: dict[str, str] = {}
+        """By pod: the sandbox that has its devices. An older one of the same pod that is stopped later has none."""
+        self._why: dict[str, str] = {}
+        """By pod: why it is not attached."""
+        self._moved = asyncio.Event()
+
+    def concerns(self, pod_uid: str) -> bool:
+        """Whether anything is prepared for a pod; others are none of this driver's business."""
+        return bool(self._kit.records_of_pod(pod_uid))
+
+    async def settled(self) -> None:
+        """Return when nothing is prepared that is not attached."""
+        while any(each.stage != ATTACHED for each in await asyncio.to_thread(self._kit.attachments.records)):
+            self._moved.clear()
+            await self._moved.wait()
+
+    async def attach(self, sandbox: Sandbox) -> None:
+        """All that is prepared for the pod, or nothing. Raises NotAttached."""
+        kit, pod = self._kit, sandbox.pod
+        async with kit.lock.held(), kit.turns.of([f"pod {pod.uid}"]):
+            orders = orders_in(kit.records_of_pod(pod.uid))
+            if not orders:
+                return
+            try:
+                attached = await self._attached(sandbox, orders)
+            except TROUBLES as error:
+                self._failed(pod, orders, str(error))
+                raise NotAttached(f"network devices of pod {pod.namespace}/{pod.name}: {error}") from error
+        self._moved.set()
+        self._sandboxes[pod.uid] = sandbox.id
+        self._why.pop(pod.uid, None)
+        self._tell_attached(pod, orders, networks_of(attached))
+
+    async def _attached(self, sandbox: Sandbox, orders: Sequence[Order]) -> Sequence[Attached]:
+        kit, uid = self._kit, sandbox.pod.uid
+        if not sandbox.netns:
+            raise Refused("spec.hostNetwork", "the pod is in the node's network, where no interface can be moved to")
+        with kit.trace.works(uid, "attach devices"), kit.meter.phase("attach"):
+            attached = await asyncio.to_thread(kit.attachments.attach, uid, sandbox.netns)
+        failpoint(MOVED)
+        networks = networks_of(attached)
+        for claim, of in _by_claim(orders).items():
+            await asyncio.to_thread(self._describing.attached, claim, of, networks)
+        return attached
+
+    async def detach(self, sandbox: Sandbox) -> None:
+        """Everything as it was before; what does not work is told, and tried again with the next occasion."""
+        kit, pod = self._kit, sandbox.pod
+        if self._sandboxes.get(pod.uid, sandbox.id) != sandbox.id:
+            return
+        async with kit.lock.held(), kit.turns.of([f"pod {pod.uid}"]):
+            orders = orders_in(kit.records_of_pod(pod.uid))
+            if not orders:
+                return
+            try:
+                with kit.trace.works(pod.uid, "detach devices"), kit.meter.phase("detach"):
+                    await asyncio.to_thread(kit.attachments.detach, pod.uid, _living(sandbox.netns))
+            except TROUBLES as error:
+                _log.error("devices are not back", extra={"pod": pod.name, "why": str(error)})
+                kit.events.tell([pod, *_by_claim(orders)], WARNING, DETACH_FAILED, str(error))
+                self._tell(orders, "DetachFailed", str(error))
+                return
+        failpoint(RETURNED)
+        self._sandboxes.pop(pod.uid, None)
+        self._why.pop(pod.uid, None)
+        self._tell(orders, "Detached", f"not in pod {pod.name}, whose sandbox has ended")
+
+    async def check(self, sandbox: Sandbox) -> None:
+        """No container of a pod starts before all that it claimed is there. Raises NotAttached."""
+        pod = sandbox.pod
+        if not await asyncio.to_thread(self._kit.attachments.is_attached, pod.uid, sandbox.netns):
+            why = self._why.get(pod.uid, "the driver has not seen its sandbox start")
+            raise NotAttached(f"network devices of pod {pod.namespace}/{pod.name} are not attached: {why}")
+
+    async def reconcile(self, sandboxes: Sequence[Sandbox]) -> None:
+        """What happened while nobody was here: pods that ended, and pods whose sandboxes wait for their devices."""
+        kit = self._kit
+        there = {each.pod.uid: each for each in sandboxes if _living(each.netns)}
+        records = kit.attachments.records()
+        async with kit.lock.held(), kit.turns.of(f"pod {each.order.pod.uid}" for each in records):
+            live: Mapping[str, str] = {uid: each.netns for uid, each in there.items()}
+            with kit.meter.phase("reconcile"):
+                await asyncio.to_thread(kit.attachments.reconcile, live)
+        for uid in {each.order.pod.uid for each in records} & there.keys():
+            try:
+                await self.attach(there[uid])  # and what is told of it is told again, in case it was not
+            except NotAttached as error:
+                _log.warning("a pod's sandbox has no devices", extra={"pod": there[uid].pod.name, "why": str(error)})
+
+    # What is told.
+
+    def _failed(self, pod: PodRef, orders: Sequence[Order], why: str) -> None:
+        self._why[pod.uid] = why
+        self._kit.events.tell([pod, *_by_claim(orders)], WARNING, ATTACH_FAILED, why)
+        self._tell(orders, "AttachFailed", why)
+
+    def _tell_attached(self, pod: PodRef, orders: Sequence[Order], networks: Networks) -> None:
+        for claim, of in _by_claim(orders).items():
+            found = [(each, networks.get((each.offered.device, each.share_id))) for each in of]
+            message = f"in pod {pod.name}"
+            self._kit.statuses.tell(claim, [_state(each, "Attached", message, network) for each, network in found])
+            told = "; ".join(_sentence(each, network) for each, network in found)
+            self._kit.events.tell([claim, pod], NORMAL, IS_ATTACHED, told)
+
+    def _tell(self, orders: Sequence[Order], reason: str, message: str) -> None:
+        for claim, of in _by_claim(orders).items():
+            self._kit.statuses.tell(claim, [_state(each, reason, message) for each in of])
+
+
+def networks_of(attached: Sequence[Attached]) -> Networks:
+    return {
+        (each.device, each.share_id): Network(
+            interface=each.interface, mac=each.mac, ips=tuple(str(address) for address in each.ips)
+        )
+        for each in attached
+    }
+
+
+def _living(netns: str) -> str | None:
+    """Runtimes tell where a namespace was, also when it is gone."""
+    return netns if netns and Path(netns).exists() else None
+
+
+def _by_claim(orders: Sequence[Order]) -> dict[ClaimRef, list[Order]]:
+    found: dict[ClaimRef, list[Order]] = {}
+    for each in orders:
+        found.setdefault(each.claim, []).append(each)
+    return found
+
+
+def _state(order: Order, reason: str, message: str, network: Network | None = None) -> DeviceState:
+    return DeviceState(
+        pool=order.pool,
+        device=order.offered.device,
+        share_id=order.share_id,
+        reason=reason,
+        message=message,
+        network=network,
+    )
+
+
+def _sentence(order: Order, network: Network | None) -> str:
+    where = network.interface if network is not None else order.settings.name
+    ips = f" with {', '.join(network.ips)}" if network is not None and network.ips else ""
+    return f"{order.offered.device} is {where}{ips}"

@@ -1,0 +1,122 @@
+"""The hooks of NRI: quick, for everything slow is done before the sandbox. Pods without claims cost next to nothing."""
+
+import asyncio
+import logging
+import os
+import stat
+from collections.abc import Coroutine, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from podwire.dradriver.kit import Kit, orders_in
+from podwire.dradriver.metrics import Meter
+from podwire.dradriver.moving import Moving, NotAttached, Sandbox
+from podwire.dradriver.names import NRI_INDEX, NRI_NAME
+from podwire.dradriver.offers import Order, PodRef
+from podwire.dradriver.turns import Voice
+from podwire.nri import Adjustment, Plugin, Runtime, Updates, pb
+from podwire.protocols.grpc_status import FailedPrecondition
+from podwire.transports.shielding import Shielded
+
+_log = logging.getLogger("podwire.dradriver")
+
+WELCOME = 1.0
+"""Seconds that a runtime is kept waiting for what happened before; whoever answers too late is not let in."""
+INTERFACES = "PODWIRE_NETWORK_INTERFACES"
+T = TypeVar("T")
+
+
+class NetworkDriverPlugin(Plugin):
+    """Moves what pods claimed into their sandboxes, and refuses containers of pods that have not got it."""
+
+    name = NRI_NAME
+    index = NRI_INDEX
+
+    def __init__(self, kit: Kit, moving: Moving, voice: Voice) -> None:
+        self._kit, self._moving, self._voice = kit, moving, voice
+        self._shielded = Shielded()
+
+    async def finish(self, grace: float) -> None:
+        """Wait for what was begun."""
+        await self._shielded.finish(grace)
+
+    async def configure(self, config: str, runtime: Runtime) -> None:  # noqa: ARG002 - a hook is given what it is given
+        self._voice.give_up()  # until this connection is one that is asked
+
+    async def synchronize(self, pods: Sequence[pb.PodSandbox], containers: Sequence[pb.Container]) -> Updates | None:  # noqa: ARG002 - as above
+        found = [self._sandbox(each) for each in pods]
+        reconciling = asyncio.ensure_future(self._shielded.run(self._reconcile(found)))
+        done, _ = await asyncio.wait([reconciling], timeout=WELCOME)
+        if not done:
+            _log.info("pods that were there before are not all looked at yet", extra={"pods": len(found)})
+        return None
+
+    async def _reconcile(self, sandboxes: Sequence[Sandbox]) -> None:
+        try:
+            await self._moving.reconcile(sandboxes)
+        except Exception:  # noqa: BLE001 - logged; pods that come next are served all the same
+            _log.exception("pods that were there before could not be looked at")
+
+    async def pod_vanished(self, pod: pb.PodSandbox) -> None:
+        await self._end(pod)
+
+    async def run_pod_sandbox(self, pod: pb.PodSandbox) -> None:
+        if not self._moving.concerns(pod.uid):
+            return
+        await self._answered("RunPodSandbox", self._moving.attach(self._sandbox(pod)))
+
+    async def create_container(self, pod: pb.PodSandbox, container: pb.Container) -> Adjustment | None:
+        if not self._moving.concerns(pod.uid):
+            return None
+        await self._answered("CreateContainer", self._moving.check(self._sandbox(pod)))
+        if not self._voice.mine():
+            return None
+        orders = orders_in(self._kit.records_of_pod(pod.uid))
+        return await asyncio.to_thread(adjustment, orders, container)
+
+    async def stop_pod_sandbox(self, pod: pb.PodSandbox) -> None:
+        await self._end(pod)
+
+    async def remove_pod_sandbox(self, pod: pb.PodSandbox) -> None:
+        await self._end(pod)
+
+    async def _end(self, pod: pb.PodSandbox) -> None:
+        if self._moving.concerns(pod.uid):
+            await self._answered("StopPodSandbox", self._moving.detach(self._sandbox(pod)))
+
+    async def _answered(self, method: str, work: Coroutine[Any, Any, T]) -> T:
+        meter: Meter = self._kit.meter
+        try:
+            result = await self._shielded.run(work)
+        except NotAttached as error:
+            meter.answered(method, ok=False)
+            raise FailedPrecondition(str(error)) from error
+        meter.answered(method, ok=True)
+        return result
+
+    def _sandbox(self, pod: pb.PodSandbox) -> Sandbox:
+        ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)
+        return Sandbox(id=pod.id, pod=ref, netns=self.netns_of(pod))
+
+
+def adjustment(orders: Iterable[Order], container: pb.Container) -> Adjustment:
+    """Character devices that its claims bring, unless it has them already, and what interfaces there are. Blocks."""
+    found = list(orders)
+    made = Adjustment().add_env(INTERFACES, ",".join(each.settings.name for each in found if each.settings.name))
+    there = {each.path for each in container.linux.devices}
+    for path in character_devices(found):
+        seen = Path(path).stat()
+        if path not in there and stat.S_ISCHR(seen.st_mode):
+            major, minor = os.major(seen.st_rdev), os.minor(seen.st_rdev)
+            made.add_device(path, major=major, minor=minor, file_mode=stat.S_IMODE(seen.st_mode))
+    return made
+
+
+def character_devices(orders: Iterable[Order]) -> list[str]:
+    """Files in /dev that belong to what is claimed; each once."""
+    return sorted({path for each in orders for path in _files_of(each)})
+
+
+def _files_of(order: Order) -> tuple[str, ...]:
+    made = ("/dev/net/tun",) if order.settings.made.kind == "tap" else ()
+    return (*made, *(each for each in order.offered.character_devices if Path(each).exists()))

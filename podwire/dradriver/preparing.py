@@ -1,0 +1,250 @@
+"""NodePrepareResources and NodeUnprepareResources: everything slow, before there is a sandbox.
+
+1. Read the claims, side by side; judge each by itself.   2. Judge the interfaces of each pod together.
+3. Reserve addresses, take the snapshot, make what has to be made.   4. Tell the containers by a CDI file.
+Nothing is changed on the host before 3.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from podwire import logs
+from podwire.dradriver import orders as judging
+from podwire.dradriver.addressing.addresses import Unreadable
+from podwire.dradriver.addressing.book import Exhausted
+from podwire.dradriver.attaching.attachments import AttachFailed, NotGivenBack
+from podwire.dradriver.cdi import device_id
+from podwire.dradriver.describing import Describing
+from podwire.dradriver.events import PREPARE_FAILED, WARNING
+from podwire.dradriver.kit import Kit, orders_in
+from podwire.dradriver.names import CLAIMS, PODS
+from podwire.dradriver.offers import ClaimRef, Order, PodRef, Refused
+from podwire.dradriver.service import Ready
+from podwire.dradriver.status import DeviceState
+from podwire.failpoints import FailpointHit, declare, failpoint
+from podwire.objects import claims as claim_objects
+from podwire.objects.claims import POD_CLAIM, ResourceClaim
+from podwire.protocols.k8sapi.client_side import ClientError
+from podwire.protocols.k8sapi.status import ApiError
+
+_log = logging.getLogger("podwire.dradriver")
+
+READ = declare("network-driver.claim-read", "a claim is read and judged, and nothing is reserved for it")
+PREPARED = declare("network-driver.prepared", "a claim's devices are prepared, and its CDI file is not there yet")
+UNPREPARED = declare("network-driver.unprepared", "a claim's devices are as before, and its CDI file is still there")
+
+TROUBLES = (
+    Refused,
+    Exhausted,
+    Unreadable,
+    AttachFailed,
+    NotGivenBack,
+    ApiError,
+    ClientError,
+    OSError,
+    FailpointHit,
+    msgspec.ValidationError,
+)
+"""What is told to a kubelet in its own words; anything else is a fault of the program."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A claim that was read. Without orders nothing of it is this driver's."""
+
+    claim: ClaimRef
+    orders: tuple[Order, ...] = ()
+    pod_claim: str = ""
+    """What its pod calls it, if it was made for that one."""
+
+    @property
+    def pod(self) -> PodRef | None:
+        return self.orders[0].pod if self.orders else None
+
+
+class Preparing:
+    """Implements service.Claims."""
+
+    def __init__(self, kit: Kit, describing: Describing) -> None:
+        self._kit, self._describing = kit, describing
+
+    async def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, tuple[Ready, ...] | str]:
+        kit = self._kit
+        asked = list({each.uid: each for each in claims}.values())
+        try:
+            async with kit.lock.held(), kit.turns.of(f"claim {each.uid}" for each in asked):
+                with kit.meter.phase("read"):
+                    read = await asyncio.gather(*(self._told(each, self._read(each)) for each in asked))
+                wanted = [each for each in read if isinstance(each, Wanted)]
+                async with kit.turns.of(f"pod {each.pod.uid}" for each in wanted if each.pod):
+                    made = await asyncio.gather(*(self._told(each.claim, self._make(each, wanted)) for each in wanted))
+        except OSError as error:  # the lock's file
+            return {each.uid: str(error) for each in asked}
+        results: dict[str, tuple[Ready, ...] | str] = {
+            ref.uid: each for ref, each in zip(asked, read, strict=True) if isinstance(each, str)
+        }
+        results |= {each.claim.uid: done for each, done in zip(wanted, made, strict=True)}
+        for each in results.values():
+            kit.meter.answered("NodePrepareResources", ok=not isinstance(each, str))
+        return results
+
+    async def unprepare(self, claims: Sequence[ClaimRef]) -> dict[str, str]:
+        kit = self._kit
+        asked = list({each.uid: each for each in claims}.values())
+        try:
+            async with kit.lock.held(), kit.turns.of(f"claim {each.uid}" for each in asked):
+                done = await asyncio.gather(*(self._told(each, self._unprepare(each)) for each in asked))
+        except OSError as error:
+            return {each.uid: str(error) for each in asked}
+        results = {each.uid: why or "" for each, why in zip(asked, done, strict=True)}
+        for why in results.values():
+            kit.meter.answered("NodeUnprepareResources", ok=not why)
+        return results
+
+    async def _told(self, claim: ClaimRef, work: Awaitable[T]) -> T | str:
+        """What came of a claim, or why nothing did: one that fails keeps no other from being answered."""
+        with logs.about(claim=f"{claim.namespace}/{claim.name}"):
+            try:
+                return await work
+            except TROUBLES as error:
+                why = f"claim {claim.namespace}/{claim.name}: {error}"
+                _log.warning("a claim cannot be served", extra={"why": str(error)})
+                return why
+            except Exception as error:  # noqa: BLE001 - logged, and told to the kubelet: it is answered for every claim
+                _log.exception("a claim cannot be served")
+                return f"claim {claim.namespace}/{claim.name}: {type(error).__name__}: {error}"
+
+    # What there is to do.
+
+    async def _read(self, asked: ClaimRef) -> Wanted:
+        """Raises TROUBLES."""
+        found = await self._kit.api.get(CLAIMS, asked.name, asked.namespace)
+        claim = claim_objects.read(found)
+        judging.check_asked(claim, asked)
+        if not judging.ours(claim):
+            return Wanted(claim=asked)
+        pod: PodRef | None = None
+        try:
+            pod = judging.consumer_of(claim)
+            self._trace_reading(asked, pod)
+            orders = await self._orders(claim, pod)
+        except (Refused, ApiError) as error:
+            self._refused(asked, pod, _all_of(claim), str(error))
+            raise
+        failpoint(READ)
+        return Wanted(claim=asked, orders=orders, pod_claim=claim.metadata.annotations.get(POD_CLAIM, ""))
+
+    async def _orders(self, claim: ResourceClaim, pod: PodRef) -> tuple[Order, ...]:
+        """Those of before, if it was prepared: the same answer for the same question. Raises Refused, ApiError."""
+        before = orders_in(self._kit.records_of_claim(claim.uid))
+        judging.check_same_pod(pod, before)
+        if judging.covers(before, claim):
+            return tuple(before)
+        await self._check_pod(pod)
+        orders = judging.orders_of(claim, pod, node=self._kit.node, find=self._kit.devices.find)
+        judging.check_taken(orders, orders_in(self._kit.attachments.records()))
+        return orders
+
+    async def _check_pod(self, pod: PodRef) -> None:
+        found = await self._kit.api.get(PODS, pod.name, pod.namespace)
+        if found["metadata"]["uid"] != pod.uid:
+            raise Refused("status.reservedFor", f"pod {pod.namespace}/{pod.name} of uid {pod.uid} is gone")
+        if found["spec"].get("hostNetwork"):
+            reason = f"pod {pod.namespace}/{pod.name} is in the node's network, where no interface can be moved to"
+            raise Refused("spec.hostNetwork", reason)
+
+    async def _make(self, wanted: Wanted, beside: Sequence[Wanted]) -> tuple[Ready, ...]:
+        """Raises TROUBLES."""
+        kit, pod, orders = self._kit, wanted.pod, wanted.orders
+        if pod is None:
+            return ()
+        try:
+            self._judge_together(pod, wanted, beside)
+            with kit.trace.works(pod.uid, "prepare devices"):
+                await asyncio.to_thread(kit.devices.keep, orders)
+                with kit.meter.phase("addresses"):
+                    addresses = await kit.addressing.reserve(orders)
+                with kit.meter.phase("prepare"):
+                    await asyncio.to_thread(kit.attachments.prepare, orders, addresses)
+                failpoint(PREPARED)
+                with kit.meter.phase("describe"):
+                    await asyncio.to_thread(self._describing.prepared, wanted.claim, orders, wanted.pod_claim)
+        except Exception as error:
+            devices = [(each.pool, each.offered.device, each.share_id) for each in orders]
+            self._refused(wanted.claim, pod, devices, str(error))
+            if not kit.records_of_claim(wanted.claim.uid):
+                await kit.addressing.release(wanted.claim.uid)
+            raise
+        finally:
+            await asyncio.to_thread(kit.devices.settle, orders)
+        return _ready(wanted.claim, orders)
+
+    def _judge_together(self, pod: PodRef, wanted: Wanted, beside: Sequence[Wanted]) -> None:
+        """With what this pod has already, and with what it is to have at the same time. Raises Refused."""
+        before = [each for each in orders_in(self._kit.records_of_pod(pod.uid)) if each.claim != wanted.claim]
+        known = {each.claim.uid for each in before}
+        others = [
+            order for each in beside if each is not wanted and each.claim.uid not in known for order in each.orders
+        ]
+        judging.check_pod(pod, wanted.orders, [*before, *others])
+        judging.check_taken(wanted.orders, [*orders_in(self._kit.attachments.records()), *others])
+
+    async def _unprepare(self, claim: ClaimRef) -> str:
+        """Raises TROUBLES."""
+        kit = self._kit
+        orders = orders_in(kit.records_of_claim(claim.uid))
+        pods = {each.pod.uid for each in orders}
+        async with kit.turns.of(f"pod {each}" for each in pods):
+            for pod in pods:
+                with kit.trace.works(pod, "unprepare devices"), kit.meter.phase("unprepare"):
+                    await asyncio.to_thread(kit.attachments.unprepare, claim.uid)
+            failpoint(UNPREPARED)
+            await kit.addressing.release(claim.uid)
+            await asyncio.to_thread(self._describing.forgotten, claim)
+        await asyncio.to_thread(kit.devices.settle)
+        return ""
+
+    # What is told.
+
+    def _trace_reading(self, claim: ClaimRef, pod: PodRef) -> None:
+        """Only now it is known for which pod that was."""
+        with self._kit.trace.reads(pod.uid, CLAIMS.target(claim.namespace, claim.name).path()):
+            pass
+
+    def _refused(self, claim: ClaimRef, pod: PodRef | None, devices: Sequence[tuple[str, str, str]], why: str) -> None:
+        about: list[ClaimRef | PodRef] = [claim] if pod is None else [claim, pod]
+        self._kit.events.tell(about, WARNING, PREPARE_FAILED, why)
+        told = [
+            DeviceState(pool=pool, device=device, share_id=share, reason="PrepareFailed", message=why)
+            for pool, device, share in devices
+        ]
+        self._kit.statuses.tell(claim, told)
+
+
+def _all_of(claim: ResourceClaim) -> list[tuple[str, str, str]]:
+    return [(each.pool, each.device, each.share_id or "") for _, each in judging.ours(claim)]
+
+
+def _ready(claim: ClaimRef, orders: Sequence[Order]) -> tuple[Ready, ...]:
+    """Each request's CDI name comes with its first device: it stands for all of them."""
+    seen: set[str] = set()
+    answers = []
+    for each in orders:
+        names = () if each.request in seen else (device_id(claim.uid, each.request),)
+        seen.add(each.request)
+        answers.append(
+            Ready(
+                request=each.request,
+                pool=each.pool,
+                device=each.offered.device,
+                share_id=each.share_id,
+                cdi=names,
+            )
+        )
+    return tuple(answers)
