@@ -1,7 +1,7 @@
 """Datagrams into records: bodies and messages become something to read, the pod is found, secrets are taken out. Pure.
 
 What comes from the API server is told in `digest_http`, from the runtime in `digest_cri`, of its NRI plugins in
-`digest_nri`, of device plugins in `digest_devices`; programs and the store here.
+`digest_nri`, of device plugins in `digest_devices`, of drivers of claims in `digest_dra`; programs and the store here.
 """
 
 from collections.abc import Callable
@@ -11,8 +11,8 @@ import msgspec
 
 from podwire.protocols.cni import args
 from podwire.protocols.cni.errors import CniError
-from podwire.trace import digest_cri, digest_devices, digest_http, digest_nri
-from podwire.trace.participants import CNI_PLUGIN, DEVICE_PLUGIN
+from podwire.trace import digest_cri, digest_devices, digest_dra, digest_http, digest_nri
+from podwire.trace.participants import CNI_PLUGIN, DEVICE_PLUGIN, NETWORK_DRIVER, of_socket
 from podwire.trace.pods import About, Pods
 from podwire.trace.record import MOST_DETAIL, Record, encode
 from podwire.trace.redact import redacted
@@ -32,14 +32,21 @@ def digested(raw: Record, pods: Pods, *, keep_secrets: bool = False) -> Record:
         id=raw.id,
         seq=raw.seq,
         time=raw.time,
-        caller=digest_http.participant(raw.caller),
-        callee=digest_http.participant(raw.callee),
+        caller=_participant(raw.caller, raw),
+        callee=_participant(raw.callee, raw),
         method=raw.method,
         pod=pod,
         node=raw.node,
         outcome=raw.outcome,
         detail=_bounded(detail if keep_secrets else redacted(detail, secret=secret)),
     )
+
+
+def _participant(name: str, raw: Record) -> str:
+    """Plugins of a kubelet are known by their sockets."""
+    if name in (DEVICE_PLUGIN, NETWORK_DRIVER) and (socket := raw.detail.get("socket")):
+        return of_socket(str(socket)) or name
+    return digest_http.participant(name)
 
 
 def _resolved(raw: Record, about: About, pods: Pods) -> str | None:
@@ -57,6 +64,8 @@ def _way(raw: Record) -> Callable[[Record], tuple[Detail, About]]:
         return digest_http.digest
     if raw.method.startswith(digest_nri.PREFIX):
         return digest_nri.digest
+    if raw.method in digest_dra.METHODS:
+        return digest_dra.digest
     if DEVICE_PLUGIN in (raw.caller, raw.callee):
         return digest_devices.digest
     if CNI_PLUGIN in (raw.caller, raw.callee) or "env" in raw.detail or "argv" in raw.detail or "code" in raw.detail:
@@ -73,7 +82,7 @@ def _store(raw: Record) -> tuple[Detail, About]:
     if resource == "pods":
         detail |= digest_http.glance(value)
         return detail, About(uid=digest_http.uid_of(value), namespace=namespace, name=name)
-    return detail, digest_http.referred(value)
+    return detail | digest_dra.glance(value), digest_http.referred(value)
 
 
 def _execution(raw: Record) -> tuple[Detail, About]:

@@ -7,6 +7,7 @@ import msgspec
 
 from podwire.protocols.k8sapi import paths
 from podwire.protocols.k8sapi.paths import BadPath, Target
+from podwire.trace import digest_dra
 from podwire.trace.participants import ORDER, of_agent
 from podwire.trace.pods import About
 from podwire.trace.record import Record
@@ -30,6 +31,7 @@ def digest(raw: Record) -> tuple[Detail, About]:
         detail["request"] = _body(text)
     response = detail.get("response")
     if target.resource != "pods":
+        detail |= digest_dra.glance(response) or digest_dra.glance(detail.get("request"))
         return _without_lists(detail, target), _elsewhere(target, detail)
     detail |= glance(response)
     about = About(uid=uid_of(response), namespace=target.namespace, name=target.name or name_of(response))
@@ -57,9 +59,11 @@ def glance(object_: Any) -> Detail:
 
 
 def referred(object_: Any) -> About:
-    """The pod that another object is about: an Event, a request for a token bound to it."""
+    """The pod that another object is about: an Event, a request for a token bound to it, a claim."""
     if not isinstance(object_, Mapping):
         return About()
+    if object_.get("kind") == digest_dra.CLAIM:
+        return digest_dra.about_claim(object_)
     for reference in (object_.get("involvedObject"), object_.get("regarding"), _at(object_, "spec", "boundObjectRef")):
         if isinstance(reference, Mapping) and reference.get("kind") == "Pod":
             namespace = reference.get("namespace") or _metadata(object_).get("namespace", "")

@@ -10,6 +10,9 @@ _NOISE = ("fieldManager", "fieldValidation", "allowWatchBookmarks", "resourceVer
 """Parameters of requests that say nothing about the way of a pod."""
 
 _LONGEST_ERROR = 120
+_SHORT = 12
+"""Characters of a container's id, as people know them."""
+_MOST_NAMES = 9
 
 
 def label_of(record: Record) -> str:
@@ -35,6 +38,7 @@ def _call(method: str, detail: dict[str, Any]) -> str:
         return f"{verb} {path}?{kept}" if kept else f"{verb} {path}"
     request = detail.get("request")
     about = _container(request) if isinstance(request, dict) else ""
+    about = about or ", ".join([*_names(detail.get("claims")), *_device_ids(request)])
     return f"{method} {about}".rstrip()
 
 
@@ -48,9 +52,10 @@ def _container(request: dict[str, Any]) -> str:
 
 
 def _state(detail: dict[str, Any]) -> str:
-    told = [str(detail[name]) for name in ("phase",) if detail.get(name)]
+    told = [str(detail["phase"])] if detail.get("phase") else []
     if detail.get("nodeName"):
         told.append(f"on {detail['nodeName']}")
+    told += _names(detail.get("devices"))
     return f" ({', '.join(told)})" if told else ""
 
 
@@ -64,7 +69,32 @@ def _reply(record: Record, detail: dict[str, Any]) -> str:
     stdout = detail.get("stdout")
     if isinstance(stdout, dict):
         return f"{record.outcome} {_printed(stdout)}".strip()
-    return record.outcome
+    return f"{record.outcome} {_answered(detail)}".strip()
+
+
+def _answered(detail: dict[str, Any]) -> str:
+    """What a call gave back, in a few words: devices, addresses, ids, and what an NRI plugin adjusts."""
+    response = detail.get("response")
+    if not isinstance(response, dict):
+        return ", ".join(_names(detail.get("devices")))
+    adjusted = sorted(name for name, value in (response.get("adjust") or {}).items() if value)
+    if adjusted:
+        return f"adjusts {', '.join(adjusted)}"
+    ip = _at(response, "status", "network", "ip")
+    made = response.get("container_id") or response.get("pod_sandbox_id")
+    short = str(made)[:_SHORT] if made else ""
+    return ", ".join(_names(detail.get("devices"))) or str(ip or "") or short
+
+
+def _device_ids(request: Any) -> list[str]:
+    """Of devices that a container is to have, as the kubelet asks a device plugin for them."""
+    asked = request.get("container_requests") if isinstance(request, dict) else None
+    found = [each for one in asked or () if isinstance(one, dict) for each in one.get("devices_ids") or ()]
+    return [str(each) for each in found[:_MOST_NAMES]]
+
+
+def _names(value: Any) -> list[str]:
+    return [str(each) for each in value[:_MOST_NAMES]] if isinstance(value, list) else []
 
 
 def _printed(result: dict[str, Any]) -> str:

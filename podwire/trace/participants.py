@@ -42,6 +42,9 @@ _AGENTS = {
 _PLUGIN = re.compile(r"\A\d\d-")
 """Runtimes call a plugin of NRI by its index and its name."""
 
+_NETWORK_DRIVERS = ("net.podwire.dev", "dra.net")
+"""Ours, and the one that it is after."""
+
 UNNAMED = "Client"
 
 
@@ -50,6 +53,13 @@ def of_agent(agent: str) -> str:
     words = agent.split()
     name = words[0].partition("/")[0] if words else ""
     return _AGENTS.get(_PLUGIN.sub("", name)) or name or UNNAMED
+
+
+def of_socket(socket: str) -> str:
+    """The driver that listens at a socket, in a folder of its name; empty where sockets of device plugins are."""
+    _, below, rest = socket.rpartition("/plugins/")
+    driver, _, _ = rest.partition("/")
+    return "" if not below or not driver else NETWORK_DRIVER if driver in _NETWORK_DRIVERS else driver
 
 
 def placed(names: set[str]) -> list[str]:

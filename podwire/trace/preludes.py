@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from podwire.trace.digest_dra import PREPARE
 from podwire.trace.participants import API_SERVER, DEVICE_PLUGIN, KUBELET
 from podwire.trace.record import Record
 
@@ -9,6 +10,25 @@ LIST = "ListAndWatch"
 
 
 def prelude(own: Sequence[Record], others: Iterable[Record]) -> list[Record]:
+    """How it became known that there is what the pod was given: devices of plugins, and those that it claims."""
+    drivers = {each.callee for each in own if each.method == PREPARE and each.begins}
+    known = list(others) if drivers else others
+    slices = [found for each in sorted(drivers) if (found := _offered(each, own[0].time, known)) is not None]
+    return [*slices, *_plugged(own, known)]
+
+
+def _offered(driver: str, before: float, others: Iterable[Record]) -> Record | None:
+    """The last time that a driver published what it has."""
+    told = (each for each in others if each.caller == driver and each.time <= before and _is_slice(each))
+    return max(told, key=lambda each: (each.time, each.seq), default=None)
+
+
+def _is_slice(record: Record) -> bool:
+    verb, _, path = record.method.partition("?")[0].partition(" ")
+    return verb in ("POST", "PUT", "PATCH") and "/resourceslices" in path
+
+
+def _plugged(own: Sequence[Record], others: Iterable[Record]) -> list[Record]:
     """For a pod that has devices: how each of its plugins told which there are, and how the node said so."""
     sockets = {each.detail.get("socket") for each in own if each.callee == DEVICE_PLUGIN and each.begins}
     if not sockets:

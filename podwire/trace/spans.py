@@ -88,7 +88,7 @@ class Start:
         self.name = self.name or str(detail.get("name", ""))
         self.command = self.command or str(detail.get("kubectl_command", ""))
         self.first, self.last = min(self.first, record.time), max(self.last, record.time)
-        if self.asked is None and is_request(record):
+        if is_request(record):
             self.asked = record.time
         if self.running is None and is_running(record):
             self.running = record.time

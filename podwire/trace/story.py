@@ -1,7 +1,7 @@
 """Records into the story of one pod: its arrows in order, beginning with the watches that it depended on. Pure."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import pairwise
@@ -75,17 +75,14 @@ class Story:
     name: str
     begin: float
     """When somebody asked for the pod."""
+    origin: float
+    """The first moment of the pod itself, after the watches that were there before."""
     running: float | None = None
     """When the API server had been told that it runs."""
     arrows: tuple[Arrow, ...] = ()
     gaps: tuple[Gap, ...] = ()
     cuts: tuple[Cut, ...] = ()
     remarks: tuple[Remark, ...] = ()
-
-    @property
-    def origin(self) -> float:
-        """The first moment of the pod itself, after the watches that were there before."""
-        return min((each.time for each in self.arrows if each.took is not None), default=self.begin)
 
     @property
     def took(self) -> float | None:
@@ -119,14 +116,14 @@ class Stories:
         records = assigned(self._records)
         gaps = _gaps(records)
         pods: dict[str, list[Record]] = defaultdict(list)
-        watches: dict[str, Record] = {}
+        others = _Others()
         for each in records:
             if each.pod is not None:
                 pods[each.pod].append(each)
-            elif each.begins:
-                watches[each.id] = each
+            else:
+                others.learn(each)
         told = [
-            _story(pod, name, own, watches, gaps)
+            _story(pod, name, own, others, gaps)
             for pod, own in pods.items()
             if only in ("", pod) and (name := _name(own)) is not None and wanted(name)
         ]
@@ -225,12 +222,26 @@ def _name(records: Iterable[Record]) -> tuple[str, str] | None:
     return next((each for each in found if each[1]), None)
 
 
-def _story(
-    pod: str, name: tuple[str, str], own: list[Record], watches: dict[str, Record], gaps: Sequence[Gap]
-) -> Story:
-    first = [watches[each] for each in dict.fromkeys(each.id for each in own if each.is_event) if each in watches]
-    first += [each for each in prelude(own, watches.values()) if each not in first]
-    arrows = tuple(_arrows(sorted(first + own, key=lambda each: (each.time, each.seq))))
+@dataclass(slots=True)
+class _Others:
+    """Calls that are about no pod: watches, what was said of a node."""
+
+    begun: dict[str, Record] = field(default_factory=dict)
+    ended: dict[str, Record] = field(default_factory=dict)
+
+    def learn(self, record: Record) -> None:
+        if record.begins:
+            self.begun[record.id] = record
+        elif record.ends:
+            self.ended[record.id] = record
+
+
+def _story(pod: str, name: tuple[str, str], own: list[Record], others: _Others, gaps: Sequence[Gap]) -> Story:
+    begun = others.begun
+    first = [begun[each] for each in dict.fromkeys(each.id for each in own if each.is_event) if each in begun]
+    before = [each for each in prelude(own, begun.values()) if each not in first]
+    ended = {each.id: others.ended[each.id] for each in before if each.id in others.ended}
+    arrows = tuple(_arrows(sorted(first + before + own, key=lambda each: (each.time, each.seq)), ended))
     begin = min((each.time for each in own if is_request(each)), default=own[0].time)
     running = next((each.time for each in own if is_running(each)), None)
     last = own[-1].time
@@ -239,6 +250,7 @@ def _story(
         namespace=name[0],
         name=name[1],
         begin=begin,
+        origin=min((each.time for each in own if not each.is_event), default=begin),
         running=running,
         arrows=arrows,
         gaps=tuple(each for each in gaps if begin <= each.time <= last),
@@ -247,7 +259,7 @@ def _story(
 
 def is_request(record: Record) -> bool:
     """The beginning of the request that makes a pod."""
-    return record.begins and record.method.startswith("POST ") and "/pods" in record.method
+    return record.begins and record.method.startswith("POST ") and record.method.partition("?")[0].endswith("/pods")
 
 
 def is_running(record: Record) -> bool:
@@ -257,9 +269,10 @@ def is_running(record: Record) -> bool:
     )  # fmt: skip
 
 
-def _arrows(records: Sequence[Record]) -> Iterator[Arrow]:
+def _arrows(records: Sequence[Record], elsewhere: Mapping[str, Record]) -> Iterator[Arrow]:
+    """`elsewhere` are the ends of calls that began before the story, which are not drawn."""
     begun = {each.id: each for each in records if each.begins}
-    ended = {each.id: each for each in records if each.ends}
+    ended = {**elsewhere, **{each.id: each for each in records if each.ends}}
     sessions: set[str] = set()
     for each in records:
         session = _text(each, "kubectl_session")
