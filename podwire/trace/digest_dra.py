@@ -41,7 +41,7 @@ def claim_id(uid: str) -> str:
 
 
 def about_claim(claim: Mapping[str, Any]) -> About:
-    """The pod for which a claim is reserved, or for which it was made; what many share is the last one's that used it."""
+    """The pod for which a claim is reserved, or was made; what many share belongs to the last one that used it."""
     metadata = _mapping(claim.get("metadata"))
     namespace, uid = str(metadata.get("namespace", "")), str(metadata.get("uid", ""))
     ids = (claim_id(uid),) if uid else ()
