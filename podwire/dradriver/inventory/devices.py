@@ -148,7 +148,8 @@ def capacity(facts: Facts) -> dict[str, Object]:
         return {"slots": slots}
     unit = _quantity(LEAST_BANDWIDTH)
     even = max(bits // facts.parent.slots // LEAST_BANDWIDTH, 1) * LEAST_BANDWIDTH
-    policy = {"default": _quantity(even), "validRange": {"min": unit, "step": unit}}
+    steps = {"step": unit} if bits >= 2 * LEAST_BANDWIDTH else {}  # the API wants room for one
+    policy = {"default": _quantity(even), "validRange": {"min": unit, **steps}}
     return {"bandwidth": {"value": _quantity(bits), "requestPolicy": policy}, "slots": slots}
 
 

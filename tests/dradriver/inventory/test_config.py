@@ -1,0 +1,156 @@
+"""The driver's file, read strictly; the filter; how long a condition lasts."""
+
+import pytest
+
+from podwire.dradriver.inventory.config import BadConfig, Config, Shared, config, load
+from podwire.dradriver.inventory.filtering import Filter
+from podwire.dradriver.inventory.health import Condition, Health, Judge
+
+
+def test_a_file_says_everything(tmp_path):
+    path = tmp_path / "driver.yaml"
+    path.write_text(
+        """
+filter: attributes["kind"] != "veth"
+shared:
+- interface: eth1
+  slots: 32
+  bandwidth: 10G
+- interface: br0
+shareBridges: false
+bridgeSlots: 8
+taintEffect: NoExecute
+patienceSeconds: 0.5
+"""
+    )
+    parents = (Shared(interface="eth1", slots=32, bandwidth=10_000_000_000), Shared(interface="br0"))
+    expected = Config(
+        filter='attributes["kind"] != "veth"', shared=parents, bridges=False, slots=8, taint="NoExecute", patience=0.5
+    )
+    assert load(path) == expected
+
+
+def test_a_file_may_say_nothing(tmp_path):
+    (tmp_path / "empty.yaml").write_text("")
+    assert load(tmp_path / "empty.yaml") == Config()
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([], "is no mapping with filter, shared, shareBridges, bridgeSlots, taintEffect, patienceSeconds"),
+        ({"share": []}, "share: is no setting; there are filter"),
+        ({"shared": {}}, "shared: is no list of up to 64"),
+        ({"shared": ["eth1"]}, "shared[0]: is no mapping with interface, slots, bandwidth"),
+        ({"shared": [{"slots": 3}]}, "shared[0].interface: is needed"),
+        ({"shared": [{"interface": "a/b"}]}, "shared[0].interface: 'a/b' is no name of a link"),
+        ({"shared": [{"interface": "x" * 16}]}, "shared[0].interface: 'xxxxxxxxxxxxxxxx' is no name of a link"),
+        ({"shared": [{"interface": "a"}, {"interface": "a"}]}, "shared[1].interface: a is there twice"),
+        ({"shared": [{"interface": "a", "slots": 0}]}, "shared[0].slots: 0 is no number from 1 to 4096"),
+        ({"shared": [{"interface": "a", "slots": True}]}, "shared[0].slots: True is no number from 1 to 4096"),
+        ({"shared": [{"interface": "a", "speed": 1}]}, "shared[0].speed: is no setting; there are interface"),
+        ({"shared": [{"interface": "a", "bandwidth": "fast"}]}, "shared[0].bandwidth: 'fast' is no bandwidth"),
+        ({"shared": [{"interface": "a", "bandwidth": "1k"}]}, "shared[0].bandwidth: '1k' is no bandwidth"),
+        ({"shared": [{"interface": "a", "bandwidth": -5}]}, "shared[0].bandwidth: -5 is no bandwidth"),
+        ({"shared": [{"interface": "a", "bandwidth": "1.2.3G"}]}, "shared[0].bandwidth: '1.2.3G' is no bandwidth"),
+        ({"shareBridges": "yes please"}, "shareBridges: is neither true nor false"),
+        ({"taintEffect": "NoWay"}, "taintEffect: 'NoWay' is none of None, NoSchedule, NoExecute"),
+        ({"patienceSeconds": -1}, "patienceSeconds: -1 is no number of seconds from 0 to 3600"),
+        ({"filter": 7}, "filter: is no expression of up to 10240 bytes"),
+    ],
+)
+def test_what_is_wrong_is_named(found, expected):
+    with pytest.raises(BadConfig) as caught:
+        config(found)
+    assert str(caught.value).startswith(expected)
+
+
+def test_the_key_of_a_part_is_told_in_full():
+    with pytest.raises(BadConfig) as caught:
+        config({"shared": [{"interface": ""}]}, "inventory")
+    assert caught.value.key == "inventory.shared[0].interface"
+
+
+@pytest.mark.parametrize("text", ["a: [", "filter: a\nfilter: b", "a: &x [*x]", "!!python/object:os.system {}"])
+def test_what_is_no_yaml_is_told(tmp_path, text):
+    (tmp_path / "bad.yaml").write_text(text)
+    with pytest.raises(BadConfig):
+        load(tmp_path / "bad.yaml")
+
+
+VALUES = {"interface": "eth1", "kind": "veth", "mtu": 9000, "carrier": True, "speed": None}
+
+
+@pytest.mark.parametrize(
+    ("expression", "why"),
+    [
+        ("", ""),
+        ('attributes["kind"] == "veth"', ""),
+        ('attributes["interface"].startsWith("eth") && attributes.mtu >= 9000', ""),
+        ('attributes["kind"] != "veth"', "the filter does not want it"),
+        ('attributes["speed"] > 1000', "the filter cannot judge it: no such key: speed"),
+        ("has(attributes.speed) && attributes.speed > 1000", "the filter does not want it"),
+        ('attributes["mtu"].startsWith("9")', "the filter cannot judge it: "),
+        ('attributes["mtu"]', "the filter says 9000, neither true nor false"),
+    ],
+)
+def test_a_device_that_the_filter_cannot_judge_is_not_offered(expression, why):
+    found = Filter(expression).why_not(VALUES)
+    assert found.startswith(why) if why else not found
+
+
+@pytest.mark.parametrize(
+    ("expression", "why"),
+    [
+        ("attributes[", "filter: "),
+        ("device.driver == 'x'", "filter: "),
+        ("'yes'", "filter: must evaluate to bool, not to string"),
+    ],
+)
+def test_a_filter_that_is_none_is_refused_at_once(expression, why):
+    with pytest.raises(BadConfig, match=why):
+        Filter(expression)
+
+
+DOWN, GONE = Condition("down", "has no carrier"), Condition("gone", "was deleted", certain=True)
+
+
+def test_a_condition_counts_when_it_has_lasted():
+    judge = Judge(3.0)
+    assert judge.judge({"a": None}, 0.0, 1000.0) == {"a": Health(True, "", 1000.0)}
+    assert judge.waits(0.0) is None
+    assert judge.judge({"a": DOWN}, 10.0, 1010.0)["a"].healthy
+    assert judge.waits(11.0) == 2.0
+    assert judge.judge({"a": DOWN}, 13.0, 1013.0) == {"a": Health(False, "has no carrier", 1013.0, "down")}
+    assert judge.waits(13.0) is None
+    assert judge.judge({"a": DOWN}, 14.0, 1014.0)["a"].since == 1013.0
+    assert judge.judge({"a": None}, 15.0, 1015.0) == {"a": Health(True, "", 1015.0)}
+
+
+def test_a_condition_that_passes_in_time_is_not_told():
+    judge = Judge(3.0)
+    for now in (0.0, 2.0, 4.0, 6.0):
+        assert judge.judge({"a": DOWN}, now, now)["a"].healthy
+        assert judge.judge({"a": None}, now + 1, now + 1)["a"].healthy
+        assert judge.waits(now + 1) is None
+
+
+def test_what_is_certain_counts_at_once():
+    judge = Judge(3.0)
+    assert judge.judge({"a": DOWN}, 0.0, 0.0)["a"].healthy
+    assert judge.judge({"a": GONE}, 1.0, 1.0) == {"a": Health(False, "was deleted", 1.0, "gone")}
+
+
+def test_another_condition_has_to_last_too():
+    judge = Judge(3.0)
+    judge.judge({"a": GONE}, 0.0, 0.0)
+    assert judge.judge({"a": DOWN}, 1.0, 1.0)["a"].taint == "gone"
+    assert judge.waits(1.0) == 3.0
+    assert judge.judge({"a": DOWN}, 4.0, 4.0)["a"].taint == "down"
+
+
+def test_devices_that_are_no_more_are_forgotten():
+    judge = Judge(3.0)
+    judge.judge({"a": DOWN}, 0.0, 0.0)
+    assert judge.judge({}, 1.0, 1.0) == {}
+    assert judge.waits(1.0) is None
