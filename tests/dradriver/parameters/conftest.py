@@ -58,7 +58,9 @@ def parameters(says: dict[str, Any]) -> dict[str, Any]:
     return {**HEAD, **says}
 
 
-def config(says: dict[str, Any], source: str = "FromClaim", requests: tuple[str, ...] = (), driver: str = DRIVER) -> Any:
+def config(
+    says: dict[str, Any], source: str = "FromClaim", requests: tuple[str, ...] = (), driver: str = DRIVER
+) -> Any:
     entry = {"requests": list(requests), "opaque": {"driver": driver, "parameters": parameters(says)}}
     return {"source": source, **entry}
 
@@ -103,6 +105,11 @@ def decide() -> Any:
 @pytest.fixture
 def decide_case() -> Any:
     return lambda case: decided(of_case(case), DEVICES[case.get("device", "whole")])
+
+
+@pytest.fixture
+def cases() -> dict[str, list[dict[str, Any]]]:
+    return {name: table(name) for name in ("cases.yaml", "accepted.yaml")}
 
 
 @pytest.fixture

@@ -1,0 +1,172 @@
+"""The admission policy on a real API server, against the same tables as the driver itself."""
+
+import asyncio
+
+import pytest
+
+from podwire.cluster.apiserver import Options, running
+from podwire.cluster.loopback import LoopbackHttp
+from podwire.dradriver.offers import Refused
+from podwire.dradriver.parameters.policy import LONGEST_LIST, NAME, policy
+from podwire.dradriver.parameters.schema import FIELDS, LOCKS
+from podwire.protocols.k8sapi.client_side import Client
+from podwire.protocols.k8sapi.server_side import Certificate
+from podwire.protocols.k8sapi.status import ApiError
+
+ADMIN = Certificate("admin", ("system:masters",))
+SOON = 40.0
+GROUP = "resource.k8s.io/v1"
+REQUESTS = [{"name": "nic", "exactly": {"deviceClassName": "net.example"}}]
+
+
+@pytest.fixture
+async def api(tmp_path):
+    """A server on which the policy is in force."""
+    options = Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=False)
+    async with running(options) as server:
+        client = Client(LoopbackHttp(server.assembled.server.handle, ADMIN))
+        for each in policy():
+            await client.create(each)
+        keeper = server.assembled.policies
+        await until(lambda: any(each.policy.name == NAME for each in keeper.in_force.bound))
+        yield client
+
+
+async def until(condition):
+    async with asyncio.timeout(SOON):
+        while True:
+            found = condition()
+            if await found if asyncio.iscoroutine(found) else found:
+                return
+            await asyncio.sleep(0.01)
+
+
+def opaque(config):
+    return {key: value for key, value in config.items() if key in ("opaque", "requests") and value}
+
+
+def claim(configs, kind="ResourceClaim", **meta):
+    spec = {"devices": {"requests": REQUESTS, "config": [opaque(each) for each in configs]}}
+    found = {"spec": spec} if kind == "ResourceClaimTemplate" else spec
+    return {"apiVersion": GROUP, "kind": kind, "metadata": {"name": "c", "namespace": "default", **meta}, "spec": found}
+
+
+def class_(configs):
+    return {
+        "apiVersion": GROUP,
+        "kind": "DeviceClass",
+        "metadata": {"name": "net.example"},
+        "spec": {"config": [opaque(each) for each in configs]},
+    }
+
+
+async def complaint(api, object_):
+    """What the server has against an object; empty when it would take it."""
+    try:
+        await api.create(object_, dry_run=True)
+    except ApiError as error:
+        return str(error)
+    return ""
+
+
+async def is_fine(api, object_):
+    return not await complaint(api, object_)
+
+
+def objects(case, said):
+    """What is written to the API server of a case, each with where its fields are."""
+    if "class" in case:
+        yield class_([said(case["class"])]), "spec.config[0]", case.get("blames") == "class"
+    if "says" in case:
+        yield claim([said(case["says"])]), "spec.devices.config[0]", case.get("blames") != "class"
+
+
+async def test_what_is_marked_as_early_is_refused_in_the_drivers_words(api, cases, said, decide_case):
+    unlike = {}
+    for case in cases["cases.yaml"]:
+        with pytest.raises(Refused) as refused:
+            decide_case(case)
+        for object_, place, blamed in objects(case, said):
+            told = await complaint(api, object_)
+            early = blamed and case.get("early", False)
+            if not early:
+                expected = not told
+            else:
+                begins = f"{place}.opaque.parameters.{case['field']}: "
+                reason = told.partition(begins)[2].partition("; spec.")[0]
+                expected = NAME in told and bool(reason) and (early == "loosely" or reason in refused.value.reason)
+            if not expected:
+                unlike[case["id"]] = (told, refused.value.reason)
+    assert unlike == {}
+
+
+async def test_what_can_be_had_is_let_pass(api, cases, said):
+    told = {
+        case["id"]: told
+        for case in cases["accepted.yaml"]
+        for object_, _, _ in objects(case, said)
+        if (told := await complaint(api, object_))
+    }
+    assert told == {}
+
+
+async def test_templates_are_judged_too_and_every_config_by_its_place(api, said):
+    fine, wrong = said({}), said({"interface": {"mtu": 1}, "routes": [{}]})
+    told = await complaint(api, claim([fine, wrong, wrong], "ResourceClaimTemplate"))
+    for place in (1, 2):
+        at = f"spec.spec.devices.config[{place}].opaque.parameters"
+        assert f"{at}.interface.mtu: must be from 68 to 65535" in told
+    assert "config[0]" not in told
+    only_routes = said({"routes": [{}, {"destination": "10.0.0.0/8", "scope": "link"}, {"metric": "x"}]})
+    told = await complaint(api, claim([only_routes], "ResourceClaimTemplate"))
+    at = "spec.spec.devices.config[0].opaque.parameters"
+    assert f"{at}.routes[0].destination: is required; {at}.routes[2].destination: is required" in told
+    assert f"{at}.routes[2].metric: must be a whole number" in told
+
+
+async def test_other_drivers_say_what_they_want(api, said):
+    other = said({"interface": "whatever"}, driver="gpu.example.com")
+    assert await complaint(api, claim([other])) == ""
+    both = await complaint(api, claim([other, said({"interface": "whatever"})]))
+    assert "spec.devices.config[1].opaque.parameters.interface: must be an object" in both
+
+
+async def test_what_was_there_before_the_policy_keeps_nobody_from_changing_its_metadata(api, said, tmp_path):
+    wrong = class_([said({"interface": {"mtu": 1}})])
+    kind = api.kind_of(policy()[1])
+    [_, binding] = policy()
+    await api.delete(kind, NAME)
+    await until(lambda: is_fine(api, wrong))
+    made = await api.create(wrong)
+    await api.create(binding)
+    await until(lambda: complaint(api, {**wrong, "metadata": {"name": "other"}}))
+    made["metadata"]["labels"] = {"a": "b"}
+    changed = await api.replace(made)
+    assert changed["metadata"]["labels"] == {"a": "b"}
+    changed["spec"]["config"] *= 2
+    with pytest.raises(ApiError, match="must be from 68"):
+        await api.replace(changed)
+
+
+async def test_the_longest_lists_are_not_too_much(api, said, decide):
+    says = {
+        "interface": {"addresses": [f"10.9.0.{i}/24" for i in range(1, 17)]},
+        "routes": [{"destination": f"10.{i}.0.0/16", "gateway": "10.9.0.99", "source": "10.9.0.7"} for i in range(64)],
+        "rules": [{"priority": i + 1, "source": f"10.9.{i}.0/24", "table": 254} for i in range(32)],
+    }
+    assert len(decide([said(says)]).routes) == 64
+    assert await complaint(api, claim([said(says)])) == ""
+    last = {**says, "rules": [*says["rules"][:31], {"priority": 99, "source": "10.9.9.1/24", "table": 254}]}
+    assert "rules[31].source: has bits beyond its prefix" in await complaint(api, claim([said(last)]))
+
+
+async def test_copies_of_a_template_were_judged_there(api, said):
+    wrong = [said({"interface": {"mtu": 1}})]
+    assert await complaint(api, claim(wrong))
+    assert await complaint(api, claim(wrong, annotations={"resource.kubernetes.io/pod-claim-name": "nic"})) == ""
+
+
+def test_every_list_can_be_counted_through():
+    mosts = [form.most for form in (*FIELDS.values(), LOCKS) if hasattr(form, "most")]
+    assert mosts
+    assert max(mosts) <= LONGEST_LIST
