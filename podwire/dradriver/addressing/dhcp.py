@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from ipaddress import IPv4Address
 from itertools import count
+from math import inf
 from typing import TypeVar
 
 from podwire.dradriver.addressing.listening import Listening
@@ -95,7 +96,7 @@ class DhcpClient:
         except linux.LinuxError as error:
             raise NoLease(f"DHCP: {error}") from error
 
-    async def confirm(self, spot: Spot, address: IPv4Address) -> Lease:
+    async def confirm(self, spot: Spot, address: IPv4Address, within: float = inf) -> Lease:
         """This address and no other, from a link that does not have it: Withdrawn when a server says no, NoLease."""
 
         def heard(asking: Asking, frame: Frame) -> Lease | str | None:
@@ -107,9 +108,9 @@ class DhcpClient:
             client = _client(socket, spot)
             begun = ask.begin(client, self._xid(), address)
             said = _frame(client, ask.spoken(begun, 0))
-            return await self._judged(frames, lambda: socket.send(said), lambda frame: heard(begun, frame))
+            return await self._judged(within, frames, lambda: socket.send(said), lambda frame: heard(begun, frame))
 
-    async def renew(self, lease: Lease, spot: Spot, link: str) -> Lease:
+    async def renew(self, lease: Lease, spot: Spot, link: str, within: float = inf) -> Lease:
         """More time from the lease's own server, on the link that has the address. Withdrawn, NoLease."""
         client, xid = spot.client, self._xid()
         message = messages.encode(ask.prolonging(client, lease, xid))
@@ -118,16 +119,18 @@ class DhcpClient:
             try:
                 to = (str(lease.server), SERVER_PORT)
                 judge = partial(_prolonged, client, lease, xid)
-                return await self._judged(frames, lambda: speaker.send(message, to), judge)
+                return await self._judged(within, frames, lambda: speaker.send(message, to), judge)
             finally:
                 speaker.close()
 
-    async def rebind(self, lease: Lease, spot: Spot) -> Lease:
+    async def rebind(self, lease: Lease, spot: Spot, within: float = inf) -> Lease:
         """More time from any server. Withdrawn, NoLease."""
         client, xid = spot.client, self._xid()
         with _frames(spot) as (socket, frames):
             said = _frame(client, ask.prolonging(client, lease, xid), source=lease.address.ip)
-            return await self._judged(frames, lambda: socket.send(said), partial(_prolonged, client, lease, xid))
+            return await self._judged(
+                within, frames, lambda: socket.send(said), partial(_prolonged, client, lease, xid)
+            )
 
     def release(self, lease: Lease, spot: Spot) -> None:
         """Give it back. Nobody answers, so nobody waits."""
@@ -141,18 +144,23 @@ class DhcpClient:
             socket.close()
 
     async def _judged(
-        self, frames: Listening[Frame], say: Callable[[], None], judge: Callable[[Frame], Lease | str | None]
+        self,
+        within: float,
+        frames: Listening[Frame],
+        say: Callable[[], None],
+        judge: Callable[[Frame], Lease | str | None],
     ) -> Lease:
         """What the first frame that means something says. A link that just came up may drop what is sent first."""
+        limit = min(within, self._timing.answer)
         try:
-            async with asyncio.timeout(self._timing.answer):
+            async with asyncio.timeout(limit):
                 for tries in count():
                     say()
                     found = await _first(frames, judge, ask.patience(tries, self._chance.random()))
                     if found is not None:
                         break
         except TimeoutError:
-            raise NoLease(f"DHCP: no server answered within {self._timing.answer:g} s") from None
+            raise NoLease(f"DHCP: no server answered within {limit:g} s") from None
         if isinstance(found, Lease):
             return found
         raise Withdrawn(f"DHCP: the server withdrew the address: {found}")

@@ -21,7 +21,7 @@ class Key:
     @property
     def id(self) -> str:
         """The same key has the same one; fits a file's name."""
-        return f"{_uuid(self.claim.uid)}-{self._hash().hex()[:16]}"
+        return f"{claim_prefix(self.claim.uid)}-{self._hash().hex()[:16]}"
 
     @property
     def client_id(self) -> bytes:
@@ -37,6 +37,11 @@ class Key:
 
 def key_of(order: Order) -> Key:
     return Key(claim=order.claim, request=order.request, device=order.offered.device, share_id=order.share_id)
+
+
+def claim_prefix(uid: str) -> str:
+    """With which the ids of all keys of a claim begin."""
+    return str(_uuid(uid))
 
 
 def _uuid(text: str) -> uuid.UUID:

@@ -27,6 +27,7 @@ class Server:
         self.seconds, self.t1, self.t2 = 3600, None, None
         self.more = {}
         self.silent_to, self.refuses = set(), set()
+        self.ignores = lambda _message, _datagram: False
         self.given = {}
         self.heard = []
         self._news = asyncio.Event()
@@ -63,7 +64,7 @@ class Server:
                 continue
             self.heard.append((message, datagram))
             self._news.set()
-            if message.type not in self.silent_to:
+            if message.type not in self.silent_to and not self.ignores(message, datagram):
                 self._answer(message, datagram)
 
     def _answer(self, message, datagram):
