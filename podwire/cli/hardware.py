@@ -8,14 +8,13 @@ from typing import Any
 
 from podwire.cli.main import UserError
 from podwire.cluster.hardware import reading
-from podwire.cluster.hardware.functions import Function, functions
+from podwire.cluster.hardware.functions import Function, functions, links
 from podwire.cluster.hardware.profile import BadProfile, Profile
 from podwire.cluster.hardware.switch import plug
 from podwire.cluster.up import state
 from podwire.cluster.up.layout import BadPrefix, layout_of
 from podwire.cluster.up.nodespace import NodeSpace
 from podwire.cluster.up.state import BrokenState, NewerState
-from podwire.linux.errors import NoSuchLink
 from podwire.linux.network import KernelNetwork
 
 
@@ -64,7 +63,8 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _told(each: Function) -> dict[str, Any]:
-    found = {"pci": each.pci, "kind": "gpu" if each.gpu else "vf" if each.physical else "nic", "name": each.name}
+    found: dict[str, Any] = {"pci": each.pci}
+    found |= {"kind": "gpu" if each.gpu else "vf" if each.physical else "nic", "name": each.name}
     found |= {"numaNode": each.numa, "pcieRoot": each.root, "driver": each.driver, "mac": each.mac, "rdma": each.rdma}
     found |= {"vendor": each.vendor, "device": each.device, "physicalFunction": each.physical}
     return {key: value for key, value in found.items() if value not in ("", None)}
@@ -88,17 +88,21 @@ def _cable(arguments: argparse.Namespace) -> int:
         known = state.load(layout.record)
         if known is None or known.hardware is None:
             raise UserError(
-                f"no cluster below {layout.prefix} has simulated hardware; `podwire up --hardware` makes one"
+                f"no cluster with simulated hardware below {layout.prefix}; `podwire up --hardware` makes one"
             )
-        space = NodeSpace(layout, known.nodes[0].name)
-        with KernelNetwork(space.switch) as switch:
+        _check_name(arguments.card, known.hardware)
+        with KernelNetwork(NodeSpace(layout, known.nodes[0].name).switch) as switch:
             plug(switch, arguments.card, plugged=arguments.verb == "plug")
-    except NoSuchLink as error:
-        names = ", ".join(each.name for each in functions(known.hardware) if each.name)
-        raise UserError(f"there is no card {arguments.card}; there are {names}") from error
     except (BadPrefix, BrokenState, NewerState, OSError) as error:
         raise UserError(str(error)) from error
     return 0
+
+
+def _check_name(card: str, profile: Profile) -> None:
+    """The switch has links that are no card's."""
+    names = [each.name for each in links(functions(profile))]
+    if card not in names:
+        raise UserError(f"there is no card {card}; there are {', '.join(names)}")
 
 
 _VERBS: dict[str, Callable[[argparse.Namespace], int]] = {

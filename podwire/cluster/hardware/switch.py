@@ -5,12 +5,10 @@ where it is, the card is, under whatever name, on the node or in a pod. A card's
 a pod that was not torn down in order; the kernel would have brought real hardware home) is made anew.
 """
 
-import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
 from podwire.cluster.hardware.functions import Function
-from podwire.linux.errors import LinkExists, NoSuchLink
 from podwire.linux.network import KernelNetwork
 from podwire.linux.values import Bridge, Link, Veth
 
@@ -19,11 +17,11 @@ BRIDGE = "switch0"
 
 def install(switch: KernelNetwork, node: Path, cards: Iterable[Function], mark: str) -> list[Function]:
     """Make what is missing; which cards that were. `node` is the path of the node's network namespace."""
-    with contextlib.suppress(LinkExists):
-        switch.links.add(Bridge(BRIDGE, alias=mark, up=True))
-    bridge = switch.links.get(BRIDGE).ifindex
     there = {each.name for each in switch.links.list()}
+    if BRIDGE not in there:
+        switch.links.add(Bridge(BRIDGE, alias=mark, up=True))
     missing = [each for each in cards if each.name not in there]
+    bridge = switch.links.get(BRIDGE).ifindex
     for each in missing:
         switch.links.add(_cable(each, bridge, node, mark))
     return missing
@@ -54,13 +52,6 @@ def names(switch: Iterable[Link], node: Iterable[Link], number: int | None) -> d
         if other is not None and other.peer == each.ifindex:
             found[other.name] = each.name
     return found
-
-
-def is_there(switch: KernelNetwork, name: str) -> bool:
-    try:
-        return switch.links.get(name).kind == "veth"
-    except NoSuchLink:
-        return False
 
 
 def own_namespace() -> Path:
