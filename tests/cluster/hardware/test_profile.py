@@ -1,0 +1,154 @@
+"""Profiles of hardware: what is read, what is refused and by which words, what follows from one."""
+
+import pytest
+
+from podwire.cluster.hardware import reading
+from podwire.cluster.hardware.functions import bridges, functions
+from podwire.cluster.hardware.profile import BadProfile, Gpu, Nic, Profile, Root
+
+
+def loaded(tmp_path, text):
+    file = tmp_path / "profile.yaml"
+    file.write_text(text)
+    return reading.load(str(file))
+
+
+@pytest.mark.parametrize("name", reading.names())
+def test_a_profile_that_comes_with_podwire_can_be_used(name):
+    profile = reading.load(name)
+    found = functions(profile)
+    assert len({each.pci for each in found}) == len(found)
+    assert len({each.mac for each in found if each.name}) == len([each for each in found if each.name])
+    assert all(each.numa is not None for each in found)
+
+
+def test_everything_that_can_be_said_is_read(tmp_path):
+    text = """
+numaNodes: 2
+pcieRoots: [{name: pci0000:10, numa: 1}]
+nics:
+- name: nic0
+  pci: 0000:11:00.0
+  root: pci0000:10
+  numa: 1
+  vendor: 0x1af4
+  device: 1041
+  driver: virtio-pci
+  speed: 100000
+  mac: 02:00:00:00:00:01
+  mtu: 9000
+  vfs: 2
+  vfDevice: 0x1042
+  vfDriver: vfdrv
+  rdma: mlx5_0
+gpus: [{pci: 0000:12:00.0, vendor: 10de, device: 0x2330, model: big}]
+"""
+    nic = Nic(
+        name="nic0",
+        pci="0000:11:00.0",
+        root="pci0000:10",
+        numa=1,
+        vendor="1af4",
+        device="1041",
+        driver="virtio-pci",
+        speed=100_000,
+        mac="02:00:00:00:00:01",
+        mtu=9000,
+        vfs=2,
+        vf_device="1042",
+        vf_driver="vfdrv",
+        rdma="mlx5_0",
+    )
+    gpu = Gpu(pci="0000:12:00.0", model="big")
+    assert loaded(tmp_path, text) == Profile(
+        numa_nodes=2, roots=(Root(name="pci0000:10", numa=1),), nics=(nic,), gpus=(gpu,)
+    )
+
+
+NIC = "{name: nic0, pci: 0000:3b:00.0}"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        pytest.param("[]", "is no mapping with numaNodes, pcieRoots, nics, gpus", id="no mapping"),
+        pytest.param("numaNodes: 2", "nics: neither nics nor gpus", id="nothing"),
+        pytest.param(f"cards: [{NIC}]", "cards: is no field; there are", id="an unknown field"),
+        pytest.param("nics: []", "nics: is no list of at least one", id="an empty list"),
+        pytest.param("nics: [{pci: 0000:3b:00.0}]", "nics[0].name: is needed", id="a card without a name"),
+        pytest.param("nics: [{name: nic0}]", "nics[0].pci: is needed", id="a card without an address"),
+        pytest.param("nics: [{name: nic0, pci: 3b:00.0}]", "nics[0].pci: '3b:00.0' is no PCI address", id="short"),
+        pytest.param("nics: [{name: nic0, pci: 0000:3b:20.0}]", "nics[0].pci: '0000:3b:20.0' is no", id="device 32"),
+        pytest.param("nics: [{name: a b, pci: 0000:3b:00.0}]", "nics[0].name: 'a b' is no name", id="a bad name"),
+        pytest.param("nics: [{name: eth0, pci: 0000:3b:00.0}]", "nics[0].name: eth0 is a link that", id="the uplink"),
+        pytest.param(
+            "nics: [{name: verylongname123, pci: 0000:3b:00.0, vfs: 2}]",
+            "nics[0].name: verylongname123v1 is too long",
+            id="names of virtual functions",
+        ),
+        pytest.param(f"numaNodes: 0\nnics: [{NIC}]", "numaNodes: 0 is no number from 1 to 64", id="no NUMA node"),
+        pytest.param(
+            "nics: [{name: nic0, pci: 0000:3b:00.0, numa: 1}]",
+            "nics[0].numa: there is no node 1: numaNodes is 1",
+            id="a NUMA node that is not there",
+        ),
+        pytest.param(f"nics: [{NIC}, {NIC}]", "nics[1].pci: 0000:3b:00.0 is that of nics[0] already", id="twice"),
+        pytest.param(
+            f"nics: [{NIC}]\ngpus: [{{pci: 0000:3b:00.0}}]",
+            "gpus[0].pci: 0000:3b:00.0 is that of nics[0] already",
+            id="a card and a GPU",
+        ),
+        pytest.param(
+            "nics: [{name: a, pci: 0000:3b:00.0, vfs: 1}, {name: av0, pci: 0000:3b:00.1}]",
+            "nics[1].name: av0 is that of nics[0] already",
+            id="the name of a virtual function",
+        ),
+        pytest.param("nics: [{name: a, pci: 0000:3b:00.0, vfs: 129}]", "nics[0].vfs: 129 is no number", id="many"),
+        pytest.param(
+            "nics: [{name: a, pci: 0000:3b:00.0, vfs: 128}, {name: b, pci: 0000:3b:00.1, vfs: 128}]",
+            "nics[1].vfs: more than 240 virtual functions on one bus",
+            id="a full bus",
+        ),
+        pytest.param("nics: [{name: a, pci: 0000:3b:00.0, mac: 01:00:00:00:00:01}]", "nics[0].mac", id="a group's MAC"),
+        pytest.param("nics: [{name: a, pci: 0000:3b:00.0, vendor: x}]", "nics[0].vendor: 'x' is not one", id="vendor"),
+        pytest.param("nics: [{name: a, pci: 0000:3b:00.0, speed: fast}]", "nics[0].speed: 'fast' is no", id="speed"),
+        pytest.param(
+            "pcieRoots: [{name: pci0000:40}]\nnics: [{name: a, pci: 0000:3b:00.0, root: pci0000:40}]",
+            "nics[0].root: 0000:3b:00.0 cannot be below pci0000:40, whose buses begin at 40",
+            id="a root behind its device",
+        ),
+        pytest.param(
+            "numaNodes: 2\npcieRoots: [{name: pci0000:3a, numa: 0}]\nnics: [{name: a, pci: 0000:3b:00.0, numa: 1}]",
+            "nics[0].numa: pci0000:3a is on node 0, so 0000:3b:00.0 cannot be on 1",
+            id="a root on another node",
+        ),
+        pytest.param(f"nics: [{NIC}]\nnics: [{NIC}]", "nics is there twice", id="a key twice"),
+        pytest.param("nics: {", "is no YAML", id="no YAML"),
+        pytest.param("numaNodes: !!int x", "is no YAML", id="a number that is none"),
+    ],
+)
+def test_what_no_machine_has_is_refused_by_its_field(tmp_path, text, says):
+    with pytest.raises(BadProfile) as refused:
+        loaded(tmp_path, text)
+    assert says in str(refused.value)
+    assert str(tmp_path) in str(refused.value)
+
+
+def test_a_name_that_is_none_is_told_with_those_that_are():
+    with pytest.raises(BadProfile, match="no profile of that name: sriov, two-numa"):
+        reading.load("sriow")
+
+
+def test_virtual_functions_of_two_cards_on_one_bus_have_addresses_of_their_own():
+    found = functions(reading.load("sriov"))
+    assert [each.pci for each in found if each.physical == "0000:3b:00.1"] == [f"0000:3b:02.{n}" for n in range(4, 8)]
+    assert [each.name for each in found][:3] == ["ens1f0", "ens1f0v0", "ens1f0v1"]
+
+
+def test_a_card_on_a_bus_of_its_own_is_behind_a_port_of_its_root():
+    profile = reading.load("two-numa")
+    card = functions(profile)[0]
+    assert card.place == "devices/pci0000:15/0000:15:01.0/0000:18:00.0"
+    assert (card.root, card.numa) == ("pci0000:15", 0)
+    assert "0000:15:01.0" in {each.pci for each in bridges(profile)}
+    assert {each.root for each in functions(profile) if each.gpu} == {each.root for each in functions(profile)}
