@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=int, default=1, metavar="N", help="how many nodes (1)")
     add_checking(parser)
     parser.add_argument(
-        "--otlp", type=_endpoint, default="", metavar="URL", help="send the trace to a collector of OpenTelemetry, too"
+        "--otlp", type=_endpoint, metavar="URL", help="send the trace to a collector of OpenTelemetry, too"
     )
     parser.add_argument(
         "--hardware",
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
             runtime=arguments.runtime,
             store=arguments.store,
             nodes=arguments.nodes,
-            otlp=arguments.otlp,
+            otlp=arguments.otlp or "",
             hardware=load(arguments.hardware) if arguments.hardware else None,
             checking=checking(arguments),
         )
