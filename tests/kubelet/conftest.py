@@ -13,6 +13,7 @@ from podwire.apiserver import Pki, Settings, assemble
 from podwire.cluster.kubelet_devices import UnixDoor
 from podwire.cluster.loopback import LoopbackHttp
 from podwire.kubelet import Kubelet, Outside, starting, worker
+from podwire.kubelet.claims import ClaimSettings
 from podwire.kubelet.devices import DeviceSettings
 from podwire.kubelet.files import node_dns
 from podwire.kubelet.kit import Dns
@@ -199,10 +200,11 @@ class World:
         self.outside, self.root, self.logs = outside, root, logs
         self.kubelet, self.task = None, None
 
-    def start(self, **settings):
+    def start(self, claims=None, **settings):
         dns = Dns(cluster_servers=("10.96.0.10",), cluster_domain="cluster.local", node=node_dns(""))
         node = NodeSettings(name="n", addresses=("192.0.2.1",))
-        self.kubelet = Kubelet(self.outside, node, self.root, self.logs, dns, DeviceSettings(**settings))
+        means = DeviceSettings(**settings), claims or ClaimSettings()
+        self.kubelet = Kubelet(self.outside, node, self.root, self.logs, dns, *means)
         self.task = asyncio.create_task(self.kubelet.run())
 
     async def stop(self):

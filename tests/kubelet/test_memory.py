@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from podwire.kubelet.backoff import Backoff
-from podwire.kubelet.kit import CRASH_SECONDS, SANDBOX_SECONDS, Places
+from podwire.kubelet.kit import CLAIM_SECONDS, CRASH_SECONDS, SANDBOX_SECONDS, Places
 from podwire.kubelet.memory import FORCED_SECONDS, VOLUME_SECONDS, Memory
 from podwire.kubelet.observed import Sandbox, SeenContainer, together
 from podwire.kubelet.plan import plan
@@ -44,6 +44,7 @@ class Content:
 class World:
     def __init__(self, tmp_path, **spec):
         self.clock, self.probes, self.events, self.status = Time(), Content(), [], {}
+        self.claimed = {}
         self.kit = SimpleNamespace(
             clock=self.clock,
             probes=self.probes,
@@ -55,6 +56,8 @@ class World:
             node=lambda: SimpleNamespace(ips=("192.0.2.1",)),
             runtime_name="podwire",
             devices=SimpleNamespace(statuses=lambda uid: {}),
+            claims=SimpleNamespace(statuses=lambda pod: self.claimed),
+            preparing=Backoff(*CLAIM_SECONDS),
         )
         self.pod = self.read(**spec)
         self.memory = Memory(self.kit, self.pod)

@@ -223,6 +223,16 @@ class Claims:
         ]
         await self._api.patch(CLAIMS, name, {"status": {"reservedFor": users}}, "default", subresource="status")
 
+    async def own(self, name, pod):
+        """The claim was made for this pod."""
+        owner = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "controller": True,
+            **{k: pod["metadata"][k] for k in ("name", "uid")},
+        }
+        await self._api.patch(CLAIMS, name, {"metadata": {"ownerReferences": [owner]}}, "default")
+
     async def pod(self, name="p", *names, reserve=True, **spec):
         """A pod that uses these claims, each by its own name."""
         names = names or ("mine",)

@@ -136,7 +136,7 @@ async def test_a_plugin_may_announce_itself_by_its_socket_in_the_registry(world,
 @pytest.mark.parametrize(
     ("what", "why"),
     [
-        ({"type": "CSIPlugin"}, "no handler registered for plugin type: CSIPlugin; there are DevicePlugin"),
+        ({"type": "CSIPlugin"}, "no handler registered for plugin type: CSIPlugin; there are DRAPlugin, DevicePlugin"),
         ({"versions": ["v7"]}, 'requested API version "v7" is not supported'),
         ({"resource": "cpu"}, 'the ResourceName "cpu" is invalid'),
     ],

@@ -1,0 +1,87 @@
+"""Who is asked for what when a pod comes or goes."""
+
+import msgspec
+import pytest
+
+from podwire.kubelet.claims import records
+from podwire.kubelet.claims.errors import ClaimsNotReady
+from podwire.kubelet.claims.plan import parting, preparing
+from podwire.kubelet.claims.records import Device, User
+from podwire.objects import claims
+
+P, Q = User(uid="p", name="p"), User(uid="q", name="q")
+DONE = (Device(pool="n", name="eth2"),)
+
+
+def claim(uid="1", name="mine", *drivers, device="eth2"):
+    results = [{"request": "r", "driver": each, "pool": "n", "device": device} for each in drivers or ("d",)]
+    allocation = {"devices": {"results": results}}
+    return claims.read(
+        {"metadata": {"name": name, "namespace": "ns", "uid": uid}, "status": {"allocation": allocation}}
+    )
+
+
+def known(*found):
+    return {each.uid: each for each in found}
+
+
+def asked(batches):
+    return {driver: [each.uid for each in found] for driver, found in batches.items()}
+
+
+def test_of_a_new_pod_each_driver_is_asked_once_for_all_its_claims():
+    plan = preparing(P, [claim("1", "a", "d", "e"), claim("2", "b", "d")], {}, set())
+    assert asked(plan.batches) == {"d": ["1", "2"], "e": ["1"]}
+    assert [(each.uid, each.users, each.drivers) for each in plan.noted] == [
+        ("1", (P,), {"d": None, "e": None}),
+        ("2", (P,), {"d": None}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("drivers", "ready", "again"),
+    [
+        pytest.param({"d": DONE, "e": DONE}, {("1", "d"), ("1", "e")}, {}, id="all is there"),
+        pytest.param({"d": DONE, "e": None}, {("1", "d")}, {"e": ["1"]}, id="one has not answered"),
+        pytest.param({"d": DONE, "e": DONE}, set(), {"d": ["1"], "e": ["1"]}, id="an earlier kubelet asked"),
+    ],
+)
+def test_whoever_has_prepared_a_claim_is_not_asked_again(drivers, ready, again):
+    before = records.new(claim("1", "a", "d", "e")).with_user(P).with_drivers(drivers)
+    plan = preparing(Q, [claim("1", "a", "d", "e")], known(before), ready)
+    assert asked(plan.batches) == again
+    assert plan.noted[0].users == (P, Q)
+
+
+@pytest.mark.parametrize(
+    ("before", "why"),
+    [
+        pytest.param(
+            records.new(claim("0")), "old ResourceClaim with same name mine and different UID 0 still exists", id="old"
+        ),
+        pytest.param(
+            msgspec.structs.replace(records.new(claim()).with_user(Q), leaving=True),
+            "ResourceClaim mine is being unprepared for pod q (q)",
+            id="leaving",
+        ),
+        pytest.param(
+            records.new(claim(device="eth3")).with_user(Q),
+            "ResourceClaim mine was allocated anew, and what it had before is still prepared for pod q (q)",
+            id="allocated anew",
+        ),
+    ],
+)
+def test_a_pod_waits_until_what_was_there_before_has_gone(before, why):
+    with pytest.raises(ClaimsNotReady) as told:
+        preparing(P, [claim()], known(before), set())
+    assert str(told.value) == why
+
+
+def test_drivers_let_go_with_the_last_user():
+    shared = records.new(claim("1", "a", "d", "e")).with_user(P).with_user(Q)
+    own = records.new(claim("2", "b", "d")).with_user(P)
+    plan = parting("p", [shared, own])
+    assert asked(plan.batches) == {"d": ["2"]}
+    assert [(each.uid, each.users) for each in plan.kept] == [("1", (Q,))]
+    assert [(each.uid, each.users, each.leaving) for each in plan.leaving] == [("2", (P,), True)]
+    assert asked(parting("q", plan.kept).batches) == {"d": ["1"], "e": ["1"]}

@@ -1,0 +1,232 @@
+"""What is written down, what drivers answer and tell, what others see: pure."""
+
+import json
+
+import msgspec
+import pytest
+
+from podwire.kubelet.claims import answers, shown
+from podwire.kubelet.claims.drivers import version_of
+from podwire.kubelet.claims.health import Health, Healths
+from podwire.kubelet.claims.records import Device, Record, User, decode, encode
+from podwire.kubelet.claims.required import plugins, requiring
+from podwire.kubelet.claims.uses import Wish
+from podwire.kubelet.plugins import Announced, Refused
+from podwire.kubelet.sealed import Damaged, seal
+from podwire.protocols.dra import dra_v1_pb2, dra_v1beta1_pb2, health_v1_pb2
+
+RECORD = Record(
+    uid="1",
+    namespace="ns",
+    name="mine",
+    allocation="x",
+    drivers={"d": (Device(pool="n", name="eth2", requests=("r",), cdi=("d/nic=1",), share_id="s"),), "e": None},
+    users=(User(uid="u", name="p"),),
+)
+
+
+def test_a_record_is_read_as_it_was_written():
+    assert decode(encode(RECORD)) == RECORD
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(encode(RECORD)[:-1], id="cut"),
+        pytest.param(encode(RECORD).replace(b"eth2", b"eth3"), id="changed"),
+        pytest.param(seal({"version": 1}), id="not a record"),
+        pytest.param(encode(msgspec.structs.replace(RECORD, version=2)), id="of another version"),
+    ],
+)
+def test_damage_is_found_out(data):
+    with pytest.raises(Damaged):
+        decode(data)
+
+
+ASKED = [RECORD, msgspec.structs.replace(RECORD, uid="2", name="other")]
+
+
+@pytest.mark.parametrize("kinds", [dra_v1_pb2, dra_v1beta1_pb2], ids=["v1", "v1beta1"])
+def test_what_a_driver_has_prepared(kinds):
+    answer = kinds.NodePrepareResourcesResponse()
+    device = kinds.Device(request_names=["r"], pool_name="n", device_name="a", cdi_device_ids=["d/nic=a"])
+    answer.claims["1"].devices.append(device)
+    answer.claims["2"].error = "no such cable"
+    judged = answers.prepared("d", ASKED, answer)
+    assert judged.done == {"1": (Device(pool="n", name="a", requests=("r",), cdi=("d/nic=a",)),)}
+    assert judged.failures == ["DRA driver d: NodePrepareResources failed for ResourceClaim other: no such cable"]
+
+
+@pytest.mark.parametrize(
+    ("uids", "cdi", "why"),
+    [
+        pytest.param("1", "d/nic=a", "NodePrepareResources skipped 1 ResourceClaims", id="one is missing"),
+        pytest.param("", "d/nic=a", "NodePrepareResources skipped 2 ResourceClaims", id="all are"),
+        pytest.param(
+            "123", "d/nic=a", "NodePrepareResources returned result for unknown claim UID 3", id="one too many"
+        ),
+        pytest.param(
+            "12",
+            "nic=a",
+            "NodePrepareResources failed for ResourceClaim mine: "
+            "devices[0].cdi_device_ids[0]: 'nic=a' is no VENDOR/CLASS=NAME",
+            id="no name of a device",
+        ),
+    ],
+)
+def test_an_answer_that_makes_no_sense_is_refused(uids, cdi, why):
+    answer = dra_v1_pb2.NodePrepareResourcesResponse()
+    for each in uids:
+        answer.claims[each].devices.add(pool_name="n", device_name="a", cdi_device_ids=[cdi])
+    assert answers.prepared("d", ASKED, answer).failures[0] == f"DRA driver d: {why}"
+
+
+def test_a_share_of_a_device_is_known_by_its_id():
+    answer = dra_v1_pb2.NodePrepareResourcesResponse()
+    answer.claims["1"].devices.add(pool_name="n", device_name="a", share_id="s")
+    answer.claims["1"].devices.add(pool_name="n", device_name="b")
+    assert [each.share_id for each in answers.prepared("d", ASKED[:1], answer).done["1"]] == ["s", None]
+
+
+def test_what_a_driver_has_let_go_of():
+    answer = dra_v1_pb2.NodeUnprepareResourcesResponse()
+    answer.claims["1"].error = ""
+    judged = answers.unprepared("d", ASKED, answer)
+    assert (list(judged.done), judged.failures) == (
+        ["1"],
+        ["DRA driver d: NodeUnprepareResources skipped 1 ResourceClaims"],
+    )
+    answer.claims["2"].error = "stuck"
+    judged = answers.unprepared("d", ASKED, answer)
+    assert judged.failures == ["DRA driver d: NodeUnprepareResources failed for ResourceClaim other: stuck"]
+
+
+def announced(tmp_path, **what):
+    told = {"name": "d.example.org", "endpoint": tmp_path / "dra.sock", "versions": ("v1.DRAPlugin",), **what}
+    return Announced(type="DRAPlugin", **told)
+
+
+@pytest.mark.parametrize(
+    ("versions", "chosen"),
+    [
+        (("v1.DRAPlugin", "v1beta1.DRAPlugin"), "v1.DRAPlugin"),
+        (("v1beta1.DRAPlugin", "v1.DRAPlugin"), "v1beta1.DRAPlugin"),
+        (("v9.DRAPlugin", "v1alpha1.DRAResourceHealth", "v1beta1.DRAPlugin"), "v1beta1.DRAPlugin"),
+    ],
+    ids=["the newer first", "the older first", "strange ones between"],
+)
+def test_of_a_drivers_versions_the_first_that_is_known_is_spoken(tmp_path, versions, chosen):
+    assert version_of(announced(tmp_path, versions=versions)) == chosen
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        ({"versions": ("v9.DRAPlugin",)}, "v9.DRAPlugin; expected at least one of v1.DRAPlugin, v1beta1.DRAPlugin"),
+        ({"versions": ()}, ": none; expected at least one of"),
+        ({"name": ""}, "invalid name of DRA driver plugin ''"),
+        ({"name": "Nic_1"}, "invalid name of DRA driver plugin 'Nic_1': a lowercase RFC 1123 subdomain"),
+        ({"name": "a" * 64}, "must be no more than 63 characters"),
+        ({"endpoint": "dra.sock"}, "at endpoint dra.sock: expected an absolute path"),
+        ({"endpoint": "/" + "x" * 107}, "it has 108 bytes, and 107 is all"),
+    ],
+    ids=["another version", "no version", "no name", "a bad name", "a long name", "no path", "a long path"],
+)
+def test_a_driver_that_cannot_be_spoken_with_is_told_why(tmp_path, what, why):
+    if "endpoint" in what:
+        what["endpoint"] = type(tmp_path)(what["endpoint"])
+    with pytest.raises(Refused) as told:
+        version_of(announced(tmp_path, **what))
+    assert why in str(told.value)
+
+
+POD, ANY, MAIN = (f"required-plugins.noderesource.dev{each}" for each in ("/pod", "", "/container.main"))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        pytest.param({}, {POD: ["n"]}, id="none"),
+        pytest.param({POD: "[a, b]"}, {POD: ["a", "b", "n"]}, id="its own stay"),
+        pytest.param({POD: '["n"]'}, {POD: ["n"]}, id="each once"),
+        pytest.param({ANY: "[a]"}, {POD: ["a", "n"]}, id="what counted before the more specific one does"),
+        pytest.param({MAIN: "[a]"}, {MAIN: ["a", "n"], POD: ["n"]}, id="a container's own list is no way out"),
+        pytest.param({POD: "", MAIN: "null"}, {POD: ["n"], MAIN: ["n"]}, id="empty lists"),
+    ],
+)
+def test_a_pods_runtime_is_told_which_plugins_its_drivers_need(given, told):
+    found = requiring({"other": "x", **given}, ["n"])
+    assert {key: json.loads(text) for key, text in found.items()} == told
+
+
+@pytest.mark.parametrize("text", ["{", "a: b", "7", "[1]", "[" + "a," * 3000 + "]"])
+def test_a_list_that_cannot_be_read_is_left_for_the_runtime_to_refuse(text):
+    assert requiring({POD: text}, ["n"]) == {POD: text}
+
+
+def test_only_drivers_that_work_through_a_plugin_need_one():
+    assert plugins(["gpu.example.org", "net.podwire.dev"]) == ["network-driver"]
+    assert requiring({POD: "[a]"}, plugins(["gpu.example.org"])) == {}
+
+
+def told(device, status, seconds=0, message=""):
+    return health_v1_pb2.DeviceHealth(
+        device=health_v1_pb2.DeviceIdentifier(pool_name="n", device_name=device),
+        health=status,
+        health_check_timeout_seconds=seconds,
+        message=message,
+    )
+
+
+def test_what_a_driver_tells_of_a_device_counts_for_a_while():
+    healths = Healths()
+    assert healths.update([told("a", 1, 5), told("b", 2, message="no carrier"), told("c", 0)], 100.0) == {
+        ("n", "a"), ("n", "b"), ("n", "c")
+    }  # fmt: skip
+    assert healths.get("n", "a") == Health("Healthy", "", 105.0)
+    assert healths.get("n", "b") == Health("Unhealthy", "no carrier", 130.0)
+    assert healths.get("n", "c").status == "Unknown"
+    assert healths.next == 105.0
+    assert healths.update([told("a", 1, 10)], 103.0) == set()
+    assert healths.expire(112.9) == set()
+    assert healths.expire(113.0) == {("n", "a")}
+    assert healths.get("n", "a") is None
+    assert healths.clear() == {("n", "b"), ("n", "c")}
+    assert healths.next is None
+
+
+DEVICES = Record(
+    uid="1", namespace="ns", name="mine", allocation="",
+    drivers={"d": (Device(pool="n", name="a", cdi=("d/nic=1",)), Device(pool="n", name="b", cdi=("d/nic=1",))),
+             "e": (Device(pool="n", name="c", share_id="s"),)},
+)  # fmt: skip
+
+
+def test_how_devices_are_is_in_the_status_of_the_container_that_has_them():
+    known = {("d", "n", "a"): Health("Unhealthy", "no carrier", 0.0), ("e", "n", "c"): Health("Healthy", "", 0.0)}
+    found = shown.statuses(
+        [Wish("claim:nic", "mine", ""), Wish("", "mine", "")], {"mine": DEVICES}, lambda *key: known.get(key)
+    )
+    assert found == [
+        {
+            "name": "claim:nic",
+            "resources": [
+                {"resourceID": "d/nic=1", "health": "Unhealthy", "message": "no carrier"},
+                {"resourceID": "d/n/b", "health": "Unknown"},
+                {"resourceID": "e/n/c", "health": "Healthy"},
+            ],
+        }
+    ]
+
+
+def test_what_a_container_has_is_told_to_others():
+    (one,) = shown.dynamic_resources([Wish("", "mine", ""), Wish("", "mine", "x")], {"mine": DEVICES})
+    assert (one.claim_namespace, one.claim_name) == ("ns", "mine")
+    assert [(each.driver_name, each.device_name) for each in one.claim_resources] == [
+        ("d", "a"),
+        ("d", "b"),
+        ("e", "c"),
+    ]
+    assert [[cdi.name for cdi in each.cdi_devices] for each in one.claim_resources] == [["d/nic=1"], ["d/nic=1"], []]
+    assert [each.share_id if each.HasField("share_id") else None for each in one.claim_resources] == [None, None, "s"]
