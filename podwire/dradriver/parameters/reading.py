@@ -1,6 +1,5 @@
 """Parameters as somebody wrote them, read into flat paths: `interface.mtu` to 9000. Nothing unknown is let pass."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -68,20 +67,3 @@ def _flat(form: Any, value: Any, path: str, at: str) -> Iterator[tuple[str, Any]
             yield f"{path}{SEPARATOR}{name}", on
     else:
         yield path, form.read(value, at)
-
-
-def decoded(text: str | bytes) -> dict[str, Any]:
-    """Parameters that are still JSON text. What an object says twice is refused, where parsers take the last."""
-    found = json.loads(text, object_pairs_hook=_once)
-    if not isinstance(found, dict):
-        raise Refused("", "the parameters must be an object")
-    return found
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise Refused(name, "is said twice in one object")
-        found[name] = value
-    return found

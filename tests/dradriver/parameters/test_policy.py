@@ -1,6 +1,7 @@
 """The admission policy on a real API server, against the same tables as the driver itself."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -20,16 +21,26 @@ REQUESTS = [{"name": "nic", "exactly": {"deviceClassName": "net.example"}}]
 
 
 @pytest.fixture
-async def api(tmp_path):
-    """A server on which the policy is in force."""
+async def server(tmp_path):
     options = Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=False)
     async with running(options) as server:
-        client = Client(LoopbackHttp(server.assembled.server.handle, ADMIN))
-        for each in policy():
-            await client.create(each)
-        keeper = server.assembled.policies
-        await until(lambda: any(each.policy.name == NAME for each in keeper.in_force.bound))
-        yield client
+        yield server
+
+
+@pytest.fixture
+def http(server):
+    return LoopbackHttp(server.assembled.server.handle, ADMIN)
+
+
+@pytest.fixture
+async def api(server, http):
+    """A server on which the policy is in force."""
+    client = Client(http)
+    for each in policy():
+        await client.create(each)
+    keeper = server.assembled.policies
+    await until(lambda: any(each.policy.name == NAME for each in keeper.in_force.bound))
+    return client
 
 
 async def until(condition):
@@ -158,6 +169,15 @@ async def test_the_longest_lists_are_not_too_much(api, said, decide):
     assert await complaint(api, claim([said(says)])) == ""
     last = {**says, "rules": [*says["rules"][:31], {"priority": 99, "source": "10.9.9.1/24", "table": 254}]}
     assert "rules[31].source: has bits beyond its prefix" in await complaint(api, claim([said(last)]))
+
+
+async def test_what_an_object_says_twice_is_refused_by_name(http, said):
+    text = json.dumps(claim([said({"interface": {"mtu": 1400}})])).replace('"mtu": 1400', '"mtu": 1400, "mtu": 9000')
+    path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+    query = [("fieldValidation", "Strict")]  # what kubectl asks for
+    answer = await http.request("POST", path, query=query, body=text.encode())
+    assert answer.status == 400
+    assert b'duplicate field \\"spec.devices.config[0].opaque.parameters.interface.mtu\\"' in answer.body
 
 
 async def test_copies_of_a_template_were_judged_there(api, said):
