@@ -121,7 +121,9 @@ def assemble(client: Client, options: Options, trace: "_Trace | None" = None) ->
     clock, places = SystemClock(), sockets(options.kubelet, DRIVER, options.pod_uid)
     inventory = Inventory(sysfs=Sysfs(options.sysfs), clock=clock, config=options.config.offering)
     attachments = Attachments(options.state)
-    leasing = Leasing(Addresses(options.state / "addresses", options.config.pools))
+    events = Recorder(client, clock, options.node)
+    addresses = Addresses(options.state / "addresses", options.config.pools)
+    leasing = Leasing(addresses, attachments, events, options.state / "leases")
     holding = Holding(inventory, attachments, records=options.state / "records", listed=options.state / "listed")
     kit = Kit(
         node=options.node,
@@ -132,7 +134,7 @@ def assemble(client: Client, options: Options, trace: "_Trace | None" = None) ->
         cdi=CdiFiles(options.cdi, installed(options.state / "bin")),
         metadata=MetadataFiles(options.kubelet / "plugins" / DRIVER / "dra-device-metadata"),
         statuses=Statuses(client, clock),
-        events=Recorder(client, clock, options.node),
+        events=events,
         meter=Meter(clock.monotonic),
         trace=trace or _Trace(tracing.tap(NETWORK_DRIVER, options.node)),
         turns=Turns(),

@@ -71,6 +71,7 @@ class Driver:
         """
         parts = self._parts
         await asyncio.to_thread(parts.holding.settle)
+        await self._sweep()
         async with asyncio.TaskGroup() as group:
             group.create_task(parts.inventory.run(), name="inventory")
             group.create_task(parts.holding.run(), name="prepared devices")
@@ -80,6 +81,12 @@ class Driver:
             group.create_task(self._kit.events.run(), name="events")
             group.create_task(parts.addressing.run(), name="leases")
             await self._serve()
+
+    async def _sweep(self) -> None:
+        """Addresses that somebody reserved who was killed before it was on record for what; nobody else is at it now."""
+        async with self._kit.lock.held():
+            records = await asyncio.to_thread(self._kit.attachments.records)
+            await self._parts.addressing.sweep({each.order.claim.uid for each in records})
 
     async def _serve(self) -> None:
         """Leaving is the other way round: nobody finds the driver, then nobody asks it."""

@@ -20,6 +20,7 @@ _log = logging.getLogger("podwire.dradriver")
 NORMAL, WARNING = "Normal", "Warning"
 PREPARE_FAILED, ATTACH_FAILED = "ClaimPrepareFailed", "NetworkDeviceAttachFailed"
 IS_ATTACHED, DETACH_FAILED = "NetworkDeviceAttached", "NetworkDeviceDetachFailed"
+LEASE_LOST, LEASE_REGAINED = "DHCPLeaseLost", "DHCPLeaseRegained"
 MOST_WAITING, MOST_KNOWN = 1000, 4096
 """Events above the first are dropped while the server does not take them; so many are remembered, to be counted."""
 LONGEST_MESSAGE = 1024

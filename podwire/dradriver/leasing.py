@@ -1,19 +1,37 @@
 """Addresses for orders: those that claims name, those from pools, and those that a DHCP server leases."""
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Collection, Sequence
+from pathlib import Path
 
 from podwire.dradriver.addressing.addresses import Addresses
+from podwire.dradriver.addressing.keeper import DhcpKeeper, News, What
 from podwire.dradriver.addressing.keys import Key, key_of
+from podwire.dradriver.addressing.leases import Place
+from podwire.dradriver.attaching.attachments import Attachments
+from podwire.dradriver.attaching.records import Record
+from podwire.dradriver.events import LEASE_LOST, LEASE_REGAINED, NORMAL, WARNING, Recorder
 from podwire.dradriver.offers import Order
-from podwire.dradriver.settings import Interface
+from podwire.dradriver.settings import WHOLE, Interface, Route
+from podwire.protocols.dhcp.leases import Lease
+
+_log = logging.getLogger("podwire.dradriver")
+
+LINK_SCOPE = 253
+_TOLD = {What.LOST: (WARNING, LEASE_LOST), What.REGAINED: (NORMAL, LEASE_REGAINED)}
 
 
 class Leasing:
     """Implements ports.Addressing."""
 
-    def __init__(self, addresses: Addresses) -> None:
-        self._addresses = addresses
+    def __init__(self, addresses: Addresses, attachments: Attachments, events: Recorder, leases: Path) -> None:
+        self._addresses, self._attachments, self._events = addresses, attachments, events
+        self._keeper = DhcpKeeper(leases, self._heard)
+
+    async def run(self) -> None:
+        """Keep leases until cancelled."""
+        await self._keeper.run()
 
     async def reserve(self, orders: Sequence[Order]) -> dict[Key, tuple[Interface, ...]]:
         """By order; one of which nothing is said keeps what its device has. Raises Refused, Exhausted, OSError."""
@@ -30,9 +48,52 @@ class Leasing:
                 found[key_of(each)] = ()
         return found
 
+    async def lease(self, claim_uid: str) -> None:
+        """What a prepared claim is to have from DHCP servers, for all its devices at once. Raises NoLease, OSError."""
+        wanted = [each for each in await self._records() if each.order.claim.uid == claim_uid]
+        await asyncio.gather(*(self._lease(each) for each in wanted if each.order.settings.dhcp))
+
+    async def _lease(self, record: Record) -> None:
+        order = record.order
+        link = order.offered.link if order.settings.made.kind == WHOLE else record.waiting_name
+        lease = await self._keeper.acquire(record.key, link=link, mac=record.mac, hostname=order.pod.name)
+        if record.addresses != (lease.address,):
+            await asyncio.to_thread(self._attachments.assign, record, (lease.address,), _routes(lease))
+
+    async def moved(self, pod_uid: str) -> None:
+        """A pod's devices are in it, or on the host again: leases are renewed where their interfaces are."""
+        for each in await self._records():
+            if each.order.pod.uid == pod_uid and each.order.settings.dhcp:
+                place = Place(netns=each.netns, name=each.order.settings.name) if each.netns else None
+                await self._keeper.place(each.key, place)
+
+    async def leave(self, claim_uid: str) -> None:
+        """Give leases back, while there is an interface to say so with."""
+        await self._keeper.release(claim_uid)
+
     async def release(self, claim_uid: str) -> None:
         """Raises OSError."""
         await asyncio.to_thread(self._addresses.release, claim_uid)
 
-    async def run(self) -> None:
-        await asyncio.Event().wait()
+    async def sweep(self, live: Collection[str]) -> None:
+        """Free what belongs to no claim that is prepared. Raises OSError."""
+        for each in await asyncio.to_thread(self._addresses.gc, live):
+            _log.info("addresses of a claim that is gone are free", extra={"claim": f"{each.namespace}/{each.name}"})
+        await self._keeper.gc(live)
+
+    async def _records(self) -> Sequence[Record]:
+        return await asyncio.to_thread(self._attachments.records)
+
+    def _heard(self, news: News) -> None:
+        if news.what not in _TOLD:
+            return
+        type_, reason = _TOLD[news.what]
+        message = f"{news.key.device}: {news.lease.address.ip}, leased by {news.lease.server}"
+        self._events.tell([news.key.claim], type_, reason, f"{message}: {news.reason}" if news.reason else message)
+
+
+def _routes(lease: Lease) -> tuple[Route, ...]:
+    return tuple(
+        Route(destination=each.destination, gateway=each.gateway, scope=LINK_SCOPE if each.gateway is None else 0)
+        for each in lease.routes
+    )

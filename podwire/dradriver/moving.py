@@ -82,6 +82,7 @@ class Moving:
         with kit.trace.works(uid, "attach devices"), kit.meter.phase("attach"):
             attached = await asyncio.to_thread(kit.attachments.attach, uid, sandbox.netns)
         failpoint(MOVED)
+        await kit.addressing.moved(uid)
         networks = networks_of(attached)
         for claim, of in _by_claim(orders).items():
             await asyncio.to_thread(self._describing.attached, claim, of, networks)
@@ -99,6 +100,7 @@ class Moving:
             try:
                 with kit.trace.works(pod.uid, "detach devices"), kit.meter.phase("detach"):
                     await asyncio.to_thread(kit.attachments.detach, pod.uid, _living(sandbox.netns))
+                await kit.addressing.moved(pod.uid)
             except TROUBLES as error:
                 _log.error("devices are not back", extra={"pod": pod.name, "why": str(error)})
                 kit.events.tell([pod, *_by_claim(orders)], WARNING, DETACH_FAILED, str(error))

@@ -1,6 +1,6 @@
 """What the driver's process is handed: an API server, sockets of its own, a trace."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -158,11 +158,31 @@ class Devices(Protocol):
 
 
 class Addressing(Protocol):
-    """Raises Refused, Exhausted, OSError."""
+    """Raises Refused, Exhausted, NoLease, OSError."""
 
-    async def reserve(self, orders: Sequence[Order]) -> Any: ...
+    async def reserve(self, orders: Sequence[Order]) -> Any:
+        """What claims name, and what pools give."""
+        ...
 
-    async def release(self, claim_uid: str) -> None: ...
+    async def lease(self, claim_uid: str) -> None:
+        """What DHCP servers give to a claim that is prepared."""
+        ...
+
+    async def moved(self, pod_uid: str) -> None:
+        """A pod's devices came into it, or home."""
+        ...
+
+    async def leave(self, claim_uid: str) -> None:
+        """Give back what was leased."""
+        ...
+
+    async def release(self, claim_uid: str) -> None:
+        """Give back everything else."""
+        ...
+
+    async def sweep(self, live: Collection[str]) -> None:
+        """Only these claims have anything."""
+        ...
 
     async def run(self) -> None:
         """Keep what has to be renewed, until cancelled."""

@@ -17,6 +17,7 @@ from podwire import logs
 from podwire.dradriver import orders as judging
 from podwire.dradriver.addressing.addresses import Unreadable
 from podwire.dradriver.addressing.book import Exhausted
+from podwire.dradriver.addressing.dhcp import NoLease
 from podwire.dradriver.attaching.attachments import AttachFailed, NotGivenBack
 from podwire.dradriver.cdi import device_id
 from podwire.dradriver.describing import Describing
@@ -42,6 +43,7 @@ TROUBLES = (
     Refused,
     Exhausted,
     Unreadable,
+    NoLease,
     AttachFailed,
     NotGivenBack,
     ApiError,
@@ -172,6 +174,8 @@ class Preparing:
                     addresses = await kit.addressing.reserve(orders)
                 with kit.meter.phase("prepare"):
                     await asyncio.to_thread(kit.attachments.prepare, orders, addresses)
+                with kit.meter.phase("lease"):
+                    await kit.addressing.lease(wanted.claim.uid)
                 failpoint(PREPARED)
                 with kit.meter.phase("describe"):
                     await asyncio.to_thread(self._describing.prepared, wanted.claim, orders, wanted.pod_claim)
@@ -201,6 +205,7 @@ class Preparing:
         orders = orders_in(kit.records_of_claim(claim.uid))
         pods = {each.pod.uid for each in orders}
         async with kit.turns.of(f"pod {each}" for each in pods):
+            await kit.addressing.leave(claim.uid)
             for pod in pods:
                 with kit.trace.works(pod, "unprepare devices"), kit.meter.phase("unprepare"):
                     await asyncio.to_thread(kit.attachments.unprepare, claim.uid)
