@@ -1,0 +1,218 @@
+"""What sysfs tells of a link, from trees of files that stand for machines; and what the kernel tells beside it."""
+
+import ctypes
+import os
+from pathlib import Path
+from struct import Struct
+
+import pytest
+
+from podwire.linux import ebpf, syscalls
+from podwire.linux.netlink import Netlink
+from podwire.linux.network import KernelNetwork
+from podwire.linux.speeds import Speeds
+from podwire.linux.sysfs import Hardware, Rdma, Sysfs
+from podwire.linux.values import Bridge, Ifb, Veth
+from podwire.linux.wire import CREATE, EXCL, Request, nested, text, u32
+
+PHYSICAL, VIRTUAL = "0000:3b:00.0", "0000:3b:00.2"
+
+
+def written(place: Path, **files: str) -> None:
+    place.mkdir(parents=True, exist_ok=True)
+    for name, line in files.items():
+        (place / name).write_text(f"{line}\n")
+
+
+def linked(place: Path, target: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(target)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A card of two functions below a bridge: eth0 is the physical one, eth0v0 a virtual one."""
+    root = tmp_path / "sys"
+    bridge = root / "devices/pci0000:3a/0000:3a:00.0"
+    for name, address in (("eth0", PHYSICAL), ("eth0v0", VIRTUAL)):
+        device = bridge / address
+        written(device, vendor="0x15b3", device="0x1017", numa_node="1")
+        linked(device / "subsystem", root / "bus/pci")
+        linked(device / "driver", root / "bus/pci/drivers/mlx5_core")
+        written(
+            device / "net" / name, address="02:00:00:00:00:01", ifindex="7", mtu="9000", speed="100000", dev_port="0"
+        )
+        linked(device / "net" / name / "device", device)
+        linked(root / "class/net" / name, device / "net" / name)
+    written(bridge / PHYSICAL, sriov_totalvfs="8", sriov_numvfs="1")
+    linked(bridge / VIRTUAL / "physfn", bridge / PHYSICAL)
+    return root
+
+
+def test_a_physical_function_tells_all_of_itself(machine):
+    assert Sysfs(machine).hardware("eth0") == Hardware(
+        "mlx5_core", PHYSICAL, 1, "", "0x15b3", "0x1017", "pci0000:3a", "", total_vfs=8, vfs=1
+    )
+
+
+def test_a_virtual_function_tells_whose_it_is(machine):
+    assert Sysfs(machine).hardware("eth0v0") == Hardware(
+        "mlx5_core", VIRTUAL, 1, PHYSICAL, "0x15b3", "0x1017", "pci0000:3a", "eth0"
+    )
+
+
+def test_speed_and_mtu(machine):
+    sysfs = Sysfs(machine)
+    assert (sysfs.speed("eth0"), sysfs.mtu("eth0")) == (100_000, 9000)
+    assert (sysfs.speed("eth9"), sysfs.mtu("eth9")) == (None, None)
+
+
+@pytest.mark.parametrize("speed", ["-1", "0", "4294967295", "", "fast", "99999999999999999999999"])
+def test_a_speed_that_nobody_knows_is_none(machine, speed):
+    written(machine / "class/net/eth0", speed=speed)
+    assert Sysfs(machine).speed("eth0") is None
+
+
+def test_a_link_of_another_namespace_is_not_ours(machine):
+    sysfs = Sysfs(machine)
+    assert sysfs.knows("eth0", 7, "02:00:00:00:00:01")
+    assert not sysfs.knows("eth0", 7, "02:00:00:00:00:02")
+    assert not sysfs.knows("eth0", 8, "02:00:00:00:00:01")
+    assert not sysfs.knows("eth9", 7, "02:00:00:00:00:01")
+
+
+def test_a_tree_that_does_not_say_is_believed(machine):
+    for each in ("address", "ifindex"):
+        (machine / "class/net/eth0" / each).unlink()
+    assert Sysfs(machine).knows("eth0", 99, "02:00:00:00:00:99")
+
+
+def test_the_rdma_device_of_a_link_and_its_files(machine):
+    device = machine / "class/net/eth0/device"
+    (device / "infiniband/mlx5_0").mkdir(parents=True)
+    written(device / "infiniband_verbs/uverbs0", ibdev="mlx5_0")
+    assert Sysfs(machine).rdma("eth0") == Rdma("mlx5_0", ("/dev/infiniband/uverbs0",))
+    (machine / "class/misc/rdma_cm").mkdir(parents=True)
+    assert Sysfs(machine).rdma("eth0").character_devices == ("/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm")
+    assert Sysfs(machine).rdma("eth0v0") == Rdma()
+
+
+def test_of_two_rdma_devices_on_one_card_the_links_own_is_taken(machine):
+    device = machine / "class/net/eth0/device"
+    for number, link in ((0, "eth7"), (1, "eth0")):
+        written(device / f"infiniband/mlx4_{number}/ports/1/gid_attrs/ndevs", **{"0": link})
+        written(device / f"infiniband_verbs/uverbs{number}", ibdev=f"mlx4_{number}")
+    assert Sysfs(machine).rdma("eth0") == Rdma("mlx4_1", ("/dev/infiniband/uverbs1",))
+
+
+def test_odd_files_are_not_there(machine):
+    device = machine / "class/net/eth0/device"
+    for name in ("numa_node", "vendor", "sriov_totalvfs"):
+        (device / name).unlink()
+        (device / name).mkdir()
+    (device / "sriov_numvfs").write_bytes(b"\xff\xfe\0\0")
+    found = Sysfs(machine).hardware("eth0")
+    assert (found.numa, found.vendor, found.total_vfs, found.vfs) == (None, "", 0, 0)
+
+
+@pytest.mark.parametrize("link", ["", "..", "../net/eth0", "a/b", "nothing"])
+def test_what_is_no_link_has_no_hardware(machine, link):
+    assert Sysfs(machine).hardware(link) == Hardware()
+    assert Sysfs(machine).rdma(link) == Rdma()
+
+
+def test_a_root_that_is_not_there(tmp_path):
+    assert Sysfs(tmp_path / "nowhere").hardware("eth0") == Hardware()
+
+
+def test_ethtool_tells_how_fast_links_are(real):
+    with KernelNetwork() as network, Speeds() as speeds:
+        network.links.add(Bridge("br0", up=True))
+        network.links.add(Veth("v0", "v1", up=True))
+        assert speeds.of("v0") == 10_000
+        assert [speeds.of(each) for each in ("br0", "lo", "nothing")] == [None, None, None]
+
+
+def test_speeds_are_those_of_the_namespace_that_was_named(real, tmp_path):
+    pod = real.namespaces(tmp_path).create("pod").path
+    with KernelNetwork() as network, Speeds(pod) as there, Speeds() as here:
+        network.links.add(Veth("v0", "v1", pod))
+        assert (here.of("v0"), here.of("v1"), there.of("v0"), there.of("v1")) == (10_000, None, None, 10_000)
+    real.namespaces(tmp_path).remove("pod")
+
+
+def test_links_without_programs_have_none(real):
+    with KernelNetwork() as network, Netlink() as netlink:
+        network.links.add(Veth("v0", "v1"))
+        network.links.add(Ifb("i0"))
+        network.traffic.redirect(network.links.get("v0").ifindex, network.links.get("i0").ifindex)
+        assert ebpf.classified(netlink) == set()
+        assert not ebpf.has_tcx(network.links.get("v0").ifindex)
+        assert not network.links.get("v0").xdp
+
+
+def bpf(command: int, attributes: bytes) -> int:
+    buffer = ctypes.create_string_buffer(attributes.ljust(128, b"\0"), 128)
+    return syscalls.syscall(ebpf._BPF[os.uname().machine], "bpf", command, ctypes.addressof(buffer), 128)
+
+
+def program(kind: int) -> int:
+    """One that does nothing: r0 = 0; exit. For classifiers that lets packets pass."""
+    code = ctypes.create_string_buffer(Struct("=BBhi").pack(0xB7, 0, 0, 0) + Struct("=BBhi").pack(0x95, 0, 0, 0), 16)
+    licence = ctypes.create_string_buffer(b"GPL")
+    attributes = Struct("=IIQQ").pack(kind, 2, ctypes.addressof(code), ctypes.addressof(licence))
+    return bpf(5, attributes)
+
+
+CLASSIFIER, XDP = 3, 6
+TC = Struct("=BxxxiIII")
+
+
+def with_classifier(netlink: Netlink, index: int, descriptor: int, parent: int) -> None:
+    head = TC.pack(0, index, 0xFFFF0000, 0xFFFFFFF1, 0)
+    netlink.do(Request(36, CREATE | EXCL, head + text(1, "clsact"), "add clsact", {}))
+    options = nested(2, u32(6, descriptor), text(7, "test"), u32(8, 1))
+    head = TC.pack(0, index, 0, parent, 1 << 16 | 0x0300)  # the first, for every protocol
+    netlink.do(Request(44, CREATE | EXCL, head + text(1, "bpf") + options, "add a classifier", {}))
+
+
+@pytest.mark.parametrize("parent", [0xFFFFFFF2, 0xFFFFFFF3], ids=["what comes in", "what leaves"])
+def test_a_classifier_is_seen(real, parent):
+    descriptor = program(CLASSIFIER)
+    try:
+        with KernelNetwork() as network, Netlink() as netlink:
+            network.links.add(Veth("v0", "v1"))
+            index = network.links.get("v0").ifindex
+            with_classifier(netlink, index, descriptor, parent)
+            assert ebpf.classified(netlink) == {index}
+    finally:
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("where", [46, 47], ids=["what comes in", "what leaves"])
+def test_tcx_is_seen(real, where):
+    descriptor = program(CLASSIFIER)
+    try:
+        with KernelNetwork() as network:
+            network.links.add(Veth("v0", "v1"))
+            index = network.links.get("v0").ifindex
+            bpf(8, Struct("=IIII").pack(index, descriptor, where, 0))
+            assert ebpf.has_tcx(index)
+            assert not ebpf.has_tcx(network.links.get("v1").ifindex)
+            network.links.delete("v0")
+    finally:
+        os.close(descriptor)
+
+
+def test_xdp_is_told_by_the_link(real):
+    descriptor = program(XDP)
+    try:
+        with KernelNetwork() as network, Netlink() as netlink:
+            network.links.add(Veth("v0", "v1"))
+            index = network.links.get("v0").ifindex
+            body = Struct("=BxHiII").pack(0, 0, index, 0, 0) + nested(43, u32(1, descriptor))
+            netlink.do(Request(19, 0, body, "attach to a link", {}))
+            assert network.links.get("v0").xdp
+            assert not network.links.get("v1").xdp
+    finally:
+        os.close(descriptor)
