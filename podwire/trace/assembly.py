@@ -67,8 +67,10 @@ class Assembler:
         if pod in self._rooted:
             return
         start = self._starts.setdefault(pod, Start())
+        waits = start.running is None
         start.learn(record)
-        self._awaited[pod] = now + (LINGER if start.running is not None else SILENCE)
+        if waits:
+            self._awaited[pod] = now + (SILENCE if start.running is None else LINGER)
 
     def _roots(self, now: float) -> list[Span]:
         ready = [pod for pod, due in self._awaited.items() if due <= now]

@@ -1,0 +1,141 @@
+"""Objects whose names want more than to be names: whatever a story is shown as, nothing acts and nothing is lost."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import msgspec
+import pytest
+
+from podwire.cli.main import main
+from podwire.cluster.tracing import CollectorOptions
+from podwire.trace.check import check
+from podwire.trace.diff import diff
+from podwire.trace.flow import load
+from podwire.trace.html import html
+from podwire.trace.mermaid import mermaid
+from podwire.trace.plain import plain
+from podwire.trace.record import encode
+from podwire.trace.segments import Writer
+from podwire.trace.tables import compared, seen, slowest
+from podwire.trace.text import text
+
+ANSI = "\x1b[2J\x1b[31mred\x1b]0;title\x07"
+MARKUP = "</title></script><script>boom()</script><img src=x onerror=boom()>\"'&amp;"
+MERMAID = "x;y\n    participant evil\n%%{init: {'securityLevel':'loose'}}%% #quot; click"
+TURNED = "\u202egnp.exe\u2066\u200f"
+NAMES = {"ansi": ANSI, "markup": MARKUP, "mermaid": MERMAID, "turned": TURNED}
+STATEMENT = re.compile(
+    r"    (participant \w+( as .+)?|Note over \w+(,\w+)?: .+|\w+(->>|-->>|--x|-\))\w+: .+)", re.ASCII | re.DOTALL
+)
+
+
+@pytest.fixture(params=NAMES.values(), ids=NAMES.keys())
+def name(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def hostile(records, name):
+    """A pod of that name; a participant, a call, an error and an image of that name, too."""
+    own = []
+    for each in records:
+        detail = each.detail | ({"name": name} if each.detail.get("name") else {})
+        own.append(msgspec.structs.replace(each, detail=detail, method=each.method.replace("web", name)))
+    stranger = {"id": "Kubelet-1.99", "seq": 90, "pod": records[8].pod, "time": records[8].time}
+    base = msgspec.structs.replace(records[8], outcome="", callee=name, method=f"{name} do", **stranger)
+    end = msgspec.structs.replace(
+        base, seq=91, outcome="UNKNOWN", caller=name, callee=base.caller, detail={"error": name}
+    )
+    image = msgspec.structs.replace(
+        records[18], detail={"request": {"image": {"image": name}}}, seq=92, id="Kubelet-1.98"
+    )
+    return [*own, base, end, image]
+
+
+@pytest.fixture
+def dark(hostile, tell, name):
+    return tell(hostile, name)
+
+
+@pytest.mark.parametrize("width", [80, 200])
+@pytest.mark.parametrize("colours", [False, True])
+def test_text_has_no_control_character_but_our_colours(dark, width, colours, name):
+    drawn = text(dark, width, colours=colours)
+    bare = re.sub(r"\x1b\[[0-9;]+m", "", drawn) if colours else drawn
+    assert all(line.isprintable() for line in bare.splitlines())
+    if not colours:
+        assert plain(name)[:20] in drawn
+    allowed = {
+        "\x1b[2m",
+        "\x1b[1m",
+        "\x1b[36m",
+        "\x1b[32m",
+        "\x1b[33m",
+        "\x1b[1;31m",
+        "\x1b[1;34m",
+        "\x1b[35m",
+        "\x1b[0m",
+    }
+    assert set(re.findall(r"\x1b\[[0-9;]+m", drawn)) <= allowed
+
+
+def test_tables_have_no_control_character(dark, name):
+    for each in (seen([dark]), slowest([dark]), compared(diff(dark, dark))):
+        assert all(line.isprintable() for line in each.splitlines())
+        assert plain(name) in each
+
+
+def test_mermaid_is_statements_of_ours_alone(dark, name):
+    first, *lines = mermaid(dark).splitlines()
+    assert first == "sequenceDiagram"
+    assert [each for each in lines if not STATEMENT.fullmatch(each)] == []
+    body = "\n".join(lines)
+    assert "participant evil" not in [each.strip() for each in lines]
+    assert not re.search(r"[<>&%$]|;(?!\S*)", re.sub(r"--?>>|-\)|#\d+;", "", body))
+    told = re.sub(r"#(\d+);", lambda found: chr(int(found[1])), body)
+    assert plain(name).strip() in told
+
+
+class Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.told = ""
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data):
+        self.told += data
+
+
+def test_a_page_has_only_its_own_elements(dark, hostile, name):
+    page = Page()
+    written = html(dark, hostile)
+    page.feed(written)
+    assert page.tags.count("script") == 2
+    assert "img" not in page.tags
+    assert not [key for key, _ in page.attributes if key.startswith("on") or key in ("style", "href", "src")]
+    assert plain(name) in page.told
+    assert all(line.isprintable() or "\t" in line for line in written.splitlines())
+
+
+def test_json_has_the_name_as_it_is_and_no_control_character(hostile, name, tmp_path, capsys):
+    writer = Writer(CollectorOptions.below(tmp_path).directory)
+    writer.write([encode(each) for each in hostile])
+    writer.close()
+    assert main(["trace", "--last", "--format", "json", "--prefix", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert all(line.isprintable() for line in told.splitlines())
+    assert name in {each["detail"].get("name") for each in json.loads(told)}
+    for words in (["--last"], ["--slow"], [], ["--last", "--check", "pod"], ["--last", "--format", "html"]):
+        main(["trace", *words, "--prefix", str(tmp_path)])
+        assert all(line.isprintable() for line in capsys.readouterr().out.splitlines()), words
+
+
+def test_what_a_check_finds_may_be_printed(dark):
+    for each in check(dark, load("nri")):
+        assert plain(str(each)).isprintable()

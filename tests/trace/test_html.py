@@ -1,0 +1,139 @@
+"""A story as a page: what is in it, and that it needs nothing else."""
+
+import itertools
+import json
+import re
+from base64 import b64encode
+from hashlib import sha256
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import msgspec
+import pytest
+
+from podwire.trace.check import annotated
+from podwire.trace.cutting import cut_short
+from podwire.trace.flow import load
+from podwire.trace.html import html
+from podwire.trace.svg import PIECE, Picture
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+def page(story, records) -> str:
+    return html(annotated(story, load("pod")), records)
+
+
+def drawings(page: str) -> list[ET.Element]:
+    return [ET.fromstring(each) for each in re.findall(r'<svg class="(?:head|piece)".*?</svg>', page, re.DOTALL)]
+
+
+def rows(page: str) -> list[ET.Element]:
+    return [each for one in drawings(page) for each in one.iter(f"{SVG}g") if each.get("class", "").startswith("row")]
+
+
+def test_every_arrow_is_a_row_with_what_a_pointer_shows(page, story):
+    found = rows(page)
+    assert len(found) == len(story.arrows)
+    [run] = [each for each in found if "RunPodSandbox" in "".join(each.itertext()) and "call" in each.get("class")]
+    assert run.find(f"{SVG}title").text.splitlines() == [
+        "Kubelet → ContainerRuntime",
+        "RunPodSandbox",
+        "+12.0 ms, took 3.0 ms",
+    ]
+
+
+def test_who_takes_part_has_a_lane_and_arrows_point_between_lanes(page):
+    head = drawings(page)[0]
+    lanes = {each.find(f"{SVG}title").text: float(each.find(f"{SVG}text").get("x")) for each in head.iter(f"{SVG}g")}
+    assert list(lanes)[:4] == ["User", "KubeCtl", "APIServer", "etcd"]
+    for each in rows(page):
+        line = each.find(f"{SVG}line")
+        if line is not None:
+            caller, callee = each.find(f"{SVG}title").text.splitlines()[0].split(" → ")
+            assert abs(float(line.get("x1")) - lanes[caller]) == 5
+            assert abs(float(line.get("x2")) - lanes[callee]) == 5
+
+
+def test_notes_gaps_failures_and_open_calls_are_drawn(records, tell):
+    del records[18]
+    page = html(annotated(tell(records[:20]), load("pod")), records)
+    assert "5. Kubelet initiates Pod creation via CRI." in page
+    assert "1 record of Kubelet lost here" in page
+    assert 'class="row reply failed"' in page
+    assert 'class="row call open"' in page
+
+
+def test_behind_each_arrow_is_what_it_carried(page, records):
+    [data] = re.findall(r'<script type="application/json" id="records">(.*?)</script>', page, re.DOTALL)
+    told = json.loads(data)
+    assert len(told) == len(records)
+    found = {each.get("data-n") for each in rows(page)}
+    assert set(told) <= found
+    assert {each["method"] for each in told.values()} == {each.method for each in records}
+    assert [each["detail"]["stdout"] for each in told.values() if "stdout" in each["detail"]] == [
+        {"ips": [{"address": "10.1.0.2/24"}]}
+    ]
+
+
+def test_details_that_are_too_many_are_left_out_by_size(story, records, monkeypatch):
+    monkeypatch.setattr("podwire.trace.html.MOST_DETAILS", 2000)
+    [data] = re.findall(r'id="records">(.*?)</script>', html(story, records), re.DOTALL)
+    assert any("cut" in each["detail"] for each in json.loads(data).values())
+
+
+def test_the_page_asks_nobody_for_anything_and_runs_only_its_own_script(page):
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)[1]
+    [style] = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    [script] = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    hashes = [b64encode(sha256(each.encode()).digest()).decode() for each in (style, script)]
+    assert policy == (
+        f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; base-uri 'none'"
+    )
+    assert not re.findall(r'(?:src|href)="|url\(|@import|https?://(?!www\.w3\.org/2000/svg)', page)
+    assert not re.findall(r' style="', page)
+
+
+def test_a_long_story_is_cut_into_pieces_that_follow_without_a_seam(story, records, tell):
+    many = [
+        msgspec.structs.replace(
+            records[14], id=f"Kubelet-1.a{each}", seq=100 + each, time=records[14].time + each / 1e5
+        )
+        for each in range(3 * PIECE)
+    ]
+    picture = Picture(tell([*records, *many]))
+    boxes = [tuple(map(float, re.search(r'viewBox="([^"]+)"', each)[1].split())) for each in picture.pieces()]
+    assert len(boxes) == -(-(len(story.arrows) + 3 * PIECE) // PIECE)
+    for (_, top, _, height), (_, following, _, _) in itertools.pairwise(boxes):
+        assert top + height == following
+
+
+def test_a_story_that_is_too_long_has_a_gap_with_a_name_in_it(records, tell):
+    many = [
+        msgspec.structs.replace(
+            records[14], id=f"Kubelet-1.a{each}", seq=100 + each, time=records[14].time + each / 1e7
+        )
+        for each in range(500)
+    ]
+    story = tell([*records, *many])
+    short = cut_short(story, 100)
+    assert len(short.arrows) == 100
+    assert (short.cuts[0].arrows, len(story.arrows) - 100) == (len(story.arrows) - 100,) * 2
+    assert short.arrows[0] == story.arrows[0]
+    assert short.arrows[-1] == story.arrows[-1]
+    assert f"{len(story.arrows) - 100} arrows are left out here" in html(short, [])
+    assert cut_short(story) is story
+
+
+def test_a_life_that_was_recorded_for_real_is_drawn_to_its_end(tell):
+    from podwire.trace.record import decode
+
+    lines = (Path(__file__).parent / "data" / "life.jsonl").read_bytes().splitlines()
+    records = [decode(each) for each in lines]
+    story = tell(records)
+    assert story.gaps == ()
+    labels = [each.method for each in story.arrows]
+    assert labels.index("RunPodSandbox") < labels.index("StopPodSandbox") < labels.index("DEL bridge")
+    assert "delete /registry/pods/default/web" in labels
+    assert len(rows(html(story, records))) == len(story.arrows)
