@@ -1,5 +1,6 @@
 """Runs the device plugin beside any kubelet, over its two sockets."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ LIST_SECONDS = 5.0
 GRACE_SECONDS = 1.0
 """How long calls that are being answered may take when their socket goes."""
 
+SWITCH_SECONDS = 0.0005
+"""For how long a look at many links keeps a kubelet's call waiting at most, each time that it has to."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
@@ -32,6 +36,7 @@ class Options:
 
 async def run(options: Options) -> None:
     """Work until cancelled. Raises OSError when this machine's links or the state cannot be used."""
+    sys.setswitchinterval(SWITCH_SECONDS)
     paths = Paths(state=options.state, device_plugins=options.device_plugins, cdi=options.cdi, sysfs=options.sysfs)
     await Plugin(options.config, _Kubelet(options), paths).run()
 

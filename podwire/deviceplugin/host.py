@@ -8,6 +8,7 @@ from podwire.linux.kept_addresses import KeptAddress, KeptAddresses
 from podwire.linux.links import KernelLinks
 from podwire.linux.netlink import Netlink
 from podwire.linux.routes import KernelRoutes
+from podwire.linux.sysfs import Hardware, Sysfs
 from podwire.linux.travels import Distant
 from podwire.linux.values import Link
 
@@ -17,9 +18,35 @@ class View(NamedTuple):
     addresses: Mapping[int, tuple[KeptAddress, ...]]
     uplinks: frozenset[int]
     """Those that a default route goes through."""
+    hardware: Mapping[int, Hardware] = {}
+    """What each link is; empty where no pool asks for it."""
 
     def named(self, name: str) -> Link | None:
         return next((each for each in self.links.values() if each.name == name), None)
+
+
+class Looker:
+    """Takes looks, one after the other. What a link is made of is read once for each."""
+
+    def __init__(self, netlink: Netlink, sysfs: Sysfs | None) -> None:
+        """Without `sysfs` nobody asks for hardware."""
+        self._netlink, self._sysfs = netlink, sysfs
+        self._known: dict[tuple[int, str], Hardware] = {}
+
+    def look(self) -> View:
+        """Raises LinuxError."""
+        view = looked(self._netlink)
+        return view._replace(hardware=self._hardware(self._sysfs, view.links)) if self._sysfs else view
+
+    def _hardware(self, sysfs: Sysfs, links: Mapping[int, Link]) -> dict[int, Hardware]:
+        """A link without any may be one whose hardware is not shown yet, and is asked for again."""
+        before, self._known = self._known, {}
+        found = {}
+        for index, link in links.items():
+            found[index] = before.get((index, link.name)) or sysfs.hardware(link.name)
+            if found[index].pci:
+                self._known[index, link.name] = found[index]
+        return found
 
 
 def looked(netlink: Netlink) -> View:

@@ -21,7 +21,7 @@ from podwire.deviceplugin.snapshots import Snapshot, restore, taken
 from podwire.failpoints import declare, failpoint
 from podwire.linux.errors import LinuxError, NoSuchLink
 from podwire.linux.netlink import Netlink
-from podwire.linux.sysfs import Hardware, Sysfs
+from podwire.linux.sysfs import Hardware
 from podwire.linux.travels import Ended, Seen, no_carrier
 from podwire.linux.values import Link
 from podwire.linux.whereabouts import Whereabouts
@@ -62,13 +62,12 @@ class InterfacePool:
         settings: Settings,
         source: Interfaces,
         records: Records,
-        sysfs: Sysfs,
         netlink: Netlink,
         owner_of: Callable[[int, str], str],
     ) -> None:
         """`owner_of` claims a link for a pool, and tells whose it is then."""
         self.settings = settings
-        self._source, self._records, self._sysfs, self._netlink = source, records, sysfs, netlink
+        self._source, self._records, self._netlink = source, records, netlink
         self._owner_of = owner_of
         self._where = Whereabouts()
         self._known = {key: _Known(each, Hardware()) for key, each in records.read().items()}
@@ -83,7 +82,7 @@ class InterfacePool:
 
     def look(self, view: View, held: Collection[str] | None) -> None:
         self._where.present(view.links)
-        candidates = {index: Candidate(each, self._sysfs.hardware(each.name)) for index, each in view.links.items()}
+        candidates = {index: Candidate(each, view.hardware[index]) for index, each in view.links.items()}
         self._find(candidates, view)
         self._discover(candidates, view)
         self._search()

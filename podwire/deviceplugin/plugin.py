@@ -87,7 +87,9 @@ class Plugin:
         told = travels.read()
         lost, travels.lost = travels.lost, False
         try:
-            await self._work(lambda: self._stock.look(told, lost=lost))
+            await self._work(lambda: self._stock.learn(told, lost=lost))
+            view = await asyncio.to_thread(self._stock.view)
+            await self._work(lambda: self._stock.settle(view))
             self._trouble = ""
         except OSError as error:
             self._failed(error)

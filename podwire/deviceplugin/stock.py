@@ -9,7 +9,7 @@ from podwire.deviceplugin.config import Config, Files, Interfaces, Make
 from podwire.deviceplugin.config import Pool as Settings
 from podwire.deviceplugin.devices import Device, Handed, reasons
 from podwire.deviceplugin.file_pool import FilePool
-from podwire.deviceplugin.host import looked
+from podwire.deviceplugin.host import Looker, View
 from podwire.deviceplugin.interface_pool import InterfacePool
 from podwire.deviceplugin.made_pool import MadePool
 from podwire.deviceplugin.making import sweep_taps
@@ -34,6 +34,8 @@ class Stock:
         self._sysfs = Sysfs(sysfs)
         self._state = state / "pools"
         self._pools: dict[str, Pool] = {each.name: self._made(each) for each in config.pools}
+        asking = any(isinstance(each.source, Interfaces) for each in config.pools)
+        self._looker = Looker(self._netlink, self._sysfs if asking else None)
         self._cdi = {each.name: CdiFiles(cdi, each.name) for each in config.pools if each.cdi}
         self._held: dict[str, set[str]] | None = None
         self._allocated: dict[tuple[str, str], int] = {}
@@ -45,7 +47,7 @@ class Stock:
         match pool.source:
             case Interfaces():
                 records = Records(self._state, pool.name)
-                return InterfacePool(pool, pool.source, records, self._sysfs, self._netlink, self._claims.setdefault)
+                return InterfacePool(pool, pool.source, records, self._netlink, self._claims.setdefault)
             case Make():
                 return MadePool(pool, pool.source, Records(self._state, pool.name), self._sysfs, self._netlink)
             case Files():
@@ -56,13 +58,22 @@ class Stock:
         return [each.settings for each in self._pools.values()]
 
     def look(self, told: Sequence[Seen | Ended] = (), *, lost: bool = False) -> None:
-        """Bring all pools in line with the host. Raises LinuxError.
+        """Bring all pools in line with the host. Raises LinuxError."""
+        self.learn(told, lost=lost)
+        self.settle(self.view())
 
-        `told` is what the kernel told meanwhile, `lost` that it told more than was heard.
-        """
+    def learn(self, told: Sequence[Seen | Ended], *, lost: bool) -> None:
+        """What the kernel told meanwhile, and whether it told more than was heard. A view is taken after this."""
         for pool in self._pools.values():
             pool.learn(told, lost=lost)
-        view = looked(self._netlink)
+
+    def view(self) -> View:
+        """The host as it is. Takes long where links are many, and nobody's turn: devices are handed out meanwhile.
+        One view at a time. Raises LinuxError."""
+        return self._looker.look()
+
+    def settle(self, view: View) -> None:
+        """Bring all pools in line with it. Raises LinuxError."""
         for index in [each for each in self._claims if each not in view.links]:
             del self._claims[index]
         for name, pool in self._pools.items():
