@@ -56,21 +56,22 @@ class Driver:
         kit = parts.kit
         describing = Describing(kit.cdi, kit.metadata, kit.devices, kit.attachments)
         self._health = Health(kit.node, self._told)
-        self._preparing = Preparing(kit, describing)
         self._registration = Registration(parts.sockets.dra, parts.publisher.again)
         self._chardev = CharacterDevices(kit, parts.kubelet, parts.sockets.chardev)
         self._moving = Moving(kit, describing)
+        self._preparing = Preparing(kit, describing, self._moving)
         self.plugin = NetworkDriverPlugin(kit, self._moving, parts.voice)
         self._serving = False
 
     async def run(self) -> None:
         """Work until cancelled, beside the plugin's connection to the runtime.
 
-        1. What is prepared is held, before anybody hears of devices.   2. Links, slices, statuses, events are followed.
-        3. The driver's sockets, then those by which kubelets find them.
+        1. What is prepared is held, and the host looked at, before anybody hears of devices.   2. Links, slices,
+        statuses, events are followed.   3. The driver's sockets, then those by which kubelets find them.
         """
         parts = self._parts
         await asyncio.to_thread(parts.holding.settle)
+        await asyncio.to_thread(parts.inventory.look)
         await self._sweep()
         async with asyncio.TaskGroup() as group:
             group.create_task(parts.inventory.run(), name="inventory")
@@ -83,7 +84,7 @@ class Driver:
             await self._serve()
 
     async def _sweep(self) -> None:
-        """Addresses that somebody reserved who was killed before it was on record for what; nobody else is at it now."""
+        """Free addresses that somebody reserved who was killed before it was on record for what."""
         async with self._kit.lock.held():
             records = await asyncio.to_thread(self._kit.attachments.records)
             await self._parts.addressing.sweep({each.order.claim.uid for each in records})

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from podwire.dradriver.attaching.records import ATTACHED
 from podwire.dradriver.describing import Describing, Networks
 from podwire.dradriver.events import ATTACH_FAILED, DETACH_FAILED, IS_ATTACHED, NORMAL, WARNING
 from podwire.dradriver.kit import Kit, orders_in
@@ -46,15 +45,25 @@ class Moving:
         """By pod: the sandbox that has its devices. An older one of the same pod that is stopped later has none."""
         self._why: dict[str, str] = {}
         """By pod: why it is not attached."""
+        self._expected: set[str] = set()
         self._moved = asyncio.Event()
 
     def concerns(self, pod_uid: str) -> bool:
         """Whether anything is prepared for a pod; others are none of this driver's business."""
         return bool(self._kit.records_of_pod(pod_uid))
 
+    def expect(self, pod_uid: str) -> None:
+        """Its claims are prepared, so its sandbox will come soon."""
+        self._expected.add(pod_uid)
+
+    def forget(self, pod_uid: str) -> None:
+        """Its sandbox came, or will not."""
+        self._expected.discard(pod_uid)
+        self._moved.set()
+
     async def settled(self) -> None:
-        """Return when nothing is prepared that is not attached."""
-        while any(each.stage != ATTACHED for each in await asyncio.to_thread(self._kit.attachments.records)):
+        """Return when every pod that is expected has its devices."""
+        while self._expected:
             self._moved.clear()
             await self._moved.wait()
 
@@ -70,7 +79,7 @@ class Moving:
             except TROUBLES as error:
                 self._failed(pod, orders, str(error))
                 raise NotAttached(f"network devices of pod {pod.namespace}/{pod.name}: {error}") from error
-        self._moved.set()
+        self.forget(pod.uid)
         self._sandboxes[pod.uid] = sandbox.id
         self._why.pop(pod.uid, None)
         self._tell_attached(pod, orders, networks_of(attached))
@@ -107,6 +116,7 @@ class Moving:
                 self._tell(orders, "DetachFailed", str(error))
                 return
         failpoint(RETURNED)
+        self.forget(pod.uid)
         self._sandboxes.pop(pod.uid, None)
         self._why.pop(pod.uid, None)
         self._tell(orders, "Detached", f"not in pod {pod.name}, whose sandbox has ended")

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -70,11 +70,19 @@ class Wanted:
         return self.orders[0].pod if self.orders else None
 
 
+class Coming(Protocol):
+    """Which pods' sandboxes will come."""
+
+    def expect(self, pod_uid: str) -> None: ...
+
+    def forget(self, pod_uid: str) -> None: ...
+
+
 class Preparing:
     """Implements service.Claims."""
 
-    def __init__(self, kit: Kit, describing: Describing) -> None:
-        self._kit, self._describing = kit, describing
+    def __init__(self, kit: Kit, describing: Describing, coming: Coming) -> None:
+        self._kit, self._describing, self._coming = kit, describing, coming
 
     async def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, tuple[Ready, ...] | str]:
         kit = self._kit
@@ -187,6 +195,7 @@ class Preparing:
             raise
         finally:
             await asyncio.to_thread(kit.devices.settle, orders)
+        self._coming.expect(pod.uid)
         return _ready(wanted.claim, orders)
 
     def _judge_together(self, pod: PodRef, wanted: Wanted, beside: Sequence[Wanted]) -> None:
@@ -207,6 +216,7 @@ class Preparing:
         async with kit.turns.of(f"pod {each}" for each in pods):
             await kit.addressing.leave(claim.uid)
             for pod in pods:
+                self._coming.forget(pod)
                 with kit.trace.works(pod, "unprepare devices"), kit.meter.phase("unprepare"):
                     await asyncio.to_thread(kit.attachments.unprepare, claim.uid)
             failpoint(UNPREPARED)

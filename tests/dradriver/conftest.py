@@ -52,6 +52,8 @@ def pytest_pyfunc_call(pyfuncitem):
     def run():
         syscalls.unshare(syscalls.NEWNET | syscalls.NEWNS)
         syscalls.mount(None, "/", None, MS_REC_PRIVATE, None)
+        # Whether an address of IPv6 is tentative yet is a matter of moments, and no test's.
+        Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
         with KernelNetwork() as network:
             network.links.change("lo", up=True)
         asyncio.run(whole())
@@ -83,6 +85,7 @@ class FakeKubelet:
         self.directory = directory
 
     async def _call(self, socket, path, request, answer):
+        await until(socket.exists)
         options = [("grpc.default_authority", "localhost")]
         async with grpc.aio.insecure_channel(f"unix:{socket}", options=options) as channel:
             call = channel.unary_unary(
@@ -94,7 +97,6 @@ class FakeKubelet:
 
     async def register(self, name=f"{DRIVER}-reg.sock"):
         socket = self.directory / "plugins_registry" / name
-        await until(socket.exists)
         found = await self._call(
             socket, "/pluginregistration.Registration/GetInfo", registration.InfoRequest(), registration.PluginInfo
         )
