@@ -48,6 +48,15 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
         return Key(claim=claim, request=self.request, device=self.device, share_id=self.share_id)
 
     @property
+    def ips(self) -> tuple[str, ...]:
+        """As text: addresses of a whole book are compared, and few of them read."""
+        return self.wanted_ips + tuple(each.partition("/")[0] for each in self.given)
+
+    @property
+    def wanted_ips(self) -> tuple[str, ...]:
+        return tuple(each.partition("/")[0] for each in self.wanted)
+
+    @property
     def interfaces(self) -> tuple[Interface, ...]:
         return tuple(map(ip_interface, self.wanted + self.given))
 
@@ -90,7 +99,7 @@ def granted(book: Book, demand: Demand) -> tuple[Book, tuple[Interface, ...]]:
         return book, had.interfaces
     others = tuple(each for each in book.held if each is not had)
     _check_free(demand, others)
-    taken = {each.ip for entry in others for each in entry.interfaces} | {each.ip for each in demand.wanted}
+    taken = {ip for entry in others for ip in entry.ips} | {str(each.ip) for each in demand.wanted}
     last = dict(book.last)
     given: list[str] = []
     for turn, set_ in demand.turns():
@@ -99,7 +108,7 @@ def granted(book: Book, demand: Demand) -> tuple[Book, tuple[Interface, ...]]:
         if ip is None or part is None:
             raise Exhausted(_exhausted(demand.pool_name, set_, others))
         last[turn] = str(ip)
-        taken.add(ip)
+        taken.add(str(ip))
         given.append(str(part.interface(ip)))
     entry = _entry(demand, tuple(given))
     return Book(held=(*others, entry), last=last), entry.interfaces
@@ -137,22 +146,18 @@ def _entry(demand: Demand, given: tuple[str, ...]) -> Held:
 def _check_free(demand: Demand, others: Sequence[Held]) -> None:
     if not demand.wanted:
         return
-    owners = {each.ip: entry for entry in others for each in entry.interfaces}
+    owners = {ip: entry for entry in others for ip in entry.ips}
     for each in demand.wanted:
-        owner = owners.get(each.ip)
-        if owner is not None and (owner.uid != demand.key.claim.uid or str(each.ip) in _ips(owner.given)):
+        owner = owners.get(str(each.ip))
+        if owner is not None and (owner.uid != demand.key.claim.uid or str(each.ip) not in owner.wanted_ips):
             raise Refused("interface.addresses", f"{each.ip} is held by {owner.key}")
         if demand.pool and each.ip in demand.pool.gateways:
             raise Refused("interface.addresses", f"{each.ip} is the gateway of pool {demand.pool.name}")
 
 
-def _ips(interfaces: Sequence[str]) -> set[str]:
-    return {each.partition("/")[0] for each in interfaces}
-
-
-def _next(set_: RangeSet, last: str | None, taken: Collection[IP]) -> IP | None:
+def _next(set_: RangeSet, last: str | None, taken: Collection[str]) -> IP | None:
     begun = ip_address(last) if last else None
-    return next((each for each in ranges.after(set_, begun) if each not in taken), None)
+    return next((each for each in ranges.after(set_, begun) if str(each) not in taken), None)
 
 
 def _exhausted(pool: str, set_: RangeSet, others: Sequence[Held]) -> str:
