@@ -102,6 +102,9 @@ def apiserver_options(prepared: Prepared) -> apiserver.Options:
                 user=f"system:node:{node.name}", groups=(NODES,), kubeconfig=layout.identity("kubelet"), host=host
             ),
             apiserver.Identity(user="system:podwire-nri-network", kubeconfig=layout.identity("nri-network"), host=host),
+            apiserver.Identity(
+                user="system:podwire-network-driver", kubeconfig=layout.identity("network-driver"), host=host
+            ),
             apiserver.Identity(user="system:podwire-gpu-driver", kubeconfig=layout.identity("gpu-driver"), host=host),
         ),
         servings=(
