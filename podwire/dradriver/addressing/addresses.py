@@ -64,7 +64,10 @@ class Addresses:
         self._change(lambda old: book.without(old, {claim_uid}))
 
     def gc(self, live: Collection[str]) -> tuple[Held, ...]:
-        """Free what belongs to claims that are not among these uids; tells what that was."""
+        """Free what belongs to claims that are not among these uids; tells what that was.
+
+        Whoever asks keeps all drivers from preparing claims meanwhile: a new one is not among them yet.
+        """
         freed: tuple[Held, ...] = ()
 
         def decide(old: Book) -> Book:
@@ -90,10 +93,10 @@ class Addresses:
         pool = self._pools.get(name)
         if pool is None:
             there = ", ".join(sorted(self._pools)) or "none"
-            raise Refused("interface.pool", f"this node has no pool {name!r}; it has {there}")
+            raise Refused("interface.addressPool", f"this node has no pool {name!r}; it has {there}")
         for each in families:
             if not pool.sets_of((each,)):
-                raise Refused("interface.pool", f"pool {name} has no IPv{each} addresses")
+                raise Refused("interface.addressPool", f"pool {name} has no IPv{each} addresses")
         return pool
 
     def _change(self, decide: Callable[[Book], Book]) -> None:

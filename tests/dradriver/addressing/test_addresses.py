@@ -134,8 +134,12 @@ def test_what_is_refused_changes_nothing(addresses):
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        pytest.param({"pool": "no"}, "interface.pool: this node has no pool 'no'; it has dual, lab, part", id="pool"),
-        pytest.param({"pool": "lab", "families": [6]}, "interface.pool: pool lab has no IPv6 addresses", id="family"),
+        pytest.param(
+            {"pool": "no"}, "interface.addressPool: this node has no pool 'no'; it has dual, lab, part", id="pool"
+        ),
+        pytest.param(
+            {"pool": "lab", "families": [6]}, "interface.addressPool: pool lab has no IPv6 addresses", id="family"
+        ),
         pytest.param(
             {"pool": "lab", "wanted": [ip_interface("10.9.0.1/29")]},
             "interface.addresses: 10.9.0.1 is the gateway of pool lab",
