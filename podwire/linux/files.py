@@ -16,6 +16,15 @@ _numbers = count()
 
 def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Put a file in place, whole or not at all; it survives a loss of power once this returns."""
+    _put(path, data, mode, durably=True)
+
+
+def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """The same for what is worth nothing after a loss of power: it survives the death of any process."""
+    _put(path, data, mode, durably=False)
+
+
+def _put(path: Path, data: bytes, mode: int, *, durably: bool) -> None:
     where = os.fspath(path)
     directory, name = os.path.split(where)
     temporary = os.path.join(directory, f".{name}.{os.getpid()}-{next(_numbers)}{_TEMPORARY}")
@@ -24,11 +33,13 @@ def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
         try:
             os.fchmod(file, mode)  # whatever the umask
             _write_all(file, data)
-            os.fsync(file)
+            if durably:
+                os.fsync(file)
         finally:
             os.close(file)
         os.rename(temporary, where)
-        sync_directory(directory or ".")
+        if durably:
+            sync_directory(directory or ".")
     except OSError as error:
         with suppress(OSError):
             os.unlink(temporary)

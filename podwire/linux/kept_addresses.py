@@ -2,11 +2,13 @@
 
 import errno
 from collections.abc import Sequence
+from ipaddress import IPv4Interface, IPv6Interface
 from struct import Struct
 from typing import NamedTuple
 
 from podwire.linux import errors, wire
 from podwire.linux.netlink import Sender
+from podwire.linux.values import Interface
 from podwire.linux.wire import CREATE, REPLACE, Request, attribute, u32
 
 _NEW, _DELETE, _GET = 20, 21, 22
@@ -47,6 +49,13 @@ class KeptAddress(_Fields):
     def __hash__(self) -> int:
         return hash(self[:5])
 
+    @property
+    def interface(self) -> Interface:
+        """The address itself, with the length of its network."""
+        told = dict(self.attributes)
+        packed = bytes.fromhex(told.get(_LOCAL) or told.get(_ADDRESS, ""))
+        return IPv4Interface((packed, self.prefix)) if self.family == 2 else IPv6Interface((packed, self.prefix))
+
 
 class KeptAddresses:
     """Reads and writes them on one netlink socket."""
@@ -64,6 +73,10 @@ class KeptAddresses:
                 found[index] = (*found.get(index, ()), _kept(body, told))
         return found
 
+    def add(self, index: int, address: KeptAddress) -> None:
+        """In place of the same one if it is there. NoSuchLink."""
+        self._netlink.do(_request(_NEW, CREATE | REPLACE, index, address, "add"))
+
     def put(self, index: int, wanted: Sequence[KeptAddress], found: Sequence[KeptAddress]) -> None:
         """Make a link's addresses what is wanted; those that are right, or the kernel's own, stay. NoSuchLink."""
         for each in found:
@@ -71,7 +84,7 @@ class KeptAddresses:
                 self._netlink.do(_request(_DELETE, 0, index, each, "delete"))
         for each in wanted:
             if each not in found:
-                self._netlink.do(_request(_NEW, CREATE | REPLACE, index, each, "add"))
+                self.add(index, each)
 
 
 def _kept(body: bytes, told: dict[int, bytes]) -> KeptAddress:

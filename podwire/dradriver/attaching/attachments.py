@@ -1,0 +1,307 @@
+"""Devices of claims: prepared on the host, attached to pods, given back as they were.
+
+Calls for one pod come one at a time; so do those for one claim.
+"""
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from podwire.dradriver.addressing.keys import Key, key_of
+from podwire.dradriver.attaching import preparing
+from podwire.dradriver.attaching.acting import Hands, StepFailed
+from podwire.dradriver.attaching.finding import found
+from podwire.dradriver.attaching.places import Place
+from podwire.dradriver.attaching.planning import addresses as addresses_of
+from podwire.dradriver.attaching.planning import inverse, plan
+from podwire.dradriver.attaching.records import ATTACHED, ATTACHING, PREPARED, Record, Records
+from podwire.dradriver.offers import ClaimRef, Order, PodRef, Refused
+from podwire.dradriver.settings import Interface, Route
+from podwire.failpoints import declare, failpoint
+from podwire.linux import errors
+from podwire.linux.link_attributes import WholeLinks
+
+_log = logging.getLogger("podwire.dradriver")
+
+RECORDED = declare("network-driver.recorded", "what was promised is on the disk, and nothing is done about it")
+BEGUN = declare("network-driver.begun", "it is on record that a pod's devices are on their way, and none has begun")
+COMPLETE = declare("network-driver.complete", "all devices of a pod are in it, and nobody can know by the file")
+NOTED = declare("network-driver.noted", "a pod's devices are attached, and the file says so")
+UNTOLD = declare("network-driver.untold", "the file of a pod's devices is gone, and they are all still there")
+BACK = declare("network-driver.back", "a device is as it was, and its record does not say so")
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attached:
+    """One device in its pod."""
+
+    claim: ClaimRef
+    pod: PodRef
+    request: str
+    device: str
+    pool: str
+    share_id: str
+    interface: str
+    ifindex: int
+    mac: str
+    mtu: int
+    ips: tuple[Interface, ...]
+
+
+class AttachFailed(Exception):
+    """A pod's devices are on the host, as they were: one of them could not be attached."""
+
+    def __init__(self, record: Record, error: StepFailed) -> None:
+        super().__init__(f"device {record.order.offered.device}: {error}")
+        self.claim, self.device, self.step = record.order.claim, record.order.offered.device, error.step.name
+        self.why = error.why
+
+
+class NotGivenBack(Exception):
+    """Some devices are not what they were; it can be tried again."""
+
+
+class Attachments:
+    def __init__(self, state: Path, *, boot: str = "") -> None:
+        """In the calling thread's network namespace, the host's. `boot` is the machine's if it is not given."""
+        self._records = Records(state)
+        self._boot = boot or _BOOT.read_text(encoding="ascii").strip()
+        self._host = Place()
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        self._host.close()
+
+    def records(self) -> tuple[Record, ...]:
+        return self._records.all()
+
+    def attached_file(self, pod_uid: str) -> Path:
+        """There, with the namespace in it, while all devices of a pod are attached."""
+        return self._records.attached_file(pod_uid)
+
+    def prepare(
+        self, orders: Sequence[Order], addresses: Mapping[Key, tuple[Interface, ...]] | None = None
+    ) -> tuple[Record, ...]:
+        """Make ready all or none; what is prepared stays as it is. Raises Refused, LinuxError."""
+        given, done = addresses or {}, list[Record]()
+        with self._lock, ExitStack() as undo:
+            taken = self._records.all()
+            for order in orders:
+                record = next((each for each in taken if _is_for(each, order) and each.boot == self._boot), None)
+                if record is None:
+                    preparing.check_free(order, taken)
+                    record = preparing.decided(self._host, order, given.get(key_of(order)), self._boot)
+                    self._records.promise(record)
+                    undo.callback(self._forget, record)
+                    failpoint(RECORDED)
+                    preparing.ready(self._host, record)
+                done.append(record)
+            undo.pop_all()
+        return tuple(done)
+
+    def _forget(self, record: Record) -> None:
+        self._undo(record, None)
+        self._records.remove(record)
+
+    def assign(self, record: Record, addresses: tuple[Interface, ...], routes: tuple[Route, ...] = ()) -> Record:
+        """What a DHCP server gave after all was prepared; the pod has it from the start."""
+        assigned = replace(record, addresses=addresses, routes=routes)
+        self._records.promise(assigned)
+        return assigned
+
+    def attach(self, pod_uid: str, netns: str) -> tuple[Attached, ...]:
+        """All devices of a pod, or none. Raises AttachFailed, Refused; NoSuchNamespace."""
+        records = tuple(self._of_this_boot(each) for each in self._records.of_pod(pod_uid))
+        with Place(netns) as pod:
+            if self._records.attached(pod_uid) != pod.identity or not self._all_there(records, pod):
+                self._records.clear_attached(pod_uid)
+                records = tuple(self._clean(each, pod) for each in records)
+                records = self._attach(records, pod, netns)
+                failpoint(COMPLETE)
+                if records:
+                    self._records.set_attached(pod_uid, pod.identity)
+                failpoint(NOTED)
+            return tuple(_told(each) for each in records)
+
+    def _of_this_boot(self, record: Record) -> Record:
+        """What the host was like before a boot is of no use after it."""
+        if record.boot == self._boot:
+            return record
+        anew = preparing.decided(self._host, record.order, record.addresses, self._boot)
+        self._records.promise(anew)
+        preparing.ready(self._host, anew)
+        return anew
+
+    def _clean(self, record: Record, pod: Place) -> Record:
+        """Whoever was killed half-way, or another pod's namespace: begin anew."""
+        if record.stage == PREPARED:
+            return record
+        return self._given_back(record, self._undo(record, self._pod_of(record, pod)))
+
+    def _attach(self, records: tuple[Record, ...], pod: Place, netns: str) -> tuple[Record, ...]:
+        begun = [replace(each, stage=ATTACHING, netns=netns, identity=pod.identity, failure="") for each in records]
+        for each in begun:
+            self._records.note(each)
+        failpoint(BEGUN)
+        done: list[Record] = []
+        for each in begun:
+            try:
+                done.append(self._attach_one(each, pod))
+            except StepFailed as error:
+                self._give_up(begun, pod, each, error)
+                raise AttachFailed(each, error) from error
+        for each in done:
+            self._records.note(each)
+        return tuple(done)
+
+    def _attach_one(self, record: Record, pod: Place) -> Record:
+        """Raises StepFailed."""
+        hands = Hands(record, self._host, pod)
+        on_host = hands.look_on_host()
+        wanted = plan(record, waits_on_host=on_host is not None)
+        try:
+            if record.snapshot is not None:
+                preparing.check_free_to_go(self._host, on_host, record)
+        except (Refused, errors.LinuxError) as error:
+            raise StepFailed(wanted[0], error) from error
+        hands.do(wanted)
+        return replace(record, stage=ATTACHED, ifindex=hands.ifindex)
+
+    def _give_up(self, begun: Iterable[Record], pod: Place, failed: Record, error: StepFailed) -> None:
+        for each in reversed(tuple(begun)):
+            told = replace(each, failure=str(error)) if each is failed else each
+            try:
+                self._given_back(told, self._undo(each, pod))
+            except StepFailed as trouble:
+                self._records.note(replace(told, failure=f"{told.failure or error}; then {trouble}"))
+                _log.error(
+                    "a device is not what it was", extra={"device": each.order.offered.device, "why": str(trouble)}
+                )
+
+    def _all_there(self, records: Iterable[Record], pod: Place) -> bool:
+        links = WholeLinks(pod.netlink).list()
+        return all(each.stage == ATTACHED and found(each, links) is not None for each in records)
+
+    def _pod_of(self, record: Record, given: Place | None) -> Place | None:
+        """The namespace that a record's device went to, if it is the given one."""
+        return given if given is not None and record.identity in ("", given.identity) else None
+
+    def _undo(self, record: Record, pod: Place | None) -> tuple[str, ...]:
+        """Returns what is lost. Raises StepFailed."""
+        hands = Hands(record, self._host, pod)
+        hands.look()
+        hands.do(inverse(record, plan(record, waits_on_host=record.order.settings.dhcp)))
+        return tuple(hands.lost)
+
+    def _given_back(self, record: Record, lost: tuple[str, ...]) -> Record:
+        failpoint(BACK)
+        back = replace(record, stage=PREPARED, netns="", identity="", ifindex=0, lost=lost)
+        self._records.note(back)
+        return back
+
+    def detach(self, pod_uid: str, netns: str | None = None) -> tuple[Record, ...]:
+        """Everything as it was before it was prepared; what could not be is in `lost`. Raises NotGivenBack."""
+        self._records.clear_attached(pod_uid)
+        failpoint(UNTOLD)
+        return self._back(self._records.of_pod(pod_uid), netns)
+
+    def _back(self, records: Sequence[Record], netns: str | None) -> tuple[Record, ...]:
+        """Goes on after a failure, and then tells all."""
+        done, failed = [], []
+        for record in reversed(records):
+            if record.stage == PREPARED:
+                done.append(record)
+                continue
+            with ExitStack() as stack:
+                pod = self._open(record, netns, stack)
+                try:
+                    done.append(self._given_back(record, self._undo(record, pod)))
+                except StepFailed as error:
+                    failed.append(f"device {record.order.offered.device}: {error}")
+                    self._records.note(replace(record, failure=str(error)))
+        if failed:
+            raise NotGivenBack("; ".join(failed))
+        return tuple(reversed(done))
+
+    def _open(self, record: Record, netns: str | None, stack: ExitStack) -> Place | None:
+        """The namespace that a device is in; None when it is no more."""
+        for path in filter(None, (netns, record.netns)):
+            try:
+                place = Place(path)
+            except (errors.NoSuchNamespace, errors.WrongKind):
+                continue
+            stack.callback(place.close)
+            if place.identity == record.identity:
+                return place
+        return None
+
+    def unprepare(self, claim_uid: str) -> tuple[Record, ...]:
+        """Nothing is left of a claim; it may be unknown. Raises NotGivenBack."""
+        records = self._records.of_claim(claim_uid)
+        for pod_uid in {each.order.pod.uid for each in records if each.stage != PREPARED}:
+            self._records.clear_attached(pod_uid)
+        back = self._back(records, None)
+        for each in back:
+            if each.order.settings.dhcp:  # its link waits on the host, or is up there for the sake of it
+                self._undo(each, None)
+            self._records.remove(each)
+        return back
+
+    def is_attached(self, pod_uid: str, netns: str) -> bool:
+        """Whether all devices of a pod are in this namespace."""
+        try:
+            with Place(netns) as pod:
+                return self._records.attached(pod_uid) == pod.identity
+        except (errors.NoSuchNamespace, errors.WrongKind):
+            return False
+
+    def reconcile(self, live: Mapping[str, str]) -> tuple[Record, ...]:
+        """What was missed: `live` are the pods that run, with their namespaces. Returns the records that changed.
+
+        A pod that is gone gets its devices taken away; one that is there and has not all of them gets them.
+        """
+        changed: list[Record] = []
+        for pod_uid in {each.order.pod.uid for each in self._records.all()} | set(self._records.pods_attached()):
+            changed += self._reconcile(pod_uid, live.get(pod_uid))
+        return tuple(changed)
+
+    def _reconcile(self, pod_uid: str, netns: str | None) -> list[Record]:
+        before = self._records.of_pod(pod_uid)
+        if netns is not None and before:
+            try:
+                self.attach(pod_uid, netns)
+            except (AttachFailed, Refused, errors.LinuxError) as error:
+                _log.error("a pod that runs has not its devices", extra={"pod": pod_uid, "why": str(error)})
+        else:
+            try:
+                self.detach(pod_uid)
+            except NotGivenBack as error:
+                _log.error("a device is not what it was", extra={"pod": pod_uid, "why": str(error)})
+        return [each for each in self._records.of_pod(pod_uid) if each not in before]
+
+
+def _is_for(record: Record, order: Order) -> bool:
+    return key_of(record.order) == key_of(order) and record.order.pod.uid == order.pod.uid
+
+
+def _told(record: Record) -> Attached:
+    order = record.order
+    carried, given = addresses_of(record)
+    return Attached(
+        claim=order.claim,
+        pod=order.pod,
+        request=order.request,
+        device=order.offered.device,
+        pool=order.pool,
+        share_id=order.share_id,
+        interface=order.settings.name,
+        ifindex=record.ifindex,
+        mac=record.mac,
+        mtu=order.settings.mtu or order.offered.mtu,
+        ips=(*given, *(each.interface for each in carried)),
+    )

@@ -1,0 +1,106 @@
+"""Addresses, routes, rules and neighbours of a device in its pod: one batch for each."""
+
+from podwire.dradriver.attaching import steps
+from podwire.dradriver.attaching.places import Place
+from podwire.dradriver.settings import Route
+from podwire.linux import errors, values
+from podwire.linux.addresses import KernelAddresses
+from podwire.linux.kept_addresses import KeptAddresses
+from podwire.linux.kept_neighbours import KeptNeighbours
+from podwire.linux.kept_routes import KeptRoutes
+from podwire.linux.kept_rules import KeptRules
+from podwire.linux.neighbours import KernelNeighbours
+from podwire.linux.netlink import Batch, Sender
+from podwire.linux.routes import KernelRoutes
+from podwire.linux.rules import KernelRules
+
+
+def add_addresses(pod: Place, index: int, step: steps.AddAddresses) -> None:
+    batch = Batch(pod.netlink)
+    for given in step.given:
+        KernelAddresses(batch).add(index, given)
+    for carried in step.carried:
+        KeptAddresses(batch).add(index, carried)
+    batch.send()
+
+
+def add_routes(pod: Place, index: int, step: steps.AddRoutes) -> None:
+    """A route that is given must be had; of those of the host, the pod's own to the same destination stand above."""
+    batch = Batch(pod.netlink)
+    try:
+        _add_routes(batch, index, step)
+        batch.send()
+    except errors.RouteExists:
+        for given in step.given:
+            _add_or_has(pod, index, given)
+        for carried in step.carried:
+            try:
+                KeptRoutes(pod.netlink).add(index, carried, alone=True)
+            except errors.RouteExists:
+                continue
+
+
+def _add_routes(sender: Sender, index: int, step: steps.AddRoutes) -> None:
+    for given in step.given:
+        KernelRoutes(sender).add(_route(given, index))
+    for carried in step.carried:
+        KeptRoutes(sender).add(index, carried, alone=True)
+
+
+def _add_or_has(pod: Place, index: int, route: Route) -> None:
+    """The link may have it by an address already; a route of another link is in the way. RouteExists."""
+    routes = KernelRoutes(pod.netlink)
+    try:
+        routes.add(_route(route, index))
+    except errors.RouteExists:
+        there = routes.list(route.destination.version, route.table)
+        if not any(each.destination == route.destination and each.ifindex == index for each in there):
+            raise
+
+
+def _route(route: Route, index: int) -> values.Route:
+    return values.Route(
+        destination=route.destination,
+        gateway=route.gateway,
+        ifindex=index,
+        source=route.source,
+        table=route.table,
+        metric=route.metric,
+        scope=route.scope if route.destination.version == 4 and route.gateway is None and route.scope else None,
+    )
+
+
+def add_rules(pod: Place, step: steps.AddRules) -> None:
+    """Two devices of a pod may bring the same."""
+    for given in step.given:
+        try:
+            KernelRules(pod.netlink).add(given)
+        except errors.RuleExists:
+            continue
+    for carried in step.carried:
+        try:
+            KeptRules(pod.netlink).add(carried)
+        except errors.RuleExists:
+            continue
+
+
+def delete_rules(pod: Place, step: steps.DeleteRules) -> None:
+    for given in step.given:
+        try:
+            KernelRules(pod.netlink).delete(given)
+        except errors.NoSuchRule:
+            continue
+    for carried in step.carried:
+        try:
+            KeptRules(pod.netlink).delete(carried)
+        except errors.NoSuchRule:
+            continue
+
+
+def add_neighbours(pod: Place, index: int, step: steps.AddNeighbours) -> None:
+    batch = Batch(pod.netlink)
+    for given in step.given:
+        KernelNeighbours(batch).replace(values.Neighbour(index, given.address, given.mac))
+    for carried in step.carried:
+        KeptNeighbours(batch).add(index, carried)
+    batch.send()

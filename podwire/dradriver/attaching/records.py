@@ -1,0 +1,184 @@
+"""What was promised to a pod, and what the host was like before, in files that survive any crash.
+
+STATE/records/POD/CLAIM~DEVICE~SHARE.json    one for each device, there before anything is made or changed for it
+STATE/attached/POD                           the pod's namespace as `device:inode`, while all its devices are in it
+
+A snapshot is worth something until the next boot: nothing that is done to links outlives one. So what is promised is
+written to the disk at once, and how far it got only so that no killed process takes it along.
+"""
+
+import hashlib
+import json
+import logging
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from podwire.dradriver.addressing.keys import Key, key_of
+from podwire.dradriver.attaching.coding import decoded, encoded
+from podwire.dradriver.attaching.snapshots import Snapshot
+from podwire.dradriver.offers import Order, Refused
+from podwire.dradriver.settings import Interface, Route
+from podwire.linux.files import remove_durably, replace_file, sweep, write_durably
+
+_log = logging.getLogger("podwire.dradriver")
+
+VERSION = 1
+PREPARED, ATTACHING, ATTACHED = "prepared", "attaching", "attached"
+TAG = "podwire:claim:"
+"""How the aliases of links begin that are claimed or made for a claim."""
+_BROKEN = (ValueError, TypeError, KeyError, AttributeError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    order: Order
+    boot: str
+    """The boot of the machine that all this is true for."""
+    mac: str
+    """What it has in the pod."""
+    addresses: tuple[Interface, ...] | None = None
+    """What its pool or its DHCP server gave, or the settings say; None: what the device has on the host."""
+    routes: tuple[Route, ...] = ()
+    """Those that a DHCP server gave."""
+    snapshot: Snapshot | None = None
+    """Of a device that moves as a whole."""
+    stage: str = PREPARED
+    netns: str = ""
+    """The path of the pod's namespace, from the moment that something is done there."""
+    identity: str = ""
+    """And which one it was, as `device:inode`."""
+    ifindex: int = 0
+    """In the pod, while it is attached."""
+    failure: str = ""
+    """The step of the last attempt that failed, and why."""
+    lost: tuple[str, ...] = ()
+    """What could not be given back as it was."""
+
+    @property
+    def key(self) -> Key:
+        return key_of(self.order)
+
+    @property
+    def tag(self) -> str:
+        order = self.order
+        return f"{TAG}{order.claim.uid}/{order.request}/{order.offered.device}/{order.share_id}".rstrip("/")
+
+    @property
+    def digest(self) -> str:
+        """Ten letters for the names of links."""
+        return hashlib.sha256(f"{self.order.pod.uid}\0{self.tag}".encode()).hexdigest()[:10]
+
+    @property
+    def host_end(self) -> str:
+        """Of a veth: the end that stays on the host."""
+        return f"pwc{self.digest}"
+
+    @property
+    def waiting_name(self) -> str:
+        """Of an interface that is made before there is a pod, on the host."""
+        return f"pwd{self.digest}"
+
+    @property
+    def queue_name(self) -> str:
+        """Of the ifb in the pod that holds back what comes in."""
+        return f"pwi{self.digest}"
+
+
+class Records:
+    def __init__(self, directory: Path) -> None:
+        self._records, self._attached = directory / "records", directory / "attached"
+        for each in (self._records, self._attached):
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
+            sweep(each)
+        for each in self._records.iterdir():
+            if each.is_dir():
+                sweep(each)
+
+    def of_pod(self, pod_uid: str) -> tuple[Record, ...]:
+        """In the order of their claims and devices. Raises Refused for one of a newer version."""
+        return tuple(self._read(sorted((self._records / _name(pod_uid)).glob("*.json"))))
+
+    def of_claim(self, claim_uid: str) -> tuple[Record, ...]:
+        return tuple(self._read(sorted(self._records.glob(f"*/{_name(claim_uid)}~*.json"))))
+
+    def all(self) -> tuple[Record, ...]:
+        return tuple(self._read(sorted(self._records.glob("*/*.json"))))
+
+    def _read(self, paths: Iterable[Path]) -> Iterable[Record]:
+        for path in paths:
+            try:
+                yield _parsed(path.read_bytes())
+            except FileNotFoundError:
+                continue
+            except _BROKEN as error:
+                aside = path.with_suffix(".damaged")
+                path.rename(aside)
+                told = {"file": str(aside), "why": str(error) or type(error).__name__}
+                _log.error("a record is damaged and put aside: its device stays as it is", extra=told)
+
+    def promise(self, record: Record) -> None:
+        """On the disk when this returns."""
+        path = self._path(record)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        write_durably(path, _text(record))
+
+    def note(self, record: Record) -> None:
+        """There for whoever comes after a crash of this process."""
+        replace_file(self._path(record), _text(record))
+
+    def remove(self, record: Record) -> None:
+        path = self._path(record)
+        remove_durably(path)
+        if not any(path.parent.iterdir()):
+            path.parent.rmdir()
+
+    def _path(self, record: Record) -> Path:
+        order = record.order
+        parts = (order.claim.uid, order.offered.device, order.share_id)
+        return self._records / _name(order.pod.uid) / f"{'~'.join(map(_name, parts))}.json"
+
+    def attached_file(self, pod_uid: str) -> Path:
+        return self._attached / _name(pod_uid)
+
+    def attached(self, pod_uid: str) -> str:
+        """The namespace that all devices of a pod are in; empty when one is not."""
+        try:
+            return self.attached_file(pod_uid).read_text(encoding="ascii").strip()
+        except (FileNotFoundError, UnicodeDecodeError):
+            return ""
+
+    def set_attached(self, pod_uid: str, identity: str) -> None:
+        replace_file(self.attached_file(pod_uid), f"{identity}\n".encode(), mode=0o644)
+
+    def clear_attached(self, pod_uid: str) -> None:
+        self.attached_file(pod_uid).unlink(missing_ok=True)
+
+    def pods_attached(self) -> list[str]:
+        return [each.name for each in self._attached.iterdir() if not each.name.startswith(".")]
+
+
+def _name(part: str) -> str:
+    """Fit for a file's name, whatever it is made of."""
+    return quote(part, safe="")
+
+
+def _text(record: Record) -> bytes:
+    data = encoded(record)
+    return json.dumps({"version": VERSION, "record": data, "checksum": _checksum(data)}).encode()
+
+
+def _parsed(text: bytes) -> Record:
+    read = json.loads(text)
+    if isinstance(read["version"], int) and read["version"] > VERSION:
+        raise Refused("", f"a record is of version {read['version']}, and this driver knows {VERSION}: it is older")
+    if _checksum(read["record"]) != read["checksum"]:
+        raise ValueError("the checksum is another")
+    return decoded(Record, read["record"])
+
+
+def _checksum(data: Any) -> int:
+    return zlib.crc32(json.dumps(data, sort_keys=True).encode())
