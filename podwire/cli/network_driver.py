@@ -68,7 +68,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     ):
         where.add_argument(flag, type=Path, default=default, metavar="DIR", help=f"{told} ({default})")
     add_logging(parser)
-    commands = parser.add_subparsers(dest="command", metavar="")
+    commands = parser.add_subparsers(dest="action", metavar="")
     explain = commands.add_parser("explain", help="what became of a claim on this node, and why")
     explain.add_argument("claim", metavar="[NAMESPACE/]CLAIM")
 
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         credentials.ssl_context(network_driver.access_of(options))
     except (BadKubeconfig, OSError) as error:
         raise UserError(str(error)) from error
-    if arguments.command == "explain":
+    if arguments.action == "explain":
         return _explain(options, arguments.claim)
     if os.geteuid() != 0:
         raise UserError("needs root, for links and namespaces; try `sudo podwire network-driver`")
