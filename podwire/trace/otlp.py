@@ -69,4 +69,5 @@ def _text(text: str) -> str:
 
 
 def _nanoseconds(seconds: float) -> int:
-    return round(seconds * 1e9)
+    """Of a clock that tells microseconds; a float has no room for more."""
+    return round(seconds * 1e6) * 1000

@@ -1,0 +1,165 @@
+"""`podwire trace`: which pod is meant, what goes together, what is said when it does not."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from podwire.cli.main import main
+from podwire.cluster.tracing import CollectorOptions
+from podwire.trace.record import Record, decode, encode, pod_id
+from podwire.trace.segments import Writer
+
+HERE = Path(__file__).parents[1] / "trace"
+OTHER = "11111111-2222-4333-8444-555555555555"
+
+
+def life() -> list[Record]:
+    return [decode(each) for each in (HERE / "data/life.jsonl").read_bytes().splitlines()]
+
+
+def another(records: list[Record], name: str, uid: str, later: float, slower: float) -> list[Record]:
+    """The same life of another pod, whose sandbox takes longer."""
+    turned = next(each.time for each in records if each.method == "RunPodSandbox" and each.ends)
+    found = []
+    for each in records:
+        if each.pod is None:
+            continue
+        time = each.time + later + (slower if each.time >= turned else 0.0)
+        detail = json.loads(json.dumps(each.detail).replace('"web"', f'"{name}"'))
+        detail = {key: value for key, value in detail.items() if not key.startswith("kubectl")}
+        found.append(
+            msgspec.structs.replace(
+                each,
+                id=f"{each.id}{name}",
+                pod=pod_id(uid),
+                time=time,
+                seq=each.seq + 10_000,
+                method=each.method.replace("/web", f"/{name}"),
+                detail=detail,
+            )
+        )
+    return found
+
+
+@pytest.fixture
+def kept(tmp_path) -> Path:
+    records = life()
+    writer = Writer(CollectorOptions.below(tmp_path).directory)
+    writer.write([encode(each) for each in [*records, *another(records, "late", OTHER, 100.0, 0.5)]])
+    writer.close()
+    return tmp_path
+
+
+@pytest.fixture
+def trace(kept, capsys):
+    def run(*words: str, code: int = 0) -> str:
+        assert main(["trace", *words, "--prefix", str(kept)]) == code, capsys.readouterr().err
+        told = capsys.readouterr()
+        return told.err if code else told.out
+
+    return run
+
+
+def test_the_last_pod_is_the_one_that_was_started_last(trace):
+    assert trace("--last", "--color", "never").startswith("pod default/late: Running after 645.1 ms\n")
+
+
+def test_the_slowest_comes_after_a_table_of_the_slowest(trace):
+    lines = trace("--slow", "--color", "never").splitlines()
+    assert lines[0].split()[:5] == ["POD", "RUNNING", "AFTER", "REQUEST", "SCHEDULING"]
+    assert [each.split()[:3] for each in lines[1:3]] == [
+        ["default/late", "645.1", "ms"],
+        ["default/web", "145.1", "ms"],
+    ]
+    assert lines[4] == "pod default/late: Running after 645.1 ms"
+    short = trace("--slow", "--top", "1", "--brief", "--color", "never").splitlines()
+    assert short[2] == ""
+
+
+@pytest.mark.parametrize(
+    "pod", ["web", "default/web", "c9eb463b88ba40318fa7d84ad8d7e145", "c9eb463b-88ba-4031-8fa7-d84ad8d7e145"]
+)
+def test_a_pod_is_found_by_its_name_or_its_uid(pod, trace):
+    assert trace(pod, "--color", "never").startswith("pod default/web: Running after 145.1 ms\n")
+
+
+def test_colours_are_for_terminals_unless_somebody_wants_them(trace):
+    assert "\x1b[" not in trace("web")
+    assert "\x1b[36m" in trace("web", "--color", "always")
+
+
+def test_two_pods_are_compared(trace):
+    told = trace("--diff", "web", "late")
+    assert told.startswith("A  default/web  145.1 ms")
+    assert "B is slowest in sandbox: +500.0 ms" in told
+    data = json.loads(trace("--diff", "web", "late", "--format", "json"))
+    [sandbox] = [each for each in data["phases"] if each["name"] == "sandbox"]
+    assert sandbox["slower"] == pytest.approx(0.5)
+
+
+def test_the_list_has_phases_for_programs(trace):
+    told = json.loads(trace("--format", "json"))
+    assert [each["name"] for each in told] == ["web", "late"]
+    assert sum(told[0]["phases"].values()) == pytest.approx(told[0]["took"])
+
+
+def test_each_format_draws_the_same_pod(trace):
+    assert trace("web", "--format", "mermaid").startswith("sequenceDiagram\n")
+    assert trace("web", "-o", "html").startswith("<!DOCTYPE html>\n")
+    assert len(json.loads(trace("web", "-o", "json"))) == len(life())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["web", "--last"], "only one of them"),
+        (["--slow", "--last"], "only one of them"),
+        (["web", "--diff", "a", "b"], "only one of them"),
+        (["web", "--check", "pod", "--follow"], "only one of them"),
+        (["--otlp", "http://x"], "need a POD"),
+        (["--check", "pod"], "need a POD"),
+        (["web", "--follow", "--format", "html"], "--follow draws text"),
+        (["web", "--check", "pod", "--format", "html"], "text or json"),
+        (["--diff", "web", "late", "--format", "mermaid"], "text or json"),
+        (["--format", "html"], "--format html draws one pod"),
+        (["--diff", "web", "nobody"], "no pod default/nobody was seen"),
+        (["web", "--brief", "--format", "json"], "--brief is about drawing"),
+        (["no\x1bbody"], "no pod default/no\\x1bbody was seen"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else None,
+)
+def test_what_does_not_go_together_is_said_in_one_line(words, told, trace):
+    said = trace(*words, code=1)
+    assert told in said
+    assert said.count("\n") == 1
+
+
+def test_nothing_was_slow_where_nothing_ran(tmp_path, capsys):
+    CollectorOptions.below(tmp_path).directory.mkdir(parents=True)
+    for words, told in ((["--slow"], "none was slow"), (["--last"], "no pod was seen yet")):
+        assert main(["trace", *words, "--prefix", str(tmp_path)]) == 1
+        assert told in capsys.readouterr().err
+
+
+def test_broken_files_are_named_and_the_rest_is_drawn(kept, capsys):
+    directory = CollectorOptions.below(kept).directory
+    (directory / "00000000.jsonl").write_bytes(b"hello\n")
+    assert main(["trace", "web", "--prefix", str(kept)]) == 0
+    told = capsys.readouterr()
+    assert "00000000.jsonl: a line is no record and was skipped, first line 1" in told.err
+    assert told.out.startswith("pod default/web")
+
+
+def test_a_number_of_rows_is_a_number(kept, capsys):
+    with pytest.raises(SystemExit):
+        main(["trace", "--slow", "--top", "0", "--prefix", str(kept)])
+    assert "'0' is no number of rows" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("url", ["collector:4317", "ftp://x"])
+def test_up_refuses_a_collector_that_is_none(url, capsys):
+    with pytest.raises(SystemExit):
+        main(["up", "--otlp", url])
+    assert "is no http://HOST[:PORT][/PATH] of a collector" in capsys.readouterr().err

@@ -1,0 +1,174 @@
+"""Claims in a pod's story: whose they are, what was given for them, who offered it."""
+
+from base64 import b64encode
+
+import msgspec
+import pytest
+
+from podwire.protocols.dra import dra_v1_pb2, dra_v1beta1_pb2
+from podwire.trace.digest import digested
+from podwire.trace.labels import label_of
+from podwire.trace.participants import of_socket, placed
+from podwire.trace.pods import About, Pods
+from podwire.trace.preludes import prelude
+from podwire.trace.record import Record, pod_id
+
+UID, CLAIM = "0b33dd0a-4645-4cab-b77c-02562fe6dcad", "7c7e3a3e-0000-4000-8000-000000000001"
+OURS = "/var/lib/kubelet/plugins/net.podwire.dev/dra.sock"
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+ALLOCATED = {
+    "kind": "ResourceClaim",
+    "metadata": {"namespace": "default", "name": "nic", "uid": CLAIM},
+    "status": {
+        "reservedFor": [{"resource": "pods", "name": "web", "uid": UID}],
+        "allocation": {"devices": {"results": [{"pool": "n1", "device": "eth1"}]}},
+    },
+}
+
+
+@pytest.fixture
+def pods() -> Pods:
+    known = Pods()
+    known.resolve("", About(uid=UID, namespace="default", name="web"))
+    return known
+
+
+def call(method, message, outcome="", socket=OURS, **detail) -> Record:
+    told = {"type": type(message).__name__, "data": b64encode(message.SerializeToString()).decode()}
+    way = ("Kubelet", "NetworkDriver") if not outcome else ("NetworkDriver", "Kubelet")
+    return Record(
+        id="Kubelet-1.7", seq=1, time=1.0, caller=way[0], callee=way[1], method=method, outcome=outcome,
+        detail={"message": told, "socket": socket, **detail},
+    )  # fmt: skip
+
+
+def request(version=dra_v1_pb2):
+    return version.NodePrepareResourcesRequest(claims=[version.Claim(namespace="default", uid=CLAIM, name="nic")])
+
+
+def response(version=dra_v1_pb2, error=""):
+    made = version.NodePrepareResourcesResponse()
+    made.claims[CLAIM].error = error
+    if not error:
+        made.claims[CLAIM].devices.add(pool_name="n1", device_name="eth1", request_names=["nic"])
+    return made
+
+
+@pytest.mark.parametrize("version", [dra_v1_pb2, dra_v1beta1_pb2], ids=["v1", "v1beta1"])
+def test_what_a_driver_is_asked_and_answers_is_told_for_the_pod_that_the_kubelet_names(version, pods):
+    begun = digested(call("NodePrepareResources", request(version), about="default/web"), pods)
+    assert begun.pod == pod_id(UID)
+    assert begun.detail["claims"] == ["default/nic"]
+    assert begun.detail["request"]["claims"][0]["uid"] == CLAIM
+    assert label_of(begun) == "NodePrepareResources default/nic"
+    ended = digested(call("NodePrepareResources", response(version), "OK"), pods)
+    assert (ended.pod, ended.caller, ended.callee) == (pod_id(UID), "NetworkDriver", "Kubelet")
+    assert ended.detail["devices"] == ["n1/eth1"]
+    assert label_of(ended) == "OK n1/eth1"
+
+
+def test_what_went_wrong_with_a_claim_stands_on_the_answer(pods):
+    ended = digested(call("NodePrepareResources", response(error="no such link"), "OK"), pods)
+    assert label_of(ended) == "OK: no such link"
+
+
+def test_letting_go_is_told_too(pods):
+    message = dra_v1_pb2.NodeUnprepareResourcesRequest(claims=request().claims)
+    begun = digested(call("NodeUnprepareResources", message, about="default/web"), pods)
+    assert (begun.pod, label_of(begun)) == (pod_id(UID), "NodeUnprepareResources default/nic")
+
+
+def test_a_claim_is_known_again_where_nobody_names_the_pod(pods):
+    digested(http("GET", f"{CLAIMS}/nic", ALLOCATED), pods)
+    begun = digested(call("NodeUnprepareResources", request()), pods)
+    assert begun.pod == pod_id(UID)
+
+
+@pytest.mark.parametrize(
+    ("socket", "who"),
+    [
+        (OURS, "NetworkDriver"),
+        ("/var/lib/kubelet/plugins/net.podwire.dev/chardev.sock", "NetworkDriver"),
+        ("/var/lib/kubelet/plugins/dra.net/dra.sock", "NetworkDriver"),
+        ("/var/lib/kubelet/plugins/gpu.example.com/dra.sock", "gpu.example.com"),
+        ("/var/lib/kubelet/device-plugins/nic.sock", ""),
+        ("/plugins/", ""),
+    ],
+)
+def test_who_listens_at_a_socket_is_known_by_its_folder(socket, who):
+    assert of_socket(socket) == who
+
+
+def test_a_driver_of_somebody_else_has_its_own_name(pods):
+    socket = "/var/lib/kubelet/plugins/gpu.example.com/dra.sock"
+    begun = digested(call("NodePrepareResources", request(), socket=socket, about="default/web"), pods)
+    assert begun.callee == "gpu.example.com"
+    assert placed({"gpu.example.com", "Kubelet"}) == ["Kubelet", "gpu.example.com"]
+
+
+def http(verb, path, answer, code="200", pod=None) -> Record:
+    return Record(
+        id="APIServer-1.9", seq=1, time=1.0, caller="APIServer", callee="podwire-network-driver/1",
+        method=f"{verb} {path}", outcome=code, pod=pod, detail={"response": answer},
+    )  # fmt: skip
+
+
+def test_a_claim_is_about_the_pod_that_it_is_reserved_for_and_says_what_it_was_given(pods):
+    told = digested(http("PUT", f"{CLAIMS}/nic/status", ALLOCATED), pods)
+    assert (told.pod, told.callee) == (pod_id(UID), "NetworkDriver")
+    assert told.detail["devices"] == ["n1/eth1"]
+    assert label_of(told) == "200 OK (n1/eth1)"
+
+
+def test_a_claim_that_was_made_for_a_pod_is_about_it(pods):
+    made = {
+        "kind": "ResourceClaim",
+        "metadata": {
+            "namespace": "default", "name": "web-nic-x", "uid": CLAIM,
+            "ownerReferences": [{"kind": "Pod", "name": "web", "uid": UID}],
+        },
+    }  # fmt: skip
+    assert digested(http("POST", CLAIMS, made, "201"), pods).pod == pod_id(UID)
+
+
+def test_a_claim_of_many_pods_is_about_the_one_that_used_it_last(pods):
+    other = "11111111-2222-4333-8444-555555555555"
+    pods.resolve("", About(uid=other, namespace="default", name="db"))
+    shared = msgspec.json.decode(msgspec.json.encode(ALLOCATED))
+    digested(http("GET", f"{CLAIMS}/nic", shared), pods)
+    shared["status"]["reservedFor"].append({"resource": "pods", "name": "db", "uid": other})
+    told = http("GET", f"{CLAIMS}/nic", shared)
+    assert digested(msgspec.structs.replace(told, id="APIServer-1.a"), pods).pod == pod_id(UID)
+
+
+@pytest.mark.parametrize(
+    "odd", [[], "x", {"metadata": 1}, {"status": {"reservedFor": 3}}, {"status": {"allocation": []}}]
+)
+def test_claims_of_any_form_disturb_nobody(odd, pods):
+    answer = {"kind": "ResourceClaim", **odd} if isinstance(odd, dict) else odd
+    digested(http("GET", f"{CLAIMS}/nic", answer), pods)
+
+
+def test_many_devices_are_told_in_few_words(pods):
+    slice_ = {"kind": "ResourceSlice", "spec": {"devices": [{"name": f"eth{each}"} for each in range(20)]}}
+    told = digested(http("POST", "/apis/resource.k8s.io/v1/resourceslices", slice_, "201"), pods)
+    assert told.pod is None
+    assert told.detail["devices"][-1] == "12 more"
+
+
+def slice_write(time: float, caller: str = "NetworkDriver") -> Record:
+    return Record(
+        id=f"APIServer-1.s{time}", seq=int(time), time=time, caller=caller, callee="APIServer",
+        method="PUT /apis/resource.k8s.io/v1/resourceslices/n1-x?fieldManager=x",
+    )  # fmt: skip
+
+
+def test_the_story_of_a_pod_with_claims_begins_with_the_last_slices_of_its_driver():
+    old, new, late, other = slice_write(1.0), slice_write(2.0), slice_write(9.0), slice_write(3.0, "gpu")
+    own = [
+        Record(
+            id="Kubelet-1.1", seq=1, time=4.0, caller="Kubelet", callee="NetworkDriver", method="NodePrepareResources"
+        )
+    ]
+    assert prelude(own, [old, late, new, other]) == [new]
+    assert prelude(own[:0] or [slice_write(4.0)], [old, new]) == []

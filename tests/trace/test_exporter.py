@@ -1,0 +1,299 @@
+"""Spans on their way to a collector that is there, gone, slow, full or hostile; nobody waits for it."""
+
+import asyncio
+import contextlib
+import time
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from podwire.cli.main import main
+from podwire.cluster import tracing
+from podwire.protocols.otlp import otlp_pb2 as pb
+from podwire.trace import exporter as exporting
+from podwire.trace.exporter import Exporter
+from podwire.trace.otlp import CONTENT_TYPE
+from podwire.trace.record import encode
+from podwire.trace.segments import Writer
+from podwire.trace.story import assigned
+from podwire.transports.datagrams import Sender
+from podwire.transports.posting import MOST_ANSWER, Unreachable, posting
+
+SOON = 60.0
+
+
+class Collector:
+    """One of OpenTelemetry, as far as spans go: takes what is posted, or answers as it is told."""
+
+    def __init__(self) -> None:
+        self.requests: list[pb.ExportTraceServiceRequest] = []
+        self.types: list[str] = []
+        self.answers: list[web.StreamResponse] = []
+        self.came = asyncio.Event()
+        self.url = ""
+
+    async def take(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append(pb.ExportTraceServiceRequest.FromString(await request.read()))
+        self.types.append(request.headers["Content-Type"])
+        self.came.set()
+        return self.answers.pop(0) if self.answers else web.Response(body=b"", content_type=CONTENT_TYPE)
+
+    @property
+    def spans(self) -> list[pb.Span]:
+        return [
+            span
+            for request in self.requests
+            for resource in request.resource_spans
+            for scope in resource.scope_spans
+            for span in scope.spans
+        ]
+
+    async def until(self, wanted) -> None:
+        async with asyncio.timeout(SOON):
+            while not wanted():
+                self.came.clear()
+                await self.came.wait()
+
+
+@contextlib.asynccontextmanager
+async def serving(handler, port: int = 0):
+    application = web.Application(client_max_size=1 << 30)
+    application.router.add_post("/v1/traces", handler)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", port)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1/traces"
+    finally:
+        await runner.cleanup()
+
+
+@pytest.fixture
+async def collector():
+    made = Collector()
+    async with serving(made.take) as url:
+        made.url = url
+        yield made
+
+
+async def eventually(wanted) -> None:
+    async with asyncio.timeout(SOON):
+        while not wanted():  # noqa: ASYNC110 - it is looked at from outside
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """What lingers in life does so for a moment only."""
+    monkeypatch.setattr("podwire.trace.assembly.LINGER", 0.01)
+    monkeypatch.setattr(exporting, "FIRST_PAUSE", 0.01)
+
+
+@contextlib.asynccontextmanager
+async def exporting_to(url: str, **options):
+    async with posting(url, CONTENT_TYPE, seconds=options.pop("seconds", 10.0)) as post:
+        made = Exporter(post, **options)
+        running = asyncio.create_task(made.run())
+        await asyncio.sleep(0)
+        try:
+            yield made
+        finally:
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+
+
+async def test_a_start_comes_to_the_collector_whole(collector, records):
+    async with exporting_to(collector.url) as exporter:
+        exporter.offer(assigned(records))
+        await eventually(lambda: exporter.sent == 13)
+    assert set(collector.types) == {"application/x-protobuf"}
+    names = {each.name for each in collector.spans}
+    assert {"pod default/web", "POST pods", "create pods", "RunPodSandbox", "ADD bridge", "crun run"} <= names
+    assert {each.trace_id.hex() for each in collector.spans} == {records[14].pod}
+    assert exporter.sent == len(collector.spans)
+    assert exporter.dropped == 0
+
+
+async def test_what_is_left_at_the_end_is_sent_before_it(collector, records, monkeypatch):
+    monkeypatch.setattr("podwire.trace.assembly.LINGER", 3600.0)
+    async with exporting_to(collector.url) as exporter:
+        exporter.offer(assigned(records))
+    assert "RunPodSandbox" in {each.name for each in collector.spans}
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+async def test_a_collector_that_wants_to_be_asked_again_is(status, collector, records):
+    collector.answers = [web.Response(status=status, headers={"Retry-After": "0"})]
+    async with exporting_to(collector.url) as exporter:
+        exporter.offer(assigned(records))
+        await eventually(lambda: exporter.sent)
+    assert len(collector.requests) == 2
+    assert exporter.dropped == 0
+
+
+@pytest.mark.parametrize("status", [301, 400, 404, 413, 500])
+async def test_what_a_collector_refuses_is_dropped_counted_and_said(status, collector, records, caplog):
+    collector.answers = [web.Response(status=status, headers={"Location": "http://127.0.0.1:1/"})]
+    async with exporting_to(collector.url) as exporter:
+        exporter.offer(assigned(records))
+        await eventually(lambda: exporter.dropped)
+    refused = len(collector.spans)
+    assert exporter.dropped == refused
+    [said] = [each for each in caplog.records if each.message == "spans are dropped"]
+    assert (said.spans, said.reason) == (refused, f"the collector answers {status}")
+
+
+async def test_what_it_takes_only_in_part_is_counted_too(collector, records, caplog):
+    answer = pb.ExportTraceServiceResponse()
+    answer.partial_success.rejected_spans = 2
+    answer.partial_success.error_message = "too \x1b[31mold"
+    collector.answers = [web.Response(body=answer.SerializeToString())]
+    async with exporting_to(collector.url) as exporter:
+        exporter.offer(assigned(records))
+        await eventually(lambda: exporter.sent)
+    assert exporter.dropped == 2
+    assert "\x1b" not in " ".join(str(each.reason) for each in caplog.records if hasattr(each, "reason"))
+
+
+async def test_a_collector_that_comes_later_gets_what_waited(records, unused_tcp_port):
+    url = f"http://127.0.0.1:{unused_tcp_port}/v1/traces"
+    made = Collector()
+    async with exporting_to(url) as exporter:
+        exporter.offer(assigned(records))
+        await eventually(lambda: exporter._queue)  # it was tried, in vain
+        async with serving(made.take, unused_tcp_port):
+            await made.until(lambda: made.spans)
+    assert "RunPodSandbox" in {each.name for each in made.spans}
+
+
+async def test_while_nobody_takes_spans_the_queue_is_bounded_and_offering_costs_nothing(
+    records, unused_tcp_port, caplog
+):
+    begun, ended = (each for each in records if each.method == "RunPodSandbox")
+    async with exporting_to(f"http://127.0.0.1:{unused_tcp_port}/v1/traces", waiting=100) as exporter:
+        for number in range(2000):
+            pair = [msgspec.structs.replace(each, id=f"Kubelet-1.{number:x}") for each in (begun, ended)]
+            exporter.offer(pair)
+        await eventually(lambda: exporter.dropped)
+        assert len(exporter._queue) <= 100 + exporting.BATCH
+    assert exporter.dropped >= 1900
+    assert exporter.sent == 0
+    assert "spans are dropped" in caplog.text
+    assert "the collector does not take spans" in caplog.text
+
+
+async def test_a_collector_that_never_answers_is_given_up(records):
+    asked = asyncio.Event()
+
+    async def silent(_request):
+        asked.set()
+        await asyncio.sleep(3600)
+
+    async with serving(silent) as url, posting(url, CONTENT_TYPE, seconds=0.2) as post:
+        with pytest.raises(Unreachable, match=r"no answer after 0\.2 s"):
+            await post(b"")
+    assert asked.is_set()
+
+
+async def test_an_answer_without_end_is_not_waited_for():
+    async def endless(request):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await response.write(b"x" * 65536)
+        return response
+
+    async with serving(endless) as url, posting(url, CONTENT_TYPE) as post:
+        posted = await post(b"")
+    assert len(posted.body) == MOST_ANSWER
+
+
+@pytest.mark.parametrize("answer", [b"", b"SSH-2.0-x\r\n", b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 100_000])
+async def test_who_does_not_speak_http_is_unreachable(answer):
+    async def talk(reader, writer):
+        await reader.read(1)
+        writer.write(answer)
+        with contextlib.suppress(ConnectionError):
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        async with posting(f"http://127.0.0.1:{port}/", CONTENT_TYPE) as post:
+            with pytest.raises(Unreachable):
+                await post(b"x")
+
+
+async def test_records_that_are_no_calls_disturb_nobody(collector, records, caplog):
+    strange = msgspec.structs.replace(records[14], detail=None)
+    async with exporting_to(collector.url) as exporter:
+        exporter.offer([strange])
+        exporter.offer(assigned(records))
+        await eventually(lambda: exporter.sent)
+    assert exporter.dropped == 1
+
+
+async def test_who_keeps_records_exports_them_as_they_come(tmp_path, collector, records, appeared):
+    options = tracing.CollectorOptions.below(tmp_path, otlp=collector.url)
+    running = asyncio.create_task(tracing.collect(options))
+    await appeared(options.socket)
+    sender = Sender(options.socket)
+    for each in records:
+        sender.send(encode(each))
+    await collector.until(lambda: any(each.name == "RunPodSandbox" for each in collector.spans))
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+async def test_who_keeps_records_does_not_wait_for_a_collector_that_is_gone(
+    tmp_path, unused_tcp_port, records, appeared
+):
+    options = tracing.CollectorOptions.below(tmp_path, otlp=f"http://127.0.0.1:{unused_tcp_port}/v1/traces")
+    running = asyncio.create_task(tracing.collect(options))
+    await appeared(options.socket)
+    sender = Sender(options.socket)
+    for each in records:
+        sender.send(encode(each))
+    await eventually(lambda: any(each.stat().st_size for each in options.directory.glob("*.jsonl")))
+    begun = time.monotonic()
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    assert time.monotonic() - begun < exporting.FAREWELL + SOON
+
+
+# One story, from the command line.
+
+
+@pytest.fixture
+def kept(tmp_path, records):
+    writer = Writer(tracing.CollectorOptions.below(tmp_path).directory)
+    writer.write([encode(each) for each in records])
+    writer.close()
+    return tmp_path
+
+
+async def test_one_story_is_sent_when_somebody_asks_for_it(collector, kept, capsys):
+    assert await asyncio.to_thread(main, ["trace", "web", "--otlp", collector.url, "--prefix", str(kept)]) == 0
+    assert capsys.readouterr().out == f"{len(collector.spans)} spans of trace {UID} sent to {collector.url}\n"
+    assert len(collector.spans) == 13
+
+
+UID = "3bba3e288f2d47ce8c5bf9d5d263d9fc"
+
+
+async def test_why_a_story_could_not_be_sent_is_said_in_one_line(collector, kept, capsys, unused_tcp_port):
+    gone = f"http://127.0.0.1:{unused_tcp_port}"
+    assert await asyncio.to_thread(main, ["trace", "--last", "--otlp", gone, "--prefix", str(kept)]) == 1
+    assert f"{gone}/v1/traces takes nothing: " in capsys.readouterr().err
+    collector.answers = [web.Response(status=403, text="no\x1b[2J\nmore")]
+    assert await asyncio.to_thread(main, ["trace", "--last", "--otlp", collector.url, "--prefix", str(kept)]) == 1
+    assert capsys.readouterr().err.endswith("answers 403: no\\x1b[2J\n")
+    assert await asyncio.to_thread(main, ["trace", "--last", "--otlp", "nowhere", "--prefix", str(kept)]) == 1
+    assert "--otlp 'nowhere' is no http://HOST[:PORT][/PATH] of a collector" in capsys.readouterr().err

@@ -1,0 +1,114 @@
+"""Records on disk: bounded by size and age; what is broken is named and skipped."""
+
+import os
+import time
+
+import pytest
+
+from podwire.trace.collector import Collector
+from podwire.trace.record import Record, encode
+from podwire.trace.segments import SEGMENTS, Reader, Writer, segment_files
+
+DAY = 24 * 3600.0
+
+
+def line(seq: int, when: float | None = None, **fields) -> bytes:
+    made = {"id": "a.1", "seq": seq, "caller": "a", "callee": "b", "method": "m"} | fields
+    return encode(Record(time=time.time() if when is None else when, **made))
+
+
+def numbers(reader: Reader) -> list[int]:
+    return [each.seq for each in reader.more()]
+
+
+def test_records_that_are_too_old_are_dropped_although_there_is_room(tmp_path):
+    writer = Writer(tmp_path, age=7 * DAY)
+    writer.write([line(1)])
+    writer.close()
+    [file] = segment_files(tmp_path)
+    (tmp_path / "00000002.jsonl").write_bytes(line(2) + b"\n")
+    past = time.time() - 8 * DAY
+    os.utime(file, (past, past))
+    Writer(tmp_path, age=7 * DAY).close()
+    assert numbers(Reader(tmp_path)) == [2]
+
+
+def test_a_segment_that_began_long_ago_is_followed_by_a_new_one(tmp_path):
+    writer = Writer(tmp_path, age=SEGMENTS * DAY)
+    writer.write([line(1, time.time() - 2 * DAY)])
+    writer.close()
+    again = Writer(tmp_path, age=SEGMENTS * DAY)
+    again.write([line(2)])
+    again.write([line(3)])
+    again.close()
+    first, second = segment_files(tmp_path)
+    assert first.read_bytes().count(b"\n") == 1
+    assert second.read_bytes().count(b"\n") == 2
+
+
+def test_the_newest_segment_is_kept_however_old_it_is(tmp_path):
+    (tmp_path / "00000001.jsonl").write_bytes(line(1) + b"\n")
+    os.utime(tmp_path / "00000001.jsonl", (0, 0))
+    Writer(tmp_path).close()
+    assert numbers(Reader(tmp_path)) == [1]
+
+
+BROKEN = {
+    "no JSON": b"hello",
+    "half a record": b'{"id":"a.1","seq":',
+    "no record": b"[]",
+    "no UTF-8": b'{"id":"\xff"}',
+    "binary": bytes(range(1, 10)) + bytes(range(11, 256)),
+    "deep": b'{"id":"a.1","seq":1,"time":1,"from":"a","to":"b","method":"m","detail":' + b"[" * 100_000,
+    "a detail that is none": line(9, detail=[1]),
+    "a time that is none": line(9, 1e300),
+    "before the epoch": line(9, -1.0),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
+def test_a_line_that_is_no_record_is_skipped_and_named(broken, tmp_path):
+    (tmp_path / "00000001.jsonl").write_bytes(b"\n".join([line(1), broken, line(2), broken, b""]))
+    reader = Reader(tmp_path)
+    assert numbers(reader) == [1, 2]
+    assert reader.troubles() == [f"{tmp_path}/00000001.jsonl: 2 lines are no records and were skipped, first line 2"]
+
+
+def test_a_file_that_cannot_be_read_is_named_and_the_others_are_read(tmp_path):
+    (tmp_path / "00000001.jsonl").mkdir()
+    (tmp_path / "00000002.jsonl").write_bytes(line(2) + b"\n")
+    (tmp_path / "00000003.jsonl").write_bytes(b"x" * 5000)
+    (tmp_path / "00000004.jsonl").symlink_to("nowhere")
+    reader = Reader(tmp_path, most=4000)
+    assert numbers(reader) == [2]
+    assert reader.troubles() == [
+        f"{tmp_path}/00000001.jsonl: Is a directory",
+        f"{tmp_path}/00000003.jsonl: it is larger than 4000 bytes",
+    ]
+
+
+def test_files_of_others_are_left_alone(tmp_path):
+    for name in ("notes.txt", "x.jsonl", "٣.jsonl"):
+        (tmp_path / name).write_text("mine")
+    writer = Writer(tmp_path, limit=SEGMENTS * 200)
+    for each in range(100):
+        writer.write([line(each)])
+    writer.close()
+    assert {each.name for each in tmp_path.iterdir()} >= {"notes.txt", "x.jsonl", "٣.jsonl"}
+
+
+def test_a_collector_begins_over_broken_files_and_says_so(tmp_path, caplog):
+    (tmp_path / "00000001.jsonl").write_bytes(b"hello\n" + line(1) + b"\n")
+    Collector(tmp_path)._writer.close()
+    assert "records of before are lost" in caplog.text
+
+
+def test_lines_are_counted_over_several_reads(tmp_path):
+    file = tmp_path / "00000001.jsonl"
+    file.write_bytes(line(1) + b"\n")
+    reader = Reader(tmp_path)
+    assert numbers(reader) == [1]
+    with file.open("ab") as more:
+        more.write(line(2) + b"\nhello\n")
+    assert numbers(reader) == [2]
+    assert reader.troubles() == [f"{tmp_path}/00000001.jsonl: a line is no record and was skipped, first line 3"]

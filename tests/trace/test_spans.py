@@ -1,0 +1,301 @@
+"""Records as spans: which trace, which parent, whose service; and the bytes that carry them, read field by field."""
+
+import struct
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from podwire.trace.assembly import KEPT, LINGER, MOST, SILENCE, Assembler
+from podwire.trace.endpoint import BadEndpoint, endpoint, shown
+from podwire.trace.otlp import encoded, rejected
+from podwire.trace.record import decode
+from podwire.trace.spans import Event, Span, root_id, span_id, spans
+from podwire.trace.story import assigned
+
+UID = "3bba3e288f2d47ce8c5bf9d5d263d9fc"
+
+
+@pytest.fixture
+def told(records) -> list[Span]:
+    return spans(assigned(records))
+
+
+def named(told, service, name) -> Span:
+    return next(each for each in told if (each.service, each.name) == (service, name))
+
+
+def test_the_uid_of_the_pod_is_the_trace_and_its_start_is_the_root(told, story):
+    assert {each.trace for each in told} == {UID}
+    [root] = [each for each in told if not each.parent]
+    assert (root.service, root.name, root.id) == ("podwire", "pod default/web", root_id(UID))
+    assert root.end - root.begin == pytest.approx(story.took)
+    assert ("k8s.pod.uid", "3bba3e28-8f2d-47ce-8c5b-f9d5d263d9fc") in root.attributes
+    assert [each.name for each in root.events] == [
+        "ADDED default/web (Pending) → Scheduler",
+        "ADDED default/web (Pending, on n1) → Kubelet",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("service", "name", "parent"),
+    [
+        pytest.param("etcd", "create pods", ("APIServer", "POST pods"), id="a write inside its request"),
+        pytest.param("etcd", "update pods", ("APIServer", "POST pods/binding"), id="the first update is the binding's"),
+        pytest.param(
+            "CNIPlugin", "ADD bridge", ("ContainerRuntime", "RunPodSandbox"), id="a plugin inside the sandbox"
+        ),
+        pytest.param("ContainerRuntime", "crun run", ("ContainerRuntime", "StartContainer"), id="a process"),
+    ],
+)
+def test_what_was_made_inside_a_call_hangs_below_it(service, name, parent, told):
+    assert named(told, service, name).parent == named(told, *parent).id
+
+
+def test_what_was_made_inside_no_call_hangs_below_the_root(told):
+    for each in ("RunPodSandbox", "CreateContainer"):
+        assert named(told, "ContainerRuntime", each).parent == root_id(UID)
+
+
+def test_every_parent_is_there_and_no_span_is_its_own_ancestor(told):
+    known = {each.id: each for each in told}
+    assert len(known) == len(told)
+    for each in told:
+        seen, at = {each.id}, each
+        while at.parent:
+            at = known[at.parent]
+            assert at.id not in seen
+            seen.add(at.id)
+
+
+def test_attributes_say_who_asked_what_and_how_it_ended(told):
+    span = named(told, "APIServer", "POST pods")
+    told_ = dict(span.attributes)
+    assert told_["podwire.caller"] == "KubeCtl"
+    assert (told_["http.request.method"], told_["http.response.status_code"]) == ("POST", 201)
+    assert told_["url.path"] == "/api/v1/namespaces/default/pods"
+    missing = named(told, "APIServer", "GET pods")
+    assert missing.error == "404 Not Found"
+
+
+def test_secrets_do_not_leave_even_if_they_were_kept(records):
+    records[7] = msgspec.structs.replace(records[7], detail=records[7].detail | {"response": {"token": "hunter2"}})
+    assert "hunter2" not in str(spans(records))
+    assert b"hunter2" not in encoded(spans(records))
+
+
+def test_the_same_call_is_the_same_span_whenever_it_is_told(records):
+    assert spans(records) == spans(list(records))
+    assert span_id("a") == span_id("a") != span_id("b")
+
+
+def test_the_life_of_a_pod_that_was_recorded_for_real_is_one_tree():
+    lines = (Path(__file__).parent / "data" / "life.jsonl").read_bytes().splitlines()
+    told = spans(assigned(map(decode, lines)))
+    known = {each.id for each in told}
+    assert {each.parent for each in told} - known == {""}
+    assert named(told, "IPAM", "ADD host-local").parent == named(told, "CNIPlugin", "ADD bridge").id
+    assert named(told, "CNIPlugin", "DEL bridge").parent == named(told, "ContainerRuntime", "StopPodSandbox").id
+
+
+# As they come.
+
+
+def fed(assembler: Assembler, records, now: float = 0.0) -> None:
+    for each in records:
+        assembler.learn([each], now)
+
+
+def test_as_they_come_the_spans_are_those_of_the_whole_story(records):
+    assembler = Assembler()
+    fed(assembler, assigned(records))
+    found = assembler.due(LINGER)
+    whole = spans(assigned(records))
+    assert sorted(each.id for each in found) == sorted(each.id for each in whole)
+    assert {each.id: each.parent for each in found} == {each.id: each.parent for each in whole}
+    assert assembler.due(LINGER) == []
+
+
+def test_a_call_is_told_a_moment_after_its_end(records):
+    assembler = Assembler()
+    assert assembler.next() is None
+    fed(assembler, records)
+    assert assembler.next() == LINGER
+    assert assembler.due(LINGER / 2) == []
+    assert assembler.due(LINGER) != []
+    assert assembler.next() is None
+
+
+def test_a_request_is_the_start_although_its_pod_is_known_only_at_its_end(records):
+    assembler = Assembler()
+    fed(assembler, records)
+    root = named(assembler.due(LINGER), "podwire", "pod default/web")
+    assert root.begin == next(each.time for each in records if each.method.startswith("POST "))
+
+
+def test_a_pod_that_does_not_run_is_told_of_when_nothing_more_comes(records):
+    assembler = Assembler()
+    fed(assembler, records[:15])
+    assert [each for each in assembler.due(LINGER) if not each.parent] == []
+    assert assembler.next() == SILENCE
+    [root] = assembler.due(SILENCE)
+    assert root.error == "not Running yet"
+
+
+def test_a_pod_that_runs_is_told_of_once_whatever_comes_after(records):
+    assembler = Assembler()
+    fed(assembler, records)
+    later = msgspec.structs.replace(records[-1], seq=99, id="APIServer-1.z", outcome="")
+    fed(assembler, [later], LINGER / 2)
+    assert len([each for each in assembler.due(LINGER) if not each.parent]) == 1
+    fed(assembler, [later], LINGER)
+    assert [each for each in assembler.due(SILENCE * 9) if not each.parent] == []
+
+
+def test_what_is_known_is_bounded(records, monkeypatch):
+    assembler = Assembler()
+    begun = records[14]
+    for each in range(MOST + 10):
+        assembler.learn([msgspec.structs.replace(begun, id=f"K-1.{each:x}", seq=each, pod=f"{each:032x}")], 0.0)
+    assert assembler.forgotten == 10
+    assert len(assembler._starts) <= MOST
+    assembler.due(SILENCE)
+    fed(assembler, records)
+    assembler.due(LINGER + SILENCE)
+    assembler.due(LINGER + SILENCE + KEPT)
+    assert len(assembler._calls) <= MOST
+
+
+# The bytes.
+
+
+def fields(data: bytes) -> list[tuple[int, int, object]]:
+    """A protobuf message as (number, wire type, value), read by the rules of the format alone."""
+    found, place = [], 0
+
+    def varint() -> int:
+        nonlocal place
+        value = shift = 0
+        while True:
+            byte = data[place]
+            place += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if not byte & 0x80:
+                return value
+
+    while place < len(data):
+        key = varint()
+        number, kind = key >> 3, key & 7
+        value: object
+        if kind == 0:
+            value = varint()
+        elif kind == 1:
+            value = struct.unpack_from("<Q", data, place)[0]
+            place += 8
+        else:
+            assert kind == 2
+            size = varint()
+            value = data[place : place + size]
+            place += size
+        found.append((number, kind, value))
+    return found
+
+
+def only(data: bytes, number: int):
+    [value] = [value for found, _, value in fields(data) if found == number]
+    return value
+
+
+def attributes(data: bytes, number: int) -> dict[str, object]:
+    found = {}
+    for each in [value for which, _, value in fields(data) if which == number]:
+        value = only(each, 2)
+        [(kind, _, told)] = fields(value)
+        assert kind in (1, 3)  # string_value, int_value
+        found[only(each, 1).decode()] = told.decode() if kind == 1 else told
+    return found
+
+
+def test_bytes_are_those_of_the_published_messages():
+    span = Span(
+        trace=UID, id="00f067aa0ba902b7", parent="0102030405060708", service="etcd", node="n1", name="create pods",
+        begin=1_800_000_000.5, end=1_800_000_001.25, attributes=(("a", "b"), ("n", 201)), error="why",
+        events=(Event(1_800_000_000.75, "told"),), dropped_events=3,
+    )  # fmt: skip
+    resource_spans = only(encoded([span]), 1)
+    resource, scope_spans = only(resource_spans, 1), only(resource_spans, 2)
+    assert attributes(resource, 1) == {"service.name": "etcd", "service.namespace": "podwire", "k8s.node.name": "n1"}
+    assert only(only(scope_spans, 1), 1) == b"podwire.trace"
+    told = only(scope_spans, 2)
+    assert only(told, 1) == bytes.fromhex(UID)
+    assert only(told, 2) == bytes.fromhex("00f067aa0ba902b7")
+    assert only(told, 4) == bytes.fromhex("0102030405060708")
+    assert only(told, 5) == b"create pods"
+    assert only(told, 6) == 2, "SPAN_KIND_SERVER"
+    kinds = {number: kind for number, kind, _ in fields(told)}
+    assert (kinds[7], kinds[8]) == (1, 1), "times are fixed64"
+    assert only(told, 7) == 1_800_000_000_500_000_000
+    assert only(told, 8) == 1_800_000_001_250_000_000
+    assert attributes(told, 9) == {"a": "b", "n": 201}
+    assert (only(only(told, 11), 1), only(only(told, 11), 2)) == (1_800_000_000_750_000_000, b"told")
+    assert only(told, 12) == 3
+    status = only(told, 15)
+    assert (only(status, 2), only(status, 3)) == (b"why", 2), "STATUS_CODE_ERROR"
+
+
+def test_a_root_has_no_parent_and_is_nobody_s_server(records):
+    root, *_ = spans(records)
+    told = only(only(only(encoded([root]), 1), 2), 2)
+    assert 4 not in {number for number, _, _ in fields(told)}
+    assert only(told, 6) == 1, "SPAN_KIND_INTERNAL"
+
+
+def test_each_service_is_a_resource_of_its_own(told):
+    found = [value for number, _, value in fields(encoded(told)) if number == 1]
+    names = [attributes(only(each, 1), 1)["service.name"] for each in found]
+    assert sorted(names) == sorted({each.service for each in told})
+
+
+def test_text_that_is_no_unicode_is_sent_as_what_can_be():
+    span = Span(trace=UID, id="0" * 16, service="x", name="half \ud800", begin=0.0, end=0.0)
+    assert only(only(only(only(encoded([span]), 1), 2), 2), 5) == b"half \\ud800"
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (b"", (0, "")),
+        (b"\x0a\x07\x08\x03\x12\x03why", (3, "why")),
+        (b"<html>no", (0, "")),
+        (b"\x0a\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", (0, "")),
+    ],
+    ids=["nothing", "three and why", "something else", "fewer than none"],
+)
+def test_what_a_collector_did_not_take_is_read_from_its_answer(answer, found):
+    assert rejected(answer) == found
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("http://127.0.0.1:4318", "http://127.0.0.1:4318/v1/traces"),
+        ("http://127.0.0.1:4318/", "http://127.0.0.1:4318/v1/traces"),
+        ("https://user:pass@host/otlp/v1/traces?x=1#y", "https://user:pass@host/otlp/v1/traces?x=1"),
+        ("http://[::1]:4318", "http://[::1]:4318/v1/traces"),
+    ],
+)
+def test_where_spans_are_posted_to(url, found):
+    assert endpoint(url) == found
+
+
+@pytest.mark.parametrize(
+    "url", ["", "collector:4317", "grpc://x", "http://", "http://x:99999", "http://[::1", "http://a b", "http://a\nb"]
+)
+def test_what_is_no_url_of_a_collector_is_refused(url):
+    with pytest.raises(BadEndpoint):
+        endpoint(url)
+
+
+def test_a_password_in_a_url_is_not_shown():
+    assert shown("https://user:pass@host:1/v1/traces?token=x") == "https://host:1/v1/traces"
