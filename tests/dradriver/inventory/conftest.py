@@ -1,0 +1,103 @@
+"""A host in a network namespace of its own, pods in others, and files that stand for its sysfs."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from podwire.dradriver.inventory.config import Config
+from podwire.dradriver.inventory.inventory import Inventory
+from podwire.linux.namespaces import KernelNamespaces
+from podwire.linux.network import KernelNetwork
+from podwire.linux.sysfs import Sysfs
+from podwire.transports.clock import SystemClock
+
+PATIENCE = 60.0
+
+
+class Host:
+    def __init__(self, directory: Path) -> None:
+        self._stack = ExitStack()
+        self.directory = directory
+        self.sysfs = directory / "sys"
+        self.namespaces = KernelNamespaces(directory / "ns")
+        self.netns = self.made("host")
+        self.network = self.opened("host")
+        self.links = self.network.links
+        self.links.change("lo", up=True)
+
+    def made(self, name: str) -> str:
+        path = self.namespaces.create(name).path
+        self._stack.callback(self._removed, name)
+        return path
+
+    def _removed(self, name: str) -> None:
+        if any(each.name == name for each in self.namespaces.list()):
+            self.namespaces.remove(name)
+
+    def opened(self, name: str) -> KernelNetwork:
+        return self._stack.enter_context(KernelNetwork(self.namespaces.path(name)))
+
+    def inventory(self, **settings) -> Inventory:
+        config = Config(**{"patience": 0.0, **settings})
+        found = Inventory(sysfs=Sysfs(self.sysfs), clock=SystemClock(), config=config, netns=self.netns)
+        self._stack.callback(found.close)
+        return found
+
+    def on_pci(self, name: str, address: str, *, numa: int = 0, root: str = "pci0000:3a") -> Path:
+        """Files that make a link one of hardware."""
+        device = self.sysfs / "devices" / root / address
+        (device / "net" / name).mkdir(parents=True)
+        (device / "subsystem").symlink_to(self.sysfs / "bus/pci")
+        (device / "driver").symlink_to(self.sysfs / "bus/pci/drivers/mlx5_core")
+        (device / "numa_node").write_text(f"{numa}\n")
+        (device / "net" / name / "device").symlink_to(device)
+        (self.sysfs / "class/net").mkdir(parents=True, exist_ok=True)
+        (self.sysfs / "class/net" / name).symlink_to(device / "net" / name)
+        return device
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    made = Host(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def running():
+    """`async with running(inventory)`: it follows the host meanwhile."""
+
+    @asynccontextmanager
+    async def run(*works):
+        tasks = [asyncio.create_task(each.run()) for each in works]
+        try:
+            yield
+            for each in tasks:
+                assert not each.done() or each.exception() is None
+        finally:
+            for each in tasks:
+                each.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    return run
+
+
+@pytest.fixture
+def told():
+    """`await told(inventory, check)`: until the check says yes of what the inventory tells."""
+
+    async def wait(inventory: Inventory, check: Callable[[], object]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not check():
+            what = [each["name"] for each in inventory.devices()]
+            assert time.monotonic() < end, f"never: {what} {dict(inventory.health())}"
+            await asyncio.sleep(0.01)
+
+    return wait

@@ -1,0 +1,316 @@
+"""A host's links as devices: looked at, followed, held while pods have them. With the kernel's own links."""
+
+import asyncio
+import logging
+from ipaddress import ip_address, ip_interface, ip_network
+
+import pytest
+
+from podwire.dradriver.inventory.config import BadConfig, Shared
+from podwire.dradriver.inventory.devices import GONE, NO_CARRIER
+from podwire.linux.values import Bridge, Ifb, Macvlan, Route, Veth
+
+
+def names(inventory) -> list[str]:
+    return [each["name"] for each in inventory.devices()]
+
+
+def attributes(inventory, device: str) -> dict:
+    [found] = [each for each in inventory.devices() if each["name"] == device]
+    return {name: next(iter(value.values())) for name, value in found["attributes"].items()}
+
+
+def taints(inventory, device: str) -> list[str]:
+    [found] = [each for each in inventory.devices() if each["name"] == device]
+    return [each["key"] for each in found.get("taints", ())]
+
+
+def cable(host, name: str, **more) -> int:
+    """A link whose other end is outside."""
+    if "outside" not in [each.name for each in host.namespaces.list()]:
+        host.made("outside")
+    host.links.add(Veth(name, f"{name}-o"[:15], host.namespaces.path("outside"), **more))
+    return host.links.get(name).ifindex
+
+
+def test_links_are_devices_with_what_is_known_of_them(host):
+    cable(host, "eth1", mtu=9000)
+    host.network.addresses.add(host.links.get("eth1").ifindex, ip_interface("10.9.0.1/24"))
+    host.links.change("eth1", alias="rack 7")
+    inventory = host.inventory()
+    inventory.look()
+    told = attributes(inventory, "eth1")
+    assert (told["interface"], told["kind"], told["mtu"], told["speed"]) == ("eth1", "veth", 9000, 10_000)
+    assert (told["ipv4"], told["alias"], told["virtual"], told["shared"]) == ("10.9.0.1/24", "rack 7", True, False)
+    offered = inventory.find("eth1")
+    assert (offered.link, offered.ifindex, offered.mtu) == ("eth1", host.links.get("eth1").ifindex, 9000)
+    assert inventory.find("eth2") is None
+
+
+def test_names_that_are_no_labels_are_written_so_that_they_are(host):
+    cable(host, "mlx5_6")
+    inventory = host.inventory()
+    inventory.look()
+    assert names(inventory) == ["net-nvwhqnk7gy"]
+    assert inventory.find("net-nvwhqnk7gy").link == "mlx5_6"
+
+
+def test_what_the_host_needs_and_what_is_ours_is_not_offered(host):
+    cable(host, "up0", up=True)
+    host.network.addresses.add(host.links.get("up0").ifindex, ip_interface("192.0.2.2/24"))
+    host.network.routes.add(Route(ip_network("0.0.0.0/0"), ip_address("192.0.2.1"), host.links.get("up0").ifindex))
+    cable(host, "pod0", alias="podwire:12 net/x/eth0")
+    host.links.add(Ifb("ifb9", alias="podwire:12 net/x/eth0"))
+    host.links.add(Bridge("pods", alias="podwire"))
+    host.links.add(Bridge("br0"))
+    cable(host, "port0", master=host.links.get("br0").ifindex)
+    host.links.add(Macvlan("m0", host.links.get("up0").ifindex))
+    inventory = host.inventory()
+    inventory.look()
+    assert names(inventory) == ["br0", "m0"]
+    assert inventory.find("br0").shared
+    assert not inventory.find("m0").shared
+
+
+def test_an_uplink_is_shared_when_it_is_named_and_is_never_whole(host):
+    index = cable(host, "up0", up=True)
+    host.network.addresses.add(index, ip_interface("192.0.2.2/24"))
+    host.network.routes.add(Route(ip_network("0.0.0.0/0"), ip_address("192.0.2.1"), index))
+    inventory = host.inventory(shared=(Shared(interface="up0", slots=4, bandwidth=8_000_000),))
+    inventory.look()
+    [device] = inventory.devices()
+    assert device["allowMultipleAllocations"]
+    assert device["capacity"]["slots"]["value"] == "4"
+    assert device["capacity"]["bandwidth"]["value"] == "8M"
+    assert inventory.find("up0").shared
+
+
+def test_hardware_is_named_by_its_place_and_its_children_have_that_place(host):
+    cable(host, "nic0")
+    host.on_pci("nic0", "0000:3b:00.0", numa=1)
+    host.links.add(Macvlan("m0", host.links.get("nic0").ifindex))
+    inventory = host.inventory()
+    inventory.look()
+    assert names(inventory) == ["m0", "pci-0000-3b-00-0"]
+    for each in names(inventory):
+        told = attributes(inventory, each)
+        assert told["resource.kubernetes.io/pcieRoot"] == "pci0000:3a"
+        assert (told["numaNode"], told["resource.kubernetes.io/numaNode"]) == (1, 1)
+    assert attributes(inventory, "m0")["virtual"]
+    assert attributes(inventory, "pci-0000-3b-00-0")["driver"] == "mlx5_core"
+
+
+def test_a_virtual_function_knows_how_large_its_packets_may_be(host):
+    cable(host, "pf0", mtu=4000)
+    cable(host, "vf0")
+    physical = host.on_pci("pf0", "0000:3b:00.0")
+    virtual = host.on_pci("vf0", "0000:3b:00.2")
+    (virtual / "physfn").symlink_to(physical)
+    inventory = host.inventory()
+    inventory.look()
+    assert inventory.find("pci-0000-3b-00-2").parent_mtu == 4000
+    assert inventory.find("pci-0000-3b-00-0").parent_mtu is None
+
+
+def test_one_bad_attribute_costs_itself_only_and_is_told_once(host, caplog):
+    cable(host, "eth1")
+    host.links.change("eth1", alias="x" * 100)
+    inventory = host.inventory()
+    with caplog.at_level(logging.WARNING, "podwire.dradriver"):
+        inventory.look()
+        inventory.look()
+    assert "alias" not in attributes(inventory, "eth1")
+    assert attributes(inventory, "eth1")["mtu"] == 1500
+    [record] = caplog.records
+    assert (record.device, record.attribute) == ("eth1", "alias")
+    assert "100 bytes" in record.why
+
+
+def test_the_filter_chooses_and_says_why_it_cannot(host, caplog):
+    for each in ("eth1", "eth2"):
+        cable(host, each)
+    inventory = host.inventory(filter='attributes["ipv4"].startsWith("10.") && attributes["kind"] == "veth"')
+    host.network.addresses.add(host.links.get("eth2").ifindex, ip_interface("10.9.0.1/24"))
+    with caplog.at_level(logging.WARNING, "podwire.dradriver"):
+        inventory.look()
+    assert names(inventory) == ["eth2"]
+    [record] = caplog.records
+    assert (record.device, record.why) == ("eth1", "the filter cannot judge it: no such key: ipv4")
+
+
+def test_a_filter_that_is_none_is_refused_at_the_start(host):
+    with pytest.raises(BadConfig, match="filter"):
+        host.inventory(filter="kind ==")
+
+
+async def test_links_that_come_change_and_go_are_followed(host, running, told):
+    inventory = host.inventory()
+    async with running(inventory):
+        cable(host, "eth1")
+        await told(inventory, lambda: names(inventory) == ["eth1"])
+        host.links.change("eth1", mtu=1400)
+        await told(inventory, lambda: attributes(inventory, "eth1")["mtu"] == 1400)
+        host.network.addresses.add(host.links.get("eth1").ifindex, ip_interface("10.9.0.1/24"))
+        await told(inventory, lambda: attributes(inventory, "eth1").get("ipv4") == "10.9.0.1/24")
+        host.links.delete("eth1")
+        await told(inventory, lambda: names(inventory) == [])
+
+
+async def test_a_default_route_takes_its_link_from_the_list_and_gives_it_back(host, running, told):
+    for number in (1, 2):
+        index = cable(host, f"eth{number}", up=True)
+        host.opened("outside").links.change(f"eth{number}-o", up=True)
+        host.network.addresses.add(index, ip_interface(f"10.{number}.0.2/24"))
+    inventory = host.inventory()
+    routes = [
+        Route(ip_network("0.0.0.0/0"), ip_address(f"10.{each}.0.1"), host.links.get(f"eth{each}").ifindex, metric=each)
+        for each in (1, 2)
+    ]
+    async with running(inventory):
+        await told(inventory, lambda: names(inventory) == ["eth1", "eth2"])
+        host.network.routes.add(routes[1])
+        await told(inventory, lambda: names(inventory) == ["eth1"])
+        host.network.routes.add(routes[0])
+        await told(inventory, lambda: names(inventory) == ["eth2"])
+        host.network.routes.delete(routes[0])
+        await told(inventory, lambda: names(inventory) == ["eth1"])
+
+
+async def test_a_device_that_is_held_stays_as_it_was_wherever_it_goes(host, running, told):
+    pod = host.made("pod")
+    cable(host, "eth1")
+    inventory = host.inventory()
+    async with running(inventory):
+        await told(inventory, lambda: names(inventory) == ["eth1"])
+        before = inventory.devices()
+        inventory.hold("eth1", "claim-1")
+        host.links.change("eth1", mtu=1400, alias="podwire:claim:x")
+        host.links.move("eth1", pod, "net1")
+        await told(inventory, lambda: inventory.find("eth1").ifindex == 0)
+        assert inventory.devices() == before
+        host.opened("pod").links.move("net1", host.netns, "odd")
+        await told(inventory, lambda: inventory.find("eth1").ifindex == host.links.get("odd").ifindex)
+        assert inventory.devices() == before
+        host.links.change(host.links.get("odd").ifindex, name="eth1", alias="")
+        inventory.release("eth1", "claim-1")
+        await told(inventory, lambda: attributes(inventory, "eth1")["mtu"] == 1400)
+
+
+async def test_after_a_restart_what_pods_have_is_listed_again_and_followed(host, running, told):
+    host.made("pod")
+    cable(host, "eth1")
+    first = host.inventory()
+    first.look()
+    offered, listed = first.find("eth1"), first.listed("eth1")
+    host.links.move("eth1", host.namespaces.path("pod"), "net1")
+    inside = host.opened("pod")
+    inside.links.change("net1", mac="02:00:00:00:00:77")
+    host.links.add(Veth("eth1", "another", host.namespaces.path("outside")))
+    second = host.inventory()
+    second.hold("eth1", "claim-1", offered=offered, listed=listed, mac="02:00:00:00:00:77")
+    async with running(second):
+        await told(second, lambda: names(second) == ["eth1"])
+        assert second.listed("eth1") == listed
+        assert second.find("eth1").ifindex == 0, "another link of its name is not it"
+        assert second.health()["eth1"].healthy
+        inside.links.delete("net1")
+        await told(second, lambda: not second.health()["eth1"].healthy)
+        assert second.health()["eth1"].message == "eth1 was deleted"
+        assert taints(second, "eth1") == [GONE]
+        second.release("eth1", "claim-1")
+        await told(second, lambda: taints(second, "eth1") == [])
+        assert second.find("eth1").ifindex == host.links.get("eth1").ifindex
+
+
+async def test_carrier_is_watched_on_the_host_and_in_pods(host, running, told):
+    cable(host, "eth1", up=True)
+    far, pod = host.opened("outside"), host.made("pod")
+    far.links.change("eth1-o", up=True)
+    inventory = host.inventory(taint="NoExecute")
+    async with running(inventory):
+        await told(inventory, lambda: names(inventory) == ["eth1"] and inventory.health()["eth1"].healthy)
+        far.links.change("eth1-o", up=False)
+        await told(inventory, lambda: taints(inventory, "eth1") == [NO_CARRIER])
+        assert inventory.health()["eth1"].message == "eth1 has no carrier"
+        assert inventory.devices()[0]["taints"][0]["effect"] == "NoExecute"
+        far.links.change("eth1-o", up=True)
+        await told(inventory, lambda: taints(inventory, "eth1") == [])
+        inventory.hold("eth1", "claim-1")
+        host.links.move("eth1", pod, "net1")
+        host.opened("pod").links.change("net1", up=True)
+        await told(inventory, lambda: inventory.find("eth1").ifindex == 0 and inventory.health()["eth1"].healthy)
+        far.links.change("eth1-o", up=False)
+        await told(inventory, lambda: taints(inventory, "eth1") == [NO_CARRIER])
+        assert inventory.health()["eth1"].message == "net1 has no carrier"
+        far.links.change("eth1-o", up=True)
+        await told(inventory, lambda: taints(inventory, "eth1") == [])
+
+
+async def test_a_link_that_ends_with_its_pods_namespace_is_gone(host, running, told):
+    cable(host, "eth1")
+    pod = host.made("pod")
+    inventory = host.inventory()
+    async with running(inventory):
+        await told(inventory, lambda: names(inventory) == ["eth1"])
+        inventory.hold("eth1", "claim-1")
+        host.links.move("eth1", pod)
+        await told(inventory, lambda: inventory.find("eth1").ifindex == 0)
+        host.namespaces.remove("pod")
+        await told(inventory, lambda: taints(inventory, "eth1") == [GONE])
+        inventory.release("eth1", "claim-1")
+        await told(inventory, lambda: names(inventory) == [])
+
+
+async def test_a_shared_parent_is_told_as_it_is_and_stays_while_it_is_held(host, running, told):
+    host.links.add(Bridge("br0"))
+    inventory = host.inventory()
+    async with running(inventory):
+        await told(inventory, lambda: names(inventory) == ["br0"])
+        for each in ("claim-1", "claim-2"):
+            inventory.hold("br0", each)
+        host.links.change("br0", mtu=1400)
+        await told(inventory, lambda: attributes(inventory, "br0")["mtu"] == 1400)
+        host.links.delete("br0")
+        await told(inventory, lambda: taints(inventory, "br0") == [GONE])
+        inventory.release("br0", "claim-1")
+        host.links.add(Bridge("br0"))
+        await told(inventory, lambda: taints(inventory, "br0") == [])
+        host.links.delete("br0")
+        await told(inventory, lambda: taints(inventory, "br0") == [GONE])
+        inventory.release("br0", "claim-2")
+        await told(inventory, lambda: names(inventory) == [])
+
+
+async def test_changes_are_told_to_everybody_and_those_that_nobody_waited_for_once(host, running):
+    inventory = host.inventory()
+    async with asyncio.timeout(60), running(inventory):
+        first, second = inventory.changes(), inventory.changes()
+        await anext(first)
+        await anext(second)
+        cable(host, "eth1")
+        await anext(first)
+        await anext(second)
+        while names(inventory) != ["eth1"]:
+            await anext(first)
+        await first.aclose()
+        await second.aclose()
+
+
+async def test_a_condition_that_passes_soon_is_not_told(host, running, told):
+    cable(host, "eth1", up=True)
+    cable(host, "eth2")
+    inventory = host.inventory(patience=600.0)
+    async with running(inventory):
+        await told(inventory, lambda: names(inventory) == ["eth1", "eth2"])
+        host.links.change("eth2", mtu=1400)
+        await told(inventory, lambda: attributes(inventory, "eth2")["mtu"] == 1400)
+        assert not attributes(inventory, "eth1")["carrier"]
+        assert taints(inventory, "eth1") == []
+
+
+def test_who_is_not_there_cannot_be_held(host):
+    inventory = host.inventory()
+    inventory.look()
+    with pytest.raises(LookupError):
+        inventory.hold("eth1", "claim-1")
+    inventory.release("eth1", "claim-1")
