@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PODWIRE = ROOT / "podwire"
-PLACES = ("podwire", "tests", "scripts", "docs", "examples", "benchmarks", "requirements", ".ci")
+PLACES = ("podwire", "tests", "scripts", "docs", "examples", "benchmarks", "requirements", "deploy", ".ci")
 
 LONG_FILES: dict[str, str] = {}
 """A path to the reason why that file may be longer."""

@@ -91,7 +91,8 @@ def _binding(namespace: str) -> Object:
 
 def _slices_policy(namespace: str) -> list[Object]:
     """Roles cannot say whose slices: of each driver, those of its own node."""
-    node = f"request.userInfo.extra['{NODE_OF_ACCOUNT}'][0]"
+    extra = "request.userInfo.extra"
+    node = f"has({extra}) && '{NODE_OF_ACCOUNT}' in {extra} ? {extra}['{NODE_OF_ACCOUNT}'][0] : ''"
     slice_ = "(request.operation == 'DELETE' ? oldObject : object)"
     rule = {
         "apiGroups": ["resource.k8s.io"],
@@ -104,13 +105,14 @@ def _slices_policy(namespace: str) -> list[Object]:
         "failurePolicy": "Fail",
         "matchConstraints": {"resourceRules": [rule]},
         "matchConditions": [{"name": "is-the-driver", "expression": account}],
+        "variables": [{"name": "node", "expression": node}],
         "validations": [
             {
-                "expression": f"'{NODE_OF_ACCOUNT}' in request.userInfo.extra",
+                "expression": "variables.node != ''",
                 "message": "the token does not say on which node the driver is",
             },
             {
-                "expression": f"has({slice_}.spec.nodeName) && {slice_}.spec.nodeName == {node}",
+                "expression": f"has({slice_}.spec.nodeName) && {slice_}.spec.nodeName == variables.node",
                 "message": "the driver of a node changes the slices of that node alone",
             },
             {

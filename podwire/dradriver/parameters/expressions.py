@@ -27,6 +27,11 @@ def text(words: str) -> str:
     return json.dumps(words, ensure_ascii=False)
 
 
+def listed(expressions: Iterable[str]) -> str:
+    """One on each line, for whoever reads the policy."""
+    return "[\n" + ",\n".join(expressions) + "\n]"
+
+
 def constants(values: Iterable[str | int]) -> str:
     return f"[{', '.join(text(each) if isinstance(each, str) else str(each) for each in values)}]"
 
@@ -50,7 +55,7 @@ def fields(of: Mapping[str, Form], value: str, at: str) -> str:
     """What is wrong with the fields of an object, which `value` is known to be, all in one text."""
     unknown = f"{value}.filter(k, !(k in {constants(of)})).map(k, {at} + '.' + k + {text(': ' + forms.UNKNOWN)})"
     each = [said_wrong(name, form, value, at) for name, form in of.items()]
-    return f"([{', '.join(each)}].filter(m, m != '') + {unknown}).join('; ')"
+    return f"({listed(each)}.filter(m, m != '')\n+ {unknown}).join('; ')"
 
 
 def said_wrong(name: str, form: Form, value: str, at: str) -> str:
@@ -115,7 +120,7 @@ def _repeated(form: Texts, value: str, at: str) -> str:
 
 def _entry(form: Entries, value: str, at: str) -> str:
     missing = [f"({said(value, name)} ? '' : {at} + {text(f'.{name}: {forms.REQUIRED}')})" for name in form.required]
-    inner = f"[{', '.join([*missing, fields(form.fields, value, at)])}].filter(m, m != '').join('; ')"
+    inner = f"{listed([*missing, fields(form.fields, value, at)])}.filter(m, m != '').join('; ')"
     return first([Check(f"type({value}) != map", text(forms.NO_OBJECT))], at, inner)
 
 

@@ -11,6 +11,7 @@ from podwire.dradriver.parameters.expressions import (
     constants,
     fields,
     first,
+    listed,
     said,
     said_wrong,
     text,
@@ -135,7 +136,7 @@ def _parts() -> dict[str, str]:
     if not isinstance(vrf, Group):
         raise TypeError("it is a group")
     judged = {
-        "wrongHead": _told("ours", f"[{', '.join(_head(plain))}].filter(m, m != '').join('; ')"),
+        "wrongHead": _told("ours", _texts(_head(plain))),
         "wrongInterface": _told("interface", fields(interface.fields, "s.v", "s.at")),
         "wrongVRF": _told("vrf", fields(vrf.fields, "s.v", "s.at")),
         "wrongEthtool": _told("ethtool", fields(ethtool.fields, "s.v", "s.at")),
@@ -145,12 +146,12 @@ def _parts() -> dict[str, str]:
         },
     }
     fine = " && ".join(f"size(variables.{name}) == 0" for name in judged)
-    together = f"({_told('interface', _texts(_interface_clashes()))}) + ({_told('ours', _texts(_top_clashes()))})"
-    return {**judged, "wrongTogether": f"{fine} ? {together} : []"}
+    together = f"({_told('interface', _texts(_interface_clashes()))})\n+ ({_told('ours', _texts(_top_clashes()))})"
+    return {**judged, "wrongTogether": f"{fine} ?\n{together} : []"}
 
 
 def _told(spots: str, wrong: str) -> str:
-    return f"variables.{spots}.map(s, {wrong}).filter(m, m != '')"
+    return f"variables.{spots}.map(s,\n{wrong}\n).filter(m, m != '')"
 
 
 def _head(plain: dict[str, Form]) -> list[str]:
@@ -174,8 +175,8 @@ def _head(plain: dict[str, Form]) -> list[str]:
     ]
 
 
-def _texts(clashing: list[str]) -> str:
-    return f"[{', '.join(clashing)}].filter(m, m != '').join('; ')"
+def _texts(told: list[str]) -> str:
+    return f"{listed(told)}.filter(m, m != '').join('; ')"
 
 
 def _interface_clashes() -> list[str]:
@@ -192,7 +193,8 @@ def _interface_clashes() -> list[str]:
         found.append(_clash(name, wrong, f"belongs to {' and '.join(kinds)}"))
     for each, modes in MODES.items():
         wrong = f"{kind} && s.v.kind == {text(each)} && {said('s.v', 'mode')} && !(s.v.mode in {constants(modes)})"
-        found.append(_clash("mode", wrong, f"{each} has no mode "))
+        why = f"{text(f'{each} has no mode ')} + s.v.mode + {text('; it has ' + ', '.join(modes))}"
+        found.append(first([Check(wrong, why)], "s.at + '.mode'"))
     ipvlan = f"{kind} && s.v.kind == 'ipvlan'"
     six = "s.v.addresses.exists(a, cidr(a).ip().family() == 6)"
     small = f"{said('s.v', 'mtu')} && s.v.mtu < {clashes.LOWEST_IPV6_MTU} && {said('s.v', 'addresses')} && {six}"
@@ -211,7 +213,8 @@ def _clash(name: str, wrong: str, why: str) -> str:
 
 
 def _top_clashes() -> list[str]:
-    vrf = f"{said('s.v', 'interface')} && {said('s.v.interface', 'vrf')} && size(s.v.interface.vrf) > 0"
+    group = f"{said('s.v', 'interface')} && {said('s.v.interface', 'vrf')}"
+    vrf = f"{group} && ({said('s.v.interface.vrf', 'name')} || {said('s.v.interface.vrf', 'table')})"
     rules = f"{said('s.v', 'rules')} && size(s.v.rules) > 0"
     return [_clash("rules", f"{vrf} && {rules}", clashes.NO_RULES), *_route_clashes(), *_rule_clashes()]
 

@@ -2,13 +2,16 @@
 
 import asyncio
 import json
+from random import Random
 
 import pytest
 
 from podwire.cluster.apiserver import Options, running
 from podwire.cluster.loopback import LoopbackHttp
 from podwire.dradriver.offers import Refused
+from podwire.dradriver.parameters import clashes
 from podwire.dradriver.parameters.policy import LONGEST_LIST, NAME, policy
+from podwire.dradriver.parameters.reading import Source, read
 from podwire.dradriver.parameters.schema import FIELDS, LOCKS
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.server_side import Certificate
@@ -17,6 +20,23 @@ from podwire.protocols.k8sapi.status import ApiError
 ADMIN = Certificate("admin", ("system:masters",))
 SOON = 40.0
 GROUP = "resource.k8s.io/v1"
+STRANGE = (
+    *(None, True, False, 0, 1, -1, 254, 255, 1500, 2**31, 2**63 - 1, 1.5, 1.0, "", "x", "eth0", "é", "a" * 70, "tso"),
+    *(
+        "10.9.0.2/24",
+        "10.9.0.0/24",
+        "10.9.0.1",
+        "::1",
+        "fe80::1",
+        "fe80::/64",
+        "224.0.0.1/4",
+        "0.0.0.0/0",
+        "::/0",
+        "/8",
+    ),
+    *("02:00:00:00:00:01", "01:00:00:00:00:01", "macvlan", "ipvlan", "l3", "link", [], [None], ["10.9.0.2/24"], {}),
+    *({"name": None}, {"name": "red"}, {"x": 1}, {"mtu": 1279, "addresses": ["2001:db8::2/64"]}, [{"priority": 1}]),
+)
 REQUESTS = [{"name": "nic", "exactly": {"deviceClassName": "net.example"}}]
 
 
@@ -119,6 +139,42 @@ async def test_what_can_be_had_is_let_pass(api, cases, said):
         if (told := await complaint(api, object_))
     }
     assert told == {}
+
+
+def mutated(value, random):
+    """The same with something else in one place."""
+    if isinstance(value, dict) and value and random.random() < 0.8:
+        key = random.choice(list(value))
+        return {**value, key: mutated(value[key], random)}
+    if isinstance(value, list) and value and random.random() < 0.8:
+        place = random.randrange(len(value))
+        return [*value[:place], mutated(value[place], random), *value[place + 1 :]]
+    return random.choice(STRANGE)
+
+
+def refuses(said, says):
+    """Whether the driver would, whatever the device is."""
+    try:
+        found = read(Source(where="", class_name="", parameters=said(says)["opaque"]["parameters"]))
+        clashes.judge(found.said, str)
+    except Refused:
+        return True
+    return False
+
+
+async def test_what_the_policy_refuses_the_driver_refuses_too(api, cases, said):
+    random, wrong, refused = Random(7), [], 0
+    says = [case["says"] for name in cases for case in cases[name] if "says" in case]
+    for each in says * 2:
+        other = mutated(mutated(each, random), random)
+        if not isinstance(other, dict):
+            continue
+        told = await complaint(api, claim([said(other)]))
+        refused += bool(told)
+        if told and (not refuses(said, other) or "resulted in error" in told):
+            wrong.append((other, told))
+    assert wrong == []
+    assert refused > len(says) / 2
 
 
 async def test_templates_are_judged_too_and_every_config_by_its_place(api, said):

@@ -1,0 +1,66 @@
+"""The folder `deploy` is what podwire prints, and its recipe names what is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from podwire.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+
+
+@pytest.mark.parametrize("part", ["network-driver", "nri-network"])
+def test_the_file_is_what_the_command_prints(part, capsys):
+    assert main(["manifests", part]) == 0
+    printed = capsys.readouterr().out
+    assert (DEPLOY / f"{part}.yaml").read_text(encoding="utf-8") == printed, (
+        f"podwire manifests {part} > deploy/{part}.yaml"
+    )
+
+
+def test_the_readme_names_every_file():
+    told = set(re.findall(r"^\| `([\w.-]+)` \|", (DEPLOY / "README.md").read_text(encoding="utf-8"), re.MULTILINE))
+    assert told == {each.name for each in DEPLOY.iterdir()} - {"README.md"}
+
+
+def test_the_readme_names_every_object_of_the_driver():
+    text = (DEPLOY / "README.md").read_text(encoding="utf-8")
+    objects = list(yaml.safe_load_all((DEPLOY / "network-driver.yaml").read_text(encoding="utf-8")))
+    missing = [
+        each
+        for each in objects
+        if f"`{each['metadata']['name']}`" not in text or each["kind"].removesuffix("Binding") not in text
+    ]
+    assert missing == []
+
+
+def test_the_recipe_copies_what_is_there_and_names_no_host():
+    recipe = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
+    copied = [word for line in re.findall(r"^COPY (.+) \S+$", recipe, re.MULTILINE) for word in line.split()]
+    assert {"podwire/", "shim/", "pyproject.toml"} <= set(copied)
+    assert [each for each in copied if not (ROOT / each).exists()] == []
+    images = re.findall(r"^FROM (\S+)", recipe, re.MULTILINE)
+    assert [each for each in images if "/" in each] == []
+
+
+def test_what_the_driver_cannot_use_is_not_printed(tmp_path, capsys):
+    file = tmp_path / "config.yaml"
+    file.write_text("speed: 10\n")
+    assert main(["manifests", "network-driver", "--config", str(file)]) == 1
+    told = capsys.readouterr()
+    assert "speed: is no setting" in told.err
+    assert told.out == ""
+    assert main(["manifests", "network-driver", "--config", str(tmp_path / "none")]) == 1
+    assert "none" in capsys.readouterr().err
+
+
+def test_a_file_of_the_driver_is_handed_on_as_it_is(tmp_path, capsys):
+    file = tmp_path / "config.yaml"
+    file.write_text("# ours\npools:\n  lab: {subnet: 10.9.0.0/24}\n")
+    assert main(["manifests", "network-driver", "--config", str(file)]) == 0
+    objects = list(yaml.safe_load_all(capsys.readouterr().out))
+    [config] = [each for each in objects if each["kind"] == "ConfigMap"]
+    assert config["data"]["config.yaml"] == file.read_text()
