@@ -72,12 +72,13 @@ class Drivers:
 
     async def run(self, ready: asyncio.Event) -> None:
         """Work until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as self._group:
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
                 ready.set()
                 await asyncio.Event().wait()
-        finally:
-            self._group = None
+            finally:
+                self._group = None  # a group that ends takes nobody new
 
     async def register(self, plugin: Announced) -> None:
         """Refused."""

@@ -4,6 +4,7 @@ At the start of a kubelet no driver has registered, and most do within a moment:
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 
@@ -15,8 +16,8 @@ from podwire.protocols.k8sapi.status import ApiError
 
 log = logging.getLogger(__name__)
 
-RETRY_SECONDS = 1.0, 300.0
-"""Until an API server that did not delete is asked again, first and at most."""
+RETRY_SECONDS = 5.0
+"""Until an API server that did not delete is asked again."""
 
 
 def _kind() -> Kind:
@@ -30,61 +31,57 @@ SLICES = _kind()
 
 
 class Slices:
-    """`connected` tells whether a driver is there now. `run` is the parent of all that wait."""
+    """`connected` tells whether a driver is there now."""
 
     def __init__(self, api: Api, node: str, connected: Callable[[str], bool], grace: float) -> None:
         self._api = api
         self._node = node
         self._connected = connected
         self._grace = grace
-        self._waiting: dict[str, asyncio.Task[None]] = {}
-        self._group: asyncio.TaskGroup | None = None
+        self._due: dict[str, float] = {}
+        """Drivers that are away, and until when they may be; the empty name is for all that have not come yet."""
+        self._news = asyncio.Event()
 
-    async def run(self) -> None:
-        """Work until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as self._group:
-                self._wait("")
-                await asyncio.Event().wait()
-        finally:
-            self._group = None
+    @property
+    def awaited(self) -> set[str]:
+        """Drivers that were here and may come back."""
+        return {each for each in self._due if each}
 
     def moved(self, driver: str) -> None:
         """It came or went."""
         if self._connected(driver):
-            if (waiting := self._waiting.pop(driver, None)) is not None:
-                waiting.cancel()
-        elif driver not in self._waiting:
-            self._wait(driver)
+            self._due.pop(driver, None)
+        else:
+            self._due.setdefault(driver, asyncio.get_running_loop().time() + self._grace)
+        self._news.set()
 
-    def _wait(self, driver: str) -> None:
-        if self._group is not None:
-            name = f"devices of {driver or 'all drivers'}"
-            self._waiting[driver] = self._group.create_task(self._later(driver), name=name)
-
-    async def _later(self, driver: str) -> None:
-        try:
-            await asyncio.sleep(self._grace)
-            await self._withdraw(driver)
-        finally:
-            if self._waiting.get(driver) is asyncio.current_task():
-                del self._waiting[driver]
-
-    async def _withdraw(self, driver: str) -> None:
-        """Until the API server has done it, or does not let us."""
-        pause, longest = RETRY_SECONDS
+    async def run(self) -> None:
+        """Work until cancelled."""
+        now = asyncio.get_running_loop().time
+        self._due[""] = now() + self._grace
         while True:
-            try:
-                await self._delete(driver)
-            except (ClientError, ApiError) as error:
-                if isinstance(error, ApiError) and error.code in (403, 404):
-                    log.warning("devices of drivers that are gone stay offered", extra={"why": error.message})
-                    return
-                log.info("devices not withdrawn yet", extra={"driver": driver, "why": str(error)})
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, longest)
-            else:
-                return
+            self._news.clear()
+            pause = min(self._due.values()) - now() if self._due else None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._news.wait()
+            for driver in [each for each, due in self._due.items() if due <= now()]:
+                if not await self._withdraw(driver):
+                    self._due[driver] = now() + RETRY_SECONDS
+                else:
+                    self._due.pop(driver, None)
+
+    async def _withdraw(self, driver: str) -> bool:
+        """Whether that is settled."""
+        try:
+            await self._delete(driver)
+        except (ClientError, ApiError) as error:
+            if isinstance(error, ApiError) and error.code in (403, 404):
+                log.warning("devices of drivers that are gone stay offered", extra={"why": error.message})
+                return True
+            log.info("devices not withdrawn yet", extra={"driver": driver, "why": str(error)})
+            return False
+        return True
 
     async def _delete(self, driver: str) -> None:
         """Of one driver, or of all that are not there."""

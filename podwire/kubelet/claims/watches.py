@@ -36,11 +36,12 @@ class Watches:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as self._group:
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
                 await asyncio.Event().wait()
-        finally:
-            self._group = None
+            finally:
+                self._group = None  # a group that ends takes nobody new
 
     def wait(self, uid: str, namespace: str, seen: Mapping[str, str]) -> None:
         """Tell when one of these claims is not what was seen: by name, its version, or nothing if there was none."""

@@ -39,7 +39,7 @@ class DraDriver:
         self.answer = lambda answer: answer
         self.before_info = self.before_notify = lambda: None
         self.told, self.streams, self.news = queue.Queue(), [], []
-        self._servers = []
+        self._servers = {}
 
     def device(self, claim, requests=("nic",), **more):
         return self.messages.Device(
@@ -87,24 +87,26 @@ class DraDriver:
 
     def leave(self):
         """As a driver that ends: its sockets go."""
-        self.kill()
-        self.registration.unlink(missing_ok=True)
-        self.socket.unlink(missing_ok=True)
+        self._stop(self.registration)
+        self._stop(self.socket)
 
-    def kill(self):
-        """As a process that dies: the sockets stay."""
-        for each in tuple(self.streams):
+    def silence(self):
+        """It has registered, and nobody listens any more."""
+        self._stop(self.socket)
+
+    def _stop(self, socket):
+        for each in tuple(self.streams) if socket == self.socket else ():
             each.put(None)
-        for server in self._servers:
+        if (server := self._servers.pop(socket, None)) is not None:
             server.stop(0).wait()
-        self._servers = []
+        socket.unlink(missing_ok=True)
 
     def tell(self, *devices):
         """That these are as they are: (device, status) or (device, status, seconds, message)."""
         kinds = HEALTH[self.health]
         self.news = []
         for device, status, *more in devices:
-            seconds, message = (*more, 30, "")[:2] if len(more) < 2 else more
+            seconds, message = (*more, *(30, "")[len(more) :])
             self.news.append(
                 kinds.DeviceHealth(
                     device=kinds.DeviceIdentifier(pool_name="n", device_name=device), health=status,
@@ -121,7 +123,7 @@ class DraDriver:
         server.add_generic_rpc_handlers(tuple(handlers))
         assert server.add_insecure_port(f"unix:{socket}")
         server.start()
-        self._servers.append(server)
+        self._servers[socket] = server
 
     def _prepare(self, request):
         self.calls.append([each.name for each in request.claims])
@@ -190,7 +192,7 @@ def dra_driver(root):
         each.set()
     for each in made:
         with contextlib.suppress(Exception):
-            each.kill()
+            each.leave()
 
 
 def claim_of(name="mine", driver="nic.example.org", device="eth2", request="nic"):
