@@ -151,6 +151,10 @@ def test_pods_run_on_containerd_set_up_as_the_guide_says(host: Host, tmp_path: P
     assert host.kubectl("get", "pod", "sleeper", "-o", "jsonpath={.status.podIP}").startswith("10.244.0.")
     assert "containerd://" in host.kubectl("get", "pod", "sleeper", "-o", "jsonpath={.status.containerStatuses[0]}")
     assert "guard-all" in host.told("nft", "list", "map", "bridge", "podwire", "guards")
+    told = json.loads(host.told(PODWIRE, "trace", "sleeper", "--format", "json"))
+    arrows = {(each["from"], each["to"], each["method"]) for each in told}
+    wanted = {("Kubelet", "ContainerRuntime", each) for each in ("RunPodSandbox", "CreateContainer", "StartContainer")}
+    assert wanted <= arrows, "a foreign runtime is seen from our side of its socket"
     host.told(PODWIRE, "down")
     assert host.told("nft", "list", "tables") == ""
     assert host.told(program("ctr"), "-n", "k8s.io", "containers", "list", "-q") == ""

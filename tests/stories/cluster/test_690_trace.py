@@ -1,0 +1,145 @@
+"""The trace of a whole cluster: drawn, compared, exported; it survives its collector, and waits for no other."""
+
+import contextlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from podwire.protocols.otlp import otlp_pb2 as pb
+
+pytestmark = pytest.mark.timeout(400)
+
+SERVER = """
+import http.server, pathlib, sys
+folder = pathlib.Path(sys.argv[1])
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        made = folder / f"{len(list(folder.iterdir())):06}.new"
+        made.write_bytes(body)
+        made.rename(made.with_suffix(".otlp"))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+    def log_message(self, *words): pass
+server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+
+
+class Telemetry:
+    """A collector of OpenTelemetry beside a cluster."""
+
+    def __init__(self, cluster, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir()
+        words = cluster.space.command(sys.executable, "-c", SERVER, folder)
+        self._child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        self.url = f"http://127.0.0.1:{int(self._child.stdout.readline())}"
+
+    def spans(self, trace: str) -> list[tuple[str, pb.Span]]:
+        """Of one trace, each with its service."""
+        found = []
+        for each in sorted(self._folder.glob("*.otlp")):
+            for resource in pb.ExportTraceServiceRequest.FromString(each.read_bytes()).resource_spans:
+                service = next(
+                    one.value.string_value for one in resource.resource.attributes if one.key == "service.name"
+                )
+                own = [span for scope in resource.scope_spans for span in scope.spans]
+                found += [(service, span) for span in own if span.trace_id.hex() == trace]
+        return found
+
+    def close(self) -> None:
+        """Again is fine."""
+        if self._child.poll() is None:
+            self._child.kill()
+            self._child.communicate()
+
+
+@pytest.fixture
+def telemetry(cluster, tmp_path):
+    made = Telemetry(cluster, tmp_path / "telemetry")
+    with contextlib.closing(made):
+        yield made
+
+
+def told(cluster, *words: str) -> str:
+    done = cluster.podwire("trace", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def ended(cluster, pod: str) -> bool:
+    """Whether the last that happened to a pod was told: the API server forgot it, the runtime removed it."""
+    records = json.loads(told(cluster, pod, "--format", "json"))
+    over = {each["method"].split(" ")[0] for each in records if each["outcome"] == "OK"}
+    return {"delete", "RemovePodSandbox"} <= over
+
+
+def test_starts_and_ends_are_drawn_compared_and_exported(cluster, a_pod, telemetry):
+    cluster.up("--otlp", telemetry.url)
+    cluster.apply(a_pod("web"))
+    cluster.running(1)
+    cluster.apply(a_pod("late"))
+    both = cluster.running(2)
+    cluster.eventually(lambda: "Running after" in told(cluster, "late", "--color", "never"), "its start was told")
+
+    assert told(cluster, "--last").startswith("pod default/late: Running after ")
+    table, _, drawn = told(cluster, "--slow", "--top", "2").partition("\n\n")
+    assert len(table.splitlines()) == 3
+    assert drawn.startswith(f"pod {table.splitlines()[1].split()[0]}: Running after ")
+    compared = json.loads(told(cluster, "--diff", "web", "late", "--format", "json"))
+    kinds = {(each["to"], each["call"]) for each in compared["hops"] if each["kind"] == "both"}
+    assert {("etcd", "create pods"), ("ContainerRuntime", "RunPodSandbox"), ("CNIPlugin", "ADD bridge")} <= kinds
+    assert sum(each["a"] for each in compared["phases"]) == pytest.approx(compared["a"]["took"])
+    assert "until Running" in told(cluster, "--diff", "web", "late")
+    page = told(cluster, "late", "--format", "html")
+    assert page.count("<script") == 2
+    assert "RunPodSandbox" in page
+    assert "no deviations" in told(cluster, "late", "--check", "pod")
+
+    trace = both["late"]["metadata"]["uid"].replace("-", "")
+    cluster.eventually(lambda: any(not span.parent_span_id for _, span in telemetry.spans(trace)), "the root is there")
+    known = {span.span_id: (service, span) for service, span in telemetry.spans(trace)}
+    names = {(service, span.name): span for service, span in known.values()}
+    cni = names["CNIPlugin", "ADD bridge"]
+    assert known[cni.parent_span_id][1].name == "RunPodSandbox"
+    assert names["podwire", "pod default/late"].span_id in {span.parent_span_id for _, span in known.values()}
+    sent = told(cluster, "late", "--otlp", telemetry.url)
+    assert re.fullmatch(rf"\d+ spans of trace {trace} sent to {telemetry.url}/v1/traces\n", sent)
+
+    cluster.delete_all()
+    cluster.eventually(lambda: ended(cluster, "web"), "its end was told", lambda: told(cluster, "web"))
+    arrows = [(each["from"], each["method"]) for each in json.loads(told(cluster, "web", "--format", "json"))]
+    ends = ["StopContainer", "StopPodSandbox", "DEL bridge", "RemovePodSandbox", "delete /registry/pods/default/web"]
+    assert [each for each in ends if each not in {method for _, method in arrows}] == []
+
+
+def test_what_was_recorded_survives_and_a_collector_that_is_gone_is_waited_for_by_nobody(cluster, a_pod, telemetry):
+    telemetry.close()
+    cluster.up("--otlp", telemetry.url)
+    cluster.apply(a_pod("first"))
+    cluster.running(1)
+    before = cluster.eventually(lambda: _running(cluster, "first"), "its start was told")
+    killed = cluster.restarts("trace")
+    cluster.signal("trace")
+    cluster.eventually(lambda: cluster.restarts("trace") > killed and cluster.is_up(), "the collector is back")
+    cluster.apply(a_pod("second"))
+    cluster.running(2)
+    cluster.eventually(lambda: _running(cluster, "second"), "it is told after the restart")
+    assert _running(cluster, "first") == before
+    log = cluster.prefix / "var/log/podwire/trace.log"
+    cluster.eventually(lambda: "the collector does not take spans" in log.read_text(), "it is said", log.read_text)
+    cluster.delete_all()
+
+
+def _running(cluster, pod: str) -> float | None:
+    done = cluster.podwire("trace", "--format", "json")
+    if done.returncode:
+        return None
+    return next((each["took"] for each in json.loads(done.stdout) if each["name"] == pod), None)
