@@ -62,6 +62,7 @@ class Memory:
         self._broken.clear()
         self._sandbox_held = 0.0
         self._kit.sandboxes.clear(self._uid)
+        self._kit.preparing.clear(self._uid)
         for name in self._waiting:
             self._kit.crashes.clear(self._key(name))
 

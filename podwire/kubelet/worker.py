@@ -78,6 +78,8 @@ class Worker:
         """The API has changed it."""
         if pod.metadata.annotations.get(RETRY) != self.pod.metadata.annotations.get(RETRY):
             self.memory.retry()
+        if pod.status.resource_claim_statuses != self.pod.status.resource_claim_statuses:
+            self.memory.may_start()
         before, self.pod = self.pod, pod
         if pod.deleting:
             self.to_end.set()

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from podwire.kubelet.claims import ClaimSettings
+from podwire.kubelet.claims import ClaimSettings, slices
 from podwire.kubelet.plugins import registry
 from podwire.kubelet.reports import PODS
 from podwire.protocols.cri import cri_pb2
@@ -255,7 +255,7 @@ async def test_what_drivers_offer_stays_when_a_kubelet_starts_again_but_for_thos
     driver = await asyncio.to_thread(dra_driver().start)
     await offer(world)
     await offer(world, GONE, "others")
-    await restart(world, ClaimSettings(slices=6.0))
+    await restart(world, ClaimSettings(slices=4.0))
     assert await told(driver) == (True, "")
     await withdrawn(world, "others")
     assert await offered(world) == ["nics"]
@@ -274,14 +274,15 @@ async def test_what_a_driver_offers_stays_while_it_starts_again(world, dra_drive
     driver = await asyncio.to_thread(dra_driver().start)
     await offer(world)
     await asyncio.to_thread(driver.leave)
-    slices = world.kubelet._claims._slices
-    await eventually(lambda: slices.awaited == {DRIVER})
+    offers = world.kubelet._claims._slices
+    await eventually(lambda: offers.awaited == {DRIVER})
     await asyncio.to_thread(driver.start)
-    await eventually(lambda: not slices.awaited)
+    await eventually(lambda: not offers.awaited)
     assert await offered(world) == ["nics"]
 
 
 async def test_an_api_server_that_does_not_withdraw_is_asked_again(world, dra_driver, monkeypatch):
+    monkeypatch.setattr(slices, "RETRY_SECONDS", 0.1)
     await world.stop()
     delete, refusals = world.line.delete, [ApiError.from_status({"message": "not now"}, code=500)]
 
