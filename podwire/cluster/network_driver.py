@@ -16,6 +16,7 @@ from podwire.dradriver.cdi import CdiFiles
 from podwire.dradriver.config import Config
 from podwire.dradriver.driver import Driver, Parts
 from podwire.dradriver.events import Recorder
+from podwire.dradriver.explaining import explained, seen_on_host
 from podwire.dradriver.holding import Holding
 from podwire.dradriver.inventory.inventory import Inventory
 from podwire.dradriver.inventory.publisher import Publisher
@@ -23,7 +24,7 @@ from podwire.dradriver.kit import Kit
 from podwire.dradriver.leasing import Leasing
 from podwire.dradriver.metadata import MetadataFiles
 from podwire.dradriver.metrics import CONTENT_TYPE, Meter
-from podwire.dradriver.names import COMPONENT, DRIVER
+from podwire.dradriver.names import CLAIMS, COMPONENT, DRIVER, EVENTS, PODS
 from podwire.dradriver.ports import Passing
 from podwire.dradriver.shims import installed
 from podwire.dradriver.sockets import sockets
@@ -31,7 +32,7 @@ from podwire.dradriver.status import Statuses
 from podwire.dradriver.turns import InstanceLock, Turns, Voice
 from podwire.linux.sysfs import Sysfs
 from podwire.protocols.grpc_methods import Handler, Method
-from podwire.protocols.k8sapi.client_side import Client
+from podwire.protocols.k8sapi.client_side import Client, Scope
 from podwire.protocols.k8sapi.kubeconfig import Access
 from podwire.protocols.k8sapi.server_side import Request, Response
 from podwire.protocols.podresources import podresources_pb2 as resources
@@ -50,7 +51,8 @@ TEXT = "text/plain; charset=utf-8"
 LIST_SECONDS = 5.0
 GRACE_SECONDS = 5.0
 """How long calls that are being answered may take when their socket goes."""
-PAGES_GRACE = 0.5
+PAGES_GRACE, PAGES_AGAIN = 0.5, 2.0
+"""Seconds that requests in flight have left; and until a port that somebody else has is tried again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +93,14 @@ async def run(options: Options) -> None:
     tap = tracing.api_tap(NETWORK_DRIVER, options.node)
     async with contextlib.AsyncExitStack() as stack:
         connecting = http_client.connect(access, user_agent=COMPONENT, tap=tap, callee=API_SERVER)
-        parts = await asyncio.to_thread(assemble, Client(await stack.enter_async_context(connecting)), options)
+        client = Client(await stack.enter_async_context(connecting))
+        async with InstanceLock(sockets(options.kubelet, DRIVER).lock).held():  # it tidies up where others write
+            parts = await asyncio.to_thread(assemble, client, options)
+        stack.callback(parts.attachments.close)
         stack.callback(parts.inventory.close)
         driver = Driver(parts)
         if options.port is not None:
-            port = await stack.enter_async_context(_pages(options, driver))
-            _log.info("serving", extra={"address": options.address, "port": port})
+            await stack.enter_async_context(_pages(options, driver))
         _log.info("working", extra={"node": options.node, "api": access.server})
         await _together(driver, parts, options)
 
@@ -131,7 +135,7 @@ def assemble(client: Client, options: Options, trace: "_Trace | None" = None) ->
         devices=holding,
         attachments=attachments,
         addressing=leasing,
-        cdi=CdiFiles(options.cdi, installed(options.state / "bin")),
+        cdi=CdiFiles(options.cdi, installed(options.state / "bin"), kept=options.state / "cdi"),
         metadata=MetadataFiles(options.kubelet / "plugins" / DRIVER / "dra-device-metadata"),
         statuses=Statuses(client, clock),
         events=events,
@@ -143,6 +147,7 @@ def assemble(client: Client, options: Options, trace: "_Trace | None" = None) ->
     return Parts(
         kit=kit,
         inventory=inventory,
+        attachments=attachments,
         holding=holding,
         publisher=Publisher(client, inventory, node=options.node),
         addressing=leasing,
@@ -177,16 +182,54 @@ class _PodResources:
             return await client.call(LIST, resources.ListPodResourcesRequest(), timeout=LIST_SECONDS)
 
 
+# What became of a claim.
+
+BUSY_SECONDS = 5.0
+
+
+async def explain(options: Options, namespace: str, name: str) -> list[str]:
+    """Lines for people. Raises ApiError, ClientError, OSError."""
+    async with http_client.connect(access_of(options), user_agent=COMPONENT) as http:
+        client = Client(http)
+        claim = await client.get(CLAIMS, name, namespace)
+        pods = (await client.list(PODS, Scope(namespace=namespace))).items
+        events = (await client.list(EVENTS, Scope(namespace=namespace))).items
+    lock = InstanceLock(sockets(options.kubelet, DRIVER).lock)
+    try:
+        async with asyncio.timeout(BUSY_SECONDS), lock.held():
+            seen = await asyncio.to_thread(seen_on_host, options.state, claim["metadata"]["uid"])
+    except TimeoutError:
+        raise OSError(f"the driver has been at work for {BUSY_SECONDS:g} s; see what it logs") from None
+    return explained(claim, pods=pods, events=events, node=options.node, seen=seen)
+
+
 # The pages.
 
 
 @contextlib.asynccontextmanager
-async def _pages(options: Options, driver: Driver) -> AsyncIterator[int]:
-    server = await http_server.serve(
-        lambda request: _page(driver, request), host=options.address, port=options.port or 0
-    )
+async def _pages(options: Options, driver: Driver) -> AsyncIterator[None]:
+    """From when the port is free: while the driver is updated, the old instance has it."""
+    serving = asyncio.ensure_future(_serve_pages(options, driver))
     try:
-        yield server.port
+        yield
+    finally:
+        serving.cancel()
+        await asyncio.wait([serving])
+
+
+async def _serve_pages(options: Options, driver: Driver) -> None:
+    server = None
+    while server is None:
+        try:
+            server = await http_server.serve(
+                lambda request: _page(driver, request), host=options.address, port=options.port or 0
+            )
+        except OSError as error:
+            _log.warning("no pages yet", extra={"port": options.port, "why": str(error)})
+            await asyncio.sleep(PAGES_AGAIN)
+    _log.info("serving", extra={"address": options.address, "port": server.port})
+    try:
+        await asyncio.Event().wait()
     finally:
         await server.close(PAGES_GRACE)
 
@@ -231,8 +274,3 @@ class _Trace:
 
 def _about(hop: Hop, pod: str) -> Hop:
     return replace(hop, pod=pod)
-
-
-async def explain(options: Options, namespace: str, name: str) -> list[str]:
-    """Lines for people: a claim as the API server has it, and what became of it on this node."""
-    return []

@@ -5,14 +5,14 @@ One file for each claim, named by its uid, so that no runtime takes an older one
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from podwire.dradriver.names import CDI_KIND, DRIVER
 from podwire.failpoints import declare, failpoint
-from podwire.linux.files import remove_durably, write_durably
+from podwire.linux.files import replace_file
 
 VERSION = "0.5.0"
 """The oldest that knows what is used, so that more runtimes read it."""
@@ -74,30 +74,46 @@ def _edits(part: Part) -> dict[str, Any]:
 
 
 class CdiFiles:
-    """The files of all claims. Blocks; raises OSError."""
+    """The files of all claims. Blocks; raises OSError.
 
-    def __init__(self, directory: Path, hook: Sequence[str]) -> None:
-        self._directory, self._hook = directory, tuple(hook)
+    Runtimes read a directory that is empty after a boot, and kubelets do not ask again for what they know is prepared:
+    so there is a copy of each in the driver's own.
+    """
+
+    def __init__(self, directory: Path, hook: Sequence[str], *, kept: Path) -> None:
+        self._directory, self._hook, self._kept = directory, tuple(hook), kept
 
     def write(self, claim_uid: str, parts: Sequence[Part], attached: Path) -> None:
         """Not again what is there already: runtimes would read it anew."""
         content = json.dumps(spec(claim_uid, parts, self._hook, attached), indent=1).encode()
-        path = self._path(claim_uid)
-        if not _has(path, content):
-            self._directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-            write_durably(path, content, 0o644)
+        for directory, mode in ((self._kept, 0o700), (self._directory, 0o755)):
+            if not _has(directory / _name(claim_uid), content):
+                directory.mkdir(mode=mode, parents=True, exist_ok=True)
+                replace_file(directory / _name(claim_uid), content, 0o644)
         failpoint(WRITTEN)
 
     def remove(self, claim_uid: str) -> None:
-        remove_durably(self._path(claim_uid))
+        for each in (self._directory, self._kept):
+            (each / _name(claim_uid)).unlink(missing_ok=True)
 
-    def claims(self) -> set[str]:
-        """The uids of claims that have one."""
-        found = self._directory.glob(f"{DRIVER}-claim@*.json")
-        return {each.name.removeprefix(f"{DRIVER}-claim@").removesuffix(".json") for each in found}
+    def settle(self, live: Collection[str]) -> None:
+        """Files of these claims, as they were, and of no others."""
+        for each in self._directory.glob(_name("*")):
+            uid = each.name.removeprefix(_HEAD).removesuffix(_TAIL)
+            if uid not in live:
+                self.remove(uid)
+        for uid in live:
+            source, target = self._kept / _name(uid), self._directory / _name(uid)
+            if source.exists() and not target.exists():
+                self._directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+                replace_file(target, source.read_bytes(), 0o644)
 
-    def _path(self, claim_uid: str) -> Path:
-        return self._directory / f"{DRIVER}-claim@{claim_uid}.json"
+
+_HEAD, _TAIL = f"{DRIVER}-claim@", ".json"
+
+
+def _name(claim_uid: str) -> str:
+    return f"{_HEAD}{claim_uid}{_TAIL}"
 
 
 def _has(path: Path, content: bytes) -> bool:

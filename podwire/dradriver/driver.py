@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 
 from podwire.dradriver import service
+from podwire.dradriver.attaching.attachments import Attachments
 from podwire.dradriver.attaching.records import ATTACHED
 from podwire.dradriver.chardev import CharacterDevices, PodResources
 from podwire.dradriver.counters import counted
@@ -41,6 +42,7 @@ class Parts:
 
     kit: Kit
     inventory: Inventory
+    attachments: Attachments
     holding: Holding
     publisher: Publisher
     addressing: Addressing
@@ -84,10 +86,12 @@ class Driver:
             await self._serve()
 
     async def _sweep(self) -> None:
-        """Free addresses that somebody reserved who was killed before it was on record for what."""
+        """Free addresses that somebody reserved who was killed before it was on record for what; CDI files likewise."""
         async with self._kit.lock.held():
             records = await asyncio.to_thread(self._kit.attachments.records)
-            await self._parts.addressing.sweep({each.order.claim.uid for each in records})
+            claims = {each.order.claim.uid for each in records}
+            await self._parts.addressing.sweep(claims)
+            await asyncio.to_thread(self._kit.cdi.settle, claims)
 
     async def _serve(self) -> None:
         """Leaving is the other way round: nobody finds the driver, then nobody asks it."""

@@ -16,7 +16,7 @@ from podwire.dradriver.offers import Offered, Order
 from podwire.dradriver.ports import Attachments, Inventory
 from podwire.linux import inotify
 from podwire.linux.errors import LinuxError
-from podwire.linux.files import remove_durably, write_durably
+from podwire.linux.files import replace_file
 
 _log = logging.getLogger("podwire.dradriver")
 
@@ -49,7 +49,7 @@ class Holding:
             self._coming.add(hold)
             if not any(device == other for other, _ in self._held):
                 self._listed.mkdir(mode=0o700, parents=True, exist_ok=True)
-                write_durably(self._path(device), json.dumps(self._inventory.listed(device)).encode())
+                replace_file(self._path(device), json.dumps(self._inventory.listed(device)).encode())
             self._inventory.hold(device, each.claim.uid)
             self._held.add(hold)
 
@@ -65,7 +65,7 @@ class Holding:
             self._inventory.release(*hold)
             self._held.discard(hold)
             if not any(hold[0] == other for other, _ in self._held):
-                remove_durably(self._path(hold[0]))
+                self._path(hold[0]).unlink(missing_ok=True)
 
     async def run(self) -> None:
         """Until cancelled: hold what other instances of the driver prepare, release what they give back."""

@@ -99,6 +99,7 @@ def _slices_policy(namespace: str) -> list[Object]:
         "apiVersions": ["v1", "v1beta1", "v1beta2"],
         "operations": ["CREATE", "UPDATE", "DELETE"],
         "resources": ["resourceslices"],
+        "scope": "*",
     }
     account = f"request.userInfo.username == 'system:serviceaccount:{namespace}:{NAME}'"
     spec = {

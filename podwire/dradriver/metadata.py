@@ -14,7 +14,7 @@ from podwire.dradriver.cdi import Mount
 from podwire.dradriver.names import DRIVER
 from podwire.dradriver.offers import ClaimRef
 from podwire.dradriver.status import Network
-from podwire.linux.files import write_durably
+from podwire.linux.files import replace_file
 
 VERSION = "metadata.resource.k8s.io/v1beta1"
 INSIDE = "/var/run/kubernetes.io/dra-device-attributes"
@@ -67,7 +67,7 @@ class MetadataFiles:
     def write(self, claim: ClaimRef, request: str, devices: Sequence[Described], *, generation: int = 1) -> Path:
         path = self._folder(claim) / request / "metadata.json"
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        write_durably(path, json.dumps(content(claim, request, devices, generation), indent=1).encode(), 0o644)
+        replace_file(path, json.dumps(content(claim, request, devices, generation), indent=1).encode(), 0o644)
         return path
 
     def mount(self, claim: ClaimRef, request: str, pod_claim: str) -> Mount:

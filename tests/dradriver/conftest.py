@@ -206,7 +206,7 @@ class Node:
                 await asyncio.wait([each])
             parts.voice.give_up()
             parts.inventory.close()
-            parts.kit.attachments.close()
+            parts.attachments.close()
         for each in tasks:
             if not each.cancelled() and each.exception():
                 raise each.exception()
