@@ -144,7 +144,7 @@ class Attachments:
         return self._given_back(record, self._undo(record, self._pod_of(record, pod)))
 
     def _attach(self, records: tuple[Record, ...], pod: Place, netns: str) -> tuple[Record, ...]:
-        begun = [replace(each, stage=ATTACHING, netns=netns, identity=pod.identity, failure="") for each in records]
+        begun = [each.at(stage=ATTACHING, netns=netns, identity=pod.identity, failure="") for each in records]
         for each in begun:
             self._records.note(each)
         failpoint(BEGUN)
@@ -170,15 +170,15 @@ class Attachments:
         except (Refused, errors.LinuxError) as error:
             raise StepFailed(wanted[0], error) from error
         hands.do(wanted)
-        return replace(record, stage=ATTACHED, ifindex=hands.ifindex)
+        return record.at(stage=ATTACHED, ifindex=hands.ifindex)
 
     def _give_up(self, begun: Iterable[Record], pod: Place, failed: Record, error: StepFailed) -> None:
         for each in reversed(tuple(begun)):
-            told = replace(each, failure=str(error)) if each is failed else each
+            told = each.at(failure=str(error)) if each is failed else each
             try:
                 self._given_back(told, self._undo(each, pod))
             except StepFailed as trouble:
-                self._records.note(replace(told, failure=f"{told.failure or error}; then {trouble}"))
+                self._records.note(told.at(failure=f"{told.failure or error}; then {trouble}"))
                 _log.error(
                     "a device is not what it was", extra={"device": each.order.offered.device, "why": str(trouble)}
                 )
@@ -189,7 +189,7 @@ class Attachments:
 
     def _pod_of(self, record: Record, given: Place | None) -> Place | None:
         """The namespace that a record's device went to, if it is the given one."""
-        return given if given is not None and record.identity in ("", given.identity) else None
+        return given if given is not None and record.progress.identity in ("", given.identity) else None
 
     def _undo(self, record: Record, pod: Place | None) -> tuple[str, ...]:
         """Returns what is lost. Raises StepFailed."""
@@ -200,7 +200,7 @@ class Attachments:
 
     def _given_back(self, record: Record, lost: tuple[str, ...]) -> Record:
         failpoint(BACK)
-        back = replace(record, stage=PREPARED, netns="", identity="", ifindex=0, lost=lost)
+        back = record.at(stage=PREPARED, netns="", identity="", ifindex=0, lost=lost)
         self._records.note(back)
         return back
 
@@ -223,7 +223,7 @@ class Attachments:
                     done.append(self._given_back(record, self._undo(record, pod)))
                 except StepFailed as error:
                     failed.append(f"device {record.order.offered.device}: {error}")
-                    self._records.note(replace(record, failure=str(error)))
+                    self._records.note(record.at(failure=str(error)))
         if failed:
             raise NotGivenBack("; ".join(failed))
         return tuple(reversed(done))
@@ -236,7 +236,7 @@ class Attachments:
             except (errors.NoSuchNamespace, errors.WrongKind):
                 continue
             stack.callback(place.close)
-            if place.identity == record.identity:
+            if place.identity == record.progress.identity:
                 return place
         return None
 

@@ -3,8 +3,9 @@
 STATE/records/POD/CLAIM~DEVICE~SHARE.json    one for each device, there before anything is made or changed for it
 STATE/attached/POD                           the pod's namespace as `device:inode`, while all its devices are in it
 
-A snapshot is worth something until the next boot: nothing that is done to links outlives one. So what is promised is
-written to the disk at once, and how far it got only so that no killed process takes it along.
+The first line of a record is what was promised, and is on the disk before anything is done. The others say how far it
+got; the last one counts. They outlive the process that writes them, and need no more: nothing that is done to links
+outlives a boot. To add a line costs a fraction of putting a new file in place.
 """
 
 import hashlib
@@ -12,7 +13,7 @@ import json
 import logging
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -30,7 +31,26 @@ VERSION = 1
 PREPARED, ATTACHING, ATTACHED = "prepared", "attaching", "attached"
 TAG = "podwire:claim:"
 """How the aliases of links begin that are claimed or made for a claim."""
+_LONG = 1 << 16
+"""Bytes of a record that is written anew."""
 _BROKEN = (ValueError, TypeError, KeyError, AttributeError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far it got."""
+
+    stage: str = PREPARED
+    netns: str = ""
+    """The path of the pod's namespace, from the moment that something is done there."""
+    identity: str = ""
+    """And which one it was, as `device:inode`."""
+    ifindex: int = 0
+    """In the pod, while it is attached."""
+    failure: str = ""
+    """The step of the last attempt that failed, and why."""
+    lost: tuple[str, ...] = ()
+    """What could not be given back as it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,17 +66,31 @@ class Record:
     """Those that a DHCP server gave."""
     snapshot: Snapshot | None = None
     """Of a device that moves as a whole."""
-    stage: str = PREPARED
-    netns: str = ""
-    """The path of the pod's namespace, from the moment that something is done there."""
-    identity: str = ""
-    """And which one it was, as `device:inode`."""
-    ifindex: int = 0
-    """In the pod, while it is attached."""
-    failure: str = ""
-    """The step of the last attempt that failed, and why."""
-    lost: tuple[str, ...] = ()
-    """What could not be given back as it was."""
+    progress: Progress = Progress()
+
+    @property
+    def stage(self) -> str:
+        return self.progress.stage
+
+    @property
+    def netns(self) -> str:
+        return self.progress.netns
+
+    @property
+    def ifindex(self) -> int:
+        return self.progress.ifindex
+
+    @property
+    def failure(self) -> str:
+        return self.progress.failure
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        return self.progress.lost
+
+    def at(self, **changes: Any) -> "Record":
+        """The same, further on or back."""
+        return replace(self, progress=replace(self.progress, **changes))
 
     @property
     def key(self) -> Key:
@@ -91,6 +125,7 @@ class Record:
 class Records:
     def __init__(self, directory: Path) -> None:
         self._records, self._attached = directory / "records", directory / "attached"
+        self._seen: dict[Path, tuple[tuple[int, int, int], Record]] = {}
         for each in (self._records, self._attached):
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
             sweep(each)
@@ -111,7 +146,7 @@ class Records:
     def _read(self, paths: Iterable[Path]) -> Iterable[Record]:
         for path in paths:
             try:
-                yield _parsed(path.read_bytes())
+                yield self._remembered(path)
             except FileNotFoundError:
                 continue
             except _BROKEN as error:
@@ -120,19 +155,34 @@ class Records:
                 told = {"file": str(aside), "why": str(error) or type(error).__name__}
                 _log.error("a record is damaged and put aside: its device stays as it is", extra=told)
 
+    def _remembered(self, path: Path) -> Record:
+        """Parsed once for each time that somebody wrote it, another process too."""
+        now = path.stat()
+        written = (now.st_ino, now.st_size, now.st_mtime_ns)
+        seen = self._seen.get(path)
+        if seen is None or seen[0] != written:
+            self._seen[path] = seen = (written, _parsed(path.read_bytes()))
+        return seen[1]
+
     def promise(self, record: Record) -> None:
         """On the disk when this returns."""
         path = self._path(record)
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        write_durably(path, _text(record))
+        write_durably(path, _whole(record))
 
     def note(self, record: Record) -> None:
-        """There for whoever comes after a crash of this process."""
-        replace_file(self._path(record), _text(record))
+        """How far it got, for whoever comes after a crash of this process."""
+        path = self._path(record)
+        if path.stat().st_size > _LONG:
+            write_durably(path, _whole(record))
+            return
+        with path.open("ab", buffering=0) as file:
+            file.write(_line("progress", record.progress))
 
     def remove(self, record: Record) -> None:
         path = self._path(record)
         remove_durably(path)
+        self._seen.pop(path, None)
         if not any(path.parent.iterdir()):
             path.parent.rmdir()
 
@@ -166,18 +216,33 @@ def _name(part: str) -> str:
     return quote(part, safe="")
 
 
-def _text(record: Record) -> bytes:
-    data = encoded(record)
-    return json.dumps({"version": VERSION, "record": data, "checksum": _checksum(data)}).encode()
+def _whole(record: Record) -> bytes:
+    return _line("record", replace(record, progress=Progress())) + _line("progress", record.progress)
+
+
+def _line(kind: str, value: Record | Progress) -> bytes:
+    data = encoded(value)
+    return json.dumps({"version": VERSION, kind: data, "checksum": _checksum(data)}).encode() + b"\n"
 
 
 def _parsed(text: bytes) -> Record:
-    read = json.loads(text)
+    first, *others = text.splitlines()
+    record = decoded(Record, _data("record", first))
+    for each in reversed(others):
+        try:
+            return replace(record, progress=decoded(Progress, _data("progress", each)))
+        except _BROKEN:
+            continue  # its writer was killed while it wrote
+    return record
+
+
+def _data(kind: str, line: bytes) -> Any:
+    read = json.loads(line)
     if isinstance(read["version"], int) and read["version"] > VERSION:
         raise Refused("", f"a record is of version {read['version']}, and this driver knows {VERSION}: it is older")
-    if _checksum(read["record"]) != read["checksum"]:
+    if _checksum(read[kind]) != read["checksum"]:
         raise ValueError("the checksum is another")
-    return decoded(Record, read["record"])
+    return read[kind]
 
 
 def _checksum(data: Any) -> int:
