@@ -1,6 +1,7 @@
 """A link of two ends in namespaces of their own, and a small DHCP server at the far one. The packets are real."""
 
 import asyncio
+from contextlib import contextmanager
 from ipaddress import IPv4Address, ip_interface
 from itertools import groupby
 from types import SimpleNamespace
@@ -186,3 +187,18 @@ def moved(lan):
             return pod.links.get(name).ifindex
 
     return move
+
+
+@pytest.fixture
+def serve():
+    """Opens a server on a link of the calling thread's own namespace: `with serve("lan1p") as server:`."""
+
+    @contextmanager
+    def open_(link):
+        opened = Server(None, link)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+    return open_

@@ -1,7 +1,9 @@
 """Leases that are kept: through restarts, in pods, to their end."""
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from ipaddress import IPv4Address
 
 import pytest
@@ -16,7 +18,8 @@ from podwire.protocols.dhcp.messages import EVERYBODY, Type
 FIRST = IPv4Address("10.77.0.100")
 QUICK = Timing(acquire=30, answer=20, probe=0)
 LONG = 30.0
-FOREVER = 100_000
+RENEWED, REBOUND, FOREVER = 10_000, 50_000, 100_000
+"""T1, T2 and the end of leases: far from each other, so that a busy machine passes none of them by chance."""
 
 
 def key(claim="web", device="eth1"):
@@ -89,13 +92,11 @@ async def test_a_lease_that_was_granted_and_never_written_is_granted_again(lan, 
     assert (await keeper.acquire(key(), **asked(lan))).address == lease.address
 
 
-async def test_when_a_lease_has_ended_the_same_address_is_asked_for(lan, server, keeper, tmp_path):
+async def test_when_a_lease_has_ended_the_same_address_is_asked_for(lan, server, keeper, aged):
     wanted = IPv4Address("10.77.0.180")
     server.given[key().client_id] = wanted
     lease = await keeper.acquire(key(), **asked(lan))
-    disk = KeptLeases(tmp_path / "leases")
-    kept = disk.get(key().id)
-    disk.put(type(kept)(key=kept.key, link="nic", mac=kept.mac, hostname="", lease=lease, since=0))
+    aged(lease.seconds)
     assert await keeper.lease(key()) is None
     server.heard.clear()
     assert (await keeper.acquire(key(), **asked(lan))).address.ip == wanted
@@ -103,48 +104,71 @@ async def test_when_a_lease_has_ended_the_same_address_is_asked_for(lan, server,
 
 
 @pytest.fixture
-async def in_pod(lan, server, keeper, moved):
-    """Gets a lease for an interface that is in its pod then; nobody keeps it yet."""
+def aged(tmp_path):
+    """Makes a lease older than it is: its server granted it so many seconds ago."""
 
-    async def get(seconds=FOREVER, t1=1, t2=FOREVER // 2):
-        server.seconds, server.t1, server.t2 = seconds, t1, t2
+    def age(seconds):
+        disk = KeptLeases(tmp_path / "leases")
+        [kept] = disk.all()
+        disk.put(replace(kept, since=time.time() - seconds))
+
+    return age
+
+
+@pytest.fixture
+async def in_pod(lan, server, keeper, moved, aged):
+    """Gets a lease of some age for an interface that is in its pod then; nobody keeps it yet."""
+
+    async def get(age):
+        server.seconds, server.t1, server.t2 = FOREVER, RENEWED, REBOUND
         lease = await keeper.acquire(key(), **asked(lan))
         moved(lease)
         await keeper.place(key(), Place(netns=lan.pod, name="net1"))
-        server.seconds, server.t1, server.t2 = FOREVER, 5000, 6000
+        aged(age)
         return lease
 
     return get
 
 
 async def test_a_pods_lease_is_renewed_in_its_namespace(server, keeper, told, in_pod):
-    lease = await in_pod()
+    lease = await in_pod(RENEWED)
+    server.t1 = RENEWED + 1
     async with running(keeper):
         renewed = await told.of(What.PROLONGED)
     assert renewed.lease.address == lease.address
-    assert renewed.lease.renew_after == 5000
+    assert renewed.lease.renew_after == RENEWED + 1
     message, datagram = server.heard[-1]
     assert (message.ciaddr, datagram.source, datagram.target) == (FIRST, FIRST, server.ip)
 
 
 async def test_a_driver_that_is_started_again_renews_what_its_predecessor_got(lan, in_pod, told, tmp_path):
-    await in_pod()
+    await in_pod(RENEWED)
     async with running(DhcpKeeper(tmp_path / "leases", told, DhcpClient(QUICK), host=lan.host)):
         assert (await told.of(What.PROLONGED)).key == key()
 
 
-async def test_a_server_that_does_not_answer_is_followed_by_any_that_does(server, keeper, told, in_pod):
-    await in_pod(t1=1, t2=2)
+async def test_late_in_its_life_a_lease_is_renewed_by_any_server(server, keeper, told, in_pod):
+    await in_pod(REBOUND)
     server.ignores = lambda message, datagram: datagram.target == server.ip
     async with running(keeper):
         rebound = await told.of(What.PROLONGED)
-    assert rebound.lease.rebind_after == 6000
+    assert rebound.lease.address.ip == FIRST
     message, datagram = server.heard[-1]
     assert (message.ciaddr, datagram.target) == (FIRST, EVERYBODY)
 
 
+async def test_a_short_lease_goes_through_its_whole_life(lan, server, keeper, told):
+    """In its own time: nobody renews it, nobody rebinds it, it ends."""
+    server.seconds = 2
+    async with running(keeper):
+        await keeper.acquire(key(), **asked(lan))
+        server.silent_to = set(Type)
+        await told.of(What.LOST)
+    assert [each.what for each in told.news][-1] is What.LOST
+
+
 async def test_that_nobody_renews_a_lease_is_told_while_there_is_time(lan, server, told, in_pod, tmp_path):
-    await in_pod()
+    await in_pod(RENEWED)
     server.silent_to = set(Type)
     hasty = DhcpClient(Timing(answer=0.1))
     async with running(DhcpKeeper(tmp_path / "leases", told, hasty, host=lan.host)) as keeper:
@@ -153,17 +177,17 @@ async def test_that_nobody_renews_a_lease_is_told_while_there_is_time(lan, serve
     assert unanswered.reason == "DHCP: no server answered within 0.1 s"
 
 
-async def test_a_lease_of_a_pod_that_does_not_run_yet_is_renewed_from_the_host(lan, server, keeper, told):
-    server.seconds, server.t1, server.t2 = FOREVER, 1, FOREVER // 2
+async def test_a_lease_of_a_pod_that_does_not_run_yet_is_renewed_from_the_host(lan, server, keeper, told, aged):
+    server.seconds, server.t1, server.t2 = FOREVER, RENEWED, REBOUND
+    await keeper.acquire(key(), **asked(lan))
+    aged(RENEWED)
     async with running(keeper):
-        await keeper.acquire(key(), **asked(lan))
-        server.t1 = 5000
         assert (await told.of(What.PROLONGED)).lease.address.ip == FIRST
     assert server.heard[-1][0].ciaddr == IPv4Address(0)
 
 
 async def test_a_lease_that_ends_is_told_and_the_same_address_is_regained(server, keeper, told, in_pod):
-    lease = await in_pod(seconds=2, t1=None, t2=None)
+    lease = await in_pod(FOREVER)
     server.silent_to = set(Type)
     async with running(keeper):
         lost = await told.of(What.LOST)
@@ -175,7 +199,7 @@ async def test_a_lease_that_ends_is_told_and_the_same_address_is_regained(server
 
 
 async def test_an_address_that_is_withdrawn_is_lost_at_once(server, keeper, told, in_pod):
-    await in_pod()
+    await in_pod(RENEWED)
     server.refuses = {FIRST}
     async with running(keeper):
         lost = await told.of(What.LOST)

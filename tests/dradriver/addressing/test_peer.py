@@ -62,7 +62,7 @@ async def test_a_server_of_others_leases_confirms_renews_and_takes_back(lan, udh
     assert again.address == lease.address
 
     with pytest.raises(NoLease):
-        await client.acquire(lan.ifindex, "02:00:00:00:00:02", netns=lan.host, client_id=b"\0two", timeout=3)
+        await client.acquire(lan.ifindex, "02:00:00:00:00:02", netns=lan.host, client_id=b"\0two", timeout=0.5)
 
     inside = spot(lan, lan.mac, b"\0one", ifindex=moved(lease), netns=lan.pod)
     assert (await client.renew(lease, inside, "net1")).address == lease.address
