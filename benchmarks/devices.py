@@ -22,12 +22,17 @@ import grpc
 import uvloop
 
 from benchmarks.figures import MEASURED, Figure, Peer
+from podwire.cluster import device_plugin
 from podwire.cluster.apiserver import Options, running
 from podwire.cluster.kubelet_devices import UnixDoor
+from podwire.deviceplugin.config import config
 from podwire.kubelet.devices import DeviceManager, DeviceSettings, Listeners
 from podwire.kubelet.node import NodeAgent, NodeSettings
 from podwire.kubelet.node.agent import NODES
+from podwire.linux import syscalls
 from podwire.linux.machine import RealMachine
+from podwire.linux.network import KernelNetwork
+from podwire.linux.values import Veth
 from podwire.objects import pods
 from podwire.objects.pods import Pod
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
@@ -37,7 +42,8 @@ from podwire.transports import credentials, http_client
 from podwire.transports.clock import SystemClock
 
 NIC, NODE = "bench.podwire.dev/nic", "bench"
-FEW, MANY = 8, 10_000
+OWN = "net.podwire.dev/nics"
+FEW, LINKS, MANY = 8, 500, 10_000
 DEADLINE = 60.0
 SEEN = "Devices, until the Node has them"
 GIVEN = "Devices of a pod: chosen, written down, allocated"
@@ -54,6 +60,7 @@ def measure(seconds: float) -> Iterator[Figure]:
     yield _figure(SEEN, f"one of {MANY:,} falls ill → the Node".replace(",", " "), times["update"], 200.0)
     yield _figure(GIVEN, f"2 of {FEW}", times["few"], 3.0)
     yield _figure(GIVEN, f"2 of {MANY:,}".replace(",", " "), times["many"], 3.0)
+    yield _figure(GIVEN, f"1 of {LINKS} links, by podwire device-plugin", times["links"], 3.0)
 
 
 def _figure(group: str, what: str, times: Sequence[float], budget: float) -> Figure:
@@ -75,14 +82,14 @@ class Bench:
         self._pipe.send(words)
         return float(await asyncio.wait_for(asyncio.to_thread(self._pipe.recv), DEADLINE))
 
-    async def until(self, *amounts: str | None) -> float:
+    async def until(self, *amounts: str | None, resource: str = NIC) -> float:
         """When the Node had this capacity and so much for pods."""
         async with asyncio.timeout(DEADLINE), self._client.informer(NODES) as informer:
             async for change in informer:
                 match change:
                     case Added(object_) | Updated(object_):
                         status = object_["status"]
-                        if tuple(status[each].get(NIC) for each in ("capacity", "allocatable")) == amounts:
+                        if tuple(status[each].get(resource) for each in ("capacity", "allocatable")) == amounts:
                             return time.monotonic()
         raise AssertionError("an informer never ends")
 
@@ -102,20 +109,23 @@ async def _measured(folder: Path, seconds: float) -> dict[str, list[float]]:
             await bench.order("die")
             await gone
         await bench.took(("register", FEW), (str(FEW),) * 2)
-        times["few"] = await _given(bench.manager, seconds)
+        times["few"] = await _given(bench.manager, seconds, {NIC: "2"})
         await bench.took(("list", MANY, 0), ("10k", "10k"))
         for number in range(1, max(3, int(seconds))):
             times["update"].append(await bench.took(("list", MANY, number), ("10k", str(MANY - number))))
-        times["many"] = await _given(bench.manager, seconds)
+        times["many"] = await _given(bench.manager, seconds, {NIC: "2"})
+        with _own_plugin(folder):
+            await bench.until(str(LINKS), str(LINKS), resource=OWN)
+            times["links"] = await _given(bench.manager, seconds, {OWN: "1"})
     return times
 
 
-async def _given(manager: DeviceManager, seconds: float) -> list[float]:
+async def _given(manager: DeviceManager, seconds: float, asked: dict[str, str]) -> list[float]:
     """One pod after the other comes and goes; what its coming cost."""
     times = []
     until = time.monotonic() + seconds
     for number in itertools.count():
-        pod = _pod(number)
+        pod = _pod(number, asked)
         begun = time.perf_counter()
         await manager.take(pod)
         await manager.allocate(pod, pod.spec.containers[0], "sandbox")
@@ -126,8 +136,8 @@ async def _given(manager: DeviceManager, seconds: float) -> list[float]:
     return times
 
 
-def _pod(number: int) -> Pod:
-    container = {"name": "c", "resources": {"limits": {NIC: "2"}}}
+def _pod(number: int, asked: dict[str, str]) -> Pod:
+    container = {"name": "c", "resources": {"limits": asked}}
     meta = {"name": f"pod-{number}", "namespace": "default", "uid": f"uid-{number}"}
     return pods.read({"metadata": meta, "spec": {"containers": [container]}})
 
@@ -155,6 +165,17 @@ async def _bench(folder: Path) -> AsyncIterator[Bench]:
         stack.callback(process.join)
         stack.callback(process.terminate)
         yield Bench(client, manager, near)
+
+
+@contextlib.contextmanager
+def _own_plugin(folder: Path) -> Iterator[None]:
+    process = _spawn.Process(target=_links_plugin, args=(folder,), daemon=True)
+    process.start()
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.join()
 
 
 async def _ended(task: "asyncio.Task[None]") -> None:
@@ -220,3 +241,23 @@ def _plugin(directory: Path, orders: Connection) -> None:
             devices.told.put(False)
             server.stop(0).wait()
         orders.send(begun)
+
+
+def _links_plugin(folder: Path) -> None:
+    """Ours, in a network of its own that has many links."""
+    logging.getLogger("podwire").setLevel(logging.ERROR)
+    syscalls.unshare(syscalls.NEWNET)
+    with KernelNetwork() as network:
+        for number in range(LINKS // 2):
+            network.links.add(Veth(f"nic{number}a", f"nic{number}b", up=True))
+            network.links.change(f"nic{number}b", up=True)
+    options = device_plugin.Options(
+        config=config({"pools": [{"name": "nics", "interfaces": {"names": ["nic*"]}}]}),
+        state=folder / "plugin",
+        device_plugins=folder / "kubelet/device-plugins",
+        pod_resources=folder / "kubelet/pod-resources/kubelet.sock",
+        cdi=folder / "cdi",
+        sysfs=Path("/sys"),
+    )
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(device_plugin.run(options))

@@ -245,7 +245,7 @@ class InterfacePool:
         for key in ids:
             self._known[key].record = replace(self._known[key].record, out=True)
             self._known[key].pending = None
-        self._write()
+        self._records.mark({key: self._known[key].record for key in ids})
         failpoint(OUT)
         return tuple(self._handed(key, self._known[key]) for key in ids)
 

@@ -50,8 +50,16 @@ class Offer:
             version=methods.VERSION,
             endpoint=self.endpoint,
             resource_name=self.pool.resource,
-            options=_options(),
+            options=self._options(),
         )
+
+    @property
+    def prefers(self) -> bool:
+        """Whether it matters which devices are taken together. Where it does not, kubelets need not ask."""
+        return len({each.numa for each in self._devices}) > 1
+
+    def _options(self) -> pb.DevicePluginOptions:
+        return pb.DevicePluginOptions(get_preferred_allocation_available=self.prefers)
 
     def update(self, devices: tuple[Device, ...]) -> None:
         if devices == self._devices:
@@ -62,7 +70,7 @@ class Offer:
         self._changed = asyncio.Event()
 
     async def _get_options(self, _request: pb.Empty) -> pb.DevicePluginOptions:
-        return _options()
+        return self._options()
 
     async def _list_and_watch(self, _request: pb.Empty) -> AsyncIterator[pb.ListAndWatchResponse]:
         while True:
@@ -110,10 +118,6 @@ def answer(pool: Settings, handed: Mapping[str, Handed]) -> pb.ContainerAllocate
     files = {path: each.permissions for each in handed.values() for path in each.files}
     specs = [pb.DeviceSpec(container_path=path, host_path=path, permissions=files[path]) for path in files]
     return pb.ContainerAllocateResponse(envs=envs, devices=specs)
-
-
-def _options() -> pb.DevicePluginOptions:
-    return pb.DevicePluginOptions(get_preferred_allocation_available=True)
 
 
 def _told(device: Device) -> pb.Device:

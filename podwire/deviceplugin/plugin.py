@@ -105,7 +105,10 @@ class Plugin:
     async def _publish(self) -> None:
         told = await self._work(lambda: {each.name: self._stock.devices(each.name) for each in self._config.pools})
         for offer in self._offers:
+            before = offer.prefers
             offer.update(told[offer.pool.name])
+            if offer.prefers != before:
+                self._directory_changed.set()  # kubelets hear of that only when a plugin registers
 
     async def _follow_links(self, host: monitor.Monitor, travels: Travels) -> None:
         loop = asyncio.get_running_loop()

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from podwire.deviceplugin.snapshots import Snapshot, decoded, encoded
-from podwire.linux.files import remove_durably, sweep, write_durably
+from podwire.linux.files import remove_durably, replace_file, sweep, write_durably
 
 _log = logging.getLogger("podwire.deviceplugin")
 
@@ -55,13 +55,20 @@ class Records:
                 write_durably(self._path(key), _text(each).encode())
         self._written = dict(records)
 
+    def mark(self, records: Mapping[str, Record]) -> None:
+        """Write down who is out. That survives the death of any process. A loss of power ends all pods and makes all
+        links anew, so nobody waits for the disk; a record that it damaged is of no use any more."""
+        for key, each in records.items():
+            replace_file(self._path(key), _text(each).encode())
+            self._written[key] = each
+
     def _path(self, key: str) -> Path:
         return self._directory / f"{quote(key, safe='')}.json"
 
 
 def _text(record: Record) -> str:
     data = {"out": record.out, "snapshot": encoded(record.snapshot)}
-    return json.dumps({"device": data, "checksum": _checksum(data)}, indent=1)
+    return json.dumps({"device": data, "checksum": _checksum(data)})
 
 
 def _parsed(text: str) -> Record:

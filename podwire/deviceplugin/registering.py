@@ -28,7 +28,7 @@ class Registrar:
     def __init__(self, directory: Path, offers: Sequence[Offer], kubelet: Kubelet) -> None:
         self._directory, self._offers, self._kubelet = directory, offers, kubelet
         self._servers: dict[str, tuple[Served, Identity]] = {}
-        self._registered: dict[str, tuple[Identity, Identity]] = {}
+        self._registered: dict[str, tuple[Identity, Identity, bool]] = {}
         self._refusals: dict[str, str] = {}
 
     async def run(self, changed: asyncio.Event) -> None:
@@ -77,11 +77,12 @@ class Registrar:
     async def _register(self, offer: Offer) -> bool:
         theirs = identity(self._directory / KUBELET)
         ours = self._servers[offer.endpoint][1]
-        if theirs is None or self._registered.get(offer.endpoint) == (theirs, ours):
+        now = theirs, ours, offer.prefers
+        if theirs is None or self._registered.get(offer.endpoint) == now:
             return True  # its coming is told
         await self._kubelet.register(offer.registration())
         failpoint(REGISTERED)
-        self._registered[offer.endpoint] = (theirs, ours)
+        self._registered[offer.endpoint] = now
         self._refusals.pop(offer.endpoint, None)
         _log.info("registered", extra={"resource": offer.pool.resource, "endpoint": offer.endpoint})
         return True

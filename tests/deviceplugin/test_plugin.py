@@ -55,12 +55,12 @@ def test_pools_are_registered_and_told(host):
     assert sorted(told) == ["net.podwire.dev/tun", "net.podwire.dev/veths"]
     assert told["net.podwire.dev/tun"].version == "v1beta1"
     assert told["net.podwire.dev/tun"].endpoint == "podwire-tun.sock"
-    assert told["net.podwire.dev/tun"].options.get_preferred_allocation_available
+    assert not told["net.podwire.dev/tun"].options.get_preferred_allocation_available
     listed = host.kubelet.plugin("tun").next()
     assert {name: each.health for name, each in listed.items()} == {f"tun-{n}": "Healthy" for n in range(3)}
     assert sorted(host.kubelet.plugin("veths").until(pv0="Healthy", pv1="Healthy")) == ["pv0", "pv1"]
     options = host.kubelet.plugin("tun").call("GetDevicePluginOptions", pb.Empty(), pb.DevicePluginOptions)
-    assert (options.pre_start_required, options.get_preferred_allocation_available) == (False, True)
+    assert (options.pre_start_required, options.get_preferred_allocation_available) == (False, False)
 
 
 def test_a_device_file_is_handed_out_with_what_tells_of_it(host):
@@ -397,6 +397,18 @@ def test_hardware_is_known_by_its_pci_address_and_its_numa_node(host, nics, pci_
     assert answer.envs["PODWIRE_DEVICE_VFS"] == "0000:3b:02.1"
     [info] = json.loads(answer.envs["PODWIRE_DEVICE_VFS_INFO"])
     assert (info["name"], info["pciAddress"], info["numaNode"]) == ("nic1", "0000:3b:02.1", 1)
+
+
+def test_a_kubelet_is_to_ask_which_devices_are_preferred_as_soon_as_that_matters(host, nics, pci_tree):
+    nics("nic0", "nic1")
+    sysfs = pci_tree({"nic0": ("0000:3b:02.0", 1), "nic1": ("0000:3b:02.1", 1), "nic2": ("0000:5e:00.0", 0)})
+    host.kubelet.start()
+    host.start([NICS], "--sysfs", str(sysfs))
+    assert not host.kubelet.wait_registered().options.get_preferred_allocation_available
+    host.ip("link add nic2 up type veth peer name far3")
+    assert host.kubelet.wait_registered().options.get_preferred_allocation_available
+    options = host.kubelet.plugin("nics").call("GetDevicePluginOptions", pb.Empty(), pb.DevicePluginOptions)
+    assert options.get_preferred_allocation_available
 
 
 def test_nothing_is_handed_out_that_cannot_be_written_down(host, nics):
