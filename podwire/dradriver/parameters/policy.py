@@ -67,6 +67,7 @@ def _rule() -> Object:
         "apiVersions": ["v1", "v1beta1", "v1beta2"],
         "operations": ["CREATE", "UPDATE"],
         "resources": ["deviceclasses", "resourceclaims", "resourceclaimtemplates"],
+        "scope": "*",
     }
 
 
