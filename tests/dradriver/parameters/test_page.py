@@ -1,0 +1,31 @@
+"""The page on parameters tells of every field, and its examples are taken."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from podwire.dradriver.parameters.entries import SCOPES
+from podwire.dradriver.parameters.forms import Entries, Group
+from podwire.dradriver.parameters.reading import Source, read
+from podwire.dradriver.parameters.schema import FIELDS, PATHS
+
+PAGE = Path(__file__).parents[3] / "docs/network-parameters.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+
+
+def test_it_names_every_field():
+    groups = {path for path in PATHS if any(other.startswith(f"{path}.") for other in PATHS)}
+    inner = {name for form in FIELDS.values() if isinstance(form, Entries) for name in form.fields}
+    assert [each for each in (set(PATHS) - groups) | inner | set(SCOPES) | {"locks"} if f"`{each}`" not in TEXT] == []
+    assert all(isinstance(FIELDS[each], Group) for each in groups if "." not in each)
+
+
+@pytest.mark.parametrize("text", re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL), ids=["claim", "class"])
+def test_its_examples_are_what_the_driver_takes(text):
+    found = yaml.safe_load(text)
+    class_name = found["metadata"]["name"] if found["kind"] == "DeviceClass" else ""
+    [config] = found["spec"].get("config") or found["spec"]["devices"]["config"]
+    source = Source(where="", class_name=class_name, parameters=config["opaque"]["parameters"])
+    assert read(source).said
