@@ -54,6 +54,10 @@ class Whereabouts:
     def device_at(self, ifindex: int) -> Key | None:
         return self._home.get(ifindex)
 
+    def follows(self, ifindex: int) -> bool:
+        """Whether what is told of a link of the host is of use: it is a device, or was one a moment ago."""
+        return ifindex in self._home or ifindex in self._missed
+
     def away(self, key: Key) -> Away | None:
         return self._away.get(key)
 

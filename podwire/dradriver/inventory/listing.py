@@ -6,7 +6,7 @@ a time; what they found is read by anybody at any time.
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,7 @@ class Listing:
         self._told: dict[tuple[str, str], str] = {}
         self._sought: set[str] = set()
         """Those that were looked for everywhere, and are nowhere."""
+        self._said: set[tuple[str, str]] = set()
         self._looked = False
         self.subscribers = Subscribers()
 
@@ -84,6 +85,11 @@ class Listing:
         """What the slice says of a device, without taints: kept, it is what `hold` is told after a restart."""
         known = self._known.get(device)
         return known.listed if known is not None else None
+
+    @property
+    def looked(self) -> bool:
+        """Whether there was a look yet: before that, nobody knows what devices there are."""
+        return self._looked
 
     def devices(self) -> tuple[Object, ...]:
         """What the slices are to say, in order."""
@@ -130,6 +136,7 @@ class Listing:
         `told` is what the kernel told meanwhile, `lost` that it told more than was heard.
         """
         with self._turn:
+            self._said = set()
             self._where.learn(told)
             if lost:
                 self._where.doubt()
@@ -142,9 +149,11 @@ class Listing:
             before = self._known
             self._known = self._held_devices(view, at_home) | self._free_devices(view, at_home)
             self._search()
-            self._forget(before.keys() - self._known.keys())
-            self._looked = True
-            self._list()
+            for name in before.keys() - self._known.keys():
+                self._where.forget(name)
+            first, self._looked = not self._looked, True
+            self._list(first=first)
+            self._told = {key: why for key, why in self._told.items() if key in self._said}
             return self._judge.waits(self._clock.monotonic())
 
     def concerns(self, ifindex: int) -> bool:
@@ -152,7 +161,8 @@ class Listing:
         return ifindex not in self._nobodys
 
     def is_device(self, ifindex: int) -> bool:
-        return self._where.device_at(ifindex) is not None
+        """Whether a link of the host is one, or was a moment ago."""
+        return self._where.follows(ifindex)
 
     def places(self) -> frozenset[tuple[int, int]]:
         """Where devices are that are in other namespaces: these' numbers, and the links' indices there."""
@@ -234,13 +244,7 @@ class Listing:
                 self._where.elsewhere(name, netns, link)
         self._sought = set(unseen)
 
-    def _forget(self, gone: Iterable[str]) -> None:
-        for name in gone:
-            self._where.forget(name)
-            for key in [each for each in self._told if each[0] == name]:
-                del self._told[key]
-
-    def _list(self) -> None:
+    def _list(self, *, first: bool = False) -> None:
         """Make what is told of what is known, and say so if that is something new."""
         wall = self._clock.wall()
         conditions = {name: self._condition(name, each) for name, each in self._known.items()}
@@ -250,7 +254,7 @@ class Listing:
         devices = tuple(self._entry(name, health[name]) for name in sorted(self._known))
         changed = (devices, health) != (self._devices, self._health)
         self._devices, self._health = devices, health
-        if changed:
+        if changed or first:
             self.subscribers.tell()
 
     def _entry(self, name: str, health: Health) -> Object:
@@ -271,6 +275,7 @@ class Listing:
 
     def _tell(self, device: str, what: str, why: str, words: str, better: str = "") -> None:
         """In the log, once."""
+        self._said.add((device, what))
         before = self._told.get((device, what), "")
         if before == why:
             return

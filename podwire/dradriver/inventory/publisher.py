@@ -22,6 +22,8 @@ FIRST_WAIT, LONGEST_WAIT = 0.05, 2.0
 """Seconds between tries while the API server is away, or refuses."""
 FOREIGN_SECONDS = 1.0
 """Until what somebody else changed is set right."""
+PACE_SECONDS = 0.1
+"""Between two changes of devices: a link that flaps is not written for each time."""
 
 _log = logging.getLogger("podwire.dradriver")
 _REFUSED = re.compile(r"spec\.devices\[(\d+)\](?:\.(attributes|capacity)\[([^\]]+)\])?")
@@ -31,6 +33,9 @@ class Devices(Protocol):
     """An Inventory, as far as it is published."""
 
     subscribers: Subscribers
+
+    @property
+    def looked(self) -> bool: ...
 
     def devices(self) -> Sequence[Object]: ...
 
@@ -61,12 +66,12 @@ class Publisher:
 
     async def settled(self) -> None:
         """Return when the slices say what they should."""
-        while not self._synced or self._writes():
+        while not self._ready() or self._writes():
             self._told.clear()
             await self._told.wait()
 
     async def run(self) -> None:
-        """Until cancelled. The inventory has looked at the host before, or everything would be taken away first."""
+        """Until cancelled. Nothing is written before the inventory has looked at the host."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch(), name="watch slices")
             tasks.create_task(self._follow_devices(), name="follow devices")
@@ -86,18 +91,19 @@ class Publisher:
                 self.again()
             case Added(object_) | Updated(object_, _):
                 name = metadata(object_).get("name", "")
-                if not _is_older(object_, self._seen.get(name)):
+                known = self._seen.get(name)
+                if not _is_older(object_, known):
                     self._seen[name] = object_
-                    self._see_to_it()
+                    self._see_to_it(foreign=known is None or version_of(object_) != version_of(known))
             case Deleted(object_):
                 name = metadata(object_).get("name", "")
                 if not _is_older(object_, self._seen.get(name)):
                     self._seen.pop(name, None)
                     self.again()
 
-    def _see_to_it(self) -> None:
+    def _see_to_it(self, *, foreign: bool) -> None:
         """What somebody else changed is set right, if it has to be, and not at once."""
-        if not self._writing and self._writes():
+        if foreign and not self._writing and self._writes():
             later = asyncio.get_running_loop().time() + FOREIGN_SECONDS
             self._not_before = max(self._not_before, later)
         self._wake.set()
@@ -105,6 +111,7 @@ class Publisher:
     async def _follow_devices(self) -> None:
         async for _ in self._inventory.subscribers.changes():
             self._wake.set()
+            await asyncio.sleep(PACE_SECONDS)
 
     async def _write_always(self) -> None:
         loop = asyncio.get_running_loop()
@@ -114,9 +121,12 @@ class Publisher:
                 await self._pause(wait)
                 continue
             self._wake.clear()
-            if self._synced:
+            if self._ready():
                 await self._publish()
                 self._told.set()
+
+    def _ready(self) -> bool:
+        return self._synced and self._inventory.looked
 
     async def _pause(self, seconds: float) -> None:
         """Until then, or until somebody is in a hurry."""

@@ -1,0 +1,340 @@
+"""Slices on a real API server: written, kept, put back, whatever others do to them."""
+
+import asyncio
+import contextlib
+import logging
+
+import pytest
+
+from podwire.cluster.apiserver import Options
+from podwire.cluster.apiserver import running as served
+from podwire.cluster.loopback import LoopbackHttp
+from podwire.dradriver.inventory.publisher import Publisher
+from podwire.dradriver.inventory.subscribers import Subscribers
+from podwire.dradriver.names import NODES, SLICES
+from podwire.protocols.k8sapi.client_side import Client, Scope, Unreachable
+from podwire.protocols.k8sapi.server_side import Certificate
+from podwire.protocols.k8sapi.status import ApiError
+
+ADMIN = Certificate("admin", ("system:masters",))
+PATIENCE = 60.0
+FIRST = "00000-net.podwire.dev-n1"
+
+
+class Devices:
+    """An inventory without a host."""
+
+    def __init__(self, *names: str) -> None:
+        self.subscribers = Subscribers()
+        self.looked = True
+        self.set(*names)
+
+    def set(self, *names: str) -> None:
+        self.put([{"name": each, "attributes": {"interface": {"string": each}}} for each in names])
+
+    def put(self, devices: list[dict]) -> None:
+        self._devices = tuple(devices)
+        self.subscribers.tell()
+
+    def devices(self) -> tuple[dict, ...]:
+        return self._devices
+
+
+class Line:
+    """The way to the server: counts what is written, can be cut, and can lose fields on the way."""
+
+    def __init__(self, http: LoopbackHttp) -> None:
+        self._http = http
+        self.writes: list[tuple[str, str]] = []
+        self.cut = False
+        self.loses = ""
+        self.tried = asyncio.Event()
+
+    async def request(self, method, path, *, query=(), headers=None, body=b""):
+        if method != "GET":
+            self.writes.append((method, path.rpartition("/")[2]))
+            if self.loses:
+                body = body.replace(f'"{self.loses}"'.encode(), b'"unknownField"')
+        if self.cut:
+            self.tried.set()
+            raise Unreachable("no connection")
+        return await self._http.request(method, path, query=query, headers=headers, body=body)
+
+    async def stream(self, method, path, *, query=(), headers=None):
+        if self.cut:
+            raise Unreachable("no connection")
+        return await self._http.stream(method, path, query=query, headers=headers)
+
+
+@pytest.fixture
+async def server(tmp_path):
+    async with served(Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=False)) as server:
+        yield server
+
+
+@pytest.fixture
+def line(server):
+    return Line(LoopbackHttp(server.assembled.server.handle, ADMIN))
+
+
+@pytest.fixture
+def api(server):
+    return Client(LoopbackHttp(server.assembled.server.handle, ADMIN))
+
+
+@pytest.fixture
+async def node(api):
+    return await api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+
+
+@pytest.fixture
+def publishing(line):
+    """`async with publishing(devices) as publisher`: it works meanwhile."""
+
+    @contextlib.asynccontextmanager
+    async def run(devices: Devices):
+        publisher = Publisher(Client(line), devices, node="n1")
+        task = asyncio.create_task(publisher.run())
+        try:
+            async with asyncio.timeout(PATIENCE):
+                yield publisher
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    return run
+
+
+async def slices(api) -> list[dict]:
+    return list((await api.list(SLICES, Scope(field_selector="spec.driver=net.podwire.dev"))).items)
+
+
+async def told(api) -> list[str]:
+    """name@generation/count[devices] of each."""
+    found = []
+    for each in await slices(api):
+        pool = each["spec"]["pool"]
+        names = " ".join(device["name"] for device in each["spec"].get("devices") or ())
+        found.append(f"{each['metadata']['name']}@{pool['generation']}/{pool['resourceSliceCount']}[{names}]")
+    return sorted(found)
+
+
+async def eventually(check) -> None:
+    """Until a check says yes; whoever asks has set a time limit."""
+    while True:
+        if check():
+            return
+        await asyncio.sleep(0.01)
+
+
+async def until(api, expected: list[str]) -> None:
+    while (found := await told(api)) != expected:
+        assert isinstance(found, list)
+        await asyncio.sleep(0.01)
+
+
+async def test_devices_are_published_and_belong_to_their_node(api, node, publishing, line):
+    async with publishing(Devices("eth1", "eth2")) as publisher:
+        await publisher.settled()
+    [found] = await slices(api)
+    assert await told(api) == [f"{FIRST}@1/1[eth1 eth2]"]
+    assert (found["spec"]["nodeName"], found["spec"]["pool"]["name"]) == ("n1", "n1")
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": node["metadata"]["uid"], "controller": True}
+    assert found["metadata"]["ownerReferences"] == [owner]
+    assert line.writes == [("POST", "resourceslices")]
+
+
+async def test_that_there_is_nothing_is_told_too(api, node, publishing):
+    async with publishing(Devices()) as publisher:
+        await publisher.settled()
+    assert await told(api) == [f"{FIRST}@1/1[]"]
+
+
+async def test_nothing_is_written_before_the_host_was_looked_at(api, node, publishing, line):
+    devices = Devices()
+    devices.looked = False
+    await api.create(slice_of(FIRST))
+    async with publishing(devices) as publisher:
+        await eventually(lambda: publisher._synced)
+        publisher.again()
+        await asyncio.sleep(0.1)
+        assert line.writes == []
+        devices.looked = True
+        devices.set("eth1", "eth2")
+        await publisher.settled()
+    assert await told(api) == [f"{FIRST}@1/1[eth1 eth2]"]
+
+
+async def test_changes_are_written_once_and_what_is_so_already_is_not(api, node, publishing, line):
+    devices = Devices("eth1")
+    async with publishing(devices) as publisher:
+        await publisher.settled()
+        devices.set("eth1", "eth2")
+        await until(api, [f"{FIRST}@1/1[eth1 eth2]"])
+        devices.set("eth1", "eth2")
+        publisher.again()
+        devices.set("eth2")
+        await until(api, [f"{FIRST}@1/1[eth2]"])
+    async with publishing(devices) as publisher:
+        await publisher.settled()
+    assert line.writes == [("POST", "resourceslices"), ("PUT", FIRST), ("PUT", FIRST)]
+
+
+async def test_many_devices_are_split_and_come_together_again(api, node, publishing):
+    devices = Devices(*(f"d{number:03}" for number in range(200)))
+    async with publishing(devices) as publisher:
+        await publisher.settled()
+        parts = [len(each["spec"]["devices"]) for each in await slices(api)]
+        assert sorted(parts) == [72, 128]
+        assert {each["spec"]["pool"]["generation"] for each in await slices(api)} == {1}
+        tainted = [*devices.devices()]
+        tainted[0] = {**tainted[0], "taints": [{"key": "net.podwire.dev/gone", "effect": "NoSchedule"}]}
+        devices.put(tainted)
+        await publisher.settled()
+        assert sorted(len(each["spec"]["devices"]) for each in await slices(api)) == [8, 64, 64, 64]
+        assert {each["spec"]["pool"]["generation"] for each in await slices(api)} == {2}
+        devices.set("d000")
+        await until(api, [f"{FIRST}@3/1[d000]"])
+
+
+async def test_what_a_kubelet_deletes_is_put_back_at_once(api, node, publishing):
+    devices = Devices(*(f"d{number:03}" for number in range(130)))
+    async with publishing(devices) as publisher:
+        await publisher.settled()
+        before = await told(api)
+        await api.delete(SLICES, FIRST)
+        await until(api, before)
+        await api.delete_collection(SLICES, Scope(field_selector="spec.nodeName=n1"))
+        await until(api, [each.replace("@1/", "@2/") for each in before])
+
+
+async def test_what_somebody_else_changes_is_set_right(api, node, publishing):
+    async with publishing(Devices("eth1")) as publisher:
+        await publisher.settled()
+        [found] = await slices(api)
+        found["spec"]["devices"] = [{"name": "mine"}]
+        await api.replace(found)
+        await until(api, [f"{FIRST}@1/1[eth1]"])
+
+
+def slice_of(name: str, *, driver: str = "net.podwire.dev", node: str = "n1", pool: str = "n1", generation: int = 1):
+    spec = {
+        "driver": driver, "nodeName": node, "devices": [{"name": "eth1"}],
+        "pool": {"name": pool, "generation": generation, "resourceSliceCount": 1},
+    }  # fmt: skip
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec}
+
+
+async def test_slices_of_an_older_layout_are_removed_and_others_stay(api, node, publishing):
+    await api.create(slice_of("n1-net.podwire.dev-abcde", generation=4))
+    await api.create(slice_of("old-pool", pool="nics"))
+    await api.create(slice_of("neighbour", node="n2", pool="n2"))
+    await api.create(slice_of("foreign", driver="gpu.example"))
+    async with publishing(Devices("eth1")) as publisher:
+        await publisher.settled()
+    assert await told(api) == [f"{FIRST}@5/1[eth1]", "neighbour@1/1[eth1]"]
+    assert await api.get(SLICES, "foreign")
+
+
+async def test_a_node_that_is_not_there_yet_is_waited_for(api, publishing, caplog):
+    with caplog.at_level(logging.WARNING, "podwire.dradriver"):
+        async with publishing(Devices("eth1")) as publisher:
+            await eventually(lambda: caplog.records)
+            await api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+            await publisher.settled()
+    assert await told(api) == [f"{FIRST}@1/1[eth1]"]
+    assert [each.why for each in caplog.records] == ['node "n1" not found']
+
+
+async def test_a_node_that_was_registered_anew_owns_what_is_put_back(api, node, publishing):
+    async with publishing(Devices("eth1")) as publisher:
+        await publisher.settled()
+        await api.delete(NODES, "n1")
+        again = await api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+        await api.delete(SLICES, FIRST)
+        await until(api, [f"{FIRST}@2/1[eth1]"])
+    [found] = await slices(api)
+    assert found["metadata"]["ownerReferences"][0]["uid"] == again["metadata"]["uid"]
+
+
+async def test_a_server_that_was_away_is_told_when_it_is_back(api, node, publishing, line, caplog):
+    devices = Devices("eth1")
+    with caplog.at_level(logging.WARNING, "podwire.dradriver"):
+        async with publishing(devices) as publisher:
+            await publisher.settled()
+            line.cut = True
+            devices.set("eth2")
+            await line.tried.wait()
+            devices.set("eth3")
+            line.tried.clear()
+            await line.tried.wait()
+            line.cut = False
+            await until(api, [f"{FIRST}@1/1[eth3]"])
+    assert [each.why for each in caplog.records] == ["no connection"]
+
+
+async def test_a_server_that_is_away_at_the_start_is_waited_for(api, node, publishing, line):
+    line.cut = True
+    async with publishing(Devices("eth1")):
+        await line.tried.wait()
+        line.cut = False
+        await until(api, [f"{FIRST}@1/1[eth1]"])
+
+
+async def test_what_the_server_drops_is_not_written_for_ever(api, node, publishing, line, caplog):
+    line.loses = "allowMultipleAllocations"
+    devices = Devices()
+    devices.put([{"name": "br0", "allowMultipleAllocations": True}])
+    with caplog.at_level(logging.WARNING, "podwire.dradriver"):
+        async with publishing(devices) as publisher:
+            await publisher.settled()
+            writes = len(line.writes)
+            publisher.again()
+            devices.put([{"name": "br0", "allowMultipleAllocations": True}, {"name": "eth1"}])
+            await until(api, [f"{FIRST}@1/1[br0 eth1]"])
+            await publisher.settled()
+    assert len(line.writes) == writes + 1
+    assert len(caplog.records) >= 1
+
+
+async def test_what_the_server_refuses_is_left_out_and_the_rest_is_published(api, node, publishing, caplog):
+    devices = Devices("eth1", "eth2", "BAD", "eth3")
+    long = {"name": "eth4", "attributes": {"alias": {"string": "x" * 65}, "mtu": {"int": 1500}}}
+    devices.put([*devices.devices(), long])
+    with caplog.at_level(logging.ERROR, "podwire.dradriver"):
+        async with publishing(devices) as publisher:
+            await publisher.settled()
+            assert await told(api) == [f"{FIRST}@1/1[eth1 eth2 eth3 eth4]"]
+            [found] = await slices(api)
+            assert found["spec"]["devices"][-1]["attributes"] == {"mtu": {"int": 1500}}
+            left_out = [(each.device, getattr(each, "attribute", "")) for each in caplog.records]
+            assert left_out == [("BAD", ""), ("eth4", "alias")]
+            devices.put([{**long, "attributes": {"alias": {"string": "short"}}}])
+            await until(api, [f"{FIRST}@1/1[eth4]"])
+    [found] = await slices(api)
+    assert found["spec"]["devices"][0]["attributes"] == {"alias": {"string": "short"}}
+
+
+async def test_two_instances_write_the_same_slices(api, node, publishing, line):
+    devices = Devices(*(f"d{number:03}" for number in range(130)))
+    async with publishing(devices) as first, publishing(devices) as second:
+        await first.settled()
+        await second.settled()
+        devices.set("eth1")
+        await first.settled()
+        await second.settled()
+    assert [each.partition("@")[0] for each in await told(api)] == [FIRST]
+    assert (await told(api))[0].endswith("/1[eth1]")
+
+
+async def test_a_slice_of_somebody_else_that_has_our_name_is_not_touched(api, node, publishing, caplog):
+    await api.create(slice_of(FIRST, driver="gpu.example"))
+    with caplog.at_level(logging.WARNING, "podwire.dradriver"):
+        async with publishing(Devices("eth1")):
+            await eventually(lambda: caplog.records)
+            assert "already exists" in caplog.records[0].why
+            assert (await api.get(SLICES, FIRST))["spec"]["driver"] == "gpu.example"
+            with contextlib.suppress(ApiError):
+                await api.delete(SLICES, FIRST)
+            await until(api, [f"{FIRST}@1/1[eth1]"])
