@@ -16,6 +16,9 @@ from podwire.cluster.up.nodespace import NotBuilt
 from podwire.cluster.up.prepare import Prepared, Refused, Wanted
 from podwire.cluster.up.state import BrokenState, NewerState
 from podwire.cluster.up.supervisor import Event
+from podwire.dradriver.config import Config as NetworkDriver
+from podwire.dradriver.config import load as load_network_driver
+from podwire.dradriver.inventory.config import BadConfig
 from podwire.runtime.images.build import ROOT_REFERENCE
 from podwire.trace.endpoint import BadEndpoint, endpoint
 
@@ -41,6 +44,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PROFILE",
         help="simulated network cards and GPUs: a YAML file, or a name that `podwire hardware profiles` lists",
     )
+    parser.add_argument(
+        "--network-driver",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="run `podwire network-driver` on the node, with its YAML file if one is given",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -54,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
             otlp=arguments.otlp or "",
             hardware=load(arguments.hardware) if arguments.hardware else None,
             checking=checking(arguments),
+            network_driver=_network_driver(arguments.network_driver),
         )
         layout = layout_of(arguments.prefix)
         with launch.held(layout, wanted, Claims()) as (prepared, lock):
@@ -61,10 +72,19 @@ def run(arguments: argparse.Namespace) -> int:
             return _detached(prepared, lock) if arguments.detach else _attached(prepared, lock)
     except notes.Held as error:
         return _already(layout, error)
+    except BadConfig as error:
+        raise UserError(f"--network-driver: {error}") from error
     except BadProfile as error:
         raise UserError(f"--hardware: {error}") from error
     except (BadPrefix, NoSlot, NotBuilt, Refused, BrokenState, NewerState, OSError) as error:
         raise UserError(str(error)) from error
+
+
+def _network_driver(file: str | None) -> NetworkDriver | None:
+    """Raises BadConfig, OSError."""
+    if not file:
+        return None if file is None else NetworkDriver()
+    return load_network_driver(Path(file))
 
 
 def _runtime(text: str) -> str:

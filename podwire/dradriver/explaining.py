@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from podwire.dradriver.attaching.records import ATTACHED, PREPARED, Record, Records
-from podwire.dradriver.names import DRIVER
+from podwire.dradriver.names import COMPONENT, DRIVER
 from podwire.linux.errors import LinuxError
 from podwire.linux.network import KernelNetwork
 
 Object = dict[str, Any]
+
+_REASONS = ("FailedScheduling", "FailedPrepareDynamicResources", "FailedCreatePodSandBox")
+"""Of other participants' events, those that are about claims or may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +96,7 @@ def _allocation(claim: Object, users: Sequence[Object]) -> Iterator[str]:
         ours = "" if each["driver"] == DRIVER else f", which is the business of {each['driver']}"
         share = f", share {each['shareID']}" if each.get("shareID") else ""
         yield f"request {each['request']}: device {each['device']} of pool {each['pool']}{share}{ours}"
-    reserved = [f"{each['resource']} {each['name']}" for each in status.get("reservedFor") or ()]
+    reserved = [f"{each['resource'].removesuffix('s')} {each['name']}" for each in status.get("reservedFor") or ()]
     yield f"reserved for {', '.join(reserved) or 'nobody: its pod is gone, or not scheduled'}"
 
 
@@ -134,7 +137,8 @@ def _device(seen: Seen) -> Iterator[str]:
             yield f"{name}: prepared for {pod}, not attached{_why(record)}"
         case _:
             yield f"{name}: on its way into {pod} or back; the driver was interrupted{_why(record)}"
-    yield f"{name}: on the host {seen.link or f'no link {order.offered.link}'}"
+    if record.stage != ATTACHED or order.offered.shared:
+        yield f"{name}: on the host {seen.link or f'there is no link {order.offered.link}'}"
     for lost in record.lost:
         yield f"{name}: could not be brought back as it was: {lost}"
 
@@ -156,7 +160,7 @@ def _events(claim: Object, users: Sequence[Object], events: Sequence[Object]) ->
     uids = {claim["metadata"]["uid"], *(each["metadata"]["uid"] for each in users)}
     about = [each for each in events if each.get("involvedObject", {}).get("uid") in uids]
     for each in sorted(about, key=lambda each: each.get("lastTimestamp") or each.get("eventTime") or ""):
-        if each.get("type") == "Warning" or each.get("source", {}).get("component", "").endswith("network-driver"):
+        if each["reason"] in _REASONS or each.get("source", {}).get("component") == COMPONENT:
             when = each.get("lastTimestamp") or each.get("eventTime")
             yield f"{when} {each['involvedObject']['kind']} {each['reason']}: {each['message']}"
 

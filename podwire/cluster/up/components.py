@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from podwire.apiserver.pki import PkiError
-from podwire.cluster import apiserver, cni_daemon, kubelet, runtime, scheduler, tracing
+from podwire.cluster import apiserver, cni_daemon, kubelet, network_driver, runtime, scheduler, tracing
 from podwire.cluster.hardware import gpu_driver
 from podwire.cluster.hardware.keeping import Keeper
 from podwire.cluster.hardware.profile import Profile
@@ -14,7 +14,10 @@ from podwire.cluster.up import readiness, views, wiring
 from podwire.cluster.up.child import Component, Ready
 from podwire.cluster.up.nodespace import NodeSpace
 from podwire.cluster.up.prepare import Prepared
+from podwire.dradriver.config import Config as NetworkDriver
+from podwire.dradriver.inventory.config import BadConfig
 from podwire.linux.namespaces import open_namespace
+from podwire.nri.errors import NriError
 from podwire.nri.host.configuration import BadConfiguration
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.runtime.images import ImageError, Images
@@ -50,6 +53,7 @@ def components(prepared: Prepared) -> list[Component]:
     found += [_cni(prepared), _runtime(prepared), _image(prepared)] if prepared.state.runtime == "podwire" else []
     found += [_scheduler(prepared), _kubelet(prepared)]
     found += [_gpus(prepared, each) for each in (prepared.state.hardware,) if each is not None and each.gpus]
+    found += [_network_driver(prepared, each) for each in (prepared.network_driver,) if each is not None]
     return [*found, _node(prepared)]
 
 
@@ -182,6 +186,31 @@ def _gpus(prepared: Prepared, profile: Profile) -> Component:
         node=prepared.space(),
         environment=_environment(prepared, _inside(prepared)),
         troubles=(OSError, BadKubeconfig, CannotListen),
+    )
+
+
+def _network_driver(prepared: Prepared, config: NetworkDriver) -> Component:
+    """The node's interfaces as devices that pods claim."""
+    inside = _inside(prepared)
+    options = network_driver.Options(
+        node=prepared.node.name,
+        kubeconfig=inside.state / "identities/network-driver.kubeconfig",
+        config=config,
+        state=inside.state / "network-driver",
+        cdi=inside.prefix / "run/cdi",
+    )
+
+    async def work(ready: Ready) -> None:
+        ready()
+        await network_driver.run(options)
+
+    return Component(
+        name="network-driver",
+        work=work,
+        needs=("apiserver",),
+        node=prepared.space(),
+        environment=_environment(prepared, inside),
+        troubles=(OSError, BadKubeconfig, CannotListen, NriError, BadConfig),
     )
 
 

@@ -13,6 +13,7 @@ from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.nodespace import NodeSpace
 from podwire.cluster.up.slots import Slot, collisions
 from podwire.cluster.up.state import NodeRecord, State
+from podwire.dradriver.config import Config as NetworkDriver
 from podwire.linux.errors import NoSuchLink
 from podwire.linux.network import KernelNetwork
 from podwire.runtime.cni import Checking
@@ -35,6 +36,8 @@ class Wanted:
     """Of pods' networks, by our runtime. Not kept: each start may ask for another."""
     otlp: str = ""
     """Where the trace is exported to; not kept either."""
+    network_driver: NetworkDriver | None = None
+    """What a network driver on the node offers; None for no driver. Not kept either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,7 @@ class Prepared:
     """Where a node on the host itself is reached."""
     checking: Checking = REPORTING
     otlp: str = ""
+    network_driver: NetworkDriver | None = None
 
     @property
     def slot(self) -> Slot:
@@ -86,6 +90,7 @@ def prepare(layout: Layout, wanted: Wanted, claims: Claims, made: tuple[str, ...
         host_ips=wiring.host_ips(),
         checking=wanted.checking,
         otlp=wanted.otlp,
+        network_driver=wanted.network_driver,
     )
     closed = wiring.to_forward(ipv6=ipv6)
     claims.note_forwarding(closed)  # before they are turned on: who is killed in between leaves nothing on
