@@ -23,12 +23,7 @@ _SEGMENTS = Number(low=512, high=524280)
 FEATURES = {
     "rx": ("rx-checksum",),
     "sg": ("tx-scatter-gather",),
-    "tso": (
-        "tx-tcp-segmentation",
-        "tx-tcp-ecn-segmentation",
-        "tx-tcp-mangleid-segmentation",
-        "tx-tcp6-segmentation",
-    ),
+    "tso": ("tx-tcp-segmentation", "tx-tcp6-segmentation"),
     "gso": ("tx-generic-segmentation",),
     "gro": ("rx-gro",),
     "lro": ("rx-lro",),
@@ -37,7 +32,8 @@ FEATURES = {
     "ntuple": ("rx-ntuple-filter",),
     "rxhash": ("rx-hashing",),
 }
-"""Short names that ethtool knows, and the kernel's own for them."""
+"""Short names that ethtool knows, and the kernel's own for them. Variants of tso that depend on these two follow them,
+and not every device has them."""
 
 
 def _features(name: str) -> tuple[str, ...]:

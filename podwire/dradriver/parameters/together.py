@@ -69,9 +69,9 @@ def _held(settings: Settings) -> Iterator[tuple[str, Hashable, str]]:
 
 
 def _rules_lead_somewhere(interfaces: Interfaces) -> None:
-    """A whole device of which no routes are said may bring some along, in any table."""
+    """A whole device brings along what routes it has on the host, in any table."""
     every = [settings for _, settings in interfaces]
-    if any(each.made.kind == WHOLE and each.name and not each.routes for each in every):
+    if any(each.made.kind == WHOLE and each.name for each in every):
         return
     filled = {MAIN} | {route.table for each in every for route in each.routes}
     for whose, settings in interfaces:

@@ -34,7 +34,10 @@ FINE = {
     ),
     "a rule of one to a table of the other": (interface("a", rules=(TEN,)), interface("b", routes=(LEADS,))),
     "a rule to the main table": (interface("a", rules=(Rule(priority=10, table=254, source=NET),)),),
-    "a rule to what a whole device may bring along": (interface("a", rules=(TEN,)), Settings(name="b")),
+    "a rule to what a whole device may bring along": (
+        interface("a", rules=(TEN,)),
+        Settings(name="b", routes=(Route(destination=NET, scope=253),)),
+    ),
 }
 REFUSED = {
     "one name": ((interface("net1"), interface("net1")), "interface.name", 'first has "net1"'),
