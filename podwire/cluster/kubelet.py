@@ -12,6 +12,7 @@ from podwire.cluster import tracing
 from podwire.cluster.kubelet_devices import UnixDoor
 from podwire.cluster.kubelet_server import Serving, serving
 from podwire.kubelet import Kubelet, Outside
+from podwire.kubelet.claims import ClaimSettings
 from podwire.kubelet.devices import DeviceSettings
 from podwire.kubelet.files import node_dns
 from podwire.kubelet.kit import Dns
@@ -70,6 +71,7 @@ class Options:
     tls_key: Path | None = None
     client_ca: Path | None = None
     devices: DeviceSettings = field(default_factory=DeviceSettings)
+    claims: ClaimSettings = field(default_factory=ClaimSettings)
 
 
 def socket_of(endpoint: str) -> Path:
@@ -108,7 +110,7 @@ async def run(options: Options) -> None:
             plugins=UnixDoor(tap),
         )
         root, logs = options.root_dir, options.pod_logs_dir
-        kubelet = Kubelet(outside, _node(options), root, logs, await _dns(options), options.devices)
+        kubelet = Kubelet(outside, _node(options), root, logs, await _dns(options), options.devices, options.claims)
         how = _serving(options, access)
         await stack.enter_async_context(serving(how, kubelet.workers, cri, api, meter))
         _log.info("working", extra={"node": options.node_name, "api": access.server, "runtime": str(socket)})

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from podwire.kubelet.backoff import Backoff
+from podwire.kubelet.claims import ClaimsNotReady
 from podwire.kubelet.kit import CLAIM_SECONDS, CRASH_SECONDS, SANDBOX_SECONDS, Places
 from podwire.kubelet.memory import FORCED_SECONDS, VOLUME_SECONDS, Memory
 from podwire.kubelet.observed import Sandbox, SeenContainer, together
@@ -307,3 +308,32 @@ def test_hashes_are_worked_out_for_each_generation(world):
     assert world.memory.facts(world.pod, world.observed).hashes is before
     changed = world.read(metadata={"generation": 2}, containers=[{"name": "a", "image": "other"}])
     assert world.memory.facts(changed, world.observed).hashes != before
+
+
+def test_who_waits_for_claims_waits_longer_each_time_and_no_longer_than_it_must(world):
+    error = ClaimsNotReady("the driver is not registered")
+    assert [world.memory.claims_missing(world.pod, error) - world.clock.now for _ in range(7)] == [
+        1,
+        2,
+        4,
+        8,
+        16,
+        30,
+        30,
+    ]
+    assert world.memory.facts(world.pod, world.observed).sandbox_held == world.clock.now + 30
+    assert world.waiting() == ("FailedPrepareDynamicResources", "the driver is not registered")
+    world.memory.may_start()
+    assert world.memory.facts(world.pod, world.observed).sandbox_held == 0.0
+    world.memory.has_all()
+    assert world.waiting() == ("", "")
+    assert world.memory.claims_missing(world.pod, error) == world.clock.now + 1
+    world.memory.retry()
+    assert world.memory.facts(world.pod, world.observed).sandbox_held == 0.0
+
+
+def test_how_devices_of_claims_were_is_known_when_they_are_gone(world):
+    world.claimed = {"a": [{"name": "claim:nic", "resources": []}]}
+    assert world.memory.view(world.pod, world.observed).devices == world.claimed
+    world.claimed = {}
+    assert world.memory.view(world.pod, world.observed).devices == {"a": [{"name": "claim:nic", "resources": []}]}

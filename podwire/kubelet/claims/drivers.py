@@ -83,15 +83,18 @@ class Drivers:
     async def register(self, plugin: Announced) -> None:
         """Refused."""
         version = version_of(plugin)
-        known = self._instances.setdefault(plugin.name, [])
-        if any(each.announced.endpoint == plugin.endpoint for each in known):
+        if any(each.announced.endpoint == plugin.endpoint for each in self._instances.get(plugin.name, ())):
             raise Refused(f"endpoint {plugin.endpoint} already registered for DRA driver plugin {plugin.name}")
         if self._group is None:
             raise Unavailable("the kubelet is starting")
         instance = Instance(self._door, plugin, version, self._settings, self._connected, self._told)
-        known.append(instance)
+        self._instances.setdefault(plugin.name, []).append(instance)
         self._talks[instance] = self._group.create_task(instance.run(), name=f"driver {plugin.name}")
-        await instance.opened.wait()
+        try:
+            await instance.opened.wait()
+        except BaseException:  # it went meanwhile
+            self.deregister(plugin)
+            raise
         log.info("driver registered", extra={"driver": plugin.name, "endpoint": str(plugin.endpoint)})
         self._moved(plugin.name)
 

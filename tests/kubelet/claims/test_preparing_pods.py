@@ -1,12 +1,14 @@
 """Pods get what they claim before anything is started: a whole kubelet, a driver on the wire, a runtime in memory."""
 
 import asyncio
+import dataclasses
 import json
 import time
 
 import grpc
 import pytest
 
+from podwire.cluster.kubelet_devices import UnixDoor
 from podwire.kubelet.claims import ClaimSettings
 from podwire.kubelet.reports import PODS
 from podwire.protocols.cri import cri_pb2
@@ -396,3 +398,27 @@ async def test_a_claim_that_the_api_server_will_not_show_is_told_of(world, dra_d
     await claims.pod()
     await world.until(waits("fetch ResourceClaim mine: not you"))
     await world.running()
+
+
+async def test_calls_to_drivers_are_seen_with_their_pod_and_their_claims(world, dra_driver, claims):
+    hops = []
+    await world.stop()
+    world.outside = dataclasses.replace(world.outside, plugins=UnixDoor(hops.append))
+    world.start()
+    driver = await asyncio.to_thread(dra_driver().start)
+    await claims.make()
+    await claims.pod()
+    await world.running()
+    await world.delete()
+    seen = [each for each in hops if "NetworkDriver" in (each.caller, each.callee)]
+    assert [(each.caller, each.method, each.outcome) for each in seen] == [
+        ("Kubelet", "NodePrepareResources", ""),
+        ("NetworkDriver", "NodePrepareResources", "OK"),
+        ("Kubelet", "NodeUnprepareResources", ""),
+        ("NetworkDriver", "NodeUnprepareResources", "OK"),
+    ]
+    assert {each.detail["about"] for each in seen} == {"default/p"}
+    assert {each.detail["socket"] for each in seen} == {str(driver.socket)}
+    assert [each.name for each in seen[0].detail["request"].claims] == ["mine"]
+    (answer,) = seen[1].detail["response"].claims.values()
+    assert [each.device_name for each in answer.devices] == ["eth2"]
