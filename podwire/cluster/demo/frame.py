@@ -3,13 +3,16 @@
 from podwire.cluster.demo.acts.act import Place
 from podwire.cluster.demo.step import Step
 
+HARDWARE = "two-numa"
+"""The profile of the node's simulated network cards and GPUs."""
+
 
 def beginning(place: Place) -> list[Step]:
     return [
         Step(
             name="up",
-            sentence="A cluster comes up: each participant a process, the node in namespaces of its own.",
-            command=place.podwire("up --detach"),
+            sentence="A cluster comes up: a process for each participant, a node of its own, simulated cards.",
+            command=place.podwire("up --detach", f"--hardware {HARDWARE}"),
             then=f"export KUBECONFIG={place.layout.kubeconfig}",
             shows="cluster    ready",
         ),

@@ -107,6 +107,63 @@ spec:
   dnsPolicy: Default
 """
 
+CLASSES = """\
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: nic}
+spec: {selectors: [{cel: {expression: 'device.driver == "net.podwire.dev"'}}]}
+---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu}
+spec: {selectors: [{cel: {expression: 'device.driver == "gpu.podwire.dev"'}}]}
+"""
+
+
+def _claiming(name: str, address: str) -> str:
+    """A claim for a card and a GPU that hang on one PCIe root, and a pod that has both."""
+    return f"""\
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {{name: {name}}}
+spec:
+  devices:
+    requests:
+    - {{name: nic, exactly: {{deviceClassName: nic}}}}
+    - {{name: gpu, exactly: {{deviceClassName: gpu}}}}
+    constraints:
+    - {{matchAttribute: resource.kubernetes.io/pcieRoot}}
+    config:
+    - requests: [nic]
+      opaque:
+        driver: net.podwire.dev
+        parameters:
+          apiVersion: net.podwire.dev/v1alpha1
+          kind: InterfaceParameters
+          interface: {{name: net1, addresses: [{address}]}}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {name}
+spec:
+  resourceClaims: [{{name: {name}, resourceClaimName: {name}}}]
+  containers:
+  - name: {name}
+    image: {ROOT_REFERENCE}
+    imagePullPolicy: IfNotPresent
+    command: [sh, -c, "trap 'exit 0' TERM; sleep infinity & wait"]
+    resources:
+      claims: [{{name: {name}}}]
+      limits: {{net.podwire.dev/chardev: 1}}  # the card's own device files
+    securityContext:
+      capabilities: {{add: [NET_RAW]}}  # for ping
+  dnsPolicy: Default
+"""
+
+
+CLAIMS = "---\n".join([CLASSES, _claiming("fast", "192.0.2.1/24"), _claiming("peer", "192.0.2.2/24")])
+
 POD = """\
 apiVersion: v1
 kind: Pod
@@ -194,6 +251,7 @@ CLUSTER: Mapping[str, str] = {
     "db.yaml": DB,
     "pools.yaml": POOLS,
     "router.yaml": ROUTER,
+    "claims.yaml": CLAIMS,
 }
 
 

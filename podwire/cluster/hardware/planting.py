@@ -6,14 +6,16 @@ what a profile has. The rest of `/sys` stays the kernel's. PCI devices are the p
 """
 
 import os
+import stat
 from pathlib import Path
 
 from podwire.cluster.hardware.functions import bridges, functions
 from podwire.cluster.hardware.profile import Profile
-from podwire.cluster.hardware.tree import Entries, Machine, Symlink, directories, tree
+from podwire.cluster.hardware.tree import Entries, Machine, Symlink, directories, rdma_functions, tree
 from podwire.cluster.up.node_mounts import Cover, compose
 
 SYS = Path("/sys")
+NOTHING = os.makedev(1, 3)
 
 
 def plant(profile: Profile) -> None:
@@ -22,7 +24,7 @@ def plant(profile: Profile) -> None:
     own = {f"sys/devices/{each.root}" for each in (*functions(profile), *bridges(profile))}
     compose(
         [
-            Cover("sys/class", {}, frozenset({"sys/class/net", "sys/class/infiniband"})),
+            Cover("sys/class", {}, frozenset({"sys/class/net", "sys/class/infiniband", "sys/class/infiniband_verbs"})),
             Cover("sys/bus", {}, frozenset({"sys/bus/pci"})),
             Cover("sys/devices", {}, frozenset(own)),
         ]
@@ -31,6 +33,17 @@ def plant(profile: Profile) -> None:
     for each in directories(profile):
         (SYS / each).mkdir(mode=0o755, parents=True, exist_ok=True)
     write(SYS, tree(profile, machine))
+    if names := [f"uverbs{number}" for number, _ in enumerate(rdma_functions(profile))]:
+        compose([Cover("dev", {}, frozenset({"dev/infiniband"}))])
+        write_verbs(Path("/dev/infiniband"), names)
+
+
+def write_verbs(folder: Path, names: list[str]) -> None:
+    """Files that can be opened and handed to containers. Behind them is what is behind /dev/null: there is no card."""
+    folder.mkdir(mode=0o755)
+    for each in names:
+        os.mknod(folder / each, stat.S_IFCHR | 0o666, NOTHING)
+        (folder / each).chmod(0o666)
 
 
 def write(root: Path, entries: Entries) -> None:

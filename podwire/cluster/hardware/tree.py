@@ -15,6 +15,8 @@ from podwire.cluster.hardware.profile import Profile, parts
 LIVE = "devices/virtual/net"
 """Where the kernel itself shows links that have no hardware."""
 CLASS_NET = "class/net"
+VERBS_MAJOR, VERBS_MINOR = 231, 192
+"""Where the kernel numbers the files of verbs."""
 _ROCE_RATES = {1000: "1 Gb/sec (1X SDR)", 10_000: "10 Gb/sec (4X SDR)", 25_000: "25 Gb/sec (1X EDR)"}
 
 
@@ -48,7 +50,14 @@ def tree(profile: Profile, machine: Machine) -> Entries:
             found |= dict(_sriov(each, [vf for vf in every if vf.physical == each.pci]))
         if each.rdma:
             found |= dict(_rdma(each))
+    for number, each in enumerate(rdma_functions(profile)):
+        found |= dict(_verbs(each, f"uverbs{number}", number))
     return found
+
+
+def rdma_functions(profile: Profile) -> list[Function]:
+    """In the order in which the files of their verbs are numbered."""
+    return [each for each in functions(profile) if each.rdma]
 
 
 def directories(profile: Profile) -> list[str]:
@@ -190,6 +199,16 @@ def _rdma(each: Function) -> Told:
     yield f"{place}/device", _to(f"{place}/device", each.place)
     yield f"{place}/subsystem", _to(f"{place}/subsystem", "class/infiniband")
     yield f"class/infiniband/{each.rdma}", _to(f"class/infiniband/{each.rdma}", place)
+
+
+def _verbs(each: Function, name: str, number: int) -> Told:
+    """What programs open: `/dev/infiniband/uverbs0`."""
+    place = f"{each.place}/infiniband_verbs/{name}"
+    yield f"{place}/ibdev", f"{each.rdma}\n"
+    yield f"{place}/abi_version", "1\n"
+    yield f"{place}/dev", f"{VERBS_MAJOR}:{VERBS_MINOR + number}\n"
+    yield f"{place}/device", _to(f"{place}/device", each.place)
+    yield f"class/infiniband_verbs/{name}", _to(f"class/infiniband_verbs/{name}", place)
 
 
 def _eui(mac: str) -> str:

@@ -140,9 +140,13 @@ class Publisher:
     async def _publish(self) -> None:
         """Write until there is nothing more to be written; for what is refused, ask again, ever more slowly."""
         self._writing = True
+        wrote = False
         try:
             while writes := self._writes():
                 await self._do_all(writes)
+                wrote = True
+            if wrote:
+                _log.info("published", extra={"pool": self._pool.name, "slices": len(self._seen)})
             self._wait, self._trouble = FIRST_WAIT, ""
         except (ApiError, ClientError, NoNode) as error:
             self._failed(error)

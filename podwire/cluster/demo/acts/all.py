@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from podwire.cluster.demo.acts import device, life, policy, start
+from podwire.cluster.demo.acts import claim, device, life, policy, start
 from podwire.cluster.demo.acts.act import Act, Place
 
 
 def acts(place: Place) -> Sequence[Act]:
-    return [each.act(place) for each in (start, life, policy, device)]
+    return [each.act(place) for each in (start, life, policy, device, claim)]
