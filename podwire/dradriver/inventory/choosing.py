@@ -33,16 +33,26 @@ class Choice(NamedTuple):
     """How it is shared; None for a link that moves as a whole."""
 
 
-def chosen(links: Mapping[int, Link], routes: Iterable[Route], config: Config) -> dict[int, Choice]:
+class Chosen(NamedTuple):
+    choices: Mapping[int, Choice]
     """By index, every link that can be offered."""
+    left_out: Mapping[str, str]
+    """By name, every other, and why."""
+
+
+def chosen(links: Mapping[int, Link], routes: Iterable[Route], config: Config) -> Chosen:
     protected = needed(links, uplinks(routes))
-    found = {}
+    choices: dict[int, Choice] = {}
+    left_out: dict[str, str] = {}
     for index, link in links.items():
         parent = sharing(link, protected, config)
         end = links.get(below(link)) if link.kind == "veth" else None
-        if parent is not None or not (why_not(link, protected) or (end is not None and is_nobodys(end))):
-            found[index] = Choice(link, parent)
-    return found
+        why = why_not(link, protected) or ("its other end is podwire's own" if end and is_nobodys(end) else "")
+        if parent is not None or not why:
+            choices[index] = Choice(link, parent)
+        else:
+            left_out[link.name] = why
+    return Chosen(choices, left_out)
 
 
 def sharing(link: Link, protected: Collection[int], config: Config) -> Shared | None:

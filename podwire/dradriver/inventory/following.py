@@ -10,6 +10,7 @@ from podwire.dradriver.inventory.listing import Listing
 from podwire.linux import monitor
 from podwire.linux.errors import LinuxError
 from podwire.linux.travels import Ended, Seen, Travels
+from podwire.linux.values import Link
 
 QUIET_SECONDS = 0.02
 """How long one waits for more before looking: a link is made in several steps, and links flap."""
@@ -27,6 +28,12 @@ class Following:
     def __init__(self, inventory: Listing) -> None:
         self._inventory = inventory
         self._due = asyncio.Event()
+        self._suspects: set[int] = set()
+        """Links of which it is not known yet whether they matter: one of podwire's own gets its tag a moment later."""
+        self._own: set[int] = set()
+        """Links that came since the last look, and do not matter."""
+        self._sure = False
+        """Whether a look is due for any other reason."""
         self._told: list[Seen | Ended] = []
         self._lost = False
         self._looks = False
@@ -36,7 +43,7 @@ class Following:
     async def run(self) -> None:
         """Until cancelled. The sockets are open before the first look, so nothing falls between the two."""
         inventory = self._inventory
-        inventory.subscribers.look_at(self._due)
+        inventory.subscribers.look_at(self._stale)
         loop = asyncio.get_running_loop()
         with contextlib.ExitStack() as stack:
             host = stack.enter_context(contextlib.closing(monitor.Monitor(inventory.netns)))
@@ -51,21 +58,39 @@ class Following:
                 await self._due.wait()
                 await asyncio.sleep(QUIET_SECONDS)
                 self._due.clear()
-                await self._look()
+                if self._sure or self._suspects:
+                    await self._look()
+
+    def _stale(self) -> None:
+        self._sure = True
+        self._due.set()
 
     def _heard_host(self, host: monitor.Monitor) -> None:
-        if any(self._matters(each) for each in host.read()):
+        for each in host.read():
+            if each.what == monitor.LINK and each.link is not None:
+                self._heard_link(each.link, each.gone)
+            elif self._matters(each):
+                self._stale()
+
+    def _heard_link(self, link: Link, gone: bool) -> None:
+        index = link.ifindex
+        self._suspects.discard(index)
+        self._own.discard(index)
+        if self._inventory.is_device(index):
+            self._stale()
+        elif is_nobodys(link):
+            self._own |= set() if gone else {index}
+        else:  # also one that is gone: the routes through it went without a word
+            self._suspects.add(index)
             self._due.set()
 
     def _matters(self, change: monitor.Changed) -> bool:
-        inventory = self._inventory
+        index = change.ifindex
         match change.what:
-            case monitor.LINK:
-                return change.link is None or not is_nobodys(change.link) or inventory.is_device(change.ifindex)
             case monitor.NEXT_HOP:
-                return inventory.concerns(change.ifindex)
+                return index not in self._own and self._inventory.concerns(index)
             case monitor.ADDRESS | monitor.TRAFFIC:
-                return inventory.is_device(change.ifindex)
+                return self._inventory.is_device(index)
             case monitor.ANYTHING:
                 return True
         return False
@@ -77,7 +102,7 @@ class Following:
         if self._looks or self._concern(told):
             self._keep(told)
         if self._lost or (not self._looks and self._told):
-            self._due.set()
+            self._stale()
 
     def _keep(self, told: Iterable[Seen | Ended]) -> None:
         self._told += told
@@ -102,7 +127,9 @@ class Following:
     async def _look(self, *, again: bool = False) -> None:
         told, self._told = self._told, []
         lost, self._lost = self._lost or again, False
-        self._looks = True
+        self._looks, self._sure = True, False
+        self._suspects.clear()
+        self._own.clear()
         try:
             wait = await _finished(self._inventory, told, lost)
             self._trouble = ""
@@ -112,12 +139,12 @@ class Following:
         finally:
             self._looks = False
         if self._told and self._concern(self._told):
-            self._due.set()
+            self._stale()
         else:
             self._told = []
         self._stop_timer()
         if wait is not None:
-            self._timer = asyncio.get_running_loop().call_later(wait, self._due.set)
+            self._timer = asyncio.get_running_loop().call_later(wait, self._stale)
 
     def _failed(self, error: LinuxError) -> None:
         if str(error) != self._trouble:

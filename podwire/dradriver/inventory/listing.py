@@ -65,6 +65,7 @@ class Listing:
         self._nobodys: frozenset[int] = frozenset()
         self._health: Mapping[str, Health] = {}
         self._devices: tuple[Object, ...] = ()
+        self._left_out: dict[str, str] = {}
         self._told: dict[tuple[str, str], str] = {}
         self._sought: set[str] = set()
         """Those that were looked for everywhere, and are nowhere."""
@@ -94,6 +95,10 @@ class Listing:
     def devices(self) -> tuple[Object, ...]:
         """What the slices are to say, in order."""
         return self._devices
+
+    def left_out(self) -> Mapping[str, str]:
+        """The host's links that are no devices, by name, and why: they are needed, podwire's own, not wanted, …"""
+        return self._left_out
 
     def health(self) -> Mapping[str, Health]:
         return self._health
@@ -146,6 +151,7 @@ class Listing:
             self._nobodys = frozenset(index for index, each in view.links.items() if is_nobodys(each))
             at_home = self._found_home(view)
             self._home = {name: view.links[index] for name, index in at_home.items()}
+            self._left_out = dict(view.left_out)
             before = self._known
             self._known = self._held_devices(view, at_home) | self._free_devices(view, at_home)
             self._search()
@@ -221,7 +227,9 @@ class Listing:
             name = names.get(index, "")
             why = self._filter.why_not(attributes(facts)) if name else "its name is that of another device"
             self._tell(name or facts.link.name, "", why, "link left out")
-            if not why:
+            if why:
+                self._left_out[facts.link.name] = why
+            else:
                 found[name] = self._known_as(name, facts)
                 self._home[name] = facts.link
                 self._where.at_home(name, index)

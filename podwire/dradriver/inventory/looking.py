@@ -28,6 +28,8 @@ class View(NamedTuple):
     links: Mapping[int, Link]
     facts: Mapping[int, Facts]
     """Of those that can be offered."""
+    left_out: Mapping[str, str]
+    """The others by name, and why."""
 
 
 class Host:
@@ -51,7 +53,7 @@ class Host:
         """Raises LinuxError."""
         links = {each.ifindex: each for each in KernelLinks(self._netlink).list()}
         routes = [each for family in (4, 6) for each in KernelRoutes(self._netlink).list(family)]
-        choices = chosen(links, routes, config)
+        choices, left_out = chosen(links, routes, config)
         addresses: dict[int, tuple[Interface, ...]] = {}
         for each in KernelAddresses(self._netlink).list() if choices else ():
             addresses[each.ifindex] = (*addresses.get(each.ifindex, ()), each.interface)
@@ -60,7 +62,7 @@ class Host:
             index: self._facts(choice, links, addresses.get(index, ()), index in programmed)
             for index, choice in choices.items()
         }
-        return View(links, facts)
+        return View(links, facts, left_out)
 
     def hardware(self, link: Link) -> Hardware:
         known = self._sysfs.knows(link.name, link.ifindex, link.mac)

@@ -8,6 +8,8 @@ import pytest
 
 from podwire.dradriver.inventory.config import BadConfig, Shared
 from podwire.dradriver.inventory.devices import GONE, NO_CARRIER
+from podwire.dradriver.inventory.following import Following
+from podwire.linux.monitor import NEXT_HOP, Changed
 from podwire.linux.values import Bridge, Ifb, Macvlan, Route, Veth
 
 
@@ -68,6 +70,14 @@ def test_what_the_host_needs_and_what_is_ours_is_not_offered(host):
     inventory = host.inventory()
     inventory.look()
     assert names(inventory) == ["br0", "m0"]
+    assert inventory.left_out() == {
+        "lo": "it belongs to the namespace",
+        "up0": "the host needs it for its default route",
+        "pod0": "it is podwire's own",
+        "ifb9": "it is podwire's own",
+        "pods": "it is podwire's own",
+        "port0": "it is a port of another link",
+    }
     assert inventory.find("br0").shared
     assert not inventory.find("m0").shared
 
@@ -136,6 +146,7 @@ def test_the_filter_chooses_and_says_why_it_cannot(host, caplog):
     assert names(inventory) == ["eth2"]
     [record] = caplog.records
     assert (record.device, record.why) == ("eth1", "the filter cannot judge it: no such key: ipv4")
+    assert inventory.left_out()["eth1"] == record.why
 
 
 def test_a_filter_that_is_none_is_refused_at_the_start(host):
@@ -294,6 +305,27 @@ async def test_changes_are_told_to_everybody_and_those_that_nobody_waited_for_on
             await anext(first)
         await first.aclose()
         await second.aclose()
+
+
+async def test_only_links_that_could_be_devices_are_looked_at(host):
+    """A link of podwire's own is told without its tag first; if the tag comes in time, nobody looks."""
+    inventory = host.inventory()
+    eth1 = host.links.get(cable(host, "eth1"))
+    inventory.look()
+    following = Following(inventory)
+    pod = eth1._replace(ifindex=99, name="pod0")
+    tagged = pod._replace(alias="podwire:12 net/x/eth0")
+    following._heard_link(pod, False)
+    assert following._suspects == {99}
+    following._heard_link(tagged, False)
+    assert following._suspects == set()
+    assert not following._matters(Changed(NEXT_HOP, ifindex=99))
+    following._heard_link(tagged, True)
+    assert (following._suspects, following._sure) == (set(), False)
+    following._heard_link(pod, True)
+    assert following._suspects == {99}
+    following._heard_link(eth1._replace(alias="podwire:claim:x"), False)
+    assert following._sure
 
 
 async def test_a_condition_that_passes_soon_is_not_told(host, running, told):
