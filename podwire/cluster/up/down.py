@@ -101,7 +101,7 @@ class Removal:
         standard = [
             str(self.layout.prefix / each) for each in ("var/lib/kubelet", "var/log/pods", "var/log/containers")
         ]
-        standard += [str(self.layout.prefix / each) for each in ("run/netns", "run/nri", "var/lib/cni")]
+        standard += [str(self.layout.prefix / each) for each in ("run/cdi", "run/netns", "run/nri", "var/lib/cni")]
         made = self.state.made if self.state else ()
         return [each for each in standard if each in made]
 
