@@ -77,7 +77,8 @@ def _answered(detail: dict[str, Any]) -> str:
     response = detail.get("response")
     if not isinstance(response, dict):
         return ", ".join(_names(detail.get("devices")))
-    adjusted = sorted(name for name, value in (response.get("adjust") or {}).items() if value)
+    adjust = response.get("adjust")
+    adjusted = sorted(name for name, value in adjust.items() if value) if isinstance(adjust, dict) else []
     if adjusted:
         return f"adjusts {', '.join(adjusted)}"
     ip = _at(response, "status", "network", "ip")
@@ -89,8 +90,10 @@ def _answered(detail: dict[str, Any]) -> str:
 def _device_ids(request: Any) -> list[str]:
     """Of devices that a container is to have, as the kubelet asks a device plugin for them."""
     asked = request.get("container_requests") if isinstance(request, dict) else None
-    found = [each for one in asked or () if isinstance(one, dict) for each in one.get("devices_ids") or ()]
-    return [str(each) for each in found[:_MOST_NAMES]]
+    found = (
+        [_names(each.get("devices_ids")) for each in asked if isinstance(each, dict)] if isinstance(asked, list) else []
+    )
+    return [each for one in found for each in one][:_MOST_NAMES]
 
 
 def _names(value: Any) -> list[str]:
@@ -99,7 +102,10 @@ def _names(value: Any) -> list[str]:
 
 def _printed(result: dict[str, Any]) -> str:
     """What a CNI plugin answered: addresses, or what it did not like."""
-    addresses = [str(each.get("address", "")) for each in result.get("ips") or () if isinstance(each, dict)]
+    ips = result.get("ips")
+    addresses = (
+        [str(each.get("address", "")) for each in ips if isinstance(each, dict)] if isinstance(ips, list) else []
+    )
     return ", ".join(addresses) or str(result.get("msg", ""))[:_LONGEST_ERROR]
 
 

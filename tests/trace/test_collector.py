@@ -7,6 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from podwire.seams import Hop
@@ -221,3 +222,18 @@ async def test_a_story_is_drawn_while_it_happens(tmp_path, records):
     assert sum("▶" in each or "◀" in each or "✕" in each or "╯" in each for each in seen) == len(
         stories.all()[0].arrows
     )
+
+
+async def test_who_comes_later_gets_a_lane_below_a_new_head(tmp_path, records):
+    writer = Writer(tmp_path)
+    late = msgspec.structs.replace(records[14], id="Kubelet-1.9", seq=99, callee="DevicePlugin", method="Allocate")
+    writer.write([encode(each) for each in [*records, late]])
+    writer.close()
+    seen: list[str] = []
+    async with asyncio.timeout(SOON), contextlib.aclosing(follow(tmp_path, "default", "web", 160)) as drawn:
+        async for line in drawn:
+            seen.append(line)
+            if "Running after" in line:
+                break
+    heads = [each for each in seen if "ContainerRuntime" in each and "time" in each]
+    assert ["DevicePlugin" in each for each in heads] == [False, True]

@@ -6,6 +6,8 @@ from html.parser import HTMLParser
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from podwire.cli.main import main
 from podwire.cluster.tracing import CollectorOptions
@@ -15,8 +17,10 @@ from podwire.trace.flow import load
 from podwire.trace.html import html
 from podwire.trace.mermaid import mermaid
 from podwire.trace.plain import plain
-from podwire.trace.record import encode
+from podwire.trace.record import Record, encode
 from podwire.trace.segments import Writer
+from podwire.trace.spans import spans
+from podwire.trace.story import Stories
 from podwire.trace.tables import compared, seen, slowest
 from podwire.trace.text import text
 
@@ -139,3 +143,48 @@ def test_json_has_the_name_as_it_is_and_no_control_character(hostile, name, tmp_
 def test_what_a_check_finds_may_be_printed(dark):
     for each in check(dark, load("nri")):
         assert plain(str(each)).isprintable()
+
+
+KEYS = st.sampled_from([
+    "name", "namespace", "phase", "nodeName", "type", "request", "response", "stdout", "stdin", "error", "devices",
+    "ips", "claims", "adjust", "container", "config", "metadata", "image", "status", "network", "socket",
+    "kubectl_session", "kubectl_command", "container_requests", "devices_ids", "code", "env",
+])  # fmt: skip
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=8,
+)
+PEOPLE = st.sampled_from(
+    ["Kubelet", "APIServer", "etcd", "ContainerRuntime", "DevicePlugin", "NetworkDriver", "x\x1b<"]
+)
+METHODS = st.sampled_from([
+    "POST /api/v1/namespaces/a/pods", "PATCH /api/v1/namespaces/a/pods/b/status", "GET /api/v1/pods?watch=true",
+    "RunPodSandbox", "NodePrepareResources", "Allocate", "ListAndWatch", "NRI RunPodSandbox",
+    "create /registry/pods/a/b", "ADD x", "PUT /apis/resource.k8s.io/v1/resourceslices/x", "", "\x1b;\n",
+])  # fmt: skip
+RECORDS = st.builds(
+    Record,
+    id=st.sampled_from(["a-1.1", "a-1.2", "b-1.1", "odd", ""]),
+    seq=st.integers(0, 9),
+    time=st.floats(0, 1e10),
+    caller=PEOPLE,
+    callee=PEOPLE,
+    method=METHODS,
+    pod=st.sampled_from([None, "3bba3e288f2d47ce8c5bf9d5d263d9fc"]),
+    outcome=st.sampled_from(["", "OK", "EVENT", "200", "404", "UNKNOWN"]),
+    detail=st.dictionaries(KEYS, JSON, max_size=5),
+)
+
+
+@given(st.lists(RECORDS, max_size=12))
+def test_whatever_was_recorded_can_be_shown(records):
+    stories = Stories()
+    stories.learn(records)
+    for story in stories.all():
+        for each in (text(story, 80), text(story, 200, colours=True), mermaid(story), html(story, records)):
+            assert each
+        assert compared(diff(story, story))
+        assert slowest([story])
+        check(story, load("pod"))
+    spans(records)
