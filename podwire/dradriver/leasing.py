@@ -19,6 +19,8 @@ from podwire.protocols.dhcp.leases import Lease
 _log = logging.getLogger("podwire.dradriver")
 
 LINK_SCOPE = 253
+_ON_THE_SAME_NETWORK = ("macvlan", "ipvlan", "veth")
+"""Kinds of interfaces whose server can be told over their device that the lease is over, when they are no more."""
 _TOLD = {What.LOST: (WARNING, LEASE_LOST), What.REGAINED: (NORMAL, LEASE_REGAINED)}
 
 
@@ -56,7 +58,10 @@ class Leasing:
     async def _lease(self, record: Record) -> None:
         order = record.order
         link = order.offered.link if order.settings.made.kind == WHOLE else record.waiting_name
-        lease = await self._keeper.acquire(record.key, link=link, mac=record.mac, hostname=order.pod.name)
+        parent = order.offered.link if order.settings.made.kind in _ON_THE_SAME_NETWORK else ""
+        lease = await self._keeper.acquire(
+            record.key, link=link, mac=record.mac, parent=parent, hostname=order.pod.name
+        )
         if record.addresses != (lease.address,):
             await asyncio.to_thread(self._attachments.assign, record, (lease.address,), _routes(lease))
 

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from podwire.dradriver.addressing.listening import Listening
 from podwire.linux import errors as linux
+from podwire.linux.network import KernelNetwork
 from podwire.linux.packets import ARP, IPV4, DatagramSocket, Frame, FrameSocket, index_of
 from podwire.protocols.dhcp import asking as ask
 from podwire.protocols.dhcp import messages, packets
@@ -133,15 +134,19 @@ class DhcpClient:
             )
 
     def release(self, lease: Lease, spot: Spot) -> None:
-        """Give it back. Nobody answers, so nobody waits."""
+        """Give it back. Nobody answers, so nobody waits. A link that is down is up for that moment."""
         client = spot.client
         message = ask.releasing(client, lease, self._xid())
-        socket = FrameSocket(spot.ifindex, IPV4, netns=spot.netns)
+        said = _frame(client, message, source=lease.address.ip, target=lease.server, to=lease.via)
         try:
-            sent = _frame(client, message, source=lease.address.ip, target=lease.server, to=lease.via)
-            socket.send(sent)
-        finally:
-            socket.close()
+            _send(spot, said)
+        except linux.Unreachable:
+            with KernelNetwork(spot.netns) as network:
+                network.links.change(spot.ifindex, up=True)
+                try:
+                    _send(spot, said)
+                finally:
+                    network.links.change(spot.ifindex, up=False)
 
     async def _judged(
         self,
@@ -252,6 +257,15 @@ def _frames(spot: Spot) -> Iterator[tuple[FrameSocket, Listening[Frame]]]:
     socket = FrameSocket(spot.ifindex, IPV4, udp_port=CLIENT_PORT, netns=spot.netns)
     with Listening(socket) as frames:
         yield socket, frames
+
+
+def _send(spot: Spot, frame: bytes) -> None:
+    """From a socket of its own: one that met a link that is down remembers that."""
+    socket = FrameSocket(spot.ifindex, IPV4, netns=spot.netns)
+    try:
+        socket.send(frame)
+    finally:
+        socket.close()
 
 
 def _client(socket: FrameSocket, spot: Spot) -> Client:

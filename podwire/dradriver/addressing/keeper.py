@@ -87,12 +87,14 @@ class DhcpKeeper:
         *,
         link: str,
         mac: str,
+        parent: str = "",
         hostname: str = "",
         timeout: float | None = None,  # noqa: ASYNC109 - the client tells how far it came
     ) -> Lease:
         """The lease of a key; the same as before while that lasts, and the same address if a server lets it. NoLease.
 
-        `link` is on the host, and up. Its hardware address need not be `mac`.
+        `link` is on the host, and up. Its hardware address need not be `mac`. When it is no more, the lease can be
+        given back over its `parent`, which is on the same network.
         """
         async with self._lock(key.id):
             kept = await asyncio.to_thread(self._disk.get, key.id)
@@ -110,8 +112,10 @@ class DhcpKeeper:
                 timeout=timeout,
             )
             failpoint(GRANTED)
-            made = Kept(key=key, link=link, mac=mac, hostname=hostname, lease=lease, since=self._wall())
-            await self._put(made)
+            since = self._wall()
+            await self._put(
+                Kept(key=key, link=link, mac=mac, parent=parent, hostname=hostname, lease=lease, since=since)
+            )
         self._watch(key.id)
         return lease
 
@@ -243,8 +247,13 @@ class DhcpKeeper:
                 name, netns = kept.place.name, kept.place.netns
                 return self._spot(name, kept.mac, kept.key, kept.hostname, netns), name
             except (linux.NoSuchNamespace, linux.WrongKind, linux.NoSuchLink):
-                pass  # the pod is gone, and the interface back on the host
-        return self._spot(kept.link, kept.mac, kept.key, kept.hostname, self._host), ""
+                pass  # the pod is gone, and the interface back on the host, or gone with it
+        try:
+            return self._spot(kept.link, kept.mac, kept.key, kept.hostname, self._host), ""
+        except linux.NoSuchLink:
+            if not kept.parent:
+                raise
+            return self._spot(kept.parent, kept.mac, kept.key, kept.hostname, self._host), ""
 
     def _spot(self, link: str, mac: str, key: Key, hostname: str, netns: str | None) -> Spot:
         return spot_of(link, mac=mac, client_id=key.client_id, hostname=hostname, netns=netns)

@@ -31,12 +31,14 @@ class Kept:
 
     key: Key
     link: str
-    """On the host: the interface itself, or the one that it is made on."""
+    """Its name on the host, while it is there."""
     mac: str
     hostname: str
     lease: Lease
     since: float
     """When it was granted, in seconds since the epoch: that means the same after a restart."""
+    parent: str = ""
+    """A link of the host on the same network, which is there when the interface is no more."""
     place: Place | None = None
     version: int = VERSION
 

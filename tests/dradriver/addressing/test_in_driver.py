@@ -1,11 +1,15 @@
 """Leases and pools in the whole driver: claims that ask for them, pods that have them."""
 
+from uuid import uuid4
+
 import pytest
 
 from podwire.dradriver.addressing import dhcp
 from podwire.dradriver.addressing.dhcp import Timing
 from podwire.dradriver.addressing.pools import parse_pools
 from podwire.dradriver.config import Config
+from podwire.dradriver.inventory.config import Config as Offering
+from podwire.dradriver.inventory.config import Shared
 from podwire.dradriver.parameters import API_VERSION, KIND
 from podwire.protocols.dhcp import options
 from podwire.protocols.dhcp.messages import Type
@@ -58,6 +62,47 @@ async def test_a_pod_has_its_leased_address_and_routes_which_are_renewed_and_giv
             assert await node.kubelet.unprepare(claim) == [""]
             released, _ = await server.has_heard(Type.RELEASE)
             assert str(released.ciaddr) == "10.77.0.100"
+
+
+async def test_an_interface_that_is_made_for_the_claim_has_a_lease_of_its_own(driver_node, serve):
+    node = driver_node
+    lan(node)
+    node.config = Config(offering=Offering(shared=(Shared(interface="lan1"),)))
+    with serve("lan1p") as server:
+        async with node.driving():
+            await node.offered("lan1")
+            pod = await node.pod()
+            macvlan = parameters_of(dhcp=True, kind="macvlan")
+            claim = await node.claim("lan1", pods=[pod], parameters=macvlan, shareID=str(uuid4()))
+            await prepared(node, claim)
+            for each in ("first", "second"):
+                sandbox = node.sandbox(pod, each)
+                await node.host.run_pod_sandbox(sandbox)
+                assert addresses_in(node, sandbox) == ["10.77.0.100/24"]
+                await node.host.stop_pod_sandbox(sandbox)
+            assert await node.kubelet.unprepare(claim) == [""]
+            released, _ = await server.has_heard(Type.RELEASE)
+            assert str(released.ciaddr) == "10.77.0.100"
+
+
+async def test_a_link_that_was_down_gives_its_lease_back_and_is_down_again(driver_node, serve):
+    node = driver_node
+    lan(node)
+    node.ip("link set lan1 down")
+    with serve("lan1p") as server:
+        async with node.driving():
+            await node.offered("lan1")
+            before = node.ip("addr show dev lan1")
+            pod = await node.pod()
+            claim = await node.claim("lan1", pods=[pod], parameters=DHCP)
+            await prepared(node, claim)
+            sandbox = node.sandbox(pod)
+            await node.host.run_pod_sandbox(sandbox)
+            assert addresses_in(node, sandbox) == ["10.77.0.100/24"]
+            await node.host.stop_pod_sandbox(sandbox)
+            assert await node.kubelet.unprepare(claim) == [""]
+            await server.has_heard(Type.RELEASE)
+            assert node.ip("addr show dev lan1") == before
 
 
 async def test_preparing_twice_and_restarting_give_the_same_leased_address(driver_node, serve):
