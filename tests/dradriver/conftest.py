@@ -74,7 +74,7 @@ async def until(look):
 
 
 class MemoryNode:
-    async def update_containers(self, updates):  # noqa: ARG002 - nothing fails
+    async def update_containers(self, updates):
         return []
 
 
@@ -84,7 +84,7 @@ class FakeKubelet:
     def __init__(self, directory):
         self.directory = directory
 
-    async def _call(self, socket, path, request, answer):
+    async def call(self, socket, path, request, answer):
         await until(socket.exists)
         options = [("grpc.default_authority", "localhost")]
         async with grpc.aio.insecure_channel(f"unix:{socket}", options=options) as channel:
@@ -97,18 +97,18 @@ class FakeKubelet:
 
     async def register(self, name=f"{DRIVER}-reg.sock"):
         socket = self.directory / "plugins_registry" / name
-        found = await self._call(
+        found = await self.call(
             socket, "/pluginregistration.Registration/GetInfo", registration.InfoRequest(), registration.PluginInfo
         )
         told = registration.RegistrationStatus(plugin_registered=True)
         path = "/pluginregistration.Registration/NotifyRegistrationStatus"
-        await self._call(socket, path, told, registration.RegistrationStatusResponse)
+        await self.call(socket, path, told, registration.RegistrationStatusResponse)
         return found
 
     async def prepare(self, *claims, version="v1", messages=dra, socket="dra.sock"):
         """By name: CDI ids and devices, or the error."""
         asked = [messages.Claim(namespace=ns(each), name=name(each), uid=uid(each)) for each in claims]
-        answer = await self._call(
+        answer = await self.call(
             self.directory / "plugins" / DRIVER / socket,
             f"/k8s.io.kubelet.pkg.apis.dra.{version}.DRAPlugin/NodePrepareResources",
             messages.NodePrepareResourcesRequest(claims=asked),
@@ -119,7 +119,7 @@ class FakeKubelet:
 
     async def unprepare(self, *claims, socket="dra.sock"):
         asked = [dra.Claim(namespace=ns(each), name=name(each), uid=uid(each)) for each in claims]
-        answer = await self._call(
+        answer = await self.call(
             self.directory / "plugins" / DRIVER / socket,
             "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodeUnprepareResources",
             dra.NodeUnprepareResourcesRequest(claims=asked),

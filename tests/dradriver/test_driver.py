@@ -2,15 +2,21 @@
 
 import asyncio
 import json
-import os
 import subprocess
+import time
+import uuid
 from pathlib import Path
 
+import grpc
 import pytest
 
+from podwire.dradriver.addressing.pools import parse_pools
+from podwire.dradriver.config import Config
+from podwire.dradriver.explaining import explained, seen_on_host
+from podwire.dradriver.inventory.config import config
 from podwire.dradriver.names import CLAIMS, DRIVER, EVENTS, SLICES
 from podwire.dradriver.parameters import API_VERSION, KIND
-from podwire.protocols.dra import dra_v1beta1_pb2
+from podwire.protocols.dra import dra_v1beta1_pb2, health_v1_pb2, health_v1alpha1_pb2
 from podwire.protocols.grpc_status import RpcError
 from podwire.protocols.k8sapi.client_side import Scope
 from podwire.protocols.nri import nri_pb2 as pb
@@ -98,7 +104,7 @@ async def test_it_registers_as_a_dra_plugin_of_both_versions(driver_node):
             "v1.DRAResourceHealth",
             "v1alpha1.DRAResourceHealth",
         ]
-    assert not Path(found.endpoint).exists()
+    assert list((driver_node.root / "k/plugins/net.podwire.dev").glob("*.sock")) == []
     assert list((driver_node.root / "k/plugins_registry").iterdir()) == []
 
 
@@ -143,25 +149,32 @@ async def test_the_cdi_file_has_a_hook_that_lets_containers_start_only_after_the
         await node.host.run_pod_sandbox(sandbox)
         assert (await ran(hook, sandbox)).returncode == 0
         assert (await ran(hook, node.sandbox(pod, "another"))).returncode == 1
-        told_ = json.loads(Path(edits["mounts"][0]["hostPath"]).read_text())
+        told_ = read_json(edits["mounts"][0]["hostPath"])
         assert told_["requests"][0]["devices"][0]["networkData"]["interfaceName"] == "net1"
         assert told_["requests"][0]["devices"][0]["attributes"]["interface"] == {"string": "lan1"}
         await node.host.stop_pod_sandbox(sandbox)
         assert (await ran(hook, sandbox)).returncode == 1
 
 
+def read_json(path):
+    return json.loads(Path(path).read_text())
+
+
 async def ran(hook, sandbox):
-    """The hook of a container that is in a sandbox."""
-    child = subprocess.Popen(["nsenter", f"--net={netns_of(sandbox)}", "sleep", "100"])
-    try:
-        while Path(f"/proc/{child.pid}/comm").read_text() != "sleep\n":
-            await asyncio.sleep(0.01)
-        state = json.dumps({"ociVersion": "1.0.2", "id": "c", "pid": child.pid})
-        argv = [hook["path"], *hook["args"][1:]]
-        return subprocess.run(argv, input=state, capture_output=True, text=True, check=False)
-    finally:
-        child.kill()
-        child.wait()
+    return await asyncio.to_thread(checked_by, hook, netns_of(sandbox))
+
+
+def checked_by(hook, netns):
+    """What the hook says of a container in that namespace."""
+    with subprocess.Popen(["nsenter", f"--net={netns}", "sleep", "100"]) as child:
+        try:
+            while Path(f"/proc/{child.pid}/comm").read_text() != "sleep\n":
+                time.sleep(0.01)
+            state = json.dumps({"ociVersion": "1.0.2", "id": "c", "pid": child.pid})
+            argv = [hook["path"], *hook["args"][1:]]
+            return subprocess.run(argv, input=state, capture_output=True, text=True, check=False)
+        finally:
+            child.kill()
 
 
 async def test_a_container_is_refused_until_its_pod_is_attached_and_then_told_of_its_interfaces(driver_node):
@@ -205,7 +218,7 @@ async def test_of_two_devices_none_is_attached_when_one_cannot_be(driver_node):
         (prepared,) = await node.kubelet.prepare(claim)
         assert [each.device_name for each in prepared.devices] == ["lan1", "lan2"]
         sandbox = node.sandbox(pod)
-        subprocess.run(["nsenter", f"--net={netns_of(sandbox)}", "ip", "link", "add", "lan2", "type", "veth"], check=True)
+        node.inside(netns_of(sandbox), "link add lan2 type veth")
         with pytest.raises(RpcError, match="device lan2: "):
             await node.host.run_pod_sandbox(sandbox)
         assert links(node) == before
@@ -213,7 +226,7 @@ async def test_of_two_devices_none_is_attached_when_one_cannot_be(driver_node):
         failed = await node.until(lambda: events_of(node, "NetworkDeviceAttachFailed"))
         await node.until(lambda: all_told(node, "NetworkDeviceAttachFailed"))
         assert "device lan2" in next(iter(failed.values()))
-        subprocess.run(["nsenter", f"--net={netns_of(sandbox)}", "ip", "link", "del", "lan2"], check=True)
+        node.inside(netns_of(sandbox), "link del lan2")
         await node.host.run_pod_sandbox(sandbox)
         assert names_in(node, sandbox) == ["lan1", "lan2"]
         await node.host.stop_pod_sandbox(sandbox)
@@ -396,7 +409,6 @@ async def test_two_instances_hand_over_without_a_bare_pod(driver_node):
         await node.offered("lan1")
         await node.host.stop_pod_sandbox(sandbox)
         assert await node.kubelet.unprepare(claim, socket="dra-11111111-aaaa.sock") == [""]
-        assert os.path.exists("/sys/class/net")  # noqa: PTH110 - the host is as it was
         assert [each["ifname"] for each in node.ip("link show dev lan1")] == ["lan1"]
 
 
@@ -421,4 +433,105 @@ async def test_metrics_tell_of_requests_phases_and_traffic(driver_node):
             'podwire_network_driver_interface_receive_bytes_total{namespace="default",pod="pod",claim="claim"',
         ):
             assert each in text
+        await node.host.stop_pod_sandbox(sandbox)
+
+
+async def test_several_pods_have_parts_of_one_shared_link_with_addresses_of_a_pool(driver_node):
+    node = driver_node
+    node.veth("up1")
+    node.config = Config(
+        offering=config({"shared": [{"interface": "up1", "slots": 4, "bandwidth": "1G"}]}),
+        pools=parse_pools({"lab": {"subnet": "10.9.0.0/24", "rangeStart": "10.9.0.100"}}),
+    )
+    async with node.driving():
+        await node.offered("up1")
+        before = links(node)
+        pods = [await node.pod(f"pod-{each}") for each in (1, 2)]
+        parameters = parameters_of(interface={"name": "net1", "kind": "macvlan", "addressPool": "lab"})
+        shares = [str(uuid.uuid4()) for _ in pods]
+        claims = [
+            await node.claim("up1", name_=f"claim-{i}", pods=[pod], parameters=parameters, shareID=share)
+            for i, (pod, share) in enumerate(zip(pods, shares, strict=True))
+        ]
+        answers = await node.kubelet.prepare(*claims)
+        assert [each.error for each in answers] == ["", ""]
+        assert [each.devices[0].share_id for each in answers] == shares
+        sandboxes = [node.sandbox(pod, f"sandbox-{i}") for i, pod in enumerate(pods)]
+        for each in sandboxes:
+            await node.host.run_pod_sandbox(each)
+            assert names_in(node, each) == ["net1"]
+        told_ = [await told(node, each, "True", "Attached") for each in claims]
+        ips = [each[0]["networkData"]["ips"] for each in told_]
+        assert ips == [["10.9.0.100/24"], ["10.9.0.101/24"]]
+        again = await node.kubelet.prepare(*claims)
+        assert again == answers
+        for each in sandboxes:
+            await node.host.stop_pod_sandbox(each)
+        assert await node.kubelet.unprepare(*claims) == ["", ""]
+        assert links(node) == before
+
+
+async def test_a_kubelet_is_told_how_devices_are(driver_node):
+    node = driver_node
+    node.veth("lan1")
+    node.config = Config(offering=config({"patienceSeconds": 0}))
+    async with node.driving():
+        await node.offered("lan1")
+        channel = grpc.aio.insecure_channel(
+            f"unix:{node.root}/k/plugins/net.podwire.dev/dra.sock", options=[("grpc.default_authority", "localhost")]
+        )
+        async with channel:
+            for version, messages in (("v1", health_v1_pb2), ("v1alpha1", health_v1alpha1_pb2)):
+                stream = channel.unary_stream(
+                    f"/{version}.DRAResourceHealth/NodeWatchResources",
+                    request_serializer=lambda each: each.SerializeToString(),
+                    response_deserializer=messages.NodeWatchResourcesResponse.FromString,
+                )
+                call = stream(messages.NodeWatchResourcesRequest(), wait_for_ready=True)
+                await healthy(call, messages.HEALTHY)
+                node.ip("link set lan1p down")
+                sick = await healthy(call, messages.UNHEALTHY)
+                assert "carrier" in sick.message
+                assert sick.device.pool_name == "node-1"
+                node.ip("link set lan1p up")
+                await healthy(call, messages.HEALTHY)
+                call.cancel()
+
+
+async def healthy(call, wanted):
+    """Read until the device is as wanted."""
+    while True:
+        found = {each.device.device_name: each for each in (await call.read()).devices}
+        if "lan1" in found and found["lan1"].health == wanted:
+            return found["lan1"]
+
+
+async def test_explain_tells_how_far_a_claim_got(driver_node):
+    node = driver_node
+    node.veth("lan1")
+    async with node.driving():
+        await node.offered("lan1")
+        pod = await node.pod()
+        claim = await node.claim("lan1", pods=[pod], parameters=NET1)
+
+        async def lines():
+            found = await node.api.get(CLAIMS, "claim", "default")
+            seen = await asyncio.to_thread(seen_on_host, node.root / "state", claim["metadata"]["uid"])
+            return "\n".join(explained(found, pods=[pod], events=[], node="node-1", seen=seen))
+
+        assert "lan1: not prepared" in await lines()
+        await node.kubelet.prepare(claim)
+        assert "lan1: prepared for pod default/pod, not attached: its sandbox has not started" in await lines()
+        assert "lan1: on the host lan1, up, mtu 1500" in await lines()
+        sandbox = node.sandbox(pod)
+        node.inside(netns_of(sandbox), "link add net1 type veth")
+        with pytest.raises(RpcError):
+            await node.host.run_pod_sandbox(sandbox)
+        assert "not attached: " in await lines()
+        assert "net1" in await lines()
+        node.inside(netns_of(sandbox), "link del net1")
+        await node.host.run_pod_sandbox(sandbox)
+        await told(node, claim, "True", "Attached")
+        assert "lan1: attached to pod default/pod as net1" in await lines()
+        assert "lan1: Ready True, Attached: in pod pod" in await lines()
         await node.host.stop_pod_sandbox(sandbox)
