@@ -176,7 +176,7 @@ def test_the_examples_page_names_each(cluster):
     assert re.findall(r"^\| \[(\S+)\]\(\1\)", page.read_text(encoding="utf-8"), re.MULTILINE) == EXAMPLES
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/up.md", "docs/cni.md", "docs/nri-tools.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/up.md", "docs/hardware.md", "docs/cni.md", "docs/nri-tools.md"])
 def test_a_page_tells_the_truth(newcomer, page):
     newcomer.follows(ROOT / page, ROOT)
 
