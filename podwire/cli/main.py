@@ -28,7 +28,7 @@ COMMANDS = (
     Command("status", "podwire.cli.status", "how a cluster is: its processes, its node, its addresses"),
     Command("kubeconfig", "podwire.cli.kubeconfig", "print where a cluster's kubeconfig is"),
     Command("node", "podwire.cli.node", "run a program on a node, among its standard paths and links"),
-    Command("hardware", "podwire.cli.hardware", "network cards and GPUs that a node does not have: profiles, cables"),
+    Command("hardware", "podwire.cli.hardware", "cards and GPUs that nobody has: profiles, cables"),
     Command("doctor", "podwire.cli.doctor", "what this machine lacks, and what helps"),
     Command("demo", "podwire.cli.demo", "bring a cluster up, run pods, draw their way, leave no trace"),
     Command("apiserver", "podwire.cli.apiserver", "serve the Kubernetes API over SQLite, etcd or memory"),
