@@ -32,12 +32,10 @@ COMMANDS = (
     Command("doctor", "podwire.cli.doctor", "what this machine lacks, and what helps"),
     Command("demo", "podwire.cli.demo", "bring a cluster up, run pods, draw their way, leave no trace"),
     Command("apiserver", "podwire.cli.apiserver", "serve the Kubernetes API over SQLite, etcd or memory"),
-    Command(
-        "controllers", "podwire.cli.controllers", "namespaces, service accounts, owners: what follows from objects"
-    ),
+    Command("controllers", "podwire.cli.controllers", "namespaces, accounts, owners: what follows from objects"),
     Command("scheduler", "podwire.cli.scheduler", "find a node for every pod that has none, and bind it"),
     Command("kubelet", "podwire.cli.kubelet", "run the pods that are bound to this node, on any CRI runtime"),
-    Command("image", "podwire.cli.image", "images without a registry: import archives, build, list, remove"),
+    Command("image", "podwire.cli.image", "images without a registry: import, build, list, remove"),
     Command("runtime", "podwire.cli.runtime", "run pod sandboxes and containers for whoever speaks CRI"),
     Command("cni", "podwire.cli.cni", "CNI plugins for any runtime: put them into a directory"),
     Command("nri", "podwire.cli.nri", "plugins of NRI, and tools for who writes them"),
