@@ -49,6 +49,8 @@ class Memory:
         self.volumes_ready = False
         self.waits_for_devices = False
         self.waits_for_claims = False
+        self.claims_held = 0.0
+        """No new try before this time."""
         self._claims: dict[str, list[dict[str, object]]] = {}
         """By container, how what it has by claims was last: that is told of a pod that has ended, too."""
         self.admitted = False
@@ -104,7 +106,8 @@ class Memory:
         """When to try again to have them prepared, or let go of: each time a little later."""
         now = self._kit.clock.monotonic()
         self._kit.preparing.tried(self._uid, now)
-        return self._kit.preparing.until(self._uid, now)
+        self.claims_held = self._kit.preparing.until(self._uid, now)
+        return self.claims_held
 
     def has_all(self) -> None:
         """Claims and devices."""
@@ -143,7 +146,7 @@ class Memory:
                 self._held.pop(name, None)
         self._volumes_at = None
         if self.waits_for_devices or self.waits_for_claims:
-            self._sandbox_held = 0.0
+            self._sandbox_held = self.claims_held = 0.0
 
     async def remember(self, pod: Pod, observed: Observed) -> None:
         """Note which containers ended, what they said, and how long they have to wait."""

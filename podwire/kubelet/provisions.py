@@ -30,6 +30,21 @@ class Provisions:
         self._memory.has_all()
         return None
 
+    async def keep(self, pod: Pod) -> float | None:
+        """Without a record drivers would not be told of its end: one that was lost is made anew."""
+        if (until := self._memory.claims_held) > self._kit.clock.monotonic():
+            return until
+        try:
+            if self._kit.claims.has(pod):
+                return None
+            await self._kit.claims.prepare(pod)
+        except ClaimsNotReady as error:
+            self._kit.recorder.tell(pod, WARNING, error.reason, error.told)
+            self._memory.waits_for_claims = True
+            return self._memory.claims_failed()
+        self._memory.has_all()
+        return None
+
     async def let_go(self, pod: Pod) -> float | None:
         try:
             await self._kit.claims.unprepare(pod.uid)

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
+
 from podwire.kubelet.container_status import State, View, container_status, uninitialized
 from podwire.kubelet.observed import Observed
 from podwire.kubelet.plan import outcome
@@ -135,6 +137,20 @@ def _is_true(pod: Pod, type_: str) -> bool:
 def _status_of(pod: Pod, type_: str) -> str:
     condition = _condition(pod, type_)
     return f'"{condition["status"]}"' if condition is not None else "the condition does not exist"
+
+
+def moved(before: Pod, after: Pod) -> bool:
+    """Whether there is more to see than the echo of what was reported from here."""
+    gates = {each.condition_type for each in after.spec.readiness_gates}
+    return (
+        after.spec != before.spec
+        or after.status.phase != before.status.phase
+        or after.status.resource_claim_statuses != before.status.resource_claim_statuses
+        or msgspec.structs.replace(after.metadata, resource_version="")
+        != msgspec.structs.replace(before.metadata, resource_version="")
+        or [each for each in after.status.conditions if each.get("type") in gates]
+        != [each for each in before.status.conditions if each.get("type") in gates]
+    )
 
 
 def changes(before: State, after: State) -> State:

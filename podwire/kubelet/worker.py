@@ -34,7 +34,7 @@ from podwire.kubelet.plan import outcome, plan
 from podwire.kubelet.provisions import Provisions
 from podwire.kubelet.reports import PODS
 from podwire.kubelet.starting import CannotStart, Starting
-from podwire.kubelet.status import pod_status, rejected
+from podwire.kubelet.status import moved, pod_status, rejected
 from podwire.kubelet.volumes import NotReady
 from podwire.objects.pods import Pod, PodStatus
 from podwire.objects.times import rfc3339
@@ -83,7 +83,7 @@ class Worker:
         before, self.pod = self.pod, pod
         if pod.deleting:
             self.to_end.set()
-        if _moved(before, pod):
+        if moved(before, pod):
             self._woken.set()
 
     def deleted(self) -> None:
@@ -194,6 +194,8 @@ class Worker:
             if again is not None:
                 return again
             freed = await self._ending.free_devices(self.pod.uid)
+        elif observed.running and (again := await self._provisions.keep(self.pod)) is not None:
+            wake_at = min(again, wake_at or again)
         self._report(observed)
         return wake_at if freed else self._kit.clock.monotonic() + FAULT_SECONDS
 
@@ -383,17 +385,3 @@ class Worker:
         except ApiError as error:
             if error.code not in (404, 409):
                 raise
-
-
-def _moved(before: Pod, after: Pod) -> bool:
-    """Whether there is more to see than the echo of what was reported from here."""
-    gates = {each.condition_type for each in after.spec.readiness_gates}
-    return (
-        after.spec != before.spec
-        or after.status.phase != before.status.phase
-        or after.status.resource_claim_statuses != before.status.resource_claim_statuses
-        or msgspec.structs.replace(after.metadata, resource_version="")
-        != msgspec.structs.replace(before.metadata, resource_version="")
-        or [each for each in after.status.conditions if each.get("type") in gates]
-        != [each for each in before.status.conditions if each.get("type") in gates]
-    )

@@ -49,9 +49,6 @@ class Ledger:
     def records(self) -> Mapping[str, Record]:
         return self._records
 
-    def named(self, namespace: str, name: str) -> Record | None:
-        return next((each for each in self._records.values() if (each.namespace, each.name) == (namespace, name)), None)
-
     def of_pod(self, uid: str) -> list[Record]:
         return [each for each in self._records.values() if each.used_by(uid)]
 

@@ -126,14 +126,16 @@ class ClaimManager:
         """
         if not uses.wants(pod):
             return ()
-        names = [each.name for each in uses.uses(pod)]
-        if any(not self._has(pod, each) for each in names):
+        if not self.has(pod):
             await self.prepare(pod)
         return uses.cdi_devices(uses.wishes(pod, container), self._records(pod))
 
-    def _has(self, pod: Pod, name: str) -> bool:
-        record = self._ledger.named(pod.namespace, name)
-        return record is not None and record.prepared and record.used_by(pod.uid)
+    def has(self, pod: Pod) -> bool:
+        """Whether all its claims were prepared for it. ClaimsNotReady when it cannot be told which they are."""
+        if not uses.wants(pod):
+            return True
+        prepared = {each.name for each in self._ledger.of_pod(pod.uid) if each.prepared}
+        return all(each.name in prepared for each in uses.uses(pod))
 
     def _records(self, pod: Pod) -> dict[str, Record]:
         """By name."""

@@ -188,7 +188,8 @@ async def test_a_running_pod_keeps_its_claims_through_a_restart_and_its_containe
     await asyncio.to_thread(driver.start)
 
 
-async def test_without_a_record_nothing_starts_before_the_driver_was_asked_again(world, dra_driver, claims):
+@pytest.mark.parametrize("away", [False, True], ids=["its driver is there", "its driver comes later"])
+async def test_a_record_that_was_lost_is_made_again_before_anything_is_started(world, dra_driver, claims, away):
     driver = await asyncio.to_thread(dra_driver().start)
     await claims.make()
     await claims.pod()
@@ -196,13 +197,23 @@ async def test_without_a_record_nothing_starts_before_the_driver_was_asked_again
     await world.stop()
     shutil.rmtree(world.root / "claims")
     world.runtime.configs.clear()
+    if away:
+        await asyncio.to_thread(driver.leave)
     world.start()
-    await told(driver)
-    await eventually(lambda: world.kubelet.workers.find("default", "p") is not None)
-    world.runtime.ends("c", 1)
+    if away:
+        await world.event("FailedPrepareDynamicResources")
+        world.runtime.ends("c", 1)
+        await world.until(lambda each: each and "waiting" in each["status"]["containerStatuses"][0]["state"])
+        assert world.runtime.configs == {}
+        await asyncio.to_thread(driver.start)
+    else:
+        await eventually(lambda: driver.prepared == ["mine"] * 2)
+        world.runtime.ends("c", 1)
     await world.until(lambda each: each and each["status"]["containerStatuses"][0]["restartCount"] == 1)
     assert len(world.runtime.configs["c"].CDI_devices) == 1
     assert driver.prepared == ["mine"] * 2
+    await world.delete()
+    assert driver.unprepared == ["mine"]
 
 
 async def test_after_a_restart_a_new_sandbox_has_its_claims_prepared_again(world, dra_driver, claims):
