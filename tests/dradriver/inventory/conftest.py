@@ -47,13 +47,14 @@ class Host:
         self._stack.callback(found.close)
         return found
 
-    def on_pci(self, name: str, address: str, *, numa: int = 0, root: str = "pci0000:3a") -> Path:
-        """Files that make a link one of hardware."""
-        device = self.sysfs / "devices" / root / address
+    def on_pci(self, name: str, address: str, *, numa: int = 0, again: bool = False) -> Path:
+        """Files that make a link one of hardware; `again` for another name of the same."""
+        device = self.sysfs / "devices/pci0000:3a" / address
         (device / "net" / name).mkdir(parents=True)
-        (device / "subsystem").symlink_to(self.sysfs / "bus/pci")
-        (device / "driver").symlink_to(self.sysfs / "bus/pci/drivers/mlx5_core")
-        (device / "numa_node").write_text(f"{numa}\n")
+        if not again:
+            (device / "subsystem").symlink_to(self.sysfs / "bus/pci")
+            (device / "driver").symlink_to(self.sysfs / "bus/pci/drivers/mlx5_core")
+            (device / "numa_node").write_text(f"{numa}\n")
         (device / "net" / name / "device").symlink_to(device)
         (self.sysfs / "class/net").mkdir(parents=True, exist_ok=True)
         (self.sysfs / "class/net" / name).symlink_to(device / "net" / name)

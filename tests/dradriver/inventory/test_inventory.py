@@ -185,6 +185,15 @@ async def test_a_default_route_takes_its_link_from_the_list_and_gives_it_back(ho
         await told(inventory, lambda: names(inventory) == ["eth2"])
         host.network.routes.delete(routes[0])
         await told(inventory, lambda: names(inventory) == ["eth1"])
+        host.network.routes.add(routes[0])
+        await told(inventory, lambda: names(inventory) == ["eth2"])
+        host.links.change("eth1", up=False)  # its routes go without a word
+        await told(inventory, lambda: names(inventory) == ["eth1"])
+        host.links.change("eth1", up=True)
+        host.network.routes.add(routes[0])
+        await told(inventory, lambda: names(inventory) == ["eth2"])
+        host.links.delete("eth1")
+        await told(inventory, lambda: names(inventory) == [])
 
 
 async def test_a_device_that_is_held_stays_as_it_was_wherever_it_goes(host, running, told):
@@ -231,6 +240,27 @@ async def test_after_a_restart_what_pods_have_is_listed_again_and_followed(host,
         second.release("eth1", "claim-1")
         await told(second, lambda: taints(second, "eth1") == [])
         assert second.find("eth1").ifindex == host.links.get("eth1").ifindex
+
+
+@pytest.mark.parametrize("on_pci", [True, False], ids=["hardware", "software"])
+def test_after_a_restart_what_is_prepared_and_still_here_is_listed_as_it_was(host, on_pci):
+    cable(host, "eth1")
+    if on_pci:
+        host.on_pci("eth1", "0000:3b:00.0")
+        host.on_pci("odd", "0000:3b:00.0", again=True)
+    first = host.inventory()
+    first.look()
+    [name] = names(first)
+    offered, listed = first.find(name), first.listed(name)
+    host.links.change(host.links.get("eth1").ifindex, name="odd", mtu=1400, alias="podwire:claim:x")
+    second = host.inventory(filter='attributes["mtu"] > 9000')
+    second.hold(name, "claim-1", offered=offered, listed=listed)
+    second.look()
+    assert second.devices() == (listed,)
+    assert second.find(name).ifindex == host.links.get("odd").ifindex
+    second.release(name, "claim-1")
+    second.look()
+    assert names(second) == []
 
 
 async def test_carrier_is_watched_on_the_host_and_in_pods(host, running, told):
