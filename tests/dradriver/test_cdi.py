@@ -1,0 +1,96 @@
+"""CDI files of claims, and files about their devices."""
+
+import json
+
+import pytest
+
+from podwire.dradriver.cdi import CdiFiles, Mount, Part, device_id, spec, variable
+from podwire.dradriver.metadata import Described, MetadataFiles
+from podwire.dradriver.offers import ClaimRef
+from podwire.dradriver.status import Network
+from podwire.runtime.cdi import Registry
+
+UID = "0a1b2c3d-0000-4000-8000-123456789abc"
+CLAIM = ClaimRef(namespace="default", name="lan", uid=UID)
+PARTS = (
+    Part(request="nic", env={"A": "net1"}, mounts=(Mount(host="/h", container="/c"),)),
+    Part(request="other"),
+)
+
+
+@pytest.fixture
+def files(tmp_path):
+    return CdiFiles(tmp_path / "cdi", ("/bin/shim",), kept=tmp_path / "kept")
+
+
+def test_a_runtime_finds_what_the_kubelet_names(tmp_path, files):
+    files.write(UID, PARTS, tmp_path / "attached")
+    edits = Registry([tmp_path / "cdi"]).resolve([device_id(UID, "nic")])
+    assert edits["env"] == ["A=net1"]
+    assert [each["containerPath"] for each in edits["mounts"]] == ["/c"]
+    (hook,) = edits["hooks"]
+    assert (hook["hookName"], hook["path"]) == ("createRuntime", "/bin/shim")
+    assert list(hook["args"]) == ["/bin/shim", "attached", str(tmp_path / "attached")]
+
+
+def test_the_hook_is_there_also_for_a_request_that_brings_nothing(tmp_path, files):
+    files.write(UID, PARTS, tmp_path / "attached")
+    assert Registry([tmp_path / "cdi"]).resolve([device_id(UID, "other")])["hooks"]
+
+
+def test_the_same_again_is_not_written_again(tmp_path, files):
+    files.write(UID, PARTS, tmp_path / "attached")
+    (path,) = (tmp_path / "cdi").iterdir()
+    before = path.stat()
+    files.write(UID, PARTS, tmp_path / "attached")
+    assert path.stat().st_mtime_ns == before.st_mtime_ns
+
+
+def test_after_a_boot_files_are_back_and_those_of_nobody_are_gone(tmp_path, files):
+    for each in ("one", "two"):
+        files.write(each, PARTS, tmp_path / "attached")
+    for each in (tmp_path / "cdi").iterdir():
+        each.unlink()
+    files.settle({"one"})
+    assert [each.name for each in (tmp_path / "cdi").iterdir()] == ["net.podwire.dev-claim@one.json"]
+    files.settle(set())
+    assert list((tmp_path / "cdi").iterdir()) == []
+    files.remove("never there")
+
+
+@pytest.mark.parametrize(
+    ("request_", "name"), [("nic", "PODWIRE_NIC_INTERFACES"), ("gpu-0.fast", "PODWIRE_GPU_0_FAST_INTERFACES")]
+)
+def test_variables_are_such_as_shells_take(request_, name):
+    assert variable(request_, "INTERFACES") == name
+
+
+def test_the_version_is_the_oldest_that_knows_all_of_it(tmp_path):
+    assert spec(UID, PARTS, ("/bin/shim",), tmp_path)["cdiVersion"] == "0.5.0"
+
+
+def test_the_file_about_devices_says_what_they_are_and_where(tmp_path):
+    files = MetadataFiles(tmp_path)
+    network = Network(interface="net1", mac="02:00:00:00:00:01", ips=("10.0.0.1/24",))
+    described = Described(pool="node-1", device="lan1", attributes={"mtu": {"int": 1500}}, network=network)
+    path = files.write(CLAIM, "nic", [described], generation=2)
+    told = json.loads(path.read_text())
+    assert told["metadata"] == {"name": "lan", "namespace": "default", "uid": UID, "generation": 2}
+    (device,) = told["requests"][0]["devices"]
+    assert device["networkData"] == {
+        "interfaceName": "net1",
+        "hardwareAddress": "02:00:00:00:00:01",
+        "ips": ["10.0.0.1/24"],
+    }
+    files.remove(CLAIM)
+    files.remove(CLAIM)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("pod_claim", "where"), [("", "resourceclaims/lan"), ("wire", "resourceclaimtemplates/wire")], ids=["own", "made"]
+)
+def test_containers_find_it_by_the_name_that_their_pod_has_for_the_claim(tmp_path, pod_claim, where):
+    mount = MetadataFiles(tmp_path).mount(CLAIM, "nic", pod_claim)
+    root = "/var/run/kubernetes.io/dra-device-attributes"
+    assert mount.container == f"{root}/{where}/nic/net.podwire.dev-metadata.json"

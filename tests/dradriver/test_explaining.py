@@ -1,0 +1,121 @@
+"""What `podwire network-driver explain` says, and the texts of metrics and configuration."""
+
+import pytest
+
+from podwire.dradriver.config import load
+from podwire.dradriver.counters import parse
+from podwire.dradriver.explaining import explained
+from podwire.dradriver.inventory.config import BadConfig
+from podwire.dradriver.metrics import Meter
+
+REQUEST = {"name": "nic", "exactly": {"deviceClassName": "whole", "count": 1}}
+
+
+def claim(status=None):
+    meta = {"name": "lan", "namespace": "default", "uid": "u1"}
+    return {"metadata": meta, "spec": {"devices": {"requests": [REQUEST]}}, "status": status or {}}
+
+
+def pod(message=""):
+    condition = {"type": "PodScheduled", "status": "False", "message": message}
+    return {
+        "metadata": {"name": "wired", "uid": "p1"},
+        "spec": {"resourceClaims": [{"name": "lan", "resourceClaimName": "lan"}]},
+        "status": {"conditions": [condition] if message else []},
+    }
+
+
+def lines(claim_, *pods, events=()):
+    return "\n".join(explained(claim_, pods=pods, events=events, node="node-1", seen=()))
+
+
+def allocated(**result):
+    one = {"request": "nic", "driver": "net.podwire.dev", "pool": "node-1", "device": "lan1", **result}
+    return claim({"allocation": {"devices": {"results": [one]}}})
+
+
+CASES = {
+    "no pod uses it": (claim(), (), "no pod uses it: a claim is allocated when a pod that names it is scheduled"),
+    "the scheduler says why not": (claim(), (pod("eth2: mtu 1500 < 9000"),), "pod wired: eth2: mtu 1500 < 9000"),
+    "the scheduler is away": (claim(), (pod(),), "pod wired: is not looked at by the scheduler yet"),
+    "on another node": (allocated(pool="node-2"), (), "lan1: is on node node-2; ask there"),
+    "not asked for": (allocated(), (), "lan1: not prepared; no kubelet has asked for it, or it was refused"),
+    "another driver's": (allocated(driver="gpu.example.com"), (), "which is the business of gpu.example.com"),
+    "reserved for nobody": (allocated(), (), "reserved for nobody"),
+    "a share": (allocated(shareID="s1"), (), "device lan1 of pool node-1, share s1"),
+}
+
+
+@pytest.mark.parametrize(("claim_", "pods", "says"), CASES.values(), ids=CASES)
+def test_it_says_what_is_claimed_and_why_it_is_not_there(claim_, pods, says):
+    assert says in lines(claim_, *pods)
+
+
+def test_it_repeats_what_the_driver_and_the_scheduler_told():
+    about = {"uid": "u1", "kind": "ResourceClaim"}
+    told = [
+        {
+            "involvedObject": about,
+            "reason": reason,
+            "message": "why",
+            "lastTimestamp": f"2026-01-0{i}T00:00:00Z",
+            "source": {"component": component},
+        }
+        for i, (reason, component) in enumerate(
+            [("ClaimPrepareFailed", "podwire-network-driver"), ("FailedScheduling", "s"), ("Pulled", "kubelet")], 1
+        )
+    ]
+    found = lines(claim(), events=told)
+    assert "2026-01-01T00:00:00Z ResourceClaim ClaimPrepareFailed: why" in found
+    assert "FailedScheduling" in found
+    assert "Pulled" not in found
+
+
+def test_metrics_are_in_the_form_that_prometheus_reads():
+    times = iter([1.0, 1.003, 2.0, 2.5])
+    meter = Meter(lambda: next(times))
+    for _ in range(2):
+        with meter.phase("attach"):
+            pass
+    meter.answered("RunPodSandbox", ok=False)
+    text = meter.text({"devices": ("Devices", [((("name", 'a"\\\n'),), 2.0)])})
+    assert 'podwire_network_driver_requests_total{method="RunPodSandbox",status="error"} 1' in text
+    assert 'podwire_network_driver_phase_duration_seconds_bucket{phase="attach",le="0.004"} 1' in text
+    assert 'podwire_network_driver_phase_duration_seconds_count{phase="attach"} 2' in text
+    assert 'podwire_network_driver_devices{name="a\\"\\\\\\n"} 2' in text
+
+
+def test_counters_of_interfaces_are_read_from_the_kernels_table():
+    head = "Inter-| Receive | Transmit\n face |bytes packets\n"
+    found = parse(f"{head}  net1: 100 2 3 4 0 0 0 0 200 5 6 7 0 0 0 0\nlong-name0:1 2 3 4 0 0 0 0 5 6 7 8 0 0 0 0\n")
+    assert found["net1"]["receive_bytes_total"] == 100
+    assert found["net1"]["transmit_bytes_total"] == 200
+    assert found["net1"]["transmit_dropped_total"] == 7
+    assert found["long-name0"]["receive_packets_total"] == 2
+
+
+def test_the_file_of_the_driver_has_what_is_offered_and_pools(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("filter: 'true'\npools: {lab: {subnet: 10.9.0.0/24}}\n")
+    found = load(path)
+    assert (found.offering.filter, list(found.pools)) == ("true", ["lab"])
+    path.write_text("")
+    assert load(path).pools == {}
+
+
+WRONG = {
+    "a list": ("[]\n- a", "is no"),
+    "an unknown key": ("uplinks: 1", "uplinks: is no setting; there are filter"),
+    "pools that are none": ("pools: [a]", "pools: is no mapping of names to pools"),
+    "a pool without a subnet": ("pools: {lab: {rangeStart: 10.0.0.1}}", "pools.lab"),
+    "twice the same": ("filter: a\nfilter: b", "twice"),
+    "no YAML": ("a: [", "is no YAML"),
+}
+
+
+@pytest.mark.parametrize(("text", "why"), WRONG.values(), ids=WRONG)
+def test_a_file_that_cannot_be_used_says_which_key_and_why(tmp_path, text, why):
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(BadConfig, match=why):
+        load(path)

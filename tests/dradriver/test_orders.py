@@ -1,0 +1,137 @@
+"""From a claim to orders, as tables; nothing is touched."""
+
+from dataclasses import replace
+
+import pytest
+
+from podwire.dradriver import orders as judging
+from podwire.dradriver.offers import ClaimRef, Offered, PodRef, Refused
+from podwire.linux.sysfs import Hardware
+from podwire.objects import claims
+
+POD = PodRef(namespace="default", name="pod", uid="p1")
+
+
+def offered(device="lan1", *, shared=False):
+    return Offered(
+        device=device,
+        link=device,
+        ifindex=3,
+        kind="veth",
+        mac="02:00:00:00:00:01",
+        mtu=1500,
+        shared=shared,
+        hardware=Hardware(),
+    )
+
+
+def claim(*results, name="lan", uid="u1", reserved=("pod",)):
+    made = [
+        {"request": "nic", "driver": "net.podwire.dev", "pool": "node-1", "device": "lan1", **each} for each in results
+    ]
+    consumers = [
+        {"resource": "pods", "name": each, "uid": f"uid of {each}"} if isinstance(each, str) else each
+        for each in reserved
+    ]
+    status = {"allocation": {"devices": {"results": made}}, "reservedFor": consumers} if results else {}
+    meta = {"name": name, "namespace": "default", "uid": uid}
+    return claims.read({"metadata": meta, "spec": {}, "status": status})
+
+
+def ordered(claim_, pod=POD, **devices):
+    known = devices or {"lan1": offered()}
+    return judging.orders_of(claim_, pod, node="node-1", find=known.get)
+
+
+REFUSED = {
+    "not allocated": (claim(), "status.allocation: the claim is not allocated"),
+    "for nobody": (claim({}, reserved=()), "status.reservedFor: the claim is reserved for nobody"),
+    "for two": (claim({}, reserved=("a", "b")), "status.reservedFor: a, b: a network interface is in one pod"),
+    "for no pod": (
+        claim({}, reserved=({"apiGroup": "batch", "resource": "jobs", "name": "j", "uid": "j"},)),
+        "status.reservedFor: jobs j is no pod",
+    ),
+    "another node's": (claim({"pool": "node-2"}), r"results\[0\].pool: node-2 is not the pool of this node, node-1"),
+    "an administrator's": (claim({"adminAccess": True}), r"results\[0\].adminAccess"),
+    "nowhere": (claim({"device": "lan9"}), r"results\[0\].device: lan9 is not a device of this node"),
+}
+
+
+@pytest.mark.parametrize(("claim_", "why"), REFUSED.values(), ids=REFUSED)
+def test_a_claim_that_cannot_be_served_names_the_field(claim_, why):
+    with pytest.raises(Refused, match=why):
+        served(claim_)
+
+
+def served(claim_):
+    judging.check_asked(claim_, ClaimRef(namespace="default", name="lan", uid="u1"))
+    judging.consumer_of(claim_)
+    return ordered(claim_)
+
+
+def test_a_claim_that_was_made_anew_is_another():
+    with pytest.raises(Refused, match="is u2, not u1: the claim was deleted and made anew"):
+        judging.check_asked(claim({}, uid="u2"), ClaimRef(namespace="default", name="lan", uid="u1"))
+
+
+def test_what_other_drivers_have_in_a_claim_is_none_of_ours():
+    found = judging.ours(claim({"driver": "gpu.example.com", "device": "gpu-0"}, {}))
+    assert [(field, each.device) for field, each in found] == [("status.allocation.devices.results[1]", "lan1")]
+
+
+def test_an_alternative_is_known_by_its_request():
+    (order,) = ordered(claim({"request": "nic/fast", "shareID": "s1"}))
+    assert (order.request, order.share_id, order.pod) == ("nic", "s1", POD)
+
+
+TAKEN = {
+    "a whole device": (False, "", True),
+    "the same share": (True, "s1", True),
+    "another share": (True, "s2", False),
+}
+
+
+@pytest.mark.parametrize(("shared", "share", "refused"), TAKEN.values(), ids=TAKEN)
+def test_a_device_is_for_one_claim_and_a_share_too(shared, share, refused):
+    known = {"lan1": offered(shared=shared)}
+    parameters = {"lan1": known["lan1"]}
+    first = _plain(claim({"shareID": share}, name="first", uid="u0"), parameters)
+    second = _plain(claim({"shareID": "s1" if shared else ""}), parameters)
+    if refused:
+        with pytest.raises(Refused, match="lan1 is prepared for claim default/first"):
+            judging.check_taken(second, first)
+    else:
+        judging.check_taken(second, first)
+    judging.check_taken(second, second)
+
+
+def _plain(claim_, known):
+    """Orders without parameters: a shared device would want some."""
+
+    whole = {name: replace(each, shared=False) for name, each in known.items()}
+    return [replace(each, offered=known[each.offered.device]) for each in ordered(claim_, **whole)]
+
+
+def test_what_is_prepared_covers_a_claim_only_as_a_whole():
+    both = claim({}, {"device": "lan2"})
+    prepared = ordered(both, lan1=offered(), lan2=offered("lan2"))
+    assert judging.covers(prepared, both)
+    assert not judging.covers(prepared[:1], both)
+    assert not judging.covers(prepared, claim({}))
+    assert not judging.covers([], claim({"driver": "gpu.example.com"}))
+
+
+def test_interfaces_of_one_pod_are_judged_together_and_others_are_left_out():
+    mine = ordered(claim({}))
+    same_pod = ordered(claim({"device": "lan1"}, name="other", uid="u2"))
+    elsewhere = ordered(claim({}, name="other", uid="u2"), PodRef(namespace="default", name="x", uid="p2"))
+    judging.check_pod(POD, mine, elsewhere)
+    with pytest.raises(Refused, match='has "lan1" in this pod too'):
+        judging.check_pod(POD, mine, same_pod)
+
+
+def test_a_claim_is_not_handed_to_another_pod_while_it_is_prepared():
+    prepared = ordered(claim({}))
+    judging.check_same_pod(POD, prepared)
+    with pytest.raises(Refused, match="still prepared for pod default/pod"):
+        judging.check_same_pod(PodRef(namespace="default", name="next", uid="p2"), prepared)

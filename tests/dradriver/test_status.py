@@ -1,0 +1,154 @@
+"""What is told of claims, and that it is told until it is."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from podwire.dradriver.events import NORMAL, Recorder
+from podwire.dradriver.offers import ClaimRef, PodRef
+from podwire.dradriver.status import DeviceState, Network, Statuses, status_of, times_in
+from podwire.protocols.k8sapi.client_side import Unreachable
+from podwire.protocols.k8sapi.status import ApiError, Reason
+from podwire.transports.clock import SystemClock
+
+PATIENCE = 30.0
+CLAIM = ClaimRef(namespace="default", name="lan", uid="u1")
+POD = PodRef(namespace="default", name="pod", uid="p1")
+NETWORK = Network(interface="net1", mac="02:00:00:00:00:01", ips=("10.0.0.1/24",))
+
+
+def state(reason="Attached", network=NETWORK, device="lan1"):
+    return DeviceState(pool="n", device=device, share_id="", reason=reason, message="m", network=network)
+
+
+def claim(uid="u1", devices=("lan1",), told=()):
+    results = [{"driver": "net.podwire.dev", "pool": "n", "device": each, "request": "r"} for each in devices]
+    status = {"allocation": {"devices": {"results": results}}, "devices": list(told)}
+    return {"metadata": {"name": "lan", "namespace": "default", "uid": uid}, "status": status}
+
+
+def test_what_is_in_a_pod_is_ready_and_says_where():
+    (told,) = status_of([state()], {}, 0.0)
+    assert [(each["type"], each["status"]) for each in told["conditions"]] == [
+        ("Ready", "True"),
+        ("NetworkReady", "True"),
+    ]
+    assert told["networkData"]["interfaceName"] == "net1"
+    assert "shareID" not in told
+
+
+def test_what_is_not_says_why():
+    (told,) = status_of([state("AttachFailed", None)], {}, 0.0)
+    assert {(each["status"], each["reason"]) for each in told["conditions"]} == {("False", "AttachFailed")}
+    assert "networkData" not in told
+
+
+def test_a_condition_that_is_as_before_is_so_since_then():
+    before = status_of([state()], {}, 0.0)
+    times = times_in(claim(told=before))
+    again = status_of([state(), state(device="lan2")], times, 100.0)
+    assert [each["conditions"][0]["lastTransitionTime"] for each in again] == [
+        "1970-01-01T00:00:00Z",
+        "1970-01-01T00:01:40Z",
+    ]
+    (other,) = status_of([state("Detached", None)], times, 100.0)
+    assert other["conditions"][0]["lastTransitionTime"] == "1970-01-01T00:01:40Z"
+
+
+class FakeApi:
+    """Fails as often as it is told to."""
+
+    def __init__(self, claim_, *failures):
+        self.claim, self.failures = claim_, list(failures)
+        self.applied, self.created = [], []
+
+    async def get(self, _kind, _name, _namespace=""):
+        if self.claim is None:
+            raise ApiError(Reason.NOT_FOUND, "gone")
+        return self.claim
+
+    async def apply(self, object_, **_how):
+        if self.failures:
+            raise self.failures.pop(0)
+        self.applied.append(object_["status"]["devices"])
+        return object_
+
+    async def create(self, object_):
+        if self.failures:
+            raise self.failures.pop(0)
+        self.created.append(object_)
+        return object_
+
+    async def patch(self, _kind, _name, patch, _namespace=""):
+        self.created.append(patch)
+        return {}
+
+
+@contextlib.asynccontextmanager
+async def running(worker):
+    task = asyncio.ensure_future(worker.run())
+    try:
+        async with asyncio.timeout(PATIENCE):
+            yield
+            await worker.idle()
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+FAILURES = {
+    "nobody answers": Unreachable("no route"),
+    "the server is ill": ApiError(Reason.INTERNAL_ERROR, "ill"),
+    "somebody else wrote": ApiError(Reason.CONFLICT, "again"),
+    "too many": ApiError(Reason.TOO_MANY_REQUESTS, "wait"),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
+async def test_a_status_is_written_until_it_is(failure):
+    api = FakeApi(claim(), failure, failure)
+    statuses = Statuses(api, SystemClock())
+    async with running(statuses):
+        statuses.tell(CLAIM, [state()])
+        assert statuses.waiting == 1
+    assert len(api.applied) == 1
+    assert statuses.waiting == 0
+
+
+NEVER = {
+    "the claim is gone": FakeApi(None),
+    "another claim has its name": FakeApi(claim("u2")),
+    "it is refused": FakeApi(claim(), ApiError(Reason.INVALID, "no")),
+}
+
+
+@pytest.mark.parametrize("api", NEVER.values(), ids=NEVER)
+async def test_what_can_never_be_written_is_given_up(api):
+    statuses = Statuses(api, SystemClock())
+    async with running(statuses):
+        statuses.tell(CLAIM, [state()])
+    assert api.applied == []
+
+
+async def test_only_the_newest_state_of_a_claim_is_written_and_only_of_what_it_has():
+    api = FakeApi(claim())
+    statuses = Statuses(api, SystemClock())
+    statuses.tell(CLAIM, [state("AttachFailed", None)])
+    statuses.tell(CLAIM, [state(), state(device="not allocated any more")])
+    async with running(statuses):
+        pass
+    assert [[each["device"] for each in written] for written in api.applied] == [["lan1"]]
+    assert api.applied[0][0]["conditions"][0]["status"] == "True"
+
+
+async def test_events_are_about_the_pod_and_the_claim_and_are_counted():
+    api = FakeApi(None, ApiError(Reason.INTERNAL_ERROR, "ill"))
+    events = Recorder(api, SystemClock(), "node-1")
+    async with running(events):
+        events.tell([CLAIM, POD, POD], NORMAL, "NetworkDeviceAttached", "lan1 is net1")
+    assert [each["involvedObject"]["kind"] for each in api.created] == ["ResourceClaim", "Pod"]
+    assert {each["source"]["component"] for each in api.created} == {"podwire-network-driver"}
+    async with running(events):
+        events.tell([POD], NORMAL, "NetworkDeviceAttached", "lan1 is net1")
+    assert api.created[-1]["count"] == 2
