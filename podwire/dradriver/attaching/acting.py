@@ -20,6 +20,10 @@ class StepFailed(Exception):
         self.step, self.why = step, why
 
 
+class LinkGone(errors.NoSuchLink):
+    """A device that is nowhere: the kernel gives hardware back in its own time, all else ended with its namespace."""
+
+
 class Hands:
     """Knows where the device is, and follows it. A pod that is gone is None: what was in it is gone or back."""
 
@@ -101,12 +105,11 @@ class Hands:
             case steps.Return():
                 self._return(step)
             case steps.Unmake():
-                self._unmake(step.host_end)
+                self.unmake(step.host_end)
             case steps.Restore():
-                if self.here is self._host:
-                    self.lost += snapshots.restore(self._host, self.ifindex, step.snapshot)
-                elif self.here is None:
-                    self.lost.append(f"{step.snapshot.name}: the link is gone, with the pod's namespace")
+                if self.here is None:
+                    raise LinkGone(errno.ENODEV, f"find {step.snapshot.name}", "neither the pod nor the host has it")
+                self.lost += snapshots.restore(self._host, self.ifindex, step.snapshot)
             case _:
                 raise NotImplementedError(step.name)
 
@@ -142,7 +145,7 @@ class Hands:
         if step.flags:
             ethtool.set_flags(self.ifindex, step.flags)
 
-    def _unmake(self, host_end: str) -> None:
+    def unmake(self, host_end: str) -> None:
         """The end on the host takes the other one along; all else is deleted where it is."""
         if host_end:
             making.delete_marked(self._host, host_end, self._record.tag)

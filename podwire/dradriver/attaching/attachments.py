@@ -12,7 +12,7 @@ from pathlib import Path
 
 from podwire.dradriver.addressing.keys import Key, key_of
 from podwire.dradriver.attaching import preparing
-from podwire.dradriver.attaching.acting import Hands, StepFailed
+from podwire.dradriver.attaching.acting import Hands, LinkGone, StepFailed
 from podwire.dradriver.attaching.finding import found
 from podwire.dradriver.attaching.places import Place
 from podwire.dradriver.attaching.planning import addresses as addresses_of
@@ -71,7 +71,9 @@ class Attachments:
         """In the calling thread's network namespace, the host's. `boot` is the machine's if it is not given."""
         self._records = Records(state)
         self._boot = boot or _BOOT.read_text(encoding="ascii").strip()
+        self._records.begin(self._boot)
         self._host = Place()
+        self._host.ethtool  # noqa: B018 - opened now, before threads share it
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -99,6 +101,7 @@ class Attachments:
                     self._records.promise(record)
                     undo.callback(self._forget, record)
                     failpoint(RECORDED)
+                if record.stage == PREPARED:
                     preparing.ready(self._host, record)
                 done.append(record)
             undo.pop_all()
@@ -115,16 +118,16 @@ class Attachments:
         return assigned
 
     def attach(self, pod_uid: str, netns: str) -> tuple[Attached, ...]:
-        """All devices of a pod, or none. Raises AttachFailed, Refused; NoSuchNamespace."""
+        """All devices of a pod, or none. Raises AttachFailed, NotGivenBack, Refused; NoSuchNamespace."""
         records = tuple(self._of_this_boot(each) for each in self._records.of_pod(pod_uid))
         with Place(netns) as pod:
-            if self._records.attached(pod_uid) != pod.identity or not self._all_there(records, pod):
+            if not self._all_there(records, pod):
                 self._records.clear_attached(pod_uid)
-                records = tuple(self._clean(each, pod) for each in records)
-                records = self._attach(records, pod, netns)
+                # Whoever was killed half-way, or went to a namespace that the pod has no more, begins anew.
+                records = self._attach(self._back(records, netns), pod, netns)
                 failpoint(COMPLETE)
-                if records:
-                    self._records.set_attached(pod_uid, pod.identity)
+            if records and self._records.attached(pod_uid) != pod.identity:
+                self._records.set_attached(pod_uid, pod.identity)
                 failpoint(NOTED)
             return tuple(_told(each) for each in records)
 
@@ -136,12 +139,6 @@ class Attachments:
         self._records.promise(anew)
         preparing.ready(self._host, anew)
         return anew
-
-    def _clean(self, record: Record, pod: Place) -> Record:
-        """Whoever was killed half-way, or another pod's namespace: begin anew."""
-        if record.stage == PREPARED:
-            return record
-        return self._given_back(record, self._undo(record, self._pod_of(record, pod)))
 
     def _attach(self, records: tuple[Record, ...], pod: Place, netns: str) -> tuple[Record, ...]:
         begun = [each.at(stage=ATTACHING, netns=netns, identity=pod.identity, failure="") for each in records]
@@ -184,18 +181,22 @@ class Attachments:
                 )
 
     def _all_there(self, records: Iterable[Record], pod: Place) -> bool:
+        if any(each.stage != ATTACHED or each.progress.identity != pod.identity for each in records):
+            return False
         links = WholeLinks(pod.netlink).list()
-        return all(each.stage == ATTACHED and found(each, links) is not None for each in records)
+        return all(found(each, links) is not None for each in records)
 
-    def _pod_of(self, record: Record, given: Place | None) -> Place | None:
-        """The namespace that a record's device went to, if it is the given one."""
-        return given if given is not None and record.progress.identity in ("", given.identity) else None
-
-    def _undo(self, record: Record, pod: Place | None) -> tuple[str, ...]:
-        """Returns what is lost. Raises StepFailed."""
+    def _undo(self, record: Record, pod: Place | None, *, final: bool = False) -> tuple[str, ...]:
+        """Returns what is lost. With `final`, that includes hardware that may still come back. Raises StepFailed."""
         hands = Hands(record, self._host, pod)
         hands.look()
-        hands.do(inverse(record, plan(record, waits_on_host=record.order.settings.dhcp)))
+        try:
+            hands.do(inverse(record, plan(record, waits_on_host=record.order.settings.dhcp)))
+        except StepFailed as error:
+            virtual = record.snapshot is not None and record.snapshot.kind
+            if not isinstance(error.why, LinkGone) or not (virtual or final):
+                raise
+            return (f"{record.order.offered.link}: the link is gone, with the pod's namespace",)
         return tuple(hands.lost)
 
     def _given_back(self, record: Record, lost: tuple[str, ...]) -> Record:
@@ -210,23 +211,24 @@ class Attachments:
         failpoint(UNTOLD)
         return self._back(self._records.of_pod(pod_uid), netns)
 
-    def _back(self, records: Sequence[Record], netns: str | None) -> tuple[Record, ...]:
+    def _back(self, records: Sequence[Record], netns: str | None, *, final: bool = False) -> tuple[Record, ...]:
         """Goes on after a failure, and then tells all."""
         done, failed = [], []
         for record in reversed(records):
-            if record.stage == PREPARED:
-                done.append(record)
-                continue
-            with ExitStack() as stack:
-                pod = self._open(record, netns, stack)
-                try:
-                    done.append(self._given_back(record, self._undo(record, pod)))
-                except StepFailed as error:
-                    failed.append(f"device {record.order.offered.device}: {error}")
-                    self._records.note(record.at(failure=str(error)))
+            try:
+                done.append(record if record.stage == PREPARED else self._back_one(record, netns, final))
+            except StepFailed as error:
+                failed.append(f"device {record.order.offered.device}: {error}")
+                self._records.note(record.at(failure=str(error)))
         if failed:
             raise NotGivenBack("; ".join(failed))
         return tuple(reversed(done))
+
+    def _back_one(self, record: Record, netns: str | None, final: bool) -> Record:
+        if record.boot != self._boot:  # the boot took care of it, and what the host was like before is of no use now
+            return self._given_back(record, ())
+        with ExitStack() as stack:
+            return self._given_back(record, self._undo(record, self._open(record, netns, stack), final=final))
 
     def _open(self, record: Record, netns: str | None, stack: ExitStack) -> Place | None:
         """The namespace that a device is in; None when it is no more."""
@@ -245,7 +247,7 @@ class Attachments:
         records = self._records.of_claim(claim_uid)
         for pod_uid in {each.order.pod.uid for each in records if each.stage != PREPARED}:
             self._records.clear_attached(pod_uid)
-        back = self._back(records, None)
+        back = self._back(records, None, final=True)
         for each in back:
             if each.order.settings.dhcp:  # its link waits on the host, or is up there for the sake of it
                 self._undo(each, None)
@@ -275,7 +277,7 @@ class Attachments:
         if netns is not None and before:
             try:
                 self.attach(pod_uid, netns)
-            except (AttachFailed, Refused, errors.LinuxError) as error:
+            except (AttachFailed, NotGivenBack, Refused, errors.LinuxError) as error:
                 _log.error("a pod that runs has not its devices", extra={"pod": pod_uid, "why": str(error)})
         else:
             try:

@@ -8,10 +8,14 @@ from podwire.linux.link_attributes import Whole
 
 
 def found(record: Record, links: Iterable[Whole]) -> Whole | None:
-    """By its mark, else by its MAC address; never one that cannot be it, for a pod can mark and name links too."""
+    """By its mark, else by its MAC address, else by the name that it has before it has either.
+
+    Never one that cannot be it: a pod can mark and name links, too.
+    """
     candidates = [each for each in links if _can_be(record, each)]
     marked = [each for each in candidates if each.link.alias == record.tag]
-    return next(iter(marked or [each for each in candidates if each.link.mac in _macs(record)]), None)
+    known = marked or [each for each in candidates if each.link.mac in _macs(record)]
+    return next(iter(known or [each for each in candidates if each.link.name == record.waiting_name]), None)
 
 
 def _can_be(record: Record, whole: Whole) -> bool:

@@ -24,28 +24,23 @@ _ACROSS_VRFS = ("net.ipv4.tcp_l3mdev_accept", "net.ipv4.udp_l3mdev_accept")
 def make(host: Place, there: Place, step: steps.Make) -> int:
     """Make an interface in a place, the pod or the host; returns its index. LinkExists, NoSuchLink, Unsupported.
 
-    The other end of a veth is marked by the system call that makes it, and takes the pod's end along when it goes; the
-    others are known by their MAC addresses until they are marked.
+    The other end of a veth is marked by the system call that makes it, and takes the pod's end along when it goes; a
+    tap has a name of ours until it is marked, and the others are known by their MAC addresses.
     """
-    name = step.attributes.name or ""
+    name, rest = step.attributes.name or "", Attributes(alias=step.tag)
     match step.made.kind:
         case "veth":
             _make_veth(host, there, step)
+            rest = step.attributes._replace(name=None, alias=step.tag)
         case "tap":
-            there.visited(lambda: make_tap(name))
+            there.visited(lambda: make_tap(step.unfinished))
+            name, rest = step.unfinished, step.attributes._replace(alias=step.tag)
         case _:
             parent = KernelLinks(host.netlink).get(step.parent)
             make_stacked(host.netlink, _stacked(step.made, parent.ifindex), step.attributes, there.netns)
     index = KernelLinks(there.netlink).get(name).ifindex
-    WholeLinks(there.netlink).change(index, _rest(step))
+    WholeLinks(there.netlink).change(index, rest)
     return index
-
-
-def _rest(step: steps.Make) -> Attributes:
-    """What it did not get when it was made."""
-    if step.made.kind in ("tap", "veth"):
-        return step.attributes._replace(name=None, alias=step.tag)
-    return Attributes(alias=step.tag)
 
 
 def _make_veth(host: Place, there: Place, step: steps.Make) -> None:

@@ -65,7 +65,8 @@ def _arrival(record: Record, waits_on_host: bool) -> tuple[Step, ...]:
 def make_step(record: Record) -> steps.Make:
     made = record.order.settings.made
     host_end = record.host_end if made.kind == "veth" else ""
-    return steps.Make(made, attributes(record), made.bridge or record.order.offered.link, host_end, record.tag)
+    parent = made.bridge or record.order.offered.link
+    return steps.Make(made, attributes(record), parent, host_end, record.tag, record.waiting_name)
 
 
 def attributes(record: Record) -> Attributes:

@@ -5,12 +5,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from podwire.dradriver.attaching import making, snapshots
+from podwire.dradriver.attaching.acting import Hands
 from podwire.dradriver.attaching.places import Place
 from podwire.dradriver.attaching.planning import attributes, make_step
 from podwire.dradriver.attaching.records import Record
 from podwire.dradriver.inventory.uplinks import needed, uplinks
 from podwire.dradriver.offers import Order, Refused
 from podwire.dradriver.settings import WHOLE, Interface
+from podwire.failpoints import declare, failpoint
 from podwire.linux import errors
 from podwire.linux.kept_routes import KeptRoutes
 from podwire.linux.link_attributes import Attributes, WholeLinks
@@ -19,6 +21,7 @@ from podwire.linux.routes import KernelRoutes
 from podwire.linux.stacked_links import FEATURES, supports
 from podwire.linux.values import Link
 
+WAITING = declare("network-driver.waiting", "an interface that waits for a DHCP server's answer is made, and is not up")
 _STAYING = ("bond", "bridge", "team", "vrf")
 """Kinds of links that the kernel moves nowhere."""
 
@@ -115,9 +118,14 @@ def ready(host: Place, record: Record) -> None:
             KernelLinks(host.netlink).get(record.snapshot.name).ifindex, Attributes(up=True)
         )
         return
-    wanted = attributes(record)._replace(name=record.waiting_name)
-    index = making.make(host, host, replace(make_step(record), attributes=wanted))
-    WholeLinks(host.netlink).change(index, Attributes(up=True))
+    hands = Hands(record, host, None)
+    link = hands.look_on_host()
+    if link is None or link.alias != record.tag:
+        hands.unmake(record.host_end)
+        wanted = attributes(record)._replace(name=record.waiting_name)
+        hands.ifindex = making.make(host, host, replace(make_step(record), attributes=wanted))
+        failpoint(WAITING)
+    WholeLinks(host.netlink).change(hands.ifindex, Attributes(up=True))
 
 
 def check_free_to_go(host: Place, link: Link | None, record: Record) -> None:

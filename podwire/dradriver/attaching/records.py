@@ -2,6 +2,7 @@
 
 STATE/records/POD/CLAIM~DEVICE~SHARE.json    one for each device, there before anything is made or changed for it
 STATE/attached/POD                           the pod's namespace as `device:inode`, while all its devices are in it
+STATE/boot                                   the boot of the machine that all this is true for
 
 The first line of a record is what was promised, and is on the disk before anything is done. The others say how far it
 got; the last one counts. They outlive the process that writes them, and need no more: nothing that is done to links
@@ -16,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from podwire.dradriver.addressing.keys import Key, key_of
 from podwire.dradriver.attaching.coding import decoded, encoded
@@ -133,6 +134,18 @@ class Records:
             if each.is_dir():
                 sweep(each)
 
+    def begin(self, boot: str) -> None:
+        """After a boot no pod has a device, and a number of a namespace may be another's."""
+        path = self._attached.parent / "boot"
+        try:
+            known = path.read_text(encoding="ascii")
+        except FileNotFoundError:
+            known = ""
+        if known != boot:
+            for each in self.pods_attached():
+                self.clear_attached(each)
+            write_durably(path, boot.encode())
+
     def of_pod(self, pod_uid: str) -> tuple[Record, ...]:
         """In the order of their claims and devices. Raises Refused for one of a newer version."""
         return tuple(self._read(sorted((self._records / _name(pod_uid)).glob("*.json"))))
@@ -208,7 +221,7 @@ class Records:
         self.attached_file(pod_uid).unlink(missing_ok=True)
 
     def pods_attached(self) -> list[str]:
-        return [each.name for each in self._attached.iterdir() if not each.name.startswith(".")]
+        return [unquote(each.name) for each in self._attached.iterdir() if not each.name.startswith(".")]
 
 
 def _name(part: str) -> str:

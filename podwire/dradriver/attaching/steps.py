@@ -48,6 +48,8 @@ class Make(Step, name="make the link in the pod", done="made"):
     parent: str
     host_end: str
     tag: str
+    unfinished: str
+    """Its name until it is marked, where the kernel makes it without what it can be known by."""
 
 
 @dataclass(frozen=True)

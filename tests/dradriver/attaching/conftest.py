@@ -39,6 +39,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         syscalls.mount(None, "/", None, MS_REC_PRIVATE, None)
         with KernelNetwork() as network:
             network.links.change("lo", up=True)
+        at_once()
         try:
             pyfuncitem.obj(**arguments)
         finally:
@@ -54,6 +55,12 @@ def eventually(true: Callable[[], object], told: str = "it never happened") -> o
         assert time.monotonic() < end, told
         time.sleep(0.01)
     return found
+
+
+def at_once() -> None:
+    """Addresses can be used as soon as they are there: a test waits for nobody who might have the same."""
+    for each in ("all", "default"):
+        Path(f"/proc/sys/net/ipv6/conf/{each}/accept_dad").write_text("0")
 
 
 def ran(*command: str, netns: str = "") -> str:
@@ -103,6 +110,8 @@ class Host:
     def pod(self, name: str = "pod") -> str:
         made = self._spaces.create(name).path
         self.ip("link set lo up", made)
+        with visit(made):
+            at_once()
         return made
 
     def remove(self, name: str = "pod") -> None:
@@ -117,7 +126,7 @@ class Host:
     def nic(self, name: str = "nic0", far: str = "far0", mac: str = "02:00:00:00:00:01") -> None:
         """A link of the host with all that one can have, whose cable ends in a machine of its own."""
         if not any(each.name == "far" for each in self._spaces.list()):
-            self._spaces.create("far")
+            self.pod("far")
         self.ip(f"link add {name} address {mac} txqueuelen 777 type veth peer name {far}")
         self.ip(f"link set {far} netns {self.far}")
         self.ip(f"link set {far} address 02:00:00:00:00:fe up", self.far)

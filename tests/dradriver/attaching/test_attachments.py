@@ -1,10 +1,13 @@
 """Devices that move, with real links and real packets."""
 
-from ipaddress import ip_interface
+from ipaddress import ip_address, ip_interface, ip_network
+from pathlib import Path
 
 import pytest
 
-from podwire.dradriver.settings import Made
+from podwire.dradriver.attaching import ATTACHED, PREPARED, AttachFailed
+from podwire.dradriver.offers import Refused
+from podwire.dradriver.settings import Made, Route, Vrf
 
 
 def test_a_link_moves_with_all_that_it_has_and_comes_back_as_it_was(host):
@@ -59,3 +62,262 @@ def test_an_interface_is_made_for_a_claim_and_goes_with_it(host, kind):
     assert host.ip("addr show dev net1", pod)[0]["address"] == attached.mac
     attachments.unprepare(order.claim.uid)
     host.settled(before)
+
+
+UNREACHABLE = (Route(destination=ip_network("10.60.0.0/16"), gateway=ip_address("10.66.0.1")),)
+
+
+def test_all_devices_of_a_pod_or_none(host):
+    host.nic()
+    host.nic("nic1", "far1", "02:00:00:00:00:02")
+    host.bridge()
+    host.furnish()
+    before = host.dump()
+    attachments, pod = host.attachments(), host.pod()
+    orders = [
+        host.order(),
+        host.order("br0", made=Made(kind="veth", bridge="br0"), name="net2"),
+        host.order("nic1", name="net3", routes=UNREACHABLE),
+    ]
+    attachments.prepare(orders)
+    with pytest.raises(AttachFailed, match=r"device nic1: add routes: add route 10\.60\.0\.0/16.*unreachable") as error:
+        attachments.attach("pod-uid", pod)
+    assert (error.value.device, error.value.step) == ("nic1", "add routes")
+    host.settled(before)
+    assert [each["ifname"] for each in host.ip("link show", pod)] == ["lo"]
+    assert not attachments.is_attached("pod-uid", pod)
+    told = {each.order.offered.device: (each.stage, each.failure) for each in attachments.records()}
+    assert told["nic0"] == told["br0"] == (PREPARED, "")
+    assert told["nic1"][1].startswith("add routes: add route 10.60.0.0/16")
+
+
+def test_a_name_that_the_pod_has_already_is_a_failure(host):
+    host.nic()
+    before = host.dump()
+    attachments, pod = host.attachments(), host.pod()
+    host.ip("link add net1 type bridge", pod)
+    attachments.prepare([host.order()])
+    with pytest.raises(AttachFailed, match=r"move the link into the pod.*the pod has such a link"):
+        attachments.attach("pod-uid", pod)
+    host.settled(before)
+
+
+def test_each_call_can_be_made_again_and_again(host):
+    host.nic()
+    host.furnish()
+    before = host.dump()
+    attachments, pod = host.attachments(), host.pod()
+    order = host.order()
+    assert attachments.prepare([order]) == attachments.prepare([order]) == attachments.records()
+    assert (
+        attachments.attach("pod-uid", pod)
+        == attachments.attach("pod-uid", pod)
+        == host.attachments().attach("pod-uid", pod)
+    )
+    assert attachments.prepare([order])[0].stage == ATTACHED
+    for _ in range(3):
+        attachments.detach("pod-uid", pod)
+    host.settled(before)
+    attachments.attach("pod-uid", pod)
+    for _ in range(3):
+        host.attachments().unprepare(order.claim.uid)
+    attachments.unprepare("unknown")
+    assert attachments.detach("unknown", None) == attachments.attach("unknown", pod) == ()
+    host.settled(before)
+    assert not any(each for each in (host.state / "records").iterdir())
+
+
+def test_a_pod_whose_sandbox_is_made_anew_gets_its_devices_again(host):
+    host.nic()
+    host.furnish()
+    attachments, first, second = host.attachments(), host.pod("first"), host.pod("second")
+    attachments.prepare([host.order()])
+    attachments.attach("pod-uid", first)
+    attachments.attach("pod-uid", second)
+    assert attachments.is_attached("pod-uid", second)
+    assert not attachments.is_attached("pod-uid", first)
+    assert [each["ifname"] for each in host.ip("link show", first)] == ["lo"]
+    assert host.ip("addr show dev net1", second)[0]["addr_info"][0]["local"] == "10.9.1.1"
+
+
+@pytest.mark.parametrize("change", ["name other", "alias mine", "address 02:99:99:99:99:99", "mtu 1200"])
+def test_whatever_a_pod_does_to_its_link_it_comes_back_as_it_was(host, change):
+    host.nic()
+    host.furnish()
+    before = host.dump()
+    attachments, pod = host.attachments(), host.pod()
+    attachments.prepare([host.order()])
+    attachments.attach("pod-uid", pod)
+    host.ip("link set net1 down", pod)
+    host.ip(f"link set net1 {change}", pod)
+    attachments.detach("pod-uid", pod)
+    host.settled(before)
+
+
+def test_a_link_that_a_pod_marks_as_ours_is_not_taken(host):
+    host.nic()
+    before = host.dump()
+    attachments, pod = host.attachments(), host.pod()
+    (record,) = attachments.prepare([host.order()])
+    attachments.attach("pod-uid", pod)
+    host.ip("link add aaa type veth peer name bbb", pod)
+    for each in ("aaa", "bbb"):
+        host.ip(f"link set {each} alias {record.tag}", pod)
+    attachments.detach("pod-uid", pod)
+    host.settled(before)
+    assert {each["ifname"] for each in host.ip("link show", pod)} == {"lo", "aaa", "bbb"}
+
+
+def test_a_link_whose_name_is_anothers_by_now_comes_back_under_one_of_ours_and_says_so(host):
+    host.nic()
+    attachments, pod = host.attachments(), host.pod()
+    (record,) = attachments.prepare([host.order()])
+    attachments.attach("pod-uid", pod)
+    host.ip("link add nic0 type bridge")
+    (back,) = attachments.detach("pod-uid", pod)
+    assert back.lost == (f"the name nic0: another link has it; it is {record.waiting_name} now",)
+    assert host.ip(f"link show {record.waiting_name}")[0]["address"] == "02:00:00:00:00:01"
+
+
+def test_a_cable_that_ended_with_its_pod_is_lost_and_its_claim_says_so(host):
+    host.nic()
+    host.nic("nic1", "far1", "02:00:00:00:00:02")
+    attachments, pod = host.attachments(), host.pod()
+    attachments.prepare([host.order(), host.order("nic1", made=Made(kind="macvlan"), name="net2")])
+    attachments.attach("pod-uid", pod)
+    host.ip("link del net1", pod)
+    host.remove()
+    lost = {each.order.offered.device: each.lost for each in attachments.detach("pod-uid", pod)}
+    assert lost == {"nic0": ("nic0: the link is gone, with the pod's namespace",), "nic1": ()}
+    with pytest.raises(AttachFailed, match="the link nic0 is not on the host"):
+        attachments.attach("pod-uid", host.pod())
+
+
+REFUSALS = {
+    "the uplink": (lambda host: host.order("nic0"), "the host's default route goes through nic0"),
+    "the loopback": (lambda host: host.order("lo"), "the loopback interface stays on the host"),
+    "on the loopback": (lambda host: host.order("lo", made=Made(kind="macvlan")), "nothing is made on the loopback"),
+    "a bridge": (lambda host: host.order("br0"), "br0 is a bridge, which cannot be moved"),
+    "a port": (lambda host: host.order("port0"), "port0 is a port of br0"),
+    "nothing": (lambda host: host.order("nic7"), "the link nic7 is not on the host"),
+    "on nothing": (lambda host: host.order("nic7", made=Made(kind="macvlan")), "the link nic7 is not on the host"),
+    "a veth on a cable": (
+        lambda host: host.order("nic1", made=Made(kind="veth", bridge="nic1")),
+        "a veth is made on a bridge, and nic1 is none",
+    ),
+    "a vlan": (lambda host: host.order("nic1", made=Made(kind="vlan", vlan=5)), "without CONFIG_VLAN_8021Q"),
+    "an ipvlan": (lambda host: host.order("nic1", made=Made(kind="ipvlan")), "without CONFIG_IPVLAN"),
+    "a VRF": (lambda host: host.order("nic1", vrf=Vrf(name="red", table=1001)), "without CONFIG_NET_VRF"),
+    "a feature that is fixed": (
+        lambda host: host.order("nic1", features={"loopback": True}),
+        "ethtool.features: loopback cannot be changed on nic1",
+    ),
+    "a flag that is not": (
+        lambda host: host.order("nic1", private_flags={"magic": True}),
+        "ethtool.privateFlags: nic1 has no flag magic",
+    ),
+    "too large": (
+        lambda host: host.order("br0", made=Made(kind="veth", bridge="br0"), mtu=9000),
+        "interface.mtu: 9000 is more than br0 has, 1500",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_what_cannot_be_is_refused_before_anything_is_changed(host, case):
+    host.nic()
+    host.nic("nic1", "far1", "02:00:00:00:00:02")
+    host.bridge()
+    host.ip("addr add 10.9.1.1/24 dev nic0")
+    host.ip("route add default via 10.9.1.254 dev nic0")
+    before = host.dump()
+    attachments = host.attachments()
+    make, told = REFUSALS[case]
+    fine = host.order("nic1", made=Made(kind="macvlan"), share="other")
+    with pytest.raises(Refused, match=told):
+        attachments.prepare([fine, make(host)])
+    assert attachments.records() == ()
+    assert host.dump() == before
+
+
+def test_a_device_is_for_one_claim_at_a_time(host):
+    host.nic()
+    attachments = host.attachments()
+    attachments.prepare([host.order()])
+    with pytest.raises(Refused, match="device nic0 is prepared for claim default/claim-1"):
+        attachments.prepare([host.order(pod="other")])
+
+
+def test_a_link_that_the_host_came_to_need_stays(host):
+    host.nic()
+    host.furnish()
+    attachments, pod = host.attachments(), host.pod()
+    attachments.prepare([host.order()])
+    host.ip("route add default via 10.9.1.254 dev nic0")
+    before = host.dump()
+    with pytest.raises(AttachFailed, match="the host's default route goes through nic0"):
+        attachments.attach("pod-uid", pod)
+    host.settled(before)
+
+
+def test_what_was_missed_is_caught_up_with(host):
+    host.nic()
+    host.nic("nic1", "far1", "02:00:00:00:00:02")
+    host.furnish()
+    before = host.dump()
+    attachments, gone, lives, bare = host.attachments(), host.pod("gone"), host.pod("lives"), host.pod("bare")
+    mac = Made(kind="macvlan")
+    attachments.prepare([host.order(pod="gone")])
+    attachments.prepare([host.order("nic1", made=mac, pod="lives", share="1")])
+    attachments.prepare([host.order("nic1", made=mac, pod="bare", share="2")])
+    attachments.attach("gone", gone)
+    attachments.attach("lives", lives)
+    index = host.ip("link show net1", lives)[0]["ifindex"]
+    changed = host.attachments().reconcile({"lives": lives, "bare": bare, "unknown": lives})
+    assert {each.order.pod.uid: each.stage for each in changed} == {"gone": PREPARED, "bare": ATTACHED}
+    assert host.ip("link show net1", lives)[0]["ifindex"] == index
+    assert host.attachments().is_attached("bare", bare)
+    assert host.attachments().reconcile({"lives": lives, "bare": bare}) == ()
+    host.attachments().reconcile({})
+    host.settled(before)
+
+
+def test_after_a_boot_nothing_is_attached_and_everything_is_looked_at_anew(host):
+    host.nic()
+    attachments, pod = host.attachments(boot="one"), host.pod()
+    attachments.prepare([host.order()])
+    attachments.attach("pod-uid", pod)
+    attachments.detach("pod-uid", pod)
+    attachments.attached_file("pod-uid").write_text("4:4026531840\n")
+    host.ip("link set nic0 mtu 1450")
+    before = host.dump()
+    later = host.attachments(boot="two")
+    assert not later.attached_file("pod-uid").exists()
+    later.attach("pod-uid", pod)
+    later.detach("pod-uid", pod)
+    host.settled(before)
+
+
+def test_a_record_of_a_newer_version_is_refused_and_a_damaged_one_put_aside(host):
+    host.nic()
+    attachments, pod = host.attachments(), host.pod()
+    attachments.prepare([host.order()])
+    (path,) = (host.state / "records" / "pod-uid").glob("*.json")
+    text = path.read_text()
+    path.write_text(text.replace('"version": 1', '"version": 2'))
+    with pytest.raises(Refused, match="a record is of version 2, and this driver knows 1"):
+        attachments.attach("pod-uid", pod)
+    path.write_text(text.replace("nic0", "nic9", 1))
+    assert attachments.records() == ()
+    assert path.with_suffix(".damaged").exists()
+    path.write_text(text + '{"version": 1, "progress": {"sta')
+    assert [each.stage for each in attachments.records()] == [PREPARED]
+
+
+def test_the_file_that_others_read_names_the_namespace(host):
+    host.nic()
+    attachments, pod = host.attachments(), host.pod()
+    attachments.prepare([host.order()])
+    attachments.attach("pod-uid", pod)
+    found = Path(pod).stat()
+    assert attachments.attached_file("pod-uid").read_text() == f"{found.st_dev}:{found.st_ino}\n"
