@@ -145,7 +145,7 @@ class Stories:
         own = [
             each for each in assigned(self._records) if each.pod == story.pod or (each.pod is None and each.id in ids)
         ]
-        return [each for each in own if each.pod or each.begins]
+        return [each for each in own if each.pod or each.begins or (each.ends and "watch=" not in each.method)]
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import time
 
 import msgspec
@@ -57,17 +58,30 @@ class Collector:
 
 
 @contextlib.asynccontextmanager
-async def serving(handler, port: int = 0):
+async def serving(handler, listener: socket.socket | None = None):
     application = web.Application(client_max_size=1 << 30)
     application.router.add_post("/v1/traces", handler)
     runner = web.AppRunner(application, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", port)
+    site = web.SockSite(runner, listener) if listener else web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     try:
         yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1/traces"
     finally:
         await runner.cleanup()
+
+
+@pytest.fixture
+def reserved():
+    """A port where nobody listens, and nobody else can."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound
+
+
+@pytest.fixture
+def nowhere(reserved) -> str:
+    return f"http://127.0.0.1:{reserved.getsockname()[1]}/v1/traces"
 
 
 @pytest.fixture
@@ -158,22 +172,19 @@ async def test_what_it_takes_only_in_part_is_counted_too(collector, records, cap
     assert "\x1b" not in " ".join(str(each.reason) for each in caplog.records if hasattr(each, "reason"))
 
 
-async def test_a_collector_that_comes_later_gets_what_waited(records, unused_tcp_port):
-    url = f"http://127.0.0.1:{unused_tcp_port}/v1/traces"
+async def test_a_collector_that_comes_later_gets_what_waited(records, reserved, nowhere):
     made = Collector()
-    async with exporting_to(url) as exporter:
+    async with exporting_to(nowhere) as exporter:
         exporter.offer(assigned(records))
         await eventually(lambda: exporter._queue)  # it was tried, in vain
-        async with serving(made.take, unused_tcp_port):
+        async with serving(made.take, reserved):
             await made.until(lambda: made.spans)
     assert "RunPodSandbox" in {each.name for each in made.spans}
 
 
-async def test_while_nobody_takes_spans_the_queue_is_bounded_and_offering_costs_nothing(
-    records, unused_tcp_port, caplog
-):
+async def test_while_nobody_takes_spans_the_queue_is_bounded_and_offering_costs_nothing(records, nowhere, caplog):
     begun, ended = (each for each in records if each.method == "RunPodSandbox")
-    async with exporting_to(f"http://127.0.0.1:{unused_tcp_port}/v1/traces", waiting=100) as exporter:
+    async with exporting_to(nowhere, waiting=100) as exporter:
         for number in range(2000):
             pair = [msgspec.structs.replace(each, id=f"Kubelet-1.{number:x}") for each in (begun, ended)]
             exporter.offer(pair)
@@ -251,10 +262,8 @@ async def test_who_keeps_records_exports_them_as_they_come(tmp_path, collector, 
         await running
 
 
-async def test_who_keeps_records_does_not_wait_for_a_collector_that_is_gone(
-    tmp_path, unused_tcp_port, records, appeared
-):
-    options = tracing.CollectorOptions.below(tmp_path, otlp=f"http://127.0.0.1:{unused_tcp_port}/v1/traces")
+async def test_who_keeps_records_does_not_wait_for_a_collector_that_is_gone(tmp_path, nowhere, records, appeared):
+    options = tracing.CollectorOptions.below(tmp_path, otlp=nowhere)
     running = asyncio.create_task(tracing.collect(options))
     await appeared(options.socket)
     sender = Sender(options.socket)
@@ -288,8 +297,8 @@ async def test_one_story_is_sent_when_somebody_asks_for_it(collector, kept, caps
 UID = "3bba3e288f2d47ce8c5bf9d5d263d9fc"
 
 
-async def test_why_a_story_could_not_be_sent_is_said_in_one_line(collector, kept, capsys, unused_tcp_port):
-    gone = f"http://127.0.0.1:{unused_tcp_port}"
+async def test_why_a_story_could_not_be_sent_is_said_in_one_line(collector, kept, capsys, nowhere):
+    gone = nowhere.removesuffix("/v1/traces")
     assert await asyncio.to_thread(main, ["trace", "--last", "--otlp", gone, "--prefix", str(kept)]) == 1
     assert f"{gone}/v1/traces takes nothing: " in capsys.readouterr().err
     collector.answers = [web.Response(status=403, text="no\x1b[2J\nmore")]
