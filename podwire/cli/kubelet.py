@@ -10,6 +10,7 @@ from podwire.cluster.kubelet import CNI_DIRS, BadEndpoint, Options, RunsAlready,
 from podwire.cluster.kubelet import run as work
 from podwire.kubelet.devices import DeviceSettings
 from podwire.kubelet.devices.settings import AT_ADMISSION, AT_START, DEFAULT
+from podwire.kubelet.devices.topology import BEST_EFFORT, POLICIES
 from podwire.kubelet.node import default_name
 from podwire.objects.nodes import Taint
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
@@ -83,6 +84,13 @@ def _configure_devices(parser: argparse.ArgumentParser) -> None:
         "sandbox is (%(default)s)",
     )
     group.add_argument(
+        "--topology-manager-policy",
+        choices=POLICIES,
+        default=BEST_EFFORT,
+        help="how near to one NUMA node the devices of a container have to be; a pod whose devices are not, fails "
+        "(%(default)s)",
+    )
+    group.add_argument(
         "--device-plugin-grace",
         type=_seconds,
         default=DEFAULT.grace,
@@ -135,7 +143,11 @@ def run(arguments: argparse.Namespace) -> int:
         tls_certificate=arguments.tls_cert_file,
         tls_key=arguments.tls_private_key_file,
         client_ca=arguments.client_ca_file,
-        devices=DeviceSettings(allocate=arguments.device_allocate, grace=arguments.device_plugin_grace),
+        devices=DeviceSettings(
+            allocate=arguments.device_allocate,
+            grace=arguments.device_plugin_grace,
+            topology=arguments.topology_manager_policy,
+        ),
     )
     try:
         socket_of(options.runtime_endpoint)

@@ -1,7 +1,7 @@
 """Claims and devices of one pod: it has all of them before anything is made for it, and no claim when it has ended."""
 
 from podwire.kubelet.claims import ClaimsNotReady, NotUnprepared
-from podwire.kubelet.devices import DevicesNotReady
+from podwire.kubelet.devices import DevicesNotReady, TopologyAffinityError
 from podwire.kubelet.events import WARNING
 from podwire.kubelet.kit import Kit
 from podwire.kubelet.memory import DEVICE_SECONDS, Memory
@@ -27,6 +27,10 @@ class Provisions:
             self._kit.recorder.tell(pod, WARNING, error.reason, str(error))
             self._memory.devices_missing(pod, error)
             return self._kit.clock.monotonic() + DEVICE_SECONDS
+        except TopologyAffinityError as error:
+            self._kit.recorder.tell(pod, WARNING, error.reason, str(error))
+            self._memory.failure = (error.reason, f"Pod was rejected: {error}")
+            return self._kit.clock.monotonic()
         self._memory.has_all()
         return None
 

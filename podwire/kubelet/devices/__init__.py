@@ -4,5 +4,6 @@ from podwire.kubelet.devices.errors import DevicesNotReady
 from podwire.kubelet.devices.given import Given
 from podwire.kubelet.devices.manager import DeviceManager, Listeners
 from podwire.kubelet.devices.settings import DeviceSettings
+from podwire.kubelet.devices.topology import TopologyAffinityError
 
-__all__ = ["DeviceManager", "DeviceSettings", "DevicesNotReady", "Given", "Listeners"]
+__all__ = ["DeviceManager", "DeviceSettings", "DevicesNotReady", "Given", "Listeners", "TopologyAffinityError"]

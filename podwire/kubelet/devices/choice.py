@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from podwire.kubelet.devices.pool import Nodes, Pool, fits
+from podwire.kubelet.devices.topology import BEST_EFFORT, NONE, TopologyAffinityError, allowed
 from podwire.kubelet.devices.wishes import Wish
 
 Chosen = dict[str, dict[str, tuple[str, ...]]]
@@ -43,12 +44,13 @@ def choose(
     *,
     own: Mapping[str, Iterable[str]] | None = None,
     asked: Callable[[str], bool] = lambda _resource: False,
+    policy: str = BEST_EFFORT,
 ) -> Generator[Question, Sequence[str], Chosen]:
-    """Yields questions and is sent the answers; raises Short.
+    """Yields questions and is sent the answers; raises Short, TopologyAffinityError.
 
     `own` are ids that the pod has already, taken first. `asked` tells of which resources the plugin has a preference.
     """
-    course = _Course(pools, own or {}, asked)
+    course = _Course(pools, own or {}, asked, policy)
     for wish in wanted:
         yield from course.attend(wish)
     return course.chosen
@@ -56,10 +58,11 @@ def choose(
 
 class _Course:
     def __init__(
-        self, pools: Mapping[str, Pool], own: Mapping[str, Iterable[str]], asked: Callable[[str], bool]
+        self, pools: Mapping[str, Pool], own: Mapping[str, Iterable[str]], asked: Callable[[str], bool], policy: str
     ) -> None:
         self._pools = pools
         self._asked = asked
+        self._policy = policy
         self._near: Nodes = frozenset()
         self._reusable = {name: dict.fromkeys(ids) for name, ids in own.items()}
         """By resource, ids that this pod has and that no container which runs on has; a dict keeps their order."""
@@ -69,7 +72,7 @@ class _Course:
     def attend(self, wish: Wish) -> Generator[Question, Sequence[str], None]:
         again = {name: self._again(name, count) for name, count in wish.counts.items()}
         fresh = {name: count - len(again[name]) for name, count in wish.counts.items()}
-        self._near = self._aligned(fresh)
+        self._near = self._aligned({name: count for name, count in fresh.items() if count})
         found = {}
         for name, count in wish.counts.items():
             ids = again[name]
@@ -92,10 +95,19 @@ class _Course:
                 reusable.pop(each, None)
 
     def _aligned(self, fresh: Mapping[str, int]) -> Nodes:
-        demands = [
-            (self._pools[name].sizes(self._taken.get(name, ())), count) for name, count in fresh.items() if count
-        ]
-        return aligned(demands, self._near)
+        if self._policy == NONE:
+            return frozenset()
+        demands = [(self._pools[name].sizes(self._taken.get(name, ())), count) for name, count in fresh.items()]
+        near = aligned(demands, self._near)
+        if self._policy != BEST_EFFORT and all(sum(sizes.values()) >= count for sizes, count in demands):
+            self._judge(fresh, near)
+        return near
+
+    def _judge(self, fresh: Mapping[str, int], near: Nodes) -> None:
+        """There are enough; are they near enough? Who wants only what is near to no node in particular is not asked."""
+        every = [(self._pools[name].all_sizes(), count) for name, count in fresh.items()]
+        if any(nodes for sizes, _ in every for nodes in sizes) and not allowed(self._policy, near, aligned(every)):
+            raise TopologyAffinityError
 
     def _fresh(
         self, name: str, count: int, must: Sequence[str], size: int

@@ -18,6 +18,7 @@ from podwire.kubelet.devices.records import Held, Record
 from podwire.kubelet.devices.registrar import Registrar
 from podwire.kubelet.devices.resource import Resource
 from podwire.kubelet.devices.settings import AT_ADMISSION, DeviceSettings
+from podwire.kubelet.devices.topology import BEST_EFFORT
 from podwire.kubelet.devices.wishes import Wish, wishes
 from podwire.kubelet.ports import PluginDoor
 from podwire.objects.containers import Container
@@ -152,7 +153,8 @@ class DeviceManager:
         }
 
     async def take(self, pod: Pod) -> None:
-        """Have a pod hold all devices that it wants, before anything is made for it. DevicesNotReady."""
+        """Have a pod hold all devices that it wants, before anything is made for it. DevicesNotReady,
+        TopologyAffinityError."""
         wanted = wishes(pod, self._resources)
         if not wanted:
             return
@@ -243,8 +245,9 @@ class DeviceManager:
             for resource, ids in (record.ids() if record is not None else {}).items()
         }
         pools = {name: each.pool for name, each in self._resources.items()}
+        policy = self._settings.topology if record is None else BEST_EFFORT  # a pod that was taken once stays
         try:
-            return await self._led(choose(wanted, pools, own=own, asked=self._has_preference))
+            return await self._led(choose(wanted, pools, own=own, asked=self._has_preference, policy=policy))
         except Short as error:
             raise DevicesNotReady(f"not enough devices: {error}") from error
 

@@ -1,6 +1,7 @@
 """The devices of one resource: which there are, how they are, which are free. No I/O."""
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -115,6 +116,10 @@ class Pool:
             if self.is_free(id_):
                 sizes[self._devices[id_].nodes] -= 1
         return sizes
+
+    def all_sizes(self) -> dict[Nodes, int]:
+        """How many healthy ones, held or not, are near to the same nodes. As many steps as there are."""
+        return Counter(each.nodes for each in self._devices.values() if each.healthy)
 
     def free(self, near: Nodes = frozenset()) -> Iterator[str]:
         """All that are free, near to any of these nodes if some are named. As many steps as there are."""

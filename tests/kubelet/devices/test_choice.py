@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from podwire.kubelet.devices.choice import Question, Short, aligned, choose
 from podwire.kubelet.devices.pool import Device, Pool
+from podwire.kubelet.devices.topology import TopologyAffinityError
 from podwire.kubelet.devices.wishes import Wish, total, wishes
 from podwire.objects import pods
 
@@ -202,3 +203,47 @@ def test_a_pod_wishes_by_the_limits_of_its_containers():
     ]
     assert total(found) == {NIC: 2}
     assert wishes(pod, set()) == []
+
+
+SPLIT = [*near({0}, "a", "b"), *near({1}, "c", "d")]
+
+
+@pytest.mark.parametrize(
+    ("policy", "devices", "held", "count", "chosen"),
+    [
+        pytest.param("none", SPLIT, ["a"], 2, ("b", "c"), id="none takes the first"),
+        pytest.param("best-effort", SPLIT, ["a"], 2, ("c", "d"), id="best-effort takes those that are near"),
+        pytest.param("best-effort", SPLIT, ["a", "c"], 2, ("b", "d"), id="best-effort takes what there is"),
+        pytest.param("restricted", SPLIT, ["a"], 2, ("c", "d"), id="restricted takes those that are near"),
+        pytest.param("restricted", SPLIT, ["a", "c"], 2, None, id="restricted: two could be near to one node"),
+        pytest.param("restricted", SPLIT, [], 3, ("a", "b", "c"), id="restricted: three never could"),
+        pytest.param("single-numa-node", SPLIT, ["a"], 2, ("c", "d"), id="one node has two"),
+        pytest.param("single-numa-node", SPLIT, [], 3, None, id="no node has three"),
+        pytest.param("single-numa-node", near((), "a", "b"), [], 2, ("a", "b"), id="near to no node in particular"),
+        pytest.param("restricted", near((), "a", "b"), ["a"], 1, ("b",), id="restricted without nodes"),
+        pytest.param("single-numa-node", near({0, 1}, "a", "b"), [], 2, ("a", "b"), id="near to both nodes"),
+    ],
+)
+def test_how_near_devices_have_to_be_is_the_policy_of_the_node(policy, devices, held, count, chosen):
+    choosing = choose([wish(nic=count)], {NIC: pool(*devices, held=held)}, policy=policy)
+    if chosen is None:
+        with pytest.raises(TopologyAffinityError, match="Resources cannot be allocated with Topology locality"):
+            led(choosing)
+    else:
+        assert led(choosing) == {"c": {NIC: chosen}}
+
+
+@pytest.mark.parametrize("policy", ["restricted", "single-numa-node"])
+def test_who_has_to_wait_for_devices_is_not_told_that_they_are_far(policy):
+    with pytest.raises(Short):
+        led(choose([wish(nic=4)], {NIC: pool(*SPLIT, held=["a"])}, policy=policy))
+
+
+def test_all_resources_of_a_container_are_near_to_the_same_node():
+    pools = {NIC: pool(*near({0}, "n0"), *near({1}, "n1"), held=["n1"]), GPU: pool(*near({1}, "g1"))}
+    with pytest.raises(TopologyAffinityError):
+        led(choose([wish(nic=1, gpu=1)], pools, policy="single-numa-node"))
+    assert led(choose([wish(nic=1), wish("d", gpu=1)], pools, policy="single-numa-node")) == {
+        "c": {NIC: ("n0",)},
+        "d": {GPU: ("g1",)},
+    }

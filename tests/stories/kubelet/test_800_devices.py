@@ -241,3 +241,23 @@ def test_a_device_that_is_a_link_becomes_the_pods_own_and_comes_home(running, te
             assert {each["ifname"]: each["address"] for each in home if each["ifname"] in macs} == macs
         for link in macs:
             node.space.told("ip", "link", "delete", link)
+
+
+def test_a_pod_whose_devices_would_be_too_far_from_each_other_fails(running, template, pod, container):
+    """By the node's policy; one that has to wait until there are enough waits."""
+    with running(template, "--topology-manager-policy", "single-numa-node") as node:
+        devices = [pb.Device(ID=each, health="Healthy") for each in ("a", "b", "c")]
+        for each, numa in zip(devices, (0, 0, 1), strict=True):
+            each.topology.nodes.add(ID=numa)
+        with plugin_of(node, *devices):
+            node.make(pod("far", containers=[wanting(container, 3)]))
+            node.eventually(lambda: phases(node) == {"far": "Failed"}, "it fails")
+            status = node.get("pod far")["status"]
+            assert status["reason"] == "TopologyAffinityError"
+            assert status["message"] == "Pod was rejected: Resources cannot be allocated with Topology locality"
+            node.told("far", "TopologyAffinityError")
+            assert held(node) == {}
+            node.make(pod("near", containers=[wanting(container, 2)]))
+            node.wait("pod/near", "condition=Ready")
+            assert list(held(node).values()) == [["a", "b"]]
+            node("delete pod far near")
