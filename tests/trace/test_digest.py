@@ -229,7 +229,9 @@ def test_a_detail_that_grows_while_it_is_digested_is_cut(line):
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+        st.none() | st.booleans() | st.text(max_size=8),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+        max_leaves=20,
     )
 )
 def test_redacting_keeps_the_form_and_once_is_enough(value):
