@@ -14,7 +14,9 @@ from podwire.cluster.up import launch
 from podwire.cluster.up.claims import Claims
 from podwire.cluster.up.down import NotRemoved, down
 from podwire.cluster.up.layout import LONGEST, Layout
+from podwire.cluster.up.notes import Held
 from podwire.cluster.up.status import status
+from podwire.cluster.up.stop import StillThere, kill
 from podwire.nriplugins.network.manifests import Settings, manifests
 
 NAME = "pwdemo-"
@@ -53,10 +55,18 @@ def _place() -> Path:
 
 def _clear(layout: Layout) -> None:
     try:
-        down(layout, Claims())
-    except (NotRemoved, OSError) as error:
+        _remove(layout)
+    except (NotRemoved, Held, StillThere, OSError) as error:
         raise NotCleared(f"not everything is removed: {error}; try `podwire down --prefix {layout.prefix}`") from error
     shutil.rmtree(layout.prefix)
+
+
+def _remove(layout: Layout) -> None:
+    try:
+        down(layout, Claims())
+    except Held as held:  # by an `up` of this demo, which was ended before it could tell of itself
+        kill([held.pid] if held.pid else [])
+        down(layout, Claims())
 
 
 def memory_bytes(layout: Layout) -> int:

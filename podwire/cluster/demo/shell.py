@@ -83,7 +83,8 @@ class Shell:
             if not name.startswith("KUBE") and not name.lower().endswith("_proxy")
         }
         home, config = str(self.folder), str(self.kubeconfig)
-        return {**kept, "HOME": home, "KUBECONFIG": config, "COLUMNS": str(self.columns)}
+        path = f"{kept.get('PATH', os.defpath)}:{Path(sys.executable).parent}"  # for what runs on a node
+        return {**kept, "PATH": path, "HOME": home, "KUBECONFIG": config, "COLUMNS": str(self.columns)}
 
 
 def shell(folder: Path, kubeconfig: Path, stops: Stops, columns: int) -> Shell:
