@@ -9,6 +9,7 @@ from podwire.dradriver.attaching.records import Record
 from podwire.dradriver.attaching.steps import Step
 from podwire.failpoints import failpoint
 from podwire.linux import errors, link_sysctls
+from podwire.linux.ebpf_detaching import detach_programs
 from podwire.linux.link_attributes import Attributes, Whole, WholeLinks
 from podwire.linux.links import KernelLinks
 from podwire.linux.values import Link
@@ -86,6 +87,8 @@ class Hands:
                 configuring.add_rules(self._there, step)
             case steps.AddNeighbours():
                 configuring.add_neighbours(self._there, self.ifindex, step)
+            case steps.DetachPrograms():
+                self._detach_programs()
             case steps.JoinVrf():
                 making.join_vrf(self._there, self.ifindex, step.vrf)
             case steps.Shape():
@@ -144,6 +147,11 @@ class Hands:
                     raise errors.Unsupported(errno.EOPNOTSUPP, f"turn {name} {'on' if value else 'off'}", "it is fixed")
         if step.flags:
             ethtool.set_flags(self.ifindex, step.flags)
+
+    def _detach_programs(self) -> None:
+        netlink, index = self._there.netlink, self.ifindex
+        if count := self._there.visited(lambda: detach_programs(netlink, index)):
+            self.lost.append(f"{count} eBPF programs, which were taken off")
 
     def unmake(self, host_end: str) -> None:
         """The end on the host takes the other one along; all else is deleted where it is."""

@@ -82,6 +82,12 @@ class Attachments:
     def records(self) -> tuple[Record, ...]:
         return self._records.all()
 
+    def of_pod(self, pod_uid: str) -> tuple[Record, ...]:
+        return self._records.of_pod(pod_uid)
+
+    def of_claim(self, claim_uid: str) -> tuple[Record, ...]:
+        return self._records.of_claim(claim_uid)
+
     def attached_file(self, pod_uid: str) -> Path:
         """There, with the namespace in it, while all devices of a pod are attached."""
         return self._records.attached_file(pod_uid)
@@ -167,7 +173,7 @@ class Attachments:
         except (Refused, errors.LinuxError) as error:
             raise StepFailed(wanted[0], error) from error
         hands.do(wanted)
-        return record.at(stage=ATTACHED, ifindex=hands.ifindex)
+        return record.at(stage=ATTACHED, ifindex=hands.ifindex, lost=tuple(hands.lost))
 
     def _give_up(self, begun: Iterable[Record], pod: Place, failed: Record, error: StepFailed) -> None:
         for each in reversed(tuple(begun)):
@@ -201,7 +207,7 @@ class Attachments:
 
     def _given_back(self, record: Record, lost: tuple[str, ...]) -> Record:
         failpoint(BACK)
-        back = record.at(stage=PREPARED, netns="", identity="", ifindex=0, lost=lost)
+        back = record.at(stage=PREPARED, netns="", identity="", ifindex=0, lost=(*record.lost, *lost))
         self._records.note(back)
         return back
 

@@ -1,4 +1,4 @@
-"""What is to be done for a device, and what undoes it: tables, and a model of two namespaces for what must always hold."""
+"""What is to be done for a device, and what undoes it: tables, and a model of two namespaces."""
 
 from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
@@ -127,8 +127,10 @@ ORDERS = {
             bits_per_second=10**9,
         ),
         BARE,
-        "TakeDown Move SetSysctls AddAddresses BringUp SetFeatures DetachPrograms JoinVrf AddRoutes AddRoutes AddRules "
-        "AddNeighbours Shape",
+        (
+            "TakeDown Move SetSysctls AddAddresses BringUp SetFeatures DetachPrograms JoinVrf AddRoutes AddRoutes "
+            "AddRules AddNeighbours Shape"
+        ),
     ),
 }
 

@@ -1,0 +1,209 @@
+"""What links have, kept exactly and given back: routes, rules, neighbours, sysctls, ethtool's features."""
+
+import json
+import subprocess
+from contextlib import contextmanager
+from ipaddress import ip_address, ip_network
+
+import pytest
+
+from podwire.linux import errors, link_sysctls
+from podwire.linux.ethtool import Ethtool
+from podwire.linux.kept_addresses import KeptAddresses
+from podwire.linux.kept_neighbours import KeptNeighbours
+from podwire.linux.kept_routes import KeptRoutes
+from podwire.linux.kept_rules import KeptRules
+from podwire.linux.netlink import Netlink
+from podwire.linux.network import KernelNetwork
+from podwire.linux.values import Veth
+
+
+def ip(words):
+    done = subprocess.run(["ip", "-j", "-d", *words.split()], capture_output=True, text=True, check=True)
+    return [each for each in json.loads(done.stdout or "[]") if each]
+
+
+@contextmanager
+def links():
+    """Two cables in the test's own namespace; the index of one end, and a socket."""
+    with KernelNetwork() as network, Netlink() as netlink:
+        for one, other in (("v0", "v1"), ("w0", "w1")):
+            network.links.add(Veth(one, other, up=True))
+            network.links.change(other, up=True)
+        yield network.links.get("v0").ifindex, netlink
+
+
+ROUTES = [
+    "10.1.0.0/16 dev v0 proto static",
+    "10.2.0.0/16 via 10.0.0.9 dev v0 metric 7 mtu 1300 advmss 1000 src 10.0.0.1",
+    "10.3.0.0/16 via 10.9.9.9 dev v0 onlink table 1000",
+    "10.4.0.0/16 via inet6 fe80::9 dev v0",
+    "10.5.0.0/16 via 10.0.0.9 dev v0 tos 0x10 window 5000",
+    "10.6.0.0/16 nexthop via 10.0.0.9 dev v0 weight 3 nexthop via 10.8.0.9 dev w0",
+    "fd01::/64 via fd00::9 dev v0 metric 99",
+    "fd02::/64 dev v0 proto static table 100",
+    "fd03::/64 via fd00::9 dev v0 pref high",
+    "unicast 10.7.0.0/16 dev v0 scope link proto 77",
+]
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_route_comes_back_exactly(real, route):
+    with links() as (index, netlink):
+        ip("addr add 10.0.0.1/24 dev v0")
+        ip("addr add 10.8.0.1/24 dev w0")
+        ip("addr add fd00::1/64 dev v0 nodad")
+        ip(f"{'-6 ' if route.startswith('fd') else ''}route add {route}")
+        before = ip("route show table all"), ip("-6 route show table all")
+        kept = KeptRoutes(netlink).list(index)
+        assert len(kept) == 1
+        addresses = KeptAddresses(netlink).list()[index]
+        ip("link set v0 down")
+        ip("link set v0 up")
+        KeptAddresses(netlink).put(index, addresses, KeptAddresses(netlink).list().get(index, ()))
+        assert KeptRoutes(netlink).put(index, kept) == ()
+        assert KeptRoutes(netlink).list(index) == kept
+        destination = route.removeprefix("unicast ").split()[0]
+        assert [each for each in ip("route show table all") if each["dst"] == destination] == [
+            each for each in before[0] if each["dst"] == destination
+        ]
+        assert [each for each in ip("-6 route show table all") if each["dst"] == destination] == [
+            each for each in before[1] if each["dst"] == destination
+        ]
+
+
+def test_a_kept_route_tells_what_it_is(real):
+    with links() as (index, netlink):
+        ip("addr add 10.0.0.1/24 dev v0")
+        ip("route add 10.2.0.0/16 via 10.0.0.9 dev v0 src 10.0.0.1")
+        ip("route add 10.3.0.0/16 dev v0")
+        far, near = sorted(KeptRoutes(netlink).list(index), key=lambda each: each.destination)
+        assert (far.destination, far.gateway, far.source) == (
+            ip_network("10.2.0.0/16"),
+            ip_address("10.0.0.9"),
+            ip_address("10.0.0.1"),
+        )
+        assert (near.to_link, far.to_link, far.shares) == (True, False, False)
+
+
+def test_routes_of_other_links_of_the_kernel_and_of_routers_are_left_out(real):
+    with links() as (index, netlink):
+        ip("addr add 10.0.0.1/24 dev v0")
+        ip("route add 10.9.0.0/16 dev w0")
+        ip("-6 route add fd09::/64 dev v0 proto ra")
+        assert KeptRoutes(netlink).list(index) == ()
+
+
+def test_a_route_that_cannot_be_had_any_more_is_told(real):
+    with links() as (index, netlink):
+        ip("addr add 10.0.0.1/24 dev v0")
+        ip("route add 10.2.0.0/16 via 10.0.0.9 dev v0")
+        kept = KeptRoutes(netlink).list(index)
+        ip("addr flush dev v0")
+        (told,) = KeptRoutes(netlink).put(index, kept)
+        assert told.startswith("add route 10.2.0.0/16")
+
+
+def test_a_route_alone_does_not_stand_beside_another(real):
+    with links() as (index, netlink):
+        ip("route add 10.2.0.0/16 dev v0")
+        (kept,) = KeptRoutes(netlink).list(index)
+        ip("route del 10.2.0.0/16")
+        ip("route add 10.2.0.0/16 dev w0")
+        with pytest.raises(errors.RouteExists):
+            KeptRoutes(netlink).add(index, kept, alone=True)
+
+
+@pytest.mark.parametrize(("route", "leads"), [("default dev v0 metric 5", True), ("10.0.0.0/8 dev v0", False)])
+def test_a_link_leads_out_by_a_default_route(real, route, leads):
+    with links() as (index, netlink):
+        ip(f"route add {route}")
+        ip("route add default dev w0 metric 9 table 100")
+        assert KeptRoutes(netlink).leads_out(index) is leads
+
+
+RULES = [
+    "from 10.1.0.0/16 table 100 priority 500",
+    "not to 10.2.0.0/16 table 1000 priority 501",
+    "iif v0 fwmark 0x7/0xff table 100 priority 502",
+    "oif v0 ipproto tcp dport 80-90 table 100 priority 503",
+    "from 10.3.0.0/16 prohibit priority 504",
+    "table main suppress_prefixlength 0 priority 505",
+]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_comes_back_exactly(real, rule):
+    with links() as (_, netlink):
+        ip(f"rule add {rule}")
+        before = ip("rule show")
+        (kept,) = KeptRules(netlink).list()
+        KeptRules(netlink).delete(kept)
+        assert KeptRules(netlink).list() == ()
+        with pytest.raises(errors.NoSuchRule):
+            KeptRules(netlink).delete(kept)
+        KeptRules(netlink).add(kept)
+        assert ip("rule show") == before
+        with pytest.raises(errors.RuleExists):
+            KeptRules(netlink).add(kept)
+
+
+def test_a_rule_names_its_link_by_another_name(real):
+    with links() as (_, netlink):
+        ip("rule add iif v0 table 100 priority 500")
+        (kept,) = KeptRules(netlink).list()
+        assert (kept.priority, kept.names("v0"), kept.names("w0")) == (500, True, False)
+        KeptRules(netlink).add(kept.renamed("v0", "net1"))
+        assert sorted(each.get("iif", "") for each in ip("rule show") if each["priority"] == 500) == ["net1", "v0"]
+
+
+def test_neighbours_that_were_set_come_back_and_others_do_not(real):
+    with links() as (index, netlink):
+        ip("addr add 10.0.0.1/24 dev v0")
+        ip("neigh add 10.0.0.9 lladdr 02:00:00:00:00:09 dev v0 nud permanent")
+        ip("neigh add fd00::9 lladdr 02:00:00:00:00:09 dev v0 nud permanent protocol 77")
+        ip("neigh add 10.0.0.8 lladdr 02:00:00:00:00:08 dev v0 nud reachable")
+        ip("neigh add 10.0.0.7 lladdr 02:00:00:00:00:07 dev w0 nud permanent")
+        ip("neigh add proxy 10.0.0.6 dev v0")
+        before = ip("neigh show nud permanent"), ip("neigh show proxy")
+        kept = KeptNeighbours(netlink).list(index)
+        assert {str(each.address) for each in kept} == {"10.0.0.9", "fd00::9", "10.0.0.6"}
+        ip("neigh flush dev v0 nud permanent")
+        ip("-6 neigh flush dev v0 nud permanent")
+        ip("neigh del proxy 10.0.0.6 dev v0")
+        assert KeptNeighbours(netlink).list(index) == ()
+        KeptNeighbours(netlink).put(index, kept)
+        assert (ip("neigh show nud permanent"), ip("neigh show proxy")) == before
+
+
+def test_sysctls_of_a_link_are_put_back_as_far_as_they_can_be(real):
+    with links():
+        before = link_sysctls.read_all("v0")
+        link_sysctls.write("v0", {"ipv4/arp_ignore": "3", "ipv6/accept_ra": "0"})
+        changed = link_sysctls.read_all("v0")
+        assert (changed["ipv4/arp_ignore"], changed["ipv6/accept_ra"]) == ("3", "0")
+        assert link_sysctls.put("v0", before) == ()
+        assert link_sysctls.read_all("v0") == before
+        (told,) = link_sysctls.put("v0", {**before, "ipv4/nonsense": "1"})
+        assert "ipv4/conf/v0/nonsense" in told
+        with pytest.raises(errors.NoSuchSysctl):
+            link_sysctls.write("v9", {"ipv4/arp_ignore": "1"})
+        assert link_sysctls.read_all("v9") == {}
+
+
+def test_features_are_read_and_asked_for(real):
+    with links() as (index, _), Ethtool() as ethtool:
+        before = ethtool.features(index)
+        assert "rx-gro" in before.changeable
+        ethtool.set_features(index, {"tx-tcp-segmentation": False, "rx-gro": True})
+        after = ethtool.features(index)
+        assert ("tx-tcp-segmentation" in after.active, "rx-gro" in after.active) == (False, True)
+        ethtool.set_features(index, {each: each in before.wanted for each in before.changeable})
+        assert ethtool.features(index) == before
+        with pytest.raises(errors.Unsupported, match="bit name not found"):
+            ethtool.set_features(index, {"tx-nonsense": True})
+        assert ethtool.flags(index) == {}
+        with pytest.raises(errors.Unsupported):
+            ethtool.set_flags(index, {"magic": True})
+        with pytest.raises(errors.NoSuchLink):
+            ethtool.features(99)
