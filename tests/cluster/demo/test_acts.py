@@ -1,0 +1,52 @@
+"""The acts of the demo as data, and how they are compared."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from podwire.cluster.demo.acts import acts
+from podwire.cluster.demo.acts.act import WEBSOCKETS, Place
+from podwire.cluster.demo.comparison import comparison
+from podwire.cluster.demo.manifests import CLUSTER
+from podwire.cluster.up.layout import Layout
+from podwire.trace.flow import FLOWS
+
+PLACE = Place(layout=Layout(Path("/tmp/x")), minor=WEBSOCKETS)
+ACTS = acts(PLACE)
+
+
+def test_there_is_an_act_for_every_flow():
+    assert sorted(each.flow for each in ACTS) == sorted(FLOWS)
+    assert [each.number for each in ACTS] == list(range(1, len(FLOWS) + 1))
+
+
+@pytest.mark.parametrize("act", ACTS, ids=lambda each: each.title)
+def test_an_act_starts_its_pod_checks_its_flow_and_deletes_what_it_made(act):
+    commands = [each.command for each in act.steps]
+    files = [each.removeprefix("kubectl apply -f ") for each in commands if each.startswith("kubectl apply")]
+    objects = [each for file in files if file in CLUSTER for each in yaml.safe_load_all(CLUSTER[file])]
+    pods = {each["metadata"]["name"] for each in objects if each["kind"] == "Pod"}
+    assert act.pod in pods
+    assert any(each.endswith(f"--check {act.flow}") for each in commands)
+    [delete] = [each for each in commands if each.startswith("kubectl delete pod ")]
+    assert set(delete.split()[3:]) == pods
+
+
+@pytest.mark.parametrize("act", ACTS, ids=lambda each: each.title)
+def test_nothing_is_run_in_pods_by_a_kubectl_that_cannot(act):
+    old = next(each for each in acts(Place(layout=PLACE.layout, minor=20)) if each.number == act.number)
+    assert not any("kubectl exec" in step.command + step.meanwhile for step in old.steps)
+
+
+def test_acts_are_compared_by_their_recordings(tmp_path):
+    data = Path(__file__).parents[2] / "trace/data"
+    for number, flow in enumerate(("pod", "network-driver"), 1):
+        (tmp_path / f"{number:08}.jsonl").write_bytes((data / f"{flow}.jsonl").read_bytes())
+    lines = comparison(ACTS, tmp_path, 140)
+    assert max(map(len, lines)) <= 140
+    times = next(line for line in lines if line.startswith("POST to Running"))
+    assert times.count(" ms") == 2  # of the others nothing was recorded
+    claims = next(line for line in lines if line.strip().startswith("claims"))
+    assert claims.count(" ms") == 1
+    assert any(line.startswith("the scheduler knew") for line in lines)
