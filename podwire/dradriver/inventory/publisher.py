@@ -22,6 +22,8 @@ FIRST_WAIT, LONGEST_WAIT = 0.05, 2.0
 """Seconds between tries while the API server is away, or refuses."""
 FOREIGN_SECONDS = 1.0
 """Until what somebody else changed is set right."""
+QUARREL, QUARREL_SECONDS = 3, 10.0
+"""So many deletions of one slice, in so many seconds, are answered at once."""
 PACE_SECONDS = 0.1
 """Between two changes of devices: a link that flaps is not written for each time."""
 
@@ -52,6 +54,8 @@ class Publisher:
         self._answers: dict[str, tuple[Object, Object]] = {}
         self._generation = 0
         self._refused = Refused()
+        self._deleted: dict[str, list[float]] = {}
+        """When slices were deleted by others, lately."""
         self._synced = self._writing = False
         self._wake, self._hurry, self._told = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._not_before = 0.0
@@ -99,7 +103,17 @@ class Publisher:
                 name = metadata(object_).get("name", "")
                 if not _is_older(object_, self._seen.get(name)):
                     self._seen.pop(name, None)
-                    self.again()
+                    self._put_back(name)
+
+    def _put_back(self, name: str) -> None:
+        """At once; but not for ever at once, where another instance with other settings wants it gone."""
+        now = asyncio.get_running_loop().time()
+        times = [each for each in self._deleted.get(name, ()) if now - each < QUARREL_SECONDS]
+        self._deleted[name] = [*times, now]
+        if len(times) < QUARREL:
+            self.again()
+        else:
+            self._see_to_it(foreign=True)
 
     def _see_to_it(self, *, foreign: bool) -> None:
         """What somebody else changed is set right, if it has to be, and not at once."""

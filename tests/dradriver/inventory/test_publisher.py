@@ -12,6 +12,7 @@ from podwire.cluster.loopback import LoopbackHttp
 from podwire.dradriver.inventory.publisher import Publisher
 from podwire.dradriver.inventory.subscribers import Subscribers
 from podwire.dradriver.names import NODES, SLICES
+from podwire.linux.values import Bridge, Veth
 from podwire.protocols.k8sapi.client_side import Client, Scope, Unreachable
 from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.protocols.k8sapi.status import ApiError
@@ -209,6 +210,20 @@ async def test_what_a_kubelet_deletes_is_put_back_at_once(api, node, publishing)
         await until(api, [each.replace("@1/", "@2/") for each in before])
 
 
+async def test_who_deletes_again_and_again_is_answered_more_slowly(api, node, publishing, monkeypatch):
+    monkeypatch.setattr("podwire.dradriver.inventory.publisher.QUARREL_SECONDS", 600.0)
+    async with publishing(Devices("eth1")) as publisher:
+        await publisher.settled()
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        for number in range(1, 6):
+            await api.delete(SLICES, FIRST)
+            await eventually(lambda number=number: len(publisher._deleted.get(FIRST, ())) == number)
+            await publisher.settled()
+        assert loop.time() - begun >= 1.9, "the last two were answered a second later each"
+        assert await api.get(SLICES, FIRST)
+
+
 async def test_what_somebody_else_changes_is_set_right(api, node, publishing):
     async with publishing(Devices("eth1")) as publisher:
         await publisher.settled()
@@ -338,3 +353,24 @@ async def test_a_slice_of_somebody_else_that_has_our_name_is_not_touched(api, no
             with contextlib.suppress(ApiError):
                 await api.delete(SLICES, FIRST)
             await until(api, [f"{FIRST}@1/1[eth1]"])
+
+
+async def test_the_whole_way_from_a_link_to_its_slice(api, node, publishing, host, running):
+    host.made("outside")
+    host.links.add(Veth("eth1", "far", host.namespaces.path("outside"), up=True))
+    far = host.opened("outside").links
+    far.change("far", up=True)
+    host.links.add(Bridge("br0"))
+    inventory = host.inventory()
+    async with running(inventory), publishing(inventory) as publisher:
+        await until(api, [f"{FIRST}@1/1[br0 eth1]"])
+        await publisher.settled()
+        far.change("far", up=False)
+        await eventually(lambda: not inventory.health()["eth1"].healthy)
+        await publisher.settled()
+        [found] = await slices(api)
+        [taint] = found["spec"]["devices"][1]["taints"]
+        assert (taint["key"], taint["effect"]) == ("net.podwire.dev/no-carrier", "NoSchedule")
+        assert found["spec"]["devices"][0]["capacity"]["slots"]["value"] == "16"
+        host.links.delete("eth1")
+        await until(api, [f"{FIRST}@1/1[br0]"])
