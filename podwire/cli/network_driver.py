@@ -12,6 +12,7 @@ from podwire.cluster import network_driver
 from podwire.cluster.network_driver import CDI, KUBELET, STATE, Options
 from podwire.dradriver.config import Config, load
 from podwire.dradriver.inventory.config import BadConfig
+from podwire.dradriver.inventory.filtering import Filter
 from podwire.nri.errors import NriError
 from podwire.nri.starting import SOCKET
 from podwire.protocols.k8sapi.client_side import ClientError
@@ -68,9 +69,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     ):
         where.add_argument(flag, type=Path, default=default, metavar="DIR", help=f"{told} ({default})")
     add_logging(parser)
-    commands = parser.add_subparsers(dest="action", metavar="")
+    commands = parser.add_subparsers(title="commands", dest="action", metavar="")
     explain = commands.add_parser("explain", help="what became of a claim on this node, and why")
     explain.add_argument("claim", metavar="[NAMESPACE/]CLAIM")
+    for flag, type_ in (("--kubeconfig", Path), ("--context", str), ("--node-name", str), ("--state-dir", Path)):
+        explain.add_argument(flag, type=type_, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -108,11 +111,13 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 def _loaded(path: Path) -> Config:
     try:
-        return load(path)
+        found = load(path)
+        Filter(found.offering.filter)
     except BadConfig as error:
         raise UserError(f"{path}: {error}") from error
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
+    return found
 
 
 def _explain(options: Options, claim: str) -> int:

@@ -29,12 +29,6 @@ class Kit:
     turns: Turns
     lock: InstanceLock
 
-    def records_of_claim(self, uid: str) -> list[Record]:
-        return [each for each in self.attachments.records() if each.order.claim.uid == uid]
-
-    def records_of_pod(self, uid: str) -> list[Record]:
-        return [each for each in self.attachments.records() if each.order.pod.uid == uid]
-
 
 def orders_in(records: Iterable[Record]) -> list[Order]:
     return [each.order for each in records]

@@ -52,7 +52,7 @@ class Leasing:
 
     async def lease(self, claim_uid: str) -> None:
         """What a prepared claim is to have from DHCP servers, for all its devices at once. Raises NoLease, OSError."""
-        wanted = [each for each in await self._records() if each.order.claim.uid == claim_uid]
+        wanted = await asyncio.to_thread(self._attachments.of_claim, claim_uid)
         await asyncio.gather(*(self._lease(each) for each in wanted if each.order.settings.dhcp))
 
     async def _lease(self, record: Record) -> None:
@@ -67,8 +67,8 @@ class Leasing:
 
     async def moved(self, pod_uid: str) -> None:
         """A pod's devices are in it, or on the host again: leases are renewed where their interfaces are."""
-        for each in await self._records():
-            if each.order.pod.uid == pod_uid and each.order.settings.dhcp:
+        for each in await asyncio.to_thread(self._attachments.of_pod, pod_uid):
+            if each.order.settings.dhcp:
                 place = Place(netns=each.netns, name=each.order.settings.name) if each.netns else None
                 await self._keeper.place(each.key, place)
 
@@ -85,9 +85,6 @@ class Leasing:
         for each in await asyncio.to_thread(self._addresses.gc, live):
             _log.info("addresses of a claim that is gone are free", extra={"claim": f"{each.namespace}/{each.name}"})
         await self._keeper.gc(live)
-
-    async def _records(self) -> Sequence[Record]:
-        return await asyncio.to_thread(self._attachments.records)
 
     def _heard(self, news: News) -> None:
         if news.what not in _TOLD:

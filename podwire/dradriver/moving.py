@@ -50,14 +50,16 @@ class Moving:
 
     def concerns(self, pod_uid: str) -> bool:
         """Whether anything is prepared for a pod; others are none of this driver's business."""
-        return bool(self._kit.records_of_pod(pod_uid))
+        return bool(self._kit.attachments.of_pod(pod_uid))
 
     def expect(self, pod_uid: str) -> None:
         """Its claims are prepared, so its sandbox will come soon."""
         self._expected.add(pod_uid)
 
     def forget(self, pod_uid: str) -> None:
-        """Its sandbox came, or will not."""
+        """Nothing is known of a pod, and nothing expected."""
+        self._sandboxes.pop(pod_uid, None)
+        self._why.pop(pod_uid, None)
         self._expected.discard(pod_uid)
         self._moved.set()
 
@@ -71,7 +73,7 @@ class Moving:
         """All that is prepared for the pod, or nothing. Raises NotAttached."""
         kit, pod = self._kit, sandbox.pod
         async with kit.lock.held(), kit.turns.of([f"pod {pod.uid}"]):
-            orders = orders_in(kit.records_of_pod(pod.uid))
+            orders = orders_in(kit.attachments.of_pod(pod.uid))
             if not orders:
                 return
             try:
@@ -81,7 +83,6 @@ class Moving:
                 raise NotAttached(f"network devices of pod {pod.namespace}/{pod.name}: {error}") from error
         self.forget(pod.uid)
         self._sandboxes[pod.uid] = sandbox.id
-        self._why.pop(pod.uid, None)
         self._tell_attached(pod, orders, networks_of(attached))
 
     async def _attached(self, sandbox: Sandbox, orders: Sequence[Order]) -> Sequence[Attached]:
@@ -103,7 +104,7 @@ class Moving:
         if self._sandboxes.get(pod.uid, sandbox.id) != sandbox.id:
             return
         async with kit.lock.held(), kit.turns.of([f"pod {pod.uid}"]):
-            orders = orders_in(kit.records_of_pod(pod.uid))
+            orders = orders_in(kit.attachments.of_pod(pod.uid))
             if not orders:
                 return
             try:
@@ -117,8 +118,6 @@ class Moving:
                 return
         failpoint(RETURNED)
         self.forget(pod.uid)
-        self._sandboxes.pop(pod.uid, None)
-        self._why.pop(pod.uid, None)
         self._tell(orders, "Detached", f"not in pod {pod.name}, whose sandbox has ended")
 
     async def check(self, sandbox: Sandbox) -> None:

@@ -71,7 +71,7 @@ class NetworkDriverPlugin(Plugin):
         await self._answered("CreateContainer", self._moving.check(self._sandbox(pod)))
         if not self._voice.mine():
             return None
-        orders = orders_in(self._kit.records_of_pod(pod.uid))
+        orders = orders_in(self._kit.attachments.of_pod(pod.uid))
         return await asyncio.to_thread(adjustment, orders, container)
 
     async def stop_pod_sandbox(self, pod: pb.PodSandbox) -> None:

@@ -152,7 +152,7 @@ class Preparing:
 
     async def _orders(self, claim: ResourceClaim, pod: PodRef) -> tuple[Order, ...]:
         """Those of before, if it was prepared: the same answer for the same question. Raises Refused, ApiError."""
-        before = orders_in(self._kit.records_of_claim(claim.uid))
+        before = orders_in(self._kit.attachments.of_claim(claim.uid))
         judging.check_same_pod(pod, before)
         if judging.covers(before, claim):
             return tuple(before)
@@ -190,7 +190,7 @@ class Preparing:
         except Exception as error:
             devices = [(each.pool, each.offered.device, each.share_id) for each in orders]
             self._refused(wanted.claim, pod, devices, str(error))
-            if not kit.records_of_claim(wanted.claim.uid):
+            if not kit.attachments.of_claim(wanted.claim.uid):
                 await kit.addressing.release(wanted.claim.uid)
             raise
         finally:
@@ -200,7 +200,7 @@ class Preparing:
 
     def _judge_together(self, pod: PodRef, wanted: Wanted, beside: Sequence[Wanted]) -> None:
         """With what this pod has already, and with what it is to have at the same time. Raises Refused."""
-        before = [each for each in orders_in(self._kit.records_of_pod(pod.uid)) if each.claim != wanted.claim]
+        before = [each for each in orders_in(self._kit.attachments.of_pod(pod.uid)) if each.claim != wanted.claim]
         known = {each.claim.uid for each in before}
         others = [
             order for each in beside if each is not wanted and each.claim.uid not in known for order in each.orders
@@ -211,7 +211,7 @@ class Preparing:
     async def _unprepare(self, claim: ClaimRef) -> str:
         """Raises TROUBLES."""
         kit = self._kit
-        orders = orders_in(kit.records_of_claim(claim.uid))
+        orders = orders_in(kit.attachments.of_claim(claim.uid))
         pods = {each.pod.uid for each in orders}
         async with kit.turns.of(f"pod {each}" for each in pods):
             await kit.addressing.leave(claim.uid)

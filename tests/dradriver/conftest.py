@@ -18,6 +18,7 @@ from podwire import nri
 from podwire.cluster import apiserver
 from podwire.cluster.loopback import LoopbackHttp
 from podwire.cluster.network_driver import Options, assemble
+from podwire.dradriver import driver as driver_module
 from podwire.dradriver.config import Config
 from podwire.dradriver.driver import Driver
 from podwire.dradriver.names import CLAIMS, DRIVER, SLICES
@@ -289,7 +290,8 @@ class Node:
 
 
 @pytest.fixture
-def driver_node():
+def driver_node(monkeypatch):
+    monkeypatch.setattr(driver_module, "LINGER", 0.05)  # no pod is about to start when a test ends
     root = Path(tempfile.mkdtemp(prefix="podwire-drv-", dir="/tmp"))  # a socket's path must be short
     yield Node(root)
     shutil.rmtree(root)

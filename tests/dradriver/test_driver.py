@@ -461,7 +461,7 @@ async def test_several_pods_have_parts_of_one_shared_link_with_addresses_of_a_po
             await node.host.run_pod_sandbox(each)
             assert names_in(node, each) == ["net1"]
         told_ = [await told(node, each, "True", "Attached") for each in claims]
-        ips = [each[0]["networkData"]["ips"] for each in told_]
+        ips = sorted(each[0]["networkData"]["ips"] for each in told_)
         assert ips == [["10.9.0.100/24"], ["10.9.0.101/24"]]
         again = await node.kubelet.prepare(*claims)
         assert again == answers

@@ -1,0 +1,47 @@
+"""The command line of the network driver: what is wrong is told before anything runs."""
+
+import pytest
+
+from podwire.cli.main import main
+
+WRONG = {
+    "a key that nobody knows": ("uplink: eth0", "uplink: is no setting"),
+    "a filter that is none": ("filter: 'attributes['", "filter: "),
+    "a pool without addresses": ("pools: {lab: {}}", "pools.lab"),
+    "no YAML": ("a: [", "is no YAML"),
+}
+
+
+@pytest.mark.parametrize(("text", "why"), WRONG.values(), ids=WRONG)
+def test_a_file_that_cannot_be_used_is_refused(tmp_path, capsys, text, why):
+    path = tmp_path / "driver.yaml"
+    path.write_text(text)
+    assert main(["network-driver", "--config", str(path), "--check"]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"podwire network-driver: {path}: ")
+    assert why in told
+    assert "Traceback" not in told
+
+
+def test_a_file_that_can_be_used_is_not(tmp_path, capsys):
+    path = tmp_path / "driver.yaml"
+    path.write_text(
+        'filter: \'attributes["kind"] != "veth"\'\n'
+        "shared: [{interface: eth1, slots: 16, bandwidth: 10G}]\n"
+        "pools: {lab: {subnet: 10.9.0.0/24, rangeStart: 10.9.0.100}}\n"
+    )
+    assert main(["network-driver", "--config", str(path), "--check"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_without_an_api_server_it_says_so(capsys, monkeypatch):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert main(["network-driver", "--kubeconfig", "/no/such/file"]) == 1
+    assert capsys.readouterr().err == "podwire network-driver: /no/such/file: No such file or directory\n"
+
+
+@pytest.mark.parametrize("words", [("explain", "lan", "--kubeconfig"), ("--kubeconfig",)], ids=["after", "before"])
+def test_flags_of_explain_stand_where_people_put_them(capsys, words):
+    last = () if words[0] == "explain" else ("explain", "lan")
+    assert main(["network-driver", *words, "/no/such/file", *last]) == 1
+    assert "/no/such/file" in capsys.readouterr().err
