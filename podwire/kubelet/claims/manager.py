@@ -116,7 +116,7 @@ class ClaimManager:
             claim = claims.read(await self._api.get(CLAIMS, use.name, pod.namespace))
         except (ApiError, ClientError, msgspec.ValidationError) as error:
             raise ClaimsNotReady(f"fetch ResourceClaim {use.name}: {error}") from error
-        seen[use.name] = claim.metadata.resource_version
+        seen[use.name] = uses.mark(claim)
         return claim
 
     async def devices(self, pod: Pod, container: Container) -> tuple[str, ...]:

@@ -89,7 +89,7 @@ class Slices:
         found = await self._api.list(SLICES, Scope(field_selector=f"spec.nodeName={self._node}{only}"))
         for each in found.items:
             name, owner = each["metadata"]["name"], each["spec"]["driver"]
-            if self._connected(owner):
+            if self._connected(owner) or (not driver and owner in self._due):
                 continue
             try:
                 await self._api.delete(SLICES, name, uid=each["metadata"].get("uid", ""))

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from podwire.kubelet.claims.errors import ClaimsNotReady
-from podwire.kubelet.claims.records import Device, Record
+from podwire.kubelet.claims.records import Device, Record, fingerprint
 from podwire.objects import claims
-from podwire.objects.claims import NotGenerated, ResourceClaim
+from podwire.objects.claims import NotGenerated, PodClaim, ResourceClaim
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
 
@@ -59,12 +59,20 @@ def check(pod: Pod, use: Use, claim: ResourceClaim) -> None:
         raise ClaimsNotReady(f"ResourceClaim {claim.name}: not allocated")
 
 
+def mark(claim: ResourceClaim) -> str:
+    """Another one when the claim has changed for its pods. What drivers write into its status is no reason to ask them
+    again: they write when they were asked."""
+    users = sorted(each.uid for each in claim.status.reserved_for)
+    allocation = fingerprint(claim.allocated) if claim.status.allocation is not None else ""
+    return " ".join((claim.uid, claim.owner[1], allocation, *users))
+
+
 def wishes(pod: Pod, container: Container) -> Iterator[Wish]:
-    """Of a pod whose claims are all known."""
-    names = {each.name: claims.name_of(pod, each) for each in claims.of_pod(pod)}
+    """A claim that was not made yet is none."""
+    entries = {each.name: each for each in claims.of_pod(pod)}
     for each in container.resources.claims:
         entry, request = each.get("name", ""), each.get("request") or ""
-        if (name := names.get(entry)) is not None:
+        if entry in entries and (name := _name(pod, entries[entry])) is not None:
             yield Wish(f"claim:{entry}/{request}" if request else f"claim:{entry}", name, request)
     extended = _extended(pod)
     for mapping in extended.get("requestMappings") or ():
@@ -87,6 +95,13 @@ def cdi_devices(wanted: Iterable[Wish], records: Mapping[str, Record]) -> tuple[
         for _, device in devices(records[wish.claim], wish.request):
             found |= dict.fromkeys(device.cdi)
     return tuple(found)
+
+
+def _name(pod: Pod, entry: PodClaim) -> str | None:
+    try:
+        return claims.name_of(pod, entry)
+    except NotGenerated:
+        return None
 
 
 def _extended(pod: Pod) -> dict[str, Any]:

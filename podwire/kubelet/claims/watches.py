@@ -4,7 +4,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
+import msgspec
+
+from podwire.kubelet.claims import uses
 from podwire.kubelet.ports import Api
+from podwire.objects import claims
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.client_side import Scope
 from podwire.protocols.k8sapi.kinds import Kind
@@ -22,6 +26,13 @@ def _kind() -> Kind:
 
 
 CLAIMS = _kind()
+
+
+def _mark(change: Added | Updated | Deleted) -> str:
+    try:
+        return "" if isinstance(change, Deleted) else uses.mark(claims.read(change.object))
+    except msgspec.ValidationError:
+        return ""
 
 
 class Watches:
@@ -44,7 +55,7 @@ class Watches:
                 self._group = None  # a group that ends takes nobody new
 
     def wait(self, uid: str, namespace: str, seen: Mapping[str, str]) -> None:
-        """Tell when one of these claims is not what was seen: by name, its version, or nothing if there was none."""
+        """Tell when one of these claims is not what was seen: by name, its mark, or nothing if there was none."""
         if self._group is None:
             return
         tasks = self._tasks.setdefault(uid, {})
@@ -63,11 +74,8 @@ class Watches:
         try:
             async with self._api.informer(CLAIMS, scope) as informer:
                 async for change in informer:
-                    if not isinstance(change, Added | Updated | Deleted):
-                        continue
-                    version = change.object["metadata"].get("resourceVersion", "")
-                    if version != seen or isinstance(change, Deleted):
-                        seen = version
+                    if isinstance(change, Added | Updated | Deleted) and (now := _mark(change)) != seen:
+                        seen = now
                         self._changed(uid)
         except ApiError as error:  # a server that lets nodes read a claim need not let them watch it
             log.info("claim not watched", extra={"claim": f"{namespace}/{name}", "why": error.message})

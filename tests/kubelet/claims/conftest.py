@@ -225,6 +225,13 @@ class Claims:
         ]
         await self._api.patch(CLAIMS, name, {"status": {"reservedFor": users}}, "default", subresource="status")
 
+    async def told(self, message, name="mine", driver="nic.example.org"):
+        """The driver has written this into the claim's status."""
+        condition = {"type": "Ready", "status": "False", "reason": "No", "message": message,
+                     "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
+        devices = [{"driver": driver, "pool": "n", "device": "eth2", "conditions": [condition]}]
+        await self._api.patch(CLAIMS, name, {"status": {"devices": devices}}, "default", subresource="status")
+
     async def own(self, name, pod):
         """The claim was made for this pod."""
         owner = {

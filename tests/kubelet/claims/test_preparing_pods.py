@@ -149,6 +149,23 @@ async def test_a_driver_that_fails_is_told_of_in_its_own_words_and_asked_again(w
     assert driver.prepared == ["mine"] * 3
 
 
+async def test_what_a_driver_writes_into_a_claim_is_no_reason_to_ask_it_again(world, dra_driver, claims):
+    driver = dra_driver()
+
+    def prepare(claim):
+        raise ValueError("the cable is cut")
+
+    driver.prepare = prepare
+    await asyncio.to_thread(driver.start)
+    await claims.make()
+    await claims.pod()
+    await world.until(waits("the cable is cut"))
+    for number in range(20):
+        await claims.told(f"cut for the {number}th time")
+    await asyncio.sleep(0.2)
+    assert len(driver.prepared) < 8
+
+
 async def test_what_one_driver_has_prepared_is_not_asked_for_again_because_another_failed(world, dra_driver, claims):
     good, bad = dra_driver(), dra_driver("gpu.example.org")
     failures, works = [ValueError("too hot")], bad.prepare

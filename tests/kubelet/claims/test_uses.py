@@ -4,7 +4,7 @@ import pytest
 
 from podwire.kubelet.claims.errors import ClaimsNotReady
 from podwire.kubelet.claims.records import Device, Record
-from podwire.kubelet.claims.uses import Use, cdi_devices, check, uses, wants, wishes
+from podwire.kubelet.claims.uses import Use, cdi_devices, check, mark, uses, wants, wishes
 from podwire.objects import claims, pods
 
 NAMED = {"name": "a", "resourceClaimName": "mine"}
@@ -131,3 +131,14 @@ def test_a_container_gets_what_stands_for_its_extended_resource():
     one = record(d=(Device(pool="n", name="a", requests=("r0",), cdi=("d/nic=a",)),))
     wanting = pod(extended=EXTENDED)
     assert cdi_devices(wishes(wanting, wanting.spec.containers[0]), {"p-extended-resources-x": one}) == ("d/nic=a",)
+
+
+def test_a_claim_has_changed_when_something_of_it_that_counts_has():
+    marks = [mark(each) for each in (claim(), claim(owner="u"), claim(reserved="v"), claim(allocated=False))]
+    assert len(set(marks)) == len(marks)
+    assert mark(claim()) == marks[0]
+
+
+def test_a_claim_that_was_not_made_yet_gives_a_container_nothing():
+    wanting = pod([MADE], resources={"claims": [{"name": "b"}]})
+    assert list(wishes(wanting, wanting.spec.containers[0])) == []
