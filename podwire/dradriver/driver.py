@@ -72,7 +72,7 @@ class Driver:
         statuses, events are followed.   3. The driver's sockets, then those by which kubelets find them.
         """
         parts = self._parts
-        await asyncio.to_thread(parts.holding.settle)
+        await asyncio.to_thread(parts.holding.settle_all)
         await asyncio.to_thread(parts.inventory.look)
         await self._sweep()
         async with asyncio.TaskGroup() as group:

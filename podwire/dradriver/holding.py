@@ -7,13 +7,14 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from podwire.dradriver.offers import Offered, Order
-from podwire.dradriver.ports import Attachments, Inventory
+from podwire.dradriver.ports import Attachments, Inventory, Record
 from podwire.linux import inotify
 from podwire.linux.errors import LinuxError
 from podwire.linux.files import replace_file
@@ -26,13 +27,15 @@ Hold = tuple[str, str]
 
 
 class Holding:
-    """Implements ports.Devices. Blocks but for `run`."""
+    """Implements ports.Devices. Blocks but for `run`; called by any thread."""
 
     def __init__(self, inventory: Inventory, attachments: Attachments, *, records: Path, listed: Path) -> None:
         self._inventory, self._attachments = inventory, attachments
         self._records, self._listed = records, listed
+        self._turn = threading.Lock()
         self._held: set[Hold] = set()
-        self._coming: set[Hold] = set()
+        self._coming: set[str] = set()
+        self._names: set[Path] | None = None
 
     def find(self, device: str) -> Offered | None:
         return self._inventory.find(device)
@@ -43,25 +46,38 @@ class Holding:
 
     def keep(self, orders: Sequence[Order]) -> None:
         """They are about to be prepared. Raises OSError."""
-        for each in orders:
-            device = each.offered.device
-            hold = device, each.claim.uid
-            self._coming.add(hold)
-            if not any(device == other for other, _ in self._held):
-                self._listed.mkdir(mode=0o700, parents=True, exist_ok=True)
-                replace_file(self._path(device), json.dumps(self._inventory.listed(device)).encode())
-            self._inventory.hold(device, each.claim.uid)
-            self._held.add(hold)
+        with self._turn:
+            for each in orders:
+                device, claim = each.offered.device, each.claim.uid
+                self._coming.add(claim)
+                if not any(device == other for other, _ in self._held):
+                    self._listed.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    replace_file(self._path(device), json.dumps(self._inventory.listed(device)).encode())
+                if (device, claim) not in self._held:
+                    self._inventory.hold(device, claim)
+                    self._held.add((device, claim))
 
-    def settle(self, orders: Sequence[Order] = ()) -> None:
-        """Hold what there are records for, and nothing else; `orders` are no longer about to be anything."""
-        self._coming -= {(each.offered.device, each.claim.uid) for each in orders}
-        found = {(each.order.offered.device, each.order.claim.uid): each for each in self._attachments.records()}
-        for hold in found.keys() - self._held:
+    def settle(self, claim_uid: str) -> None:
+        """Hold what there are records for of a claim, and nothing else of it."""
+        with self._turn:
+            self._coming.discard(claim_uid)
+            held = {each for each in self._held if each[1] == claim_uid}
+            self._hold_these(self._attachments.of_claim(claim_uid), held)
+
+    def settle_all(self) -> None:
+        """The same of all claims that nobody is at."""
+        with self._turn:
+            held = {each for each in self._held if each[1] not in self._coming}
+            records = [each for each in self._attachments.records() if each.order.claim.uid not in self._coming]
+            self._hold_these(records, held)
+
+    def _hold_these(self, records: Iterable[Record], held: set[Hold]) -> None:
+        found = {(each.order.offered.device, each.order.claim.uid): each for each in records}
+        for hold in found.keys() - held:
             record = found[hold]
             self._inventory.hold(*hold, offered=record.order.offered, listed=self._read(hold[0]), mac=record.mac)
             self._held.add(hold)
-        for hold in self._held - found.keys() - self._coming:
+        for hold in held - found.keys():
             self._inventory.release(*hold)
             self._held.discard(hold)
             if not any(hold[0] == other for other, _ in self._held):
@@ -76,16 +92,20 @@ class Holding:
             try:
                 while True:
                     _watch(notes, self._records)
-                    await asyncio.to_thread(self._settled)
+                    await asyncio.to_thread(self._settle_if_new)
                     await told.wait()
                     told.clear()
                     notes.read()
             finally:
                 loop.remove_reader(notes.fileno())
 
-    def _settled(self) -> None:
+    def _settle_if_new(self) -> None:
+        """Records come and go with claims; what else is written there concerns nobody here."""
         try:
-            self.settle()
+            names = set(self._records.glob("*/*.json"))
+            if names != self._names:
+                self.settle_all()
+                self._names = names
         except OSError as error:
             _log.error("it is not known which devices are prepared", extra={"why": str(error)})
 

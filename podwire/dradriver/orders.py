@@ -78,17 +78,6 @@ def covers(prepared: Sequence[Order], claim: ResourceClaim) -> bool:
     }
 
 
-def check_taken(orders: Iterable[Order], taken: Sequence[Order]) -> None:
-    """Whether devices are free of what is prepared already. Raises Refused."""
-    for order in orders:
-        for other in taken:
-            if other.offered.device != order.offered.device or other.claim.uid == order.claim.uid:
-                continue
-            if not order.offered.shared or other.share_id == order.share_id:
-                whose = f"{other.claim.namespace}/{other.claim.name}"
-                raise Refused("", f"device {order.offered.device} is prepared for claim {whose}")
-
-
 def check_pod(pod: PodRef, orders: Iterable[Order], others: Iterable[Order]) -> None:
     """Whether all interfaces of a pod get along, those included that it was prepared before. Raises Refused."""
     of_pod = [*(each for each in others if each.pod.uid == pod.uid), *orders]

@@ -157,9 +157,7 @@ class Preparing:
         if judging.covers(before, claim):
             return tuple(before)
         await self._check_pod(pod)
-        orders = judging.orders_of(claim, pod, node=self._kit.node, find=self._kit.devices.find)
-        judging.check_taken(orders, orders_in(self._kit.attachments.records()))
-        return orders
+        return judging.orders_of(claim, pod, node=self._kit.node, find=self._kit.devices.find)
 
     async def _check_pod(self, pod: PodRef) -> None:
         found = await self._kit.api.get(PODS, pod.name, pod.namespace)
@@ -194,7 +192,7 @@ class Preparing:
                 await kit.addressing.release(wanted.claim.uid)
             raise
         finally:
-            await asyncio.to_thread(kit.devices.settle, orders)
+            await asyncio.to_thread(kit.devices.settle, wanted.claim.uid)
         self._coming.expect(pod.uid)
         return _ready(wanted.claim, orders)
 
@@ -206,7 +204,6 @@ class Preparing:
             order for each in beside if each is not wanted and each.claim.uid not in known for order in each.orders
         ]
         judging.check_pod(pod, wanted.orders, [*before, *others])
-        judging.check_taken(wanted.orders, [*orders_in(self._kit.attachments.records()), *others])
 
     async def _unprepare(self, claim: ClaimRef) -> str:
         """Raises TROUBLES."""
@@ -222,7 +219,7 @@ class Preparing:
             failpoint(UNPREPARED)
             await kit.addressing.release(claim.uid)
             await asyncio.to_thread(self._describing.forgotten, claim)
-        await asyncio.to_thread(kit.devices.settle)
+        await asyncio.to_thread(kit.devices.settle, claim.uid)
         return ""
 
     # What is told.

@@ -292,6 +292,11 @@ async def test_a_device_is_prepared_for_one_claim_and_one_pod(driver_node):
         thief = await node.claim("lan1", name_="thief", pods=[other])
         assert (await node.kubelet.prepare(claim))[0].error == ""
         assert "lan1 is prepared for claim default/claim" in (await node.kubelet.prepare(thief))[0].error
+        await node.kubelet.unprepare(claim, thief)
+        answers = await node.kubelet.prepare(claim, thief)
+        assert sorted(bool(each.error) for each in answers) == [False, True]  # at once, and one has it
+        await node.kubelet.unprepare(claim, thief)
+        assert (await node.kubelet.prepare(claim))[0].error == ""
         latest = await node.api.get(CLAIMS, "claim", "default")
         latest["status"]["reservedFor"] = [{"resource": "pods", "name": "other", "uid": other["metadata"]["uid"]}]
         handed = await node.api.replace(latest, subresource="status")

@@ -1,7 +1,5 @@
 """From a claim to orders, as tables; nothing is touched."""
 
-from dataclasses import replace
-
 import pytest
 
 from podwire.dradriver import orders as judging
@@ -82,34 +80,6 @@ def test_what_other_drivers_have_in_a_claim_is_none_of_ours():
 def test_an_alternative_is_known_by_its_request():
     (order,) = ordered(claim({"request": "nic/fast", "shareID": "s1"}))
     assert (order.request, order.share_id, order.pod) == ("nic", "s1", POD)
-
-
-TAKEN = {
-    "a whole device": (False, "", True),
-    "the same share": (True, "s1", True),
-    "another share": (True, "s2", False),
-}
-
-
-@pytest.mark.parametrize(("shared", "share", "refused"), TAKEN.values(), ids=TAKEN)
-def test_a_device_is_for_one_claim_and_a_share_too(shared, share, refused):
-    known = {"lan1": offered(shared=shared)}
-    parameters = {"lan1": known["lan1"]}
-    first = _plain(claim({"shareID": share}, name="first", uid="u0"), parameters)
-    second = _plain(claim({"shareID": "s1" if shared else ""}), parameters)
-    if refused:
-        with pytest.raises(Refused, match="lan1 is prepared for claim default/first"):
-            judging.check_taken(second, first)
-    else:
-        judging.check_taken(second, first)
-    judging.check_taken(second, second)
-
-
-def _plain(claim_, known):
-    """Orders without parameters: a shared device would want some."""
-
-    whole = {name: replace(each, shared=False) for name, each in known.items()}
-    return [replace(each, offered=known[each.offered.device]) for each in ordered(claim_, **whole)]
 
 
 def test_what_is_prepared_covers_a_claim_only_as_a_whole():
