@@ -8,6 +8,10 @@ from pathlib import Path
 from podwire.shim import find
 
 
+NAME = "podwire-network-attached"
+"""Some runtimes tell of a hook that failed nothing but its path: so that says what it is about."""
+
+
 def installed(directory: Path) -> Sequence[str]:
     """The beginning of the hook's command line. Blocks; raises OSError.
 
@@ -17,11 +21,11 @@ def installed(directory: Path) -> Sequence[str]:
     found = find()
     if not found.compiled:
         return found.argv
-    source, target = Path(found.argv[0]), directory / "podwire-shim"
+    source, target = Path(found.argv[0]), directory / NAME
     content = source.read_bytes()
     if not _is(target, content):
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-        fresh = directory / f".podwire-shim.{os.getpid()}"
+        fresh = directory / f".{NAME}.{os.getpid()}"
         shutil.copy(source, fresh)
         fresh.chmod(0o755)
         fresh.rename(target)

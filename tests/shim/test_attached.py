@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from podwire.linux.namespaces import KernelNamespaces
+
 
 def check(shim, environment, file, state):
     told = state if isinstance(state, str) else json.dumps(state)
@@ -90,3 +92,38 @@ def test_a_container_in_another_namespace_does_not_start(shim, environment, tmp_
     code, told = check(shim, environment, tmp_path / "pod", oci_state(os.getpid()))
     assert code == 1
     assert re.fullmatch(r"podwire-shim: .* and this container is in \d+:\d+\n", told)
+
+
+@pytest.fixture
+def netns(tmp_path):
+    namespaces = KernelNamespaces(tmp_path / "netns")
+    yield Path(namespaces.create("pod").path)
+    namespaces.remove("pod")
+
+
+def with_hook(box, shim, file, netns):
+    """A container that joins a network, as containers of a pod do."""
+    config = box.bundle / "config.json"
+    spec = json.loads(config.read_text())
+    spec["hooks"] = {"createRuntime": [{"path": shim[0], "args": [*shim, "attached", str(file)], "timeout": 30}]}
+    for each in spec["linux"]["namespaces"]:
+        if each["type"] == "network":
+            each["path"] = str(netns)
+    config.write_text(json.dumps(spec))
+    return box
+
+
+def test_a_runtime_starts_no_container_without_what_its_pod_claimed(
+    shim, rootfs, reports, tmp_path, oci, support, netns
+):
+    boxes = support.Boxes(shim, rootfs, reports, tmp_path, oci)
+    file = tmp_path / "attached"
+    try:
+        refused = with_hook(boxes.box("true"), shim, file, netns).run()
+        assert refused.result.returncode == 1
+        space = netns.stat()
+        file.write_text(f"{space.st_dev}:{space.st_ino}\n")
+        started = with_hook(boxes.box("true"), shim, file, netns).run()
+        assert started.result.returncode == 0, started.result.stderr
+    finally:
+        boxes.sweep()
