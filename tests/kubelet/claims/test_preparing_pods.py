@@ -439,3 +439,26 @@ async def test_calls_to_drivers_are_seen_with_their_pod_and_their_claims(world, 
     assert [each.name for each in seen[0].detail["request"].claims] == ["mine"]
     (answer,) = seen[1].detail["response"].claims.values()
     assert [each.device_name for each in answer.devices] == ["eth2"]
+
+
+async def test_a_pod_whose_time_is_over_has_failed_when_its_driver_has_let_go(world, dra_driver, claims):
+    driver = dra_driver()
+    seen = []
+    driver.unprepare = lambda claim: seen.append(list(world.line.patches))
+    await asyncio.to_thread(driver.start)
+    await claims.make()
+    await claims.pod(activeDeadlineSeconds=2)
+    await world.until(lambda each: each and each["status"]["phase"] == "Failed")
+    (before,) = seen
+    assert not [patch for _, patch in before if patch["status"].get("phase") == "Failed"]
+
+
+async def test_a_pod_that_others_end_gives_its_claims_back(world, dra_driver, claims):
+    driver = await asyncio.to_thread(dra_driver().start)
+    await claims.make()
+    await claims.pod()
+    await world.running()
+    patch = {"status": {"phase": "Failed", "reason": "Evicted", "message": "no room"}}
+    await world.api.patch(PODS, "p", patch, "default", subresource="status")
+    await asyncio.to_thread(eventually, lambda: driver.unprepared == ["mine"])
+    assert "StopPodSandbox" in world.runtime.calls
