@@ -7,7 +7,6 @@ from pathlib import Path
 
 from podwire.shim import find
 
-
 NAME = "podwire-network-attached"
 """Some runtimes tell of a hook that failed nothing but its path: so that says what it is about."""
 
