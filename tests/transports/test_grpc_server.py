@@ -527,3 +527,16 @@ async def test_a_tap_that_fails_is_dropped_and_the_calls_go_on(served, client, c
     assert [(each.levelno, each.getMessage()) for each in caplog.records] == [
         (logging.ERROR, "a tap failed and is dropped")
     ]
+
+
+async def test_a_client_sees_its_server_come_and_go_without_asking(served):
+    async with asyncio.timeout(60), connect(served.path) as client:
+        there = client.connections()
+        assert await anext(there) is False
+        server = await served({"Version": version})
+        assert await anext(there) is True
+        await server.close(0)
+        assert await anext(there) is False
+        await served({"Version": version})
+        assert await anext(there) is True
+        await there.aclose()
