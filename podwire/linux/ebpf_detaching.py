@@ -100,7 +100,7 @@ def _xdp_link(ifindex: int, program: int) -> int:
             answer = _bpf(_NEXT_LINK, _ID.pack(number, 0, 0), "list links of programs")[1]
         except errors.LinuxError:
             return 0
-        number = _ID.unpack_from(answer)[1]
+        number = int(_ID.unpack_from(answer)[1])
         if _is_for(number, ifindex, program):
             return number
 

@@ -11,6 +11,7 @@ from podwire.linux import errors, link_sysctls
 from podwire.linux.ethtool import Ethtool
 from podwire.linux.kept_addresses import KeptAddresses
 from podwire.linux.kept_neighbours import KeptNeighbours
+from podwire.linux.kept_queues import KeptQueues
 from podwire.linux.kept_routes import KeptRoutes
 from podwire.linux.kept_rules import KeptRules
 from podwire.linux.netlink import Netlink
@@ -174,6 +175,54 @@ def test_neighbours_that_were_set_come_back_and_others_do_not(real):
         assert KeptNeighbours(netlink).list(index) == ()
         KeptNeighbours(netlink).put(index, kept)
         assert (ip("neigh show nud permanent"), ip("neigh show proxy")) == before
+
+
+def tc(words):
+    return subprocess.run(["tc", *words.split()], capture_output=True, text=True, check=True).stdout
+
+
+QUEUES = [
+    ["qdisc add dev v0 root handle 9: tbf rate 1mbit burst 10kb latency 50ms"],
+    ["qdisc add dev v0 root handle 8: pfifo limit 77"],
+    [
+        "qdisc add dev v0 root handle 1: htb default 20",
+        "class add dev v0 parent 1: classid 1:1 htb rate 10mbit",
+        "class add dev v0 parent 1:1 classid 1:10 htb rate 2mbit ceil 5mbit prio 1",
+        "class add dev v0 parent 1:1 classid 1:20 htb rate 1mbit",
+        "qdisc add dev v0 parent 1:10 handle 10: pfifo limit 55",
+    ],
+    ["qdisc add dev v0 clsact"],
+]
+
+
+@pytest.mark.parametrize("commands", QUEUES, ids=["a bucket", "a queue", "classes", "a hook"])
+def test_queues_that_somebody_made_come_back(real, commands):
+    with links() as (index, netlink):
+        for each in commands:
+            tc(each)
+        before = tc("qdisc show dev v0"), tc("class show dev v0")
+        kept = KeptQueues(netlink).list(index)
+        assert len(kept) == len(commands)
+        tc(f"qdisc del dev v0 {'clsact' if 'clsact' in commands[0] else 'root'}")
+        assert KeptQueues(netlink).list(index) == ()
+        assert KeptQueues(netlink).put(index, kept) == ()
+        assert (tc("qdisc show dev v0"), tc("class show dev v0")) == before
+        assert KeptQueues(netlink).put(index, kept) == ()
+
+
+def test_filters_that_are_lost_are_counted(real):
+    with links() as (index, netlink):
+        tc("qdisc add dev v0 clsact")
+        tc("filter add dev v0 ingress protocol ip u32 match u32 0 0 flowid 1:1")
+        kept = KeptQueues(netlink).list(index)
+        tc("qdisc del dev v0 clsact")
+        (told,) = KeptQueues(netlink).put(index, kept)
+        assert told.endswith("filters of the clsact queue ffff:")
+
+
+def test_queues_that_every_link_has_are_left_out(real):
+    with links() as (index, netlink):
+        assert KeptQueues(netlink).list(index) == ()
 
 
 def test_sysctls_of_a_link_are_put_back_as_far_as_they_can_be(real):

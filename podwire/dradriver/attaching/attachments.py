@@ -11,18 +11,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from podwire.dradriver.addressing.keys import Key, key_of
-from podwire.dradriver.attaching import preparing
+from podwire.dradriver.attaching import making, preparing
 from podwire.dradriver.attaching.acting import Hands, LinkGone, StepFailed
 from podwire.dradriver.attaching.finding import found
 from podwire.dradriver.attaching.places import Place
 from podwire.dradriver.attaching.planning import addresses as addresses_of
 from podwire.dradriver.attaching.planning import inverse, plan
-from podwire.dradriver.attaching.records import ATTACHED, ATTACHING, PREPARED, Record, Records
+from podwire.dradriver.attaching.records import ATTACHED, ATTACHING, OWN_NAME, PREPARED, TAG, Record, Records
 from podwire.dradriver.offers import ClaimRef, Order, PodRef, Refused
 from podwire.dradriver.settings import Interface, Route
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors
 from podwire.linux.link_attributes import WholeLinks
+from podwire.linux.links import KernelLinks
 
 _log = logging.getLogger("podwire.dradriver")
 
@@ -274,9 +275,18 @@ class Attachments:
         A pod that is gone gets its devices taken away; one that is there and has not all of them gets them.
         """
         changed: list[Record] = []
+        self._sweep()
         for pod_uid in {each.order.pod.uid for each in self._records.all()} | set(self._records.pods_attached()):
             changed += self._reconcile(pod_uid, live.get(pod_uid))
         return tuple(changed)
+
+    def _sweep(self) -> None:
+        """Delete interfaces that were made for claims of which there is no record any more."""
+        links = KernelLinks(self._host.netlink).list()
+        tags = {each.tag for each in self._records.all()}  # read after the links: a record is there before its link
+        for each in links:
+            if OWN_NAME.fullmatch(each.name) and each.alias.startswith(TAG) and each.alias not in tags:
+                making.delete_marked(self._host, each.name, each.alias)
 
     def _reconcile(self, pod_uid: str, netns: str | None) -> list[Record]:
         before = self._records.of_pod(pod_uid)

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 from podwire.dradriver.attaching import making, snapshots
@@ -9,11 +10,12 @@ from podwire.dradriver.attaching.acting import Hands
 from podwire.dradriver.attaching.places import Place
 from podwire.dradriver.attaching.planning import attributes, make_step
 from podwire.dradriver.attaching.records import Record
+from podwire.dradriver.attaching.snapshots import Snapshot
 from podwire.dradriver.inventory.uplinks import needed, uplinks
 from podwire.dradriver.offers import Order, Refused
 from podwire.dradriver.settings import WHOLE, Interface
 from podwire.failpoints import declare, failpoint
-from podwire.linux import errors
+from podwire.linux import errors, link_sysctls
 from podwire.linux.kept_routes import KeptRoutes
 from podwire.linux.link_attributes import Attributes, WholeLinks
 from podwire.linux.links import KernelLinks
@@ -110,13 +112,10 @@ def check_not_needed(host: Place, links: dict[int, Link], link: Link) -> None:
 
 def ready(host: Place, record: Record) -> None:
     """Whoever asks a DHCP server needs the link on the host, and up; all others are made when there is a pod."""
-    settings = record.order.settings
-    if not settings.dhcp:
+    if not record.order.settings.dhcp:
         return
     if record.snapshot is not None:
-        WholeLinks(host.netlink).change(
-            KernelLinks(host.netlink).get(record.snapshot.name).ifindex, Attributes(up=True)
-        )
+        _ready_whole(host, record.snapshot, record.mac)
         return
     hands = Hands(record, host, None)
     link = hands.look_on_host()
@@ -125,7 +124,24 @@ def ready(host: Place, record: Record) -> None:
         wanted = attributes(record)._replace(name=record.waiting_name)
         hands.ifindex = making.make(host, host, replace(make_step(record), attributes=wanted))
         failpoint(WAITING)
+    _stay_silent(host, record.waiting_name)
     WholeLinks(host.netlink).change(hands.ifindex, Attributes(up=True))
+
+
+def _stay_silent(host: Place, link: str) -> None:
+    """The host takes no addresses and no routes by a link that only waits there for its pod."""
+    with suppress(errors.NoSuchSysctl):  # a kernel without IPv6
+        host.visited(lambda: link_sysctls.write(link, {"ipv6/disable_ipv6": "1"}))
+
+
+def _ready_whole(host: Place, snapshot: Snapshot, mac: str) -> None:
+    """It asks with the MAC address that it is to have."""
+    links = WholeLinks(host.netlink)
+    now = links.get(snapshot.name).link
+    if now.mac != mac:
+        links.change(now.ifindex, Attributes(up=False))
+        links.change(now.ifindex, Attributes(mac=mac))
+    links.change(now.ifindex, Attributes(up=True))
 
 
 def check_free_to_go(host: Place, link: Link | None, record: Record) -> None:

@@ -12,6 +12,7 @@ outlives a boot. To add a line costs a fraction of putting a new file in place.
 import hashlib
 import json
 import logging
+import re
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -32,6 +33,8 @@ VERSION = 1
 PREPARED, ATTACHING, ATTACHED = "prepared", "attaching", "attached"
 TAG = "podwire:claim:"
 """How the aliases of links begin that are claimed or made for a claim."""
+OWN_NAME = re.compile(r"pw[cd][0-9a-f]{10}")
+"""Of links that are made for a claim on the host."""
 _LONG = 1 << 16
 """Bytes of a record that is written anew."""
 _BROKEN = (ValueError, TypeError, KeyError, AttributeError)

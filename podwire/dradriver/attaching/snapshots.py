@@ -7,6 +7,7 @@ from podwire.dradriver.attaching.places import Place
 from podwire.linux import errors, link_sysctls
 from podwire.linux.kept_addresses import KeptAddress, KeptAddresses
 from podwire.linux.kept_neighbours import KeptNeighbour, KeptNeighbours
+from podwire.linux.kept_queues import KeptQueue, KeptQueues
 from podwire.linux.kept_routes import KeptRoute, KeptRoutes
 from podwire.linux.kept_rules import KeptRule, KeptRules
 from podwire.linux.link_attributes import Attributes, Whole, WholeLinks
@@ -38,6 +39,7 @@ class Snapshot:
     flags: Mapping[str, bool] = field(default_factory=dict)
     """The driver's private ones."""
     sysctls: Mapping[str, str] = field(default_factory=dict)
+    queues: tuple[KeptQueue, ...] = ()
 
 
 def taken(host: Place, index: int) -> Snapshot:
@@ -60,6 +62,7 @@ def taken(host: Place, index: int) -> Snapshot:
         changeable=tuple(sorted(features.changeable)),
         flags=host.ethtool.flags(index),
         sysctls=host.visited(lambda: link_sysctls.read_all(whole.link.name)),
+        queues=KeptQueues(host.netlink).list(index),
     )
 
 
@@ -109,6 +112,7 @@ def restore(host: Place, index: int, wanted: Snapshot) -> tuple[str, ...]:
     lost += KeptRoutes(host.netlink).put(index, wanted.routes)
     KeptNeighbours(host.netlink).put(index, wanted.neighbours)
     lost += _restore_hardware(host, index, wanted)
+    lost += KeptQueues(host.netlink).put(index, wanted.queues)
     now = links.get(index).link
     if now.alias != wanted.attributes.alias:
         links.change(index, Attributes(alias=wanted.attributes.alias))

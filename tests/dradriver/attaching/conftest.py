@@ -77,6 +77,8 @@ def is_momentary(key: str) -> bool:
 def lasting(told: object) -> object:
     """Without what changes by itself."""
     match told:
+        case {"qdisc": "noop", **others}:
+            return lasting({**others, "qdisc": "noqueue"})  # of a link that is down, and was or was not up before
         case dict():
             return {key: lasting(each) for key, each in told.items() if not is_momentary(key)}
         case list():
@@ -174,6 +176,7 @@ class Host:
         self.ip(f"rule add iif {name} table 100 priority 501")
         self.ip(f"neigh add 10.9.1.254 lladdr 02:00:00:00:00:fe dev {name} nud permanent")
         self.ip(f"neigh add fd09::fe lladdr 02:00:00:00:00:fe dev {name} nud permanent")
+        ran("tc", "qdisc", "add", "dev", name, "root", "handle", "9:", "pfifo", "limit", "77")
         link_sysctls.write(name, {"ipv4/arp_ignore": "2", "ipv4/rp_filter": "2", "ipv6/accept_ra": "0"})
         with Ethtool() as ethtool, KernelNetwork() as network:
             ethtool.set_features(network.links.get(name).ifindex, {"tx-tcp-segmentation": False})
@@ -198,6 +201,7 @@ class Host:
             "rules6": self.ip("-6 rule show"),
             "neighbours": self.ip("neigh show nud permanent"),
             "proxies": self.ip("neigh show proxy"),
+            "queues": sorted(ran("tc", "qdisc", "show").splitlines()),
         }
         ordered = {
             key: sorted((lasting(each) for each in value if each), key=json.dumps) for key, value in told.items()

@@ -1,5 +1,8 @@
 """Devices that move, with real links and real packets."""
 
+import ctypes
+import os
+import struct
 from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path
 
@@ -8,6 +11,10 @@ import pytest
 from podwire.dradriver.attaching import ATTACHED, PREPARED, AttachFailed
 from podwire.dradriver.offers import Refused
 from podwire.dradriver.settings import Made, Route, Vrf
+from podwire.linux import syscalls
+from podwire.linux.netlink import Netlink
+from podwire.linux.network import KernelNetwork
+from podwire.linux.wire import Request, nested, u32
 
 
 def test_a_link_moves_with_all_that_it_has_and_comes_back_as_it_was(host):
@@ -282,6 +289,21 @@ def test_what_was_missed_is_caught_up_with(host):
     host.settled(before)
 
 
+def test_what_was_made_for_a_claim_that_nobody_knows_is_deleted(host):
+    host.nic()
+    host.bridge()
+    before = host.dump()
+    attachments, pod = host.attachments(), host.pod()
+    orders = [host.order("br0", made=Made(kind="veth", bridge="br0")), host.order(name="net2")]
+    attachments.prepare(orders)
+    attachments.attach("pod-uid", pod)
+    for each in (host.state / "records" / "pod-uid").iterdir():
+        if "br0" in each.name:
+            each.unlink()
+    host.attachments().reconcile({})
+    host.settled(before)
+
+
 def test_after_a_boot_nothing_is_attached_and_everything_is_looked_at_anew(host):
     host.nic()
     attachments, pod = host.attachments(boot="one"), host.pod()
@@ -321,3 +343,56 @@ def test_the_file_that_others_read_names_the_namespace(host):
     attachments.attach("pod-uid", pod)
     found = Path(pod).stat()
     assert attachments.attached_file("pod-uid").read_text() == f"{found.st_dev}:{found.st_ino}\n"
+
+
+@pytest.mark.parametrize("device", ["nic0", "br0"])
+def test_a_link_waits_on_the_host_for_the_answer_of_a_dhcp_server(host, device):
+    host.nic()
+    host.furnish()
+    host.bridge()
+    host.ip("link set nic0 down")
+    before = host.dump()
+    attachments, pod = host.attachments(), host.pod()
+    made = Made(kind="veth", bridge="br0") if device == "br0" else None
+    order = host.order(device, made=made, dhcp=True, mac="02:00:00:00:00:77")
+    (record,) = attachments.prepare([order])
+    waiting = record.waiting_name if made else "nic0"
+    (told,) = host.ip(f"addr show {waiting}")
+    assert ("UP" in told["flags"], told["address"]) == (True, "02:00:00:00:00:77")
+    assert not made or told["addr_info"] == []
+    given = Route(destination=ip_network("10.60.0.0/16"), gateway=ip_address("10.50.0.1"))
+    attachments.assign(record, (ip_interface("10.50.0.2/24"),), (given,))
+    (attached,) = host.attachments().attach("pod-uid", pod)
+    assert attached.ips == (ip_interface("10.50.0.2/24"),)
+    assert host.ip("route show 10.60.0.0/16", pod)[0]["gateway"] == "10.50.0.1"
+    attachments.detach("pod-uid", pod)
+    attachments.unprepare(order.claim.uid)
+    host.settled(before)
+
+
+def test_programs_are_taken_off_and_that_they_are_lost_is_said(host):
+    host.nic()
+    attachments, pod = host.attachments(), host.pod()
+    attachments.prepare([host.order(detach_ebpf=True)])
+    descriptor = xdp_on("nic0")
+    try:
+        attachments.attach("pod-uid", pod)
+        assert "xdp" not in host.run("ip link show net1", pod)
+        (back,) = attachments.detach("pod-uid", pod)
+        assert back.lost == ("1 eBPF programs, which were taken off",)
+    finally:
+        os.close(descriptor)
+
+
+def xdp_on(name):
+    """A program that does nothing: r0 = 2; exit."""
+    code = ctypes.create_string_buffer(bytes.fromhex("b700000002000000" + "9500000000000000"), 16)
+    licence = ctypes.create_string_buffer(b"GPL")
+    asked = struct.pack("=IIQQ", 6, 2, ctypes.addressof(code), ctypes.addressof(licence)).ljust(128, b"\0")
+    buffer = ctypes.create_string_buffer(asked, 128)
+    number = {"x86_64": 321}.get(os.uname().machine, 280)
+    descriptor = syscalls.syscall(number, "load a program", 5, ctypes.addressof(buffer), 128)
+    with Netlink() as netlink, KernelNetwork() as network:
+        head = struct.pack("=BxHiII", 0, 0, network.links.get(name).ifindex, 0, 0)
+        netlink.do(Request(19, 0, head + nested(43, u32(1, descriptor), u32(3, 2)), "attach a program", {}))
+    return descriptor

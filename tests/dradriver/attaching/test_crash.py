@@ -45,7 +45,9 @@ CASES = [
         for each in ("untold", "queue-deleted", "rules-deleted", "returned", "deleted", "restored", "back")
     ),
 ]
-SAMPLE = CASES if SOAK else random.Random(SEED).sample(CASES, 6)
+AFTER = ("the pod lives", "the pod is gone", "its namespace is gone")
+ALL = [(*each, after) for each in CASES for after in AFTER]
+SAMPLE = ALL if SOAK else random.Random(SEED).sample(ALL, 6)
 
 
 def test_every_step_is_killed_after():
@@ -78,8 +80,7 @@ def killed(host, verb, pod, wanted, at=""):
     assert done.returncode == (-9 if at else 0), done.stderr
 
 
-@pytest.mark.parametrize("after", ["the pod lives", "the pod is gone", "its namespace is gone"])
-@pytest.mark.parametrize(("verb", "at"), SAMPLE)
+@pytest.mark.parametrize(("verb", "at", "after"), SAMPLE)
 def test_a_driver_that_is_killed_is_followed_by_one_that_finishes_or_undoes(host, verb, at, after):
     host.nic()
     host.nic("nic1", "far1", "02:00:00:00:00:02")
