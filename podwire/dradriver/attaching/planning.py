@@ -29,6 +29,7 @@ def plan(record: Record, *, waits_on_host: bool = False) -> tuple[Step, ...]:
     """Into the pod. `waits_on_host`: an interface made for the claim is there already, on the host."""
     settings = record.order.settings
     carried, given = addresses(record)
+    ways = carried_routes(record)
     found = (
         *_arrival(record, waits_on_host),
         steps.SetSysctls(sysctls(settings)),
@@ -37,8 +38,8 @@ def plan(record: Record, *, waits_on_host: bool = False) -> tuple[Step, ...]:
         steps.SetFeatures(dict(settings.features), dict(settings.private_flags)),
         *((steps.DetachPrograms(),) if settings.detach_ebpf else ()),
         *((steps.JoinVrf(settings.vrf),) if settings.vrf else ()),
-        *_routes(record),
-        rules(record),
+        *_routes(record, ways),
+        rules(record, ways),
         neighbours(record),
         *_shaping(record),
     )
@@ -118,11 +119,10 @@ def networks(record: Record) -> tuple[Network, ...]:
     return (*(each.network for each in given), *(each.interface.network for each in carried))
 
 
-def _routes(record: Record) -> Iterable[Step]:
+def _routes(record: Record, carried: Sequence[KeptRoute]) -> Iterable[Step]:
     """Those to what is on the link first: others' gateways may be there."""
     settings = record.order.settings
     given = tuple(_in_vrf(each, settings) for each in (*settings.routes, *record.routes))
-    carried = carried_routes(record)
     near = steps.AddRoutes(
         tuple(each for each in given if each.gateway is None), tuple(each for each in carried if each.to_link)
     )
@@ -180,7 +180,7 @@ def _holds(network: Network, address: IP) -> bool:
             return address.version == network.version and address in network
 
 
-def rules(record: Record) -> steps.AddRules:
+def rules(record: Record, ways: Sequence[KeptRoute]) -> steps.AddRules:
     settings = record.order.settings
     given = tuple(
         values.Rule(
@@ -192,14 +192,14 @@ def rules(record: Record) -> steps.AddRules:
         )
         for each in settings.rules
     )
-    return steps.AddRules(given, () if settings.vrf else carried_rules(record))
+    return steps.AddRules(given, () if settings.vrf else carried_rules(record, ways))
 
 
-def carried_rules(record: Record) -> tuple[KeptRule, ...]:
+def carried_rules(record: Record, ways: Sequence[KeptRoute]) -> tuple[KeptRule, ...]:
     """Rules of the host that lead to what the pod has, under the name that the link has there."""
     if record.snapshot is None:
         return ()
-    tables = {each.table for each in carried_routes(record)}
+    tables = {each.table for each in ways}
     name, becomes = record.snapshot.name, record.order.settings.name
     return tuple(each.renamed(name, becomes) for each in record.snapshot.rules if _fits(each, name, tables))
 

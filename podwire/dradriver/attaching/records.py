@@ -173,8 +173,7 @@ class Records:
 
     def _remembered(self, path: Path) -> Record:
         """Parsed once for each time that somebody wrote it, another process too."""
-        now = path.stat()
-        written = (now.st_ino, now.st_size, now.st_mtime_ns)
+        written = _written(path)
         seen = self._seen.get(path)
         if seen is None or seen[0] != written:
             self._seen[path] = seen = (written, _parsed(path.read_bytes()))
@@ -185,15 +184,17 @@ class Records:
         path = self._path(record)
         path.parent.mkdir(mode=0o700, exist_ok=True)
         write_durably(path, _whole(record))
+        self._seen[path] = (_written(path), record)
 
     def note(self, record: Record) -> None:
         """How far it got, for whoever comes after a crash of this process."""
         path = self._path(record)
         if path.stat().st_size > _LONG:
             write_durably(path, _whole(record))
-            return
-        with path.open("ab", buffering=0) as file:
-            file.write(_line("progress", record.progress))
+        else:
+            with path.open("ab", buffering=0) as file:
+                file.write(_line("progress", record.progress))
+        self._seen[path] = (_written(path), record)
 
     def remove(self, record: Record) -> None:
         path = self._path(record)
@@ -225,6 +226,12 @@ class Records:
 
     def pods_attached(self) -> list[str]:
         return [unquote(each.name) for each in self._attached.iterdir() if not each.name.startswith(".")]
+
+
+def _written(path: Path) -> tuple[int, int, int]:
+    """Another one after each time that somebody wrote it."""
+    now = path.stat()
+    return now.st_ino, now.st_size, now.st_mtime_ns
 
 
 def _name(part: str) -> str:
