@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from podwire.linux import errors
-from podwire.linux.files import open_beneath, open_in_root, remove_durably, sweep, write_durably
+from podwire.linux.files import open_beneath, open_in_root, remove_durably, replace_file, sweep, write_durably
 
 
 def test_a_file_is_put_in_place_with_its_mode(tmp_path):
@@ -160,3 +160,13 @@ def test_what_is_opened_is_not_inherited(root):
     descriptor = open_in_root(root, "etc/name")
     assert not os.get_inheritable(descriptor)
     os.close(descriptor)
+
+
+def test_a_file_that_need_not_outlive_a_boot_is_put_in_place_whole(tmp_path):
+    path = tmp_path / "state"
+    for content in (b"one", b"two"):
+        replace_file(path, content, mode=0o644)
+        assert (path.read_bytes(), path.stat().st_mode & 0o777) == (content, 0o644)
+    assert [each.name for each in tmp_path.iterdir()] == ["state"]
+    with pytest.raises(errors.NoSuchPath):
+        replace_file(tmp_path / "nowhere" / "state", b"")

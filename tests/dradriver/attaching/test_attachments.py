@@ -3,6 +3,7 @@
 import ctypes
 import os
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path
 
@@ -198,6 +199,23 @@ def test_a_cable_that_ended_with_its_pod_is_lost_and_its_claim_says_so(host):
     assert lost == {"nic0": ("nic0: the link is gone, with the pod's namespace",), "nic1": ()}
     with pytest.raises(AttachFailed, match="the link nic0 is not on the host"):
         attachments.attach("pod-uid", host.pod())
+
+
+def test_many_pods_get_theirs_at_the_same_time(host):
+    host.bridge()
+    before = host.dump()
+    attachments, made = host.attachments(), Made(kind="veth", bridge="br0")
+    pods = {f"pod-{number}": host.pod(f"pod-{number}") for number in range(8)}
+    orders = {uid: host.order("br0", made=made, pod=uid, share=uid, name="net1") for uid in pods}
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda order: attachments.prepare([order]), orders.values()))
+        attached = list(threads.map(attachments.attach, pods.keys(), pods.values()))
+        assert len({each.mac for (each,) in attached}) == 8
+        assert all(host.ip("link show net1", netns) for netns in pods.values())
+        list(threads.map(attachments.detach, pods.keys(), pods.values()))
+        list(threads.map(attachments.unprepare, (each.claim.uid for each in orders.values())))
+    assert attachments.records() == ()
+    host.settled(before)
 
 
 REFUSALS = {
