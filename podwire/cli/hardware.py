@@ -29,6 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for verb, told in (("unplug", "pull a card's cable: its carrier goes"), ("plug", "put it in again")):
         cable = verbs.add_parser(verb, help=told)
         cable.add_argument("card", metavar="CARD", help="its name in the profile; VFs are CARDv0, CARDv1, …")
+        cable.add_argument("--node", metavar="NODE", help="whose card it is (the first node's)")
         cable.add_argument(
             "--prefix", type=Path, default=Path("/"), metavar="DIR", help="the directory that the cluster is below (/)"
         )
@@ -91,7 +92,10 @@ def _cable(arguments: argparse.Namespace) -> int:
                 f"no cluster with simulated hardware below {layout.prefix}; `podwire up --hardware` makes one"
             )
         _check_name(arguments.card, known.hardware)
-        with KernelNetwork(NodeSpace(layout, known.nodes[0].name).switch) as switch:
+        names = [each.name for each in known.nodes]
+        if (node := arguments.node or names[0]) not in names:
+            raise UserError(f"there is no node {node}; there is {', '.join(names)}")
+        with KernelNetwork(NodeSpace(layout, node).switch) as switch:
             plug(switch, arguments.card, plugged=arguments.verb == "plug")
     except (BadPrefix, BrokenState, NewerState, OSError) as error:
         raise UserError(str(error)) from error

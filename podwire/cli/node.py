@@ -8,6 +8,7 @@ from podwire.cli.main import UserError
 from podwire.cluster import tracing
 from podwire.cluster.up import state
 from podwire.cluster.up.layout import BadPrefix, layout_of
+from podwire.cluster.up.nodes import trace_socket
 from podwire.cluster.up.nodespace import NodeSpace
 from podwire.cluster.up.state import BrokenState, NewerState
 
@@ -28,8 +29,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not program:
         raise UserError(f"name a program: `podwire node exec {arguments.node} -- ip link`")
     try:
-        home = _enter(arguments.prefix, arguments.node)
-        os.environ.setdefault(tracing.VARIABLE, str(tracing.CollectorOptions.below(home).socket))
+        collector = _enter(arguments.prefix, arguments.node)
+        os.environ.setdefault(tracing.VARIABLE, str(collector))
         os.environ.setdefault(tracing.NODE, arguments.node)
         os.execvp(program[0], program)  # noqa: S606 - the user's own program, without a shell
     except FileNotFoundError as error:
@@ -39,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _enter(prefix: Path, name: str) -> Path:
-    """Where everything is, as it is seen from there."""
+    """Where the collector of traces listens, as it is seen from there."""
     layout = layout_of(prefix)
     known = state.load(layout.record)
     if known is None:
@@ -48,9 +49,9 @@ def _enter(prefix: Path, name: str) -> Path:
     if node is None:
         raise UserError(f"there is no node {name}; there is {', '.join(each.name for each in known.nodes)}")
     if not node.own:
-        return layout.prefix
+        return layout.trace_socket
     space = NodeSpace(layout, name)
     if not space.stands():
         raise UserError(f"the namespaces of {name} are not there; `podwire up` makes them")
     space.enter()
-    return Path("/")
+    return trace_socket(layout, name)

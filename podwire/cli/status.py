@@ -35,9 +35,10 @@ def _show(found: Status) -> None:
     if found.state == "absent":
         print(f"there is no cluster below {found.prefix}; `podwire up` makes one")
         return
-    place = "in namespaces of its own" if found.node_namespaces else "on the host itself"
     print(f"{found.state:10} cluster below {found.prefix}, slot {found.slot}")
-    print(f"node       {found.node}, {place}, kubelet port {found.kubelet_port}, runtime {found.runtime}")
+    for node in found.nodes:
+        place = "in namespaces of its own" if node.namespaces else "on the host itself"
+        print(f"node       {node.name}, {place}, kubelet port {found.kubelet_port}, runtime {found.runtime}")
     print(f"server     {found.api_server}")
     print(f"kubeconfig {found.kubeconfig}")
     if not found.components:

@@ -26,7 +26,9 @@ PLUGINS = Path("/var/lib/podwire/cni/bin")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--detach", action="store_true", help="return when the node is ready; go on in the background")
+    parser.add_argument(
+        "--detach", action="store_true", help="return when all nodes are ready; go on in the background"
+    )
     parser.add_argument(
         "--prefix", type=Path, default=Path("/"), metavar="DIR", help="the directory below which everything is kept (/)"
     )
@@ -34,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runtime", type=_runtime, metavar="RUNTIME", help="podwire, or unix:///… of a CRI runtime that runs (podwire)"
     )
-    parser.add_argument("--nodes", type=int, default=1, metavar="N", help="how many nodes (1)")
+    parser.add_argument("--nodes", type=int, metavar="N", help="how many nodes, 1 to 16 (as many as there are, or 1)")
     add_checking(parser)
     parser.add_argument(
         "--otlp", type=_endpoint, metavar="URL", help="send the trace to a collector of OpenTelemetry, too"
@@ -141,8 +143,12 @@ def _tell_place(prepared: Prepared) -> None:
     layout, slot = prepared.layout, prepared.slot
     for each in prepared.owners:
         print(f"the host has {each}", flush=True)
-    where = "in namespaces of its own" if prepared.node.own else "on the host itself"
-    print(f"cluster below {layout.prefix}, slot {slot.number}: node {prepared.node.name} {where}", flush=True)
+    names = [each.name for each in prepared.nodes]
+    if len(names) > 1:
+        where = f"nodes {names[0]} to {names[-1]} in namespaces of their own"
+    else:
+        where = f"node {names[0]} {'in namespaces of its own' if prepared.own else 'on the host itself'}"
+    print(f"cluster below {layout.prefix}, slot {slot.number}: {where}", flush=True)
 
 
 def _tell_next(layout: Layout) -> None:

@@ -31,6 +31,7 @@ from podwire.runtime.executions import Executions
 from podwire.runtime.host import Host
 from podwire.runtime.image_service import ImageService
 from podwire.runtime.images import Images
+from podwire.runtime.offers import Offers
 from podwire.runtime.records import ContainerRecord, Records, SandboxRecord
 from podwire.runtime.sandbox_kernel import SandboxKernel
 from podwire.runtime.sandboxes import Sandboxes
@@ -75,6 +76,8 @@ class Options:
     """The parent of all cgroups, when it does not follow from the prefix."""
     cni_checking: Checking = REPORTING
     """When CHECK is asked of pods' networks, and what is done about one that is lost."""
+    name: str = ""
+    """Which of the runtimes it is that share one store of images."""
 
     @property
     def state(self) -> Path:
@@ -129,7 +132,8 @@ async def running(options: Options) -> AsyncIterator[Running]:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="podwire"))
     async with contextlib.AsyncExitStack() as stack:
         parts = await _built(options, stack)
-        executions = Executions(parts.shims, parts.bundles, parts.clock)
+        offers = Offers(parts.clock)
+        executions = Executions(parts.shims, parts.bundles, offers)
         usage = Usage(parts.bundles, parts.clock)
         service = RuntimeService(
             parts.sandboxes, parts.containers, executions, usage, parts.network, parts.events, parts.clock
@@ -137,9 +141,9 @@ async def running(options: Options) -> AsyncIterator[Running]:
         parts.events.describe = service.describe
         await _resume(parts, service, stack)
         await stack.enter_async_context(_checker(options, parts.network, parts.sandboxes, parts.clock).running())
-        streaming = await http_server.serve(executions.handle, host="127.0.0.1", port=0)
+        streaming = await http_server.serve(offers.handle, host="127.0.0.1", port=0)
         stack.push_async_callback(streaming.close, GRACE)
-        executions.base_url = f"http://127.0.0.1:{streaming.port}"
+        offers.base_url = f"http://127.0.0.1:{streaming.port}"
         handlers = {**service.handlers(), **ImageService(parts.images, parts.clock).handlers()}
         server = await grpc_server.serve(
             options.socket, methods.ALL, handlers, tap=tracing.cri_tap(), caller=KUBELET, callee=RUNTIME
@@ -153,7 +157,7 @@ async def _built(options: Options, stack: contextlib.AsyncExitStack) -> _Parts:
     clock = SystemClock()
     events = Events(clock)
     stack.enter_context(_alone(options.state))
-    images = await asyncio.to_thread(Images, options.state / "images")
+    images = await asyncio.to_thread(lambda: Images(options.state / "images", owner=options.name))
     stack.callback(images.close)
     network = _network(options)
     stack.push_async_callback(network.close)

@@ -414,7 +414,7 @@ def test_a_component_that_does_not_come_up_is_named_with_the_end_of_its_log(clus
     [
         pytest.param(("--prefix", "/tmp/" + "x" * 40), "longer than 40 bytes", id="a long prefix"),
         pytest.param(("--hardware", "nics.yaml"), "no profile of that name: sriov, two-numa", id="hardware"),
-        pytest.param(("--nodes", "2", "--prefix", "/tmp/pwup-none"), "not there yet", id="two nodes"),
+        pytest.param(("--nodes", "17", "--prefix", "/tmp/pwup-none"), "between 1 and 16 nodes", id="many nodes"),
         pytest.param(("--runtime", "docker"), "is neither podwire nor unix:///", id="a runtime that is none"),
     ],
 )

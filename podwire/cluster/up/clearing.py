@@ -1,11 +1,12 @@
-"""Removes all pods of a node, by the runtime's own code: what is recorded is given back as it was taken."""
+"""Removes all pods of nodes, by the runtime's own code: what is recorded is given back as it was taken."""
 
 import asyncio
 import json
 import logging
 import os
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,25 +30,33 @@ Failures = list[str]
 Work = Callable[[], Coroutine[Any, Any, Failures]]
 
 
-def ours(layout: Layout, options: runtime.Options, space: NodeSpace | None) -> Failures:
-    """Remove every sandbox and container of our runtime; what went wrong, in words."""
-    return _elsewhere(layout, lambda: _removed(options), space)
+def ours(layout: Layout, nodes: Iterable[tuple[runtime.Options, NodeSpace | None]]) -> Failures:
+    """Remove every sandbox and container of our runtimes, on all nodes at once; what went wrong, in words."""
+    begun = [_begun(layout, partial(_removed, options), space) for options, space in nodes]
+    return [each for child in begun for each in _ended(layout, *child)]
 
 
 def foreign(layout: Layout, endpoint: str, pods: Path) -> Failures:
     """Remove from a foreign runtime the pods whose directories our kubelet made, and no others."""
     uids = {each.name for each in pods.iterdir()} if pods.is_dir() else set()
-    return _elsewhere(layout, lambda: _removed_by(Path(endpoint.removeprefix("unix://")), uids), None) if uids else []
+    if not uids:
+        return []
+    return _ended(layout, *_begun(layout, partial(_removed_by, Path(endpoint.removeprefix("unix://")), uids), None))
 
 
-def _elsewhere(layout: Layout, work: Work, space: NodeSpace | None) -> Failures:
-    """In a process of its own, which may enter the node and use gRPC: this one stays as it is."""
+def _begun(layout: Layout, work: Work, space: NodeSpace | None) -> tuple[int, int]:
+    """In a process of its own, which may enter the node and use gRPC: this one stays as it is. The process, and the
+    pipe by which it tells."""
     told, tells = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
     if child == 0:
         os.close(told)
         _be_it(layout, work, space, tells)
     os.close(tells)
+    return child, told
+
+
+def _ended(layout: Layout, child: int, told: int) -> Failures:
     with os.fdopen(told, "rb") as file:
         said = file.read()
     os.waitpid(child, 0)

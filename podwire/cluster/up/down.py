@@ -64,13 +64,14 @@ class Removal:
             raise NotRemoved("; ".join(failed))
 
     def _remove_own_pods(self) -> list[str]:
-        if not (self.layout.state / "runtime").is_dir():
-            return []
         standing = [each for each in self.spaces if each.stands()]
         if standing:
-            return clearing.ours(self.layout, views.inside(self.layout, own=True), standing[0])
+            used = [each for each in standing if (self.layout.home(each.name).state / "runtime").is_dir()]
+            return clearing.ours(self.layout, [(views.inside(self.layout, each.name), each) for each in used])
+        if not (self.layout.state / "runtime").is_dir():
+            return []
         if self.state is None or not self.state.nodes[0].own:
-            return clearing.ours(self.layout, views.outside(self.layout), None)
+            return clearing.ours(self.layout, [(views.outside(self.layout), None)])
         return []  # the namespaces are gone, and all that was in them
 
     def end_residents(self) -> None:
@@ -79,11 +80,12 @@ class Removal:
                 kill(marks.residents(inodes))
 
     def remove_groups(self) -> None:
-        cgroups, parent = KernelCgroups(), views.outside(self.layout).cgroup_parent
-        cgroups.kill(parent)
-        cgroups.remove(parent)
-        with contextlib.suppress(OSError):
-            Path("/sys/fs/cgroup/systemd", parent).rmdir()  # runc makes one there, too
+        cgroups = KernelCgroups()
+        for parent in (views.cgroup(self.layout, each) for each in self.layout.nodes()):
+            cgroups.kill(parent)
+            cgroups.remove(parent)
+            with contextlib.suppress(OSError):
+                Path("/sys/fs/cgroup/systemd", parent).rmdir()  # runc makes one there, too
 
     def unmount(self) -> None:
         """What is mounted below our directories in this mount namespace; nodes' own go with their namespaces."""

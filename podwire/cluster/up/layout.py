@@ -1,8 +1,11 @@
-"""Where a cluster keeps what, below its prefix. Pure."""
+"""Where a cluster keeps what, below its prefix."""
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
+
+FIRST = "node-1"
+"""The node whose directories are the cluster's own."""
 
 LONGEST = 40
 """Bytes of a prefix: a unix socket's path ends at 107, and ours lie deep."""
@@ -80,9 +83,23 @@ class Layout:
         """The kubeconfig of a component."""
         return self.state / "identities" / f"{name}.kubeconfig"
 
+    @property
+    def homes(self) -> Path:
+        """Below it the directories of nodes that cannot have the cluster's own."""
+        return self.state / "nodes"
+
+    def home(self, node: str) -> "Layout":
+        """Where a node in its own namespaces keeps its state, sockets and records."""
+        return self if node == FIRST else Layout(self.homes / node)
+
     def standard(self, node: str) -> Path:
         """Below what the standard paths of a node in its own namespaces really lie."""
-        return self.state / "nodes" / node if self.is_default else self.prefix
+        return self.homes / node if self.is_default else self.home(node).prefix
+
+    def nodes(self) -> list[str]:
+        """The first, and all others that have left something here."""
+        found = [each.name for each in self.homes.iterdir()] if self.homes.is_dir() else []
+        return [FIRST, *sorted(each for each in found if each != FIRST)]
 
 
 def layout_of(prefix: Path) -> Layout:

@@ -34,6 +34,9 @@ STANDARD = (
 
 OWN = ("etc/podwire", "run/podwire", "var/lib/podwire", "var/log/podwire")
 
+SHARED = "run/podwire/cluster"
+"""Where a node that has not the cluster's own `/run/podwire` sees it: the collector of traces listens there."""
+
 HIDDEN = ("run/containerd", "run/crio", "run/docker.sock", "run/docker")
 """Other runtimes of this host, which are not this node's."""
 
@@ -59,11 +62,14 @@ class Cover:
 
 
 def sources(layout: Layout, node: str) -> dict[str, Path]:
-    """Every path that a node has for itself, and where it really lies."""
-    below = layout.standard(node)
+    """Every path that a node has for itself or shares with the other nodes, and where it really lies."""
+    below, home = layout.standard(node), layout.home(node)
     found = {each: below / each for each in STANDARD}
-    if not layout.is_default:
-        found |= {each: layout.prefix / each for each in OWN}
+    if not home.is_default:
+        found |= {each: home.prefix / each for each in OWN}
+    if home != layout:
+        found |= {SHARED: layout.run}
+        found |= {f"var/lib/podwire/{each}": layout.state / each for each in ("cni/bin", "images")}
     return found
 
 

@@ -5,11 +5,14 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from podwire.cluster.hardware import setting_up
 from podwire.cluster.hardware.profile import Profile
-from podwire.cluster.up import conflist, placement, state, wiring
+from podwire.cluster.up import conflist, neighbours, placement, state, wiring
 from podwire.cluster.up.claims import Claims
-from podwire.cluster.up.layout import Layout
+from podwire.cluster.up.layout import FIRST, Layout
+from podwire.cluster.up.nodes import Node, objection, planned
 from podwire.cluster.up.nodespace import NodeSpace
 from podwire.cluster.up.slots import Slot, collisions
 from podwire.cluster.up.state import NodeRecord, State
@@ -30,14 +33,14 @@ class Wanted:
 
     runtime: str | None = None
     store: str | None = None
-    nodes: int = 1
+    nodes: int | None = None
     hardware: Profile | None = None
     checking: Checking = REPORTING
     """Of pods' networks, by our runtime. Not kept: each start may ask for another."""
     otlp: str = ""
     """Where the trace is exported to; not kept either."""
     network_driver: NetworkDriver | None = None
-    """What a network driver on the node offers; None for no driver. Not kept either."""
+    """What a network driver on each node offers; None for no driver. Not kept either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +63,16 @@ class Prepared:
         return Slot(self.state.slot)
 
     @property
-    def node(self) -> NodeRecord:
-        return self.state.nodes[0]
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple(
+            Node(layout=self.layout, slot=self.slot, record=each, ipv6=self.ipv6, host_ips=self.host_ips)
+            for each in self.state.nodes
+        )
 
-    def space(self) -> NodeSpace | None:
-        """The node's namespaces; None when it is on the host itself."""
-        return NodeSpace(self.layout, self.node.name) if self.node.own else None
+    @property
+    def own(self) -> bool:
+        """Whether nodes have namespaces of their own: all do, or the only one does not."""
+        return self.state.nodes[0].own
 
 
 def prepare(layout: Layout, wanted: Wanted, claims: Claims, made: tuple[str, ...]) -> Prepared:
@@ -101,8 +108,8 @@ def prepare(layout: Layout, wanted: Wanted, claims: Claims, made: tuple[str, ...
 
 
 def _check_same(known: State | None, wanted: Wanted) -> None:
-    if wanted.nodes != 1:
-        raise Refused(f"--nodes {wanted.nodes}: more than one node is not there yet")
+    if told := objection(known.nodes if known else (), wanted.nodes):
+        raise Refused(f"--nodes {wanted.nodes}: {told}")
     if known is None:
         return
     for name, before, now in (
@@ -130,6 +137,8 @@ def _owners(layout: Layout, wanted: Wanted) -> list[str]:
             raise Refused("--runtime with a socket needs the default prefix: a foreign runtime is on the host itself")
         if wanted.hardware is not None:
             raise Refused("--hardware needs a node in namespaces of its own; a foreign runtime is on the host itself")
+        if (wanted.nodes or 1) > 1:
+            raise Refused(f"--nodes {wanted.nodes}: a foreign runtime is on the host itself, and serves one node")
         return []
     return placement.owners() if layout.is_default else []
 
@@ -154,22 +163,23 @@ def _decided(
     claims: Claims,
 ) -> State:
     """What is kept: claimed and written down in one step, as nobody else may come between."""
-    own = known.nodes[0].own if known else bool(owners or wanted.hardware) or not layout.is_default
-    name = known.nodes[0].name if known else ("node-1" if own else socket.gethostname().lower())
+    own = bool(owners or wanted.hardware or (wanted.nodes or 1) > 1) or not layout.is_default
+    first = NodeRecord(name=FIRST if own else socket.gethostname().lower(), number=1, own=own)
+    nodes = planned(known.nodes if known else (), wanted.nodes, first)
     decided: list[State] = []
 
     def keep(slot: Slot) -> None:
         fresh = State(
             slot=slot.number,
-            nodes=(NodeRecord(name=name, number=1, own=own),),
+            nodes=nodes,
             runtime=wanted.runtime or "podwire",
             store=wanted.store or "",
             made=made,
             hardware=wanted.hardware,
         )
-        decided.append(known or fresh)
-        if known is None:
-            state.save(layout.record, fresh)
+        decided.append(msgspec.structs.replace(known, nodes=nodes) if known else fresh)
+        if decided[0] != known:
+            state.save(layout.record, decided[0])
 
     claims.claim(layout, known.slot if known else None, _trouble if known is None else _port_trouble, keep)
     return decided[0]
@@ -193,22 +203,25 @@ def _trouble(slot: Slot) -> str:
 
 
 def _place(prepared: Prepared) -> None:
-    space = prepared.space()
-    if space is None:
+    if not prepared.own:
         return
-    wiring.connect_host(prepared.layout, prepared.slot, ipv6=prepared.ipv6)
-    if not space.stands():
-        space.build(setting_up.furnishing(prepared.state.hardware))
-    wiring.plug(prepared.layout, prepared.slot, prepared.node.number, space.net, ipv6=prepared.ipv6)
-    if prepared.state.hardware is not None:
-        setting_up.set_up(prepared.state.hardware, space, wiring.mark_of(prepared.layout))
+    layout, slot, ipv6 = prepared.layout, prepared.slot, prepared.ipv6
+    numbers = [each.number for each in prepared.state.nodes]
+    wiring.connect_host(layout, slot, ipv6=ipv6)
+    for node in prepared.state.nodes:
+        space = NodeSpace(layout, node.name)
+        if not space.stands():
+            space.build(setting_up.furnishing(prepared.state.hardware))
+        wiring.plug(layout, slot, node.number, space.net, ipv6=ipv6)
+        neighbours.introduce(slot, node.number, numbers, space.net, wiring.mark_of(layout), ipv6=ipv6)
+        if prepared.state.hardware is not None:
+            setting_up.set_up(prepared.state.hardware, space, wiring.mark_of(layout))
 
 
 def _network(prepared: Prepared) -> None:
-    layout, node = prepared.layout, prepared.node
-    conflist.put_plugins(layout.state / "cni/bin")
-    below = layout.standard(node.name) if node.own else layout.prefix
-    ranges = prepared.slot.pod_ranges(node.number, ipv6=prepared.ipv6)
-    conflist.write(below / "etc/cni/net.d", ranges)
-    for each in ("var/log/pods", "var/log/containers"):
-        Path(below / each).mkdir(mode=0o755, parents=True, exist_ok=True)
+    conflist.put_plugins(prepared.layout.state / "cni/bin")
+    for node in prepared.nodes:
+        below = prepared.layout.standard(node.name) if node.record.own else prepared.layout.prefix
+        conflist.write(below / "etc/cni/net.d", node.pod_ranges)
+        for each in ("var/log/pods", "var/log/containers"):
+            Path(below / each).mkdir(mode=0o755, parents=True, exist_ok=True)

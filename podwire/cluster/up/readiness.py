@@ -1,5 +1,6 @@
-"""Waits, by a watch, until a node says that it is ready."""
+"""Waits, by a watch, until nodes say that they are ready."""
 
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from podwire.objects import nodes, times
@@ -12,17 +13,25 @@ from podwire.transports import credentials, http_client
 NODES = Kind(group="", version="v1", resource="nodes", kind="Node", namespaced=False)
 
 
-async def until_ready(kubeconfig: Path, name: str, since: float) -> None:
-    """`since` is when its kubelet was started: what the node said before that is old."""
-    access = credentials.load(kubeconfig)
-    async with http_client.connect(access, user_agent="podwire-up") as http:
-        scope = Scope(field_selector=f"metadata.name={name}")
-        async with Client(http).informer(NODES, scope) as informer:
-            async for change in informer:
-                if isinstance(change, Added | Updated):
-                    found = nodes.read(change.object).condition("Ready")
-                    if is_ready(found, since, seen_before=isinstance(change, Added)):
-                        return
+async def until_ready(kubeconfig: Path, names: Iterable[str], since: float) -> None:
+    """`since` is when their kubelets were started: what a node said before that is old."""
+    access, left = credentials.load(kubeconfig), set(names)
+    async with (
+        http_client.connect(access, user_agent="podwire-up") as http,
+        Client(http).informer(NODES, _scope(left)) as informer,
+    ):
+        async for change in informer:
+            if isinstance(change, Added | Updated):
+                node = nodes.read(change.object)
+                if is_ready(node.condition("Ready"), since, seen_before=isinstance(change, Added)):
+                    left.discard(node.name)
+            if not left:
+                return
+
+
+def _scope(names: Collection[str]) -> Scope:
+    """One alone, or all that there are."""
+    return Scope(field_selector=f"metadata.name={next(iter(names))}") if len(names) == 1 else Scope()
 
 
 def is_ready(condition: Condition | None, since: float, *, seen_before: bool) -> bool:

@@ -4,11 +4,11 @@ from typing import Any
 
 import msgspec
 
-from podwire.cluster.up import notes, state
+from podwire.cluster.up import notes, state, wiring
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.notes import Note, Notes
 from podwire.cluster.up.slots import KUBELET_PORT, Slot
-from podwire.cluster.up.state import State
+from podwire.cluster.up.state import NodeRecord, State
 
 
 class ComponentStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -21,13 +21,24 @@ class ComponentStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     memory_bytes: int
 
 
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    name: str
+    namespaces: bool
+    """Whether it has its own."""
+    addresses: tuple[str, ...]
+    """None where it is on the host itself, whose addresses change."""
+    pod_ranges: tuple[str, ...]
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     prefix: str
     state: str
     """up, starting, stopped (its state is kept), or absent."""
     slot: int | None = None
     node: str = ""
+    """The first."""
     node_namespaces: bool = False
+    nodes: tuple[NodeStatus, ...] = ()
     runtime: str = ""
     kubeconfig: str = ""
     api_server: str = ""
@@ -53,11 +64,23 @@ def _known(layout: Layout, known: State, alive: Notes | None) -> Status:
         slot=known.slot,
         node=known.nodes[0].name,
         node_namespaces=known.nodes[0].own,
+        nodes=tuple(_node(Slot(known.slot), each) for each in known.nodes),
         runtime=known.runtime,
         kubeconfig=str(layout.kubeconfig),
         api_server=f"https://127.0.0.1:{Slot(known.slot).api_port}",
         kubelet_port=KUBELET_PORT,
         components=tuple(each for each in components if each is not None),
+    )
+
+
+def _node(slot: Slot, node: NodeRecord) -> NodeStatus:
+    ipv6 = wiring.has_ipv6()
+    addresses = slot.addresses(node.number, ipv6=ipv6) if node.own else ()
+    return NodeStatus(
+        name=node.name,
+        namespaces=node.own,
+        addresses=tuple(str(each.ip) for each in addresses),
+        pod_ranges=tuple(map(str, slot.pod_ranges(node.number, ipv6=ipv6))),
     )
 
 

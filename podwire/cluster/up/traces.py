@@ -26,16 +26,17 @@ NFT_SECONDS = 10.0
 
 def found(layout: Layout, claims: Claims) -> set[Trace]:
     """All that belongs to the cluster below a prefix, and all that its pods have, on the host and on its nodes."""
-    options = views.outside(layout)
-    seen = traces.found(options) | set(_own(layout, claims))
+    seen = set(_own(layout, claims))
+    for name in layout.nodes():
+        seen |= traces.found(views.outside(layout, name))
     for space in _spaces(layout):
-        seen |= space.inside(partial(traces.found, views.inside(layout, own=True)))
+        seen |= space.inside(partial(traces.found, views.inside(layout, space.name)))
     return seen
 
 
 def owners(layout: Layout) -> set[str]:
     """Sandboxes and containers that have a record, and the cluster itself if it has one."""
-    known = traces.owners(views.outside(layout))
+    known = {each for name in layout.nodes() for each in traces.owners(views.outside(layout, name))}
     return known | {OWNER} if layout.record.exists() else known
 
 

@@ -46,7 +46,9 @@ class _Content:
 
 
 class Images:
-    """`in_use` tells, whenever it is asked, the ids of images that must stay besides those of prepared containers."""
+    """`in_use` tells, whenever it is asked, the ids of images that must stay besides those of prepared containers.
+
+    `owner` is whose containers are prepared, where several runtimes share a store."""
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class Images:
         pinned: Collection[str] = (),
         limits: Limits | None = None,
         machine: Machine | None = None,
+        owner: str = "",
     ) -> None:
         """Open the store at `root`, making it if need be, and sweep what crashes have left."""
         self._disk = Disk(root)
@@ -63,6 +66,7 @@ class Images:
         self._snapshots = Snapshots(self._disk)
         self._containers = Containers(self._disk)
         self._in_use = in_use
+        self._owner = owner
         self._pinned = {str(references.parse(each)) for each in pinned}
         self._limits = limits or Limits()
         self._machine = machine or this_machine()
@@ -185,7 +189,7 @@ class Images:
         with self._disk.stage() as stage, self._disk.exclusive():
             if not self._records.has(image.id):
                 raise NoSuchImage(image.id)
-            hold = Hold(image.id, image.layers)
+            hold = Hold(image.id, image.layers, self._owner)
             return self._containers.prepare(container_id, hold, self.rootfs_layers(image)[0], stage)
 
     def release(self, container_id: str) -> None:
@@ -194,8 +198,9 @@ class Images:
             self._containers.release(container_id, stage)
 
     def held(self) -> Sequence[str]:
-        """The ids of containers for which something is kept."""
-        return [id_ for id_, _ in self._containers.holds()]
+        """The ids of our containers for which something is kept; what cannot be read is nobody's."""
+        holds = self._containers.holds()
+        return [id_ for id_, hold in holds if isinstance(hold, Broken) or hold.owner == self._owner]
 
     # Inside
 

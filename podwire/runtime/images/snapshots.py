@@ -24,10 +24,11 @@ class _Facts(msgspec.Struct):
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """Which image a container runs from."""
+    """Which image a container runs from, and whose container it is, where several runtimes share a store."""
 
     image: str
     layers: tuple[str, ...]
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,59 @@
+"""What nodes of one cluster know of each other: routes to each other's pods, and that these see each other as they are.
+
+A pod that leaves its subnet leaves as its node; the CNI plugins see to that. Between pods of one cluster it must not:
+who is called would not know by whom. Of several chains that translate at the same point, the first that decides
+wins, and ours is before the plugins': it gives a pod that calls a pod of another node the address that it has.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from podwire.cluster.up.slots import Network, Slot
+from podwire.linux.network import KernelNetwork
+from podwire.linux.nft import KernelRuleset
+from podwire.linux.values import Route
+
+TABLE = "podwire_nodes"
+_IP = {4: "ip", 6: "ip6"}
+
+_RULES = """\
+add table inet {table} {{ comment "{mark}" ; }}
+delete table inet {table}
+add table inet {table} {{ comment "{mark}" ; }}
+add chain inet {table} postrouting {{ type nat hook postrouting priority 99; policy accept; }}
+{rules}
+"""
+_RULE = (
+    "add rule inet {table} postrouting {ip} saddr {own} {ip} daddr {{ {others} }} "
+    "snat {ip} prefix to {ip} saddr map {{ {own} : {own} }}"
+)
+
+
+def routes(slot: Slot, others: Iterable[int], eth0: int, *, ipv6: bool) -> list[Route]:
+    """To the pods of each other node, by its address on the bridge."""
+    found = []
+    for number in others:
+        vias = {each.version: each.ip for each in slot.addresses(number, ipv6=ipv6)}
+        found += [Route(each, vias[each.version], eth0) for each in slot.pod_ranges(number, ipv6=ipv6)]
+    return found
+
+
+def ruleset(slot: Slot, number: int, others: Iterable[int], mark: str, *, ipv6: bool) -> str:
+    """What the pods of this node send to pods of others leaves as it is."""
+    there: list[Network] = [each for other in others for each in slot.pod_ranges(other, ipv6=ipv6)]
+    rules = []
+    for own in slot.pod_ranges(number, ipv6=ipv6):
+        met = ", ".join(str(each) for each in there if each.version == own.version)
+        rules.append(_RULE.format(table=TABLE, ip=_IP[own.version], own=own, others=met))
+    return _RULES.format(table=TABLE, mark=mark, rules="\n".join(rules))
+
+
+def introduce(slot: Slot, number: int, numbers: Iterable[int], netns: Path, mark: str, *, ipv6: bool) -> None:
+    """Tell a node of all others; a node that is alone needs nothing. Again is fine, also with more of them."""
+    others = [each for each in numbers if each != number]
+    if not others:
+        return
+    with KernelNetwork(netns) as network:
+        for each in routes(slot, others, network.links.get("eth0").ifindex, ipv6=ipv6):
+            network.routes.replace(each)
+    KernelRuleset(netns).apply(ruleset(slot, number, others, mark, ipv6=ipv6))

@@ -1,0 +1,165 @@
+"""The processes of one node."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from podwire.cluster import cni_daemon, kubelet, network_driver, runtime, tracing
+from podwire.cluster.hardware import gpu_driver
+from podwire.cluster.hardware.keeping import Keeper
+from podwire.cluster.hardware.profile import Profile
+from podwire.cluster.up import wiring
+from podwire.cluster.up.child import Component, Ready
+from podwire.cluster.up.nodes import Node
+from podwire.cluster.up.nodespace import NodeSpace
+from podwire.cluster.up.prepare import Prepared
+from podwire.dradriver.config import Config as NetworkDriver
+from podwire.dradriver.inventory.config import BadConfig
+from podwire.linux.namespaces import open_namespace
+from podwire.nri.errors import NriError
+from podwire.nri.host.configuration import BadConfiguration
+from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
+from podwire.runtime.cni import Checking
+from podwire.runtime.records import NewerRecord
+from podwire.transports.unix import CannotListen
+
+
+def below_the_kubelet(prepared: Prepared, node: Node) -> list[Component]:
+    profile = prepared.state.hardware
+    found = [_hardware(node, profile)] if profile is not None else []
+    return [*found, _cni(node), _runtime(node, prepared.checking)] if prepared.state.runtime == "podwire" else found
+
+
+def kubelet_and_drivers(prepared: Prepared, node: Node) -> list[Component]:
+    profile, driver = prepared.state.hardware, prepared.network_driver
+    found = [_kubelet(node, prepared.state.runtime)]
+    found += [_gpus(node, profile)] if profile is not None and profile.gpus else []
+    return [*found, _network_driver(node, driver)] if driver is not None else found
+
+
+def _environment(node: Node) -> dict[str, str]:
+    return {tracing.VARIABLE: str(node.trace_socket), tracing.NODE: node.name}
+
+
+def _cni(node: Node) -> Component:
+    """Does what the plugins are asked; without it each of them would start an interpreter of its own."""
+    options = cni_daemon.Options(socket=node.inside.run / "cni.sock")
+
+    async def work(ready: Ready) -> None:
+        async with cni_daemon.running(options):
+            ready()
+            await asyncio.Event().wait()
+
+    return Component(
+        name=node.called("cni"),
+        work=work,
+        node=node.space,
+        environment=_environment(node),
+        troubles=(OSError, CannotListen),
+    )
+
+
+def _hardware(node: Node, profile: Profile) -> Component:
+    """Keeps the node's simulated cards whole."""
+    space = NodeSpace(node.layout, node.name)
+    opened: list[int] = []
+
+    async def work(ready: Ready) -> None:
+        keeper = Keeper(profile, opened[0], wiring.mark_of(node.layout))
+        keeper.settle()
+        ready()
+        await keeper.run()
+
+    return Component(
+        name=node.called("hardware"),
+        work=work,
+        before=lambda: opened.append(open_namespace(space.switch)),
+        node=space,
+        troubles=(OSError,),
+    )
+
+
+def _gpus(node: Node, profile: Profile) -> Component:
+    """The driver of the node's simulated GPUs."""
+    kubeconfig = node.inside.identity("gpu-driver")
+    return _driver(
+        node, "gpu-driver", lambda: gpu_driver.drive(profile, node.name, kubeconfig), (BadKubeconfig, CannotListen)
+    )
+
+
+def _network_driver(node: Node, config: NetworkDriver) -> Component:
+    """The node's interfaces as devices that pods claim."""
+    options = network_driver.Options(
+        node=node.name,
+        kubeconfig=node.inside.identity("network-driver"),
+        config=config,
+        state=node.inside.state / "network-driver",
+        cdi=node.inside.prefix / "run/cdi",
+    )
+    return _driver(
+        node,
+        "network-driver",
+        lambda: network_driver.run(options),
+        (BadKubeconfig, CannotListen, NriError, BadConfig),
+    )
+
+
+def _driver(
+    node: Node, name: str, drive: Callable[[], Awaitable[None]], troubles: tuple[type[BaseException], ...]
+) -> Component:
+    async def work(ready: Ready) -> None:
+        ready()
+        await drive()
+
+    return Component(
+        name=node.called(name),
+        work=work,
+        needs=("apiserver",),
+        node=node.space,
+        environment=_environment(node),
+        troubles=(OSError, *troubles),
+    )
+
+
+def _runtime(node: Node, checking: Checking) -> Component:
+    options = replace(node.runtime, cni_checking=checking)
+
+    async def work(ready: Ready) -> None:
+        async with runtime.running(options):
+            ready()
+            await asyncio.Event().wait()
+
+    return Component(
+        name=node.called("runtime"),
+        work=work,
+        needs=("trace",),
+        node=node.space,
+        environment=_environment(node),
+        troubles=(OSError, NewerRecord, runtime.NoRuntime, runtime.RunsAlready, CannotListen, BadConfiguration),
+    )
+
+
+def _kubelet(node: Node, endpoint: str) -> Component:
+    ours, inside = endpoint == "podwire", node.inside
+    options = kubelet.Options(
+        kubeconfig=inside.identity("kubelet"),
+        runtime_endpoint=f"unix://{inside.runtime_socket}" if ours else endpoint,
+        node_name=node.name,
+        node_ips=node.ips,
+        pod_cidrs=tuple(map(str, node.pod_ranges)),
+        tls_certificate=inside.state / "kubelet/serving.crt",
+        tls_key=inside.state / "kubelet/serving.key",
+    )
+
+    async def work(ready: Ready) -> None:
+        ready()
+        await kubelet.run(options)
+
+    return Component(
+        name=node.called("kubelet"),
+        work=work,
+        needs=("apiserver", node.called("runtime")) if ours else ("apiserver",),
+        node=node.space,
+        environment=_environment(node),
+        troubles=(OSError, BadKubeconfig, kubelet.BadEndpoint, kubelet.RunsAlready),
+    )
