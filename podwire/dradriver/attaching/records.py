@@ -13,8 +13,10 @@ import hashlib
 import json
 import logging
 import re
+import threading
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -129,6 +131,8 @@ class Record:
 class Records:
     def __init__(self, directory: Path) -> None:
         self._records, self._attached = directory / "records", directory / "attached"
+        self._lock = threading.Lock()
+        """A pod's directory goes with its last record, and comes with its first."""
         self._seen: dict[Path, tuple[tuple[int, int, int], Record]] = {}
         for each in (self._records, self._attached):
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -151,13 +155,17 @@ class Records:
 
     def of_pod(self, pod_uid: str) -> tuple[Record, ...]:
         """In the order of their claims and devices. Raises Refused for one of a newer version."""
-        return tuple(self._read(sorted((self._records / _name(pod_uid)).glob("*.json"))))
+        return tuple(self._read(_files(self._records / _name(pod_uid))))
 
     def of_claim(self, claim_uid: str) -> tuple[Record, ...]:
-        return tuple(self._read(sorted(self._records.glob(f"*/{_name(claim_uid)}~*.json"))))
+        return tuple(self._read(each for each in self._paths() if each.name.startswith(f"{_name(claim_uid)}~")))
 
     def all(self) -> tuple[Record, ...]:
-        return tuple(self._read(sorted(self._records.glob("*/*.json"))))
+        return tuple(self._read(self._paths()))
+
+    def _paths(self) -> Iterator[Path]:
+        for each in sorted(self._records.iterdir()):
+            yield from _files(each)
 
     def _read(self, paths: Iterable[Path]) -> Iterable[Record]:
         for path in paths:
@@ -182,8 +190,9 @@ class Records:
     def promise(self, record: Record) -> None:
         """On the disk when this returns."""
         path = self._path(record)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        write_durably(path, _whole(record))
+        with self._lock:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            write_durably(path, _whole(record))
         self._seen[path] = (_written(path), record)
 
     def note(self, record: Record) -> None:
@@ -198,10 +207,11 @@ class Records:
 
     def remove(self, record: Record) -> None:
         path = self._path(record)
-        remove_durably(path)
-        self._seen.pop(path, None)
-        if not any(path.parent.iterdir()):
-            path.parent.rmdir()
+        with self._lock:
+            remove_durably(path)
+            self._seen.pop(path, None)
+            with suppress(OSError):  # another claim's record is there
+                path.parent.rmdir()
 
     def _path(self, record: Record) -> Path:
         order = record.order
@@ -226,6 +236,14 @@ class Records:
 
     def pods_attached(self) -> list[str]:
         return [unquote(each.name) for each in self._attached.iterdir() if not each.name.startswith(".")]
+
+
+def _files(directory: Path) -> list[Path]:
+    """Records of one pod, if there are any."""
+    try:
+        return sorted(each for each in directory.iterdir() if each.suffix == ".json")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _written(path: Path) -> tuple[int, int, int]:
