@@ -25,6 +25,7 @@ from podwire.dradriver.leasing import Leasing
 from podwire.dradriver.metadata import MetadataFiles
 from podwire.dradriver.metrics import CONTENT_TYPE, Meter
 from podwire.dradriver.names import CLAIMS, COMPONENT, DRIVER, EVENTS, PODS
+from podwire.dradriver.pins import Pins
 from podwire.dradriver.ports import Passing
 from podwire.dradriver.shims import installed
 from podwire.dradriver.sockets import sockets
@@ -137,6 +138,7 @@ def assemble(client: Client, options: Options, trace: "_Trace | None" = None) ->
         addressing=leasing,
         cdi=CdiFiles(options.cdi, installed(options.state / "bin"), kept=options.state / "cdi"),
         metadata=MetadataFiles(options.kubelet / "plugins" / DRIVER / "dra-device-metadata"),
+        pins=Pins(options.state / "netns"),
         statuses=Statuses(client, clock),
         events=events,
         meter=Meter(clock.monotonic),

@@ -8,6 +8,7 @@ from podwire.dradriver.events import Recorder
 from podwire.dradriver.metadata import MetadataFiles
 from podwire.dradriver.metrics import Meter
 from podwire.dradriver.offers import Order
+from podwire.dradriver.pins import Pins
 from podwire.dradriver.ports import Addressing, Api, Attachments, Devices, Record, Trace
 from podwire.dradriver.status import Statuses
 from podwire.dradriver.turns import InstanceLock, Turns
@@ -22,6 +23,7 @@ class Kit:
     addressing: Addressing
     cdi: CdiFiles
     metadata: MetadataFiles
+    pins: Pins
     statuses: Statuses
     events: Recorder
     meter: Meter

@@ -186,7 +186,7 @@ _PLACES = (
     ("pod-resources", f"{KUBELET}/pod-resources", False),
     ("nri", NRI, False),
     ("cdi", CDI, False),
-    ("state", STATE, False),
+    ("state", STATE, True),
     ("dev", "/dev", False),
     ("netns", "/run/netns", True),
 )

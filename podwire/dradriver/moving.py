@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from podwire.dradriver.attaching.attachments import AttachFailed
+from podwire.dradriver.attaching.records import PREPARED
 from podwire.dradriver.describing import Describing, Networks
 from podwire.dradriver.events import ATTACH_FAILED, DETACH_FAILED, IS_ATTACHED, NORMAL, WARNING
 from podwire.dradriver.kit import Kit, orders_in
@@ -90,13 +92,26 @@ class Moving:
         if not sandbox.netns:
             raise Refused("spec.hostNetwork", "the pod is in the node's network, where no interface can be moved to")
         with kit.trace.works(uid, "attach devices"), kit.meter.phase("attach"):
-            attached = await asyncio.to_thread(kit.attachments.attach, uid, sandbox.netns)
+            attached = await asyncio.to_thread(self._moved_in, uid, sandbox.netns)
         failpoint(MOVED)
         await kit.addressing.moved(uid)
         networks = networks_of(attached)
         for claim, of in _by_claim(orders).items():
             await asyncio.to_thread(self._describing.attached, claim, of, networks)
         return attached
+
+    def _moved_in(self, uid: str, netns: str) -> Sequence[Attached]:
+        kit = self._kit
+        pinned = kit.pins.pin(uid, netns)
+        try:
+            return kit.attachments.attach(uid, pinned)
+        except (Refused, AttachFailed):
+            kit.pins.unpin(uid)  # nothing is in it
+            raise
+
+    def _moved_out(self, uid: str, netns: str | None) -> None:
+        self._kit.attachments.detach(uid, netns)
+        self._kit.pins.unpin(uid)
 
     async def detach(self, sandbox: Sandbox) -> None:
         """Everything as it was before; what does not work is told, and tried again with the next occasion."""
@@ -109,7 +124,7 @@ class Moving:
                 return
             try:
                 with kit.trace.works(pod.uid, "detach devices"), kit.meter.phase("detach"):
-                    await asyncio.to_thread(kit.attachments.detach, pod.uid, _living(sandbox.netns))
+                    await asyncio.to_thread(self._moved_out, pod.uid, _living(sandbox.netns))
                 await kit.addressing.moved(pod.uid)
             except TROUBLES as error:
                 _log.error("devices are not back", extra={"pod": pod.name, "why": str(error)})
@@ -133,14 +148,19 @@ class Moving:
         there = {each.pod.uid: each for each in sandboxes if _living(each.netns)}
         records = kit.attachments.records()
         async with kit.lock.held(), kit.turns.of(f"pod {each.order.pod.uid}" for each in records):
-            live: Mapping[str, str] = {uid: each.netns for uid, each in there.items()}
             with kit.meter.phase("reconcile"):
-                await asyncio.to_thread(kit.attachments.reconcile, live)
+                await asyncio.to_thread(self._reconciled, {uid: each.netns for uid, each in there.items()})
         for uid in {each.order.pod.uid for each in records} & there.keys():
             try:
                 await self.attach(there[uid])  # and what is told of it is told again, in case it was not
             except NotAttached as error:
                 _log.warning("a pod's sandbox has no devices", extra={"pod": there[uid].pod.name, "why": str(error)})
+
+    def _reconciled(self, there: Mapping[str, str]) -> None:
+        kit = self._kit
+        wanted = {each.order.pod.uid for each in kit.attachments.records()}
+        kit.attachments.reconcile({uid: kit.pins.pin(uid, netns) for uid, netns in there.items() if uid in wanted})
+        kit.pins.settle({each.order.pod.uid for each in kit.attachments.records() if each.stage != PREPARED})
 
     # What is told.
 

@@ -19,6 +19,7 @@ from podwire.dradriver.addressing.addresses import Unreadable
 from podwire.dradriver.addressing.book import Exhausted
 from podwire.dradriver.addressing.dhcp import NoLease
 from podwire.dradriver.attaching.attachments import AttachFailed, NotGivenBack
+from podwire.dradriver.attaching.records import PREPARED as PREPARED_STAGE
 from podwire.dradriver.cdi import device_id
 from podwire.dradriver.describing import Describing
 from podwire.dradriver.events import PREPARE_FAILED, WARNING
@@ -215,12 +216,17 @@ class Preparing:
             for pod in pods:
                 self._coming.forget(pod)
                 with kit.trace.works(pod, "unprepare devices"), kit.meter.phase("unprepare"):
-                    await asyncio.to_thread(kit.attachments.unprepare, claim.uid)
+                    await asyncio.to_thread(self._taken_back, pod, claim.uid)
             failpoint(UNPREPARED)
             await kit.addressing.release(claim.uid)
             await asyncio.to_thread(self._describing.forgotten, claim)
         await asyncio.to_thread(kit.devices.settle, claim.uid)
         return ""
+
+    def _taken_back(self, pod_uid: str, claim_uid: str) -> None:
+        self._kit.attachments.unprepare(claim_uid)
+        if all(each.stage == PREPARED_STAGE for each in self._kit.attachments.of_pod(pod_uid)):
+            self._kit.pins.unpin(pod_uid)
 
     # What is told.
 

@@ -354,6 +354,7 @@ async def test_after_a_restart_it_attaches_what_was_prepared_and_brings_back_wha
     await node.host.run_pod_sandbox(waiting)  # nobody is there to attach it
     await node.host.stop_pod_sandbox(ended)
     await node.host.remove_pod_sandbox(ended)
+    node.namespaces.remove("ended")  # a link that is no hardware would die with its namespace
     assert names_in(node, waiting) == []
     async with node.driving():
         assert names_in(node, waiting) == ["net1"]
@@ -368,6 +369,7 @@ async def test_after_a_restart_it_attaches_what_was_prepared_and_brings_back_wha
         await node.host.create_container(waiting, pb.Container(id="c", pod_sandbox_id="waiting"))
         await node.host.stop_pod_sandbox(waiting)
         assert await node.kubelet.unprepare(*claims) == ["", ""]
+        assert list((node.root / "state/netns").iterdir()) == []
 
 
 async def test_devices_stay_listed_while_pods_have_them(driver_node):
