@@ -1,7 +1,7 @@
 """What happens to a cluster's components, for people: plain lines, or on a terminal a line for each that changes."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TextIO
 
 from podwire.cluster.up import launch
@@ -10,30 +10,33 @@ from podwire.cluster.up.supervisor import Event
 
 UP = "\033[{}A"
 CLEAR = "\033[2K"
+WIDTH = 10
+"""Of the column of names, at least."""
 
 
-def shown(event: Event) -> str:
+def shown(event: Event, width: int = WIDTH) -> str:
     """An event in words; empty for what is shown on a terminal only."""
-    name, taken = event.component or "cluster", f"{event.seconds * 1000:6.0f} ms"
+    name, taken = (event.component or "cluster").ljust(width), f"{event.seconds * 1000:6.0f} ms"
     match event.what:
         case "ready" | "stopped":
-            return f"{name:10} {event.what:8} {taken}"
+            return f"{name} {event.what:8} {taken}"
         case "up":
-            return f"{name:10} {'ready':8} {taken}"
+            return f"{name} {'ready':8} {taken}"
         case "died":
-            return f"{name:10} {'died':8} {event.detail}; it is started again"
+            return f"{name} {'died':8} {event.detail}; it is started again"
     return ""
 
 
 class Lines:
     """A line for each thing that happens."""
 
-    def __init__(self, layout: Layout, out: TextIO = sys.stdout) -> None:
+    def __init__(self, layout: Layout, out: TextIO = sys.stdout, width: int = WIDTH) -> None:
         self._layout = layout
         self._out = out
+        self._width = width
 
     def __call__(self, event: Event) -> None:
-        if line := shown(event):
+        if line := shown(event, self._width):
             print(f"  {line}", file=self._out, flush=True)
         if event.what == "failed":
             _tell_failure(self._layout, event.detail)
@@ -42,9 +45,10 @@ class Lines:
 class Live:
     """A line for each component, written over as it gets on, until the cluster is up; then a line for each thing."""
 
-    def __init__(self, layout: Layout, out: TextIO = sys.stdout) -> None:
-        self._lines = Lines(layout, out)
+    def __init__(self, layout: Layout, out: TextIO = sys.stdout, width: int = WIDTH) -> None:
+        self._lines = Lines(layout, out, width)
         self._out = out
+        self._width = width
         self._rows: dict[str, str] = {}
         self._settled = False
 
@@ -53,7 +57,7 @@ class Live:
             self._settled = self._settled or event.what in ("up", "failed", "stopping")
             self._lines(event)
             return
-        row = shown(event) or f"{event.component:10} {event.what:8}"
+        row = shown(event, self._width) or f"{event.component.ljust(self._width)} {event.what:8}"
         drawn = len(self._rows)
         self._rows[event.component] = row
         if drawn:
@@ -63,9 +67,10 @@ class Live:
         self._out.flush()
 
 
-def progress(layout: Layout) -> Callable[[Event], None]:
-    """What fits where the output goes."""
-    return Live(layout) if sys.stdout.isatty() else Lines(layout)
+def progress(layout: Layout, names: Iterable[str] = ()) -> Callable[[Event], None]:
+    """What fits where the output goes; names are those of the components."""
+    width = max((WIDTH, *map(len, names)))
+    return Live(layout, width=width) if sys.stdout.isatty() else Lines(layout, width=width)
 
 
 def _tell_failure(layout: Layout, component: str) -> None:

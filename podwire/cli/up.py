@@ -15,6 +15,7 @@ from podwire.cluster.up.layout import BadPrefix, Layout, layout_of
 from podwire.cluster.up.nodespace import NotBuilt
 from podwire.cluster.up.prepare import Prepared, Refused, Wanted
 from podwire.cluster.up.state import BrokenState, NewerState
+from podwire.cluster.up.stop import StillThere
 from podwire.cluster.up.supervisor import Event
 from podwire.dradriver.config import Config as NetworkDriver
 from podwire.dradriver.config import load as load_network_driver
@@ -69,6 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
             network_driver=_network_driver(arguments.network_driver),
         )
         layout = layout_of(arguments.prefix)
+        if launch.make_room(layout, wanted):
+            print("stopped, to be started with more nodes; pods go on", flush=True)
         with launch.held(layout, wanted, Claims()) as (prepared, lock):
             _tell_place(prepared)
             return _detached(prepared, lock) if arguments.detach else _attached(prepared, lock)
@@ -78,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"--network-driver: {error}") from error
     except BadProfile as error:
         raise UserError(f"--hardware: {error}") from error
-    except (BadPrefix, NoSlot, NotBuilt, Refused, BrokenState, NewerState, OSError) as error:
+    except (BadPrefix, NoSlot, NotBuilt, Refused, StillThere, BrokenState, NewerState, OSError) as error:
         raise UserError(str(error)) from error
 
 
@@ -112,7 +115,7 @@ def _already(layout: Layout, held: notes.Held) -> int:
 
 
 def _attached(prepared: Prepared, lock: int) -> int:
-    lines = progress(prepared.layout)
+    lines = progress(prepared.layout, launch.names(prepared))
 
     def report(event: Event) -> None:
         lines(event)
@@ -128,7 +131,7 @@ def _attached(prepared: Prepared, lock: int) -> int:
 
 
 def _detached(prepared: Prepared, lock: int) -> int:
-    lines = progress(prepared.layout)
+    lines = progress(prepared.layout, launch.names(prepared))
     up = False
     for event in launch.detach(prepared, lock):
         lines(event)

@@ -12,13 +12,13 @@ from pathlib import Path
 import msgspec
 
 from podwire import logs
-from podwire.cluster.up import marks
+from podwire.cluster.up import marks, notes, state
 from podwire.cluster.up.claims import Claims
 from podwire.cluster.up.components import components
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.notes import SUPERVISOR, Notebook, hold, name_holder
-from podwire.cluster.up.prepare import Prepared, Wanted, missing, prepare
-from podwire.cluster.up.stop import kill
+from podwire.cluster.up.prepare import Prepared, Wanted, check_same, missing, prepare
+from podwire.cluster.up.stop import kill, stop
 from podwire.cluster.up.supervisor import Event, Supervisor
 from podwire.linux import syscalls
 
@@ -48,12 +48,30 @@ def held(layout: Layout, wanted: Wanted, claims: Claims) -> Iterator[tuple[Prepa
             _forget(layout, made)
 
 
+def make_room(layout: Layout, wanted: Wanted) -> bool:
+    """Stop a cluster that is up and has fewer nodes than are wanted, so that it is started with more; whether it was
+    so. Pods go on. Raises Refused."""
+    known, told = state.load(layout.record), notes.read(layout)
+    if known is None or told is None or not notes.is_alive(told):
+        return False
+    check_same(known, wanted)
+    if not told.up or (wanted.nodes or 0) <= len(known.nodes):
+        return False
+    stop(layout)
+    return True
+
+
 def _forget(layout: Layout, made: tuple[str, ...]) -> None:
     """What was refused before anything was decided leaves nothing."""
     (layout.marks / SUPERVISOR).unlink(missing_ok=True)
     for each in (layout.marks, *map(Path, made)):
         with contextlib.suppress(OSError):
             each.rmdir()
+
+
+def names(prepared: Prepared) -> list[str]:
+    """Of all components."""
+    return [each.name for each in components(prepared)]
 
 
 def supervise(prepared: Prepared, lock: int, report: Report, pipe: Callable[[], list[int]] = list) -> bool:

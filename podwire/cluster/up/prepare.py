@@ -81,7 +81,7 @@ def prepare(layout: Layout, wanted: Wanted, claims: Claims, made: tuple[str, ...
     1. Directories.  2. Decide and claim, or what was decided before.  3. Forwarding.  4. Namespaces, bridge, cable.
     5. Simulated hardware.  6. Plugins and the default network."""
     known = state.load(layout.record)
-    _check_same(known, wanted)
+    check_same(known, wanted)
     _check_runtime(wanted.runtime or (known.runtime if known else "podwire"))
     ipv6 = wiring.has_ipv6()
     owners = () if known else tuple(_owners(layout, wanted))
@@ -107,7 +107,8 @@ def prepare(layout: Layout, wanted: Wanted, claims: Claims, made: tuple[str, ...
     return prepared
 
 
-def _check_same(known: State | None, wanted: Wanted) -> None:
+def check_same(known: State | None, wanted: Wanted) -> None:
+    """Whether a cluster can be what is wanted now. Raises Refused."""
     if told := objection(known.nodes if known else (), wanted.nodes):
         raise Refused(f"--nodes {wanted.nodes}: {told}")
     if known is None:
