@@ -23,7 +23,7 @@ from podwire.apiserver.users import User
 from podwire.apiserver.verbs import VERBS, Verb
 from podwire.protocols.k8sapi import paths
 from podwire.protocols.k8sapi.paths import BadPath, Target
-from podwire.protocols.k8sapi.server_side import Answer, Request, Response, Upgrade
+from podwire.protocols.k8sapi.server_side import Answer, Request, Response, Tunnel, Upgrade
 from podwire.protocols.k8sapi.status import (
     ApiError,
     Reason,
@@ -139,7 +139,7 @@ class ApiServer:
 
 def warned(answer: Answer, found: Sequence[str]) -> Answer:
     """The answer with what was found besides."""
-    if not found or isinstance(answer, Upgrade):
+    if not found or isinstance(answer, Upgrade | Tunnel):
         return answer
     return replace(answer, headers=(*answer.headers, *(("Warning", warning(each)) for each in told(found))))
 

@@ -12,6 +12,7 @@ from podwire.apiserver.users import MASTERS
 from podwire.protocols.k8sapi.kubeconfig import Access, Pem
 from podwire.protocols.k8sapi.server_side import Answer, Request
 from podwire.protocols.k8sapi.status import ApiError
+from podwire.protocols.streaming import upgrading
 from podwire.transports import credentials
 from podwire.transports.http_relay import Relay, relays
 
@@ -44,7 +45,9 @@ class KubeletProxy:
         host = f"[{kubelet.address}]" if ":" in kubelet.address else kubelet.address
         url = f"https://{host}:{kubelet.port}{path}" + (f"?{urlencode(query)}" if query else "")
         try:
-            if "websocket" in request.headers.get("upgrade", "").lower():
+            if upgrading.wants_spdy(request.headers) or upgrading.tunnelled(request.headers):
+                return await self._relay.tunnel(url, request)
+            if upgrading.wants_websocket(request.headers):
                 return await self._relay.conversation(url, request)
             method = "GET" if "upgrade" in request.headers else request.method  # another upgrade: ask why not
             body = await request.read(MAX_BODY) if method != "GET" else b""

@@ -5,7 +5,16 @@ from dataclasses import dataclass, field
 
 from podwire.protocols.k8sapi.client_side import Incoming, Interrupted, Reply
 from podwire.protocols.k8sapi.client_side.http import Query
-from podwire.protocols.k8sapi.server_side import BodyTooLarge, Certificate, Handler, Request, Response, Stream, Upgrade
+from podwire.protocols.k8sapi.server_side import (
+    BodyTooLarge,
+    Certificate,
+    Handler,
+    Request,
+    Response,
+    Stream,
+    Tunnel,
+    Upgrade,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +55,8 @@ class LoopbackHttp:
         lowered = {"user-agent": self.user_agent, **{name.lower(): each for name, each in (headers or {}).items()}}
         request = Request(method=method, path=path, query=asked, headers=lowered, certificate=self.identity, read=read)
         answer = await self.handler(request)
-        if isinstance(answer, Upgrade):
-            raise Interrupted(f"{method} {path}: a WebSocket needs a wire")
+        if isinstance(answer, Upgrade | Tunnel):
+            raise Interrupted(f"{method} {path}: a conversation needs a wire")
         return answer
 
 

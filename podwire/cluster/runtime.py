@@ -28,6 +28,7 @@ from podwire.runtime.cni.checker import REPORTING, Pods
 from podwire.runtime.containers import Containers
 from podwire.runtime.events import Events
 from podwire.runtime.executions import Executions
+from podwire.runtime.forwarding import Forwardings
 from podwire.runtime.host import Host
 from podwire.runtime.image_service import ImageService
 from podwire.runtime.images import Images
@@ -136,7 +137,14 @@ async def running(options: Options) -> AsyncIterator[Running]:
         executions = Executions(parts.shims, parts.bundles, offers)
         usage = Usage(parts.bundles, parts.clock)
         service = RuntimeService(
-            parts.sandboxes, parts.containers, executions, usage, parts.network, parts.events, parts.clock
+            parts.sandboxes,
+            parts.containers,
+            executions,
+            Forwardings(offers),
+            usage,
+            parts.network,
+            parts.events,
+            parts.clock,
         )
         parts.events.describe = service.describe
         await _resume(parts, service, stack)

@@ -9,8 +9,7 @@ import functools
 import os
 import secrets
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from podwire.protocols.grpc_status import (
     InvalidArgument,
     ResourceExhausted,
 )
-from podwire.protocols.k8sapi.server_side import Answer, Request, Response, Socket, Upgrade
+from podwire.protocols.k8sapi.server_side import Socket
 from podwire.protocols.streaming.remote_command import Streams
 from podwire.runtime import descriptors
 from podwire.runtime.attachments import Attachment
@@ -32,34 +31,21 @@ from podwire.runtime.bundles import Bundles
 from podwire.runtime.container import Container
 from podwire.runtime.conversations import Conversation, Files
 from podwire.runtime.inside import PID, Inside
+from podwire.runtime.offers import Gone, Offers, talk
 from podwire.runtime.ports import Output
 from podwire.runtime.shims import Shims
-from podwire.seams import Clock
 
 OUTPUT_BYTES = 16 * 1024 * 1024
 """Of both outputs together; a client takes no larger message."""
 
-OFFER_SECONDS = 60.0
-OFFERS = 1000
-PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
-
-
-@dataclass(frozen=True, slots=True)
-class _Offer:
-    container: Container
-    converse: Callable[[Socket], Awaitable[None]]
-    until: float
-
 
 class Executions:
-    """Runs commands, and keeps what was offered until somebody comes for it; each offer is taken once."""
+    """Runs commands, or offers to."""
 
-    def __init__(self, shims: Shims, bundles: Bundles, clock: Clock) -> None:
+    def __init__(self, shims: Shims, bundles: Bundles, offers: Offers) -> None:
         self._shims = shims
         self._bundles = bundles
-        self._clock = clock
-        self._offers: dict[str, _Offer] = {}
-        self.base_url = ""
+        self._offers = offers
 
     async def run(self, container: Container, command: list[str], seconds: float) -> Output:
         """ExecSync. The command ends with its time, with its caller, or when it says too much."""
@@ -103,9 +89,10 @@ class Executions:
 
     def offer(self, container: Container, request: pb.ExecRequest) -> str:
         """Exec: a URL that is good for one conversation within a minute."""
-        command = list(request.cmd)
+        command, streams = list(request.cmd), _streams(request)
         _check(container, command)
-        return self._offer("exec", container, functools.partial(self._converse, container, command, _streams(request)))
+        converse = functools.partial(self._converse, container, command, streams)
+        return self._offers.add("exec", talk(streams, functools.partial(_still_running, container), converse))
 
     def offer_attach(self, container: Container, request: pb.AttachRequest) -> str:
         """Attach: likewise. The container's own setting decides whether there is a terminal, and whether input."""
@@ -116,29 +103,8 @@ class Executions:
             raise InvalidArgument(f"tty: the container has {'a' if config.tty else 'no'} terminal")
         if streams.stdin and not config.stdin:
             raise InvalidArgument("stdin: the container was made without one")
-        return self._offer("attach", container, Attachment(self._shims, self._bundles.state(container.id), streams).run)
-
-    def _offer(self, what: str, container: Container, converse: Callable[[Socket], Awaitable[None]]) -> str:
-        now = self._clock.monotonic()
-        self._offers = {key: each for key, each in self._offers.items() if each.until > now}
-        if len(self._offers) >= OFFERS:
-            raise ResourceExhausted(f"{OFFERS} conversations are waiting already")
-        token = secrets.token_urlsafe(16)
-        self._offers[token] = _Offer(container, converse, now + OFFER_SECONDS)
-        return f"{self.base_url}/{what}/{token}"
-
-    async def handle(self, request: Request) -> Answer:
-        """The streaming server: one URL, one conversation."""
-        _, _, token = request.path.rpartition("/")
-        offer = self._offers.pop(token, None)
-        if offer is None or offer.until < self._clock.monotonic():
-            return Response(status=404, body=b"no such conversation\n", content_type="text/plain")
-        if "websocket" not in request.headers.get("upgrade", "").lower():
-            why = b"only WebSocket (v5.channel.k8s.io, v4.channel.k8s.io) is spoken here, not SPDY\n"
-            return Response(status=400, body=why, content_type="text/plain")
-        if not offer.container.running:
-            return Response(status=409, body=b"the container has ended\n", content_type="text/plain")
-        return Upgrade(protocols=PROTOCOLS, run=offer.converse)
+        converse = Attachment(self._shims, self._bundles.state(container.id), streams).run
+        return self._offers.add("attach", talk(streams, functools.partial(_still_running, container), converse))
 
     async def _converse(self, container: Container, command: list[str], streams: Streams, socket: Socket) -> None:
         async with self._working(container, command, tty=streams.tty) as work:
@@ -163,6 +129,11 @@ def _check(container: Container, command: list[str]) -> None:
 def _check_running(container: Container) -> None:
     if not container.running:
         raise FailedPrecondition(f"container {container.id} is not running")
+
+
+def _still_running(container: Container) -> None:
+    if not container.running:
+        raise Gone("the container has ended")
 
 
 def _pipes() -> tuple[tuple[int, int], Files]:

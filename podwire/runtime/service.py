@@ -15,6 +15,7 @@ from podwire.runtime.containers import Containers
 from podwire.runtime.events import Events
 from podwire.runtime.executions import Executions
 from podwire.runtime.failures import telling, whole
+from podwire.runtime.forwarding import Forwardings
 from podwire.runtime.ports import Network
 from podwire.runtime.sandbox import Sandbox
 from podwire.runtime.sandboxes import Sandboxes
@@ -39,6 +40,7 @@ class RuntimeService:
     sandboxes: Sandboxes
     containers: Containers
     executions: Executions
+    forwardings: Forwardings
     usage: Usage
     network: Network
     events: Events
@@ -67,6 +69,7 @@ class RuntimeService:
             "ExecSync": self.exec_sync,
             "Exec": self.exec,
             "Attach": self.attach,
+            "PortForward": self.port_forward,
             "ContainerStats": self.container_stats,
             "ListContainerStats": self.list_container_stats,
             "PodSandboxStats": self.pod_sandbox_stats,
@@ -219,6 +222,9 @@ class RuntimeService:
     async def attach(self, request: pb.AttachRequest) -> pb.AttachResponse:
         container = self.containers.get(request.container_id)
         return pb.AttachResponse(url=self.executions.offer_attach(container, request))
+
+    async def port_forward(self, request: pb.PortForwardRequest) -> pb.PortForwardResponse:
+        return pb.PortForwardResponse(url=self.forwardings.offer(self.sandboxes.get(request.pod_sandbox_id)))
 
     async def container_stats(self, request: pb.ContainerStatsRequest) -> pb.ContainerStatsResponse:
         container = self.containers.get(request.container_id)

@@ -19,6 +19,7 @@ from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
 from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.protocols.k8sapi.status import ApiError, Reason
+from podwire.transports.http_tunnel import Wire
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class HttpLimits:
 class Connection(web.RequestHandler):
     """HTTP/1.1 on one transport."""
 
-    __slots__ = ("_head_bytes", "_head_timer", "_limits", "certificate", "wire")
+    __slots__ = ("_head_bytes", "_head_timer", "_limits", "_taken", "certificate", "wire")
 
     def __init__(self, manager: web.Server, limits: HttpLimits) -> None:
         super().__init__(
@@ -62,6 +63,7 @@ class Connection(web.RequestHandler):
         self._limits = limits
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
+        self._taken: Wire | None = None
         self.certificate: Certificate | None = None
         self.wire: asyncio.Transport | None = None
         """Kept apart from `transport`, which aiohttp forgets before the last bytes are out."""
@@ -75,9 +77,31 @@ class Connection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._head_arrived()
+        if self._taken is not None:
+            self._taken.lost()
         super().connection_lost(exc)
 
+    def take(self) -> Wire:
+        """From now on whoever calls this has the connection's bytes; no request follows. Raises ConnectionError."""
+        if self.transport is None:
+            raise ConnectionResetError("the client has gone")
+        self._taken = Wire(self.transport)
+        return self._taken
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._taken is not None:
+            self._taken.hold()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._taken is not None:
+            self._taken.go_on()
+
     def data_received(self, data: bytes) -> None:
+        if self._taken is not None:
+            self._taken.feed(data)
+            return
         heads = self._request_count
         super().data_received(data)
         if self._request_count != heads:
@@ -122,6 +146,14 @@ class Connection(web.RequestHandler):
             return closing(INTERNAL_ERROR)
         log.debug("unreadable request", extra={"peer": request.remote, "why": message})
         return closing(_unreadable(exc, self._limits))
+
+
+def take(request: web.BaseRequest) -> Wire:
+    """The connection of a request. Raises ConnectionError when it is gone."""
+    connection = request.protocol
+    if not isinstance(connection, Connection):
+        raise TypeError("the request came over a connection of another kind")
+    return connection.take()
 
 
 INTERNAL_ERROR = ApiError(Reason.INTERNAL_ERROR, "Internal error occurred; the server's log tells more")

@@ -21,9 +21,11 @@ from podwire.protocols.k8sapi.server_side import (
     Request,
     Response,
     Stream,
+    Tunnel,
     Upgrade,
 )
 from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
+from podwire.transports import http_tunnel
 from podwire.transports.http_connection import (
     INTERNAL_ERROR,
     Connection,
@@ -31,6 +33,7 @@ from podwire.transports.http_connection import (
     closing,
     head_too_large,
     status_body,
+    take,
 )
 from podwire.transports.http_reply import WholeReply
 from podwire.transports.http_websocket import WebSocket, converse, offered
@@ -71,6 +74,8 @@ class Exchanges:
             return await self._stream(request, answer)
         if isinstance(answer, Upgrade):
             return await self._upgrade(request, asked, answer)
+        if isinstance(answer, Tunnel):
+            return await self._tunnel(request, asked, answer)
         return await _whole(asked, answer, last=self._ending or _last(request))
 
     async def _ask(self, asked: Request) -> Answer:
@@ -175,6 +180,24 @@ class Exchanges:
         finally:
             self._streams.discard(until)
         return socket.response
+
+    async def _tunnel(self, request: web.BaseRequest, asked: Request, tunnel: Tunnel) -> web.StreamResponse:
+        """The connection's bytes for as long as both like; closed and released however it ends."""
+        try:
+            http_tunnel.check(asked, tunnel)
+            async with asyncio.timeout(0 if self._ending else None) as until:
+                self._streams.add(until)
+                try:
+                    await http_tunnel.converse(take(request), tunnel)
+                finally:
+                    self._streams.discard(until)
+        except ApiError as error:
+            return await _whole(asked, _refused(error), last=True)
+        except (TimeoutError, ConnectionError) as error:
+            log.debug("a tunnel ends with its server or its client", extra={"path": asked.path, "error": repr(error)})
+        finally:
+            await tunnel.release()
+        return http_tunnel.Taken()
 
 
 def _is_text(value: str) -> bool:

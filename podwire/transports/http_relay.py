@@ -1,12 +1,14 @@
 """Requests that are answered by asking somebody else: an API server asks kubelets, a kubelet its runtime.
 
 An answer goes on as it comes. A conversation over a WebSocket is opened on the far side first, so that a refusal there
-is a refusal here; then messages are carried both ways. Who is not reached is told in the words that operators know.
+is a refusal here; then messages are carried both ways, or, in SPDY, bytes that nobody looks at. Who is not reached is
+told in the words that operators know.
 """
 
 import asyncio
 import contextlib
 import os
+import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator
 from http import HTTPStatus
@@ -16,11 +18,14 @@ import aiohttp
 from aiohttp import WSCloseCode
 from yarl import URL
 
-from podwire.protocols.k8sapi.server_side import Request, Response, Socket, Stream, Upgrade
+from podwire.protocols.k8sapi.server_side import Request, Response, Socket, Stream, Tunnel, Upgrade
 from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
+from podwire.protocols.streaming import spdy as spdy_frames
+from podwire.protocols.streaming import upgrading
 from podwire.protocols.streaming.channels import CLOSE, PROTOCOLS, V5
 from podwire.protocols.streaming.remote_command import Channel
-from podwire.transports import spdy_client
+from podwire.seams import ByteStream
+from podwire.transports import http_switch, spdy_client
 from podwire.transports.http_client import attentive_socket
 from podwire.transports.http_websocket_client import MAX_REFUSAL, FarSocket, HandshakeRefused, dial, told_refusal
 from podwire.transports.spdy_client import FarStreams
@@ -28,6 +33,7 @@ from podwire.transports.spdy_client import FarStreams
 CONNECT_SECONDS = 10.0
 HEAD_SECONDS = 30.0
 """From the connection to the head of the answer, or the end of the handshake."""
+CHUNK = 64 * 1024
 
 
 @contextlib.asynccontextmanager
@@ -39,14 +45,15 @@ async def relays(context: ssl.SSLContext | None = None) -> AsyncIterator["Relay"
     async with aiohttp.ClientSession(
         connector=connector, timeout=timeout, headers=headers, raise_for_status=told_refusal
     ) as session:
-        yield Relay(session)
+        yield Relay(session, context)
 
 
 class Relay:
     """Asks others on behalf of a request."""
 
-    def __init__(self, session: aiohttp.ClientSession) -> None:
+    def __init__(self, session: aiohttp.ClientSession, context: ssl.SSLContext | None = None) -> None:
         self._session = session
+        self._context = context
 
     async def answer(self, method: str, url: str, body: bytes = b"") -> Response | Stream:
         """The far answer: whole when it is a refusal, else as it comes. Raises ApiError when there is none."""
@@ -86,6 +93,26 @@ class Relay:
             raise ApiError(Reason.INTERNAL_ERROR, f"error dialing backend: {_place(url)} speaks none of {PROTOCOLS}")
         return Upgrade(protocols=(protocol,), run=lambda near: carry(near, far), release=far.close)
 
+    async def tunnel(self, url: str, asked: Request) -> Tunnel | Upgrade | Response:
+        """SPDY as the far side speaks it, or its refusal: to a client of SPDY, or of SPDY within a WebSocket.
+
+        Raises ApiError when nobody is there.
+        """
+        within = upgrading.tunnelled(asked.headers)
+        versions = within or upgrading.versions(asked.headers)
+        try:
+            with _told("error dialing backend", url):
+                far = await http_switch.dial(url, versions, seconds=HEAD_SECONDS, context=self._context)
+        except HandshakeRefused as refusal:
+            return Response(status=refusal.status, body=refusal.body, content_type=refusal.content_type)
+        if within:
+            protocols = (f"{upgrading.TUNNELLED}{far.version}",)
+            return Upgrade(protocols=protocols, run=lambda near: carry_bytes(Messages(near), far), release=far.close)
+        headers = ((upgrading.VERSION, far.version),) if far.version else ()
+        return Tunnel(
+            protocol=spdy_frames.PROTOCOL, headers=headers, run=lambda near: carry_bytes(near, far), release=far.close
+        )
+
 
 def wanted(asked: Request) -> str:
     """The protocol of the client's that both sides know. Raises ApiError."""
@@ -123,6 +150,49 @@ async def _pass_on(source: Socket, sink: Socket, *, halves: bool) -> None:
                 await sink.send(data)
 
 
+class Messages:
+    """The messages of a WebSocket as bytes, wherever they are cut. Implements podwire.seams.ByteStream."""
+
+    def __init__(self, socket: Socket) -> None:
+        self._socket = socket
+        self._rest = b""
+
+    async def read(self, limit: int) -> bytes:
+        while not self._rest:
+            message = await self._socket.receive()
+            if message is None:
+                return b""
+            self._rest = message.encode() if isinstance(message, str) else message
+        data, self._rest = self._rest[:limit], self._rest[limit:]
+        return data
+
+    async def write(self, data: bytes) -> None:
+        await self._socket.send(data)
+
+    async def close(self) -> None:
+        await self._socket.close()
+
+
+async def carry_bytes(near: ByteStream, far: ByteStream) -> None:
+    """Bytes both ways until one side is done: SPDY tells within itself what has ended before."""
+    ways = [
+        asyncio.create_task(_copy(near, far), name="bytes to the far side"),
+        asyncio.create_task(_copy(far, near), name="bytes from the far side"),
+    ]
+    try:
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in ways:
+            each.cancel()
+        await asyncio.gather(*ways, return_exceptions=True)
+
+
+async def _copy(source: ByteStream, sink: ByteStream) -> None:
+    with contextlib.suppress(OSError):
+        while data := await source.read(CHUNK):
+            await sink.write(data)
+
+
 async def _chunks(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
     """An answer that breaks off breaks off here, too: the chunked encoding is not ended."""
     try:
@@ -145,12 +215,14 @@ def _told(doing: str, url: str) -> Iterator[None]:
 
 def _reason(error: Exception, url: str) -> str:
     """In the words of Go's net package, which operators know from their clusters."""
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
+    if isinstance(error, aiohttp.ClientConnectorDNSError | socket.gaierror):
         return f"dial tcp: lookup {urlsplit(url).hostname}: no such host"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"tls: failed to verify certificate: {error.certificate_error}"
     if isinstance(error, aiohttp.ClientConnectorSSLError):
         return f"tls: {error.os_error}"
+    if isinstance(error, ssl.SSLError):
+        return f"tls: {error}"
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno is not None:
         return f"dial tcp {_place(url)}: connect: {os.strerror(error.os_error.errno).lower()}"
     if isinstance(error, aiohttp.ConnectionTimeoutError):

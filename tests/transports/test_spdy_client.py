@@ -25,8 +25,9 @@ class Peer:
         self.head = b""
         self.reader: asyncio.StreamReader | None = None
         self.writer: asyncio.StreamWriter | None = None
-        self._frames = spdy.Client()
+        self._frames = spdy.Connection()
         self._events: list[spdy.Event] = []
+        self.opened: list[dict[str, str]] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.head = await reader.readuntil(b"\r\n\r\n")
@@ -36,11 +37,13 @@ class Peer:
             writer.close()
 
     async def event(self) -> spdy.Event:
-        """The next data or ping that came; frames that open streams are no events."""
+        """The next data or ping that came."""
         while not self._events:
             received = await self.reader.read(1000)
             assert received, "the client has left"
-            self._events += self._frames.feed(received)
+            found = list(self._frames.feed(received))
+            self.opened += [each.headers for each in found if isinstance(each, spdy.Opened)]
+            self._events += [each for each in found if not isinstance(each, spdy.Opened)]
         return self._events.pop(0)
 
 
@@ -68,6 +71,7 @@ async def test_messages_go_both_ways_and_an_input_has_an_end(peer):
     await far.send(half_close(Channel.STDIN))
     assert await peer.event() == spdy.Data(3, b"typed", end=False)
     assert await peer.event() == spdy.Data(3, b"", end=True)
+    assert peer.opened == [{"streamtype": each.name.lower()} for each in CHANNELS]
     peer.writer.write(b"".join([*spdy.data(5, b"said"), PING, *spdy.data(99, b"unknown"), *spdy.data(1, b"{}")]))
     assert await far.receive() == bytes((Channel.STDOUT,)) + b"said"
     assert await peer.event() == spdy.Ping(PING)

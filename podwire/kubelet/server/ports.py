@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Protocol
 
-from podwire.protocols.k8sapi.server_side import Request, Response, Upgrade
+from podwire.protocols.k8sapi.server_side import Request, Response, Tunnel, Upgrade
 from podwire.protocols.streaming.remote_command import Channel
 
 
@@ -12,6 +12,13 @@ class Conversations(Protocol):
 
     async def conversation(self, url: str, asked: Request, spdy: Collection[Channel] = ()) -> Upgrade | Response:
         """The conversation that waits at a URL, or its refusal: over a WebSocket, or over SPDY with these channels.
+
+        Raises ApiError when nobody is there.
+        """
+        ...
+
+    async def tunnel(self, url: str, asked: Request) -> Tunnel | Upgrade | Response:
+        """SPDY as it is spoken at a URL, or a refusal: to a client of SPDY, or of SPDY within a WebSocket.
 
         Raises ApiError when nobody is there.
         """

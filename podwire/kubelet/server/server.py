@@ -26,6 +26,7 @@ from podwire.protocols.cri import methods
 from podwire.protocols.grpc_status import InvalidArgument, RpcError
 from podwire.protocols.k8sapi.server_side import Answer, Request, Response, Stream
 from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
+from podwire.protocols.streaming import spdy, upgrading
 from podwire.protocols.streaming.remote_command import Channel
 from podwire.seams import Clock
 
@@ -111,29 +112,38 @@ class KubeletServer:
         if not command:
             raise bad_request("you must specify at least 1 command")
         asked = pb.ExecRequest(container_id=container.id, cmd=command, **_streams(request))
-        require_websocket(request, "exec")
+        require_upgrade(request, "exec")
         offered = await _told(self._cri.call(methods.EXEC, asked, timeout=OFFER_SECONDS))
         return await self._talk(offered.url, request)
 
     async def _attach(self, request: Request, target: Target) -> Answer:
         container = targets.to_enter(*self._pod(target), target.container)
         asked = pb.AttachRequest(container_id=container.id, **_streams(request))
-        require_websocket(request, "attach")
+        require_upgrade(request, "attach")
         offered = await _told(self._cri.call(methods.ATTACH, asked, timeout=OFFER_SECONDS))
         return await self._talk(offered.url, request)
 
     async def _talk(self, url: str, request: Request) -> Answer:
-        """With our own runtime over a WebSocket; with others over SPDY, in which they can be told where an input ends.
+        """A client of SPDY speaks with the runtime itself, as every runtime understands it.
 
-        Who serves the runtime's socket may change while this kubelet runs, so it is asked each time.
+        What comes over a WebSocket goes to our own runtime over one; to others over SPDY, in which they can be told
+        where an input ends. Who serves the runtime's socket may change while this kubelet runs, so it is asked.
         """
+        if upgrading.wants_spdy(request.headers):
+            return await self._conversations.tunnel(url, request)
         version = await _told(self._cri.call(methods.VERSION, pb.VersionRequest(), timeout=OFFER_SECONDS))
         foreign = version.runtime_name != OUR_RUNTIME
         return await self._conversations.conversation(url, request, _channels(request) if foreign else ())
 
-    async def _port_forward(self, _request: Request, target: Target) -> Answer:
-        self._pod(target)
-        raise ApiError(Reason.UNKNOWN, "port-forward is not supported by podwire yet", code=501)
+    async def _port_forward(self, request: Request, target: Target) -> Answer:
+        """The runtime reaches the ports; a client says in SPDY, which is spoken with the runtime itself, which ones."""
+        sandbox = targets.to_reach(*self._pod(target))
+        if not (upgrading.wants_spdy(request.headers) or upgrading.tunnelled(request.headers)):
+            within = f"a WebSocket ({upgrading.TUNNELLED}{upgrading.PORT_FORWARD})"
+            raise bad_request(f"port-forward is served over {spdy.PROTOCOL} or within {within}")
+        asked = pb.PortForwardRequest(pod_sandbox_id=sandbox)
+        offered = await _told(self._cri.call(methods.PORT_FORWARD, asked, timeout=OFFER_SECONDS))
+        return await self._conversations.tunnel(offered.url, request)
 
     async def _healthz(self, _request: Request, _target: Target) -> Answer:
         return Response(status=200, body=b"ok", content_type=TEXT)
@@ -179,11 +189,10 @@ def _channels(request: Request) -> list[Channel]:
     return [*wanted, Channel.RESIZE] if streams["tty"] else wanted
 
 
-def require_websocket(request: Request, what: str) -> None:
-    """After all that can be wrong with the request itself: clients that fall back to SPDY show only this answer."""
-    if "websocket" not in request.headers.get("upgrade", "").lower():
-        why = "not over SPDY, which kubectl 1.29 and older speak"
-        raise bad_request(f"{what} is served over a WebSocket (v5.channel.k8s.io, v4.channel.k8s.io) only, {why}")
+def require_upgrade(request: Request, what: str) -> None:
+    """After all that can be wrong with the request itself, which people would rather be told."""
+    if not (upgrading.wants_websocket(request.headers) or upgrading.wants_spdy(request.headers)):
+        raise bad_request(f"{what} is a conversation over a WebSocket or {spdy.PROTOCOL}: an upgrade is required")
 
 
 Answered = TypeVar("Answered")

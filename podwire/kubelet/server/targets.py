@@ -58,6 +58,14 @@ def to_enter(pod: Pod, observed: Observed, name: str) -> SeenContainer:
     return latest
 
 
+def to_reach(pod: Pod, observed: Observed) -> str:
+    """The id of the sandbox whose ports are meant."""
+    sandbox = observed.sandbox
+    if sandbox is None or not sandbox.ready:
+        raise bad_request(f'unable to forward port because pod "{pod.name}" is not running')
+    return sandbox.id
+
+
 def status_of(pod: Mapping[str, Any], name: str) -> Status:
     """A container's status in a pod's object; empty when there is none yet."""
     told = pod.get("status", {})

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from podwire.seams import ByteStream
+
 
 class BodyTooLarge(Exception):
     """The body is larger than what the reader asked for; nothing of it is kept."""
@@ -105,5 +107,20 @@ class Upgrade:
     """Lets go of what was opened for the conversation: called last, also when no handshake was made and nothing ran."""
 
 
-Answer = Response | Stream | Upgrade
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tunnel:
+    """An answer that is a conversation in a protocol of its own: over the connection's bytes, closed when `run` returns.
+
+    `run` is cancelled when the peer vanishes or the server stops.
+    """
+
+    protocol: str
+    """What the client must have asked for in its Upgrade header."""
+    run: Callable[[ByteStream], Awaitable[None]]
+    headers: tuple[tuple[str, str], ...] = ()
+    release: Callable[[], Awaitable[None]] = _nothing
+    """As an Upgrade's."""
+
+
+Answer = Response | Stream | Upgrade | Tunnel
 Handler = Callable[[Request], Awaitable[Answer]]

@@ -1,0 +1,31 @@
+"""The words that both ends of SPDY/3 know before the first header is sent: what headers are deflated against.
+
+Version 3 of the specification, section 2.6.10.1: names and values with their lengths, as they stand in a header block,
+then a tail of numbers, phrases and dates without.
+"""
+
+_METHODS = "options head post put delete trace"
+_NAMES = (
+    "accept accept-charset accept-encoding accept-language accept-ranges age allow authorization cache-control "
+    "connection content-base content-encoding content-language content-length content-location content-md5 "
+    "content-range content-type date etag expect expires from host if-match if-modified-since if-none-match if-range "
+    "if-unmodified-since last-modified location max-forwards pragma proxy-authenticate proxy-authorization range "
+    "referer retry-after server te trailer transfer-encoding upgrade user-agent vary via warning www-authenticate "
+    "method get status"
+)
+_LAST = ("200 OK", "version", "HTTP/1.1", "url", "public", "set-cookie", "keep-alive", "origin")
+_TAIL = (
+    "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505"
+    "203 Non-Authoritative Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized"
+    "403 Forbidden404 Not Found500 Internal Server Error501 Not Implemented503 Service Unavailable"
+    "Jan Feb Mar Apr May Jun Jul Aug Sept Oct Nov Dec 00:00:00 Mon, Tue, Wed, Thu, Fri, Sat, Sun, GMT"
+    "chunked,text/html,image/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/plain,text/javascript,"
+    "publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0."
+)
+
+
+def _with_length(word: str) -> bytes:
+    return len(word).to_bytes(4, "big") + word.encode("ascii")
+
+
+DICTIONARY = b"".join(map(_with_length, (*_METHODS.split(), *_NAMES.split(), *_LAST))) + _TAIL.encode("ascii")

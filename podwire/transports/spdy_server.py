@@ -1,0 +1,212 @@
+"""The server's end of SPDY over any stream of bytes: what clients open and send, as events, with the rules kept.
+
+`SpdySocket` is exec and attach on top of it: to whoever uses it, a socket with v5's messages.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Collection
+
+from podwire.protocols.streaming import outcome, spdy
+from podwire.protocols.streaming.channels import CLOSE, V4, V5, half_close
+from podwire.protocols.streaming.remote_command import Channel
+from podwire.seams import ByteStream
+
+V3, V2 = "v3.channel.k8s.io", "v2.channel.k8s.io"
+VERSIONS = (V4, V3, V2)
+"""Of exec and attach over SPDY. v4 tells the outcome as an object, v3 as a sentence, v2 knows no sizes."""
+
+READ = 64 * 1024
+MAX_STREAMS = 1000
+"""That are open at once; beyond, a new one is refused."""
+CLOSE_SECONDS = 2.0
+"""How long a client has to take leave after the last word."""
+OPEN_SECONDS = 30.0
+"""From the handshake to the last of the streams that the conversation needs."""
+
+Event = spdy.Opened | spdy.Data | spdy.Reset
+
+_CHANNELS = {each.name.lower(): each for each in Channel}
+
+
+class Frames:
+    """One connection. One task asks for events; any may send."""
+
+    def __init__(self, wire: ByteStream) -> None:
+        self._wire = wire
+        self._spdy = spdy.Connection()
+        self._events: deque[spdy.Event] = deque()
+        self._receiving: set[int] = set()
+        self._sending: set[int] = set()
+        """Streams that have not ended: what the client sends on them, and what we do."""
+        self._last = 0
+        self._over = False
+        self._blame = False
+
+    async def next(self) -> Event | None:
+        """What the client does; None when it goes, or breaks the rules. A stream that is opened wants an answer."""
+        while self._events or (not self._over and await self._read()):
+            if self._events and (event := await self._heeded(self._events.popleft())) is not None:
+                return event
+        return None
+
+    async def _heeded(self, event: spdy.Event) -> Event | None:
+        """The event, when it is one for others; the rest is answered here."""
+        match event:
+            case spdy.Ping(answer):
+                await self._wire.write(answer)
+            case spdy.Opened() if await self._admitted(event):
+                return event
+            case spdy.Data(stream, _, end) if await self._known(stream):
+                self._end(stream, receiving=end)
+                return event
+            case spdy.Reset(stream):
+                self._end(stream, receiving=True, sending=True)
+                return event
+        return None  # a client that says that it goes will close when all is said
+
+    async def _read(self) -> bool:
+        """Whether more may come. What came before a broken rule still counts."""
+        try:
+            received = await self._wire.read(READ)
+            self._over = not received
+            for event in self._spdy.feed(received):
+                self._events.append(event)
+        except spdy.SpdyError:
+            self._over = self._blame = True
+        except OSError:
+            self._over = True
+        return bool(self._events) or not self._over
+
+    async def _admitted(self, opened: spdy.Opened) -> bool:
+        """A client's streams have odd numbers that grow; one that breaks this cannot be answered any more."""
+        stream = opened.stream
+        if stream % 2 == 0 or stream <= self._last:
+            self._over = self._blame = True
+            self._events.clear()
+            return False
+        self._last = stream
+        if len(self._receiving | self._sending) >= MAX_STREAMS:
+            await self._wire.write(spdy.reset(stream, spdy.Why.REFUSED_STREAM))
+            return False
+        self._sending.add(stream)
+        if not opened.end:
+            self._receiving.add(stream)
+        return True
+
+    async def _known(self, stream: int) -> bool:
+        """Streams that we gave up may still be sent to for a while; those that never were may not."""
+        if stream > self._last or stream % 2 == 0:
+            await self._wire.write(spdy.reset(stream, spdy.Why.INVALID_STREAM))
+        return stream in self._receiving
+
+    def _end(self, stream: int, *, receiving: bool = False, sending: bool = False) -> None:
+        if receiving:
+            self._receiving.discard(stream)
+        if sending:
+            self._sending.discard(stream)
+
+    async def accept(self, stream: int) -> None:
+        await self._wire.write(self._spdy.reply(stream))
+
+    async def refuse(self, stream: int, why: spdy.Why = spdy.Why.PROTOCOL_ERROR) -> None:
+        """Give a stream up, whatever was said on it."""
+        self._end(stream, receiving=True, sending=True)
+        await self._wire.write(spdy.reset(stream, why))
+
+    async def send(self, stream: int, data: bytes, *, end: bool = False) -> None:
+        """Waits while the client is slow; a stream that is closed takes nothing. Raises ConnectionError."""
+        if stream not in self._sending:
+            return
+        self._end(stream, sending=end)
+        await self._wire.write(b"".join(spdy.data(stream, data, end=end)))
+
+    async def finish(self) -> None:
+        """End every stream, take leave, and wait a moment for the client to do the same; else bytes could be lost."""
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                ends = [frame for stream in sorted(self._sending) for frame in spdy.data(stream, b"", end=True)]
+                self._sending.clear()
+                await self._wire.write(b"".join([*ends, spdy.go_away(self._last, blame=self._blame)]))
+                while await self._wire.read(READ):
+                    pass
+        await self._wire.close()
+
+
+class SpdySocket:
+    """Exec or attach over SPDY. Implements podwire.protocols.k8sapi.server_side.Socket."""
+
+    protocol = V5
+
+    def __init__(self, frames: Frames, version: str) -> None:
+        self._frames = frames
+        self._version = version
+        self._streams: dict[int, int] = {}
+        self._waiting: deque[bytes] = deque()
+
+    async def open(self, channels: Collection[Channel]) -> bool:
+        """Whether the client opened a stream for each of these in time."""
+        needed = {each for each in channels if each != Channel.RESIZE or self._version != V2}
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(OPEN_SECONDS):
+                while not needed <= self._streams.keys():
+                    event = await self._frames.next()
+                    if event is None:
+                        return False
+                    await self._take(event)
+                return True
+        return False
+
+    async def receive(self) -> bytes | str | None:
+        while not self._waiting:
+            event = await self._frames.next()
+            if event is None:
+                return None
+            await self._take(event)
+        return self._waiting.popleft()
+
+    async def _take(self, event: Event) -> None:
+        channels = {stream: channel for channel, stream in self._streams.items()}
+        match event:
+            case spdy.Opened(stream, headers):
+                channel = _CHANNELS.get(headers.get("streamtype", ""))
+                if channel is None or channel in self._streams:
+                    await self._frames.refuse(stream)
+                    return
+                self._streams[channel] = stream
+                await self._frames.accept(stream)
+                if event.end:
+                    self._waiting.append(half_close(channel))
+            case spdy.Data(stream, data, end) if stream in channels:
+                if data:
+                    self._waiting.append(bytes((channels[stream],)) + data)
+                if end:
+                    self._waiting.append(half_close(channels[stream]))
+            case spdy.Reset(stream) if stream in channels:
+                self._waiting.append(half_close(channels[stream]))
+
+    async def send(self, data: bytes) -> None:
+        """A message as v5 has it; one for a channel that is not connected goes nowhere."""
+        channel, content = data[0] if data else CLOSE, data[1:]
+        stream = self._streams.get(channel)
+        if stream is None or not content:
+            return
+        if channel != Channel.ERROR:
+            await self._frames.send(stream, content)
+        else:
+            await self._frames.send(stream, content if self._version == V4 else sentence(content), end=True)
+
+    async def close(self, code: int = 1000) -> None:  # noqa: ARG002 - SPDY has no word for why
+        await self._frames.finish()
+
+
+def sentence(status: bytes) -> bytes:
+    """A Status as versions before v4 tell it: in words, and nothing of a success."""
+    match outcome.OutcomeReader().feed(status):
+        case outcome.Exited(0) | None:
+            return b""
+        case outcome.Exited(code):
+            return f"command terminated with non-zero exit code: {code}".encode()
+        case outcome.Failed(message):
+            return message.encode("utf-8", "backslashreplace")
