@@ -24,7 +24,8 @@ def redacted(detail: Any, *, secret: bool = False) -> Any:
 
 def _object(detail: dict[str, Any], secret: bool) -> dict[str, Any]:
     """No call for what is neither object nor list: most values are neither, and there are many."""
-    secret = secret or detail.get("kind") in _SECRET_KINDS
+    kind = detail.get("kind")
+    secret = secret or (isinstance(kind, str) and kind in _SECRET_KINDS)  # a device's attribute of that name is none
     found = {}
     for name, value in detail.items():
         if name.lower() in _KEYS or (secret and name in _SECRET_FIELDS):

@@ -240,6 +240,11 @@ def test_redacting_keeps_the_form_and_once_is_enough(value):
     assert type(shown["token"]) is type(value)
 
 
+def test_a_kind_that_is_no_name_is_no_secret():
+    attributes = {"kind": {"string": "veth"}, "data": {"string": "shown"}}
+    assert redacted(attributes) == attributes
+
+
 def test_a_uid_is_a_trace_id():
     assert pod_id(UID) == ID
     assert len(pod_id("not a uuid")) == 32

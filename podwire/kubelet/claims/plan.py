@@ -60,6 +60,9 @@ def _check(claim: ResourceClaim, record: Record | None) -> None:
     if record.allocation != records.fingerprint(claim.allocated):
         why = f"was allocated anew, and what it had before is still prepared for {_named(record.users)}"
         raise ClaimsNotReady(f"ResourceClaim {claim.name} {why}")
+    if ended := [each for each in record.users if not claim.reserved_for(each.uid)]:
+        # It was prepared for those: whoever deleted them by force did not wait for drivers to let go.
+        raise ClaimsNotReady(f"ResourceClaim {claim.name} is still prepared for {_named(ended)}, which may not use it")
 
 
 def _named(users: Iterable[User]) -> str:

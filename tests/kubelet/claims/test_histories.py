@@ -23,10 +23,11 @@ PODS = {"p": ("1",), "q": ("1", "2"), "r": ("3", "2"), "s": ("3",)}
 
 def claim(uid):
     results = [{"request": "r", "driver": each, "pool": "n", "device": uid} for each in DRIVERS[uid]]
+    reserved = [{"resource": "pods", "name": each, "uid": each} for each, used in PODS.items() if uid in used]
     return claims.read(
         {
             "metadata": {"name": f"c{uid}", "namespace": "ns", "uid": uid},
-            "status": {"allocation": {"devices": {"results": results}}},
+            "status": {"allocation": {"devices": {"results": results}}, "reservedFor": reserved},
         }
     )
 

@@ -13,12 +13,11 @@ P, Q = User(uid="p", name="p"), User(uid="q", name="q")
 DONE = (Device(pool="n", name="eth2"),)
 
 
-def claim(uid="1", name="mine", *drivers, device="eth2"):
+def claim(uid="1", name="mine", *drivers, device="eth2", users="pq"):
     results = [{"request": "r", "driver": each, "pool": "n", "device": device} for each in drivers or ("d",)]
-    allocation = {"devices": {"results": results}}
-    return claims.read(
-        {"metadata": {"name": name, "namespace": "ns", "uid": uid}, "status": {"allocation": allocation}}
-    )
+    reserved = [{"resource": "pods", "name": each, "uid": each} for each in users]
+    status = {"allocation": {"devices": {"results": results}}, "reservedFor": reserved}
+    return claims.read({"metadata": {"name": name, "namespace": "ns", "uid": uid}, "status": status})
 
 
 def known(*found):
@@ -75,6 +74,12 @@ def test_a_pod_waits_until_what_was_there_before_has_gone(before, why):
     with pytest.raises(ClaimsNotReady) as told:
         preparing(P, [claim()], known(before), set())
     assert str(told.value) == why
+
+
+def test_a_pod_waits_until_drivers_have_let_go_of_what_was_prepared_for_one_that_was_deleted_by_force():
+    before = records.new(claim()).with_user(Q).with_drivers({"d": DONE})
+    with pytest.raises(ClaimsNotReady, match=r"mine is still prepared for pod q \(q\), which may not use it"):
+        preparing(P, [claim(users="p")], known(before), {("1", "d")})
 
 
 def test_drivers_let_go_with_the_last_user():
