@@ -30,6 +30,7 @@ ROTA = {
     "tests/stories/runtime/": 2,
     "tests/stories/test_010_kubectl_tour.py": 2,
     "tests/stories/test_015_kubectl_makes_and_administers.py": 2,
+    "tests/stories/test_440_nodes.py": 2,
     "tests/stories/test_500_demo.py::test_interrupted": 3,
 }
 """Long rounds of which a run of `make test` plays one in so many; its seed says which. `make soak` plays them all."""

@@ -44,6 +44,21 @@ def test_the_default_prefix_shares_podwires_own_directories_with_the_host():
     assert set(sources(Layout(Path("/tmp/pw")), "node-1")) == {*STANDARD, *OWN}
 
 
+@pytest.mark.parametrize("prefix", ["/", "/tmp/pw"])
+def test_a_second_node_has_directories_of_its_own_and_shares_images_programs_and_the_collector(prefix):
+    shown = sources(Layout(Path(prefix)), "node-2")
+    below = Path(prefix, "var/lib/podwire/nodes/node-2")
+    shared = {"run/podwire/cluster", "var/lib/podwire/cni/bin", "var/lib/podwire/images"}
+    assert {each: shown[each] for each in (*STANDARD, *OWN)} == {each: below / each for each in (*STANDARD, *OWN)}
+    assert set(shown) == {*STANDARD, *OWN, *shared}
+    assert shown["run/podwire/cluster"] == Path(prefix, "run/podwire")
+    assert shown["var/lib/podwire/images"] == Path(prefix, "var/lib/podwire/images")
+    for each in covers(shown, lambda base: base in EVERYTHING):
+        paths = list(each.shown)
+        inner = [(one, other) for one in paths for other in paths if other.startswith(f"{one}/")]
+        assert all(paths.index(one) < paths.index(other) for one, other in inner), "what is within comes later"
+
+
 @pytest.mark.parametrize(
     ("base", "name", "replaced"),
     [

@@ -1,7 +1,10 @@
 """What is kept for containers, and for whom."""
 
+import pytest
+
 from podwire.runtime.images import Images
 from podwire.runtime.images.build import build_root
+from podwire.runtime.images.errors import ImageInUse
 
 
 def test_the_store_tells_for_which_containers_it_keeps_something(tmp_path):
@@ -12,3 +15,16 @@ def test_the_store_tells_for_which_containers_it_keeps_something(tmp_path):
     images.release("a" * 64)
     assert images.held() == ["b" * 64]
     images.close()
+
+
+def test_runtimes_that_share_a_store_know_their_own_containers_and_keep_each_others_images(tmp_path):
+    first, second = Images(tmp_path), Images(tmp_path, owner="node-2")
+    image = build_root(first)
+    first.prepare("a" * 64, image)
+    second.prepare("b" * 64, image)
+    assert (first.held(), second.held()) == (["a" * 64], ["b" * 64])
+    first.release("a" * 64)
+    with pytest.raises(ImageInUse):
+        first.remove(image.id)
+    first.close()
+    second.close()

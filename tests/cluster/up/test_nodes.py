@@ -1,0 +1,124 @@
+from pathlib import Path
+
+import pytest
+
+from podwire.cluster.up import views
+from podwire.cluster.up.components import apiserver_options, components
+from podwire.cluster.up.layout import Layout
+from podwire.cluster.up.nodes import MOST, Node, objection, planned, trace_socket
+from podwire.cluster.up.prepare import Prepared
+from podwire.cluster.up.slots import Slot
+from podwire.cluster.up.state import NodeRecord, State
+
+PREFIX = Layout(Path("/tmp/pw"))
+HOST = NodeRecord(name="vm", number=1, own=False)
+
+
+def own(count):
+    return tuple(NodeRecord(name=f"node-{each}", number=each, own=True) for each in range(1, count + 1))
+
+
+def prepared(*nodes, layout=PREFIX):
+    return Prepared(layout=layout, state=State(slot=3, nodes=nodes), ipv6=True, host_ips=("192.0.2.7",))
+
+
+def node(number=2, layout=PREFIX):
+    return Node(layout=layout, slot=Slot(3), record=own(number)[-1], ipv6=True)
+
+
+@pytest.mark.parametrize(
+    ("known", "wanted", "says"),
+    [
+        pytest.param((), None, "", id="nothing said"),
+        pytest.param((), 1, "", id="one"),
+        pytest.param((), MOST, "", id="the most"),
+        pytest.param((), MOST + 1, "between 1 and 16", id="too many"),
+        pytest.param((), 0, "between 1 and 16", id="none"),
+        pytest.param(own(2), None, "", id="as many as there are"),
+        pytest.param(own(2), 3, "", id="more"),
+        pytest.param(own(2), 1, "has 2 nodes, and none is taken away", id="fewer"),
+        pytest.param((HOST,), 1, "", id="the one on the host"),
+        pytest.param((HOST,), 2, "on the host itself", id="more on the host"),
+    ],
+)
+def test_how_many_nodes_there_can_be(known, wanted, says):
+    told = objection(known, wanted)
+    assert says in told
+    assert bool(told) is bool(says)
+
+
+@pytest.mark.parametrize(
+    ("known", "wanted", "names"),
+    [
+        pytest.param((), None, ["node-1"], id="one by itself"),
+        pytest.param((), 3, ["node-1", "node-2", "node-3"], id="three"),
+        pytest.param(own(2), None, ["node-1", "node-2"], id="those that there are"),
+        pytest.param(own(2), 3, ["node-1", "node-2", "node-3"], id="one more"),
+        pytest.param((HOST,), None, ["vm"], id="on the host"),
+    ],
+)
+def test_nodes_stay_and_more_come(known, wanted, names):
+    found = planned(known, wanted, own(1)[0])
+    assert [each.name for each in found] == names
+    assert [each.number for each in found] == list(range(1, len(names) + 1))
+    assert found[: len(known)] == known
+
+
+def test_the_first_node_has_what_the_only_one_has():
+    first = node(1)
+    assert first.home == PREFIX
+    assert first.called("runtime") == "runtime"
+    assert first.trace_socket == Path("/run/podwire/trace.sock")
+    assert first.runtime.cgroup_parent == views.outside(PREFIX).cgroup_parent
+    assert first.runtime.name == ""
+
+
+def test_another_node_has_a_home_cgroups_and_names_of_its_own():
+    second = node(2)
+    assert second.home.state == Path("/tmp/pw/var/lib/podwire/nodes/node-2/var/lib/podwire")
+    assert second.called("runtime") == "runtime@node-2"
+    assert second.trace_socket == trace_socket(PREFIX, "node-2") == Path("/run/podwire/cluster/trace.sock")
+    assert second.runtime.name == "node-2"
+    assert second.runtime.cgroup_parent == f"{views.outside(PREFIX).cgroup_parent}-node-2"
+    assert second.runtime.cgroup_parent == views.outside(PREFIX, "node-2").cgroup_parent
+    assert second.ips == ("10.103.192.3", "fd70:6f64:7703::3")
+
+
+def test_a_node_on_the_host_has_the_hosts_paths_and_addresses():
+    (found,) = prepared(HOST, layout=Layout(Path("/"))).nodes
+    assert (found.home, found.inside, found.space) == (Layout(Path("/")),) * 2 + (None,)
+    assert found.ips == ("192.0.2.7",)
+    assert found.runtime.cgroup_parent == "podwire"
+
+
+def test_a_host_that_is_called_like_a_node_is_not_one():
+    host = NodeRecord(name="node-2", number=1, own=False)
+    (found,) = prepared(host, layout=Layout(Path("/"))).nodes
+    assert found.home == Layout(Path("/"))
+    assert found.trace_socket == Path("/run/podwire/trace.sock")
+
+
+def test_every_node_has_its_processes_and_one_cluster_has_the_rest():
+    assert [each.name for each in components(prepared(*own(1)))] == [
+        "trace", "apiserver", "cni", "runtime", "image", "scheduler", "kubelet", "node",
+    ]  # fmt: skip
+    found = {each.name: each for each in components(prepared(*own(2)))}
+    assert list(found) == [
+        "trace", "apiserver", "cni", "runtime", "cni@node-2", "runtime@node-2", "image", "scheduler", "kubelet",
+        "kubelet@node-2", "node",
+    ]  # fmt: skip
+    assert found["kubelet@node-2"].needs == ("apiserver", "runtime@node-2")
+    assert found["kubelet@node-2"].environment["PODWIRE_NODE"] == "node-2"
+    assert found["node"].needs == ("apiserver", "kubelet", "kubelet@node-2")
+    assert {each.node.name for each in found.values() if "@" in each.name} == {"node-2"}
+
+
+def test_every_node_has_an_identity_and_a_certificate_in_its_own_directories():
+    options = apiserver_options(prepared(*own(2)))
+    files = {each.kubeconfig: each for each in options.identities}
+    assert len(files) == len(options.identities) == 9
+    kubelet = files[PREFIX.home("node-2").identity("kubelet")]
+    assert (kubelet.user, kubelet.groups, kubelet.host) == ("system:node:node-2", ("system:nodes",), "10.103.192.1")
+    second = options.servings[1]
+    assert (second.name, second.ips) == ("node-2", ("127.0.0.1", "10.103.192.3", "fd70:6f64:7703::3"))
+    assert second.key.is_relative_to("/tmp/pw/var/lib/podwire/nodes/node-2")
