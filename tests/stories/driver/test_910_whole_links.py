@@ -1,0 +1,182 @@
+"""Whole links of the node in pods: named, addressed, routed, tuned as claims say; real packets; back as they were."""
+
+import pytest
+
+ODD = "net-nvwhqnk7gy"
+"""The device of `mlx5_6`, which is no DNS label."""
+
+
+@pytest.fixture(scope="module")
+def stage(empty_stage):
+    made = empty_stage
+    made.up()
+    made.driver.start()
+    return made
+
+
+def addresses(link):
+    return sorted(f"{each['local']}/{each['prefixlen']}" for each in link["addr_info"] if each["scope"] == "global")
+
+
+def test_an_address_and_a_name_of_the_claim_and_the_host_as_it_was(stage, claim):
+    stage.veth("lan1", far="192.0.2.1/24")
+    stage.veth("mlx5_6")
+    stage.offered("lan1", ODD)
+    before = stage.dump("lan1", "mlx5")
+    stage.run(
+        claim("fixed", "lan1", name="eth99", addresses=["192.0.2.99/24"]),
+        claim("odd", "mlx5_6", addresses=["198.51.100.1/24"]),
+        stage.pod("fixed", "fixed", interfaces="eth99"),
+        stage.pod("odd", "odd"),
+    )
+    assert stage.inside("fixed", "ping -c 1 -W 20 -I eth99 192.0.2.1")
+    [device] = stage.told("fixed", "True", "Attached")
+    assert device["networkData"] == {
+        "interfaceName": "eth99",
+        "hardwareAddress": before["links"]["lan1"]["address"],
+        "ips": ["192.0.2.99/24"],
+    }
+    assert stage.given("odd") == [ODD]
+    stage.deleted("fixed", "odd")
+    stage.as_before(before, "lan1", "mlx5")
+    stage.never_bare("fixed", "odd")
+
+
+def test_a_template_the_hosts_own_addresses_two_devices_of_one_request_and_the_same_again(stage, claim):
+    stage.veth("own1", "203.0.113.1/24", far="203.0.113.254/24")
+    stage.veth("two1")
+    stage.veth("two2")
+    stage.offered("own1", "two1", "two2")
+    before = stage.dump("own", "two")
+    stage.run(
+        claim("own", "own1", kind="ResourceClaimTemplate"),
+        claim("pair", "two1", "two2", count=2),
+        stage.pod("carried", "mine=own"),
+        stage.pod("pair", "pair", interfaces="two1 two2"),
+    )
+    [link] = stage.look("carried", "addr show dev net1")
+    assert "203.0.113.1/24" in addresses(link)
+    assert stage.inside("carried", "ping -c 1 -W 20 203.0.113.254")
+    assert sorted(each["networkData"]["interfaceName"] for each in stage.told("pair", "True", "Attached")) == [
+        "two1",
+        "two2",
+    ]
+    stage.deleted("carried", "pair")
+    stage.run(stage.pod("again", "mine=own"), stage.pod("pair-again", "pair", interfaces="two1 two2"))
+    assert "203.0.113.1/24" in addresses(stage.look("again", "addr show dev net1")[0])
+    stage.deleted("again", "pair-again")
+    stage.as_before(before, "own", "two")
+    stage.never_bare("carried", "pair", "again", "pair-again")
+
+
+def test_all_that_a_claim_can_tune(stage, claim):
+    stage.veth("fast1")
+    stage.offered("fast1")
+    before = stage.dump("fast")
+    stage.run(
+        claim(
+            "tuned",
+            "fast1",
+            addresses=["192.0.2.5/24", "2001:db8:0:1::5/96"],
+            mtu=8896,
+            mac="02:00:00:00:12:34",
+            gsoMaxSize=65536,
+            groMaxSize=65536,
+            gsoIPv4MaxSize=65536,
+            groIPv4MaxSize=65536,
+            arpIgnore=1,
+            arpAnnounce=2,
+            forwarding=True,
+            ethtool={"features": {"tso": False, "gro": False}},
+            routes=[
+                {"destination": "10.20.0.0/16", "gateway": "10.30.0.1"},
+                {"destination": "10.30.0.1/32", "scope": "link"},
+                {"destination": "10.40.0.0/16", "gateway": "192.0.2.1", "table": 100, "metric": 7},
+            ],
+            rules=[{"priority": 1000, "table": 100, "source": "192.0.2.5/32"}],
+            neighbours=[
+                {"address": "192.0.2.9", "mac": "02:00:00:00:00:09"},
+                {"address": "2001:db8:0:1::9", "mac": "02:00:00:00:00:09"},
+            ],
+        ),
+        stage.pod("tuned", "tuned"),
+    )
+    [link] = stage.look("tuned", "-d addr show dev net1")
+    assert (link["mtu"], link["address"]) == (8896, "02:00:00:00:12:34")
+    assert {link[each] for each in ("gso_max_size", "gro_max_size")} == {65536}
+    assert addresses(link) == ["192.0.2.5/24", "2001:db8:0:1::5/96"]
+    conf = "/proc/sys/net/ipv4/conf/net1"
+    assert stage.inside("tuned", f"cat {conf}/arp_ignore {conf}/arp_announce {conf}/forwarding").split() == [
+        "1",
+        "2",
+        "1",
+    ]
+    routes = {
+        (each["dst"], each.get("gateway"), each.get("table")) for each in stage.look("tuned", "route show table all")
+    }
+    assert {("10.20.0.0/16", "10.30.0.1", None), ("10.30.0.1", None, None)} <= routes
+    assert ("10.40.0.0/16", "192.0.2.1", "100") in routes
+    kernel = [each["dst"] for each in stage.look("tuned", "-6 route show table main dev net1")]
+    assert kernel.count("2001:db8:0:1::/96") == 1
+    assert ["100"] == [each["table"] for each in stage.look("tuned", "rule show") if each["priority"] == 1000]
+    known = {(each["dst"], each["lladdr"]) for each in stage.look("tuned", "neigh show nud permanent dev net1")}
+    assert {("192.0.2.9", "02:00:00:00:00:09"), ("2001:db8:0:1::9", "02:00:00:00:00:09")} <= known
+    stage.deleted("tuned")
+    stage.as_before(before, "fast")
+    stage.never_bare("tuned")
+
+
+def test_what_the_host_says_of_a_link_comes_along_and_goes_back(stage, claim):
+    stage.veth("nb1", "192.0.2.65/26")
+    stage.batch(
+        "neigh add 192.0.2.70 lladdr 02:00:00:00:00:70 dev nb1 nud permanent",
+        "addr add 2001:db8:2::65/96 dev nb1 nodad",
+        "neigh add 2001:db8:2::70 lladdr 02:00:00:00:00:70 dev nb1 nud permanent",
+        "route add 10.50.0.0/16 via 192.0.2.70 dev nb1 table 100",
+        "rule add from 192.0.2.65 table 100 priority 1100",
+    )
+    stage.offered("nb1")
+    before = stage.dump("nb")
+    assert any(each.get("table") == "100" for each in before["routes"])
+    stage.run(claim("carrying", "nb1"), stage.pod("carrying", "carrying"))
+    known = {each["dst"] for each in stage.look("carrying", "neigh show nud permanent dev net1")}
+    assert {"192.0.2.70", "2001:db8:2::70"} <= known
+    assert [each["dst"] for each in stage.look("carrying", "route show table 100")] == ["10.50.0.0/16"]
+    assert ["100"] == [each["table"] for each in stage.look("carrying", "rule show") if each["priority"] == 1100]
+    kernel = [each["dst"] for each in stage.look("carrying", "-6 route show table main dev net1")]
+    assert kernel.count("2001:db8:2::/96") == 1
+    stage.deleted("carrying")
+    stage.as_before(before, "nb")
+    stage.never_bare("carrying")
+
+
+def test_policy_routing_through_a_pod_that_routes(stage, claim):
+    stage.veth("wa")
+    stage.veth("wb")
+    stage.offered("wa", "wap", "wb", "wbp")
+    before = stage.dump("wa", "wb")
+    via = {"destination": "10.82.0.0/24", "gateway": "10.81.0.1", "table": 100}
+    stage.run(
+        claim(
+            "client",
+            "wa",
+            addresses=["10.81.0.2/24"],
+            routes=[via],
+            rules=[{"priority": 1000, "table": 100, "source": "10.81.0.2/32"}],
+        ),
+        claim("left", "wap", name="left", addresses=["10.81.0.1/24"], forwarding=True),
+        claim("right", "wbp", name="right", addresses=["10.82.0.1/24"], forwarding=True),
+        claim(
+            "server",
+            "wb",
+            addresses=["10.82.0.2/24"],
+            routes=[{"destination": "10.81.0.0/24", "gateway": "10.82.0.1"}],
+        ),
+        stage.pod("router", "left", "right", interfaces="left right"),
+        stage.pod("client", "client"),
+        stage.pod("server", "server"),
+    )
+    assert "ttl=63" in stage.inside("client", "ping -c 1 -W 20 -I 10.81.0.2 10.82.0.2")
+    stage.deleted("client", "router", "server")
+    stage.as_before(before, "wa", "wb")
+    stage.never_bare("client", "router", "server")
