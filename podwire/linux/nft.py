@@ -10,20 +10,19 @@ from struct import Struct
 
 from podwire.linux import errors, keys, wire
 from podwire.linux.chains import KernelChains
+from podwire.linux.expressions import VERDICTS, decision
 from podwire.linux.namespaces import visit
 from podwire.linux.netlink import NETFILTER, Netlink, Refusal
 from podwire.linux.processes import Finished, run
-from podwire.linux.programs import KernelPrograms
-from podwire.linux.registers import VERDICTS
 from podwire.linux.stopwatch import step
+from podwire.linux.tables import KernelTables, Message, transaction
 from podwire.linux.values import Change, Counted, Element, Path
-from podwire.linux.wire import ACK, CREATE, EXCL, REQUEST, Request, attribute, nested, text
+from podwire.linux.wire import CREATE, EXCL, REQUEST, Request, attribute, nested, text
 
 TABLE = "podwire"
 _FAMILIES = {"inet": 1, "bridge": 7}
 _SUBSYSTEM = 10
 _NEW, _GET, _DELETE = (_SUBSYSTEM << 8 | each for each in (12, 13, 14))
-_BEGIN, _END = 0x10, 0x11
 _MESSAGE = Struct(">BBH")  # family, version, resource
 _TABLE, _SET, _ELEMENTS, _LIST_ELEMENT = 1, 2, 3, 1
 _KEY, _DATA, _USERDATA, _EXPRESSION, _KEY_END = 1, 2, 6, 7, 10
@@ -52,9 +51,9 @@ class KernelElements:
         """The table of that name in another family (`bridge`), by the same socket."""
         return KernelElements(None, self._table, family, self._netlink)
 
-    def programs(self) -> KernelPrograms:
-        """Whole tables, by the same socket."""
-        return KernelPrograms(self._netlink)
+    def tables(self) -> KernelTables:
+        """Whole ones, by the same socket."""
+        return KernelTables(netlink=self._netlink)
 
     def chains(self) -> KernelChains:
         """Anybody's, by the same socket."""
@@ -76,16 +75,13 @@ class KernelElements:
         messages = [each for change in changes for each in self._messages(change)]
         if not messages:
             return
-        # Failures are told anyway; that the last succeeded is asked for, because thousands of answers fit nowhere.
-        kind, flags, body = messages.pop()
-        edge = _MESSAGE.pack(0, 0, _SUBSYSTEM)
-        framed = [(_BEGIN, REQUEST, edge), *messages, (kind, flags | ACK, body), (_END, REQUEST, edge)]
+        framed = transaction(messages)
         answers = self._netlink.exchange(framed)
         for (kind, _, body), refusal in zip(framed, answers, strict=True):
             if refusal is not None:
                 raise _named(kind, body, refusal, f"change elements of {', '.join(each.set for each in changes)}")
 
-    def _messages(self, change: Change) -> Iterator[tuple[int, int, bytes]]:
+    def _messages(self, change: Change) -> Iterator[Message]:
         for kind, flags, elements in ((_DELETE, 0, change.delete), (_NEW, CREATE | EXCL, change.add)):
             for start in range(0, len(elements), _PER_MESSAGE):
                 packed = [_packed(each, kind == _NEW) for each in elements[start : start + _PER_MESSAGE]]
@@ -150,18 +146,11 @@ def _packed(element: Element, whole: bool) -> bytes:
     if element.end:
         parts.append(nested(_KEY_END, attribute(_VALUE, element.end)))
     if whole and element.data:
-        parts.append(nested(_DATA, _data(element.data)))
+        data = element.data
+        parts.append(nested(_DATA, attribute(_VALUE, data) if isinstance(data, bytes) else decision(data)))
     if whole and element.comment:
         parts.append(attribute(_USERDATA, keys.comment(element.comment)))
     return nested(_LIST_ELEMENT, *parts)
-
-
-def _data(data: bytes | str) -> bytes:
-    if isinstance(data, bytes):
-        return attribute(_VALUE, data)
-    word, _, chain = data.partition(" ")
-    code = attribute(_CODE, wire.BE32.pack(VERDICTS[word] & 0xFFFFFFFF))
-    return nested(_VERDICT, code, text(_CHAIN, chain) if chain else b"")
 
 
 def _parsed(body: bytes) -> Element:

@@ -14,7 +14,7 @@ DROP = nft.verdict("drop")
 
 
 def table(*rules, name="trial", kind="filter", hook=INPUT, priority=0):
-    return Table(name, (Chain("first", kind, hook, priority, rules),))
+    return Table(name, (Chain("first", rules, hook, priority, kind),))
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def kernel(real):
 
 RULES = {
     "tcp dport 80 accept": (
-        nft.meta("l4proto"), nft.equals(b"\6"), nft.payload("transport", 2, 2), nft.equals(b"\0P"), LET,
+        nft.meta("l4proto"), nft.equals(b"\6"), nft.transport(2, 2), nft.equals(b"\0P"), LET,
     ),
     "meta skuid != 1000 drop": (nft.meta("skuid"), nft.differs((1000).to_bytes(4, "little")), DROP),
     "ip saddr 10.0.0.0/8 accept": (*nft.within("source", ip_network("10.0.0.0/8")), LET),
@@ -116,9 +116,7 @@ def test_all_or_nothing(tables):
     first = table(nft.rule(LET))
     opened.put(first)
     with pytest.raises(errors.LinuxError, match="put nft table trial"):
-        opened.put(
-            Table("trial", (Chain("good", "filter", INPUT, 0), Chain("bad", "nonsense", INPUT, 0))), instead=True
-        )
+        opened.put(Table("trial", (Chain("good", (), INPUT), Chain("bad", (), INPUT, 0, "nonsense"))), instead=True)
     assert opened.get("trial") == first
 
 
@@ -139,7 +137,7 @@ def test_tables_differ_by(other):
 
 
 def test_a_kernel_may_tell_more_of_an_expression_than_it_was_told():
-    told = nft._expression("cmp", nft._u32(1, 1), nft._u32(2, 0))
-    more = nft._expression("cmp", nft._u32(1, 1), nft._u32(9, 9), nft._u32(2, 0))
+    told = nft.rule(nft._expression("cmp", nft._u32(1, 1), nft._u32(2, 0)))
+    more = nft.rule(nft._expression("cmp", nft._u32(1, 1), nft._u32(9, 9), nft._u32(2, 0)))
     assert nft.same(told, more)
     assert not nft.same(more, told)

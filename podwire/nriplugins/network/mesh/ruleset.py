@@ -31,13 +31,13 @@ def table(plan: Plan) -> Table | None:
     """None when nothing is to be redirected."""
     chains = []
     if plan.outbound is not None:
-        chains.append(Chain("outbound", "nat", OUTPUT, _DESTINATION_NAT, tuple(_outbound(plan.outbound))))
+        chains.append(Chain("outbound", tuple(_outbound(plan.outbound)), OUTPUT, _DESTINATION_NAT, "nat"))
     if plan.inbound is not None:
-        chains.append(Chain("inbound", "nat", PREROUTING, _DESTINATION_NAT, tuple(_inbound(plan.inbound))))
+        chains.append(Chain("inbound", tuple(_inbound(plan.inbound)), PREROUTING, _DESTINATION_NAT, "nat"))
     here = [each for each in (plan.outbound, plan.inbound) if each is not None and not each.proxy.addresses]
     if here:
         ports = sorted({each.direction.port for each in here})
-        chains.append(Chain("guard", "filter", INPUT, _FILTER, tuple(map(_guarded, ports))))
+        chains.append(Chain("guard", tuple(map(_guarded, ports)), INPUT, _FILTER))
     return Table(TABLE, tuple(chains)) if chains else None
 
 
@@ -64,7 +64,7 @@ def _inbound(way: Redirection) -> Iterable[bytes]:
 
 def _only_first_packets() -> Iterable[bytes]:
     yield nft.rule(nft.meta("l4proto"), nft.differs(bytes((nft.TCP,))), _RETURN)
-    flags = nft.payload("transport", _FLAGS_AT, 1), nft.masked(bytes((_FLAGS,))), nft.differs(bytes((_SYN,)))
+    flags = nft.transport(_FLAGS_AT, 1), nft.masked(bytes((_FLAGS,))), nft.differs(bytes((_SYN,)))
     yield nft.rule(*_IS_TCP, *flags, _RETURN)
 
 
@@ -81,7 +81,7 @@ def _excluded(way: Redirection, side: str) -> Iterable[bytes]:
 
 
 def _to_port(port: int) -> tuple[bytes, ...]:
-    return *_IS_TCP, nft.payload("transport", _PORT_AT, 2), nft.equals(port.to_bytes(2, "big"))
+    return *_IS_TCP, nft.transport(_PORT_AT, 2), nft.equals(port.to_bytes(2, "big"))
 
 
 def _guarded(port: int) -> bytes:

@@ -47,14 +47,14 @@ class Kernel:
 
     def _begin(self) -> dict[str, dict[bytes, Element]]:
         """The table, and what is in it."""
-        programs = self._elements.programs()
-        if not programs.exists(TABLE):
-            programs.define(self._program)
+        tables = self._elements.tables()
+        if not tables.exists(TABLE):
+            tables.put(self._program)
             return {each: {} for each in SETS}
         try:
-            programs.define(self._program)
-        except errors.LinuxError:
-            programs.replace(self._program)  # its sets have another shape: another version of this program made them
+            tables.put(self._program)
+        except errors.LinuxError:  # its sets have another shape: another version of this program made them
+            tables.put(self._program, instead=True)
         return self._read()
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class Kernel:
 
     def remove(self) -> None:
         """Nothing of it stays: no packet is judged any more."""
-        self._elements.programs().delete(TABLE)
+        self._elements.tables().delete(TABLE)
         self._version, self._there = None, {each: {} for each in SETS}
 
     def apply(self, wanted: Wanted) -> int:

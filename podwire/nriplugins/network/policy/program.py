@@ -12,19 +12,22 @@ that feed lookups and would end in an assertion, sees a constant there.
 from collections.abc import Iterable, Sequence
 from struct import Struct
 
-from podwire.linux import programs
-from podwire.linux import registers as do
-from podwire.linux.programs import (
+from podwire.linux import expressions as do
+from podwire.linux.tables import (
     ADDRESS4,
     ADDRESS6,
+    FORWARD,
+    INPUT,
     LINK_NAME,
     NUMBER,
+    OUTPUT,
     PORT,
     PROTOCOL,
     TWO_NUMBERS,
     Chain,
-    Program,
+    Field,
     Set,
+    Table,
 )
 from podwire.nriplugins.network.policy.content import ALLOWED, LINKS, RANGED, ROUTED, SEGMENTS, VERDICTS
 from podwire.nriplugins.network.policy.identities import ANY_POD
@@ -34,7 +37,8 @@ TABLE = "podwire-policy"
 NODE = {4: "node4", 6: "node6"}
 """Inside a pod's namespace only: who may always come in."""
 
-_R = do.REGISTER
+_R = 0
+"""The first register: keys begin there."""
 _CLASS, _WHO, _PROTOCOL, _PORT = _R + 1, _R + 2, _R + 3, _R + 4
 _ASIDE = _R + 12
 _PRIORITY = 5
@@ -44,41 +48,44 @@ _BROADCAST, _MULTICAST = 1, 2
 _DHCP = 67, 68
 _SOURCE, _DESTINATION = {4: 12, 6: 8}, {4: 16, 6: 24}
 _LENGTH = {4: 4, 6: 16}
-_FAMILY = {4: do.IPV4, 6: do.IPV6}
 
 Rule = Sequence[bytes]
 
 
-def node_program() -> Program:
+def node_program() -> Table:
     """For packets that the node passes on, and those of its pods to itself; what the node sends itself is not asked."""
-    came_by = [do.input_name(_R), do.found(LINKS, _R)]
+    came_by = [do.meta("iifname", _R), do.found(LINKS, _R)]
     chains = [*_common()]
-    chains.append(_entry("forward", programs.FORWARD, [*came_by, do.verdict("jump many")]))
-    chains.append(_entry("input", programs.INPUT, [*came_by, do.verdict("jump near")]))
+    chains.append(_entry("forward", FORWARD, [*came_by, do.verdict("jump many")]))
+    chains.append(_entry("input", INPUT, [*came_by, do.verdict("jump near")]))
     for version in (4, 6):
         ask = {each: _ask(each, version) for each in (EGRESS, INGRESS)}
-        bound = [do.input_name(_R), do.found(ROUTED, _R), do.verdict(f"jump source{version}")]
-        chains.append(Chain(f"forward{version}", [_own(version), bound, ask[EGRESS], ask[INGRESS]]))
-        chains.append(Chain(f"input{version}", [bound, ask[EGRESS]]))
-        chains.append(Chain(f"source{version}", [*_source(version)]))
-    return Program(TABLE, _sets(), chains)
+        bound = [do.meta("iifname", _R), do.found(ROUTED, _R), do.verdict(f"jump source{version}")]
+        chains.append(_chain(f"forward{version}", [_own(version), bound, ask[EGRESS], ask[INGRESS]]))
+        chains.append(_chain(f"input{version}", [bound, ask[EGRESS]]))
+        chains.append(_chain(f"source{version}", [*_source(version)]))
+    return Table(TABLE, chains, _sets())
 
 
-def pod_program() -> Program:
+def pod_program() -> Table:
     """The same in the namespace of a pod that has no other end on the node."""
-    came, goes = ([each(_R), do.found(LINKS, _R)] for each in (do.input_name, do.output_name))
+    came, goes = ([do.meta(each, _R), do.found(LINKS, _R)] for each in ("iifname", "oifname"))
     chains = [*_common()]
-    chains.append(_entry("input", programs.INPUT, [*came, do.verdict("jump many")]))
-    chains.append(_entry("output", programs.OUTPUT, [*goes, do.verdict("jump near")]))
+    chains.append(_entry("input", INPUT, [*came, do.verdict("jump many")]))
+    chains.append(_entry("output", OUTPUT, [*goes, do.verdict("jump near")]))
     for version in (4, 6):
         from_node = [*_address(_SOURCE, version, _R), do.found(NODE[version], _R), do.verdict("accept")]
-        chains.append(Chain(f"input{version}", [from_node, _own(version), _ask(INGRESS, version)]))
-        chains.append(Chain(f"output{version}", [_looped(version), _own(version), _ask(EGRESS, version)]))
+        chains.append(_chain(f"input{version}", [from_node, _own(version), _ask(INGRESS, version)]))
+        chains.append(_chain(f"output{version}", [_looped(version), _own(version), _ask(EGRESS, version)]))
     node = [Set(NODE[version], (_field(version),)) for version in (4, 6)]
-    return Program(TABLE, [*_sets(), *node], chains)
+    return Table(TABLE, chains, [*_sets(), *node])
 
 
-def _field(version: int) -> programs.Field:
+def _chain(name: str, rules: Iterable[Rule]) -> Chain:
+    return Chain(name, tuple(do.rule(*each) for each in rules))
+
+
+def _field(version: int) -> Field:
     return ADDRESS4 if version == 4 else ADDRESS6
 
 
@@ -106,52 +113,50 @@ def _entry(name: str, hook: int, guard: Rule) -> Chain:
     """Where the kernel begins: known connections pass, then each family goes its way."""
     known = _STATE.pack(do.ESTABLISHED | do.RELATED)
     rules: list[Rule] = [
-        [do.connection_state(_R), do.masked(_R, known), do.unequal(_R, bytes(4)), do.verdict("accept")],
-        [do.family(_R), do.equal(_R, bytes((do.IPV6,))), do.verdict("jump neighbours")],
+        [do.conntrack("state"), do.masked(known), do.differs(bytes(4)), do.verdict("accept")],
+        [*do.family(6), do.verdict("jump neighbours")],
         guard,
+        *([*do.family(version), do.verdict(f"goto {name}{version}")] for version in (4, 6)),
     ]
-    for version in (4, 6):
-        here = [do.family(_R), do.equal(_R, bytes((_FAMILY[version],))), do.verdict(f"goto {name}{version}")]
-        rules.append(here)
-    return Chain(name, rules, hook, _PRIORITY)
+    return _chain(name, rules)._replace(hook=hook, priority=_PRIORITY)
 
 
 def _common() -> Iterable[Chain]:
-    yield Chain("neighbours", [*_neighbours()])
-    yield Chain("many", [*_many(), *_near()])
-    yield Chain("near", [*_near()])
+    yield _chain("neighbours", [*_neighbours()])
+    yield _chain("many", [*_many(), *_near()])
+    yield _chain("near", [*_near()])
     for version in (4, 6):
         for direction in (INGRESS, EGRESS):
             yield _judge(direction, version)
-            yield Chain(_allowed(direction, version), [_counted(direction, version, allowed=True)])
+            yield _chain(_allowed(direction, version), [_counted(direction, version, allowed=True)])
 
 
 def _neighbours() -> Iterable[Rule]:
     """What IPv6 needs to find its neighbours and groups; on a bridge it passes like any other packet."""
-    kind = [do.protocol(_R), do.equal(_R, bytes((_ICMPV6,))), do.transport(0, 1, _R)]
+    kind = [do.meta("l4proto"), do.equals(bytes((_ICMPV6,))), do.transport(0, 1)]
     for first, last in ((130, 133), (135, 136), (143, 143)):
-        yield [*kind, do.between(_R, bytes((first,)), bytes((last,))), do.verdict("accept")]
+        yield [*kind, do.between(bytes((first,)), bytes((last,))), do.verdict("accept")]
 
 
 def _many() -> Iterable[Rule]:
     """Frames for many have no receiver that could be looked up: an isolated pod would get them. But DHCP passes."""
-    everybody = [do.packet_kind(_R), do.equal(_R, bytes((_BROADCAST,)))]
+    everybody = [do.meta("pkttype"), do.equals(bytes((_BROADCAST,)))]
     for port in _DHCP:
-        carried = [do.protocol(_R), do.equal(_R, bytes((_UDP,))), do.transport(2, 2, _R)]
-        yield [*everybody, *carried, do.equal(_R, port.to_bytes(2, "big")), do.verdict("accept")]
+        carried = [do.meta("l4proto"), do.equals(bytes((_UDP,))), do.transport(2, 2)]
+        yield [*everybody, *carried, do.equals(port.to_bytes(2, "big")), do.verdict("accept")]
     yield [*everybody, do.verdict("drop")]
-    yield [do.packet_kind(_R), do.equal(_R, bytes((_MULTICAST,))), do.verdict("drop")]
+    yield [do.meta("pkttype"), do.equals(bytes((_MULTICAST,))), do.verdict("drop")]
 
 
 def _near() -> Iterable[Rule]:
     """Nobody knows whose a link-local address is."""
     for side in (_SOURCE, _DESTINATION):
-        local = [do.network(side[6], 2, _R), do.masked(_R, b"\xff\xc0"), do.equal(_R, b"\xfe\x80")]
-        yield [do.family(_R), do.equal(_R, bytes((do.IPV6,))), *local, do.verdict("drop")]
+        local = [do.network(side[6], 2), do.masked(b"\xff\xc0"), do.equals(b"\xfe\x80")]
+        yield [*do.family(6), *local, do.verdict("drop")]
 
 
 def _source(version: int) -> Iterable[Rule]:
-    both = [do.input_name(_R), *_address(_SOURCE, version, _R + 4)]
+    both = [do.meta("iifname", _R), *_address(_SOURCE, version, _R + 4)]
     yield [*both, do.found(f"sources{version}", _R), do.verdict("return")]
     yield [do.counter(), do.verdict("drop")]
 
@@ -170,9 +175,9 @@ def _own(version: int) -> Rule:
 def _looped(version: int) -> Rule:
     """What stays in the namespace, also when somebody there redirects it to a proxy."""
     if version == 4:
-        to_self = [do.network(16, 1, _R), do.equal(_R, bytes((127,)))]
+        to_self = [do.network(16, 1), do.equals(bytes((127,)))]
     else:
-        to_self = [do.network(24, 16, _R), do.equal(_R, bytes(15) + b"\1")]
+        to_self = [do.network(24, 16), do.equals(bytes(15) + b"\1")]
     return [*to_self, do.verdict("accept")]
 
 
@@ -203,12 +208,12 @@ def _judge(direction: str, version: int) -> Chain:
     ways += [[*each, *_SEGMENT, do.found(RANGED, _R)] for each in parties]
     allowed = do.verdict(f"goto {_allowed(direction, version)}")
     last = [_counted(direction, version, allowed=False), [do.verdict("drop")]]
-    return Chain(_name(direction, version), [*([*each, allowed] for each in ways), *last])
+    return _chain(_name(direction, version), [*([*each, allowed] for each in ways), *last])
 
 
-_PORTS = (do.protocol(_PROTOCOL), do.transport(2, 2, _PORT))
+_PORTS = (do.meta("l4proto", _PROTOCOL), do.transport(2, 2, _PORT))
 _ANYTHING = (do.value(bytes(4), _PROTOCOL), do.value(bytes(2), _PORT))
-_SEGMENT = (do.protocol(_ASIDE), do.transport(2, 2, _ASIDE + 1), do.mapped(SEGMENTS, _ASIDE, _PROTOCOL))
+_SEGMENT = (do.meta("l4proto", _ASIDE), do.transport(2, 2, _ASIDE + 1), do.mapped(SEGMENTS, _ASIDE, _PROTOCOL))
 
 
 def _party(direction: str, version: int, who: str) -> Rule:
@@ -232,7 +237,7 @@ def _place(direction: str, version: int, exact: bool) -> Rule:
     class_ = _party(direction, version, "anyone")
     if version == 4:
         return [*class_, *_address(other, 4, _WHO), *(_PORTS if exact else _ANYTHING)]
-    ports = [do.protocol(_R + 2), do.transport(2, 2, _R + 3)] if exact else []
+    ports = [do.meta("l4proto", _R + 2), do.transport(2, 2, _R + 3)] if exact else []
     return [*class_, *ports, *_address(other, 6, _R + 4)]
 
 

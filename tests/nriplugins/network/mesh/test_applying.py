@@ -242,7 +242,7 @@ def test_what_somebody_changed_in_our_table_is_mended(pod, tables, applied):
 
 
 def test_removal_leaves_nothing_of_ours_and_everything_of_others(tables, applied):
-    other = Table("other", (Chain("own", "filter", 1, 0),))
+    other = Table("other", (Chain("own", hook=1),))
     tables.put(other)
     applied(FULL)
     assert mesh.remove(tables) is True
@@ -263,7 +263,7 @@ def test_a_refusal_of_the_kernel_is_told(tables):
         delete = tables.delete
 
         def put(self, table, *, instead=False):
-            tables.put(table._replace(chains=(Chain("outbound", "no such type", 3, -100),)))
+            tables.put(table._replace(chains=(Chain("outbound", (), 3, -100, "no such type"),)))
 
     changed, [trouble] = mesh.apply(Refusing(), mesh.plan(WEB, [FULL]))
     assert (changed, trouble.why, trouble.fatal) == (False, Why.FAILED, True)

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 import pytest
 
 from podwire.linux import errors
-from podwire.linux import registers as do
+from podwire.linux import expressions as do
 from podwire.linux.namespaces import visit
-from podwire.linux.programs import ADDRESS4, INPUT, NUMBER, PORT, PROTOCOL, TWO_NUMBERS, Chain, Program, Set
+from podwire.linux.tables import ADDRESS4, INPUT, NUMBER, PORT, PROTOCOL, TWO_NUMBERS, Chain, Set, Table
 from podwire.linux.values import Change, Counted, Element
 
 TABLE = "judge"
-R, ASIDE = do.REGISTER, do.REGISTER + 12
+R, ASIDE = 0, 12
 SETS = [
     Set("who", (ADDRESS4,), TWO_NUMBERS),
     Set("may", (NUMBER, NUMBER, NUMBER, NUMBER, PORT)),
@@ -36,18 +36,22 @@ def port(value: int) -> bytes:
     return value.to_bytes(2, "big") + b"\0\0"
 
 
-def program(last="drop") -> Program:
+def chain(name, rules, **hook) -> Chain:
+    return Chain(name, tuple(do.rule(*each) for each in rules), **hook)
+
+
+def table(last="drop") -> Table:
     """Datagrams to 127.0.0.9 come through by who sends them, or from where."""
-    mine = [do.network(16, 4, R), do.equal(R, ip(9))]
+    mine = [do.network(16, 4), do.equals(ip(9))]
     known = [
         do.value(bytes(16), R),
         do.network(12, 4, ASIDE),
         do.mapped("who", ASIDE, R + 1),
         do.transport(2, 2, R + 4),
     ]
-    place = [do.network(12, 4, R), do.protocol(R + 1), do.transport(2, 2, R + 2)]
+    place = [do.network(12, 4, R), do.meta("l4proto", R + 1), do.transport(2, 2, R + 2)]
     count = [do.network(16, 4, R), do.value(number(7), R + 1), do.found("counts", R)]
-    state = do.connection_state(R), do.masked(R, number(do.ESTABLISHED)), do.unequal(R, bytes(4))
+    state = do.conntrack("state"), do.masked(number(do.ESTABLISHED)), do.differs(bytes(4))
     judge = [
         [*known, do.found("may", R), do.verdict("accept")],
         [*place, do.found("places", R), do.verdict("goto fine")],
@@ -56,9 +60,10 @@ def program(last="drop") -> Program:
     ]
     entry = [
         [*state, do.verdict("accept")],
-        [do.family(R), do.equal(R, bytes((do.IPV4,))), *mine, do.verdict("jump judge")],
+        [*do.family(4), *mine, do.verdict("jump judge")],
     ]
-    return Program(TABLE, SETS, [Chain("judge", judge), Chain("fine", []), Chain("entry", entry, INPUT, 5)])
+    chains = [chain("judge", judge), chain("fine", []), chain("entry", entry, hook=INPUT, priority=5)]
+    return Table(TABLE, chains, SETS)
 
 
 @pytest.fixture
@@ -102,7 +107,7 @@ def comes(path, source, to) -> bool:
 
 def test_what_one_map_answers_is_part_of_the_next_key(real, opened):
     elements, path = opened()
-    elements.programs().define(program())
+    elements.tables().put(table())
     assert not comes(path, 2, 53)
     elements.change(
         Change("who", [Element(ip(2), number(70) + number(71)), Element(ip(3), number(70) + number(72))]),
@@ -118,7 +123,7 @@ def test_what_one_map_answers_is_part_of_the_next_key(real, opened):
 
 def test_elements_of_ranges_cover_every_field(real, opened):
     elements, path = opened()
-    elements.programs().define(program())
+    elements.tables().put(table())
     box = Element(ip(20) + UDP + port(100), end=ip(29) + UDP + port(199))
     elements.add("places", box)
     assert elements.list("places") == [box]
@@ -130,7 +135,7 @@ def test_elements_of_ranges_cover_every_field(real, opened):
 
 def test_elements_that_count_tell_how_often_they_were_found(real, opened):
     elements, path = opened()
-    elements.programs().define(program())
+    elements.tables().put(table())
     assert elements.counted("counts") == {}
     elements.add("counts", Element(ip(9) + number(7)), Element(ip(9) + number(8)))
     for _ in range(3):
@@ -140,44 +145,43 @@ def test_elements_that_count_tell_how_often_they_were_found(real, opened):
 
 def test_new_rules_leave_the_elements(real, opened):
     elements, path = opened()
-    programs = elements.programs()
-    assert not programs.exists(TABLE)
-    programs.define(program())
+    tables = elements.tables()
+    assert not tables.exists(TABLE)
+    tables.put(table())
     elements.add("who", Element(ip(2), number(1) + number(2)))
-    programs.define(program("accept"))
+    tables.put(table("accept"))
     assert comes(path, 2, 53)
     assert elements.list("who") == [Element(ip(2), number(1) + number(2))]
 
 
 def test_sets_of_another_shape_are_refused_or_replaced(real, opened):
     elements, path = opened()
-    programs = elements.programs()
-    programs.define(program())
+    tables = elements.tables()
+    tables.put(table())
     elements.add("who", Element(ip(2), number(1) + number(2)))
-    other = Program(TABLE, [Set("who", (ADDRESS4,)), *SETS[1:]], [])
-    with pytest.raises(errors.Refused, match="define the nft table judge"):
-        programs.define(other)
+    other = Table(TABLE, sets=[Set("who", (ADDRESS4,)), *SETS[1:]])
+    with pytest.raises(errors.Refused, match="put nft table judge"):
+        tables.put(other)
     assert len(elements.list("who")) == 1, "nothing has happened"
-    programs.replace(other)
+    tables.put(other, instead=True)
     assert elements.list("who") == []
     assert comes(path, 2, 53)
 
 
 def test_a_table_goes_and_goes_twice(real, opened):
     elements, _ = opened()
-    programs = elements.programs()
-    programs.define(program())
-    assert programs.exists(TABLE)
-    for _ in range(2):
-        programs.delete(TABLE)
-    assert not programs.exists(TABLE)
+    tables = elements.tables()
+    tables.put(table())
+    assert tables.exists(TABLE)
+    assert [tables.delete(TABLE), tables.delete(TABLE)] == [True, False]
+    assert not tables.exists(TABLE)
 
 
 @pytest.mark.skipif(shutil.which("nft") is None, reason="no nft program")
 def test_the_nft_program_can_show_it(real, opened):
     """It knows no lookups that feed lookups; a constant that spans them keeps it from stumbling."""
     elements, path = opened()
-    elements.programs().define(program())
+    elements.tables().put(table())
     shown = subprocess.run(
         ["nsenter", f"--net={path}", "nft", "list", "ruleset"], capture_output=True, text=True, check=True
     )
@@ -186,7 +190,7 @@ def test_the_nft_program_can_show_it(real, opened):
 
 def test_a_transaction_of_many_thousands_goes_out_as_one(real, opened):
     elements, _ = opened()
-    elements.programs().define(program())
+    elements.tables().put(table())
     many = [Element(each.to_bytes(4, "big"), number(each) + number(each)) for each in range(1, 20_001)]
     elements.add("who", *many)
     assert len(elements.list("who")) == 20_000
