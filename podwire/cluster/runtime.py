@@ -28,7 +28,7 @@ from podwire.runtime.cni.checker import REPORTING, Pods
 from podwire.runtime.containers import Containers
 from podwire.runtime.events import Events
 from podwire.runtime.executions import Executions
-from podwire.runtime.forwarding import Forwardings
+from podwire.runtime.forwardings import Forwardings
 from podwire.runtime.host import Host
 from podwire.runtime.image_service import ImageService
 from podwire.runtime.images import Images

@@ -15,7 +15,7 @@ from podwire.runtime.containers import Containers
 from podwire.runtime.events import Events
 from podwire.runtime.executions import Executions
 from podwire.runtime.failures import telling, whole
-from podwire.runtime.forwarding import Forwardings
+from podwire.runtime.forwardings import Forwardings
 from podwire.runtime.ports import Network
 from podwire.runtime.sandbox import Sandbox
 from podwire.runtime.sandboxes import Sandboxes
@@ -224,7 +224,8 @@ class RuntimeService:
         return pb.AttachResponse(url=self.executions.offer_attach(container, request))
 
     async def port_forward(self, request: pb.PortForwardRequest) -> pb.PortForwardResponse:
-        return pb.PortForwardResponse(url=self.forwardings.offer(self.sandboxes.get(request.pod_sandbox_id)))
+        sandbox = self.sandboxes.get(request.pod_sandbox_id)
+        return pb.PortForwardResponse(url=self.forwardings.offer(sandbox, request))
 
     async def container_stats(self, request: pb.ContainerStatsRequest) -> pb.ContainerStatsResponse:
         container = self.containers.get(request.container_id)

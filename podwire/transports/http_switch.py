@@ -78,7 +78,7 @@ async def dial(url: str, versions: Iterable[str], *, seconds: float, context: ss
         )
         far = FarBytes(reader, writer)
         try:
-            await far.shake_hands(f"{place.path}?{place.query}".rstrip("?"), place.netloc, versions)
+            await far.shake_hands(f"{place.path or '/'}?{place.query}".rstrip("?"), place.netloc, versions)
         except BaseException:
             writer.close()
             raise

@@ -124,14 +124,17 @@ class Frames:
 
     async def finish(self) -> None:
         """End every stream, take leave, and wait a moment for the client to do the same; else bytes could be lost."""
-        with contextlib.suppress(OSError, TimeoutError):
+        ends = [frame for stream in sorted(self._sending) for frame in spdy.data(stream, b"", end=True)]
+        self._sending.clear()
+        try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                ends = [frame for stream in sorted(self._sending) for frame in spdy.data(stream, b"", end=True)]
-                self._sending.clear()
                 await self._wire.write(b"".join([*ends, spdy.go_away(self._last, blame=self._blame)]))
                 while await self._wire.read(READ):
                     pass
-        await self._wire.close()
+        except OSError:  # TimeoutError is one
+            pass
+        finally:
+            await self._wire.close()
 
 
 class SpdySocket:

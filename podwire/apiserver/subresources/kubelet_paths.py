@@ -29,7 +29,7 @@ def for_pod(what: str, pod: Object, request: Request) -> tuple[str, Query]:
     """The kubelet's path and query. Raises ApiError for what can be seen to be wrong already here."""
     place = "/".join(quote(pod["metadata"][each], safe="") for each in ("namespace", "name"))
     if what == "portforward":
-        return f"/portForward/{place}", passed_on(request)
+        return f"/portForward/{place}", [("port", each) for each in request.query.get("ports", [])]
     query = _log_query(request) if what == "log" else _talk_query(what, request)
     container = quote(_container(pod, request.option("container")), safe="")
     return f"/{'containerLogs' if what == 'log' else what}/{place}/{container}", query

@@ -26,7 +26,7 @@ from podwire.protocols.cri import methods
 from podwire.protocols.grpc_status import InvalidArgument, RpcError
 from podwire.protocols.k8sapi.server_side import Answer, Request, Response, Stream
 from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
-from podwire.protocols.streaming import spdy, upgrading
+from podwire.protocols.streaming import portforward, spdy, upgrading
 from podwire.protocols.streaming.remote_command import Channel
 from podwire.seams import Clock
 
@@ -136,14 +136,15 @@ class KubeletServer:
         return await self._conversations.conversation(url, request, _channels(request) if foreign else ())
 
     async def _port_forward(self, request: Request, target: Target) -> Answer:
-        """The runtime reaches the ports; a client says in SPDY, which is spoken with the runtime itself, which ones."""
+        """The runtime reaches the ports. Over SPDY it is told by its clients which ones, in channels by the query."""
         sandbox = targets.to_reach(*self._pod(target))
-        if not (upgrading.wants_spdy(request.headers) or upgrading.tunnelled(request.headers)):
-            within = f"a WebSocket ({upgrading.TUNNELLED}{upgrading.PORT_FORWARD})"
-            raise bad_request(f"port-forward is served over {spdy.PROTOCOL} or within {within}")
-        asked = pb.PortForwardRequest(pod_sandbox_id=sandbox)
+        require_upgrade(request, "port-forward")
+        in_spdy = upgrading.wants_spdy(request.headers) or upgrading.tunnelled(request.headers)
+        asked = pb.PortForwardRequest(pod_sandbox_id=sandbox, port=() if in_spdy else _ports(request))
         offered = await _told(self._cri.call(methods.PORT_FORWARD, asked, timeout=OFFER_SECONDS))
-        return await self._conversations.tunnel(offered.url, request)
+        if in_spdy:
+            return await self._conversations.tunnel(offered.url, request)
+        return await self._conversations.conversation(offered.url, request)
 
     async def _healthz(self, _request: Request, _target: Target) -> Answer:
         return Response(status=200, body=b"ok", content_type=TEXT)
@@ -187,6 +188,13 @@ def _channels(request: Request) -> list[Channel]:
     wanted = [Channel.ERROR]
     wanted += [each for each in (Channel.STDIN, Channel.STDOUT, Channel.STDERR) if streams[each.name.lower()]]
     return [*wanted, Channel.RESIZE] if streams["tty"] else wanted
+
+
+def _ports(request: Request) -> tuple[int, ...]:
+    try:
+        return portforward.ports_of(request.query.get("port", []))
+    except portforward.BadPorts as error:
+        raise bad_request(str(error)) from error
 
 
 def require_upgrade(request: Request, what: str) -> None:

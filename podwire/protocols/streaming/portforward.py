@@ -2,7 +2,7 @@
 
 Port number i has the channels 2i and 2i+1. The server's first message on each is the port in two bytes, the lower one
 first; after it come the bytes of one connection, and on the other channel at most a sentence.
-(Newer kubectl sends SPDY frames through its WebSocket instead; that is another protocol.)
+(kubectl speaks SPDY instead, within a WebSocket or without; the Python client speaks this.)
 """
 
 from collections.abc import Iterator, Sequence

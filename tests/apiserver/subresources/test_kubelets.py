@@ -167,7 +167,7 @@ async def test_attaching_and_port_forwarding(api, kubelets):
     await api.get(f"{PODS}/web/attach?stdout=true&stderr=true")
     assert kubelets.last == ("/attach/default/web/c", [("output", "1"), ("error", "1")])
     await api.get(f"{PODS}/web/portforward?ports=80")
-    assert kubelets.last == ("/portForward/default/web", [("ports", "80")])
+    assert kubelets.last == ("/portForward/default/web", [("port", "80")])
 
 
 @pytest.mark.usefixtures("web")
