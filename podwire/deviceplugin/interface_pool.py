@@ -105,6 +105,8 @@ class InterfacePool:
             if self._where.deleted(key):  # another link took its place
                 snapshot = taken(found.link, view.addresses.get(found.link.ifindex, ()))
                 each.record, each.left, each.trouble = Record(snapshot, each.record.out), False, ""
+            elif self._where.away(key) is not None:  # there and back since the last look
+                each.left, each.pending = True, None
             each.link, each.hardware = found.link, found.hardware
             self._where.at_home(key, found.link.ifindex)
             self._owner_of(found.link.ifindex, self.settings.name)

@@ -84,7 +84,7 @@ class MadePool:
             found = named
         each.trouble = ""
         if found is not None:
-            each.link = found
+            each.link, each.left = found, each.left or away is not None  # there and back since the last look
             self._where.at_home(name, found.ifindex)
         elif each.link is not None:
             each.link, each.left, each.explained, each.asked = None, True, True, False
