@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from podwire import nri
 from podwire.cluster import tracing
+from podwire.cluster.own_calls import OwnCalls
 from podwire.dradriver.addressing.addresses import Addresses
 from podwire.dradriver.attaching.attachments import Attachments
 from podwire.dradriver.cdi import CdiFiles
@@ -38,12 +39,9 @@ from podwire.protocols.k8sapi.kubeconfig import Access
 from podwire.protocols.k8sapi.server_side import Request, Response
 from podwire.protocols.podresources import podresources_pb2 as resources
 from podwire.protocols.podresources.methods import LIST
-from podwire.seams import Hop, Tap
 from podwire.trace.participants import API_SERVER, NETWORK_DRIVER
-from podwire.trace.record import pod_id
 from podwire.transports import credentials, grpc_client, grpc_server, http_client, http_server
 from podwire.transports.clock import SystemClock
-from podwire.transports.tapped import Tapped
 
 _log = logging.getLogger("podwire.dradriver")
 
@@ -121,7 +119,7 @@ async def _together(driver: Driver, parts: Parts, options: Options) -> None:
             each.result()
 
 
-def assemble(client: Client, options: Options, trace: "_Trace | None" = None) -> Parts:
+def assemble(client: Client, options: Options) -> Parts:
     """All of it, not running yet. Blocks; raises OSError, BadConfig."""
     clock, places = SystemClock(), sockets(options.kubelet, DRIVER, options.pod_uid)
     inventory = Inventory(sysfs=Sysfs(options.sysfs), clock=clock, config=options.config.offering)
@@ -142,7 +140,7 @@ def assemble(client: Client, options: Options, trace: "_Trace | None" = None) ->
         statuses=Statuses(client, clock),
         events=events,
         meter=Meter(clock.monotonic),
-        trace=trace or _Trace(tracing.tap(NETWORK_DRIVER, options.node)),
+        trace=_Trace(NETWORK_DRIVER, options.node),
         turns=Turns(),
         lock=InstanceLock(places.lock),
     )
@@ -254,25 +252,6 @@ async def _page(driver: Driver, request: Request) -> Response:
 # The trace.
 
 
-class _Trace:
-    """The driver's own arrows. It tells of what it reads for a pod itself: only it knows for which."""
-
-    def __init__(self, tap: Tap | None) -> None:
-        self._tap = tap
-
-    def reads(self, uid: str, path: str) -> AbstractContextManager[Passing]:
-        return self._call(uid, f"GET {path}", API_SERVER)
-
+class _Trace(OwnCalls):
     def works(self, uid: str, what: str) -> AbstractContextManager[Passing]:
-        return self._call(uid, what, NETWORK_DRIVER)
-
-    @contextlib.contextmanager
-    def _call(self, uid: str, method: str, callee: str) -> Iterator[Passing]:
-        tap, pod = self._tap, pod_id(uid)
-        told = None if tap is None else lambda hop: tap(_about(hop, pod))
-        with Tapped(told, caller=NETWORK_DRIVER, callee=callee).call(method, None) as passing:
-            yield passing
-
-
-def _about(hop: Hop, pod: str) -> Hop:
-    return replace(hop, pod=pod)
+        return self.call(uid, what)

@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from podwire import nri
 from podwire.cluster import tracing
+from podwire.cluster.own_calls import OwnCalls
 from podwire.linux.errors import LinuxError
 from podwire.linux.namespaces import KernelNamespaces
 from podwire.nriplugins.network.assembly import Parts, assemble
@@ -19,12 +20,9 @@ from podwire.nriplugins.network.removing import remove_all
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import Access
 from podwire.protocols.k8sapi.server_side import Request, Response
-from podwire.seams import Hop, Tap
 from podwire.trace.participants import API_SERVER, NETWORK_PLUGIN
-from podwire.trace.record import pod_id
 from podwire.transports import credentials, http_client, http_server
 from podwire.transports.clock import SystemClock
-from podwire.transports.tapped import Tapped
 
 _log = logging.getLogger("podwire.nriplugins.network")
 
@@ -69,7 +67,7 @@ async def run(options: Options) -> None:
     async with contextlib.AsyncExitStack() as stack:
         connecting = http_client.connect(access, user_agent=USER_AGENT, tap=tap, callee=API_SERVER)
         http = await stack.enter_async_context(connecting)
-        parts = assemble(Client(http), SystemClock(), trace(options.node), node=options.node)
+        parts = assemble(Client(http), SystemClock(), _Trace(NETWORK_PLUGIN, options.node), node=options.node)
         stack.callback(parts.close)
         if options.port is not None:
             port = await stack.enter_async_context(_pages(options, parts))
@@ -126,29 +124,9 @@ async def _metrics(parts: Parts) -> Response:
 # The trace.
 
 
-class _Trace:
-    """The plugin's own arrows. It tells of what it reads for a pod itself: only it knows for which."""
-
-    def __init__(self, tap: Tap | None) -> None:
-        self._tap = tap
-
+class _Trace(OwnCalls):
     def reads(self, uid: str, path: str) -> AbstractContextManager[Passing]:
-        return self._call(uid, f"GET {path}", API_SERVER)
+        return self.call(uid, f"GET {path}", API_SERVER)
 
     def configures(self, uid: str, what: str) -> AbstractContextManager[Passing]:
-        return self._call(uid, what, NETWORK_PLUGIN)
-
-    @contextlib.contextmanager
-    def _call(self, uid: str, method: str, callee: str) -> Iterator[Passing]:
-        tap, pod = self._tap, pod_id(uid)
-        told = None if tap is None else lambda hop: tap(_about(hop, pod))
-        with Tapped(told, caller=NETWORK_PLUGIN, callee=callee).call(method, None) as passing:
-            yield passing
-
-
-def _about(hop: Hop, pod: str) -> Hop:
-    return replace(hop, pod=pod)
-
-
-def trace(node: str) -> _Trace:
-    return _Trace(tracing.tap(NETWORK_PLUGIN, node))
+        return self.call(uid, what)

@@ -47,10 +47,6 @@ class Passing(Protocol):
 class Trace(Protocol):
     """Tells whoever watches what the driver does for a pod; each is a call that ends with its block."""
 
-    def reads(self, uid: str, path: str) -> AbstractContextManager[Passing]:
-        """Has asked the API server."""
-        ...
-
     def works(self, uid: str, what: str) -> AbstractContextManager[Passing]:
         """Does something by itself: prepares, attaches, detaches."""
         ...

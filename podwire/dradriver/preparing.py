@@ -143,7 +143,6 @@ class Preparing:
         pod: PodRef | None = None
         try:
             pod = judging.consumer_of(claim)
-            self._trace_reading(asked, pod)
             orders = await self._orders(claim, pod)
         except (Refused, ApiError) as error:
             self._refused(asked, pod, _all_of(claim), str(error))
@@ -229,11 +228,6 @@ class Preparing:
             self._kit.pins.unpin(pod_uid)
 
     # What is told.
-
-    def _trace_reading(self, claim: ClaimRef, pod: PodRef) -> None:
-        """Only now it is known for which pod that was."""
-        with self._kit.trace.reads(pod.uid, CLAIMS.target(claim.namespace, claim.name).path()):
-            pass
 
     def _refused(self, claim: ClaimRef, pod: PodRef | None, devices: Sequence[tuple[str, str, str]], why: str) -> None:
         about: list[ClaimRef | PodRef] = [claim] if pod is None else [claim, pod]
