@@ -22,8 +22,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(each.name for each in (ROOT / "examples").iterdir() if each.is_dir())
 PLACES = ("*.md", "docs/*.md", "deploy/*.md", "benchmarks/*.md", "podwire/**/README.md")
-ON_A_HOST = ("docs/containerd.md", "docs/cni-under-containerd.md")
-"""They speak of the paths that a whole machine has but once."""
+WITHOUT_PREFIX = ("docs/containerd.md", "docs/cni-under-containerd.md", "podwire/cniplugins/README.md")
+"""They speak of sockets that a machine has but once."""
 PREFIX = "/tmp/pw"
 """As the pages write it."""
 SOON = 80.0
@@ -88,16 +88,17 @@ def shown(page: Path) -> list[Shown]:
     return found
 
 
-MACHINE = "ip link set lo up"
-HOST = """\
+MACHINE = """\
 ip link set lo up
-for each in /run /var/lib /var/log /opt; do mount -t tmpfs host $each; done
+for each in /var/lib /var/log /opt; do mount -t tmpfs machine $each; done
 mount -t tmpfs upper /mnt
 mkdir /mnt/upper /mnt/work
 mount -t overlay -o lowerdir=/etc,upperdir=/mnt/upper,workdir=/mnt/work etc /etc
 mkdir -p /etc/containerd /etc/cni/net.d
 """
-"""What a cluster without a prefix writes to is in memory."""
+"""What is made without a prefix is in memory."""
+WHOLE = MACHINE + "mount -t tmpfs machine /run"
+"""Also the sockets, and the slots by which clusters of one machine keep out of each other's way."""
 
 
 class Reader:
@@ -183,7 +184,7 @@ def newcomer() -> Iterator[Reader]:
 @pytest.fixture
 def administrator(own_machine: None) -> Iterator[Reader]:
     """One who has a whole machine, as far as it can be seen."""
-    reader = Reader(HOST)
+    reader = Reader(WHOLE)
     try:
         yield reader
     finally:
@@ -205,7 +206,7 @@ def pages() -> dict[str, str]:
 
 
 def played_by(page: Path) -> str:
-    if str(page.relative_to(ROOT)) in ON_A_HOST:
+    if str(page.relative_to(ROOT)) in WITHOUT_PREFIX:
         return "administrator"
     commands = "\n".join(each.command for each in shown(page))
     return "cluster" if NEEDS.search(commands) and not BRINGS_UP.search(commands) else "newcomer"
