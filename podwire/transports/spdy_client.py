@@ -50,7 +50,7 @@ class FarStreams:
                 await self._take(received)
             except (OSError, spdy.SpdyError):
                 received = b""
-            self._over = not received
+            self._over = self._over or not received
         return self._messages.popleft() if self._messages else None
 
     async def _take(self, received: bytes) -> None:
@@ -60,6 +60,8 @@ class FarStreams:
                 case spdy.Data(stream, data) if data and stream in channels:
                     self._outcome = self._outcome or channels[stream] == Channel.ERROR
                     self._messages.append(bytes((channels[stream],)) + data)
+                case spdy.GoAway() if self._outcome:
+                    self._over = True  # all is said: who waits for the other to close waits for us
                 case spdy.Ping(answer):
                     await self._wire.write(answer)
 

@@ -1,25 +1,31 @@
-"""kubectl logs, exec, attach, cp and run: through the API server and the kubelet into real containers."""
+"""kubectl logs, exec, attach, cp, port-forward and run: through the API server and the kubelet into real containers."""
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import pty
 import queue
 import re
 import shutil
+import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from kubernetes import client, config
-from kubernetes.stream import stream
+from kubernetes.stream import portforward, stream
 
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
@@ -55,8 +61,8 @@ class Cluster:
         env = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self.prefix)}
         return subprocess.run([program, *words], input=given, capture_output=True, timeout=SOON, env=env, check=False)
 
-    def told(self, *words: str, given: bytes = b"") -> str:
-        done = self.kubectl(*words, given=given)
+    def told(self, *words: str, given: bytes = b"", program: str = "kubectl") -> str:
+        done = self.kubectl(*words, given=given, program=program)
         assert done.returncode == 0, f"kubectl {words}: {done.returncode}\n{done.stdout!r}\n{done.stderr.decode()}"
         return done.stdout.decode()
 
@@ -65,10 +71,10 @@ class Cluster:
         assert done.returncode != 0, f"kubectl {words} did not fail\n{done.stdout!r}"
         return done.stderr.decode().strip()
 
-    def background(self, *words: str) -> "subprocess.Popen[bytes]":
+    def background(self, *words: str, program: str = "kubectl") -> "subprocess.Popen[bytes]":
         env = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self.prefix)}
         return subprocess.Popen(
-            ["kubectl", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env
+            [program, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env
         )
 
 
@@ -91,8 +97,8 @@ class Pod:
     def logs(self, *words: str) -> str:
         return self.cluster.told("logs", self.name, *words)
 
-    def exec(self, *words: str, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-        return self.cluster.kubectl("exec", "-i", self.name, "--", *words, given=given)
+    def exec(self, *words: str, given: bytes = b"", program: str = "kubectl") -> "subprocess.CompletedProcess[bytes]":
+        return self.cluster.kubectl("exec", "-i", self.name, "--", *words, given=given, program=program)
 
     def until(self, path: str, value: str) -> None:
         self.cluster.told("wait", f"pod/{self.name}", f"--for=jsonpath={{{path}}}={value}", f"--timeout={SOON:g}s")
@@ -125,7 +131,14 @@ def start(cluster):
 
     yield run
     if names:
-        cluster.told("delete", "pod", *names, "--grace-period=0", "--force")
+        cluster.told("delete", "pod", *names, "--grace-period=0", "--force", "--ignore-not-found")
+
+
+@pytest.fixture
+def kubectl(kubectl_program: Path) -> str:
+    """One of several, old and new: those up to 1.29 speak SPDY, the newer ones WebSockets."""
+    assert kubectl_program.exists(), f"{kubectl_program} is not here; run scripts/setup"
+    return str(kubectl_program)
 
 
 class Lines:
@@ -144,6 +157,12 @@ class Lines:
     def next(self) -> str | None:
         """None at the end."""
         return self._lines.get(timeout=SOON)
+
+    def beyond(self, hint: str) -> str | None:
+        """The next line that does not begin so."""
+        while (line := self.next()) is not None and line.startswith(hint):
+            pass
+        return line
 
 
 @contextlib.contextmanager
@@ -229,33 +248,48 @@ async def rotate(cluster, pod):
         await cri.call(methods.REOPEN_CONTAINER_LOG, reopen, timeout=SOON)
 
 
-def test_a_command_runs_in_the_container(start):
+def test_a_command_runs_in_the_container(start, kubectl):
     pod = start(SLEEP)
-    done = pod.exec("sh", "-c", "echo out; echo err >&2; hostname; exit 7")
+    done = pod.exec("sh", "-c", "echo out; echo err >&2; hostname; exit 7", program=kubectl)
     assert (done.returncode, done.stdout) == (7, f"out\n{pod.name}\n".encode())
     assert done.stderr.startswith(b"err\n")
-    assert pod.exec("cat", given=b"input to its end").stdout == b"input to its end"
+    assert pod.exec("cat", given=b"input to its end", program=kubectl).stdout == b"input to its end"
 
 
-def test_much_goes_in_and_out(start, tmp_path, cluster):
+def test_much_goes_in_and_out(start, tmp_path, cluster, kubectl):
     pod = start(SLEEP)
     data = os.urandom(3_000_000)
-    assert pod.exec("cat", given=data).stdout == data
+    assert pod.exec("cat", given=data, program=kubectl).stdout == data
     (tmp_path / "there").write_bytes(data)
-    cluster.told("cp", str(tmp_path / "there"), f"{pod.name}:/dev/shm/copy")
-    cluster.told("cp", f"{pod.name}:/dev/shm/copy", str(tmp_path / "back"))
+    cluster.told("cp", str(tmp_path / "there"), f"{pod.name}:/dev/shm/copy", program=kubectl)
+    cluster.told("cp", f"{pod.name}:/dev/shm/copy", str(tmp_path / "back"), program=kubectl)
     assert (tmp_path / "back").read_bytes() == data
 
 
-def test_a_terminal(start, cluster):
+def sized(rows: int, columns: int) -> str:
+    """Waits until the terminal has this size."""
+    return f"until [ \"$(stty size)\" = '{rows} {columns}' ]; do sleep 0.05; done; echo {rows} rows"
+
+
+def resize(terminal: int, rows: int, columns: int) -> None:
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+def test_a_terminal(start, cluster, kubectl):
     pod = start(SLEEP)
     ours, theirs = pty.openpty()
+    resize(theirs, 33, 77)
     env = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig), "HOME": str(cluster.prefix)}
-    words = ["kubectl", "exec", "-it", pod.name, "--", "sh", "-c", "tty; read x; echo got $x; exit 3"]
+    script = f"tty; {sized(33, 77)}; {sized(44, 88)}; read x; echo got $x; exit 3"
+    words = [kubectl, "exec", "-it", pod.name, "--", "sh", "-c", script]
     with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, env=env) as child:
         os.close(theirs)
         seen = b""
-        while b"/dev/pts/" not in seen:
+        while b"33 rows" not in seen:
+            seen += os.read(ours, 1000)
+        resize(ours, 44, 88)
+        child.send_signal(signal.SIGWINCH)
+        while b"44 rows" not in seen:
             seen += os.read(ours, 1000)
         os.write(ours, b"typed\r")
         with contextlib.suppress(OSError):  # how a terminal says that everybody has left
@@ -275,13 +309,13 @@ def test_why_a_command_does_not_run(start, cluster):
     assert "completed pod" in cluster.refused("exec", done.name, "--", "true")
 
 
-def test_attaching_hears_and_speaks(start, cluster):
+def test_attaching_hears_and_speaks(start, cluster, kubectl):
     pod = start('while read -r line; do echo "heard $line"; [ "$line" = end ] && exit 0; done', stdin=True)
-    with lines(child := cluster.background("attach", "-i", "-q", pod.name)) as heard:
+    with lines(child := cluster.background("attach", "-i", "-c", "c0", pod.name, program=kubectl)) as heard:
         for word in ("hello", "end"):
             child.stdin.write(f"{word}\n".encode())
             child.stdin.flush()
-            assert heard.next() == f"heard {word}"
+            assert heard.beyond("If you don't see a command prompt") == f"heard {word}"
         assert heard.next() is None
         assert child.wait(SOON) == 0
     assert pod.logs() == "heard hello\nheard end\n"
@@ -307,17 +341,117 @@ def test_the_python_client_runs_commands(start, cluster):
     assert told == ("a\n", "b\n", 5)
 
 
-def test_an_old_kubectl_reads_logs_and_is_told_why_it_runs_no_commands(start, cluster):
+def test_an_old_kubectl_reads_logs(start, cluster):
     pod = start(f"echo hello; {SLEEP}")
     assert cluster.kubectl("logs", pod.name, program=str(OLD)).stdout == b"hello\n"
-    why = cluster.refused("exec", pod.name, "--", "true", program=str(OLD))
-    assert "exec is served over a WebSocket" in why
-    assert "SPDY" in why
 
 
-def test_ports_are_not_forwarded_yet_and_that_is_said(start, cluster):
+SERVE = """
+mkdir /dev/shm/www; echo hello > /dev/shm/www/index.html; httpd -p 127.0.0.1:80 -h /dev/shm/www
+exec nc -ll -p 90 -e cat
+"""
+LISTENING = "until wget -q -O - 127.0.0.1:80 && echo | nc -w 9 127.0.0.1 90; do sleep 0.05; done"
+FORWARDING = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) -> (\d+)")
+
+
+class Forwarded:
+    """The local ports of a kubectl port-forward, by those of the pod, and what it says besides."""
+
+    def __init__(self, heard: Lines, ports: tuple[int, ...]) -> None:
+        self._heard = heard
+        self.local: dict[int, int] = {}
+        while not self.local.keys() >= set(ports):
+            line = heard.next()
+            assert line is not None, "kubectl has left"
+            if found := FORWARDING.match(line):
+                self.local[int(found[2])] = int(found[1])
+
+    def said(self, words: str) -> str:
+        while (line := self._heard.next()) is not None:
+            if words in line:
+                return line
+        raise AssertionError(f"kubectl has left without saying {words!r}")
+
+    def talk(self, port: int, data: bytes) -> bytes:
+        """What comes back for this, to the end of both."""
+        with socket.create_connection(("127.0.0.1", self.local[port]), timeout=SOON) as peer:
+            sending = threading.Thread(target=self._send, args=(peer, data))
+            sending.start()
+            back = bytearray()
+            with contextlib.suppress(ConnectionResetError):  # how kubectl may tell that the pod refused
+                while piece := peer.recv(65536):
+                    back += piece
+            sending.join(SOON)
+            return bytes(back)
+
+    def _send(self, peer: socket.socket, data: bytes) -> None:
+        with contextlib.suppress(OSError):
+            peer.sendall(data)
+            peer.shutdown(socket.SHUT_WR)
+
+
+@contextlib.contextmanager
+def forward(pod: Pod, program: str, *ports: int) -> Iterator[Forwarded]:
+    asked = [f":{each}" for each in ports]
+    with lines(pod.cluster.background("port-forward", f"pod/{pod.name}", *asked, program=program)) as heard:
+        yield Forwarded(heard, ports)
+
+
+def test_ports_of_a_pod_are_forwarded(start, kubectl):
+    pod = start(SERVE)
+    assert pod.exec("sh", "-c", LISTENING).returncode == 0
+    with forward(pod, kubectl, 80, 90) as forwarded:
+        assert forwarded.talk(80, b"GET / HTTP/1.0\r\n\r\n").endswith(b"\r\n\r\nhello\n")
+        data = [os.urandom(10_000_000), os.urandom(10_000_000)]
+        with ThreadPoolExecutor(2) as both:
+            assert list(both.map(lambda each: forwarded.talk(90, each) == each, data)) == [True, True]
+        assert forwarded.talk(80, b"GET / HTTP/1.0\r\n\r\n").endswith(b"\r\n\r\nhello\n")
+
+
+def test_a_port_on_which_nobody_listens_is_told(start, kubectl):
     pod = start(SLEEP)
-    assert "port-forward is not supported by podwire yet" in cluster.refused("port-forward", f"pod/{pod.name}", ":80")
+    with forward(pod, kubectl, 81) as forwarded:
+        assert forwarded.talk(81, b"hello?") == b""
+        why = forwarded.said("an error occurred forwarding")
+        assert f"{forwarded.local[81]} -> 81: error forwarding port 81 to pod" in why
+        assert "127.0.0.1:81: connect: connection refused" in why
+
+
+def test_ports_of_a_pod_that_does_not_run(start, cluster, kubectl):
+    done = start("exit 0", wait=False)
+    done.until(".status.phase", "Succeeded")
+    assert "pod is not running" in cluster.refused("port-forward", f"pod/{done.name}", ":80", program=kubectl)
+    assert cluster.refused("get", "--raw", f"/api/v1/namespaces/default/pods/{done.name}/portforward") == (
+        f'Error from server (BadRequest): unable to forward port because pod "{done.name}" is not running'
+    )
+
+
+def test_a_pod_that_ends_ends_its_port_forward(start, cluster, kubectl):
+    pod = start(SERVE)
+    assert pod.exec("sh", "-c", LISTENING).returncode == 0
+    with forward(pod, kubectl, 80) as forwarded:
+        assert b"hello" in forwarded.talk(80, b"GET / HTTP/1.0\r\n\r\n")
+        cluster.told("delete", "pod", pod.name, "--grace-period=1")
+        assert forwarded.said("lost connection to pod")
+
+
+def test_the_python_client_forwards_ports(start, cluster):
+    pod = start(SERVE)
+    assert pod.exec("sh", "-c", LISTENING).returncode == 0
+    with config.new_client_from_config(str(cluster.kubeconfig)) as connected:
+        call = client.CoreV1Api(connected).connect_get_namespaced_pod_portforward
+        forwarded = portforward(call, pod.name, "default", ports="80,81")
+        with contextlib.closing(forwarded.socket(80)) as peer, contextlib.closing(forwarded.socket(81)):
+            peer.settimeout(SOON)
+            peer.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            page = b""
+            while piece := peer.recv(1000):
+                page += piece
+        [proxy] = [each for each in threading.enumerate() if each.name.startswith("Kubernetes port forward proxy")]
+        proxy.join(SOON)
+        assert page.endswith(b"hello\n")
+        assert forwarded.error(80) is None
+        assert "connection refused" in forwarded.error(81)
 
 
 def test_the_kubelets_own_figures(start, cluster):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from podwire.kubelet.observed import Observed, SeenContainer
+from podwire.kubelet.observed import Observed, Sandbox, SeenContainer
 from podwire.objects import pods
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import NotFound
@@ -13,7 +13,7 @@ from podwire.protocols.grpc_status import NotFound
 
 @dataclass
 class Runtime:
-    """Answers ContainerStatus, Exec and Attach; knows what it was asked."""
+    """Answers ContainerStatus, Exec, Attach and PortForward; knows what it was asked."""
 
     state: int = pb.CONTAINER_RUNNING
     removed: bool = False
@@ -51,7 +51,8 @@ class Book:
 
     def put(self, object_, *containers):
         pod = pods.read(object_)
-        self.pods[pod.namespace, pod.name] = (pod, Observed(containers=containers), object_)
+        sandboxes = (Sandbox(id="sandbox-1", ready=True),) if containers else ()
+        self.pods[pod.namespace, pod.name] = (pod, Observed(sandboxes=sandboxes, containers=containers), object_)
 
     def find(self, namespace, name):
         found = self.pods.get((namespace, name))

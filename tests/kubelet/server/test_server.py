@@ -6,7 +6,7 @@ import pytest
 from podwire.kubelet.server import Host, KubeletServer, Meter, summary
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import InvalidArgument, Unavailable
-from podwire.protocols.k8sapi.server_side import Request, Stream, Upgrade
+from podwire.protocols.k8sapi.server_side import Request, Stream, Tunnel, Upgrade
 from podwire.protocols.k8sapi.status import ApiError, Reason
 from podwire.transports.clock import SystemClock
 
@@ -40,6 +40,14 @@ class Conversations:
         async def run(socket): ...
 
         return Upgrade(protocols=("v5.channel.k8s.io",), run=run)
+
+    async def tunnel(self, url, asked):
+        self.urls.append(url)
+        self.spdy.append(asked.headers["upgrade"])
+
+        async def run(wire): ...
+
+        return Tunnel(protocol="SPDY/3.1", run=run)
 
 
 @pytest.fixture
@@ -94,7 +102,8 @@ async def test_a_log(get, book, pod, seen, tmp_path):
         ("/containerLogs/default/web", (404, "404 page not found")),
         ("/containerLogs/default/web/uid-else/main", (404, 'pod "web" does not exist')),
         ("/exec/default/web/uid-web/main", (500, 'container not found ("main")')),
-        ("/portForward/default/web", (501, "port-forward is not supported by podwire yet")),
+        ("/portForward/default/web", (400, 'unable to forward port because pod "web" is not running')),
+        ("/portForward/default/other", (404, 'pod "other" does not exist')),
         ("/nothing", (404, "404 page not found")),
         ("/", (404, "404 page not found")),
     ],
@@ -152,12 +161,58 @@ async def test_attaching(get, book, pod, seen, runtime):
     assert runtime.asked == [pb.AttachRequest(container_id="main-0", stdout=True, stderr=True)]
 
 
+async def test_a_client_of_spdy_talks_with_the_runtime_itself(get, book, pod, seen, runtime, conversations):
+    book.put(pod(), seen())
+    for path, query in (("/exec/default/web/main", {"command": ["sh"]}), ("/attach/default/web/main", {})):
+        answer = await get(path, method="POST", headers={"upgrade": "SPDY/3.1"}, output="1", **query)
+        assert isinstance(answer, Tunnel)
+    assert (conversations.urls, conversations.spdy) == ([runtime.url] * 2, ["SPDY/3.1"] * 2)
+
+
+TUNNEL = {"upgrade": "websocket", "sec-websocket-protocol": "SPDY/3.1+portforward.k8s.io"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "query", "ports", "answer"),
+    [
+        ({"upgrade": "SPDY/3.1"}, {}, [], Tunnel),
+        (TUNNEL, {"port": "x"}, [], Tunnel),
+        (UPGRADE, {"port": "80,81,82"}, [80, 81, 82], Upgrade),
+    ],
+    ids=["SPDY", "SPDY within a WebSocket", "channels"],
+)
+async def test_ports_are_reached_by_the_runtime(
+    get, book, pod, seen, runtime, conversations, headers, query, ports, answer
+):
+    book.put(pod(), seen())
+    assert isinstance(await get("/portForward/default/web", headers=headers, **query), answer)
+    [asked] = runtime.asked
+    assert asked == pb.PortForwardRequest(pod_sandbox_id="sandbox-1", port=ports)
+    assert conversations.urls == [runtime.url]
+
+
+@pytest.mark.parametrize(
+    ("headers", "query", "why"),
+    [
+        ({}, {}, "an upgrade is required"),
+        (UPGRADE, {}, "between 1 and 127 ports must be asked for"),
+        (UPGRADE, {"port": "80,http"}, "'http' is not a port"),
+    ],
+)
+async def test_ports_that_cannot_be_reached(get, book, pod, seen, runtime, headers, query, why):
+    book.put(pod(), seen())
+    status, said = told(await get("/portForward/default/web", headers=headers, **query))
+    assert status == 400
+    assert why in said
+    assert runtime.asked == []
+
+
 @pytest.mark.parametrize(
     ("query", "headers", "why"),
     [
         ({"command": ["true"]}, UPGRADE, "you must specify at least 1 of stdin, stdout, stderr"),
         ({"output": "1"}, UPGRADE, "you must specify at least 1 command"),
-        ({"command": ["true"], "output": "1"}, {"upgrade": "SPDY/3.1"}, "over a WebSocket"),
+        ({"command": ["true"], "output": "1"}, {"upgrade": "h2c"}, "over a WebSocket or SPDY/3.1"),
     ],
 )
 async def test_what_cannot_be_talked_about_is_refused_before_the_runtime_is_asked(

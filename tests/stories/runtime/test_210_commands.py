@@ -192,11 +192,11 @@ async def test_a_command_dies_when_its_client_goes(talk, container, eventually):
     await eventually(lambda: not running_in(container, "5678"))
 
 
-async def test_a_conversation_is_offered_once_and_only_over_websocket(talk, cri, container):
+async def test_a_conversation_is_offered_once_and_needs_an_upgrade(talk, cri, container):
     answer = await cri("Exec", container_id=container, cmd=["true"], stdout=True)
     async with talk.session.post(answer.url) as refused:
         assert refused.status == 400
-        assert "SPDY" in await refused.text()
+        assert "over SPDY/3.1 or a WebSocket" in await refused.text()
     async with talk.session.get(answer.url) as gone:
         assert gone.status == 404
 

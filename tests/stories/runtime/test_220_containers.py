@@ -240,7 +240,7 @@ async def test_a_joined_pid_namespace_shows_the_targets_processes(cri):
     assert "sleep 4567" in await cri.said(id_, "ps")
 
 
-@pytest.mark.parametrize("method", ["PortForward", "CheckpointContainer", "ListMetricDescriptors"])
+@pytest.mark.parametrize("method", ["CheckpointContainer", "ListMetricDescriptors"])
 async def test_what_is_not_served_is_refused_by_name(cri, method):
     error = await cri.refused(method)
     assert error.code == 12

@@ -1,0 +1,88 @@
+"""The streaming server as a function: who comes to a URL, and over which wire."""
+
+import pytest
+
+from podwire.protocols.grpc_status import ResourceExhausted
+from podwire.protocols.k8sapi.server_side import Request, Response, Tunnel, Upgrade
+from podwire.protocols.streaming.remote_command import Streams
+from podwire.runtime import offers
+from podwire.runtime.offers import Gone, Offer, Offers, talk
+
+SPDY = {"upgrade": "SPDY/3.1", "x-stream-protocol-version": "v5.channel.k8s.io, v4.channel.k8s.io"}
+WEBSOCKET = {"upgrade": "websocket"}
+
+
+class Clock:
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def made(clock):
+    made = Offers(clock)
+    made.base_url = "http://127.0.0.1:1"
+    return made
+
+
+def exec_(check=lambda: None) -> Offer:
+    async def converse(_socket): ...
+
+    return talk(Streams(stdout=True), check, converse)
+
+
+async def ask(made, url, headers=WEBSOCKET):
+    return await made.handle(Request(method="POST", path=url.removeprefix(made.base_url), headers=headers))
+
+
+async def test_a_client_may_come_over_either_wire(made):
+    assert isinstance(await ask(made, made.add("exec", exec_())), Upgrade)
+    answer = await ask(made, made.add("exec", exec_()), SPDY)
+    assert isinstance(answer, Tunnel)
+    assert answer.headers == (("X-Stream-Protocol-Version", "v4.channel.k8s.io"),)
+
+
+async def test_who_speaks_no_version_is_told_which_ones_there_are(made):
+    answer = await ask(made, made.add("exec", exec_()), {"upgrade": "SPDY/3.1", "x-stream-protocol-version": "v9"})
+    assert isinstance(answer, Response)
+    assert answer.status == 403
+    assert b"unable to negotiate protocol: client supports [v9], server accepts [v4.channel.k8s.io" in answer.body
+    assert [value for _, value in answer.headers] == [f"v{each}.channel.k8s.io" for each in (4, 3, 2)]
+
+
+@pytest.mark.parametrize("headers", [{}, {"upgrade": "h2c"}])
+async def test_without_an_upgrade_nothing_is_served(made, headers):
+    answer = await ask(made, made.add("exec", exec_()), headers)
+    assert (answer.status, b"an upgrade to it is required" in answer.body) == (400, True)
+
+
+async def test_each_offer_is_good_once_and_for_a_minute(made, clock):
+    url, late = made.add("exec", exec_()), made.add("attach", exec_())
+    assert isinstance(await ask(made, url), Upgrade)
+    assert (await ask(made, url)).status == 404
+    clock.now = offers.SECONDS + 1
+    assert (await ask(made, late)).status == 404
+
+
+async def test_what_has_ended_meanwhile_is_told(made):
+    def check():
+        raise Gone("the container has ended")
+
+    answer = await ask(made, made.add("exec", exec_(check)))
+    assert (answer.status, answer.body) == (409, b"the container has ended\n")
+
+
+def test_only_so_many_wait_at_once(made, clock, monkeypatch):
+    monkeypatch.setattr(offers, "OFFERS", 2)
+    made.add("exec", exec_())
+    made.add("exec", exec_())
+    with pytest.raises(ResourceExhausted):
+        made.add("exec", exec_())
+    clock.now = offers.SECONDS + 1
+    made.add("exec", exec_())
