@@ -3,7 +3,7 @@
 Nothing here does anything; `transports/` and `linux/` implement these, tests hand in their own.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,23 +18,6 @@ class ByteStream(Protocol):
     async def write(self, data: bytes) -> None: ...
 
     async def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """How a child process ended."""
-
-    code: int
-    stdout: bytes
-    stderr: bytes
-
-
-class Exec(Protocol):
-    """Runs a program to its end; the child dies with its deadline."""
-
-    async def __call__(
-        self, argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"", deadline: float
-    ) -> Finished: ...
 
 
 class Clock(Protocol):

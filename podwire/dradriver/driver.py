@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -27,8 +26,6 @@ from podwire.dradriver.sockets import Sockets
 from podwire.dradriver.turns import Voice
 from podwire.protocols.deviceplugin.methods import PLUGIN
 from podwire.protocols.registration.methods import ALL as REGISTRATION
-
-_log = logging.getLogger("podwire.dradriver")
 
 LINGER = 2.0
 """Seconds that pods whose claims are prepared have left to be attached when the driver stops."""

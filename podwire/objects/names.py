@@ -203,10 +203,6 @@ def port_name(text: str) -> list[str]:
     return problems
 
 
-def port_number(port: int) -> list[str]:
-    return [] if 1 <= port <= 65535 else [between(1, 65535)]
-
-
 def path_segment(text: str) -> list[str]:
     """What every name must be at the least: one segment of a URL and of a store key. A longer one would not fit into
     the URL by which it could be deleted; NUL ends a key in continue tokens."""
@@ -250,10 +246,6 @@ def cidr(text: str) -> list[str]:
 
 def is_ip(text: str) -> bool:
     return not ip(text)
-
-
-def is_cidr(text: str) -> bool:
-    return not cidr(text)
 
 
 def generate_name(base: str, random: Random) -> str:

@@ -56,12 +56,6 @@ class Config:
         return next((each for each in self.shared if each.interface == link), None)
 
 
-def load(path: str | Path) -> Config:
-    """A file of its own. Raises BadConfig, OSError."""
-    found = parsed(path)
-    return config({} if found is None else found)
-
-
 def parsed(path: str | Path) -> object:
     """What a YAML file says, strictly: for whoever has more than this in one file. Raises BadConfig, OSError."""
     try:

@@ -27,15 +27,3 @@ def wishes(pod: Pod, resources: Collection[str]) -> list[Wish]:
             passes_on = each in pod.spec.init_containers and not each.sidecar
             found.append(Wish(container=each.name, counts=counts, passes_on=passes_on))
     return found
-
-
-def total(wanted: list[Wish]) -> dict[str, int]:
-    """How many devices the whole pod needs at once."""
-    running: dict[str, int] = {}
-    most: dict[str, int] = {}
-    for wish in wanted:
-        for name, count in wish.counts.items():
-            if not wish.passes_on:
-                running[name] = running.get(name, 0) + count
-            most[name] = max(most.get(name, 0), running.get(name, 0) + (count if wish.passes_on else 0))
-    return most

@@ -19,11 +19,11 @@ OBJECTS = "objects"
 """The package of structs."""
 
 _SCALARS = {
-    "bool": (_Field.TYPE_BOOL, "BoolValue"),
-    "bytes": (_Field.TYPE_BYTES, "BytesValue"),
-    "double": (_Field.TYPE_DOUBLE, "DoubleValue"),
-    "int": (_Field.TYPE_INT64, "Int64Value"),
-    "string": (_Field.TYPE_STRING, "StringValue"),
+    "bool": _Field.TYPE_BOOL,
+    "bytes": _Field.TYPE_BYTES,
+    "double": _Field.TYPE_DOUBLE,
+    "int": _Field.TYPE_INT64,
+    "string": _Field.TYPE_STRING,
 }
 _MESSAGES = {
     "duration": ".google.protobuf.Duration",
@@ -82,10 +82,10 @@ class Structs:
 
     def _field(self, message: Any, name: str, number: int, type_: Type) -> None:
         label = _Field.LABEL_OPTIONAL
-        if type_.name == "list" and not type_.nullable:
+        if type_.name == "list":
             label, type_ = _Field.LABEL_REPEATED, type_.parameters[0]
             kind, message_name = self._element(type_)
-        elif type_.name == "map" and not type_.nullable and (entry := _entry_name(name)) not in _nested(message):
+        elif type_.name == "map" and (entry := _entry_name(name)) not in _nested(message):
             label, kind = _Field.LABEL_REPEATED, _Field.TYPE_MESSAGE
             message_name = self._entry(message, entry, type_.parameters[1])
         else:
@@ -97,14 +97,12 @@ class Structs:
     def _element(self, type_: Type) -> tuple[Any, str]:
         """A value that stands alone, in a list or in a map."""
         if type_.name in _SCALARS:
-            kind, wrapper = _SCALARS[type_.name]
-            return (_Field.TYPE_MESSAGE, f".google.protobuf.{wrapper}") if type_.nullable else (kind, "")
+            return _SCALARS[type_.name], ""
         if type_.name in _MESSAGES:
             return _Field.TYPE_MESSAGE, _MESSAGES[type_.name]
         if type_.name == "object":
             return _Field.TYPE_MESSAGE, f".{self.name_of(type_)}"
-        loose = {"list": _ANY_LIST, "map": _ANY_MAP}.get(type_.name, _ANYTHING)
-        return _Field.TYPE_MESSAGE, _ANYTHING if type_.nullable else loose
+        return _Field.TYPE_MESSAGE, {"list": _ANY_LIST, "map": _ANY_MAP}.get(type_.name, _ANYTHING)
 
     def _entry(self, message: Any, name: str, value: Type) -> str:
         entry = message.nested_type.add(name=name)

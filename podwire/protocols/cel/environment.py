@@ -194,8 +194,6 @@ def _message(name: str) -> Any:
 def _declared(type_: Type, structs: Structs | None = None) -> Any:
     types = library().Type
     inner: Sequence[Any] = [_declared(each, structs) for each in type_.parameters]
-    if type_.nullable and type_.name in (*_SIMPLE, "list", "map"):
-        return types.DYN
     match type_.name:
         case "list":
             return types.List(*inner)

@@ -11,12 +11,11 @@ class Type:
     name: str
     parameters: tuple["Type", ...] = ()
     fields: tuple[tuple[str, "Type"], ...] = ()
-    nullable: bool = False
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Compiled expressions are remembered by the types of their variables, which may be whole schemas.
-        object.__setattr__(self, "_hash", hash((self.name, self.parameters, self.fields, self.nullable)))
+        object.__setattr__(self, "_hash", hash((self.name, self.parameters, self.fields)))
 
     def __hash__(self) -> int:
         return self._hash
@@ -60,8 +59,3 @@ def optional(inner: Type) -> Type:
 def struct(fields: Iterable[tuple[str, Type]]) -> Type:
     """An object whose fields are known; to select another is an error of compilation."""
     return Type("object", fields=tuple(fields))
-
-
-def nullable(inner: Type) -> Type:
-    """The same, or null."""
-    return Type(inner.name, inner.parameters, inner.fields, nullable=True)

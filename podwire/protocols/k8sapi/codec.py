@@ -1,4 +1,4 @@
-"""JSON as both chairs speak it: one strict decoder and one encoder for everything that crosses the wire.
+"""JSON as both chairs read it: one strict decoder for everything that crosses the wire.
 
     BadBody        a body that is not what its Content-Type says: malformed, too deep, a number out of range
 
@@ -21,8 +21,6 @@ rules: a body of the largest size would keep the server busy for half a minute."
 MIN_INT, MAX_INT = -(2**63), 2**63 - 1
 MAX_DUPLICATES = 100
 """Upstream stops counting here too: nobody reads more."""
-
-encode = msgspec.json.encode
 
 
 class BadBody(Exception):

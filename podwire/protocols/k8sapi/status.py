@@ -275,11 +275,6 @@ def method_not_allowed(message: str = "the server does not allow this method on 
     return ApiError(Reason.METHOD_NOT_ALLOWED, message)
 
 
-def unsupported(what: str, *, hint: str = "") -> ApiError:
-    """Refused out loud: the thing exists upstream, not (yet) here."""
-    return ApiError(Reason.BAD_REQUEST, f"{what} is not supported by podwire" + (f": {hint}" if hint else ""))
-
-
 def qualified(resource: str, group: str) -> str:
     return f"{resource}.{group}" if group else resource
 

@@ -37,11 +37,6 @@ class Frame(msgspec.Struct, frozen=True):
 _decode_frame = msgspec.json.Decoder(Frame).decode
 
 
-def write_frame(type_: str, object_: bytes) -> bytes:
-    """A frame around an object that is JSON already."""
-    return b'{"type":"%s","object":%s}\n' % (type_.encode(), object_)
-
-
 def read_frame(frame: bytes) -> Frame:
     try:
         return _decode_frame(frame)

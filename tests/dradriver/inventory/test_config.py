@@ -2,7 +2,8 @@
 
 import pytest
 
-from podwire.dradriver.inventory.config import BadConfig, Config, Shared, config, load
+from podwire.dradriver.config import load
+from podwire.dradriver.inventory.config import BadConfig, Config, Shared, config
 from podwire.dradriver.inventory.filtering import Filter
 from podwire.dradriver.inventory.health import Condition, Health, Judge
 
@@ -27,12 +28,12 @@ patienceSeconds: 0.5
     expected = Config(
         filter='attributes["kind"] != "veth"', shared=parents, bridges=False, slots=8, taint="NoExecute", patience=0.5
     )
-    assert load(path) == expected
+    assert load(path).offering == expected
 
 
 def test_a_file_may_say_nothing(tmp_path):
     (tmp_path / "empty.yaml").write_text("")
-    assert load(tmp_path / "empty.yaml") == Config()
+    assert load(tmp_path / "empty.yaml").offering == Config()
 
 
 @pytest.mark.parametrize(

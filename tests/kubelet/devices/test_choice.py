@@ -7,10 +7,22 @@ from hypothesis import strategies as st
 from podwire.kubelet.devices.choice import Question, Short, aligned, choose
 from podwire.kubelet.devices.pool import Device, Pool
 from podwire.kubelet.devices.topology import TopologyAffinityError
-from podwire.kubelet.devices.wishes import Wish, total, wishes
+from podwire.kubelet.devices.wishes import Wish, wishes
 from podwire.objects import pods
 
 NIC, GPU = "example.org/nic", "example.org/gpu"
+
+
+def total(wanted: list[Wish]) -> dict[str, int]:
+    """How many devices the whole pod needs at once."""
+    running: dict[str, int] = {}
+    most: dict[str, int] = {}
+    for wish in wanted:
+        for name, count in wish.counts.items():
+            if not wish.passes_on:
+                running[name] = running.get(name, 0) + count
+            most[name] = max(most.get(name, 0), running.get(name, 0) + (count if wish.passes_on else 0))
+    return most
 
 
 def pool(*devices, held=()):
