@@ -36,7 +36,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--keep", action="store_true", help="leave it up; says how to go on and how to remove it")
     parser.add_argument(
-        "--format", choices=("text", "mermaid"), default="text", help="how diagrams are drawn (%(default)s)"
+        "--format",
+        choices=("text", "mermaid", "html"),
+        default="text",
+        help="how diagrams are drawn (%(default)s); html goes into files here, one for each act",
     )
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
 

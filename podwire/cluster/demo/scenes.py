@@ -83,7 +83,7 @@ def played(
         ran = _ran(shell, step, command, running)
         taken = (time.perf_counter() - begun) * 1e3
         kept = step.kept(ran.code, ran.output)
-        shown = worth_showing(ran.output, step.since, step.lines) if kept else ran.output.splitlines()
+        shown = _worth_showing(step, ran.output) if kept else ran.output.splitlines()
         yield Played(scene=scene, exit_code=ran.code, output=ran.output, shown=shown, milliseconds=taken)
         if not kept:
             raise Failed(scene, log())
@@ -122,6 +122,13 @@ def _drain(process: subprocess.Popen[str]) -> None:
             pass
 
 
+def _worth_showing(step: Step, output: str) -> list[str]:
+    if not step.saves:
+        return worth_showing(output, step.since, step.lines)
+    Path(step.saves).write_text(output, encoding="utf-8")
+    return [f"{step.saves}: {len(output.encode())} bytes"]
+
+
 def worth_showing(output: str, since: str, count: int) -> list[str]:
     """The lines from the one that begins with `since`; of what is too much, how much it is."""
     lines = output.rstrip("\n").splitlines()
@@ -137,6 +144,8 @@ def _shown(step: Step, command: str) -> str:
         return f"{command} &\n{step.meanwhile}"
     if step.stays:
         return f"{command} &"
+    if step.saves:
+        return f"{command} > {step.saves}"
     return f"{command}\n{step.then}" if step.then else command
 
 

@@ -27,6 +27,8 @@ class Step:
     """A command that is given while the first one watches; the watch ends when it has shown `shows`."""
     then: str = ""
     """What a visitor types besides; it is only shown."""
+    saves: str = ""
+    """A file that the output is written to instead of being shown."""
     stays: bool = False
     """It is a process that goes on, in the background, once it has shown `shows`."""
 

@@ -39,6 +39,12 @@ def test_nothing_is_run_in_pods_by_a_kubectl_that_cannot(act):
     assert not any("kubectl exec" in step.command + step.meanwhile for step in old.steps)
 
 
+def test_pages_go_into_files_one_for_each_act():
+    drawn = acts(Place(layout=PLACE.layout, minor=WEBSOCKETS, form="html"))
+    assert [step.saves for each in drawn for step in each.steps if step.saves] == [f"{act.flow}.html" for act in ACTS]
+    assert not [step for each in ACTS for step in each.steps if step.saves]
+
+
 def test_acts_are_compared_by_their_recordings(tmp_path):
     data = Path(__file__).parents[2] / "trace/data"
     for number, flow in enumerate(("pod", "network-driver"), 1):

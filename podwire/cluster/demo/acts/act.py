@@ -60,6 +60,7 @@ def shown(place: Place, pod: str, flow: str, *, refused: bool = False) -> list[S
             command=place.podwire(f"trace {pod}", f"--flow {flow} --brief --format {place.form}"),
             lines=400,
             shows="CNIPlugin",
+            saves=f"{flow}.html" if place.form == "html" else "",
         ),
         Step(
             name=f"check {pod}",
