@@ -158,13 +158,11 @@ def _shown(stories: Stories, story: Story, arguments: argparse.Namespace) -> str
     if arguments.format == "json":
         return as_json(_records(stories, story, raw=arguments.raw))
     flow = load(arguments.flow)
-    if arguments.brief:
-        story = brief(story, flow)
-    drawn = cut_short(annotated(story, flow))
+    drawn = cut_short(annotated(brief(story, flow) if arguments.brief else story, flow))
     ways: dict[str, Callable[[], str]] = {
         "text": lambda: text(drawn, _width(), colours=_colours(arguments)),
         "mermaid": lambda: mermaid(drawn),
-        "html": lambda: html(drawn, _records(stories, story, raw=arguments.raw)),
+        "html": lambda: html(drawn, _records(stories, story, raw=arguments.raw), story),
     }
     return ways[arguments.format]()
 

@@ -27,8 +27,9 @@ MOST_DETAILS = 4 << 20
 """Bytes of all details together; of those beyond only the size is kept."""
 
 
-def html(story: Story, records: Iterable[Record]) -> str:
-    """The page. What the records carry is shown as it is: take secrets out before."""
+def html(story: Story, records: Iterable[Record], whole: Story | None = None) -> str:
+    """The page; of a story that is a part of another, times are summed in the whole. What the records carry is shown as
+    it is: take secrets out before."""
     style, script = ((_FOLDER / each).read_text(encoding="utf-8") for each in ("style.css", "script.js"))
     picture = Picture(story)
     return (
@@ -38,7 +39,7 @@ def html(story: Story, records: Iterable[Record]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{_escaped(headline(story))}</title>\n"
         f"<style>{style}</style></head><body>\n"
-        f"<header><h1>{_escaped(headline(story))}</h1>\n<p>{_about(story)}</p>\n{_sums(story)}</header>\n"
+        f"<header><h1>{_escaped(headline(story))}</h1>\n<p>{_about(story)}</p>\n{_sums(whole or story)}</header>\n"
         f"{_TOOLS}"
         f'<main class="scroll">\n{picture.head()}{"".join(picture.pieces())}</main>\n'
         f"{_PANEL}"

@@ -156,8 +156,16 @@ def _bars(told: Sequence[Moment], tops: Sequence[float], height: float) -> list[
         ):
             continue
         depth = sum(bar.bottom > y for bar in found[each.callee])
-        found[each.callee].append(Bar(each.callee, y, ends.get(each.id, height), depth))
+        end = ends[each.id] if each.id in ends else _end_of(each, rows, height)
+        found[each.callee].append(Bar(each.callee, y, end, depth))
     return [bar for own in found.values() for bar in own]
+
+
+def _end_of(call: Arrow, rows: Sequence[tuple[Arrow, float]], height: float) -> float:
+    """Of a call whose reply is not drawn: the last row that it lasts to; the bottom while nobody has answered."""
+    if call.took is None:
+        return height
+    return max(y for each, y in rows if each.time <= call.time + call.took)
 
 
 def _meets(bar: Bar, top: float, bottom: float) -> bool:

@@ -11,10 +11,10 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 
-from podwire.trace.check import annotated
+from podwire.trace.check import annotated, brief
 from podwire.trace.cutting import cut_short
 from podwire.trace.flow import load
-from podwire.trace.html import html
+from podwire.trace.html import _sums, html
 from podwire.trace.svg import PIECE, Picture
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -137,3 +137,11 @@ def test_a_life_that_was_recorded_for_real_is_drawn_to_its_end(tell):
     assert labels.index("RunPodSandbox") < labels.index("StopPodSandbox") < labels.index("DEL bridge")
     assert "delete /registry/pods/default/web" in labels
     assert len(rows(html(story, records))) == len(story.arrows)
+
+
+def test_a_part_of_a_story_is_summed_in_the_whole_and_its_calls_end_where_they_ended(story):
+    part = brief(story, load("pod"))
+    assert _sums(story) in html(part, [], story)
+    assert _sums(part) != _sums(story)
+    bars = Picture(part)._bars
+    assert max(bar.bottom for bar in bars if bar.lane == "ContainerRuntime") < Picture(part)._height
