@@ -440,18 +440,19 @@ def test_the_python_client_forwards_ports(start, cluster):
     assert pod.exec("sh", "-c", LISTENING).returncode == 0
     with config.new_client_from_config(str(cluster.kubeconfig)) as connected:
         call = client.CoreV1Api(connected).connect_get_namespaced_pod_portforward
-        forwarded = portforward(call, pod.name, "default", ports="80,81")
-        with contextlib.closing(forwarded.socket(80)) as peer, contextlib.closing(forwarded.socket(81)):
-            peer.settimeout(SOON)
-            peer.sendall(b"GET / HTTP/1.0\r\n\r\n")
-            page = b""
-            while piece := peer.recv(1000):
-                page += piece
+        forwarded = portforward(call, pod.name, "default", ports="90,81")
         [proxy] = [each for each in threading.enumerate() if each.name.startswith("Kubernetes port forward proxy")]
+        with contextlib.closing(forwarded):
+            echo, closed = forwarded.socket(90), forwarded.socket(81)
+            echo.settimeout(SOON)
+            closed.settimeout(SOON)
+            echo.sendall(b"hello")
+            told = b"".join(echo.recv(1) for _ in range(5))
+            assert closed.recv(1) == b""
         proxy.join(SOON)
-        assert page.endswith(b"hello\n")
-        assert forwarded.error(80) is None
-        assert "connection refused" in forwarded.error(81)
+    assert told == b"hello"
+    assert forwarded.error(90) is None
+    assert "connection refused" in forwarded.error(81)
 
 
 def test_the_kubelets_own_figures(start, cluster):

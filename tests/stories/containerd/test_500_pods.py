@@ -4,7 +4,15 @@ import contextlib
 import json
 import os
 import pty
+import re
 import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+OLD = Path(sys.prefix) / "debian/usr/bin/kubectl"
+"""Speaks SPDY, where newer ones speak WebSockets."""
 
 FOREVER = "trap 'exit 0' TERM; sleep 100000 & wait"
 """Ends at once when it is asked to."""
@@ -35,6 +43,42 @@ def test_commands_run_in_it_over_containerds_own_streaming_server(cluster):
     much = pod.exec("sh", "-c", "head -c 3000000 /dev/zero")
     assert (much.returncode, len(much.stdout)) == (0, 3_000_000)
     assert "no-such-program" in cluster.machine.refused("kubectl", "exec", pod.name, "--", "/no-such-program")
+    pod.delete()
+
+
+def test_an_old_kubectl_runs_commands_in_it(cluster):
+    pod = cluster.run(FOREVER)
+    words = (OLD, "--kubeconfig", "/var/lib/podwire/kubeconfig", "exec", "-i", pod.name, "--")
+    done = cluster.machine.run(*words, "sh", "-c", "cat; echo err >&2; exit 7", given=b"input to its end")
+    assert (done.returncode, done.stdout) == (7, b"input to its end")
+    assert done.stderr.startswith(b"err\n")
+    pod.delete()
+
+
+@pytest.mark.parametrize("program", ["kubectl", OLD], ids=["new", "old"])
+def test_its_ports_are_forwarded(cluster, program):
+    pod = cluster.run(f"mkdir /dev/shm/w; echo here > /dev/shm/w/x; httpd -p 127.0.0.1:8080 -h /dev/shm/w; {FOREVER}")
+    assert pod.exec("sh", "-c", "until wget -qO- 127.0.0.1:8080/x; do sleep 0.05; done").returncode == 0
+    access = ("--kubeconfig", "/var/lib/podwire/kubeconfig")
+    words = cluster.machine.words(program, *access, "port-forward", f"pod/{pod.name}", ":8080", ":8081")
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
+        try:
+            assert child.stdout is not None
+            local = {}
+            while len(local) < 2:
+                line = child.stdout.readline()
+                assert line, "kubectl has left"
+                if found := re.match(r"Forwarding from (127\.0\.0\.1:\d+) -> (\d+)", line):
+                    local[found[2]] = found[1]
+            for _ in range(2):
+                fetched = cluster.machine.run("busybox", "wget", "-qO-", f"http://{local['8080']}/x")
+                assert fetched.stdout == b"here\n"
+            cluster.machine.run("busybox", "wget", "-qO-", f"http://{local['8081']}/x")
+            while "an error occurred forwarding" not in (line := child.stdout.readline()):
+                assert line, "kubectl has left"
+            assert "connection refused" in line
+        finally:
+            child.kill()
     pod.delete()
 
 
