@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -82,7 +83,7 @@ def _informed(tap: Tap, socket: Path) -> Tap:
 
 
 def _watch(notes: inotify.Inotify, directory: Path) -> None:
-    """Before anybody looks into it: what comes between is told."""
-    for each in (directory, *directory.rglob("*/")):
+    """Before anybody looks into it: what comes between is told, and what goes between is passed over."""
+    for each, _, _ in os.walk(directory):
         with contextlib.suppress(LinuxError):  # it is gone already
             notes.add(each, _MASK)

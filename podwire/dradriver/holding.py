@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -102,7 +103,7 @@ class Holding:
     def _settle_if_new(self) -> None:
         """Records come and go with claims; what else is written there concerns nobody here."""
         try:
-            names = set(self._records.glob("*/*.json"))
+            names = {Path(at, each) for at, _, files in os.walk(self._records) for each in files if _is_record(each)}
             if names != self._names:
                 self.settle_all()
                 self._names = names
@@ -118,6 +119,10 @@ class Holding:
 
     def _path(self, device: str) -> Path:
         return self._listed / f"{quote(device, safe='')}.json"
+
+
+def _is_record(name: str) -> bool:
+    return name.endswith(".json")
 
 
 def _watch(notes: inotify.Inotify, directory: Path) -> None:
