@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from podwire.objects.claims import ResourceClaim
 from podwire.objects.nodes import Node
-from podwire.scheduler.claims import explain, pod_claims, results
+from podwire.scheduler.claims import explain, pod_claims, results, selectors
 from podwire.scheduler.claims.answers import Answers, Found
 from podwire.scheduler.claims.book import Book, Decided
 from podwire.scheduler.claims.needs import CannotBeMet, Needs, Request, Way
@@ -149,9 +149,12 @@ def _sentence(claims: PodClaims, book: Book, node: Node) -> str:
 
 
 def _devices(needs: Needs, way: Way, around: Surroundings) -> tuple[bool, Sequence[str]]:
-    """Whether there are devices enough for a request that stands alone, and why the others do not do."""
+    """Whether there are devices enough for a request that stands alone, and why the others do not do.
+
+    Those of the kind that was asked for come first: all that is wrong with them is that somebody has them, or a taint.
+    """
     usable = 0
-    reasons = [pool.problem for pool in around.pools if pool.problem]
+    near, far = [pool.problem for pool in around.pools if pool.problem], list[str]()
     for device in (each for pool in around.pools if not pool.problem for each in pool.devices):
         if not device.reach.reaches(around.node):
             continue
@@ -159,7 +162,9 @@ def _devices(needs: Needs, way: Way, around: Surroundings) -> tuple[bool, Sequen
         if not why:
             usable += 1
         else:
-            reasons.append(f"{device.name}: {why}")
+            matches = selectors.matches(device, way.selectors) is True
+            (near if matches else far).append(f"{device.name}: {why}")
+    reasons = [*near, *far]
     return usable >= max(way.count, 1) and (way.count > 0 or not reasons), reasons
 
 

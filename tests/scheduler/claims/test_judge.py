@@ -120,6 +120,16 @@ def test_of_many_nodes_and_devices_only_some_are_told_one_by_one(words):
     assert message.count("On n") == 3
 
 
+def test_devices_of_the_kind_that_was_asked_for_are_told_first(words):
+    others = [words.device(f"d{each}", mtu=1500) for each in range(10)]
+    book = words.book(
+        slices_=[words.slice("n1", [*others, words.device("fast", mtu=9000)])],
+        claims_=[words.claim("nic", words.request("nic", LARGE)), words.claim("db", status=words.allocated("fast"))],
+    )
+    message = told(choose(pod_of("nic"), snapshot_of(book)))
+    assert "request nic: fast: held by default/db; d0: mtu 1500 < 9000; " in message
+
+
 def test_requests_that_exclude_each_other_are_told_so(words):
     book = words.book(
         slices_=[words.slice("n1", [words.device("a")])],
