@@ -7,7 +7,8 @@ from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, run_until_stopped, settle
 from podwire.cluster.device_plugin import Options
 from podwire.cluster.device_plugin import run as offer
-from podwire.deviceplugin import BadConfig, Config, load
+from podwire.deviceplugin import Config, load
+from podwire.protocols.settings import BadConfig
 
 _KUBELET = Path("/var/lib/kubelet")
 

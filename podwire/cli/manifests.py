@@ -9,9 +9,9 @@ import yaml
 from podwire.cli.main import UserError
 from podwire.cli.options import say
 from podwire.dradriver.config import load
-from podwire.dradriver.inventory.config import BadConfig
 from podwire.dradriver.manifests import Deployment, network_driver
 from podwire.nriplugins.network.manifests import Settings, manifests
+from podwire.protocols.settings import BadConfig
 
 LONGEST_LINE = 110
 STANDARD, DRIVER = Settings(), Deployment()

@@ -11,13 +11,13 @@ from podwire.cli.options import add_logging, address, run_until_stopped, say, se
 from podwire.cluster import network_driver
 from podwire.cluster.network_driver import CDI, KUBELET, STATE, Options
 from podwire.dradriver.config import Config, load
-from podwire.dradriver.inventory.config import BadConfig
 from podwire.dradriver.inventory.filtering import Filter
 from podwire.nri.errors import NriError
 from podwire.nri.starting import SOCKET
 from podwire.protocols.k8sapi.client_side import ClientError
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.protocols.k8sapi.status import ApiError
+from podwire.protocols.settings import BadConfig
 from podwire.transports import credentials
 
 NODE_NAME, POD_UID = "NODE_NAME", "POD_UID"

@@ -19,7 +19,7 @@ from podwire.cluster.up.stop import StillThere
 from podwire.cluster.up.supervisor import Event
 from podwire.dradriver.config import Config as NetworkDriver
 from podwire.dradriver.config import load as load_network_driver
-from podwire.dradriver.inventory.config import BadConfig
+from podwire.protocols.settings import BadConfig
 from podwire.runtime.images.build import ROOT_REFERENCE
 from podwire.trace.endpoint import BadEndpoint, endpoint
 

@@ -1,12 +1,12 @@
 """Pools out of a YAML file, read strictly: a key that nobody knows must not quietly give a pool other devices."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
+from podwire.protocols.settings import BadConfig, Read, between, flag, link, mapped, one_of, parsed
 
 DOMAIN = "net.podwire.dev"
 MOST = 10_000
@@ -20,14 +20,6 @@ _POOL = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,10}")
 _PCI = re.compile(r"[0-9a-f*?]{1,8}(:[0-9a-f*?\[\]-]{1,8}){0,2}(\.[0-7*?\[\]-]{1,5})?")
 _PERMISSIONS = re.compile(r"(?=.)r?w?m?")
-
-
-class BadConfig(ValueError):
-    """The key, and what is wrong with it."""
-
-    def __init__(self, key: str, reason: str) -> None:
-        super().__init__(f"{key}: {reason}" if key else reason)
-        self.key = key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,27 +77,12 @@ class Config:
 
 def load(path: str | Path) -> Config:
     """Raises BadConfig, OSError."""
-    try:
-        found = yaml.load(Path(path).read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a safe loader, made stricter
-    except (yaml.YAMLError, UnicodeError, RecursionError) as error:
-        raise BadConfig("", f"{path} is no YAML: {' '.join(str(error).split())}") from error
-    return config(found)
-
-
-class _Loader(yaml.SafeLoader):
-    """One that does not let the second of two equal keys win."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for each in keys:
-            if isinstance(each, str) and keys.count(each) > 1:
-                raise yaml.YAMLError(f"line {node.start_mark.line + 1}: {each} is there twice")
-        return super().construct_mapping(node, deep)
+    return config(parsed(Path(path).read_bytes(), path))
 
 
 def config(found: object) -> Config:
     """Raises BadConfig."""
-    read = _mapped("", found, {"pools": _list_of(_pool)})
+    read = mapped("", found, {"pools": _list_of(_pool)})
     pools: tuple[Pool, ...] = read.get("pools", ())
     if not pools:
         raise BadConfig("pools", "at least one is needed")
@@ -140,12 +117,8 @@ def variable(pool: str) -> str:
     return f"PODWIRE_DEVICE_{re.sub('[^A-Z0-9]', '_', pool.upper())}"
 
 
-Read = Callable[[str, Any], Any]
-"""Makes a value of what stands at a key. Raises BadConfig."""
-
-
 def _pool(key: str, found: object) -> Pool:
-    read = _mapped(key, found, {"name": _name, "cdi": _flag, **_SOURCES})
+    read = mapped(key, found, {"name": _name, "cdi": flag, **_SOURCES})
     if "name" not in read:
         raise BadConfig(f"{key}.name", "is needed")
     given = [each for each in _SOURCES if each in read]
@@ -158,7 +131,7 @@ def _pool(key: str, found: object) -> Pool:
 
 
 def _interfaces(key: str, found: object) -> Interfaces:
-    read = _mapped(key, found, _INTERFACE_KEYS)
+    read = mapped(key, found, _INTERFACE_KEYS)
     if not any(each for name, each in read.items() if name != "carrier"):
         wanted = ", ".join(each for each in _INTERFACE_KEYS if each != "carrier")
         raise BadConfig(key, f"one of {wanted} is needed: not every link of the host is for pods")
@@ -167,7 +140,7 @@ def _interfaces(key: str, found: object) -> Interfaces:
 
 
 def _make_keys(key: str, found: object) -> dict[str, Any]:
-    return _mapped(key, found, _MAKE_KEYS)
+    return mapped(key, found, _MAKE_KEYS)
 
 
 def _make(key: str, read: dict[str, Any], pool: str) -> Make:
@@ -189,19 +162,10 @@ def _make(key: str, read: dict[str, Any], pool: str) -> Make:
 
 
 def _files(key: str, found: object) -> Files:
-    read = _mapped(key, found, _FILES_KEYS)
+    read = mapped(key, found, _FILES_KEYS)
     if not read.get("paths"):
         raise BadConfig(f"{key}.paths", "at least one is needed")
     return Files(**read)
-
-
-def _mapped(key: str, found: object, keys: Mapping[str, Read]) -> dict[str, Any]:
-    if not isinstance(found, dict):
-        raise BadConfig(key, f"is no mapping with {', '.join(keys)}")
-    for each in found:
-        if each not in keys:
-            raise BadConfig(f"{key}.{each}" if key else str(each), f"is no setting; there are {', '.join(keys)}")
-    return {each: keys[each](f"{key}.{each}" if key else str(each), value) for each, value in found.items()}
 
 
 def _list_of(read: Read) -> Read:
@@ -216,12 +180,6 @@ def _list_of(read: Read) -> Read:
     return reading
 
 
-def _flag(key: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise BadConfig(key, "is neither true nor false")
-    return value
-
-
 def _text(key: str, value: object) -> str:
     if not isinstance(value, str) or not value or not value.isprintable():
         raise BadConfig(key, "is no text")
@@ -234,13 +192,6 @@ def _name(key: str, value: object) -> str:
             key, f"{value!r} cannot end a resource's name: up to 63 of a-z, 0-9, '-', '.', the first and last no sign"
         )
     return value
-
-
-def _link(key: str, value: object) -> str:
-    text = _text(key, value)
-    if len(text.encode()) > 15 or text in (".", "..") or any(each in "/:% " for each in text):
-        raise BadConfig(key, f"{text!r} is no name of a link")
-    return text
 
 
 def _pci(key: str, value: object) -> str:
@@ -263,42 +214,24 @@ def _permissions(key: str, value: object) -> str:
     return value
 
 
-def _one_of(*words: str) -> Read:
-    def reading(key: str, value: object) -> str:
-        if value not in words:
-            raise BadConfig(key, f"{value!r} is none of {', '.join(words)}")
-        return str(value)
-
-    return reading
-
-
-def _between(low: int, high: int) -> Read:
-    def reading(key: str, value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise BadConfig(key, f"{value!r} is no number from {low} to {high}")
-        return value
-
-    return reading
-
-
 _INTERFACE_KEYS: dict[str, Read] = {
     "names": _list_of(_text),
     "drivers": _list_of(_text),
     "pciAddresses": _list_of(_pci),
-    "numaNodes": _list_of(_between(0, 1023)),
-    "carrier": _flag,
+    "numaNodes": _list_of(between(0, 1023)),
+    "carrier": flag,
 }
 _MAKE_KEYS: dict[str, Read] = {
-    "kind": _one_of(*KINDS),
-    "parent": _link,
-    "count": _between(1, MOST_LINKS),
+    "kind": one_of(*KINDS),
+    "parent": link,
+    "count": between(1, MOST_LINKS),
     "prefix": _text,
-    "mtu": _between(68, 65535),
-    "mode": _one_of(*MODES),
+    "mtu": between(68, 65535),
+    "mode": one_of(*MODES),
 }
 _FILES_KEYS: dict[str, Read] = {
     "paths": _list_of(_path),
     "permissions": _permissions,
-    "count": _between(1, MOST),
+    "count": between(1, MOST),
 }
 _SOURCES: dict[str, Read] = {"interfaces": _interfaces, "make": _make_keys, "files": _files}

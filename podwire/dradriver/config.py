@@ -4,9 +4,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from podwire.dradriver.addressing.pools import Pool, parse_pools
-from podwire.dradriver.inventory.config import KEYS, BadConfig, config, parsed
+from podwire.dradriver.inventory.config import KEYS, config
 from podwire.dradriver.inventory.config import Config as Offering
 from podwire.dradriver.offers import Refused
+from podwire.protocols.settings import BadConfig, parsed
 
 POOLS = "pools"
 
@@ -19,7 +20,7 @@ class Config:
 
 def load(path: Path) -> Config:
     """Raises BadConfig, OSError."""
-    found = parsed(path) or {}
+    found = parsed(path.read_bytes(), path) or {}
     if not isinstance(found, dict):
         raise BadConfig("", f"is no mapping with {', '.join((*KEYS, POOLS))}")
     for each in found:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwire.cli.main import main
-from podwire.deviceplugin.config import BadConfig, Files, Interfaces, Make, config, load, variable
+from podwire.deviceplugin.config import Files, Interfaces, Make, config, load, variable
+from podwire.protocols.settings import BadConfig
 
 WHOLE = """
 pools:

@@ -5,8 +5,8 @@ import pytest
 from podwire.dradriver.config import load
 from podwire.dradriver.counters import parse
 from podwire.dradriver.explaining import explained
-from podwire.dradriver.inventory.config import BadConfig
 from podwire.dradriver.metrics import Meter
+from podwire.protocols.settings import BadConfig
 
 REQUEST = {"name": "nic", "exactly": {"deviceClassName": "whole", "count": 1}}
 

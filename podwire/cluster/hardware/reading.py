@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import yaml
 
 from podwire.cluster.hardware.profile import MOST_VFS, BadProfile, Gpu, Nic, Profile, Root, checked, parts
+from podwire.protocols.settings import Loader
 
 SHELF = Path(__file__).with_name("profiles")
 
@@ -48,16 +49,8 @@ def load(which: str) -> Profile:
         raise BadProfile("", f"{which} is no YAML: {' '.join(str(error).split())}") from error
 
 
-class _Loader(yaml.SafeLoader):
-    """One that does not let the second of two equal keys win, and takes `0000:10:00.0` and `02:00:00:00:00:01` for
-    text: YAML 1.1 has them as numbers of base 60."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for each in keys:
-            if isinstance(each, str) and keys.count(each) > 1:
-                raise yaml.YAMLError(f"line {node.start_mark.line + 1}: {each} is there twice")
-        return super().construct_mapping(node, deep)
+class _Loader(Loader):
+    """One that takes `0000:10:00.0` and `02:00:00:00:00:01` for text: YAML 1.1 has them as numbers of base 60."""
 
 
 _Loader.yaml_implicit_resolvers = {}

@@ -14,11 +14,11 @@ from podwire.cluster.up.nodes import Node
 from podwire.cluster.up.nodespace import NodeSpace
 from podwire.cluster.up.prepare import Prepared
 from podwire.dradriver.config import Config as NetworkDriver
-from podwire.dradriver.inventory.config import BadConfig
 from podwire.linux.namespaces import open_namespace
 from podwire.nri.errors import NriError
 from podwire.nri.host.configuration import BadConfiguration
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
+from podwire.protocols.settings import BadConfig
 from podwire.runtime.cni import Checking
 from podwire.runtime.records import NewerRecord
 from podwire.transports.unix import CannotListen

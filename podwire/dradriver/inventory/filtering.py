@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from podwire.dradriver.inventory.config import BadConfig
 from podwire.protocols.cel import CelError, CompileError, Unavailable, compile_expression, types
+from podwire.protocols.settings import BadConfig
 
 VARIABLES = {"attributes": types.map_of(types.STRING, types.DYN)}
 

@@ -3,9 +3,10 @@
 import pytest
 
 from podwire.dradriver.config import load
-from podwire.dradriver.inventory.config import BadConfig, Config, Shared, config
+from podwire.dradriver.inventory.config import Config, Shared, config
 from podwire.dradriver.inventory.filtering import Filter
 from podwire.dradriver.inventory.health import Condition, Health, Judge
+from podwire.protocols.settings import BadConfig
 
 
 def test_a_file_says_everything(tmp_path):
