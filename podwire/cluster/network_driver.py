@@ -19,6 +19,7 @@ from podwire.dradriver.driver import Driver, Parts
 from podwire.dradriver.events import Recorder
 from podwire.dradriver.explaining import explained, seen_on_host
 from podwire.dradriver.holding import Holding
+from podwire.dradriver.instances import InstanceLock, Voice
 from podwire.dradriver.inventory.inventory import Inventory
 from podwire.dradriver.inventory.publisher import Publisher
 from podwire.dradriver.kit import Kit
@@ -31,7 +32,6 @@ from podwire.dradriver.ports import Passing
 from podwire.dradriver.shims import installed
 from podwire.dradriver.sockets import sockets
 from podwire.dradriver.status import Statuses
-from podwire.dradriver.turns import InstanceLock, Turns, Voice
 from podwire.linux.sysfs import Sysfs
 from podwire.protocols.grpc_methods import Handler, Method
 from podwire.protocols.k8sapi.client_side import Client, Scope
@@ -42,6 +42,7 @@ from podwire.protocols.podresources.methods import LIST
 from podwire.trace.participants import API_SERVER, NETWORK_DRIVER
 from podwire.transports import credentials, grpc_client, grpc_server, http_client, http_server
 from podwire.transports.clock import SystemClock
+from podwire.turns import Turns
 
 _log = logging.getLogger("podwire.dradriver")
 

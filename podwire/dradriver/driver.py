@@ -12,6 +12,7 @@ from podwire.dradriver.chardev import CharacterDevices, PodResources
 from podwire.dradriver.counters import counted
 from podwire.dradriver.describing import Describing
 from podwire.dradriver.holding import Holding
+from podwire.dradriver.instances import Voice
 from podwire.dradriver.inventory.inventory import Inventory
 from podwire.dradriver.inventory.publisher import Publisher
 from podwire.dradriver.kit import Kit
@@ -23,7 +24,6 @@ from podwire.dradriver.preparing import Preparing
 from podwire.dradriver.registration import Registration
 from podwire.dradriver.service import Health, Told
 from podwire.dradriver.sockets import Sockets
-from podwire.dradriver.turns import Voice
 from podwire.protocols.deviceplugin.methods import PLUGIN
 from podwire.protocols.registration.methods import ALL as REGISTRATION
 

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 from podwire.dradriver.cdi import CdiFiles
 from podwire.dradriver.events import Recorder
+from podwire.dradriver.instances import InstanceLock
 from podwire.dradriver.metadata import MetadataFiles
 from podwire.dradriver.metrics import Meter
 from podwire.dradriver.offers import Order
 from podwire.dradriver.pins import Pins
 from podwire.dradriver.ports import Addressing, Api, Attachments, Devices, Record, Trace
 from podwire.dradriver.status import Statuses
-from podwire.dradriver.turns import InstanceLock, Turns
+from podwire.turns import Turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,12 @@ from collections.abc import Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from podwire.dradriver.instances import Voice
 from podwire.dradriver.kit import Kit, orders_in
 from podwire.dradriver.metrics import Meter
 from podwire.dradriver.moving import Moving, NotAttached, Sandbox
 from podwire.dradriver.names import NRI_INDEX, NRI_NAME
 from podwire.dradriver.offers import Order, PodRef
-from podwire.dradriver.turns import Voice
 from podwire.nri import Adjustment, Plugin, Runtime, Updates, pb
 from podwire.protocols.grpc_status import FailedPrecondition
 from podwire.transports.shielding import Shielded

@@ -1,4 +1,4 @@
-"""Whose turn it is: nobody works on a claim while somebody else does."""
+"""Whose turn it is: nobody works on something while somebody else does."""
 
 import asyncio
 import contextlib

@@ -1,37 +1,11 @@
-"""Who waits for whom: one at a time for each claim and each pod, and one instance of the driver at a time for all."""
+"""Of several instances of the driver, one works at a time, and one answers."""
 
 import asyncio
 import contextlib
 import fcntl
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from pathlib import Path
-
-
-class Turns:
-    """One at a time for each key; several are taken in order, so that nobody waits for whom waits for him."""
-
-    def __init__(self) -> None:
-        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
-
-    @contextlib.asynccontextmanager
-    async def of(self, keys: Iterable[str]) -> AsyncIterator[None]:
-        async with contextlib.AsyncExitStack() as stack:
-            for key in sorted(set(keys)):
-                await stack.enter_async_context(self._one(key))
-            yield
-
-    @contextlib.asynccontextmanager
-    async def _one(self, key: str) -> AsyncIterator[None]:
-        lock, waiting = self._locks.get(key, (asyncio.Lock(), 0))
-        self._locks[key] = lock, waiting + 1
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, waiting = self._locks.pop(key)
-            if waiting > 1:
-                self._locks[key] = lock, waiting - 1
 
 
 class InstanceLock:
