@@ -8,6 +8,7 @@ import os
 import pty
 import queue
 import re
+import select
 import shutil
 import signal
 import socket
@@ -288,9 +289,10 @@ def test_a_terminal(start, cluster, kubectl):
         while b"33 rows" not in seen:
             seen += os.read(ours, 1000)
         resize(ours, 44, 88)
-        child.send_signal(signal.SIGWINCH)
         while b"44 rows" not in seen:
-            seen += os.read(ours, 1000)
+            child.send_signal(signal.SIGWINCH)  # again, should kubectl not have been listening yet
+            if select.select([ours], [], [], 1)[0]:
+                seen += os.read(ours, 1000)
         os.write(ours, b"typed\r")
         with contextlib.suppress(OSError):  # how a terminal says that everybody has left
             while more := os.read(ours, 1000):

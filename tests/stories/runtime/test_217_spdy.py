@@ -164,3 +164,20 @@ async def test_ports_that_are_none(cri, pod):
     assert (await cri.refused("PortForward", pod_sandbox_id=pod.id, port=[80, 70000])).code == 3
     assert (await cri.refused("PortForward", pod_sandbox_id="nobody")).code == 5
     assert (await cri("PortForward", pod_sandbox_id=pod.id, port=[80])).url
+
+
+RUBBISH = {
+    "another version": bytes.fromhex("8002000100000000"),
+    "a huge frame": bytes.fromhex("8003000100ffffff"),
+    "an even stream": spdy.Connection().open(2, {}),
+    "headers that are none": bytes.fromhex("80030001 00 00000e 00000001 00000000 0000 ffffffff"),
+}
+
+
+@pytest.mark.parametrize("rubbish", RUBBISH.values(), ids=RUBBISH.keys())
+async def test_who_breaks_the_rules_is_let_go_politely(cri, pod, dial, rubbish):
+    offered = await cri("PortForward", pod_sandbox_id=pod.id)
+    async with dial(offered.url, PORTS) as far:
+        await far.write(rubbish)
+        async with asyncio.timeout(SECONDS):
+            assert await far.read(65536) == spdy.go_away(0, blame=True)
