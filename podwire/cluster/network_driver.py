@@ -11,6 +11,7 @@ from pathlib import Path
 from podwire import nri
 from podwire.cluster import tracing
 from podwire.cluster.own_calls import OwnCalls
+from podwire.cluster.pages import page
 from podwire.dradriver.addressing.addresses import Addresses
 from podwire.dradriver.attaching.attachments import Attachments
 from podwire.dradriver.cdi import CdiFiles
@@ -25,7 +26,7 @@ from podwire.dradriver.inventory.publisher import Publisher
 from podwire.dradriver.kit import Kit
 from podwire.dradriver.leasing import Leasing
 from podwire.dradriver.metadata import MetadataFiles
-from podwire.dradriver.metrics import CONTENT_TYPE, Meter
+from podwire.dradriver.metrics import Meter
 from podwire.dradriver.names import CLAIMS, COMPONENT, DRIVER, EVENTS, PODS
 from podwire.dradriver.pins import Pins
 from podwire.dradriver.ports import Passing
@@ -36,7 +37,6 @@ from podwire.linux.sysfs import Sysfs
 from podwire.protocols.grpc_methods import Handler, Method
 from podwire.protocols.k8sapi.client_side import Client, Scope
 from podwire.protocols.k8sapi.kubeconfig import Access
-from podwire.protocols.k8sapi.server_side import Request, Response
 from podwire.protocols.podresources import podresources_pb2 as resources
 from podwire.protocols.podresources.methods import LIST
 from podwire.trace.participants import API_SERVER, NETWORK_DRIVER
@@ -47,7 +47,6 @@ from podwire.turns import Turns
 _log = logging.getLogger("podwire.dradriver")
 
 KUBELET, STATE, CDI = Path("/var/lib/kubelet"), Path("/var/lib/podwire/network-driver"), Path("/var/run/cdi")
-TEXT = "text/plain; charset=utf-8"
 LIST_SECONDS = 5.0
 GRACE_SECONDS = 5.0
 """How long calls that are being answered may take when their socket goes."""
@@ -223,7 +222,9 @@ async def _serve_pages(options: Options, driver: Driver) -> None:
     while server is None:
         try:
             server = await http_server.serve(
-                lambda request: _page(driver, request), host=options.address, port=options.port or 0
+                lambda request: page(request, driver.metrics, driver.lacking),
+                host=options.address,
+                port=options.port or 0,
             )
         except OSError as error:
             _log.warning("no pages yet", extra={"port": options.port, "why": str(error)})
@@ -233,21 +234,6 @@ async def _serve_pages(options: Options, driver: Driver) -> None:
         await asyncio.Event().wait()
     finally:
         await server.close(PAGES_GRACE)
-
-
-async def _page(driver: Driver, request: Request) -> Response:
-    """`/metrics` counts, `/healthz` says that the process lives, `/readyz` that new pods can be served."""
-    match request.path:
-        case "/metrics":
-            return Response(status=200, body=(await driver.metrics()).encode(), content_type=CONTENT_TYPE)
-        case "/healthz":
-            return Response(status=200, body=b"ok", content_type=TEXT)
-        case "/readyz":
-            lacking = driver.lacking()
-            body = ("\n".join(lacking) or "ok").encode()
-            return Response(status=503 if lacking else 200, body=body, content_type=TEXT)
-        case _:
-            return Response(status=404, body=b"not found: there are /metrics, /healthz and /readyz", content_type=TEXT)
 
 
 # The trace.

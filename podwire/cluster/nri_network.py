@@ -11,15 +11,13 @@ from pathlib import Path
 from podwire import nri
 from podwire.cluster import tracing
 from podwire.cluster.own_calls import OwnCalls
-from podwire.linux.errors import LinuxError
+from podwire.cluster.pages import page
 from podwire.linux.namespaces import KernelNamespaces
 from podwire.nriplugins.network.assembly import Parts, assemble
-from podwire.nriplugins.network.meter import CONTENT_TYPE
 from podwire.nriplugins.network.ports import Passing
 from podwire.nriplugins.network.removing import remove_all
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import Access
-from podwire.protocols.k8sapi.server_side import Request, Response
 from podwire.trace.participants import API_SERVER, NETWORK_PLUGIN
 from podwire.transports import credentials, http_client, http_server
 from podwire.transports.clock import SystemClock
@@ -29,7 +27,6 @@ _log = logging.getLogger("podwire.nriplugins.network")
 USER_AGENT = "podwire-nri-network"
 NAMESPACES = Path("/run/netns")
 """Where runtimes pin the namespaces of pods."""
-TEXT = "text/plain; charset=utf-8"
 GRACE = 0.5
 """Seconds that requests in flight have left when the server stops."""
 
@@ -90,35 +87,12 @@ async def _serve(parts: Parts, options: Options) -> None:
 @contextlib.asynccontextmanager
 async def _pages(options: Options, parts: Parts) -> AsyncIterator[int]:
     server = await http_server.serve(
-        lambda request: _page(parts, request), host=options.address, port=options.port or 0
+        lambda request: page(request, parts.metrics, parts.lacking), host=options.address, port=options.port or 0
     )
     try:
         yield server.port
     finally:
         await server.close(GRACE)
-
-
-async def _page(parts: Parts, request: Request) -> Response:
-    """`/metrics` counts, `/healthz` says that the process lives, `/readyz` that new pods can be judged."""
-    match request.path:
-        case "/metrics":
-            return await _metrics(parts)
-        case "/healthz":
-            return Response(status=200, body=b"ok", content_type=TEXT)
-        case "/readyz":
-            lacking = parts.lacking()
-            return Response(
-                status=503 if lacking else 200, body=("\n".join(lacking) or "ok").encode(), content_type=TEXT
-            )
-        case _:
-            return Response(status=404, body=b"not found: there are /metrics, /healthz and /readyz", content_type=TEXT)
-
-
-async def _metrics(parts: Parts) -> Response:
-    try:
-        return Response(status=200, body=(await parts.metrics()).encode(), content_type=CONTENT_TYPE)
-    except LinuxError as error:
-        return Response(status=500, body=str(error).encode(), content_type=TEXT)
 
 
 # The trace.

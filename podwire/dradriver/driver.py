@@ -16,7 +16,6 @@ from podwire.dradriver.instances import Voice
 from podwire.dradriver.inventory.inventory import Inventory
 from podwire.dradriver.inventory.publisher import Publisher
 from podwire.dradriver.kit import Kit
-from podwire.dradriver.metrics import Labels, Samples
 from podwire.dradriver.moving import Moving
 from podwire.dradriver.plugin import NetworkDriverPlugin
 from podwire.dradriver.ports import Addressing, Door, Record, Served
@@ -25,6 +24,7 @@ from podwire.dradriver.registration import Registration
 from podwire.dradriver.service import Health, Told
 from podwire.dradriver.sockets import Sockets
 from podwire.protocols.deviceplugin.methods import PLUGIN
+from podwire.protocols.prometheus import Labels, Samples
 from podwire.protocols.registration.methods import ALL as REGISTRATION
 
 LINGER = 2.0

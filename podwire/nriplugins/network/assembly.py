@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from podwire.nriplugins.network.events import Recorder
 from podwire.nriplugins.network.keeper import Keeper
 from podwire.nriplugins.network.kinds import POLICIES
-from podwire.nriplugins.network.meter import Labels, Meter
+from podwire.nriplugins.network.meter import Meter
 from podwire.nriplugins.network.naming import NamedReader
 from podwire.nriplugins.network.plugin import NetworkPlugin
 from podwire.nriplugins.network.policing import Judged, Policing
 from podwire.nriplugins.network.ports import Api, Trace
 from podwire.nriplugins.network.statuses import Statuses
 from podwire.nriplugins.network.watching import Watches
+from podwire.protocols.prometheus import Labels
 from podwire.seams import Clock
 
 

@@ -1,0 +1,57 @@
+"""Counts and timings in the text format that Prometheus reads (version 0.0.4)."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Labels = tuple[tuple[str, str], ...]
+Samples = Iterable[tuple[Labels, float]]
+
+
+class Histogram:
+    """How often something took how long."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self._counts[bisect_left(self._bounds, seconds)] += 1
+        self._sum += seconds
+
+    def lines(self, name: str, labels: Labels) -> Iterator[str]:
+        total = 0
+        for bound, count in zip((*self._bounds, None), self._counts, strict=True):
+            total += count
+            yield f"{_sample(f'{name}_bucket', (*labels, ('le', '+Inf' if bound is None else f'{bound:g}')))} {total}"
+        yield f"{_sample(f'{name}_sum', labels)} {self._sum:g}"
+        yield f"{_sample(f'{name}_count', labels)} {total}"
+
+
+def timings(name: str, meaning: str, label: str, found: Mapping[str, Histogram]) -> Iterator[str]:
+    """The lines of histograms that differ in one label."""
+    yield from _head(name, "histogram", meaning)
+    for value, histogram in found.items():
+        yield from histogram.lines(name, ((label, value),))
+
+
+def family(name: str, meaning: str, samples: Samples) -> Iterator[str]:
+    """The lines of a counter, whose name ends with `_total`, or of a gauge."""
+    yield from _head(name, "counter" if name.endswith("_total") else "gauge", meaning)
+    for labels, value in samples:
+        yield f"{_sample(name, labels)} {value:.15g}"
+
+
+def _head(name: str, kind: str, meaning: str) -> tuple[str, str]:
+    return f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"
+
+
+def _sample(name: str, labels: Labels) -> str:
+    told = ",".join(f'{key}="{_escaped(value)}"' for key, value in labels)
+    return f"{name}{{{told}}}" if told else name
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
