@@ -41,6 +41,7 @@ def _neighbour(name: str, path: Path) -> Any:
 
 clusters = _neighbour("podwire_driver_clusters", Path(__file__).parents[1] / "cluster/conftest.py")
 swept = clusters.swept
+clusters.SOON = float(os.environ.get("DRS_SOON", "90"))  # TEMPORARY
 
 DRIVER, API = "net.podwire.dev", "resource.k8s.io/v1"
 ATTRIBUTES = f'device.attributes["{DRIVER}"]'
@@ -209,9 +210,18 @@ class Stage:
         lines += [f"addr add {far} dev {name}p"] if far else []
         self.batch(*lines)
 
+    def bridge(self, name: str, mac: str = "02:00:00:00:00:b0") -> None:
+        """With one port, whose other end, `NAMEpp`, stays with the node."""
+        self.batch(
+            f"link add {name} address {mac} type bridge",
+            f"link add {name}p type veth peer name {name}pp",
+            f"link set {name}p master {name}",
+            *(f"link set {each} up" for each in (name, f"{name}p", f"{name}pp")),
+        )
+
     def dump(self, *prefixes: str) -> dict[str, Any]:
         """The links that begin so, and all that is known about them, but for counters and numbers that are given anew."""
-        changing = ("ifindex", "link_index", "valid_life_time", "preferred_life_time")
+        changing = ("ifindex", "link_index", "valid_life_time", "preferred_life_time", "tso_max_size")
         self.cluster.eventually(
             lambda: not any(self.ip("-6 addr show tentative")), "the kernel has tried its addresses"
         )
@@ -351,7 +361,8 @@ class Stage:
 
 def _without(value: Any, names: tuple[str, ...]) -> Any:
     if isinstance(value, dict):
-        return {key: _without(each, names) for key, each in value.items() if key not in names}
+        kept = {key: each for key, each in value.items() if key not in names and not key.endswith("_timer")}
+        return {key: _without(each, names) for key, each in kept.items()}
     return [_without(each, names) for each in value] if isinstance(value, list) else value
 
 
@@ -373,7 +384,7 @@ def parameters(**fields: Any) -> Object:
     """Opaque parameters for this driver; keywords that are no groups are of the interface."""
     groups = ("routes", "rules", "neighbours", "ethtool", "rdma", "locks")
     told = {key: value for key, value in fields.items() if key in groups}
-    interface = {"name": "net1"} | {key: value for key, value in fields.items() if key not in groups}
+    interface = {"name": "net1"} | {key.rstrip("_"): value for key, value in fields.items() if key not in groups}
     return {"apiVersion": f"{DRIVER}/v1alpha1", "kind": "InterfaceParameters", "interface": interface, **told}
 
 

@@ -1,0 +1,174 @@
+"""Kubelet, runtime and driver die, drivers hand over, claims go, the node reboots: no pod is bare, no device in two pods,
+no address given twice, and in the end the links are as they were."""
+
+import os
+import random
+import signal
+import threading
+import time
+import uuid
+
+import pytest
+
+SOAK = bool(os.environ.get("PODWIRE_SOAK"))
+SEED = int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or int(time.time()) // 3600
+CONFIG = {"pools": {"lab": {"subnet": "10.9.0.0/24", "rangeStart": "10.9.0.100", "rangeEnd": "10.9.0.199"}}}
+LANS = tuple(f"lan{each}" for each in range(6))
+
+
+@pytest.fixture(scope="module")
+def running_stage(empty_stage):
+    made = empty_stage
+    made.up(config=CONFIG)
+    for each in LANS:
+        made.veth(each)
+    made.driver.start()
+    made.offered(*LANS)
+    return made
+
+
+@pytest.fixture
+def stage(running_stage):
+    made = running_stage
+    if not made.driver.alive:
+        made.driver.start()
+    return made
+
+
+def pairs(stage, claim, name, count=len(LANS)):
+    """So many claims for any of the links, and as many pods; their names."""
+    names = [f"{name}-{each}" for each in range(count)]
+    claims = [claim(each, *LANS, addressPool="lab") for each in names]
+    return names, [*claims, *(stage.pod(each, each) for each in names)]
+
+
+def apart(stage, names):
+    """Each pod has one device and one address that nobody else has."""
+    devices = [device for each in names for device in stage.given(each)]
+    assert len(devices) == len(set(devices)) == len(names)
+    told = [stage.told(each, "True", "Attached")[0]["networkData"]["ips"][0] for each in names]
+    assert len(set(told)) == len(names)
+    inside = [stage.look(each, "-4 addr show dev net1")[0]["addr_info"][0]["local"] for each in names]
+    assert [f"{each}/24" for each in inside] == told
+
+
+def test_a_new_driver_takes_over_while_pods_start(stage, claim):
+    before = stage.dump("lan")
+    stage.driver.stop()
+    old, new = stage.another("old"), stage.another("new")
+    old.start("--pod-uid", uuid.uuid4())
+    names, wanted = pairs(stage, claim, "rolling")
+    half = len(LANS) // 2
+    claims, pods = wanted[: len(LANS)], wanted[len(LANS) :]
+    with stage.cluster.applying(*claims, *pods[:half]):
+        new.start("--pod-uid", uuid.uuid4())
+    with stage.cluster.applying(*pods[half:]):
+        assert old.stop() == 0
+    stage.ready(*names)
+    apart(stage, names)
+    stage.deleted(*names)
+    stage.as_before(before, "lan")
+    assert new.stop() == 0
+    stage.never_bare(*names)
+
+
+@pytest.mark.parametrize("component", ["kubelet", "runtime"])
+def test_kubelet_and_runtime_are_killed_while_pods_start_and_end(stage, claim, component):
+    before = stage.dump("lan")
+    names, wanted = pairs(stage, claim, f"kill-{component}")
+    deaths = stage.cluster.restarts(component)
+    with stage.cluster.applying(*wanted):
+        stage.cluster.eventually(stage.cluster.sandboxes, "the first sandbox is made")
+        stage.cluster.signal(component)
+    stage.cluster.eventually(lambda: stage.cluster.restarts(component) > deaths and stage.cluster.is_up(), "it is back")
+    stage.ready(*names)
+    apart(stage, names)
+    stage.cluster.told("delete", "pods", *names, "--wait=false")
+    stage.cluster.signal(component)
+    stage.cluster.eventually(lambda: stage.cluster.pods() == {}, "they are gone", stage.logs)
+    stage.as_before(before, "lan")
+    assert " bare" not in stage.log_of_pods()
+
+
+def test_whoever_is_killed_when_nothing_is_given_twice_and_nothing_is_left(stage, claim):
+    """Driver, kubelet and runtime, again and again at any moment, while pods come and go."""
+    before, chance = stage.dump("lan"), random.Random(SEED)
+    over = threading.Event()
+
+    def kills():
+        while not over.wait(chance.uniform(0.5, 2)):
+            if chance.choice(["driver", "driver", "kubelet", "runtime"]) == "driver":
+                stage.driver.kill()
+                stage.driver.start(ready=False)
+            else:
+                stage.cluster.signal(chance.choice(["kubelet", "runtime"]))
+
+    killer = threading.Thread(target=kills)
+    killer.start()
+    try:
+        for each in range(4 if SOAK else 1):
+            names, wanted = pairs(stage, claim, f"any-{each}")
+            stage.cluster.apply(*wanted)
+            stage.ready(*names)
+            apart(stage, names)
+            stage.cluster.delete(*names)
+    finally:
+        over.set()
+        killer.join()
+    stage.cluster.eventually(lambda: stage.cluster.pods() == {} and stage.cluster.is_up(), "all is over", stage.logs)
+    stage.driver.ready()
+    stage.as_before(before, "lan")
+    assert " bare" not in stage.log_of_pods()
+    kept = stage.cluster.prefix / "var/lib/podwire/network-driver"
+    stage.cluster.eventually(lambda: not left(kept), "nothing is left", lambda: str(left(kept)))
+    assert stage.cluster.leakcheck() == []
+
+
+def left(state):
+    """What the driver keeps of claims and pods."""
+    places = ("records/*/*.json", "attached/*", "listed/*.json", "leases/*.json")
+    return [str(found) for each in places for found in state.glob(each)]
+
+
+def test_claims_that_are_deleted_under_their_pods_go_with_them(stage, claim):
+    before = stage.dump("lan")
+    stage.run(claim("gone", "lan0", addressPool="lab"), stage.pod("gone", "gone"))
+    stage.cluster.told("delete", "resourceclaim", "gone", "--wait=false")
+    assert stage.inside("gone", "cat /sys/class/net/net1/address")
+    stage.driver.kill()
+    stage.driver.start()
+    stage.deleted("gone")
+    stage.cluster.eventually(lambda: stage.cluster.get("resourceclaim", "gone") is None, "the claim is gone")
+    stage.as_before(before, "lan")
+    stage.never_bare("gone")
+
+
+def test_after_a_reboot_pods_have_their_interfaces_again(own_stage, claim):
+    stage = own_stage
+    stage.up(config=CONFIG)
+    stage.veth("lan0", "192.0.2.1/24")
+    stage.driver.start()
+    stage.offered("lan0")
+    stage.run(claim("kept", "lan0"), stage.pod("kept", "kept"))
+    stage.cluster.reboot()
+    stage.driver.kill()
+    stage.cluster.up()
+    stage.veth("lan0", "192.0.2.1/24")
+    stage.driver.start()
+    stage.cluster.eventually(lambda: stage.log_of_pods().count("kept attached") == 2, "it runs again", stage.logs)
+    stage.ready("kept")
+    assert stage.look("kept", "-4 addr show dev net1")[0]["addr_info"][0]["local"] == "192.0.2.1"
+    stage.deleted("kept")
+    stage.cluster.eventually(lambda: "lan0" in stage.dump("lan")["links"], "it is on the host", stage.logs)
+    assert " bare" not in stage.log_of_pods()
+
+
+def test_a_driver_that_is_stopped_while_pods_end_brings_their_links_back_when_it_goes_on(stage, claim):
+    before = stage.dump("lan")
+    stage.run(claim("frozen", "lan1", addressPool="lab"), stage.pod("frozen", "frozen"))
+    stage.driver.signal(signal.SIGSTOP)
+    stage.cluster.delete("frozen")
+    time.sleep(3)  # longer than a runtime waits for a plugin
+    stage.driver.signal(signal.SIGCONT)
+    stage.as_before(before, "lan")
+    stage.never_bare("frozen")

@@ -1,0 +1,119 @@
+"""Simulated hardware: cards and GPUs that belong together, cables that are pulled, virtual functions."""
+
+
+import pytest
+
+NET, GPU = "net.podwire.dev", "gpu.podwire.dev"
+ROOT = "resource.kubernetes.io/pcieRoot"
+CARDS = 8
+
+
+def paired(number):
+    """A card and a GPU below one root; the card is `net1` in the pod."""
+    interface = {"name": "net1", "addresses": [f"192.0.2.{number + 1}/24"]}
+    parameters = {"apiVersion": f"{NET}/v1alpha1", "kind": "InterfaceParameters", "interface": interface}
+    rdma = {"cel": {"expression": f'device.attributes["{NET}"].rdma'}}
+    devices = {
+        "requests": [
+            {"name": "nic", "exactly": {"deviceClassName": f"whole.{NET}", "selectors": [rdma]}},
+            {"name": "gpu", "exactly": {"deviceClassName": GPU}},
+        ],
+        "constraints": [{"requests": ["nic", "gpu"], "matchAttribute": ROOT}],
+        "config": [{"requests": ["nic"], "opaque": {"driver": NET, "parameters": parameters}}],
+    }
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": f"pair-{number}"},
+        "spec": {"devices": devices},
+    }
+
+
+def all_devices(stage):
+    """What both drivers offer: by name, the attributes."""
+    found = stage.cluster.get("resourceslices") or {"items": []}
+    return {each["name"]: each for slice_ in found["items"] for each in slice_["spec"]["devices"]}
+
+
+@pytest.fixture(scope="module")
+def stage(empty_stage):
+    made = empty_stage
+    made.up("--hardware", "two-numa", config={"patienceSeconds": 0.5})
+    made.driver.start()
+    made.cluster.eventually(lambda: len(all_devices(made)) == 2 * CARDS, "both drivers offer", made.logs)
+    return made
+
+
+def test_each_pod_has_a_card_and_a_gpu_that_belong_together_and_one_too_many_waits(stage):
+    offered, before = all_devices(stage), stage.dump("rail")
+    pods = [stage.pod(f"pair-{each}", f"pair-{each}") for each in range(CARDS + 1)]
+    stage.cluster.apply(*map(paired, range(CARDS)), *pods[:CARDS])
+    stage.ready(*(f"pair-{each}" for each in range(CARDS)))
+    roots = set()
+    for number in range(CARDS):
+        nic, gpu = sorted(stage.given(f"pair-{number}"), key=lambda each: "gpu" in each)
+        assert offered[nic]["attributes"][ROOT] == offered[gpu]["attributes"][ROOT]
+        roots.add(offered[nic]["attributes"][ROOT]["string"])
+    assert len(roots) == CARDS
+    assert stage.inside("pair-0", f"wget -qO- http://192.0.2.{CARDS}/") == f"pair-{CARDS - 1}"
+    stage.cluster.apply(paired(CARDS), pods[CARDS])
+    told = stage.waits(f"pair-{CARDS}", "FailedScheduling")
+    assert "held by default/pair-" in told
+    stage.deleted("pair-3")
+    stage.ready(f"pair-{CARDS}")
+    stage.deleted(*(f"pair-{each}" for each in range(CARDS + 1) if each != 3))
+    stage.as_before(before, "rail")
+    stage.never_bare(*(f"pair-{each}" for each in range(CARDS + 1)))
+
+
+def test_a_cable_that_is_pulled_is_told_everywhere_and_the_card_given_to_nobody_until_it_is_in_again(stage, claim):
+    before = stage.dump("rail")
+    stage.run(claim("ill", "rail0", addresses=["198.51.100.1/24"]), stage.pod("ill", "ill"))
+    [name] = stage.given("ill")
+    unplugged = stage.cluster.podwire("hardware", "unplug", "rail0")
+    assert unplugged.returncode == 0, unplugged.stderr
+
+    def health():
+        status = stage.cluster.get("pod", "ill")["status"]["containerStatuses"][0]
+        return [each["health"] for one in status.get("allocatedResourcesStatus", ()) for each in one["resources"]]
+
+    stage.cluster.eventually(lambda: health() == ["Unhealthy"], "the pod's status tells it", stage.logs)
+    stage.cluster.eventually(lambda: stage.devices()[name].get("taints"), "the slice has a taint", stage.logs)
+    stage.deleted("ill")
+    stage.cluster.apply(claim("next", "rail0", addresses=["198.51.100.1/24"]), stage.pod("next", "next"))
+    assert "taint" in stage.waits("next", "FailedScheduling")
+    assert stage.cluster.podwire("hardware", "plug", "rail0").returncode == 0
+    stage.ready("next")
+    stage.deleted("next")
+    stage.as_before(before, "rail")
+    stage.never_bare("ill", "next")
+
+
+def test_kubectl_tells_the_story_and_the_trace_is_the_flow(stage, claim):
+    stage.run(
+        claim("told", "rail1", addresses=["198.51.100.7/24"]),
+        stage.pod("told", "told", container={"resources": {"claims": [{"name": "told"}], "limits": {f"{NET}/chardev": "1"}}}),
+    )
+    stage.told("told", "True", "Attached")
+    [device] = stage.given("told")
+    pod, claimed = (stage.cluster.told("describe", kind, "told") for kind in ("pod", "resourceclaim"))
+    assert f"{device} is net1 with 198.51.100.7/24" in pod
+    for each in ("NetworkReady", "Attached", "198.51.100.7/24", f"{device} is net1"):
+        assert each in claimed
+    [slice_] = [each for each in stage.cluster.get("resourceslices")["items"] if each["spec"]["driver"] == NET]
+    offered = stage.cluster.told("describe", "resourceslice", slice_["metadata"]["name"])
+    for each in (device, "rail1", ROOT):
+        assert each in offered
+    stage.cluster.eventually(lambda: "no deviations" in checked(stage), "it is as drawn", lambda: checked(stage))
+    story = stage.cluster.space.run(
+        stage.cluster.program, "node", "exec", "--prefix", stage.cluster.prefix, "node-1", "--", stage.cluster.program,
+        "network-driver", "--node-name", "node-1",
+        "--kubeconfig", "/var/lib/podwire/identities/network-driver.kubeconfig", "explain", "told",
+    )  # fmt: skip
+    assert "attached to pod default/told as net1" in story.stdout, story.stderr
+    stage.deleted("told")
+    stage.never_bare("told")
+
+
+def checked(stage):
+    return stage.cluster.podwire("trace", "told", "--check", "network-driver").stdout
