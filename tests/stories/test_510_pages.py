@@ -28,7 +28,9 @@ WITHOUT_PREFIX = ("docs/containerd.md", "docs/cni-under-containerd.md", "podwire
 PREFIX = "/tmp/pw"
 """As the pages write it."""
 SOON = 80.0
-LOOKS = re.compile(r"kubectl (.* )?(get|describe|logs|events|exec)\b|podwire (trace|status)\b|ctr version")
+LOOKS = re.compile(
+    r"(?!.*\bkill\b).*(kubectl (.* )?(get|describe|logs|events|exec)\b|podwire (trace|status)\b|ctr version)"
+)
 BRINGS_UP = re.compile(r"podwire (up|apiserver|runtime)\b")
 NEEDS = re.compile(r"kubectl|podwire node exec")
 FAILS = ("Error", "error", "podwire ", "denied")
@@ -148,7 +150,7 @@ class Reader:
         for each in shown(page):
             end = time.monotonic() + SOON
             code, output = self.types(each.command, folder)
-            while LOOKS.search(each.command) and not each.happened(code, output) and time.monotonic() < end:
+            while LOOKS.match(each.command) and not each.happened(code, output) and time.monotonic() < end:
                 time.sleep(0.1)
                 code, output = self.types(each.command, folder)
             assert each.fits(output), f"{each.command}\nshall say\n{each.lines}\nand says\n{output}"
