@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import zlib
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -11,14 +12,17 @@ from podwire.dradriver.addressing.keys import Key, key_of
 from podwire.dradriver.addressing.leases import Place
 from podwire.dradriver.attaching.attachments import Attachments
 from podwire.dradriver.attaching.records import Record
-from podwire.dradriver.events import LEASE_LOST, LEASE_REGAINED, NORMAL, WARNING, Recorder
+from podwire.dradriver.events import LEASE_LOST, LEASE_REGAINED, Recorder
 from podwire.dradriver.offers import Order
 from podwire.dradriver.settings import WHOLE, Interface, Route
 from podwire.protocols.dhcp.leases import Lease
+from podwire.protocols.k8sapi.client_side.recorder import NORMAL, WARNING
 
 _log = logging.getLogger("podwire.dradriver")
 
 LINK_SCOPE = 253
+LEAST_METRIC, METRICS = 1024, 2**20
+"""Of leased routes."""
 _ON_THE_SAME_NETWORK = ("macvlan", "ipvlan", "veth")
 """Kinds of interfaces whose server can be told over their device that the lease is over, when they are no more."""
 _TOLD = {What.LOST: (WARNING, LEASE_LOST), What.REGAINED: (NORMAL, LEASE_REGAINED)}
@@ -63,7 +67,7 @@ class Leasing:
             record.key, link=link, mac=record.mac, parent=parent, hostname=order.pod.name
         )
         if record.addresses != (lease.address,):
-            await asyncio.to_thread(self._attachments.assign, record, (lease.address,), _routes(lease))
+            await asyncio.to_thread(self._attachments.assign, record, (lease.address,), routes_of(lease, record.key))
 
     async def moved(self, pod_uid: str) -> None:
         """A pod's devices are in it, or on the host again: leases are renewed where their interfaces are."""
@@ -94,8 +98,16 @@ class Leasing:
         self._events.tell([news.key.claim], type_, reason, f"{message}: {news.reason}" if news.reason else message)
 
 
-def _routes(lease: Lease) -> tuple[Route, ...]:
+def routes_of(lease: Lease, key: Key) -> tuple[Route, ...]:
+    """They come after the pod's own, whose way out stays what it is; each interface has a metric for its routes, as two
+    servers may both tell a way out."""
+    metric = LEAST_METRIC + zlib.crc32(key.id.encode()) % METRICS
     return tuple(
-        Route(destination=each.destination, gateway=each.gateway, scope=LINK_SCOPE if each.gateway is None else 0)
+        Route(
+            destination=each.destination,
+            gateway=each.gateway,
+            scope=LINK_SCOPE if each.gateway is None else 0,
+            metric=metric,
+        )
         for each in lease.routes
     )

@@ -64,6 +64,28 @@ async def test_a_pod_has_its_leased_address_and_routes_which_are_renewed_and_giv
             assert str(released.ciaddr) == "10.77.0.100"
 
 
+async def test_the_way_out_that_a_server_tells_comes_after_the_pods_own(driver_node, serve):
+    node = driver_node
+    lan(node)
+    with serve("lan1p") as server:
+        server.more = {options.ROUTER: bytes((10, 77, 0, 1))}
+        async with node.driving():
+            await node.offered("lan1")
+            pod = await node.pod()
+            claim = await node.claim("lan1", pods=[pod], parameters=DHCP)
+            await prepared(node, claim)
+            sandbox = node.sandbox(pod)
+            for line in ("link add eth0 type veth", "link set eth0 up", "addr add 10.1.0.2/24 dev eth0"):
+                node.inside(netns_of(sandbox), line)
+            node.inside(netns_of(sandbox), "route add default via 10.1.0.1 dev eth0")
+            await node.host.run_pod_sandbox(sandbox)
+            own, leased = node.inside(netns_of(sandbox), "route show default")
+            assert (own["gateway"], leased["gateway"]) == ("10.1.0.1", "10.77.0.1")
+            assert leased["metric"] > own.get("metric", 0)
+            await node.host.stop_pod_sandbox(sandbox)
+            assert await node.kubelet.unprepare(claim) == [""]
+
+
 async def test_an_interface_that_is_made_for_the_claim_has_a_lease_of_its_own(driver_node, serve):
     node = driver_node
     lan(node)
