@@ -17,7 +17,7 @@ import pytest
 
 from podwire.cluster import runtime
 from podwire.cluster.demo.acts import acts
-from podwire.cluster.demo.acts.act import WEBSOCKETS, Place
+from podwire.cluster.demo.acts.act import WAITS, Place
 from podwire.cluster.demo.frame import beginning, ending
 from podwire.cluster.up.claims import Claims
 from podwire.cluster.up.layout import Layout
@@ -33,7 +33,7 @@ def minor_version() -> int:
     return int(json.loads(told.stdout)["clientVersion"]["minor"].rstrip("+"))
 
 
-needs_new = pytest.mark.skipif(minor_version() < WEBSOCKETS, reason="this kubectl is too old for exec")
+needs_new = pytest.mark.skipif(minor_version() < WAITS, reason="this kubectl is too old to wait for any field")
 
 
 class Visitor:
@@ -115,7 +115,7 @@ def visitor() -> Iterator[Visitor]:
 def test_every_step_of_every_act_is_told_played_and_kept_and_nothing_is_left(visitor):
     code, output = visitor.reads(PODWIRE, "demo", COLUMNS="140")
     assert code == 0, output
-    place = Place(layout=Layout(Path("/nowhere")), minor=WEBSOCKETS)
+    place = Place(layout=Layout(Path("/nowhere")), minor=WAITS)
     played = acts(place)
     steps = [*beginning(place), *(step for each in played for step in each.steps), *ending(place)]
     for number, step in enumerate(steps, 1):
@@ -147,10 +147,10 @@ def test_one_act_alone_is_played_with_its_diagram_as_mermaid(visitor):
 @pytest.mark.skipif(not OLD.exists(), reason="needs the old kubectl that set-up unpacks")
 def test_with_an_old_kubectl_it_is_played_as_far_as_that_one_can(visitor, tmp_path):
     (tmp_path / "kubectl").symlink_to(OLD)
-    code, output = visitor.reads(PODWIRE, "demo", "--act", "1", PATH=f"{tmp_path}:{os.environ['PATH']}")
+    code, output = visitor.reads(PODWIRE, "demo", PATH=f"{tmp_path}:{os.environ['PATH']}")
     assert code == 0, output
-    assert "kubectl exec" not in output
-    assert output.count("hello from web") == 3  # by each of its addresses, and by the hostPort
+    assert output.count(": no deviations from the") == 4
+    assert "pod default/web: 1 deviations from the pod flow" in output  # what was typed
     visitor.finds_nothing(output)
 
 

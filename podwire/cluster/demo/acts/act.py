@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from podwire.cluster.demo.step import Step
 from podwire.cluster.up.layout import Layout
 
-WEBSOCKETS = 30
-"""The minor version from which kubectl executes over WebSockets; of older ones nothing is run inside pods."""
 TELLS = 22
 """The minor version from which kubectl tells the server what was typed."""
+WAITS = 23
+"""The minor version from which kubectl waits for any field."""
 NODE = "node-1"
 
 
@@ -22,10 +22,6 @@ class Place:
     """Of kubectl's version."""
     form: str = "text"
     """How diagrams are drawn."""
-
-    @property
-    def executes(self) -> bool:
-        return self.minor >= WEBSOCKETS
 
     def podwire(self, command: str, rest: str = "") -> str:
         return f"podwire {command} --prefix {self.layout.prefix} {rest}".rstrip()

@@ -31,7 +31,7 @@ def act(place: Place) -> Act:
             runs("fast"),
             runs("peer", "And the other one."),
             _CLAIM,
-            *([_PING] if place.executes else []),
+            _PING,
             *shown(place, "fast", "network-driver"),
             _DELETE,
         ],

@@ -14,7 +14,7 @@ def act(place: Place) -> Act:
         steps=[
             applied("life.yaml", "A pod that may change its own network.", "pod/life created"),
             runs("life"),
-            *([_BREAK] if place.executes else []),
+            _BREAK,
             _DELETE,
             *shown(place, "life", "cni"),
         ],

@@ -31,7 +31,7 @@ def act(place: Place) -> Act:
             runs("db"),
             runs("friend", "And its friend."),
             runs("stranger", "And somebody else."),
-            *(_TALK if place.executes else []),
+            *_TALK,
             *shown(place, "db", "nri"),
             _DELETE,
         ],

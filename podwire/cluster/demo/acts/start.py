@@ -5,14 +5,21 @@ from podwire.cluster.demo.step import Step
 
 
 def act(place: Place) -> Act:
-    talk = [_EXEC, _ADDRESSES, *_PINGS] if place.executes else [_ADDRESSES, *_from_node(place)]
     return Act(
         number=1,
         flow="pod",
         title="A pod starts",
         sentence="kubectl, API server, store, scheduler, kubelet, runtime and CNI plugin bring a pod to Running.",
         pod="web",
-        steps=[*_PODS, *talk, _HOST_PORT, *shown(place, "web", "pod", refused=place.minor < TELLS), _DELETE],
+        steps=[
+            *_PODS,
+            _EXEC,
+            _ADDRESSES,
+            *_PINGS,
+            _HOST_PORT,
+            *shown(place, "web", "pod", refused=place.minor < TELLS),
+            _DELETE,
+        ],
         wrote="a pod",
         scheduler="CPU, memory, ports",
         dies="no pod gets a network; it is tried again until the plugin answers",
@@ -74,24 +81,6 @@ _PINGS = [
         shows="1 packets received, 0% packet loss",
     ),
 ]
-
-
-def _from_node(place: Place) -> list[Step]:
-    wget = place.on_node("busybox wget -q -O - ")
-    return [
-        Step(
-            name="IPv4",
-            sentence="The node reaches its pod.",
-            command=f"{wget} http://$ip",
-            shows="hello from web",
-        ),
-        Step(
-            name="IPv6",
-            sentence="Over IPv6, too.",
-            command=f"{wget} http://[$ip6]",
-            shows="hello from web",
-        ),
-    ]
 
 
 _HOST_PORT = Step(
