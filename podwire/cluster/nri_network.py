@@ -13,7 +13,7 @@ from podwire.cluster import tracing
 from podwire.cluster.own_calls import OwnCalls
 from podwire.cluster.pages import page
 from podwire.linux.namespaces import KernelNamespaces
-from podwire.nriplugins.network.assembly import Parts, assemble
+from podwire.nriplugins.network.assembly import COMPONENT, Parts, assemble
 from podwire.nriplugins.network.ports import Passing
 from podwire.nriplugins.network.removing import remove_all
 from podwire.protocols.k8sapi.client_side import Client
@@ -24,7 +24,6 @@ from podwire.transports.clock import SystemClock
 
 _log = logging.getLogger("podwire.nriplugins.network")
 
-USER_AGENT = "podwire-nri-network"
 NAMESPACES = Path("/run/netns")
 """Where runtimes pin the namespaces of pods."""
 GRACE = 0.5
@@ -62,7 +61,7 @@ async def run(options: Options) -> None:
     access = access_of(options)
     tap = tracing.api_tap(NETWORK_PLUGIN, options.node)
     async with contextlib.AsyncExitStack() as stack:
-        connecting = http_client.connect(access, user_agent=USER_AGENT, tap=tap, callee=API_SERVER)
+        connecting = http_client.connect(access, user_agent=COMPONENT, tap=tap, callee=API_SERVER)
         http = await stack.enter_async_context(connecting)
         parts = assemble(Client(http), SystemClock(), _Trace(NETWORK_PLUGIN, options.node), node=options.node)
         stack.callback(parts.close)

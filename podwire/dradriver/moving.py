@@ -12,13 +12,14 @@ from pathlib import Path
 from podwire.dradriver.attaching.attachments import AttachFailed
 from podwire.dradriver.attaching.records import PREPARED
 from podwire.dradriver.describing import Describing, Networks
-from podwire.dradriver.events import ATTACH_FAILED, DETACH_FAILED, IS_ATTACHED, NORMAL, WARNING
+from podwire.dradriver.events import ATTACH_FAILED, DETACH_FAILED, IS_ATTACHED
 from podwire.dradriver.kit import Kit, orders_in
 from podwire.dradriver.offers import ClaimRef, Order, PodRef, Refused
 from podwire.dradriver.ports import Attached
 from podwire.dradriver.preparing import TROUBLES
 from podwire.dradriver.status import DeviceState, Network
 from podwire.failpoints import declare, failpoint
+from podwire.protocols.k8sapi.client_side.recorder import NORMAL, WARNING
 
 _log = logging.getLogger("podwire.dradriver")
 

@@ -22,7 +22,7 @@ from podwire.dradriver.attaching.attachments import AttachFailed, NotGivenBack
 from podwire.dradriver.attaching.records import PREPARED as PREPARED_STAGE
 from podwire.dradriver.cdi import device_id
 from podwire.dradriver.describing import Describing
-from podwire.dradriver.events import PREPARE_FAILED, WARNING
+from podwire.dradriver.events import PREPARE_FAILED
 from podwire.dradriver.kit import Kit, orders_in
 from podwire.dradriver.names import CLAIMS, PODS
 from podwire.dradriver.offers import ClaimRef, Order, PodRef, Refused
@@ -32,6 +32,7 @@ from podwire.failpoints import FailpointHit, declare, failpoint
 from podwire.objects import claims as claim_objects
 from podwire.objects.claims import POD_CLAIM, ResourceClaim
 from podwire.protocols.k8sapi.client_side import ClientError
+from podwire.protocols.k8sapi.client_side.recorder import WARNING
 from podwire.protocols.k8sapi.status import ApiError
 
 _log = logging.getLogger("podwire.dradriver")

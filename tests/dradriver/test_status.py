@@ -5,10 +5,11 @@ import contextlib
 
 import pytest
 
-from podwire.dradriver.events import NORMAL, Recorder
+from podwire.dradriver.events import Recorder
 from podwire.dradriver.offers import ClaimRef, PodRef
 from podwire.dradriver.status import DeviceState, Network, Statuses, status_of, times_in
 from podwire.protocols.k8sapi.client_side import Unreachable
+from podwire.protocols.k8sapi.client_side.recorder import NORMAL
 from podwire.protocols.k8sapi.status import ApiError, Reason
 from podwire.transports.clock import SystemClock
 

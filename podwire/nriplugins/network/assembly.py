@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from podwire.nriplugins.network.events import Recorder
 from podwire.nriplugins.network.keeper import Keeper
 from podwire.nriplugins.network.kinds import POLICIES
 from podwire.nriplugins.network.meter import Meter
@@ -14,8 +13,12 @@ from podwire.nriplugins.network.policing import Judged, Policing
 from podwire.nriplugins.network.ports import Api, Trace
 from podwire.nriplugins.network.statuses import Statuses
 from podwire.nriplugins.network.watching import Watches
+from podwire.protocols.k8sapi.client_side.recorder import Recorder
 from podwire.protocols.prometheus import Labels
 from podwire.seams import Clock
+
+COMPONENT = "podwire-nri-network"
+"""How API servers and people know it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ def _verdict(judged: Judged) -> tuple[Labels, float]:
 
 def assemble(api: Api, clock: Clock, trace: Trace, *, node: str, netns: str | None = None) -> Parts:
     """All of it, not running yet; `netns` is the node's network namespace, by default the caller's own."""
-    meter, events = Meter(), Recorder(api, clock, node)
+    meter, events = Meter(), Recorder(api, clock, component=COMPONENT, host=node)
     policing, statuses = Policing(netns), Statuses(api, clock, node)
     keeper = Keeper(policing=policing, statuses=statuses, events=events, meter=meter, now=clock.monotonic)
     watches = Watches(api, keeper.heard, clock.monotonic)

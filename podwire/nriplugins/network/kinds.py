@@ -17,7 +17,6 @@ NAMESPACES = _builtin("v1", "Namespace")
 NODES = _builtin("v1", "Node")
 POLICIES = _builtin("networking.k8s.io/v1", "NetworkPolicy")
 DEFINITIONS = _builtin("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-EVENTS = _builtin("v1", "Event")
 ROUTES = Kind(group=GROUP, version=VERSION, resource="podroutes", kind="PodRoute")
 MESHES = Kind(group=GROUP, version=VERSION, resource="podmeshes", kind="PodMesh")
 

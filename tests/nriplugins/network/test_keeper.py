@@ -47,8 +47,8 @@ class Told:
     def __init__(self):
         self.notes, self.concerned = [], []
 
-    def tell(self, note):
-        self.notes.append((note.name, note.reason, note.message))
+    def tell(self, about, type_, reason, message):
+        self.notes.append((about.name, reason, message))
 
     def touch(self, kind, object_):
         self.concerned.append(object_["metadata"]["name"])

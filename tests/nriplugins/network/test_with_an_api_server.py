@@ -8,8 +8,7 @@ import pytest
 from podwire.cluster.apiserver import Options, running
 from podwire.cluster.loopback import LoopbackHttp
 from podwire.nriplugins.network import crds, naming
-from podwire.nriplugins.network.events import WARNING, Note, Recorder
-from podwire.nriplugins.network.kinds import DEFINITIONS, EVENTS, PODS, ROUTES
+from podwire.nriplugins.network.kinds import DEFINITIONS, PODS, ROUTES
 from podwire.nriplugins.network.local import Local
 from podwire.nriplugins.network.manifests import Settings, manifests
 from podwire.nriplugins.network.meter import Meter
@@ -18,6 +17,7 @@ from podwire.nriplugins.network.resources import Pod
 from podwire.nriplugins.network.statuses import Statuses
 from podwire.nriplugins.network.watching import Watches
 from podwire.protocols.k8sapi.client_side import Client, Scope
+from podwire.protocols.k8sapi.client_side.recorder import EVENTS, WARNING, Recorder, Reference
 from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Deleted, Synced, key_of
@@ -171,17 +171,17 @@ def _local(name, uid):
 
 
 async def test_events_are_sent_once_and_then_counted(api):
-    recorder = Recorder(api, CLOCK, "n1")
+    recorder = Recorder(api, CLOCK, component="trial", host="n1")
     task = asyncio.ensure_future(recorder.run())
-    note = Note("default", "web", "u1", WARNING, "PodRouteMissing", "nobody has it")
+    note = Reference("Pod", "default", "web", "u1"), WARNING, "PodRouteMissing", "nobody has it"
     try:
         async with asyncio.timeout(SOON):
-            recorder.tell(note)
+            recorder.tell(*note)
             while True:
                 if (await api.list(EVENTS, Scope(namespace="default"))).items:
                     break
                 await asyncio.sleep(0.01)
-            recorder.tell(note)
+            recorder.tell(*note)
             while True:
                 found = (await api.list(EVENTS, Scope(namespace="default"))).items
                 if found[0]["count"] == 2:

@@ -43,7 +43,6 @@ def block(four, six, *excepts):
 
 EVERYWHERE = block("0.0.0.0/0", "::/0")
 PODS_ONLY = block("10.0.0.0/8", "fd00::/16")
-NODE_NET = block("10.1.0.0/24", "fd00:1::/64")
 OUTSIDE = block("10.2.16.0/24", "fd00:2:16::/64")
 DENY_IN = policy(name="deny", types=["Ingress"])
 DENY_OUT = policy(name="deny-out", types=["Egress"])
