@@ -23,8 +23,14 @@ import pytest
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(each.name for each in (ROOT / "examples").iterdir() if each.is_dir())
 PLACES = ("*.md", "docs/*.md", "deploy/*.md", "benchmarks/*.md", "podwire/**/README.md")
-WITHOUT_PREFIX = ("docs/containerd.md", "docs/cni-under-containerd.md", "podwire/cniplugins/README.md")
+WITHOUT_PREFIX = (
+    "docs/cni-under-containerd.md",
+    "docs/containerd.md",
+    "docs/kubelet.md",
+    "podwire/cniplugins/README.md",
+)
 """They speak of sockets that a machine has but once."""
+LINK = re.compile(r"\]\((?!https?:)([^)\s#]*)#?([^)\s]*)\)")
 PREFIX = "/tmp/pw"
 """As the pages write it."""
 SOON = 80.0
@@ -231,6 +237,22 @@ def test_the_examples_page_names_each(cluster):
 @pytest.mark.parametrize(("page", "played_by"), pages().items(), ids=list(pages()))
 def test_a_page_tells_the_truth(request, page, played_by):
     request.getfixturevalue(played_by).follows(ROOT / page, ROOT)
+
+
+def headings(page: Path) -> set[str]:
+    """As links name them."""
+    found = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).strip().replace(" ", "-") for each in found}
+
+
+@pytest.mark.parametrize("place", [*PLACES, "examples/**/README.md"])
+def test_a_link_of_a_page_leads_somewhere(place):
+    for page in ROOT.glob(place):
+        text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for path, heading in LINK.findall(text):
+            target = page.parent / path if path else page
+            assert target.exists(), f"{page.relative_to(ROOT)}: {path}"
+            assert not heading or heading in headings(target), f"{page.relative_to(ROOT)}: {path}#{heading}"
 
 
 @pytest.mark.parametrize(
