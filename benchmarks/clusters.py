@@ -15,6 +15,8 @@ from benchmarks.runtimes import start_containerd
 from benchmarks.server import DEADLINE, PODWIRE, ROOT
 from podwire.cluster.runtime import Options
 
+BELOW = "c"
+"""Where ours is on its island."""
 KUBECONFIG = "var/lib/podwire/kubeconfig"
 LEASES = "var/lib/podwire/cni/networks/podwire/*.*.*.*"
 CONTAINERD_CGROUPS = "k8s.io"
@@ -36,6 +38,7 @@ class Cluster:
     def __init__(self, at: Island, ready_seconds: float, command: Sequence[str], trace: Path) -> None:
         self.ready_seconds = ready_seconds
         self.trace = trace
+        self._at = at
         self._numbers = iter(range(1_000_000))
         words = at.inside([PODWIRE[0], "-m", "benchmarks.pod_client", *command])
         self._client = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
@@ -44,8 +47,20 @@ class Cluster:
     def names(self, count: int) -> list[str]:
         return [f"pod-{next(self._numbers)}" for _ in range(count)]
 
-    def start(self, names: Sequence[str], *, token: bool = True) -> Done:
-        return Done(**self._ask(do="start", names=names, token=token))
+    def make(self, *objects: dict[str, Any]) -> None:
+        self._ask(do="make", objects=objects)
+
+    def start(self, names: Sequence[str], *, token: bool = True, claim: str = "") -> Done:
+        """With the name of a template, each has a claim from it."""
+        return Done(**self._ask(do="start", names=names, token=token, claim=claim))
+
+    def on_node(self, *command: str) -> None:
+        """A program where the node's links are."""
+        _run(
+            self._at.inside(
+                [*PODWIRE, "node", "exec", "--prefix", str(self._at.place / BELOW), "node-1", "--", *command]
+            )
+        )
 
     def delete(self, names: Sequence[str], *, grace: int | None = None, wait: bool = True) -> Done:
         return Done(**self._ask(do="delete", names=names, grace=grace, wait=wait))
@@ -78,14 +93,15 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def podwire() -> Iterator[Cluster]:
+def podwire(*words: str) -> Iterator[Cluster]:
+    """With these words for `podwire up`."""
     with island() as at:
-        prefix = at.place / "c"
+        prefix = at.place / BELOW
         at.cgroups.append(Options(socket=prefix, prefix=prefix).cgroup_parent)
         stands = at.place / "stands"
         at.start(["sh", "-c", 'touch "$0"; exec sleep infinity', str(stands)], stands.exists)
         begin = time.perf_counter()
-        _run(at.inside([*PODWIRE, "up", "--detach", "--prefix", str(prefix)]))
+        _run(at.inside([*PODWIRE, "up", "--detach", "--prefix", str(prefix), *words]))
         taken = time.perf_counter() - begin
         yield from _closing(at, taken, prefix, prefix / "run/netns/*")
 

@@ -32,10 +32,13 @@ PODS = Kind(group="", version="v1", resource="pods", kind="Pod", namespaced=True
 COMMAND = ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"]
 
 
-def pod(name: str, *, token: bool) -> dict[str, Any]:
-    """A shell that ends when it is told to, of an image that is there."""
-    container = {"name": "main", "image": IMAGE, "imagePullPolicy": "IfNotPresent", "command": COMMAND}
+def pod(name: str, *, token: bool, claim: str = "") -> dict[str, Any]:
+    """A shell that ends when it is told to, of an image that is there; with a claim from a template, if named."""
+    container: dict[str, Any] = {"name": "main", "image": IMAGE, "imagePullPolicy": "IfNotPresent", "command": COMMAND}
     spec: dict[str, Any] = {"containers": [container], "terminationGracePeriodSeconds": GRACE}
+    if claim:
+        container["resources"] = {"claims": [{"name": "claim"}]}
+        spec["resourceClaims"] = [{"name": "claim", "resourceClaimTemplateName": claim}]
     if not token:
         spec["automountServiceAccountToken"] = False
     return {
@@ -73,18 +76,22 @@ class Pods:
                 _settle(self._running, name, now)
         raise ConnectionError("the watch ended")
 
-    async def start(self, names: Sequence[str], *, token: bool) -> list[float]:
+    async def make(self, objects: Sequence[Object]) -> None:
+        for each in objects:
+            await self._client.create(each)
+
+    async def start(self, names: Sequence[str], *, token: bool, claim: str = "") -> list[float]:
         """How long each took from its POST until it was seen to run."""
-        return await asyncio.gather(*(self._start(each, token) for each in names))
+        return await asyncio.gather(*(self._start(pod(each, token=token, claim=claim)) for each in names))
 
     async def delete(self, names: Sequence[str], *, grace: int | None) -> list[float]:
         """How long each took from its DELETE until it was seen to be gone."""
         return await asyncio.gather(*(self._delete(each, grace) for each in names))
 
-    async def _start(self, name: str, token: bool) -> float:
-        seen = self._running[name] = asyncio.get_running_loop().create_future()
+    async def _start(self, wanted: dict[str, Any]) -> float:
+        seen = self._running[wanted["metadata"]["name"]] = asyncio.get_running_loop().create_future()
         begin = time.perf_counter()
-        await self._client.create(pod(name, token=token))
+        await self._client.create(wanted)
         return await _moment(seen) - begin
 
     async def _delete(self, name: str, grace: int | None) -> float:
@@ -173,7 +180,10 @@ async def _obey(pods: Pods, order: dict[str, Any], patterns: Sequence[str]) -> d
     begin = time.perf_counter()
     match order["do"]:
         case "start":
-            taken = await pods.start(order["names"], token=order["token"])
+            taken = await pods.start(order["names"], token=order["token"], claim=order["claim"])
+        case "make":
+            await pods.make(order["objects"])
+            return {}
         case "delete":
             taken = await pods.delete(order["names"], grace=order["grace"])
         case _:
