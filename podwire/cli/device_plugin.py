@@ -14,10 +14,15 @@ _KUBELET = Path("/var/lib/kubelet")
 
 EPILOG = """\
 The file has `pools`, each with a name and one of:
-  interfaces: {names: [ens*], drivers: [...], pciAddresses: [...], numaNodes: [...]}   links that the host has
-  make: {kind: veth|macvlan|tap, parent: LINK, count: N}                               links that are made
-  files: {paths: [/dev/net/tun], count: N}                                             device files
-A pod asks for them by `resources.limits`: net.podwire.dev/POOL. See docs/device-plugin.md.
+  links that the host has
+    interfaces: {names: [ens*], drivers: [...], pciAddresses: [...],
+                 numaNodes: [...]}
+  links that are made
+    make: {kind: veth|macvlan|tap, parent: LINK, count: N}
+  device files
+    files: {paths: [/dev/net/tun], count: N}
+A pod asks for them by `resources.limits`: net.podwire.dev/POOL.
+See docs/device-plugin.md.
 """
 
 

@@ -3,11 +3,10 @@
 import argparse
 import asyncio
 import os
-import platform
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, address, run_until_stopped, say, settle
+from podwire.cli.options import add_logging, add_node, run_until_stopped, say, settle
 from podwire.cluster import network_driver
 from podwire.cluster.network_driver import CDI, KUBELET, STATE, Options
 from podwire.dradriver.config import Config, load
@@ -20,16 +19,21 @@ from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.settings import BadConfig
 from podwire.transports import credentials
 
-NODE_NAME, POD_UID = "NODE_NAME", "POD_UID"
+POD_UID = "POD_UID"
 
 EPILOG = """\
-Without a word more it offers every interface of this node but those that its own traffic needs, attaches what
-pods claim, and brings everything back as it was. The file of --config has, all optional:
-  filter: 'attributes["kind"] != "veth"'                        which interfaces are offered (CEL)
-  shared: [{interface: eth1, slots: 16, bandwidth: 10G}]        interfaces that many pods get a part of
-  pools: {lab: {subnet: 10.9.0.0/24, rangeStart: 10.9.0.100}}   addresses that claims can ask for
+Without a word more it offers every interface of this node but those that its
+own traffic needs, attaches what pods claim, and brings everything back as it
+was. The file of --config has, all optional:
+  which interfaces are offered (CEL)
+    filter: 'attributes["kind"] != "veth"'
+  interfaces that many pods get a part of
+    shared: [{interface: eth1, slots: 16, bandwidth: 10G}]
+  addresses that claims can ask for
+    pools: {lab: {subnet: 10.9.0.0/24, rangeStart: 10.9.0.100}}
 
-  podwire network-driver explain NAMESPACE/CLAIM    what became of a claim on this node, and why
+What became of a claim on this node, and why:
+  podwire network-driver explain NAMESPACE/CLAIM
 
 See docs/network-driver.md.
 """
@@ -38,21 +42,9 @@ See docs/network-driver.md.
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EPILOG
-    parser.add_argument(
-        "--kubeconfig", type=Path, metavar="FILE", help="the API server (that of the pod's own service account)"
-    )
-    parser.add_argument("--context", default="", metavar="NAME", help="the kubeconfig's context (its current one)")
-    parser.add_argument(
-        "--node-name",
-        default=os.environ.get(NODE_NAME) or platform.node(),
-        metavar="NAME",
-        help=f"as the API server knows this node (${NODE_NAME}, else the host's name)",
-    )
+    add_node(parser)
     parser.add_argument("--config", type=Path, metavar="FILE", help="what is offered, and pools of addresses, in YAML")
     parser.add_argument("--check", action="store_true", help="only say whether the file of --config can be used")
-    parser.add_argument(
-        "--listen", type=address, metavar="ADDRESS:PORT", help="serve /metrics, /healthz and /readyz there (nowhere)"
-    )
     parser.add_argument(
         "--pod-uid",
         default=os.environ.get(POD_UID, ""),

@@ -1,12 +1,10 @@
 """`podwire nri-network`: policies, routes and mesh of a node's pods, on any runtime that speaks NRI."""
 
 import argparse
-import os
-import platform
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, address, run_until_stopped, say, settle
+from podwire.cli.options import add_logging, add_node, run_until_stopped, say, settle
 from podwire.cluster import nri_network
 from podwire.cluster.nri_network import Options
 from podwire.nri.errors import NriError
@@ -15,25 +13,11 @@ from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.transports import credentials
 
-NODE_NAME = "NODE_NAME"
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--kubeconfig", type=Path, metavar="FILE", help="the API server (that of the pod's own service account)"
-    )
-    parser.add_argument("--context", default="", metavar="NAME", help="the kubeconfig's context (its current one)")
-    parser.add_argument(
-        "--node-name",
-        default=os.environ.get(NODE_NAME) or platform.node(),
-        metavar="NAME",
-        help=f"as the API server knows this node (${NODE_NAME}, else the host's name)",
-    )
+    add_node(parser)
     parser.add_argument("--socket", type=Path, metavar="PATH", help=f"where the runtime listens ({SOCKET})")
     parser.add_argument("--index", metavar="NN", help="two digits; plugins are asked in this order (50)")
-    parser.add_argument(
-        "--listen", type=address, metavar="ADDRESS:PORT", help="serve /metrics, /healthz and /readyz there (nowhere)"
-    )
     parser.add_argument(
         "--remove", action="store_true", help="take away all that it set on this node and in its pods, and end"
     )

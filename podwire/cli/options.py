@@ -5,9 +5,11 @@ import asyncio
 import gc
 import ipaddress
 import os
+import platform
 import signal
 import sys
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any, TextIO
 
 import uvloop
@@ -21,6 +23,26 @@ def add_logging(parser: argparse.ArgumentParser) -> None:
         "--log-format", choices=("text", "json"), default="text", help="text for people, json for machines"
     )
     group.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+
+
+NODE_NAME = "NODE_NAME"
+
+
+def add_node(parser: argparse.ArgumentParser) -> None:
+    """Of whoever works on a node beside the kubelet, as a pod or not."""
+    parser.add_argument(
+        "--kubeconfig", type=Path, metavar="FILE", help="the API server (that of the pod's own service account)"
+    )
+    parser.add_argument("--context", default="", metavar="NAME", help="the kubeconfig's context (its current one)")
+    parser.add_argument(
+        "--node-name",
+        default=os.environ.get(NODE_NAME) or platform.node(),
+        metavar="NAME",
+        help=f"as the API server knows this node (${NODE_NAME}, else the host's name)",
+    )
+    parser.add_argument(
+        "--listen", type=address, metavar="ADDRESS:PORT", help="serve /metrics, /healthz and /readyz there (nowhere)"
+    )
 
 
 def address(text: str) -> tuple[str, int]:

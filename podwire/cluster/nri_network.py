@@ -47,9 +47,7 @@ class Options:
 
 def access_of(options: Options) -> Access:
     """Raises BadKubeconfig."""
-    if options.kubeconfig is None:
-        return credentials.in_cluster()
-    return credentials.load(options.kubeconfig, context=options.context)
+    return credentials.of(options.kubeconfig, context=options.context)
 
 
 async def run(options: Options) -> None:

@@ -156,7 +156,7 @@ class Evictions:
         await self._teller.tell(about, NORMAL, "TaintManagerEviction", told)
 
     async def _evict(self, pod: Object) -> None:
-        """1. Say so to people.   2. Say so in the pod.   3. Delete it; its kubelet lets it end in its own time."""
+        """1. Say so in the pod.   2. Delete it; its kubelet lets it end in its own time.   3. Say so to people."""
         meta = pod["metadata"]
         ref = f"{meta['namespace']}/{meta['name']}"
         log.info("evicting", extra={"pod": ref})

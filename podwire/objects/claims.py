@@ -8,7 +8,7 @@ import msgspec
 from podwire.objects.containers import Part
 from podwire.objects.device_classes import DeviceSelector, OpaqueConfig
 from podwire.objects.device_taints import DeviceToleration
-from podwire.objects.pods import Metadata, Pod
+from podwire.objects.pods import Namespaced, Pod
 from podwire.objects.slices import Quantity
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -147,31 +147,9 @@ class ResourceClaimStatus(Part, frozen=True, kw_only=True):
     devices: tuple[DeviceStatus, ...] = ()
 
 
-class ResourceClaim(Part, frozen=True, kw_only=True):
-    metadata: Metadata
+class ResourceClaim(Namespaced, frozen=True, kw_only=True):
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()
-
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
-    def namespace(self) -> str:
-        return self.metadata.namespace
-
-    @property
-    def uid(self) -> str:
-        return self.metadata.uid
-
-    @property
-    def ref(self) -> str:
-        """NAMESPACE/NAME, as people and logs say it."""
-        return f"{self.metadata.namespace}/{self.metadata.name}"
-
-    @property
-    def deleting(self) -> bool:
-        return self.metadata.deletion_timestamp is not None
 
     @property
     def allocated(self) -> tuple[AllocatedDevice, ...]:

@@ -32,6 +32,33 @@ class Metadata(Part, frozen=True, kw_only=True):
     finalizers: tuple[str, ...] = ()
 
 
+class Namespaced(Part, frozen=True, kw_only=True):
+    """An object that has a namespace."""
+
+    metadata: Metadata
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def ref(self) -> str:
+        """NAMESPACE/NAME, as people and logs say it."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def deleting(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+
 class Sysctl(Part, frozen=True, kw_only=True):
     name: str
     value: str
@@ -153,31 +180,9 @@ class PodStatus(Part, frozen=True, kw_only=True):
     extended_resource_claim_status: dict[str, Any] | None = None
 
 
-class Pod(Part, frozen=True, kw_only=True):
-    metadata: Metadata
+class Pod(Namespaced, frozen=True, kw_only=True):
     spec: PodSpec
     status: PodStatus = PodStatus()
-
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
-    def namespace(self) -> str:
-        return self.metadata.namespace
-
-    @property
-    def uid(self) -> str:
-        return self.metadata.uid
-
-    @property
-    def ref(self) -> str:
-        """NAMESPACE/NAME, as people and logs say it."""
-        return f"{self.metadata.namespace}/{self.metadata.name}"
-
-    @property
-    def deleting(self) -> bool:
-        return self.metadata.deletion_timestamp is not None
 
     @property
     def finished(self) -> bool:

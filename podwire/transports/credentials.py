@@ -21,6 +21,11 @@ def in_cluster(environ: Mapping[str, str] = os.environ, folder: str = SERVICE_AC
     return kubeconfig.in_cluster(environ, namespace.read_text() if namespace.exists() else "", folder=folder)
 
 
+def of(path: str | os.PathLike[str] | None, *, context: str = "") -> Access:
+    """That of a kubeconfig, or, without one, of the pod that this is. Raises BadKubeconfig."""
+    return in_cluster() if path is None else load(path, context=context)
+
+
 def ssl_context(access: Access) -> ssl.SSLContext | None:
     """None for a plain http server. Raises BadKubeconfig for files that cannot be used."""
     if not access.server.startswith("https:"):
