@@ -62,7 +62,7 @@ async def test_a_claim_that_cannot_be_met_says_of_each_device_why(devices, words
         [event] = await devices.events("FailedScheduling")
         assert event["note"] == (
             "0/1 nodes are available: 1 cannot allocate all claims. On n1, claim default/nic, request nic: "
-            "eth2: mtu 1500 < 9000; eth3: held by default/db. preemption: not done by this scheduler."
+            "eth3: held by default/db; eth2: mtu 1500 < 9000. preemption: not done by this scheduler."
         )
         await devices.api.patch(CLAIMS, "db", {"status": {"allocation": None, "reservedFor": None}}, "default",
                                 subresource="status")  # fmt: skip
