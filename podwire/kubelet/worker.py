@@ -329,11 +329,13 @@ class Worker:
 
     async def _end(self) -> None:
         """1. Containers.  2. Their network.  3. Claims.  4. Tell how they ended.  5. Remove all.  6. Let go."""
+        pause = UNREACHABLE_SECONDS
         while True:
             try:
                 await self._end_once()
             except* RpcError as group:
                 log.info("the runtime refused", extra={"why": str(group.exceptions[0])})
+                self._kit.recorder.tell(self.pod, WARNING, "FailedKillPod", f"error killing pod: {group.exceptions[0]}")
             except* (ClientError, ApiError) as group:
                 log.info("the API server does not let go", extra={"why": str(group.exceptions[0])})
             except* OSError as group:
@@ -342,7 +344,8 @@ class Worker:
                 log.exception("pod not ended")
             else:
                 return
-            await asyncio.sleep(UNREACHABLE_SECONDS)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, FAULT_SECONDS)
 
     async def _end_once(self) -> None:
         observed = await self._kit.view.look(self.pod.uid)

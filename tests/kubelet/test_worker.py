@@ -105,6 +105,14 @@ async def test_an_end_is_tried_until_it_succeeds(world, call, error):
     assert world.runtime.sandboxes == {}
 
 
+async def test_why_a_pod_does_not_end_is_told(world):
+    await world.make()
+    await world.running()
+    world.runtime.fails["StopPodSandbox"] = [Unavailable("the CNI plugin is gone")]
+    await world.delete()
+    assert await world.event("FailedKillPod") == "error killing pod: the CNI plugin is gone"
+
+
 async def test_an_api_server_that_does_not_let_go_is_asked_again(world):
     await world.make()
     await world.running()
