@@ -24,6 +24,7 @@ ROTA = {
     "tests/shim/": 2,
     "tests/stories/cluster/": 3,
     "tests/stories/containerd/": 2,
+    "tests/stories/driver/": 4,
     "tests/stories/kubelet/test_8": 3,
     "tests/stories/kubelet/": 2,
     "tests/stories/network/": 3,

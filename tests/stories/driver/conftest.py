@@ -9,10 +9,8 @@ import importlib.util
 import itertools
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -41,19 +39,15 @@ def _neighbour(name: str, path: Path) -> Any:
 
 clusters = _neighbour("podwire_driver_clusters", Path(__file__).parents[1] / "cluster/conftest.py")
 swept = clusters.swept
-clusters.SOON = float(os.environ.get("DRS_SOON", "90"))  # TEMPORARY
 
 DRIVER, API = "net.podwire.dev", "resource.k8s.io/v1"
 ATTRIBUTES = f'device.attributes["{DRIVER}"]'
 KUBECONFIG = "/var/lib/podwire/identities/network-driver.kubeconfig"
 PAGES = itertools.count(9750)
 PATIENCE = 60.0
-SOAK = bool(os.environ.get("PODWIRE_SOAK"))
-SEED = int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or int(time.time()) // 3600
-"""The same for all workers of a run; set it to repeat a run."""
-
 LOOKS = (
-    'for each in $WANTED; do [ -e "/sys/class/net/$each" ] || { echo "$HOSTNAME bare $each" >>/seen/all; exit 9; }; done; '
+    "for each in $WANTED; do "
+    '[ -e "/sys/class/net/$each" ] || { echo "$HOSTNAME bare $each" >>/seen/all; exit 9; }; done; '
     'echo "$HOSTNAME attached" >>/seen/all; '
 )
 SERVES = 'mkdir -p /www && echo "$HOSTNAME" >/www/index.html && exec httpd -f -p 80 -h /www'
@@ -220,7 +214,7 @@ class Stage:
         )
 
     def dump(self, *prefixes: str) -> dict[str, Any]:
-        """The links that begin so, and all that is known about them, but for counters and numbers that are given anew."""
+        """The links that begin so, and all that is known of them, but for counters and numbers that are given anew."""
         changing = ("ifindex", "link_index", "valid_life_time", "preferred_life_time", "tso_max_size")
         self.cluster.eventually(
             lambda: not any(self.ip("-6 addr show tentative")), "the kernel has tried its addresses"
@@ -389,7 +383,7 @@ def parameters(**fields: Any) -> Object:
 
 
 def claim(name: str, /, *interfaces: str, kind: str = "ResourceClaim", **more: Any) -> Object:
-    """For a whole device, one of these; `shared` for a part of one; `bandwidth` is how much; the rest are parameters."""
+    """For a whole device, one of these; `shared` for a part of one; `bandwidth` is how much; others are parameters."""
     exactly: dict[str, Any] = {"deviceClassName": more.pop("class_", SHARED if more.pop("shared", False) else WHOLE)}
     if interfaces:
         exactly["selectors"] = [{"cel": {"expression": f"{ATTRIBUTES}.interface in {json.dumps(interfaces)}"}}]

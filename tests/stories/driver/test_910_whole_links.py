@@ -118,7 +118,7 @@ def test_all_that_a_claim_can_tune(stage, claim):
     assert ("10.40.0.0/16", "192.0.2.1", "100") in routes
     kernel = [each["dst"] for each in stage.look("tuned", "-6 route show table main dev net1")]
     assert kernel.count("2001:db8:0:1::/96") == 1
-    assert ["100"] == [each["table"] for each in stage.look("tuned", "rule show") if each["priority"] == 1000]
+    assert [each["table"] for each in stage.look("tuned", "rule show") if each["priority"] == 1000] == ["100"]
     known = {(each["dst"], each["lladdr"]) for each in stage.look("tuned", "neigh show nud permanent dev net1")}
     assert {("192.0.2.9", "02:00:00:00:00:09"), ("2001:db8:0:1::9", "02:00:00:00:00:09")} <= known
     stage.deleted("tuned")
@@ -142,7 +142,7 @@ def test_what_the_host_says_of_a_link_comes_along_and_goes_back(stage, claim):
     known = {each["dst"] for each in stage.look("carrying", "neigh show nud permanent dev net1")}
     assert {"192.0.2.70", "2001:db8:2::70"} <= known
     assert [each["dst"] for each in stage.look("carrying", "route show table 100")] == ["10.50.0.0/16"]
-    assert ["100"] == [each["table"] for each in stage.look("carrying", "rule show") if each["priority"] == 1100]
+    assert [each["table"] for each in stage.look("carrying", "rule show") if each["priority"] == 1100] == ["100"]
     kernel = [each["dst"] for each in stage.look("carrying", "-6 route show table main dev net1")]
     assert kernel.count("2001:db8:2::/96") == 1
     stage.deleted("carrying")

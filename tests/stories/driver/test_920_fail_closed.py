@@ -4,6 +4,7 @@ themselves when it is back."""
 import os
 import random
 import signal
+import time
 
 import pytest
 
@@ -21,6 +22,8 @@ POINTS = [
     *(("ends", f"network-driver.{each}") for each in BACK.split()),
 ]
 SOAK = bool(os.environ.get("PODWIRE_SOAK"))
+SEED = int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or int(time.time()) // 3600
+"""The same for all workers of a run; set it to repeat a run."""
 CONFIG = {
     "shared": [{"interface": "up1", "bandwidth": "1G"}],
     "pools": {"lab": {"subnet": "10.9.0.0/24", "rangeStart": "10.9.0.100", "rangeEnd": "10.9.0.199"}},
@@ -30,7 +33,7 @@ NETWORK = "net1 net2 net3"
 
 
 def sample():
-    chance = random.Random(int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or None)
+    chance = random.Random(SEED)
     return [chance.choice([each for each in POINTS if each[0] == verb]) for verb in ("starts", "starts", "ends")]
 
 
@@ -57,12 +60,14 @@ def stage(running_stage):
 
 
 def of_all_kinds(claim, name):
-    """A whole link, a macvlan with a bandwidth, a veth on a bridge with an address of a pool: all steps between them."""
+    """A whole link, a macvlan with a bandwidth, a veth on a bridge with an address of a pool: among them, all steps."""
     rules = [{"priority": 900, "table": 90, "source": "192.0.2.1/32"}]
     features = {"features": {"gro": True}}
     return (
         claim(f"{name}-whole", "lan1", arpIgnore=1, rules=rules, ethtool=features),
-        claim(f"{name}-part", "up1", shared=True, bandwidth="10M", name="net2", kind_="macvlan", addresses=["10.7.0.1/24"]),
+        claim(
+            f"{name}-part", "up1", shared=True, bandwidth="10M", name="net2", kind_="macvlan", addresses=["10.7.0.1/24"]
+        ),
         claim(f"{name}-veth", "br0", shared=True, name="net3", kind_="veth", addressPool="lab"),
     )
 
@@ -96,7 +101,9 @@ def test_pods_wait_while_the_driver_is_away_and_start_when_it_is_back(stage, cla
 def test_a_driver_that_is_stopped_or_slow_keeps_pods_waiting(stage, claim):
     before = stage.dump(*MINE)
     stage.driver.signal(signal.SIGSTOP)
-    stage.cluster.apply(*of_all_kinds(claim, "stopped"), stage.pod("stopped", *claims_of("stopped"), interfaces=NETWORK))
+    stage.cluster.apply(
+        *of_all_kinds(claim, "stopped"), stage.pod("stopped", *claims_of("stopped"), interfaces=NETWORK)
+    )
     stage.cluster.eventually(lambda: stage.given("stopped-veth"), "it is scheduled")
     assert stage.cluster.sandboxes() == {}
     stage.driver.signal(signal.SIGCONT)
@@ -121,7 +128,9 @@ def test_a_driver_that_is_restarted_between_prepare_and_the_sandbox_attaches_wha
     plan, died = stage.directory / "between", stage.directory / "died-between"
     plan.write_text(f"network-driver.begun=kill({died})")
     stage.driver.start(failpoints=plan)
-    stage.cluster.apply(*of_all_kinds(claim, "between"), stage.pod("between", *claims_of("between"), interfaces=NETWORK))
+    stage.cluster.apply(
+        *of_all_kinds(claim, "between"), stage.pod("between", *claims_of("between"), interfaces=NETWORK)
+    )
     stage.driver.ended()
     stage.waits("between", "network-driver")
     stage.driver.start()

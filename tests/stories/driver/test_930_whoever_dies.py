@@ -1,5 +1,5 @@
-"""Kubelet, runtime and driver die, drivers hand over, claims go, the node reboots: no pod is bare, no device in two pods,
-no address given twice, and in the end the links are as they were."""
+"""Kubelet, runtime and driver die, drivers hand over, claims go, the node reboots: no pod is bare, no device in two
+pods, no address given twice, and in the end the links are as they were."""
 
 import os
 import random
@@ -35,9 +35,9 @@ def stage(running_stage):
     return made
 
 
-def pairs(stage, claim, name, count=len(LANS)):
+def pairs(stage, claim, name):
     """So many claims for any of the links, and as many pods; their names."""
-    names = [f"{name}-{each}" for each in range(count)]
+    names = [f"{name}-{each}" for each in range(len(LANS))]
     claims = [claim(each, *LANS, addressPool="lab") for each in names]
     return names, [*claims, *(stage.pod(each, each) for each in names)]
 

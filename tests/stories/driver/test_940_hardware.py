@@ -1,6 +1,5 @@
 """Simulated hardware: cards and GPUs that belong together, cables that are pulled, virtual functions."""
 
-
 import pytest
 
 NET, GPU = "net.podwire.dev", "gpu.podwire.dev"
@@ -92,7 +91,9 @@ def test_a_cable_that_is_pulled_is_told_everywhere_and_the_card_given_to_nobody_
 def test_kubectl_tells_the_story_and_the_trace_is_the_flow(stage, claim):
     stage.run(
         claim("told", "rail1", addresses=["198.51.100.7/24"]),
-        stage.pod("told", "told", container={"resources": {"claims": [{"name": "told"}], "limits": {f"{NET}/chardev": "1"}}}),
+        stage.pod(
+            "told", "told", container={"resources": {"claims": [{"name": "told"}], "limits": {f"{NET}/chardev": "1"}}}
+        ),
     )
     stage.told("told", "True", "Attached")
     [device] = stage.given("told")

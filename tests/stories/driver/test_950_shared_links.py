@@ -105,7 +105,11 @@ def test_children_of_all_kinds_with_addresses_of_a_pool_that_are_kept_and_given_
     assert sorted(addresses.values()) == [f"10.9.0.{each}/24" for each in (100, 101, 102)]
     assert stage.inside("a", f"wget -qO- http://{addresses['b'].partition('/')[0]}/") == "b"
     assert stage.inside("tap", "ls /dev/net/tun") == "/dev/net/tun"
-    kinds = {each["ifname"]: each["linkinfo"]["info_kind"] for each in stage.look("tap", "-d link show") if "linkinfo" in each}
+    kinds = {
+        each["ifname"]: each["linkinfo"]["info_kind"]
+        for each in stage.look("tap", "-d link show")
+        if "linkinfo" in each
+    }
     assert (kinds["tap1"], kinds["vx"]) == ("tun", "vxlan")
     stage.cluster.apply(claim("none", "br0", shared=True, kind_="veth", addressPool="lab"), stage.pod("none", "none"))
     stage.waits("none", "FailedPrepareDynamicResources", "lab")

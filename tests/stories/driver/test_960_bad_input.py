@@ -6,19 +6,19 @@ import json
 import pytest
 
 AT = "spec.devices.config[0].opaque.parameters"
+LANS = tuple(f"lan{each}" for each in range(1, 7))
 
 
 @pytest.fixture(scope="module")
 def stage(empty_stage):
     made = empty_stage
     made.up(config={"shared": [{"interface": "up1"}]})
-    made.veth("lan1", "192.0.2.1/24")
-    made.veth("lan2")
-    made.veth("up1")
-    made.veth("wan", "198.51.100.2/24")
-    made.batch("route add default via 198.51.100.1 dev wan metric 9999")
+    for each in (*LANS, "up1"):
+        made.veth(each)
+    made.veth("wan", "2001:db8:f::2/64")
+    made.batch("-6 route add default via 2001:db8:f::1 dev wan")
     made.driver.start()
-    made.offered("lan1", "lan2", "up1")
+    made.offered(*LANS, "up1")
     return made
 
 
@@ -53,19 +53,24 @@ def test_what_everybody_can_know_is_refused_when_it_is_written(stage, claim, giv
 def test_what_only_the_driver_can_know_is_refused_before_anything_is_touched(stage, claim):
     before = stage.dump("")
     wanted = {
-        "clash": ("the name", [claim("c1", "lan1"), claim("c2", "lan2")], ("c1", "c2"), {}),
-        "host": ("spec.hostNetwork", [claim("h", "lan1")], ("h",), {"hostNetwork": True}),
-        "vrf": ("vrf", [claim("v", "lan1", vrf={"name": "red"})], ("v",), {}),
-        "vlan": ("vlan", [claim("vl", "up1", shared=True, kind_="vlan", vlan=7)], ("vl",), {}),
-        "whole-kind": ("interface.kind", [claim("k", "lan1", kind_="macvlan")], ("k",), {}),
-        "no-pool": ("interface.addressPool", [claim("p", "lan1", addressPool="nowhere")], ("p",), {}),
+        'has "net1" in this pod too': [claim("clash", "lan1"), claim("clash-too", "lan2")],
+        "spec.hostNetwork": [claim("host", "lan3")],
+        "CONFIG_NET_VRF": [claim("vrf", "lan4", vrf={"name": "red"})],
+        "CONFIG_VLAN_8021Q": [claim("vlan", "up1", shared=True, kind_="vlan", vlan=7)],
+        "interface.kind": [claim("kind", "lan5", kind_="macvlan")],
+        "interface.addressPool": [claim("pool", "lan6", addressPool="nowhere")],
     }
-    for name, (text, claims, uses, spec) in wanted.items():
-        stage.cluster.apply(*claims, stage.pod(name, *uses, **spec))
-        stage.waits(name, text)
-        stage.cluster.told("delete", "pod", name)
-        stage.cluster.told("delete", "resourceclaims", *uses)
-    assert stage.dump("lan", "up", "wan")["links"].keys() == {"lan1", "lan1p", "lan2", "lan2p", "up1", "up1p", "wan", "wanp"}
+    names = {text: [each["metadata"]["name"] for each in claims] for text, claims in wanted.items()}
+    pods = [
+        stage.pod(each[0], *each, **({"hostNetwork": True} if each[0] == "host" else {})) for each in names.values()
+    ]
+    stage.cluster.apply(*(each for claims in wanted.values() for each in claims), *pods)
+    said = {text: stage.waits(each[0], "ClaimPrepareFailed") for text, each in names.items()}
+    assert {text: told for text, told in said.items() if text not in told} == {}
+    for each in ("vrf", "pool"):
+        [device] = stage.told(each, "False", "PrepareFailed")
+        assert "networkData" not in device
+    stage.deleted(*(each[0] for each in names.values()))
     stage.as_before(before, "")
 
 
@@ -73,7 +78,7 @@ def test_the_nodes_own_way_is_nobodys(stage, claim):
     stage.cluster.eventually(lambda: "wan" not in stage.devices(), "the uplink is not offered", stage.logs)
     stage.cluster.apply(claim("uplink", "wan"), stage.pod("uplink", "uplink"))
     stage.waits("uplink", "FailedScheduling")
-    assert any(each["dev"] == "wan" for each in stage.ip("route show default"))
+    assert any(each["dev"] == "wan" for each in stage.ip("-6 route show default"))
     stage.cluster.told("delete", "pod", "uplink")
 
 
