@@ -108,7 +108,10 @@ class Reports:
         """Send until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
-            await asyncio.Event().wait()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self._group = None  # it ends: what is reported from here on is not begun
 
     def _begin(self, sheet: _Sheet) -> None:
         if self._group is not None and not sheet.sending and sheet.patch:

@@ -287,3 +287,31 @@ async def test_of_a_pod_that_was_never_seen_nothing_is_known(world):
 
 def test_all_errors_of_a_line_that_is_cut_are_client_errors():
     assert issubclass(Unreachable, ClientError)
+
+
+async def test_nothing_is_begun_while_it_ends(world):
+    """Whoever ends beside it may still have something to say, which nobody can send any more."""
+    pod, other = await world.make(), await world.make("other")
+    reports_ = Reports(world.api)
+    for each in (pod, other):
+        reports_.saw(each, await world.api.get(PODS, each.name, each.namespace))
+    words = []
+
+    class LastWords:
+        async def patch(self, *_arguments, **_more):
+            world.api.tried.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                reports_.report(other, {"phase": "Running"})
+                words.append(other.name)
+
+    reports_._api = LastWords()
+    running = asyncio.create_task(reports_.run())
+    await asyncio.sleep(0)
+    reports_.report(pod, {"phase": "Running"})
+    await world.tried()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert words == ["other"]
