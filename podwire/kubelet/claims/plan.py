@@ -17,7 +17,9 @@ Batches = dict[str, list[Record]]
 @dataclass(frozen=True, slots=True)
 class Preparing:
     noted: tuple[Record, ...]
-    """All claims of the pod, as they must be on disk before anybody is asked."""
+    """Claims of the pod, as they must be on disk before anybody is asked."""
+    joined: tuple[Record, ...]
+    """Claims that others use already, as they are on disk when all their drivers agree."""
     batches: Batches
 
 
@@ -35,18 +37,20 @@ def preparing(
     """ClaimsNotReady as long as what was there before has not gone.
 
     `known` is by uid; `ready` are the uids with the drivers that have prepared them since this kubelet began: what one
-    before it had prepared may have gone with a reboot, and asking twice does no harm.
+    before it had prepared may have gone with a reboot, and asking twice does no harm. Drivers are also asked whether one
+    more pod may use what they have prepared: an interface is in one pod only.
     """
     names = {(each.namespace, each.name): each for each in known.values()}
-    noted, batches = [], Batches()
+    noted, joined, batches = list[Record](), list[Record](), Batches()
     for claim in claims:
         _check(claim, names.get((claim.namespace, claim.name)))
-        record = known.get(claim.uid, records.new(claim)).with_user(user)
-        noted.append(record)
+        before = known.get(claim.uid, records.new(claim))
+        joins, record = bool(before.users) and not before.used_by(user.uid), before.with_user(user)
+        (joined if joins else noted).append(record)
         for driver, prepared in record.drivers.items():
-            if prepared is None or (claim.uid, driver) not in ready:
+            if prepared is None or joins or (claim.uid, driver) not in ready:
                 batches.setdefault(driver, []).append(record)
-    return Preparing(tuple(noted), batches)
+    return Preparing(tuple(noted), tuple(joined), batches)
 
 
 def _check(claim: ResourceClaim, record: Record | None) -> None:

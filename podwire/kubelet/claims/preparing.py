@@ -61,8 +61,10 @@ class Claims:
         """Why it did not work. NotWritten."""
         judged = await _answers({name: self._drivers.prepare(name, claims) for name, claims in plan.batches.items()})
         failpoint(ANSWERED)
-        for record in plan.noted:
+        for record in (*plan.noted, *plan.joined):
             done = {name: each.done[record.uid] for name, each in judged.items() if record.uid in each.done}
+            if record in plan.joined and done.keys() != record.drivers.keys():
+                continue
             await self._ledger.put(record.with_drivers(done))
             self._ready.update((record.uid, name) for name in done)
         return [each for name in sorted(judged) for each in judged[name].failures]

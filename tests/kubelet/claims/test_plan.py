@@ -47,9 +47,16 @@ def test_of_a_new_pod_each_driver_is_asked_once_for_all_its_claims():
 )
 def test_whoever_has_prepared_a_claim_is_not_asked_again(drivers, ready, again):
     before = records.new(claim("1", "a", "d", "e")).with_user(P).with_drivers(drivers)
-    plan = preparing(Q, [claim("1", "a", "d", "e")], known(before), ready)
+    plan = preparing(P, [claim("1", "a", "d", "e")], known(before), ready)
     assert asked(plan.batches) == again
-    assert plan.noted[0].users == (P, Q)
+    assert (plan.noted, plan.joined) == ((before,), ())
+
+
+def test_whether_one_more_pod_may_use_a_claim_is_for_its_drivers_to_say():
+    before = records.new(claim("1", "a", "d", "e")).with_user(P).with_drivers({"d": DONE, "e": DONE})
+    plan = preparing(Q, [claim("1", "a", "d", "e")], known(before), {("1", "d"), ("1", "e")})
+    assert asked(plan.batches) == {"d": ["1"], "e": ["1"]}
+    assert (plan.noted, [each.users for each in plan.joined]) == ((), [(P, Q)])
 
 
 @pytest.mark.parametrize(

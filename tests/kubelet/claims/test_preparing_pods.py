@@ -237,7 +237,7 @@ async def test_a_pod_that_goes_while_its_driver_hangs_leaves_nothing(world, dra_
     assert "RunPodSandbox" not in world.runtime.calls
 
 
-async def test_a_claim_that_two_pods_share_is_prepared_once_and_let_go_of_with_the_last(world, dra_driver, claims):
+async def test_a_claim_that_two_pods_share_is_asked_for_by_each_and_let_go_of_with_the_last(world, dra_driver, claims):
     driver = await asyncio.to_thread(dra_driver().start)
     await claims.make()
     one = await claims.pod("one")
@@ -245,11 +245,39 @@ async def test_a_claim_that_two_pods_share_is_prepared_once_and_let_go_of_with_t
     two = await claims.pod("two", reserve=False)
     await claims.reserve("mine", one, two)
     await world.running("two")
-    assert driver.prepared == ["mine"]
+    assert driver.prepared == ["mine", "mine"]
     await world.delete("one")
     assert driver.unprepared == []
     await world.delete("two")
     assert driver.unprepared == ["mine"]
+
+
+async def test_a_pod_that_a_driver_does_not_let_share_a_claim_waits_until_the_other_one_has_gone(
+    world, dra_driver, claims
+):
+    driver = await asyncio.to_thread(dra_driver().start)
+    good, users = driver.prepare, ["one"]
+
+    def prepare(claim):
+        if len(users) > 1:
+            raise ValueError("one pod at a time")
+        return good(claim)
+
+    driver.prepare = prepare
+    await claims.make()
+    one = await claims.pod("one")
+    await world.running("one")
+    users.append("two")
+    two = await claims.pod("two", reserve=False)
+    await claims.reserve("mine", one, two)
+    await world.until(waits("one pod at a time"), "two")
+    users.remove("one")
+    await claims.reserve("mine", two)
+    await world.delete("one")
+    await world.running("two")
+    assert driver.unprepared == ["mine"]
+    await world.delete("two")
+    assert driver.unprepared == ["mine", "mine"]
 
 
 async def test_a_container_that_starts_again_has_the_same_devices_though_its_driver_is_gone(world, dra_driver, claims):
