@@ -37,8 +37,8 @@ def preparing(
     """ClaimsNotReady as long as what was there before has not gone.
 
     `known` is by uid; `ready` are the uids with the drivers that have prepared them since this kubelet began: what one
-    before it had prepared may have gone with a reboot, and asking twice does no harm. Drivers are also asked whether one
-    more pod may use what they have prepared: an interface is in one pod only.
+    before it had prepared may have gone with a reboot, and asking twice does no harm. Drivers are also asked whether
+    one more pod may use what they have prepared: an interface is in one pod only.
     """
     names = {(each.namespace, each.name): each for each in known.values()}
     noted, joined, batches = list[Record](), list[Record](), Batches()

@@ -16,7 +16,7 @@ def stage(empty_stage):
     for each in (*LANS, "up1"):
         made.veth(each)
     made.veth("wan", "2001:db8:f::2/64")
-    made.batch("-6 route add default via 2001:db8:f::1 dev wan")
+    made.node("ip", "-6", "route", "add", "default", "via", "2001:db8:f::1", "dev", "wan", "metric", "10")
     made.driver.start()
     made.offered(*LANS, "up1")
     return made
