@@ -96,12 +96,15 @@ class References:
     async def run(self) -> None:
         """Watch until cancelled."""
         try:
-            async with asyncio.TaskGroup() as self._tasks:
+            async with asyncio.TaskGroup() as group:
+                self._tasks = group
                 for reference, watched in list(self._watched.items()):
                     self._start(reference, watched)
-                await asyncio.get_running_loop().create_future()
+                try:
+                    await asyncio.get_running_loop().create_future()
+                finally:
+                    self._tasks = None  # a group that ends takes nobody new
         finally:
-            self._tasks = None
             for watched in self._watched.values():
                 if watched.closing is not None:
                     watched.closing.cancel()

@@ -111,7 +111,7 @@ class Reports:
             try:
                 await asyncio.Event().wait()
             finally:
-                self._group = None  # it ends: what is reported from here on is not begun
+                self._group = None  # a group that ends takes nobody new
 
     def _begin(self, sheet: _Sheet) -> None:
         if self._group is not None and not sheet.sending and sheet.patch:
