@@ -61,7 +61,7 @@ async def play(script: Script, how: How, told: Told = lambda _: None) -> Result:
     world.fill(script.node)
     result = Result(script.source)
     async with staged(script, how, world) as stage:
-        player = _Player(script, world, stage)
+        player = _Player(world, stage)
         for each in (Step(verb=REGISTER, expect=script.register), *script.steps):
             done = await player.play(each)
             result.steps.append(done)
@@ -74,8 +74,8 @@ async def play(script: Script, how: How, told: Told = lambda _: None) -> Result:
 
 
 class _Player:
-    def __init__(self, script: Script, world: World, stage: Stage) -> None:
-        self._script, self._world, self._stage = script, world, stage
+    def __init__(self, world: World, stage: Stage) -> None:
+        self._world, self._stage = world, stage
         self._was_connected = True
         self._verbs: dict[str, Callable[[Step, Done], Awaitable[None]]] = {
             REGISTER: lambda _step, _done: stage.start_plugin(),
