@@ -109,7 +109,7 @@ class Upgrade:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tunnel:
-    """An answer that is a conversation in a protocol of its own, over the connection's bytes; closed when `run` returns.
+    """An answer that is a conversation in a protocol of its own, over the connection's bytes; `run` ends it.
 
     `run` is cancelled when the peer vanishes or the server stops.
     """
