@@ -16,23 +16,25 @@ settings.load_profile("soak" if os.environ.get("PODWIRE_SOAK") else "sample")
 
 
 ROTA = {
-    "tests/benchmarks/": 2,
+    "tests/benchmarks/": 3,
     "tests/cli/test_demo.py": 2,
-    "tests/cniplugins/crash/": 2,
-    "tests/deviceplugin/test_crash.py": 2,
-    "tests/deviceplugin/test_plugin.py": 2,
+    "tests/cniplugins/crash/": 3,
+    "tests/deviceplugin/test_crash.py": 3,
+    "tests/deviceplugin/test_plugin.py": 3,
+    "tests/dradriver/addressing/": 2,
     "tests/shim/": 2,
-    "tests/stories/cluster/": 3,
-    "tests/stories/containerd/": 2,
+    "tests/stories/cluster/": 4,
+    "tests/stories/containerd/": 3,
     "tests/stories/driver/": 4,
-    "tests/stories/kubelet/test_8": 3,
-    "tests/stories/kubelet/": 2,
-    "tests/stories/network/": 3,
-    "tests/stories/runtime/": 2,
+    "tests/stories/kubelet/test_8": 4,
+    "tests/stories/kubelet/": 3,
+    "tests/stories/network/": 4,
+    "tests/stories/runtime/": 3,
     "tests/stories/test_010_kubectl_tour.py": 2,
     "tests/stories/test_015_kubectl_makes_and_administers.py": 2,
     "tests/stories/test_440_nodes.py": 2,
     "tests/stories/test_500_demo.py::test_interrupted": 3,
+    "tests/stories/test_510_pages.py": 3,
 }
 """Long rounds of which a run of `make test` plays one in so many; its seed says which. `make soak` plays them all."""
 
