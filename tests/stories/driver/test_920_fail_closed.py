@@ -62,9 +62,10 @@ def stage(running_stage):
 def of_all_kinds(claim, name):
     """A whole link, a macvlan with a bandwidth, a veth on a bridge with an address of a pool: among them, all steps."""
     rules = [{"priority": 900, "table": 90, "source": "192.0.2.1/32"}]
+    routes = [{"destination": "10.60.0.0/16", "gateway": "192.0.2.9"}]
     features = {"features": {"gro": True}}
     return (
-        claim(f"{name}-whole", "lan1", arpIgnore=1, rules=rules, ethtool=features),
+        claim(f"{name}-whole", "lan1", arpIgnore=1, rules=rules, routes=routes, ethtool=features),
         claim(
             f"{name}-part", "up1", shared=True, bandwidth="10M", name="net2", kind_="macvlan", addresses=["10.7.0.1/24"]
         ),
