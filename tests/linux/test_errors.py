@@ -16,7 +16,8 @@ def classes(kind=LinuxError):
 
 
 def test_the_tree_in_the_docstring_is_the_tree():
-    assert [each.__name__ for each in classes() if each.__name__ not in errors.__doc__] == []
+    ours = [each for each in classes() if each.__module__.startswith("podwire.linux")]  # rooms may have more
+    assert [each.__name__ for each in ours if each.__name__ not in errors.__doc__] == []
 
 
 @pytest.mark.parametrize(

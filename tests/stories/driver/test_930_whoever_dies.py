@@ -115,6 +115,8 @@ def test_whoever_is_killed_when_nothing_is_given_twice_and_nothing_is_left(stage
     finally:
         over.set()
         killer.join()
+        stage.driver.kill()  # a process ends with the thread that started it
+        stage.driver.start(ready=False)
     stage.cluster.eventually(lambda: stage.cluster.pods() == {} and stage.cluster.is_up(), "all is over", stage.logs)
     stage.driver.ready()
     stage.as_before(before, "lan")
