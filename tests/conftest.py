@@ -6,7 +6,6 @@ import os
 import zlib
 from collections.abc import Iterator
 
-import grpc
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -16,6 +15,10 @@ settings.register_profile("sample", deadline=None, suppress_health_check=[Health
 settings.register_profile("soak", settings.get_profile("sample"), max_examples=2000)
 settings.load_profile("soak" if os.environ.get("PODWIRE_SOAK") else "sample")
 
+
+# gRPC would begin its threads anew after every fork, where the one who forks is: in another network namespace, if a
+# test visits one.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 ROTA = {
     "tests/apiserver/abuse/": 2,
@@ -76,6 +79,8 @@ def _logging_as_it_was() -> Iterator[None]:
 def _grpc_at_home() -> Iterator[None]:
     """gRPC makes its threads where the caller is, and keeps them for as long as there is a channel. Made by a test that
     visits another network namespace, they would be there still when the next one looks for its server."""
+    import grpc  # only now it is told how to fork
+
     with grpc.insecure_channel("127.0.0.1:9") as channel:
         with contextlib.suppress(grpc.RpcError):
             channel.unary_unary("/nobody/listens")(b"", timeout=1.0)

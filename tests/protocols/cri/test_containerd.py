@@ -1,17 +1,30 @@
 """The kubelet's chair against a runtime that is not ours: what a kubelet asks before it runs its first pod."""
 
+import asyncio
+import contextlib
+
 import pytest
 
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
-from podwire.protocols.grpc_status import NotFound, RpcError, Unimplemented
+from podwire.protocols.grpc_status import NotFound, RpcError, Unimplemented, Unknown
 from podwire.transports.grpc_client import connect
 
 
 @pytest.fixture
 async def client(containerd):
     async with connect(containerd) as client:
+        await begun(client)
         yield client
+
+
+async def begun(client) -> None:
+    """It listens before it answers."""
+    for _ in range(600):
+        with contextlib.suppress(Unknown):
+            await client.call(methods.VERSION, pb.VersionRequest(version="0.1.0"), timeout=10)
+            return
+        await asyncio.sleep(0.05)
 
 
 async def test_it_says_who_it_is(client):
