@@ -106,7 +106,7 @@ def _refuse(arguments: argparse.Namespace) -> None:
     if any(todo) and not any(chosen):
         raise UserError("--follow, --check and --otlp need a POD, --last or --slow")
     if arguments.brief and (arguments.format == "json" or any(todo)):
-        raise UserError("--brief is about drawing: it goes with neither --follow nor --check nor json")
+        raise UserError("--brief is about drawing: it goes with none of --follow, --check, --diff, --otlp and json")
     if arguments.follow and arguments.format != "text":
         raise UserError("--follow draws text")
     if (arguments.check or arguments.diff) and arguments.format not in ("text", "json"):
