@@ -65,8 +65,20 @@ async def serve(
     options = (("grpc.max_receive_message_length", MAX_MESSAGE), ("grpc.max_send_message_length", MAX_MESSAGE))
     server = grpc.aio.server(handlers=(answers,), options=options)
     place = await unix.take(path, lambda fresh: server.add_insecure_port(f"unix:{quote(fresh)}"))
-    await server.start()
-    return GrpcServer(server, answers, place)
+    made = GrpcServer(server, answers, place)
+    await _started(server, made)
+    return made
+
+
+async def _started(server: grpc.aio.Server, made: "GrpcServer") -> None:
+    """gRPC starts in a task of its own: who is cancelled sees it through, or it would serve on without an owner."""
+    starting = asyncio.ensure_future(server.start())
+    try:
+        await asyncio.shield(starting)
+    except BaseException:
+        await asyncio.wait([starting])
+        await made.close(0)
+        raise
 
 
 class GrpcServer:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import select
 import socket
@@ -62,6 +63,23 @@ async def until(true, seconds: float = 5.0):
     async with asyncio.timeout(seconds):
         while not true():  # noqa: ASYNC110 - what is waited for knows nothing of this test
             await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("steps", range(6))
+async def test_a_start_that_is_cancelled_leaves_neither_a_socket_nor_a_server(tmp_path, caplog, steps):
+    """gRPC starts in a task of its own: left alone it would serve on, and whoever forgets it waits without end."""
+    place = tmp_path / "s.sock"
+    starting = asyncio.create_task(serve(place, methods.ALL, {"Version": version}))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    starting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await (await starting).close(0.2)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
+    assert caplog.text == ""
 
 
 async def test_a_call_reaches_its_handler_and_its_answer_comes_back(served, client):
