@@ -4,8 +4,12 @@ Commands are imported when they are asked for, so that `--help` and small ones s
 """
 
 import argparse
+import errno
 import gc
 import importlib
+import os
+import select
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,9 +71,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is for the shell."""
     gc.disable()  # starting makes little garbage, and looking for it is a tenth of the time; daemons enable it when up
     try:
-        return _run(list(sys.argv[1:] if arguments is None else arguments))
+        return _heard(list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except OSError as error:
+        if (code := _unwritten(error)) is None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter tries once more
+        return code
     finally:
         gc.enable()
+
+
+def _heard(given: Sequence[str]) -> int:
+    """Run it; all that it says is written when it returns, whatever way it ends."""
+    try:
+        return _run(given)
+    finally:
+        if sys.stdout is not None:  # else it was closed before we began
+            sys.stdout.flush()
+
+
+def _unwritten(error: OSError) -> int | None:
+    """The exit code when there is nobody to talk to any more, or no room; None for another error."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        print(f"podwire: {error.filename or 'what was to be written'}: {error.strerror}", file=sys.stderr)
+        return 1
+    return 128 + signal.SIGPIPE if error.errno == errno.EPIPE and _nobody_listens() else None
+
+
+def _nobody_listens() -> bool:
+    """Whether the output goes into a pipe that has no other end any more, as `| head` leaves it."""
+    output = select.poll()
+    output.register(sys.stdout, 0)
+    return any(event & select.POLLERR for _, event in output.poll(0))
 
 
 def _run(given: Sequence[str]) -> int:
@@ -80,8 +115,6 @@ def _run(given: Sequence[str]) -> int:
     module = importlib.import_module(next(each.module for each in COMMANDS if each.name == parsed.command))
     try:
         code: int = module.run(parsed)
-    except KeyboardInterrupt:
-        return 130
     except UserError as error:
         print(f"podwire {parsed.command}: {error}", file=sys.stderr)
         return 1

@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
         return send(arguments.otlp, story, stories.records(story))
     if arguments.slow and arguments.format == "text":
         print(tables.slowest(_slowest(stories)[: arguments.top]), end="\n\n")
-    sys.stdout.write(_shown(stories, story, arguments))
+    print(_shown(stories, story, arguments), end="")
     return 0
 
 
@@ -178,7 +178,12 @@ def _width() -> int:
 
 def _colours(arguments: argparse.Namespace) -> bool:
     if arguments.color == "auto":
-        return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        return (
+            bool(sys.stdout)
+            and sys.stdout.isatty()
+            and not os.environ.get("NO_COLOR")
+            and os.environ.get("TERM") != "dumb"
+        )
     return bool(arguments.color == "always")
 
 
@@ -211,7 +216,7 @@ def _diff(stories: Stories, arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         print(diff_as_json(told))
     else:
-        sys.stdout.write(tables.compared(told, colours=_colours(arguments)))
+        print(tables.compared(told, colours=_colours(arguments)), end="")
     return 0
 
 

@@ -1,7 +1,13 @@
 """The command line itself: what it tells, and what it answers to what it does not know."""
 
+import errno
+import os
 import re
+import signal
 import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -113,3 +119,64 @@ def test_an_address_that_is_taken_is_told(capsys, tmp_path):
         )
     assert code == 1
     assert "in use" in err
+
+
+def said_to(stdout: int, *given: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """A command as a process of its own, whose output goes there."""
+    command = [sys.executable, "-m", "podwire.cli.main", *given]
+    return subprocess.run(
+        command,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **environ},
+    )
+
+
+LISTING = ("trace", "--prefix")
+
+
+@pytest.fixture
+def listed(tmp_path) -> Path:
+    """Below it is nothing to list: that is one line of output."""
+    (tmp_path / "var/lib/podwire/trace").mkdir(parents=True)
+    return tmp_path
+
+
+buffered = pytest.mark.parametrize("unbuffered", [pytest.param("", id="buffered"), pytest.param("1", id="at once")])
+
+
+@buffered
+def test_who_stops_listening_hears_nothing_more(unbuffered, listed):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as nobody:
+        done = said_to(nobody.fileno(), *LISTING, str(listed), PYTHONUNBUFFERED=unbuffered)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+@buffered
+def test_output_that_finds_no_room_is_told_in_one_line(unbuffered, listed):
+    with Path("/dev/full").open("wb") as full:
+        done = said_to(full.fileno(), *LISTING, str(listed), PYTHONUNBUFFERED=unbuffered)
+    assert (done.returncode, done.stderr) == (1, "podwire: what was to be written: No space left on device\n")
+
+
+def test_an_error_that_is_not_the_output_s_is_not_taken_for_it(monkeypatch):
+    def broken(_: object) -> int:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("podwire.cli.failpoints.run", broken)
+    with pytest.raises(BrokenPipeError):
+        main(["failpoints"])
+
+
+@pytest.mark.parametrize("moment", ["configure", "run"])
+def test_whoever_interrupts_a_command_sees_no_traceback(monkeypatch, moment):
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"podwire.cli.failpoints.{moment}", interrupted)
+    assert main(["failpoints"]) == 128 + signal.SIGINT
