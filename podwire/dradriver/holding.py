@@ -23,6 +23,8 @@ from podwire.linux.files import replace_file
 _log = logging.getLogger("podwire.dradriver")
 
 _MASK = inotify.CREATE | inotify.MOVED_TO | inotify.MOVED_FROM | inotify.DELETE | inotify.ONLY_DIRECTORY
+QUIET_SECONDS = 0.1
+"""How long one waits for more before looking at the records: what this instance prepares itself is held already."""
 Hold = tuple[str, str]
 """A device, and the uid of the claim that has it."""
 
@@ -95,6 +97,7 @@ class Holding:
                     _watch(notes, self._records)
                     await asyncio.to_thread(self._settle_if_new)
                     await told.wait()
+                    await asyncio.sleep(QUIET_SECONDS)
                     told.clear()
                     notes.read()
             finally:

@@ -12,8 +12,9 @@ from podwire.linux.errors import LinuxError
 from podwire.linux.travels import Ended, Seen, Travels
 from podwire.linux.values import Link
 
-QUIET_SECONDS = 0.02
-"""How long one waits for more before looking: a link is made in several steps, and links flap."""
+QUIET_SECONDS = 0.1
+"""How long one waits for more before looking: a link is made in several steps, and links flap. A pod that is just
+getting its link is not kept waiting by a look at it."""
 AGAIN_SECONDS = 1.0
 """Until a look that failed is tried again."""
 MOST_TOLD = 10_000
