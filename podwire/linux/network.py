@@ -13,7 +13,9 @@ from podwire.linux.traffic import KernelTraffic
 from podwire.linux.values import Path
 
 
-class _Parts:
+class Parts:
+    """What a network namespace consists of."""
+
     def __init__(self, sender: Sender) -> None:
         self.links = KernelLinks(sender)
         self.addresses = KernelAddresses(sender)
@@ -23,7 +25,7 @@ class _Parts:
         self.traffic = KernelTraffic(sender)
 
 
-class KernelNetwork(_Parts):
+class KernelNetwork(Parts):
     """Stays open, and keeps its namespace alive, until it is closed."""
 
     def __init__(self, netns: Path | int | None = None) -> None:
@@ -44,7 +46,7 @@ class KernelNetwork(_Parts):
         self.close()
 
 
-class KernelBatch(_Parts):
+class KernelBatch(Parts):
     """A network whose changes wait for the end of the block; none that fails stops the rest, the first is raised."""
 
     def __init__(self, netlink: Netlink) -> None:

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from podwire.linux.kernel import RealKernel
 from podwire.linux.network import KernelNetwork
+from podwire.linux.nft import KernelRuleset
 from podwire.linux.sysctls import KernelSysctls
 from podwire.linux.values import Bridge, Veth
 
@@ -407,7 +407,7 @@ def _tamper(host, pod, result, what):
             case "lease":
                 (host.leases / "10.88.0.2").unlink()
             case "rules":
-                RealKernel().ruleset(None).delete_table("podwire")
+                KernelRuleset().delete_table("podwire")
 
 
 @pytest.mark.parametrize(

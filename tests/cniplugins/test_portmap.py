@@ -7,9 +7,9 @@ from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
 
-from podwire.linux.kernel import RealKernel
 from podwire.linux.namespaces import visit
 from podwire.linux.network import KernelNetwork
+from podwire.linux.nft import KernelElements, KernelRuleset
 from podwire.linux.sysctls import KernelSysctls
 from podwire.linux.values import Route
 
@@ -92,7 +92,7 @@ def test_a_host_address_narrows_a_mapping(host, map_ports, serving, seen):
 @pytest.mark.parametrize("address", ["0.0.0.0", "::"])
 def test_an_unspecified_host_address_is_any_of_its_family(host, map_ports, address):
     map_ports("a", WEB | {"hostIP": address})
-    kernel = RealKernel().elements(None, "podwire")
+    kernel = KernelElements(None, "podwire")
     found = {name: len(kernel.list(name)) for name in ("ports4", "ports6")}
     kernel.close()
     assert found == ({"ports4": 1, "ports6": 0} if address == "0.0.0.0" else {"ports4": 0, "ports6": 1})
@@ -235,7 +235,7 @@ def test_without_a_previous_result_there_is_nothing_to_map_to(host, refused):
 
 def test_checking_notices_a_mapping_that_is_gone(host, map_ports, refused):
     config = map_ports("a", WEB)
-    kernel = RealKernel().elements(None, "podwire")
+    kernel = KernelElements(None, "podwire")
     kernel.delete("ports4", *kernel.list("ports4"))
     kernel.close()
     with refused(101, "host port tcp 8080"):
@@ -244,7 +244,7 @@ def test_checking_notices_a_mapping_that_is_gone(host, map_ports, refused):
 
 def test_mappings_come_back_after_somebody_flushed_all_rules(host, map_ports, serving, seen):
     first = map_ports("a", WEB)
-    RealKernel().ruleset(None).apply("flush ruleset\n")
+    KernelRuleset().apply("flush ruleset\n")
     map_ports("b", WEB | {"hostPort": 9090})
     with serving(host.namespaces.path("b"), 80) as server:
         assert seen(server, None, "127.0.0.1", 9090) is not None
@@ -252,9 +252,8 @@ def test_mappings_come_back_after_somebody_flushed_all_rules(host, map_ports, se
 
 
 def test_other_tables_are_not_touched(host, map_ports):
-    kernel = RealKernel()
     foreign = "table inet theirs {\n\tset numbers {\n\t\ttype inet_service\n\t\telements = { 80, 443 }\n\t}\n}\n"
-    kernel.ruleset(None).apply(foreign)
+    KernelRuleset().apply(foreign)
     config = map_ports("a", WEB)
     host.delete("a", config)
     host.delete("a", host.bridge(*DUAL))

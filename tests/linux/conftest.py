@@ -9,15 +9,19 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 
 import pytest
 
 from podwire.linux import errors, syscalls
-from podwire.linux.kernel import RealKernel
-from podwire.linux.memory import MemoryKernel
-from podwire.linux.mounts import mounted
-from podwire.linux.namespaces import in_thread
+from podwire.linux.cgroups import KernelCgroups
+from podwire.linux.conntrack import KernelConntrack
+from podwire.linux.mounts import KernelMounts, mounted
+from podwire.linux.namespaces import KernelNamespaces, in_thread
+from podwire.linux.network import KernelNetwork
+from podwire.linux.nft import KernelElements, KernelRuleset
+from podwire.linux.sysctls import KernelSysctls
 
 TAG = f"pwt{uuid.uuid4().hex[:8]}"
 """In the name of everything that outlives a namespace."""
@@ -38,29 +42,34 @@ def alone(work: Callable[[], None]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    if not {"kernel", "real"} & set(pyfuncitem.fixturenames) or isinstance(
-        pyfuncitem.funcargs.get("kernel"), MemoryKernel
-    ):
+    if "kernel" not in pyfuncitem.fixturenames:
         return None
     arguments = {each: pyfuncitem.funcargs[each] for each in pyfuncitem._fixtureinfo.argnames}
     alone(lambda: pyfuncitem.obj(**arguments))
     return True
 
 
-@pytest.fixture(params=["kernel", "memory"])
-def kernel(request):
-    """The real kernel and its double, by turns: what a test says of one holds for the other."""
-    return RealKernel() if request.param == "kernel" else MemoryKernel()
+class Kernel:
+    """All parts of it by one name, seen from the calling thread's namespaces."""
+
+    network = KernelNetwork
+    namespaces = KernelNamespaces
+    elements = KernelElements
+    ruleset = KernelRuleset
+    sysctls = KernelSysctls
+    conntrack = KernelConntrack
+
+    def __init__(self) -> None:
+        self.mounts = KernelMounts()
+
+    @cached_property
+    def cgroups(self) -> KernelCgroups:
+        return KernelCgroups()
 
 
 @pytest.fixture
-def real():
-    return RealKernel()
-
-
-@pytest.fixture
-def is_real(kernel):
-    return isinstance(kernel, RealKernel)
+def kernel():
+    return Kernel()
 
 
 @pytest.fixture
@@ -89,7 +98,7 @@ def group() -> Iterator[str]:
     """A cgroup path that nobody else uses; whatever is there afterwards is killed and removed."""
     path = f"{TAG}-{uuid.uuid4().hex[:8]}"
     yield path
-    cgroups = RealKernel().cgroups
+    cgroups = KernelCgroups()
     cgroups.kill(path)
     cgroups.remove(path)
 

@@ -1,4 +1,4 @@
-"""Control groups, on the kernel and on its double; limits, use and killing of real processes on the kernel."""
+"""Control groups: their files, and limits, use and killing of real processes."""
 
 import os
 import signal
@@ -118,8 +118,8 @@ def test_limits_are_taken(kernel, group):
     kernel.cgroups.limit(group, Limits(memory=-1, pids=-1, cpu_quota=-1))
 
 
-def test_limits_are_in_the_files(real, group):
-    cgroups = real.cgroups
+def test_limits_are_in_the_files(kernel, group):
+    cgroups = kernel.cgroups
     cgroups.create(group)
     wanted = settings(ALL._replace(hugepages=(), mems=None), homes(cgroups.trees))
     cgroups.limit(group, ALL._replace(hugepages=(), mems=None))
@@ -128,32 +128,32 @@ def test_limits_are_in_the_files(real, group):
         assert Path(home[each.controller].mount, group, each.file).read_text().strip() == each.value, each.file
 
 
-def test_a_limit_of_pids_holds(real, group):
-    real.cgroups.create(group)
-    real.cgroups.limit(group, Limits(pids=2))
-    child = entered(real.cgroups, group, "sleep 60 & sleep 60 & sleep 60 & wait")
+def test_a_limit_of_pids_holds(kernel, group):
+    kernel.cgroups.create(group)
+    kernel.cgroups.limit(group, Limits(pids=2))
+    child = entered(kernel.cgroups, group, "sleep 60 & sleep 60 & sleep 60 & wait")
     assert child.wait(20) != 0, "the second child cannot be forked"
-    real.cgroups.kill(group)
+    kernel.cgroups.kill(group)
 
 
-def test_a_limit_of_memory_kills_and_is_counted(real, group):
-    real.cgroups.create(group)
-    real.cgroups.limit(group, Limits(memory=8 << 20))
-    child = entered(real.cgroups, group, f"exec {sys.executable} -c 'bytearray(1 << 28)'")
+def test_a_limit_of_memory_kills_and_is_counted(kernel, group):
+    kernel.cgroups.create(group)
+    kernel.cgroups.limit(group, Limits(memory=8 << 20))
+    child = entered(kernel.cgroups, group, f"exec {sys.executable} -c 'bytearray(1 << 28)'")
     assert child.wait(60) in (-signal.SIGKILL, 128 + signal.SIGKILL)
-    assert real.cgroups.usage(group).oom_kills == 1
+    assert kernel.cgroups.usage(group).oom_kills == 1
 
 
-def test_use_is_counted(real, group):
-    real.cgroups.create(f"{group}/web")
-    child = entered(real.cgroups, f"{group}/web", "while :; do :; done")
+def test_use_is_counted(kernel, group):
+    kernel.cgroups.create(f"{group}/web")
+    child = entered(kernel.cgroups, f"{group}/web", "while :; do :; done")
     try:
         until = time.monotonic() + 20
-        while (real.cgroups.usage(f"{group}/web").cpu_nanoseconds or 0) < 20_000_000:
+        while (kernel.cgroups.usage(f"{group}/web").cpu_nanoseconds or 0) < 20_000_000:
             assert time.monotonic() < until
-        used = real.cgroups.usage(f"{group}/web")
+        used = kernel.cgroups.usage(f"{group}/web")
     finally:
-        real.cgroups.kill(group)
+        kernel.cgroups.kill(group)
         child.wait()
     assert used.pids == 1
     assert used.memory >= used.working_set >= 0
@@ -161,8 +161,8 @@ def test_use_is_counted(real, group):
 
 
 @pytest.mark.parametrize("version", [2, 1], ids=["at once", "frozen, for want of version 2"])
-def test_no_child_escapes_the_kill_however_fast_it_forks(real, group, version):
-    trees = [each for each in real.cgroups.trees if each.version == 1 or version == 2]
+def test_no_child_escapes_the_kill_however_fast_it_forks(kernel, group, version):
+    trees = [each for each in kernel.cgroups.trees if each.version == 1 or version == 2]
     if not trees:
         pytest.skip("no cgroup tree of version 1")
     cgroups = KernelCgroups(trees)
@@ -176,23 +176,23 @@ def test_no_child_escapes_the_kill_however_fast_it_forks(real, group, version):
     cgroups.remove(group)
 
 
-def test_a_stopped_process_is_killed_too(real, group, spawned):
-    real.cgroups.create(group)
+def test_a_stopped_process_is_killed_too(kernel, group, spawned):
+    kernel.cgroups.create(group)
     child = spawned()
-    real.cgroups.enter(group, child.pid)
+    kernel.cgroups.enter(group, child.pid)
     child.send_signal(signal.SIGSTOP)
-    real.cgroups.kill(group)
+    kernel.cgroups.kill(group)
     assert child.wait(10) == -signal.SIGKILL
 
 
-def test_nobody_kills_itself(real, group):
-    real.cgroups.create(group)
+def test_nobody_kills_itself(kernel, group):
+    kernel.cgroups.create(group)
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            real.cgroups.enter(group, os.getpid())
-            real.cgroups.kill(group)
+            kernel.cgroups.enter(group, os.getpid())
+            kernel.cgroups.kill(group)
         except errors.Refused:
             code = 7
         finally:
@@ -200,26 +200,26 @@ def test_nobody_kills_itself(real, group):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
-def test_a_process_that_is_gone_cannot_enter(real, group, spawned):
-    real.cgroups.create(group)
+def test_a_process_that_is_gone_cannot_enter(kernel, group, spawned):
+    kernel.cgroups.create(group)
     child = spawned("exit 0")
     child.wait()
     with pytest.raises(errors.NoSuchProcess):
-        real.cgroups.enter(group, child.pid)
+        kernel.cgroups.enter(group, child.pid)
 
 
-def test_a_number_that_makes_no_sense_is_refused(real, group):
-    real.cgroups.create(group)
+def test_a_number_that_makes_no_sense_is_refused(kernel, group):
+    kernel.cgroups.create(group)
     with pytest.raises(errors.LinuxError, match=f"cpuset.cpus of the cgroup {group} to 4000"):
-        real.cgroups.limit(group, Limits(cpus="4000"))
+        kernel.cgroups.limit(group, Limits(cpus="4000"))
 
 
-def test_whoever_writes_into_every_door_is_in(real, group, spawned):
-    real.cgroups.create(group)
+def test_whoever_writes_into_every_door_is_in(kernel, group, spawned):
+    kernel.cgroups.create(group)
     child = spawned()
-    for each in real.cgroups.doors(group):
+    for each in kernel.cgroups.doors(group):
         Path(each).write_text(str(child.pid))
-    assert real.cgroups.pids(group) == [child.pid]
+    assert kernel.cgroups.pids(group) == [child.pid]
 
 
 def test_trees_of_a_hybrid_machine_are_found_once_each():

@@ -38,14 +38,14 @@ def remembered() -> int:
 
 
 @pytest.mark.parametrize(("one", "two"), [("127.0.0.2", "127.0.0.3"), ("::1", "fd00::2")], ids=["IPv4", "IPv6"])
-def test_an_addresses_connections_are_forgotten_and_no_others(real, tmp_path, one, two):
-    path = real.namespaces(tmp_path).create("one").path
-    network = real.network(path)
+def test_an_addresses_connections_are_forgotten_and_no_others(kernel, tmp_path, one, two):
+    path = kernel.namespaces(tmp_path).create("one").path
+    network = kernel.network(path)
     network.links.change("lo", up=True)
     if ":" in two:
         network.addresses.add(1, ip_interface(f"{two}/128"))
-    real.ruleset(path).apply(RULESET)
-    conntrack = real.conntrack(path)
+    kernel.ruleset(path).apply(RULESET)
+    conntrack = kernel.conntrack(path)
     with visit(path):
         for port in range(1, 6):
             send_surely(one, one, port)
@@ -63,12 +63,12 @@ def test_an_addresses_connections_are_forgotten_and_no_others(real, tmp_path, on
 
 
 @pytest.mark.parametrize(("one", "two"), [("127.0.0.2", "127.0.0.3"), ("::1", "fd00::2")], ids=["IPv4", "IPv6"])
-def test_they_are_forgotten_without_a_count_too(real, tmp_path, one, two):
-    path = real.namespaces(tmp_path).create("one").path
+def test_they_are_forgotten_without_a_count_too(kernel, tmp_path, one, two):
+    path = kernel.namespaces(tmp_path).create("one").path
     with KernelNetwork(path) as network:
         network.links.change("lo", up=True)
         network.addresses.add(1, ip_interface(f"{two}/{128 if ':' in two else 32}"))
-    real.ruleset(path).apply(RULESET)
+    kernel.ruleset(path).apply(RULESET)
     conntrack = KernelConntrack(path)
     with visit(path):
         for port in range(1, 6):
@@ -85,7 +85,7 @@ def test_they_are_forgotten_without_a_count_too(real, tmp_path, one, two):
     conntrack.close()
 
 
-def test_the_double_remembers_nothing(kernel, tmp_path):
+def test_an_address_without_connections_has_none_to_forget(kernel, tmp_path):
     conntrack = kernel.conntrack(kernel.namespaces(tmp_path).create("one").path)
     assert conntrack.flush(ip_address("10.0.0.1")) == 0
     conntrack.close()

@@ -66,7 +66,7 @@ def on_xdp_by_link(index, _netlink, held):
     ],
     ids=lambda each: " ".join(way.__name__ for way in each) or "none" if isinstance(each, list) else "",
 )
-def test_programs_are_taken_off(real, ways, count):
+def test_programs_are_taken_off(kernel, ways, count):
     held = []
     try:
         with KernelNetwork() as network, Netlink() as netlink:
@@ -84,6 +84,6 @@ def test_programs_are_taken_off(real, ways, count):
             os.close(each)
 
 
-def test_a_link_that_is_not_there_has_no_programs(real):
+def test_a_link_that_is_not_there_has_no_programs(kernel):
     with Netlink() as netlink, pytest.raises(errors.NoSuchLink):
         detach_programs(netlink, 99)

@@ -49,10 +49,10 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one_and_no_other(tmp_path)
         write_durably(tmp_path / "nowhere" / "file", b"x")
 
 
-def test_a_full_disk_leaves_the_old_file(real, tmp_path):
+def test_a_full_disk_leaves_the_old_file(kernel, tmp_path):
     small = tmp_path / "small"
     small.mkdir()
-    real.mounts.mount("small", small, "tmpfs", ["size=65536"])
+    kernel.mounts.mount("small", small, "tmpfs", ["size=65536"])
     write_durably(small / "record", b"old")
     with pytest.raises(errors.NoRoom):
         write_durably(small / "record", b"x" * 100_000)

@@ -40,8 +40,3 @@ def test_a_file_is_light_to_import_and_knows_only_this_room(module):
     others, ours = pulled_in(module)
     assert others - {"collections_abc", "sre", "typing", "stat"} <= ALLOWED
     assert {each for each in ours if not each.startswith("podwire.linux")} == {"podwire"}
-
-
-def test_the_double_is_not_loaded_with_the_kernel():
-    _, ours = pulled_in("kernel")
-    assert not any("memory" in each for each in ours)

@@ -50,7 +50,7 @@ ROUTES = [
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_a_route_comes_back_exactly(real, route):
+def test_a_route_comes_back_exactly(kernel, route):
     with links() as (index, netlink):
         ip("addr add 10.0.0.1/24 dev v0")
         ip("addr add 10.8.0.1/24 dev w0")
@@ -74,7 +74,7 @@ def test_a_route_comes_back_exactly(real, route):
         ]
 
 
-def test_a_kept_route_tells_what_it_is(real):
+def test_a_kept_route_tells_what_it_is(kernel):
     with links() as (index, netlink):
         ip("addr add 10.0.0.1/24 dev v0")
         ip("route add 10.2.0.0/16 via 10.0.0.9 dev v0 src 10.0.0.1")
@@ -88,7 +88,7 @@ def test_a_kept_route_tells_what_it_is(real):
         assert (near.to_link, far.to_link, far.shares) == (True, False, False)
 
 
-def test_routes_of_other_links_of_the_kernel_and_of_routers_are_left_out(real):
+def test_routes_of_other_links_of_the_kernel_and_of_routers_are_left_out(kernel):
     with links() as (index, netlink):
         ip("addr add 10.0.0.1/24 dev v0")
         ip("route add 10.9.0.0/16 dev w0")
@@ -96,7 +96,7 @@ def test_routes_of_other_links_of_the_kernel_and_of_routers_are_left_out(real):
         assert KeptRoutes(netlink).list(index) == ()
 
 
-def test_a_route_that_cannot_be_had_any_more_is_told(real):
+def test_a_route_that_cannot_be_had_any_more_is_told(kernel):
     with links() as (index, netlink):
         ip("addr add 10.0.0.1/24 dev v0")
         ip("route add 10.2.0.0/16 via 10.0.0.9 dev v0")
@@ -106,7 +106,7 @@ def test_a_route_that_cannot_be_had_any_more_is_told(real):
         assert told.startswith("add route 10.2.0.0/16")
 
 
-def test_a_route_alone_does_not_stand_beside_another(real):
+def test_a_route_alone_does_not_stand_beside_another(kernel):
     with links() as (index, netlink):
         ip("route add 10.2.0.0/16 dev v0")
         (kept,) = KeptRoutes(netlink).list(index)
@@ -117,7 +117,7 @@ def test_a_route_alone_does_not_stand_beside_another(real):
 
 
 @pytest.mark.parametrize(("route", "leads"), [("default dev v0 metric 5", True), ("10.0.0.0/8 dev v0", False)])
-def test_a_link_leads_out_by_a_default_route(real, route, leads):
+def test_a_link_leads_out_by_a_default_route(kernel, route, leads):
     with links() as (index, netlink):
         ip(f"route add {route}")
         ip("route add default dev w0 metric 9 table 100")
@@ -135,7 +135,7 @@ RULES = [
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_rule_comes_back_exactly(real, rule):
+def test_a_rule_comes_back_exactly(kernel, rule):
     with links() as (_, netlink):
         ip(f"rule add {rule}")
         before = ip("rule show")
@@ -150,7 +150,7 @@ def test_a_rule_comes_back_exactly(real, rule):
             KeptRules(netlink).add(kept)
 
 
-def test_a_rule_names_its_link_by_another_name(real):
+def test_a_rule_names_its_link_by_another_name(kernel):
     with links() as (_, netlink):
         ip("rule add iif v0 table 100 priority 500")
         (kept,) = KeptRules(netlink).list()
@@ -159,7 +159,7 @@ def test_a_rule_names_its_link_by_another_name(real):
         assert sorted(each.get("iif", "") for each in ip("rule show") if each["priority"] == 500) == ["net1", "v0"]
 
 
-def test_neighbours_that_were_set_come_back_and_others_do_not(real):
+def test_neighbours_that_were_set_come_back_and_others_do_not(kernel):
     with links() as (index, netlink):
         ip("addr add 10.0.0.1/24 dev v0")
         ip("neigh add 10.0.0.9 lladdr 02:00:00:00:00:09 dev v0 nud permanent")
@@ -199,7 +199,7 @@ QUEUES = [
 
 
 @pytest.mark.parametrize("commands", QUEUES, ids=["a bucket", "a queue", "classes", "a hook"])
-def test_queues_that_somebody_made_come_back(real, commands):
+def test_queues_that_somebody_made_come_back(kernel, commands):
     with links() as (index, netlink):
         for each in commands:
             tc(each)
@@ -213,7 +213,7 @@ def test_queues_that_somebody_made_come_back(real, commands):
         assert KeptQueues(netlink).put(index, kept) == ()
 
 
-def test_filters_that_are_lost_are_counted(real):
+def test_filters_that_are_lost_are_counted(kernel):
     with links() as (index, netlink):
         tc("qdisc add dev v0 clsact")
         tc("filter add dev v0 ingress protocol ip u32 match u32 0 0 flowid 1:1")
@@ -223,12 +223,12 @@ def test_filters_that_are_lost_are_counted(real):
         assert told.endswith("filters of the clsact queue ffff:")
 
 
-def test_queues_that_every_link_has_are_left_out(real):
+def test_queues_that_every_link_has_are_left_out(kernel):
     with links() as (index, netlink):
         assert KeptQueues(netlink).list(index) == ()
 
 
-def test_sysctls_of_a_link_are_put_back_as_far_as_they_can_be(real):
+def test_sysctls_of_a_link_are_put_back_as_far_as_they_can_be(kernel):
     with links():
         before = link_sysctls.read_all("v0")
         link_sysctls.write("v0", {"ipv4/arp_ignore": "3", "ipv6/accept_ra": "0"})
@@ -243,7 +243,7 @@ def test_sysctls_of_a_link_are_put_back_as_far_as_they_can_be(real):
         assert link_sysctls.read_all("v9") == {}
 
 
-def test_features_are_read_and_asked_for(real):
+def test_features_are_read_and_asked_for(kernel):
     with links() as (index, _), Ethtool() as ethtool:
         before = ethtool.features(index)
         assert "rx-gro" in before.changeable

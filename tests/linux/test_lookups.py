@@ -67,16 +67,16 @@ def table(last="drop") -> Table:
 
 
 @pytest.fixture
-def opened(real, tmp_path):
+def opened(kernel, tmp_path):
     """On demand, because the test's thread must be the one that asks."""
     made = []
 
     def make():
-        path = real.namespaces(tmp_path).create("one").path
-        network = real.network(path)
+        path = kernel.namespaces(tmp_path).create("one").path
+        network = kernel.network(path)
         network.links.change("lo", up=True)
         network.close()
-        made.append(real.elements(path, TABLE))
+        made.append(kernel.elements(path, TABLE))
         return made[-1], path
 
     yield make
@@ -105,7 +105,7 @@ def comes(path, source, to) -> bool:
             return False
 
 
-def test_what_one_map_answers_is_part_of_the_next_key(real, opened):
+def test_what_one_map_answers_is_part_of_the_next_key(kernel, opened):
     elements, path = opened()
     elements.tables().put(table())
     assert not comes(path, 2, 53)
@@ -121,7 +121,7 @@ def test_what_one_map_answers_is_part_of_the_next_key(real, opened):
     ]
 
 
-def test_elements_of_ranges_cover_every_field(real, opened):
+def test_elements_of_ranges_cover_every_field(kernel, opened):
     elements, path = opened()
     elements.tables().put(table())
     box = Element(ip(20) + UDP + port(100), end=ip(29) + UDP + port(199))
@@ -133,7 +133,7 @@ def test_elements_of_ranges_cover_every_field(real, opened):
     assert not comes(path, 25, 150)
 
 
-def test_elements_that_count_tell_how_often_they_were_found(real, opened):
+def test_elements_that_count_tell_how_often_they_were_found(kernel, opened):
     elements, path = opened()
     elements.tables().put(table())
     assert elements.counted("counts") == {}
@@ -143,7 +143,7 @@ def test_elements_that_count_tell_how_often_they_were_found(real, opened):
     assert elements.counted("counts") == {ip(9) + number(7): Counted(3, 3 * 29), ip(9) + number(8): Counted(0, 0)}
 
 
-def test_new_rules_leave_the_elements(real, opened):
+def test_new_rules_leave_the_elements(kernel, opened):
     elements, path = opened()
     tables = elements.tables()
     assert not tables.exists(TABLE)
@@ -154,7 +154,7 @@ def test_new_rules_leave_the_elements(real, opened):
     assert elements.list("who") == [Element(ip(2), number(1) + number(2))]
 
 
-def test_sets_of_another_shape_are_refused_or_replaced(real, opened):
+def test_sets_of_another_shape_are_refused_or_replaced(kernel, opened):
     elements, path = opened()
     tables = elements.tables()
     tables.put(table())
@@ -168,7 +168,7 @@ def test_sets_of_another_shape_are_refused_or_replaced(real, opened):
     assert comes(path, 2, 53)
 
 
-def test_a_table_goes_and_goes_twice(real, opened):
+def test_a_table_goes_and_goes_twice(kernel, opened):
     elements, _ = opened()
     tables = elements.tables()
     tables.put(table())
@@ -178,7 +178,7 @@ def test_a_table_goes_and_goes_twice(real, opened):
 
 
 @pytest.mark.skipif(shutil.which("nft") is None, reason="no nft program")
-def test_the_nft_program_can_show_it(real, opened):
+def test_the_nft_program_can_show_it(kernel, opened):
     """It knows no lookups that feed lookups; a constant that spans them keeps it from stumbling."""
     elements, path = opened()
     elements.tables().put(table())
@@ -188,7 +188,7 @@ def test_the_nft_program_can_show_it(real, opened):
     assert "@places goto fine" in shown.stdout
 
 
-def test_a_transaction_of_many_thousands_goes_out_as_one(real, opened):
+def test_a_transaction_of_many_thousands_goes_out_as_one(kernel, opened):
     elements, _ = opened()
     elements.tables().put(table())
     many = [Element(each.to_bytes(4, "big"), number(each) + number(each)) for each in range(1, 20_001)]

@@ -25,7 +25,7 @@ def heard(hearing: Monitor) -> list[tuple[str, bool]]:
 
 
 @pytest.fixture
-def hearing(real):
+def hearing(kernel):
     """Opened by the test, in its own thread's namespace, and closed for it."""
     opened = []
 
@@ -38,7 +38,7 @@ def hearing(real):
         each.close()
 
 
-def test_links_addresses_routes_and_rules_are_told_as_they_come_and_go(real, hearing):
+def test_links_addresses_routes_and_rules_are_told_as_they_come_and_go(kernel, hearing):
     told = hearing()
     with KernelNetwork() as network:
         network.links.add(Bridge("br0", up=True))
@@ -62,7 +62,7 @@ def test_links_addresses_routes_and_rules_are_told_as_they_come_and_go(real, hea
         assert [(each.ifindex, each.link.name) for each in gone] == [(index, "br0")]
 
 
-def test_a_change_of_a_link_tells_how_it_is_now(real, hearing):
+def test_a_change_of_a_link_tells_how_it_is_now(kernel, hearing):
     with KernelNetwork() as network:
         network.links.add(Veth("v0", "v1"))
         told = hearing()
@@ -71,7 +71,7 @@ def test_a_change_of_a_link_tells_how_it_is_now(real, hearing):
         assert (seen[-1].up, seen[-1].alias) == (True, "mine")
 
 
-def test_a_place_in_a_bridge_is_told_apart_from_the_link_itself(real, hearing):
+def test_a_place_in_a_bridge_is_told_apart_from_the_link_itself(kernel, hearing):
     with KernelNetwork() as network:
         network.links.add(Bridge("br0", up=True))
         network.links.add(Veth("v0", "v1", master=network.links.get("br0").ifindex, up=True))
@@ -81,7 +81,7 @@ def test_a_place_in_a_bridge_is_told_apart_from_the_link_itself(real, hearing):
         assert {(each.what, each.ifindex) for each in told.read()} == {(monitor.PORT, index)}
 
 
-def test_what_follows_by_itself_is_not_told(real, hearing):
+def test_what_follows_by_itself_is_not_told(kernel, hearing):
     """Link-local addresses come with a link and settle seconds later; local routes come with addresses."""
     with KernelNetwork() as network:
         network.links.add(Veth("v0", "v1", up=True))
@@ -91,7 +91,7 @@ def test_what_follows_by_itself_is_not_told(real, hearing):
         assert told.read() == []
 
 
-def test_parameters_of_all_links_are_told(real, hearing):
+def test_parameters_of_all_links_are_told(kernel, hearing):
     forwarding = KernelSysctls()
     forwarding.write("net.ipv4.ip_forward", "0")
     told = hearing()
@@ -99,8 +99,8 @@ def test_parameters_of_all_links_are_told(real, hearing):
     assert set(told.read()) == {Changed(monitor.PARAMETER)}
 
 
-def test_it_hears_the_namespace_that_it_was_opened_in_and_no_other(real, hearing, tmp_path):
-    path = real.namespaces(tmp_path / "ns").create("there").path
+def test_it_hears_the_namespace_that_it_was_opened_in_and_no_other(kernel, hearing, tmp_path):
+    path = kernel.namespaces(tmp_path / "ns").create("there").path
     told, here = hearing(path), hearing()
     with KernelNetwork(path) as there:
         there.links.change("lo", up=True)
@@ -108,7 +108,7 @@ def test_it_hears_the_namespace_that_it_was_opened_in_and_no_other(real, hearing
     assert (monitor.LINK, False) in heard(told)
 
 
-def test_nft_tells_of_elements_with_their_comments_and_of_everything_else(real, hearing):
+def test_nft_tells_of_elements_with_their_comments_and_of_everything_else(kernel, hearing):
     told = hearing(protocol=NETFILTER)
     KernelRuleset().apply("add table inet podwire\nadd set inet podwire s { type ipv4_addr; }\n")
     assert heard(told) == [(monitor.RULESET, False)]
@@ -125,7 +125,7 @@ def test_nft_tells_of_elements_with_their_comments_and_of_everything_else(real, 
     assert (monitor.RULESET, True) in heard(told)
 
 
-def test_more_than_there_is_room_for_means_that_anything_may_have_changed(real, hearing):
+def test_more_than_there_is_room_for_means_that_anything_may_have_changed(kernel, hearing):
     told = hearing()
     with socket.socket(fileno=os.dup(told.fileno())) as same:
         same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
@@ -139,7 +139,7 @@ def test_more_than_there_is_room_for_means_that_anything_may_have_changed(real, 
     assert told.read()[-1].link.alias == "last", "it goes on hearing"
 
 
-def test_a_namespace_that_is_not_there_is_named(real, tmp_path):
+def test_a_namespace_that_is_not_there_is_named(kernel, tmp_path):
     with pytest.raises(errors.NoSuchNamespace) as raised:
         Monitor(tmp_path / "none")
     assert raised.value.errno == errno.ENOENT

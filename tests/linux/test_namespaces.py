@@ -70,27 +70,27 @@ def test_a_network_is_opened_only_where_one_is_pinned(kernel, tmp_path):
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "/tmp", "/dev/null", "/proc/self/stat", "/etc/passwd/x"])
-def test_a_path_that_is_no_namespace_is_told_from_one(real, path):
+def test_a_path_that_is_no_namespace_is_told_from_one(kernel, path):
     with pytest.raises(errors.NoSuchNamespace):
         namespaces.identity(path)
 
 
-def test_a_pipe_where_a_namespace_should_be_keeps_nobody_waiting(real, tmp_path):
+def test_a_pipe_where_a_namespace_should_be_keeps_nobody_waiting(kernel, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(errors.NoSuchNamespace):
         namespaces.open_namespace(tmp_path / "pipe")
 
 
-def test_another_program_enters_what_is_pinned(real, tmp_path):
-    pinned = real.namespaces(tmp_path).create("one")
+def test_another_program_enters_what_is_pinned(kernel, tmp_path):
+    pinned = kernel.namespaces(tmp_path).create("one")
     done = subprocess.run(
         ["nsenter", f"--net={pinned.path}", "readlink", "/proc/self/ns/net"], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == f"net:[{pinned.inode}]"
 
 
-def test_a_file_that_a_crash_left_is_used_again_and_listed_as_empty(real, tmp_path):
-    pinned = real.namespaces(tmp_path)
+def test_a_file_that_a_crash_left_is_used_again_and_listed_as_empty(kernel, tmp_path):
+    pinned = kernel.namespaces(tmp_path)
     (tmp_path / "one").touch()
     assert [(each.name, each.inode) for each in pinned.list()] == [("one", 0)]
     assert pinned.create("one").inode != 0
@@ -99,13 +99,13 @@ def test_a_file_that_a_crash_left_is_used_again_and_listed_as_empty(real, tmp_pa
     assert not (tmp_path / "two").exists()
 
 
-def test_a_symlink_is_not_followed_when_a_namespace_is_made(real, tmp_path):
+def test_a_symlink_is_not_followed_when_a_namespace_is_made(kernel, tmp_path):
     target = tmp_path / "target"
     target.touch()
     (tmp_path / "ns").mkdir()
     (tmp_path / "ns" / "one").symlink_to(target)
     with pytest.raises(errors.LinuxError):
-        real.namespaces(tmp_path / "ns").create("one")
+        kernel.namespaces(tmp_path / "ns").create("one")
     assert namespaces_at(target) == 0
 
 
@@ -116,9 +116,9 @@ def namespaces_at(path) -> int:
         return 0
 
 
-def test_of_many_who_make_the_same_one_only_one_does(real, tmp_path):
+def test_of_many_who_make_the_same_one_only_one_does(kernel, tmp_path):
     """The threads that ask are started here, so they are in this test's mount namespace."""
-    pinned = real.namespaces(tmp_path)
+    pinned = kernel.namespaces(tmp_path)
 
     def create(_):
         try:
@@ -134,21 +134,21 @@ def test_of_many_who_make_the_same_one_only_one_does(real, tmp_path):
     assert pinned.list() == []
 
 
-def test_a_pin_is_undone_however_often_it_was_made(real, tmp_path):
-    pinned = real.namespaces(tmp_path)
+def test_a_pin_is_undone_however_often_it_was_made(kernel, tmp_path):
+    pinned = kernel.namespaces(tmp_path)
     path = pinned.create("one").path
-    real.mounts.bind("/proc/thread-self/ns/net", path)
+    kernel.mounts.bind("/proc/thread-self/ns/net", path)
     pinned.remove("one")
     assert not (tmp_path / "one").exists()
 
 
-def test_a_directory_that_cannot_be_made_is_told_of(real):
+def test_a_directory_that_cannot_be_made_is_told_of(kernel):
     with pytest.raises(errors.LinuxError, match="make the net namespace /proc/nowhere/one"):
-        real.namespaces("/proc/nowhere").create("one")
+        kernel.namespaces("/proc/nowhere").create("one")
 
 
-def test_a_visit_is_over_when_the_block_ends(real, tmp_path):
-    pinned = real.namespaces(tmp_path).create("one")
+def test_a_visit_is_over_when_the_block_ends(kernel, tmp_path):
+    pinned = kernel.namespaces(tmp_path).create("one")
     home = here()
     with visit(pinned.path):
         assert here() == pinned.inode
@@ -158,11 +158,11 @@ def test_a_visit_is_over_when_the_block_ends(real, tmp_path):
     assert here() == home
 
 
-def test_a_visit_that_cannot_begin_leaves_nothing_open(real, tmp_path, descriptors):
+def test_a_visit_that_cannot_begin_leaves_nothing_open(kernel, tmp_path, descriptors):
     home, files = here(), descriptors()
     with pytest.raises(errors.NoSuchNamespace), visit(tmp_path / "nowhere"):
         pass
-    with pytest.raises(errors.WrongKind), visit(real.namespaces(tmp_path, "ipc").create("ipc").path):
+    with pytest.raises(errors.WrongKind), visit(kernel.namespaces(tmp_path, "ipc").create("ipc").path):
         pass
     descriptor = os.open("/etc/passwd", os.O_RDONLY)
     with pytest.raises(errors.WrongKind), visit(descriptor):
@@ -171,8 +171,8 @@ def test_a_visit_that_cannot_begin_leaves_nothing_open(real, tmp_path, descripto
     assert (here(), descriptors()) == (home, files)
 
 
-def test_visits_nest_and_come_back_step_by_step(real, tmp_path):
-    pinned = real.namespaces(tmp_path)
+def test_visits_nest_and_come_back_step_by_step(kernel, tmp_path):
+    pinned = kernel.namespaces(tmp_path)
     one, two = pinned.create("one"), pinned.create("two")
     with visit(one.path):
         with visit(two.path):
@@ -180,8 +180,8 @@ def test_visits_nest_and_come_back_step_by_step(real, tmp_path):
         assert here() == one.inode
 
 
-def test_a_visit_moves_no_other_thread(real, tmp_path):
-    pinned = real.namespaces(tmp_path).create("one")
+def test_a_visit_moves_no_other_thread(kernel, tmp_path):
+    pinned = kernel.namespaces(tmp_path).create("one")
     home = here()
     asked, answer, seen = threading.Event(), threading.Event(), []
 
@@ -199,8 +199,8 @@ def test_a_visit_moves_no_other_thread(real, tmp_path):
     assert seen == [home]
 
 
-def test_an_ipc_namespace_is_visited_too(real, tmp_path):
-    pinned = real.namespaces(tmp_path, "ipc").create("one")
+def test_an_ipc_namespace_is_visited_too(kernel, tmp_path):
+    pinned = kernel.namespaces(tmp_path, "ipc").create("one")
     home = here("ipc")
     with visit(pinned.path, "ipc"):
         assert here("ipc") == pinned.inode
@@ -213,20 +213,20 @@ def test_work_in_a_thread_hands_back_its_result_and_its_error():
         in_thread(lambda: 1 // 0)
 
 
-def test_making_many_leaves_no_thread_and_no_descriptor(real, tmp_path, descriptors):
-    pinned = real.namespaces(tmp_path)
+def test_making_many_leaves_no_thread_and_no_descriptor(kernel, tmp_path, descriptors):
+    pinned = kernel.namespaces(tmp_path)
     pinned.create("first")
     threads, files = threading.active_count(), descriptors()
     for number in range(20):
         pinned.create(str(number))
-        real.network(pinned.path(str(number))).close()
+        kernel.network(pinned.path(str(number))).close()
         pinned.remove(str(number))
     assert (threading.active_count(), descriptors()) == (threads, files)
 
 
-def test_a_link_made_in_a_namespace_is_not_seen_from_here(real, tmp_path):
-    path = real.namespaces(tmp_path).create("one").path
-    network = real.network(path)
+def test_a_link_made_in_a_namespace_is_not_seen_from_here(kernel, tmp_path):
+    path = kernel.namespaces(tmp_path).create("one").path
+    network = kernel.network(path)
     network.links.add(Veth("a0", "a1"))
     network.close()
     assert "a0" not in Path("/proc/thread-self/net/dev").read_text()

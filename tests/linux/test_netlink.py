@@ -16,11 +16,11 @@ from podwire.linux.wire import Request
 
 
 @pytest.fixture
-def network(real):
+def network(kernel):
     opened = []
 
     def open_(path=None):
-        opened.append(real.network(path))
+        opened.append(kernel.network(path))
         return opened[-1]
 
     yield open_
@@ -28,30 +28,30 @@ def network(real):
         each.close()
 
 
-def test_the_kernels_own_words_are_in_the_error(real, network):
+def test_the_kernels_own_words_are_in_the_error(kernel, network):
     here = network()
     here.links.change("lo", up=True)
     with pytest.raises(errors.Unreachable, match=r"\(Nexthop has invalid gateway\)"):
         here.routes.add(Route(ip_network("10.0.0.0/8"), ip_address("10.9.9.9"), 1))
 
 
-def test_a_socket_stays_in_its_namespace(real, network, tmp_path):
-    path = real.namespaces(tmp_path).create("one").path
+def test_a_socket_stays_in_its_namespace(kernel, network, tmp_path):
+    path = kernel.namespaces(tmp_path).create("one").path
     there = network(path)
     there.links.add(Bridge("br0"))
     assert [each.name for each in network().links.list()] == ["lo"]
     assert "br0" not in Path("/proc/thread-self/net/dev").read_text()
 
 
-def test_a_namespace_can_be_given_by_its_descriptor(real, tmp_path):
-    pinned = real.namespaces(tmp_path).create("one")
+def test_a_namespace_can_be_given_by_its_descriptor(kernel, tmp_path):
+    pinned = kernel.namespaces(tmp_path).create("one")
     descriptor = os.open(pinned.path, os.O_RDONLY)
     with Netlink(descriptor) as netlink:
         os.close(descriptor)
         assert netlink.dump(Request(18, 0, bytes(16), "list links", {}))
 
 
-def test_errors_go_to_the_requests_that_made_them(real):
+def test_errors_go_to_the_requests_that_made_them(kernel):
     """Of many requests in one send, those fail that should, and no other."""
 
     def rename(index: int) -> Request:
@@ -64,7 +64,7 @@ def test_errors_go_to_the_requests_that_made_them(real):
     assert [each.partition(":")[2].partition(":")[0] for each in failed.value.__notes__] == [" tag 51", " tag 52"]
 
 
-def test_threads_share_a_socket(real, network):
+def test_threads_share_a_socket(kernel, network):
     here = network()
 
     def work(number: int) -> str:
@@ -81,7 +81,7 @@ def test_threads_share_a_socket(real, network):
     assert [each.name for each in here.links.list()] == ["lo"]
 
 
-def test_lists_stay_whole_while_others_change_things(real, network):
+def test_lists_stay_whole_while_others_change_things(kernel, network):
     here, other = network(), network()
     for number in range(40):
         here.links.add(Bridge(f"fixed{number}"))
@@ -104,7 +104,7 @@ def test_lists_stay_whole_while_others_change_things(real, network):
         thread.join()
 
 
-def test_many_links_are_listed(real, network):
+def test_many_links_are_listed(kernel, network):
     here = network()
     with here.batch() as batch:
         for number in range(40):
@@ -112,9 +112,9 @@ def test_many_links_are_listed(real, network):
     assert {each.alias for each in here.links.list()} == {"", *(f"podwire:{number}" for number in range(40))}
 
 
-def test_descriptors_of_namespaces_are_closed_also_when_the_kernel_refuses(real, network, tmp_path, descriptors):
+def test_descriptors_of_namespaces_are_closed_also_when_the_kernel_refuses(kernel, network, tmp_path, descriptors):
     here = network()
-    path = real.namespaces(tmp_path).create("one").path
+    path = kernel.namespaces(tmp_path).create("one").path
     before = descriptors()
     for _ in range(3):
         with pytest.raises(errors.LinuxError):
@@ -127,21 +127,21 @@ def test_descriptors_of_namespaces_are_closed_also_when_the_kernel_refuses(real,
     assert descriptors() == before
 
 
-def test_a_closed_network_is_closed(real, network):
+def test_a_closed_network_is_closed(kernel, network):
     here = network()
     here.close()
     with pytest.raises(OSError, match="Bad file descriptor"):
         here.links.list()
 
 
-def test_without_the_capability_it_is_not_permitted(real, tmp_path):
+def test_without_the_capability_it_is_not_permitted(kernel, tmp_path):
     """A child gives up its capabilities and tries."""
     child = os.fork()
     if child == 0:
         code = 1
         try:
             os.setresuid(65534, 65534, 65534)
-            real.network().links.add(Bridge("br0"))
+            kernel.network().links.add(Bridge("br0"))
         except errors.NotPermitted as error:
             code = 7 if error.operation == "add bridge br0" else 8
         finally:
@@ -149,7 +149,7 @@ def test_without_the_capability_it_is_not_permitted(real, tmp_path):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
-def test_an_address_waits_only_if_it_is_told_to(real, network):
+def test_an_address_waits_only_if_it_is_told_to(kernel, network):
     """Duplicate address detection takes a second; without it the address can be used before the call returns."""
     here = network()
     here.links.add(Veth("a0", "a1", up=True))

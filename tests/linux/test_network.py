@@ -1,4 +1,4 @@
-"""Addresses, routes, rules and neighbours, on the kernel and on its double."""
+"""Addresses, routes, rules and neighbours, and what other programs see of them."""
 
 from ipaddress import ip_address, ip_interface, ip_network
 
@@ -35,17 +35,16 @@ def sane(routes) -> list[Route]:
     return sorted((each for each in routes if not each.destination.is_link_local), key=str)
 
 
-def test_addresses_are_there_as_ours_and_can_be_used_at_once(kernel, pod, is_real, told):
+def test_addresses_are_there_as_ours_and_can_be_used_at_once(kernel, pod, told):
     network, path = pod()
     network.addresses.add(2, IF4)
     network.addresses.add(2, IF6)
     assert ours(network.addresses.list(2)) == [Address(2, IF4, PROTOCOL), Address(2, IF6, PROTOCOL)]
-    if is_real:
-        (seen,) = told("ip", "-j", "addr", "show", "eth0", netns=path)
-        four, six = (each for each in seen["addr_info"] if each["scope"] == "global")
-        assert (four["local"], four["prefixlen"], four["broadcast"]) == ("10.1.0.5", 24, "10.1.0.255")
-        assert (six["local"], six["prefixlen"], six["nodad"]) == ("fd00:1::5", 64, True)
-        assert "tentative" not in six
+    (seen,) = told("ip", "-j", "addr", "show", "eth0", netns=path)
+    four, six = (each for each in seen["addr_info"] if each["scope"] == "global")
+    assert (four["local"], four["prefixlen"], four["broadcast"]) == ("10.1.0.5", 24, "10.1.0.255")
+    assert (six["local"], six["prefixlen"], six["nodad"]) == ("fd00:1::5", 64, True)
+    assert "tentative" not in six
 
 
 def test_addresses_are_listed_for_one_link_or_for_all(kernel, pod):
@@ -136,7 +135,7 @@ def test_the_kernel_routes_what_is_connected(kernel, pod):
     assert sane(network.routes.list(6)) == [Route(IF6.network, None, 2, metric=256, scope=0, protocol=2)]
 
 
-def test_default_routes_are_there_as_ours(kernel, pod, is_real, told):
+def test_default_routes_are_there_as_ours(kernel, pod, told):
     network, path = pod()
     network.addresses.add(2, IF4)
     network.addresses.add(2, IF6)
@@ -146,17 +145,16 @@ def test_default_routes_are_there_as_ours(kernel, pod, is_real, told):
     six = Route(ALL6, GW6, 2, metric=1024, scope=0, protocol=PROTOCOL)
     assert [each for each in network.routes.list(4) if each.protocol == PROTOCOL] == [four]
     assert [each for each in network.routes.list(6) if each.protocol == PROTOCOL] == [six]
-    if is_real:
-        (seen,) = told("ip", "-j", "route", "show", "default", netns=path)
-        assert (seen["gateway"], seen["dev"], seen["protocol"], seen["metric"]) == (
-            "10.1.0.1",
-            "eth0",
-            str(PROTOCOL),
-            7,
-        )
-        assert seen["metrics"] == [{"mtu": 1400, "advmss": 1300}]
-        (seen,) = told("ip", "-j", "-6", "route", "show", "default", netns=path)
-        assert (seen["gateway"], seen["protocol"]) == ("fd00:1::1", str(PROTOCOL))
+    (seen,) = told("ip", "-j", "route", "show", "default", netns=path)
+    assert (seen["gateway"], seen["dev"], seen["protocol"], seen["metric"]) == (
+        "10.1.0.1",
+        "eth0",
+        str(PROTOCOL),
+        7,
+    )
+    assert seen["metrics"] == [{"mtu": 1400, "advmss": 1300}]
+    (seen,) = told("ip", "-j", "-6", "route", "show", "default", netns=path)
+    assert (seen["gateway"], seen["protocol"]) == ("fd00:1::1", str(PROTOCOL))
 
 
 def test_a_route_finds_its_link_by_its_gateway(kernel, pod):
@@ -288,7 +286,7 @@ def test_a_destination_can_be_shut(kernel, pod):
     assert sane(network.routes.list(4)) == []
 
 
-def test_rules_choose_tables(kernel, host, is_real, told):
+def test_rules_choose_tables(kernel, host, told):
     network, path = host("a")
     first = [*network.rules.list(4), *network.rules.list(6)]
     assert [(each.priority, each.table) for each in first] == [
@@ -300,9 +298,8 @@ def test_rules_choose_tables(kernel, host, is_real, told):
     network.rules.add(six)
     assert [each for each in network.rules.list(4) if each.protocol == PROTOCOL] == [four]
     assert [each for each in network.rules.list(6) if each.protocol == PROTOCOL] == [six]
-    if is_real:
-        (seen,) = [each for each in told("ip", "-j", "-d", "rule", netns=path) if each["priority"] == 100]
-        assert (seen["src"], seen["iif"], seen["table"]) == ("10.1.0.5", "lo", "1000")
+    (seen,) = [each for each in told("ip", "-j", "-d", "rule", netns=path) if each["priority"] == 100]
+    assert (seen["src"], seen["iif"], seen["table"]) == ("10.1.0.5", "lo", "1000")
     with pytest.raises(errors.RuleExists):
         network.rules.add(four)
     network.rules.delete(four)
@@ -310,7 +307,7 @@ def test_rules_choose_tables(kernel, host, is_real, told):
         network.rules.delete(four)
 
 
-def test_neighbours_are_set_and_forgotten(kernel, pod, is_real, told):
+def test_neighbours_are_set_and_forgotten(kernel, pod, told):
     network, path = pod()
     four = Neighbour(2, GW4, "02:00:00:00:00:01")
     six = Neighbour(2, GW6, "02:00:00:00:00:02")
@@ -321,9 +318,8 @@ def test_neighbours_are_set_and_forgotten(kernel, pod, is_real, told):
     changed = four._replace(mac="02:00:00:00:00:03")
     network.neighbours.replace(changed)
     assert sorted(network.neighbours.list(2), key=str) == sorted([changed, six], key=str)
-    if is_real:
-        seen = {each["dst"]: (each["lladdr"], each["state"]) for each in told("ip", "-j", "neigh", netns=path)}
-        assert seen["10.1.0.1"] == ("02:00:00:00:00:03", ["PERMANENT"])
+    seen = {each["dst"]: (each["lladdr"], each["state"]) for each in told("ip", "-j", "neigh", netns=path)}
+    assert seen["10.1.0.1"] == ("02:00:00:00:00:03", ["PERMANENT"])
     network.neighbours.delete(2, GW4)
     assert network.neighbours.list() == [six]
     with pytest.raises(errors.NoSuchNeighbour):

@@ -35,31 +35,31 @@ def way(request, monkeypatch):
         monkeypatch.setattr(overlay, "takes_layers_singly", lambda: False)
 
 
-def test_the_topmost_layer_wins_and_writes_go_to_the_upper_one(real, tmp_path, places, way):
+def test_the_topmost_layer_wins_and_writes_go_to_the_upper_one(kernel, tmp_path, places, way):
     lower = layers(tmp_path, 3)
     mount_overlay(places["merged"], lower, upper=places["upper"], work=places["work"])
     assert sorted(each.name for each in places["merged"].iterdir()) == ["common", "own-0", "own-1", "own-2"]
     assert (places["merged"] / "common").read_text() == "0"
     (places["merged"] / "new").touch()
     assert (places["upper"] / "new").exists()
-    (found,) = [each for each in real.mounts.list() if each.target == str(places["merged"])]
+    (found,) = [each for each in kernel.mounts.list() if each.target == str(places["merged"])]
     assert found.kind == "overlay"
 
 
-def test_without_an_upper_layer_nothing_is_written(real, tmp_path, places, way):
+def test_without_an_upper_layer_nothing_is_written(kernel, tmp_path, places, way):
     mount_overlay(places["merged"], layers(tmp_path, 2))
     with pytest.raises(OSError, match="Read-only"):
         (places["merged"] / "new").touch()
 
 
-def test_options_are_handed_on(real, tmp_path, places, way):
+def test_options_are_handed_on(kernel, tmp_path, places, way):
     where = places["merged"]
     mount_overlay(where, layers(tmp_path, 1), upper=places["upper"], work=places["work"], options=["volatile"])
-    (found,) = [each for each in real.mounts.list() if each.target == str(where)]
+    (found,) = [each for each in kernel.mounts.list() if each.target == str(where)]
     assert {"volatile", "fsync=volatile"} & set(found.super_options)
 
 
-def test_a_hundred_layers_are_too_long_for_a_page_and_fit(real, tmp_path, places, way):
+def test_a_hundred_layers_are_too_long_for_a_page_and_fit(kernel, tmp_path, places, way):
     root = tmp_path / ("long-" * 20)
     lower = layers(root, 100)
     assert sum(len(str(each)) for each in lower) > 4096
@@ -67,14 +67,14 @@ def test_a_hundred_layers_are_too_long_for_a_page_and_fit(real, tmp_path, places
     assert len(list(places["merged"].iterdir())) == 101
 
 
-def test_a_path_longer_than_a_string_of_the_kernel_fits(real, tmp_path, places):
+def test_a_path_longer_than_a_string_of_the_kernel_fits(kernel, tmp_path, places):
     root = tmp_path / ("x" * 200) / ("y" * 200)
     lower = layers(root, 2)
     mount_overlay(places["merged"], lower, upper=places["upper"], work=places["work"])
     assert (places["merged"] / "own-1").exists()
 
 
-def test_strange_letters_in_paths_are_taken_as_they_are(real, tmp_path, places, way):
+def test_strange_letters_in_paths_are_taken_as_they_are(kernel, tmp_path, places, way):
     lower = layers(tmp_path / "a:b,c\\d e", 2, "l:{},x")
     upper, work = tmp_path / "u:p,p\\e", tmp_path / "w:o,r\\k"
     upper.mkdir()
@@ -85,25 +85,25 @@ def test_strange_letters_in_paths_are_taken_as_they_are(real, tmp_path, places, 
     assert (upper / "new").exists()
 
 
-def test_a_layer_that_is_not_there_is_missing(real, tmp_path, places, way):
+def test_a_layer_that_is_not_there_is_missing(kernel, tmp_path, places, way):
     with pytest.raises(errors.NoSuchPath, match=r"mount an overlay of 2 layers|mount overlay"):
         mount_overlay(places["merged"], [*layers(tmp_path, 1), tmp_path / "nowhere"])
-    assert not real.mounts.is_mounted(places["merged"])
+    assert not kernel.mounts.is_mounted(places["merged"])
 
 
-def test_a_target_that_is_not_there_is_missing(real, tmp_path, way):
+def test_a_target_that_is_not_there_is_missing(kernel, tmp_path, way):
     with pytest.raises(errors.NoSuchPath):
         mount_overlay(tmp_path / "nowhere", layers(tmp_path, 2))
 
 
-def test_the_kernels_reason_is_told(real, tmp_path, places):
+def test_the_kernels_reason_is_told(kernel, tmp_path, places):
     if not takes_layers_singly():
         pytest.skip("this kernel has no lowerdir+")
     with pytest.raises(errors.LinuxError, match=r"(?i)unknown parameter|nonsense"):
         mount_overlay(places["merged"], layers(tmp_path, 1), options=["nonsense=1"])
 
 
-def test_more_than_a_page_can_name_is_refused_out_loud(real, tmp_path, places):
+def test_more_than_a_page_can_name_is_refused_out_loud(kernel, tmp_path, places):
     lower = layers(tmp_path, 60, "x" * 100 + "{}")
     with pytest.raises(errors.Refused, match="one page of options"):
         mount_relative(str(places["merged"]), [str(each) for each in lower], {}, ())

@@ -13,16 +13,16 @@ from podwire.linux.values import Veth
 
 
 @pytest.fixture
-def pair(real, tmp_path):
+def pair(kernel, tmp_path):
     """Makes a link with an end in each of two namespaces; gives the paths of these."""
-    made = real.namespaces(tmp_path / "ns")
+    made = kernel.namespaces(tmp_path / "ns")
 
     def make():
         near, far = made.create("near").path, made.create("far").path
-        with real.network(near) as network:
+        with kernel.network(near) as network:
             network.links.add(Veth("a0", "b0", far, mac="02:00:00:00:00:0a", peer_mac="02:00:00:00:00:0b", up=True))
             network.addresses.add(network.links.get("a0").ifindex, ip_interface("10.0.0.1/24"))
-        with real.network(far) as network:
+        with kernel.network(far) as network:
             network.links.change("b0", up=True)
             network.addresses.add(network.links.get("b0").ifindex, ip_interface("10.0.0.2/24"))
         return near, far
@@ -46,7 +46,7 @@ def udp(netns, source, target, data):
         sender.sendto(data, target)
 
 
-def test_only_datagrams_to_a_port_are_heard_and_whether_they_have_a_checksum(real, pair, eventually):
+def test_only_datagrams_to_a_port_are_heard_and_whether_they_have_a_checksum(kernel, pair, eventually):
     near, far = pair()
     heard = FrameSocket(index_of("b0", far), IPV4, udp_port=68, netns=far)
     udp(near, "10.0.0.1", ("10.0.0.2", 67), b"to another port")
@@ -58,7 +58,7 @@ def test_only_datagrams_to_a_port_are_heard_and_whether_they_have_a_checksum(rea
     heard.close()
 
 
-def test_frames_are_sent_as_they_are(real, pair, eventually):
+def test_frames_are_sent_as_they_are(kernel, pair, eventually):
     near, far = pair()
     sender = FrameSocket(index_of("a0", near), ARP, netns=near)
     heard = FrameSocket(index_of("b0", far), ARP, netns=far)
@@ -73,7 +73,7 @@ def test_frames_are_sent_as_they_are(real, pair, eventually):
     heard.close()
 
 
-def test_what_is_sent_to_others_is_heard_on_demand_until_the_socket_is_closed(real, pair, told):
+def test_what_is_sent_to_others_is_heard_on_demand_until_the_socket_is_closed(kernel, pair, told):
     _, far = pair()
     heard = FrameSocket(index_of("b0", far), ARP, netns=far)
 
@@ -88,7 +88,7 @@ def test_what_is_sent_to_others_is_heard_on_demand_until_the_socket_is_closed(re
     assert promiscuity() == 0
 
 
-def test_datagrams_go_from_one_address_over_one_link(real, pair, eventually):
+def test_datagrams_go_from_one_address_over_one_link(kernel, pair, eventually):
     near, far = pair()
     one, other = DatagramSocket("a0", "10.0.0.1", 68, netns=near), DatagramSocket("b0", "10.0.0.2", 67, netns=far)
     one.send(b"hello", ("10.0.0.2", 67))
@@ -100,7 +100,7 @@ def test_datagrams_go_from_one_address_over_one_link(real, pair, eventually):
     one.close()
 
 
-def test_what_is_not_there_has_a_name(real, pair):
+def test_what_is_not_there_has_a_name(kernel, pair):
     near, _ = pair()
     for use in (
         lambda: index_of("nope", near),
@@ -115,9 +115,9 @@ def test_what_is_not_there_has_a_name(real, pair):
         DatagramSocket("a0", "10.0.0.77", 68, netns=near)
 
 
-def test_a_link_that_is_down_says_so(real, pair):
+def test_a_link_that_is_down_says_so(kernel, pair):
     near, _ = pair()
-    with real.network(near) as network:
+    with kernel.network(near) as network:
         network.links.change("a0", up=False)
     sender = FrameSocket(index_of("a0", near), ARP, netns=near)
     with pytest.raises(errors.Unreachable):

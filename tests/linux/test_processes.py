@@ -162,7 +162,7 @@ raise SystemExit(reap(child))
     assert (done.stdout, (tmp_path / "out").read_text()) == (b"err\n", "out\n")
 
 
-def test_a_process_is_opened_by_its_number_and_its_start(real):
+def test_a_process_is_opened_by_its_number_and_its_start(kernel):
     child = subprocess.Popen(["sleep", "60"])
     try:
         started = start_time(child.pid)

@@ -14,7 +14,7 @@ from podwire.linux.values import Veth
 
 
 @pytest.fixture
-def cable(real, tmp_path):
+def cable(kernel, tmp_path):
     """Made by the test's own thread: its parent's index, sockets here and there, the namespace there."""
     spaces = KernelNamespaces(tmp_path / "ns")
     held = []

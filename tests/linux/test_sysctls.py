@@ -1,4 +1,4 @@
-"""Kernel parameters, on the kernel and on its double."""
+"""Kernel parameters."""
 
 import pytest
 
@@ -68,9 +68,9 @@ def test_a_name_is_a_path(name, found):
     assert parts(name) == found
 
 
-def test_a_value_that_the_kernel_does_not_take_is_refused(real):
+def test_a_value_that_the_kernel_does_not_take_is_refused(kernel):
     with pytest.raises(errors.Refused, match=r"write the sysctl net.ipv4.ip_forward: Invalid"):
-        real.sysctls().write("net.ipv4.ip_forward", "perhaps")
+        kernel.sysctls().write("net.ipv4.ip_forward", "perhaps")
 
 
 def test_more_can_be_allowed():

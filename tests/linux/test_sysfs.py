@@ -125,7 +125,7 @@ def test_a_root_that_is_not_there(tmp_path):
     assert Sysfs(tmp_path / "nowhere").hardware("eth0") == Hardware()
 
 
-def test_ethtool_tells_how_fast_links_are(real):
+def test_ethtool_tells_how_fast_links_are(kernel):
     with KernelNetwork() as network, Speeds() as speeds:
         network.links.add(Bridge("br0", up=True))
         network.links.add(Veth("v0", "v1", up=True))
@@ -133,15 +133,15 @@ def test_ethtool_tells_how_fast_links_are(real):
         assert [speeds.of(each) for each in ("br0", "lo", "nothing")] == [None, None, None]
 
 
-def test_speeds_are_those_of_the_namespace_that_was_named(real, tmp_path):
-    pod = real.namespaces(tmp_path).create("pod").path
+def test_speeds_are_those_of_the_namespace_that_was_named(kernel, tmp_path):
+    pod = kernel.namespaces(tmp_path).create("pod").path
     with KernelNetwork() as network, Speeds(pod) as there, Speeds() as here:
         network.links.add(Veth("v0", "v1", pod))
         assert (here.of("v0"), here.of("v1"), there.of("v0"), there.of("v1")) == (10_000, None, None, 10_000)
-    real.namespaces(tmp_path).remove("pod")
+    kernel.namespaces(tmp_path).remove("pod")
 
 
-def test_links_without_programs_have_none(real):
+def test_links_without_programs_have_none(kernel):
     with KernelNetwork() as network, Netlink() as netlink:
         network.links.add(Veth("v0", "v1"))
         network.links.add(Ifb("i0"))
@@ -177,7 +177,7 @@ def with_classifier(netlink: Netlink, index: int, descriptor: int, parent: int) 
 
 
 @pytest.mark.parametrize("parent", [0xFFFFFFF2, 0xFFFFFFF3], ids=["what comes in", "what leaves"])
-def test_a_classifier_is_seen(real, parent):
+def test_a_classifier_is_seen(kernel, parent):
     descriptor = program(CLASSIFIER)
     try:
         with KernelNetwork() as network, Netlink() as netlink:
@@ -190,7 +190,7 @@ def test_a_classifier_is_seen(real, parent):
 
 
 @pytest.mark.parametrize("where", [46, 47], ids=["what comes in", "what leaves"])
-def test_tcx_is_seen(real, where):
+def test_tcx_is_seen(kernel, where):
     descriptor = program(CLASSIFIER)
     try:
         with KernelNetwork() as network:
@@ -204,7 +204,7 @@ def test_tcx_is_seen(real, where):
         os.close(descriptor)
 
 
-def test_xdp_is_told_by_the_link(real):
+def test_xdp_is_told_by_the_link(kernel):
     descriptor = program(XDP)
     try:
         with KernelNetwork() as network, Netlink() as netlink:

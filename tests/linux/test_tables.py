@@ -18,7 +18,7 @@ def table(*rules, name="trial", kind="filter", hook=INPUT, priority=0):
 
 
 @pytest.fixture
-def tables(real, host):
+def tables(kernel, host):
     """Opened on demand: the test's thread must be the one that asks."""
     opened = []
 
@@ -30,11 +30,6 @@ def tables(real, host):
     yield open_
     for each in opened:
         each.close()
-
-
-@pytest.fixture
-def kernel(real):
-    return real
 
 
 RULES = {

@@ -1,4 +1,4 @@
-"""Traffic: what is said of it holds for the kernel and for its double, but for the packets themselves."""
+"""How fast packets pass links, by what the kernel tells and by the packets themselves."""
 
 import pytest
 
@@ -25,16 +25,15 @@ def test_an_ifb_has_what_it_was_made_with(kernel, pair):
     assert (link.kind, link.mtu, link.alias, link.up, link.queue) == ("ifb", 1400, "podwire:a", True, 32)
 
 
-def test_a_bucket_is_there_until_it_is_taken_away(kernel, pair, is_real, told):
+def test_a_bucket_is_there_until_it_is_taken_away(kernel, pair, told):
     network, path, index, _ = pair()
     assert network.traffic.shaped(index) is None
     network.traffic.shape(index, SLOW)
     found = network.traffic.shaped(index)
     assert (found.rate, found.limit) == (SLOW.rate, SLOW.limit)
     assert found.burst == pytest.approx(SLOW.burst, abs=64)
-    if is_real:
-        (seen,) = told("tc", "-j", "qdisc", "show", "dev", "a0", netns=path)
-        assert (seen["kind"], seen["handle"], seen["options"]["rate"]) == ("tbf", "7077:", SLOW.rate)
+    (seen,) = told("tc", "-j", "qdisc", "show", "dev", "a0", netns=path)
+    assert (seen["kind"], seen["handle"], seen["options"]["rate"]) == ("tbf", "7077:", SLOW.rate)
     network.traffic.unshape(index)
     assert network.traffic.shaped(index) is None
     with pytest.raises(errors.NoSuchQdisc):
@@ -54,10 +53,10 @@ def test_a_second_bucket_is_refused(kernel, pair):
         network.traffic.shape(index, SLOW)
 
 
-def test_somebody_elses_qdisc_is_not_touched(real, tmp_path, told):
-    spaces = real.namespaces(tmp_path / "ns")
+def test_somebody_elses_qdisc_is_not_touched(kernel, tmp_path, told):
+    spaces = kernel.namespaces(tmp_path / "ns")
     path = spaces.create("a").path
-    network = real.network(path)
+    network = kernel.network(path)
     network.links.add(Veth("a0", "a1", up=True))
     index = network.links.get("a0").ifindex
     told("tc", "qdisc", "add", "dev", "a0", "root", "handle", "9:", "htb", netns=path)

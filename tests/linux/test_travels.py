@@ -15,8 +15,8 @@ from podwire.linux.travels import Distant, Ended, Seen, Travels
 from podwire.linux.values import Veth
 
 
-def test_a_link_is_heard_of_wherever_it_goes(real, tmp_path):
-    namespaces = real.namespaces(tmp_path)
+def test_a_link_is_heard_of_wherever_it_goes(kernel, tmp_path):
+    namespaces = kernel.namespaces(tmp_path)
     pod = namespaces.create("pod").path
     with KernelNetwork() as network, closing(Travels()) as travels:
         network.links.add(Veth("v0", "v1"))
@@ -39,8 +39,8 @@ def test_a_link_is_heard_of_wherever_it_goes(real, tmp_path):
     namespaces.remove("pod")
 
 
-def test_a_namespace_that_ends_is_told_of(real, tmp_path):
-    namespaces = real.namespaces(tmp_path)
+def test_a_namespace_that_ends_is_told_of(kernel, tmp_path):
+    namespaces = kernel.namespaces(tmp_path)
     pod = namespaces.create("pod").path
     with KernelNetwork() as network, closing(Travels()) as travels:
         network.links.add(Veth("v0", "v1"))
@@ -58,7 +58,7 @@ def test_a_namespace_that_ends_is_told_of(real, tmp_path):
             Distant(netlink).links(left.went[0])
 
 
-def test_a_tap_stays_when_nobody_holds_it(real):
+def test_a_tap_stays_when_nobody_holds_it(kernel):
     make_tap("tap7")
     with KernelNetwork() as network:
         assert network.links.get("tap7").kind == "tun"
@@ -66,7 +66,7 @@ def test_a_tap_stays_when_nobody_holds_it(real):
         make_tap("tap7")
 
 
-def test_addresses_come_back_to_the_last_word(real):
+def test_addresses_come_back_to_the_last_word(kernel):
     def dump():
         found = subprocess.run(["ip", "-j", "-d", "addr", "show", "v0"], capture_output=True, check=True).stdout
         return json.loads(found)[0]["addr_info"]

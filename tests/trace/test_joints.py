@@ -12,8 +12,7 @@ from podwire.cluster import cni_joints, tracing
 from podwire.cluster.watched_store import watched_store
 from podwire.cniplugins.skeleton import Streams, answer
 from podwire.linux import processes
-from podwire.linux.kernel import real_kernel
-from podwire.linux.namespaces import visit
+from podwire.linux.namespaces import KernelNamespaces, visit
 from podwire.protocols.cni.verbs import Invocation
 from podwire.protocols.storage import Stale
 from podwire.runtime.cni.plugins import PluginFailed, Plugins
@@ -113,7 +112,7 @@ def joints(netns: Path, folder: Path, verb: str, ipam: dict[str, Any]) -> list[t
 
 
 def test_a_plugin_asks_its_ipam_and_does_the_rest_itself(tmp_path):
-    namespaces = real_kernel().namespaces(tmp_path / "netns")
+    namespaces = KernelNamespaces(tmp_path / "netns")
     host, pod = namespaces.create("host"), namespaces.create("pod")
     ipam = {"type": "host-local", "subnet": "10.9.0.0/24", "dataDir": str(tmp_path / "ipam")}
     try:
@@ -137,7 +136,7 @@ def test_a_plugin_asks_its_ipam_and_does_the_rest_itself(tmp_path):
 
 
 def test_an_ipam_that_says_no_is_told_so(tmp_path):
-    namespaces = real_kernel().namespaces(tmp_path / "netns")
+    namespaces = KernelNamespaces(tmp_path / "netns")
     host, pod = namespaces.create("host"), namespaces.create("pod")
     ipam = {"type": "host-local", "subnet": "10.9.0.0/30", "dataDir": str(tmp_path / "ipam"),
             "rangeStart": "10.9.0.1", "rangeEnd": "10.9.0.1"}  # fmt: skip

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from podwire.linux.kernel import RealKernel
+from podwire.linux.namespaces import KernelNamespaces
+from podwire.linux.network import KernelNetwork
 from podwire.linux.packets import ARP, IPV4, FrameSocket, index_of
 from podwire.linux.values import Veth
 from podwire.protocols.dhcp import messages, options, packets
@@ -138,17 +139,16 @@ class Squatter:
 @pytest.fixture
 def lan(tmp_path):
     """`host` has the link `nic`, `server` the link `srv` with an address; `pod` is empty yet."""
-    kernel = RealKernel()
-    made = kernel.namespaces(tmp_path / "ns")
+    made = KernelNamespaces(tmp_path / "ns")
     try:
         host, server, pod = (made.create(each).path for each in ("host", "server", "pod"))
-        with kernel.network(host) as near:
+        with KernelNetwork(host) as near:
             near.links.add(Veth("nic", "srv", server, up=True))
             nic = near.links.get("nic")
-        with kernel.network(server) as far:
+        with KernelNetwork(server) as far:
             far.links.change("srv", up=True)
             far.addresses.add(far.links.get("srv").ifindex, ip_interface(f"{SERVER}/24"))
-        yield SimpleNamespace(host=host, server=server, pod=pod, ifindex=nic.ifindex, mac=nic.mac, kernel=kernel)
+        yield SimpleNamespace(host=host, server=server, pod=pod, ifindex=nic.ifindex, mac=nic.mac)
     finally:
         for each in made.list():
             made.remove(each.name)
@@ -179,9 +179,9 @@ def moved(lan):
     """Moves the link into the pod and gives it an address there."""
 
     def move(lease, name="net1"):
-        with lan.kernel.network(lan.host) as host:
+        with KernelNetwork(lan.host) as host:
             host.links.move("nic", lan.pod, name)
-        with lan.kernel.network(lan.pod) as pod:
+        with KernelNetwork(lan.pod) as pod:
             pod.links.change(name, up=True)
             pod.addresses.add(pod.links.get(name).ifindex, lease.address)
             return pod.links.get(name).ifindex

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from podwire.dradriver.addressing.dhcp import DhcpClient, NoLease, Spot, Timing, Withdrawn, _Talk
+from podwire.linux.network import KernelNetwork
 from podwire.protocols.dhcp import options
 from podwire.protocols.dhcp.messages import Type
 
@@ -124,7 +125,7 @@ async def test_nobody_there_is_told(lan, client):
 
 
 async def test_a_link_that_is_down_or_not_there_is_told(lan, client):
-    with lan.kernel.network(lan.host) as host:
+    with KernelNetwork(lan.host) as host:
         host.links.change("nic", up=False)
     with pytest.raises(NoLease, match="DHCP: the link is down"):
         await client.acquire(**asked(lan))

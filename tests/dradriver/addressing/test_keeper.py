@@ -13,6 +13,7 @@ from podwire.dradriver.addressing.keeper import DhcpKeeper, What
 from podwire.dradriver.addressing.keys import Key
 from podwire.dradriver.addressing.leases import KeptLeases, Place
 from podwire.dradriver.offers import ClaimRef
+from podwire.linux.network import KernelNetwork
 from podwire.protocols.dhcp.messages import EVERYBODY, Type
 
 FIRST = IPv4Address("10.77.0.100")
@@ -232,7 +233,7 @@ async def test_claims_that_are_gone_give_their_leases_back(lan, server, keeper):
 
 async def test_a_lease_whose_link_is_gone_is_forgotten_all_the_same(lan, server, keeper, tmp_path):
     await keeper.acquire(key(), **asked(lan))
-    with lan.kernel.network(lan.host) as host:
+    with KernelNetwork(lan.host) as host:
         host.links.delete("nic")
     await keeper.release(key().claim.uid)
     assert list(KeptLeases(tmp_path / "leases").all()) == []

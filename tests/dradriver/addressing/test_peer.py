@@ -7,6 +7,7 @@ from ipaddress import ip_interface
 import pytest
 
 from podwire.dradriver.addressing.dhcp import DhcpClient, NoLease, Spot, Timing, Withdrawn
+from podwire.linux.network import KernelNetwork
 
 BUSYBOX = shutil.which("busybox")
 PATIENT = Timing(acquire=60, answer=30, probe=0)
@@ -71,7 +72,7 @@ async def test_a_server_of_others_leases_confirms_renews_and_takes_back(lan, udh
         await client.confirm(inside, lease.address.ip + 1)
 
     client.release(lease, inside)
-    with lan.kernel.network(lan.pod) as pod:  # the server asks by ARP before it gives the address to another
+    with KernelNetwork(lan.pod) as pod:  # the server asks by ARP before it gives the address to another
         pod.addresses.delete(inside.ifindex, lease.address)
     two = {"netns": lan.pod, "client_id": b"\0two"}
     assert (await client.acquire(inside.ifindex, "02:00:00:00:00:02", **two)).address == lease.address

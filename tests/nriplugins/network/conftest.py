@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from podwire.linux.kernel import real_kernel
-from podwire.linux.namespaces import visit
+from podwire.linux.namespaces import KernelNamespaces, visit
+from podwire.linux.network import KernelNetwork
 from podwire.linux.values import Bridge, Route, Veth
 
 PATIENCE = 30.0
@@ -36,9 +36,9 @@ def acting_as(uid: int, gid: int) -> Iterator[None]:
 class Host:
     """A namespace with a loopback and, once it is plugged in, eth0."""
 
-    def __init__(self, name: str, path: str, kernel) -> None:
+    def __init__(self, name: str, path: str) -> None:
         self.name, self.path = name, path
-        self.network = kernel.network(path)
+        self.network = KernelNetwork(path)
         self.network.links.change("lo", up=True)
         self._servers: list[tuple[socket.socket, threading.Thread]] = []
 
@@ -107,8 +107,7 @@ class Lab:
     """Hosts on one bridge; `pod` is 10.1.0.5 and fd01::5, the gateways are .1 and .2."""
 
     def __init__(self, directory: Path) -> None:
-        self._kernel = real_kernel()
-        self._namespaces = self._kernel.namespaces(directory)
+        self._namespaces = KernelNamespaces(directory)
         self._hosts: list[Host] = []
         lan = self.host("lan")
         lan.network.links.add(Bridge("br0", up=True))
@@ -116,7 +115,7 @@ class Lab:
         self.lan = lan
 
     def host(self, name: str) -> Host:
-        made = Host(name, self._namespaces.create(name).path, self._kernel)
+        made = Host(name, self._namespaces.create(name).path)
         self._hosts.append(made)
         return made
 

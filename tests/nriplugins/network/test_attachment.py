@@ -5,7 +5,7 @@ from ipaddress import ip_interface
 
 import pytest
 
-from podwire.linux.kernel import real_kernel
+from podwire.linux.namespaces import KernelNamespaces
 from podwire.linux.network import KernelNetwork
 from podwire.linux.values import Address, Bridge, Link, Macvlan, Veth
 from podwire.nriplugins.network.attachment import Hanging, decide, look, own_link
@@ -56,7 +56,7 @@ def test_a_pods_link_is_the_one_with_its_first_address_that_any_has():
 @pytest.fixture
 def places(tmp_path):
     """A node and a pod, as namespaces."""
-    namespaces = real_kernel().namespaces(tmp_path)
+    namespaces = KernelNamespaces(tmp_path)
     names = [f"{each}-{uuid.uuid4().hex[:6]}" for each in ("node", "pod")]
     yield [namespaces.create(each).path for each in names]
     for each in names:

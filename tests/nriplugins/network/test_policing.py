@@ -5,7 +5,7 @@ from ipaddress import ip_interface
 
 import pytest
 
-from podwire.linux.kernel import real_kernel
+from podwire.linux.namespaces import KernelNamespaces
 from podwire.linux.network import KernelNetwork
 from podwire.linux.values import Bridge, Veth
 from podwire.nriplugins.network.kinds import NAMESPACES, PODS, POLICIES
@@ -19,7 +19,7 @@ NOWHERE = "/nonexistent/netns"
 
 @pytest.fixture
 def namespaces(tmp_path):
-    made = real_kernel().namespaces(tmp_path)
+    made = KernelNamespaces(tmp_path)
     yield made
     for each in made.list():
         made.remove(each.name)

@@ -2,7 +2,7 @@
 
 import uuid
 
-from podwire.linux.kernel import real_kernel
+from podwire.linux.namespaces import KernelNamespaces
 from podwire.linux.network import KernelNetwork
 from podwire.linux.tables import KernelTables
 from podwire.nriplugins.network import mesh, routes
@@ -16,7 +16,7 @@ ROUTE = {"podSelector": {}, "interface": "lo", "routes": [{"destinations": ["10.
 
 
 def test_what_was_set_is_gone_and_what_others_set_stays(tmp_path):
-    namespaces = real_kernel().namespaces(tmp_path)
+    namespaces = KernelNamespaces(tmp_path)
     node, pod, bare = (namespaces.create(f"{each}-{uuid.uuid4().hex[:6]}") for each in ("node", "pod", "bare"))
     try:
         for path, inside in ((node.path, False), (pod.path, True)):

@@ -6,7 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 from podwire.linux import errors
-from podwire.linux.ports import Network, Parts
+from podwire.linux.network import KernelNetwork, Parts
 from podwire.nriplugins.network.resources import Trouble, Why
 from podwire.nriplugins.network.routes.plan import NOTHING, Changes, Plan, There, WantedRoute, WantedRule, diff
 
@@ -18,13 +18,13 @@ class Outcome(NamedTuple):
     """All of the plan's, and what came up."""
 
 
-def read(network: Network) -> There:
+def read(network: KernelNetwork) -> There:
     links = {each.name: each.ifindex for each in network.links.list()}
     routes = (*network.routes.list(4, None), *network.routes.list(6, None))
     return There(links, routes, (*network.rules.list(4), *network.rules.list(6)))
 
 
-def apply(network: Network, plan: Plan) -> Outcome:
+def apply(network: KernelNetwork, plan: Plan) -> Outcome:
     """Set what is missing, change what differs, take away what is ours and in no plan.
 
     What the kernel refuses is a trouble of its resources and of no others.
@@ -40,7 +40,7 @@ def apply(network: Network, plan: Plan) -> Outcome:
     return Outcome(len(changes), (*plan.troubles, *changes.troubles, *refused))
 
 
-def remove(network: Network) -> int:
+def remove(network: KernelNetwork) -> int:
     """Take away all that is ours; how much that was."""
     return apply(network, NOTHING).changed
 
@@ -58,7 +58,7 @@ def _tell(parts: Parts, changes: Changes) -> None:
         parts.rules.add(wanted.rule)
 
 
-def _one_by_one(network: Network, changes: Changes) -> list[Trouble]:
+def _one_by_one(network: KernelNetwork, changes: Changes) -> list[Trouble]:
     """After a batch in which something was refused: what is still to be done, so that each refusal has its owner."""
     for rule in changes.drop_rules:
         with suppress(errors.Missing):
