@@ -1,14 +1,15 @@
 """`podwire network-driver`: a node's network interfaces as devices that pods claim."""
 
 import argparse
-import asyncio
 import os
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, add_node, run_until_stopped, say, settle
-from podwire.cluster import network_driver
+from podwire.cli.options import add_logging, add_node, run_until_stopped, say, settle, this_node
+from podwire.cluster import explanation, network_driver
 from podwire.cluster.network_driver import CDI, KUBELET, STATE, Options
+from podwire.cluster.up.layout import BadPrefix
+from podwire.cluster.up.state import BrokenState, NewerState
 from podwire.dradriver.config import Config, load
 from podwire.dradriver.inventory.filtering import Filter
 from podwire.nri.errors import NriError
@@ -20,6 +21,16 @@ from podwire.protocols.settings import BadConfig
 from podwire.transports import credentials
 
 POD_UID = "POD_UID"
+_NOT_EXPLAINED = (
+    explanation.NoCluster,
+    BadPrefix,
+    NewerState,
+    BrokenState,
+    BadKubeconfig,
+    ApiError,
+    ClientError,
+    OSError,
+)
 
 EPILOG = """\
 Without a word more it offers every interface of this node but those that its
@@ -32,7 +43,7 @@ was. The file of --config has, all optional:
   addresses that claims can ask for
     pools: {lab: {subnet: 10.9.0.0/24, rangeStart: 10.9.0.100}}
 
-What became of a claim on this node, and why:
+What became of a claim, and why; of a cluster of `podwire up` without a flag:
   podwire network-driver explain NAMESPACE/CLAIM
 
 See docs/network-driver.md.
@@ -43,6 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EPILOG
     add_node(parser)
+    parser.set_defaults(node_name="")
     parser.add_argument("--config", type=Path, metavar="FILE", help="what is offered, and pools of addresses, in YAML")
     parser.add_argument("--check", action="store_true", help="only say whether the file of --config can be used")
     parser.add_argument(
@@ -64,6 +76,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(title="commands", dest="action", metavar="")
     explain = commands.add_parser("explain", help="what became of a claim on this node, and why")
     explain.add_argument("claim", metavar="[NAMESPACE/]CLAIM")
+    explain.add_argument("-n", "--namespace", default="default", help="where a CLAIM without one is (%(default)s)")
+    explain.add_argument(
+        "--prefix",
+        type=Path,
+        default=Path("/"),
+        metavar="DIR",
+        help="the cluster of `podwire up` below this directory (/)",
+    )
     for flag, type_ in (("--kubeconfig", Path), ("--context", str), ("--node-name", str), ("--state-dir", Path)):
         explain.add_argument(flag, type=type_, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
@@ -72,12 +92,12 @@ def run(arguments: argparse.Namespace) -> int:
     options = _options(arguments)
     if arguments.check:
         return 0
+    if arguments.action == "explain":
+        return _explain(options, arguments)
     try:  # what cannot be used is told before anything runs
         credentials.ssl_context(network_driver.access_of(options))
     except (BadKubeconfig, OSError) as error:
         raise UserError(str(error)) from error
-    if arguments.action == "explain":
-        return _explain(options, arguments.claim)
     if os.geteuid() != 0:
         raise UserError("needs root, for links and namespaces; try `sudo podwire network-driver`")
     return run_until_stopped(_work(options), arguments)
@@ -86,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _options(arguments: argparse.Namespace) -> Options:
     host, port = arguments.listen or ("127.0.0.1", None)
     return Options(
-        node=arguments.node_name,
+        node=arguments.node_name or this_node(),
         kubeconfig=arguments.kubeconfig,
         context=arguments.context,
         config=_loaded(arguments.config) if arguments.config else Config(),
@@ -112,12 +132,15 @@ def _loaded(path: Path) -> Config:
     return found
 
 
-def _explain(options: Options, claim: str) -> int:
-    namespace, _, name = claim.rpartition("/")
+def _explain(options: Options, arguments: argparse.Namespace) -> int:
+    namespace, _, name = arguments.claim.rpartition("/")
     try:
-        for line in asyncio.run(network_driver.explain(options, namespace or "default", name)):
+        named = explanation.is_named(options)
+        cluster = explanation.named(options) if named else explanation.found(arguments.prefix)
+        on = "" if named else arguments.node_name
+        for line in explanation.explain(cluster, namespace or arguments.namespace, name, on=on):
             say(line)
-    except (ApiError, ClientError, OSError) as error:
+    except _NOT_EXPLAINED as error:
         raise UserError(str(error)) from error
     return 0
 

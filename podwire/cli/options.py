@@ -36,13 +36,17 @@ def add_node(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", default="", metavar="NAME", help="the kubeconfig's context (its current one)")
     parser.add_argument(
         "--node-name",
-        default=os.environ.get(NODE_NAME) or platform.node(),
+        default=this_node(),
         metavar="NAME",
         help=f"as the API server knows this node (${NODE_NAME}, else the host's name)",
     )
     parser.add_argument(
         "--listen", type=address, metavar="ADDRESS:PORT", help="serve /metrics, /healthz and /readyz there (nowhere)"
     )
+
+
+def this_node() -> str:
+    return os.environ.get(NODE_NAME) or platform.node()
 
 
 def address(text: str) -> tuple[str, int]:

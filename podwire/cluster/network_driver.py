@@ -18,7 +18,6 @@ from podwire.dradriver.cdi import CdiFiles
 from podwire.dradriver.config import Config
 from podwire.dradriver.driver import Driver, Parts
 from podwire.dradriver.events import Recorder
-from podwire.dradriver.explaining import explained, seen_on_host
 from podwire.dradriver.holding import Holding
 from podwire.dradriver.instances import InstanceLock, Voice
 from podwire.dradriver.inventory.inventory import Inventory
@@ -27,15 +26,16 @@ from podwire.dradriver.kit import Kit
 from podwire.dradriver.leasing import Leasing
 from podwire.dradriver.metadata import MetadataFiles
 from podwire.dradriver.metrics import Meter
-from podwire.dradriver.names import CLAIMS, COMPONENT, DRIVER, EVENTS, PODS
+from podwire.dradriver.names import COMPONENT, DRIVER
 from podwire.dradriver.pins import Pins
 from podwire.dradriver.ports import Passing
 from podwire.dradriver.shims import installed
 from podwire.dradriver.sockets import sockets
 from podwire.dradriver.status import Statuses
+from podwire.dradriver.waiting import begun
 from podwire.linux.sysfs import Sysfs
 from podwire.protocols.grpc_methods import Handler, Method
-from podwire.protocols.k8sapi.client_side import Client, Scope
+from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import Access
 from podwire.protocols.podresources import podresources_pb2 as resources
 from podwire.protocols.podresources.methods import LIST
@@ -83,21 +83,25 @@ def access_of(options: Options) -> Access:
 async def run(options: Options) -> None:
     """Work until cancelled. Raises OSError, BadConfig, NriError.
 
-    1. A client of the API server.  2. The pages.  3. The plugin of the runtime and the driver of the kubelet, side by
-    side; the plugin is the last to go, so that pods whose claims are prepared still get their devices.
+    1. A client of the API server.  2. The pages.  3. This instance's turn, should there be another.  4. The plugin of
+    the runtime and the driver of the kubelet, side by side; the plugin is the last to go, so that pods whose claims are
+    prepared still get their devices.
     """
     access = access_of(options)
     tap = tracing.api_tap(NETWORK_DRIVER, options.node)
+    places = sockets(options.kubelet, DRIVER, options.pod_uid)
+    lock = InstanceLock(places.lock, options.pod_uid)
     async with contextlib.AsyncExitStack() as stack:
         connecting = http_client.connect(access, user_agent=COMPONENT, tap=tap, callee=API_SERVER)
         client = Client(await stack.enter_async_context(connecting))
-        async with InstanceLock(sockets(options.kubelet, DRIVER).lock).held():  # it tidies up where others write
-            parts = await asyncio.to_thread(assemble, client, options)
+        shown = _Shown(lock)
+        if options.port is not None:
+            await stack.enter_async_context(_pages(options, shown))
+        async with begun(lock, _Door(), places):  # it tidies up where others write
+            parts = await asyncio.to_thread(assemble, client, options, lock)
         stack.callback(parts.attachments.close)
         stack.callback(parts.inventory.close)
-        driver = Driver(parts)
-        if options.port is not None:
-            await stack.enter_async_context(_pages(options, driver))
+        shown.driver = driver = Driver(parts)
         _log.info("working", extra={"node": options.node, "api": access.server})
         await _together(driver, parts, options)
 
@@ -117,7 +121,7 @@ async def _together(driver: Driver, parts: Parts, options: Options) -> None:
             each.result()
 
 
-def assemble(client: Client, options: Options) -> Parts:
+def assemble(client: Client, options: Options, lock: InstanceLock | None = None) -> Parts:
     """All of it, not running yet. Blocks; raises OSError, BadConfig."""
     clock, places = SystemClock(), sockets(options.kubelet, DRIVER, options.pod_uid)
     inventory = Inventory(sysfs=Sysfs(options.sysfs), clock=clock, config=options.config.offering)
@@ -140,7 +144,7 @@ def assemble(client: Client, options: Options) -> Parts:
         meter=Meter(clock.monotonic),
         trace=_Trace(NETWORK_DRIVER, options.node),
         turns=Turns(),
-        lock=InstanceLock(places.lock),
+        lock=lock or InstanceLock(places.lock, options.pod_uid),
     )
     return Parts(
         kit=kit,
@@ -180,34 +184,27 @@ class _PodResources:
             return await client.call(LIST, resources.ListPodResourcesRequest(), timeout=LIST_SECONDS)
 
 
-# What became of a claim.
-
-BUSY_SECONDS = 5.0
-
-
-async def explain(options: Options, namespace: str, name: str) -> list[str]:
-    """Lines for people. Raises ApiError, ClientError, OSError."""
-    async with http_client.connect(access_of(options), user_agent=COMPONENT) as http:
-        client = Client(http)
-        claim = await client.get(CLAIMS, name, namespace)
-        pods = (await client.list(PODS, Scope(namespace=namespace))).items
-        events = (await client.list(EVENTS, Scope(namespace=namespace))).items
-    lock = InstanceLock(sockets(options.kubelet, DRIVER).lock)
-    try:
-        async with asyncio.timeout(BUSY_SECONDS), lock.held():
-            seen = await asyncio.to_thread(seen_on_host, options.state, claim["metadata"]["uid"])
-    except TimeoutError:
-        raise OSError(f"the driver has been at work for {BUSY_SECONDS:g} s; see what it logs") from None
-    return explained(claim, pods=pods, events=events, node=options.node, seen=seen)
-
-
 # The pages.
 
 
+class _Shown:
+    """What operators are told, also before there is a driver."""
+
+    def __init__(self, lock: InstanceLock) -> None:
+        self._lock = lock
+        self.driver: Driver | None = None
+
+    async def metrics(self) -> str:
+        return await self.driver.metrics() if self.driver is not None else ""
+
+    def lacking(self) -> list[str]:
+        return self.driver.lacking() if self.driver is not None else [self._lock.waiting or "the driver is starting"]
+
+
 @contextlib.asynccontextmanager
-async def _pages(options: Options, driver: Driver) -> AsyncIterator[None]:
+async def _pages(options: Options, shown: _Shown) -> AsyncIterator[None]:
     """From when the port is free: while the driver is updated, the old instance has it."""
-    serving = asyncio.ensure_future(_serve_pages(options, driver))
+    serving = asyncio.ensure_future(_serve_pages(options, shown))
     try:
         yield
     finally:
@@ -215,12 +212,12 @@ async def _pages(options: Options, driver: Driver) -> AsyncIterator[None]:
         await asyncio.wait([serving])
 
 
-async def _serve_pages(options: Options, driver: Driver) -> None:
+async def _serve_pages(options: Options, shown: _Shown) -> None:
     server = None
     while server is None:
         try:
             server = await http_server.serve(
-                lambda request: page(request, driver.metrics, driver.lacking),
+                lambda request: page(request, shown.metrics, shown.lacking),
                 host=options.address,
                 port=options.port or 0,
             )

@@ -151,6 +151,7 @@ class Driver:
             *([] if self._serving else ["the driver's sockets are not there yet"]),
             *([f"no kubelet: {self._registration.refusal}"] if self._registration.refusal else []),
             *([] if self.plugin.ready.is_set() else ["no runtime is connected"]),
+            *([self._kit.lock.waiting] if self._kit.lock.waiting else []),
         ]
 
     async def metrics(self) -> str:

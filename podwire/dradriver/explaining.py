@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from podwire.dradriver.attaching.records import ATTACHED, PREPARED, Record, Records
+from podwire.dradriver.damage import damaged
 from podwire.dradriver.names import COMPONENT, DRIVER
 from podwire.linux.errors import LinuxError
 from podwire.linux.network import KernelNetwork
@@ -30,13 +31,26 @@ class Seen:
     """Whether the pod's network namespace exists."""
 
 
-def seen_on_host(state: Path, claim_uid: str) -> list[Seen]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """All that a look at the node gave."""
+
+    devices: tuple[Seen, ...] = ()
+    damaged: tuple[str, ...] = ()
+    """Files of the claim that could not be read and were put aside: what they told of is as it was left."""
+    unknown: str = ""
+    """Why nothing could be seen."""
+
+
+def seen_on_host(state: Path, claim_uid: str) -> Sight:
     """Blocks; raises OSError."""
     if not state.is_dir():
-        return []
-    found = Records(state).of_claim(claim_uid)
+        return Sight(unknown="no network driver has worked here; `podwire up --network-driver` runs one")
+    records = Records(state)
+    found = records.of_claim(claim_uid)
     with KernelNetwork() as network:
-        return [_seen(network, each) for each in found]
+        devices = tuple(_seen(network, each) for each in found)
+    return Sight(devices=devices, damaged=tuple(str(each.file) for each in damaged(state, claim_uid)))
 
 
 def _seen(network: KernelNetwork, record: Record) -> Seen:
@@ -52,9 +66,7 @@ def _link(network: KernelNetwork, name: str) -> str:
     return f"{link.name}, {'up' if link.up else 'down'}, mtu {link.mtu}, {link.mac}"
 
 
-def explained(
-    claim: Object, *, pods: Sequence[Object], events: Sequence[Object], node: str, seen: Sequence[Seen]
-) -> list[str]:
+def explained(claim: Object, *, pods: Sequence[Object], events: Sequence[Object], node: str, sight: Sight) -> list[str]:
     meta = claim["metadata"]
     lines = [f"claim {meta['namespace']}/{meta['name']}"]
     lines += _indented(_asked(claim))
@@ -62,7 +74,7 @@ def explained(
     lines += ["allocation"]
     lines += _indented(_allocation(claim, users))
     lines += [f"on this node, {node}"]
-    lines += _indented(_here(claim, node, seen))
+    lines += _indented(_here(claim, node, sight))
     lines += ["told in its status"]
     lines += _indented(_status(claim) or ["nothing yet"])
     if told := list(_events(claim, users, events)):
@@ -107,7 +119,11 @@ def _condition(pod: Object, type_: str) -> str:
     return ""
 
 
-def _here(claim: Object, node: str, seen: Sequence[Seen]) -> Iterator[str]:
+def _here(claim: Object, node: str, sight: Sight) -> Iterator[str]:
+    if sight.unknown:
+        yield f"not known: {sight.unknown}"
+        return
+    seen = sight.devices
     results = (((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}).get("results") or ()
     wanted = [each for each in results if each["driver"] == DRIVER]
     known = {each.record.order.offered.device for each in seen}
@@ -118,7 +134,9 @@ def _here(claim: Object, node: str, seen: Sequence[Seen]) -> Iterator[str]:
             yield f"{each['device']}: not prepared; no kubelet has asked for it, or it was refused (see events)"
     for each in seen:
         yield from _device(each)
-    if not wanted and not seen:
+    for each in sight.damaged:
+        yield f"{each}: a record that was damaged; what it told of was taken back as far as that could be known"
+    if not wanted and not seen and not sight.damaged:
         yield "nothing"
 
 
@@ -131,7 +149,7 @@ def _device(seen: Seen) -> Iterator[str]:
             there = (
                 "" if seen.pod_there else ", whose network namespace is gone: it is brought back with the next event"
             )
-            ips = ", ".join(map(str, record.addresses or ())) or "the addresses that it has on the host"
+            ips = ", ".join(map(str, record.addresses or ())) or record.lapse or "the addresses that it has on the host"
             yield f"{name}: attached to {pod} as {order.settings.name}, {record.mac}, {ips}{there}"
         case stage if stage == PREPARED:
             yield f"{name}: prepared for {pod}, not attached{_why(record)}"

@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from podwire.dradriver.instances import Voice
+from podwire.dradriver.instances import HOOK_PATIENCE, Busy, Voice
 from podwire.dradriver.kit import Kit, orders_in
 from podwire.dradriver.metrics import Meter
 from podwire.dradriver.moving import Moving, NotAttached, Sandbox
@@ -63,7 +63,7 @@ class NetworkDriverPlugin(Plugin):
     async def run_pod_sandbox(self, pod: pb.PodSandbox) -> None:
         if not self._moving.concerns(pod.uid):
             return
-        await self._answered("RunPodSandbox", self._moving.attach(self._sandbox(pod)))
+        await self._answered("RunPodSandbox", self._attach(self._sandbox(pod)))
 
     async def create_container(self, pod: pb.PodSandbox, container: pb.Container) -> Adjustment | None:
         if not self._moving.concerns(pod.uid):
@@ -81,18 +81,41 @@ class NetworkDriverPlugin(Plugin):
         await self._end(pod)
 
     async def _end(self, pod: pb.PodSandbox) -> None:
-        if self._moving.concerns(pod.uid):
-            await self._answered("StopPodSandbox", self._moving.detach(self._sandbox(pod)))
+        """A pod ends, whoever else is at work: who has its claims unprepared brings its devices back."""
+        if not self._moving.concerns(pod.uid):
+            return
+        try:
+            await self._answered("StopPodSandbox", self._in_turn(self._moving.detach(self._sandbox(pod))))
+        except FailedPrecondition as error:
+            _log.warning("a pod's devices are not back yet", extra={"pod": pod.name, "why": str(error)})
 
     async def _answered(self, method: str, work: Coroutine[Any, Any, T]) -> T:
         meter: Meter = self._kit.meter
         try:
             result = await self._shielded.run(work)
-        except NotAttached as error:
+        except (NotAttached, Busy) as error:
             meter.answered(method, ok=False)
             raise FailedPrecondition(str(error)) from error
         meter.answered(method, ok=True)
         return result
+
+    async def _attach(self, sandbox: Sandbox) -> None:
+        """Raises NotAttached, Busy."""
+        try:
+            await self._in_turn(self._moving.attach(sandbox))
+        except Busy as busy:
+            try:
+                await self._moving.check(sandbox)  # the instance that is at work may have done it
+            except NotAttached:
+                raise busy from None
+
+    async def _in_turn(self, work: Coroutine[Any, Any, T]) -> T:
+        """Raises Busy."""
+        try:
+            async with self._kit.lock.held(HOOK_PATIENCE):
+                return await work
+        finally:
+            work.close()  # nothing was done if it was not begun
 
     def _sandbox(self, pod: pb.PodSandbox) -> Sandbox:
         ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)

@@ -23,6 +23,7 @@ from podwire.dradriver.attaching.records import PREPARED as PREPARED_STAGE
 from podwire.dradriver.cdi import device_id
 from podwire.dradriver.describing import Describing
 from podwire.dradriver.events import PREPARE_FAILED
+from podwire.dradriver.instances import PREPARE_PATIENCE
 from podwire.dradriver.kit import Kit, orders_in
 from podwire.dradriver.names import CLAIMS, PODS
 from podwire.dradriver.offers import ClaimRef, Order, PodRef, Refused
@@ -90,13 +91,13 @@ class Preparing:
         kit = self._kit
         asked = list({each.uid: each for each in claims}.values())
         try:
-            async with kit.lock.held(), kit.turns.of(f"claim {each.uid}" for each in asked):
+            async with kit.lock.held(PREPARE_PATIENCE), kit.turns.of(f"claim {each.uid}" for each in asked):
                 with kit.meter.phase("read"):
                     read = await asyncio.gather(*(self._told(each, self._read(each)) for each in asked))
                 wanted = [each for each in read if isinstance(each, Wanted)]
                 async with kit.turns.of(f"pod {each.pod.uid}" for each in wanted if each.pod):
                     made = await asyncio.gather(*(self._told(each.claim, self._make(each, wanted)) for each in wanted))
-        except OSError as error:  # the lock's file
+        except OSError as error:  # another instance has the lock, or its file cannot be had
             return {each.uid: str(error) for each in asked}
         results: dict[str, tuple[Ready, ...] | str] = {
             ref.uid: each for ref, each in zip(asked, read, strict=True) if isinstance(each, str)
@@ -110,7 +111,7 @@ class Preparing:
         kit = self._kit
         asked = list({each.uid: each for each in claims}.values())
         try:
-            async with kit.lock.held(), kit.turns.of(f"claim {each.uid}" for each in asked):
+            async with kit.lock.held(PREPARE_PATIENCE), kit.turns.of(f"claim {each.uid}" for each in asked):
                 done = await asyncio.gather(*(self._told(each, self._unprepare(each)) for each in asked))
         except OSError as error:
             return {each.uid: str(error) for each in asked}

@@ -1,5 +1,7 @@
 """The command line of the network driver: what is wrong is told before anything runs."""
 
+import tempfile
+
 import pytest
 
 from podwire.cli.main import main
@@ -45,3 +47,11 @@ def test_flags_of_explain_stand_where_people_put_them(capsys, words):
     last = () if words[0] == "explain" else ("explain", "lan")
     assert main(["network-driver", *words, "/no/such/file", *last]) == 1
     assert "/no/such/file" in capsys.readouterr().err
+
+
+def test_explain_without_a_cluster_says_where_it_looked(capsys, monkeypatch):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with tempfile.TemporaryDirectory(prefix="pw-", dir="/tmp") as prefix:  # a prefix must be short
+        assert main(["network-driver", "explain", "lan", "--prefix", prefix]) == 1
+    told = f"there is no cluster below {prefix}; `podwire up` makes one, --kubeconfig names another"
+    assert capsys.readouterr().err == f"podwire network-driver: {told}\n"

@@ -524,7 +524,7 @@ async def test_explain_tells_how_far_a_claim_got(driver_node):
         async def lines():
             found = await node.api.get(CLAIMS, "claim", "default")
             seen = await asyncio.to_thread(seen_on_host, node.root / "state", claim["metadata"]["uid"])
-            return "\n".join(explained(found, pods=[pod], events=[], node="node-1", seen=seen))
+            return "\n".join(explained(found, pods=[pod], events=[], node="node-1", sight=seen))
 
         assert "lan1: not prepared" in await lines()
         await node.kubelet.prepare(claim)

@@ -4,7 +4,8 @@ import pytest
 
 from podwire.dradriver.config import load
 from podwire.dradriver.counters import parse
-from podwire.dradriver.explaining import explained
+from podwire.dradriver.damage import damaged
+from podwire.dradriver.explaining import Sight, explained, seen_on_host
 from podwire.dradriver.metrics import Meter
 from podwire.protocols.settings import BadConfig
 
@@ -26,7 +27,7 @@ def pod(message=""):
 
 
 def lines(claim_, *pods, events=()):
-    return "\n".join(explained(claim_, pods=pods, events=events, node="node-1", seen=()))
+    return "\n".join(explained(claim_, pods=pods, events=events, node="node-1", sight=Sight()))
 
 
 def allocated(**result):
@@ -119,3 +120,28 @@ def test_a_file_that_cannot_be_used_says_which_key_and_why(tmp_path, text, why):
     path.write_text(text)
     with pytest.raises(BadConfig, match=why):
         load(path)
+
+
+UNSEEN = {
+    "another instance is at work": (Sight(unknown="process 7 holds the lock"), "not known: process 7 holds the lock"),
+    "a record was damaged": (Sight(damaged=("/state/records/p1/u1~lan1~.damaged",)), "u1~lan1~.damaged: a record that"),
+}
+
+
+@pytest.mark.parametrize(("sight", "says"), UNSEEN.values(), ids=UNSEEN)
+def test_it_says_what_it_cannot_see(sight, says):
+    told = "\n".join(explained(allocated(), pods=(), events=(), node="node-1", sight=sight))
+    assert says in told
+
+
+def test_where_no_driver_has_worked_it_says_so(tmp_path):
+    assert "no network driver has worked here" in seen_on_host(tmp_path / "none", "u1").unknown
+
+
+def test_damaged_records_are_found_by_their_claim(tmp_path):
+    for name in ("u1~lan1~.damaged", "u1~wifi%2F0~s1.damaged", "u2~lan2~.damaged", "u1~lan3~.json", "odd.damaged"):
+        (tmp_path / "records/p1").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "records/p1" / name).touch()
+    found = [(each.pod_uid, each.device, each.share_id) for each in damaged(tmp_path, "u1")]
+    assert found == [("p1", "lan1", ""), ("p1", "wifi/0", "s1")]
+    assert len(damaged(tmp_path)) == 3

@@ -1,8 +1,17 @@
 """Of several instances one works at a time, and one answers."""
 
 import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
 
-from podwire.dradriver.instances import InstanceLock, Voice
+import pytest
+
+from podwire.dradriver import instances
+from podwire.dradriver.instances import Busy, InstanceLock, Voice
 
 PATIENCE = 30.0
 
@@ -56,3 +65,70 @@ def test_one_instance_speaks_and_another_after_it(tmp_path):
     first.give_up()
     assert (second.mine(), first.mine()) == (True, False)
     second.give_up()
+
+
+HOLDER = """
+import asyncio, sys
+from pathlib import Path
+from podwire.dradriver.instances import InstanceLock
+
+async def work():
+    async with InstanceLock(Path(sys.argv[1]), "p-other").held():
+        print("held", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+asyncio.run(work())
+"""
+
+
+@contextlib.contextmanager
+def another_instance(lock):
+    """A process that has the lock until its end."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as it:
+        try:
+            assert it.stdout.readline() == b"held\n"
+            yield it
+        finally:
+            it.kill()
+
+
+async def test_who_waits_too_long_is_told_whom_for_and_that_it_is_stopped(tmp_path):
+    path = tmp_path / "serialize.lock"
+    with another_instance(path) as other:
+        other.send_signal(signal.SIGSTOP)
+        await asyncio.to_thread(os.waitid, os.P_PID, other.pid, os.WSTOPPED | os.WNOWAIT)
+        lock = InstanceLock(path)
+        for _ in range(3):  # nobody is used up by waiting
+            with pytest.raises(Busy) as busy:
+                async with lock.held(patience=0.05):
+                    pass
+        told = f"another instance of the driver, process {other.pid} of pod p-other, which is stopped and goes on with"
+        assert told in str(busy.value)
+        assert str(path) in str(busy.value)
+        assert sum(each.name == "the other instance" for each in threading.enumerate()) == 1
+        other.send_signal(signal.SIGCONT)
+        other.stdin.close()
+        async with asyncio.timeout(PATIENCE), lock.held():
+            assert f'"pid": {os.getpid()}' in path.read_text()
+
+
+async def test_it_says_whom_it_waits_for_until_it_need_not(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(instances, "SOON", 0.0)
+    mine, other = InstanceLock(tmp_path / "lock"), InstanceLock(tmp_path / "lock")
+    caplog.set_level("INFO")
+    async with asyncio.timeout(PATIENCE):
+        async with mine.held():
+            with pytest.raises(Busy):
+                async with other.held(patience=0.5):
+                    pass
+            assert f"process {os.getpid()}" in other.waiting
+        async with other.held():
+            assert other.waiting == ""
+    assert [each.message for each in caplog.records] == ["another instance is at work", "it is this instance's turn"]
+
+
+async def test_a_lock_that_nobody_signed_is_anothers_all_the_same(tmp_path):
+    (tmp_path / "lock").write_text("?")
+    assert InstanceLock(tmp_path / "lock").holder() == f"another instance of the driver holds {tmp_path / 'lock'}"

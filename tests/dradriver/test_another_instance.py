@@ -1,0 +1,87 @@
+"""What kubelet, runtime and operators hear while another instance of the driver has the lock."""
+
+import asyncio
+import re
+
+import pytest
+
+from podwire.cluster.network_driver import _Door
+from podwire.dradriver import instances, plugin, preparing, waiting
+from podwire.dradriver.instances import Busy, InstanceLock
+from podwire.dradriver.names import DRIVER
+from podwire.dradriver.parameters import API_VERSION, KIND
+from podwire.dradriver.sockets import sockets
+from podwire.protocols.grpc_status import RpcError
+
+NET1 = {"apiVersion": API_VERSION, "kind": KIND, "interface": {"name": "net1"}}
+
+
+async def test_nobody_hangs_while_another_instance_has_the_lock(driver_node, monkeypatch):
+    """A stopped one has it for ever; kubelet and runtime are told of it, operators too, and it goes on afterwards."""
+    monkeypatch.setattr(preparing, "PREPARE_PATIENCE", 0.2)
+    monkeypatch.setattr(plugin, "HOOK_PATIENCE", 0.2)
+    monkeypatch.setattr(instances, "SOON", 0.0)
+    node = driver_node
+    node.veth("lan1")
+    node.veth("lan2")
+    async with node.driving() as driver:
+        await node.kubelet.register()
+        for each in ("lan1", "lan2"):
+            await node.offered(each)
+        pods = [await node.pod(each) for each in ("first", "second")]
+        first = await node.claim("lan1", name_="first", pods=pods[:1], parameters=NET1)
+        second = await node.claim("lan2", name_="second", pods=pods[1:], parameters=NET1)
+        await node.kubelet.prepare(first)
+        sandbox = node.sandbox(pods[0])
+        holds = "another instance of the driver, process .* holds .*serialize.lock"
+        async with InstanceLock(sockets(node.kubelet.directory, DRIVER).lock).held():
+            (answer,) = await node.kubelet.prepare(second)
+            assert re.search(holds, answer.error)
+            with pytest.raises(RpcError, match=holds):
+                await node.host.run_pod_sandbox(sandbox)
+            assert re.search(holds, "\n".join(driver.lacking()))
+            (error,) = await node.kubelet.unprepare(first)
+            assert re.search(holds, error)
+        (answer,) = await node.kubelet.prepare(second)
+        assert answer.error == ""
+        await node.host.run_pod_sandbox(sandbox)
+        assert [each["ifname"] for each in node.inside(sandbox.linux.namespaces[0].path, "link show dev net1")] == [
+            "net1"
+        ]
+        assert driver.lacking() == []
+        await node.host.stop_pod_sandbox(sandbox)
+        assert await node.kubelet.unprepare(first, second) == ["", ""]
+
+
+async def test_an_instance_that_cannot_begin_tells_kubelets_whom_it_waits_for(driver_node, monkeypatch):
+    monkeypatch.setattr(waiting, "START_PATIENCE", 0.1)
+    node = driver_node
+    places = sockets(node.kubelet.directory, DRIVER, "22222222-bbbb")
+    claim = await node.claim(name_="lan")
+    mine = InstanceLock(places.lock, "22222222-bbbb")
+
+    async def begin():
+        async with waiting.begun(mine, _Door(), places):
+            assert not places.dra.exists()
+
+    async with InstanceLock(places.lock, "11111111-aaaa").held():
+        beginning = asyncio.ensure_future(begin())
+        await node.kubelet.register(places.registration.name)
+        (answer,) = await node.kubelet.prepare(claim, socket=places.dra.name)
+        assert answer.error.startswith("claim default/lan: another instance of the driver, process ")
+        assert "of pod 11111111-aaaa" in answer.error
+        (error,) = await node.kubelet.unprepare(claim, socket=places.dra.name)
+        assert error == answer.error
+    await beginning
+
+
+async def test_an_instance_without_sockets_of_its_own_ends_instead(driver_node, monkeypatch):
+    monkeypatch.setattr(waiting, "START_PATIENCE", 0.1)
+    node = driver_node
+    places = sockets(node.kubelet.directory, DRIVER)
+    async with node.driving():
+        await node.kubelet.register()
+        async with InstanceLock(places.lock).held():
+            with pytest.raises(Busy, match="another instance of the driver"):
+                async with waiting.begun(InstanceLock(places.lock), _Door(), places):
+                    pytest.fail("it began")
