@@ -32,6 +32,8 @@ from podwire.trace.text import text
 
 FORMATS = ("text", "mermaid", "json", "html")
 SLOWEST = 5
+WATCHERS = 10
+"""Of 19: how much nicer to others."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -70,9 +72,7 @@ def _count(given: str) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     _refuse(arguments)
-    directory = CollectorOptions.below(arguments.prefix).directory
-    if not directory.is_dir():
-        raise UserError(f"nothing was recorded below {arguments.prefix}: there is no {directory}")
+    directory = _directory(arguments.prefix)
     if arguments.follow and arguments.pod:
         return _follow(directory, *_named(arguments, arguments.pod), arguments)
     stories = _read(directory)
@@ -111,6 +111,18 @@ def _refuse(arguments: argparse.Namespace) -> None:
         raise UserError("--follow draws text")
     if (arguments.check or arguments.diff) and arguments.format not in ("text", "json"):
         raise UserError("--check and --diff tell text or json")
+
+
+def _directory(prefix: Path) -> Path:
+    """Where the records are, if they may be read."""
+    directory = CollectorOptions.below(prefix).directory
+    try:
+        os.listdir(directory)  # noqa: PTH208 - whether it can be listed is the question
+    except FileNotFoundError as error:
+        raise UserError(f"nothing was recorded below {prefix}: there is no {directory}") from error
+    except OSError as error:
+        raise UserError(f"{directory}: {error.strerror}") from error
+    return directory
 
 
 def _read(directory: Path) -> Stories:
@@ -221,9 +233,12 @@ def _diff(stories: Stories, arguments: argparse.Namespace) -> int:
 
 
 def _follow(directory: Path, namespace: str, name: str, arguments: argparse.Namespace) -> int:
+    """Until somebody ends it. Who watches makes way for those who are watched."""
+    os.nice(WATCHERS)
+
     async def draw() -> None:
         async for line in follow(directory, namespace, name, _width(), colours=_colours(arguments)):
             print(line, flush=True)
 
     asyncio.run(draw())
-    return 0
+    raise UserError(f"{directory} is gone, and with it what was to be followed")

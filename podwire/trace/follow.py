@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from podwire.linux.inotify import CREATE, MODIFY, Inotify
+from podwire.linux.inotify import CREATE, DELETE_SELF, GONE, MODIFY, MOVE_SELF, Inotify
 from podwire.trace.participants import (
     API_SERVER,
     CNI_PLUGIN,
@@ -31,7 +31,7 @@ EXPECTED = frozenset({USER, KUBECTL, API_SERVER, STORE, SCHEDULER, KUBELET, RUNT
 async def follow(
     directory: Path, namespace: str, name: str, columns: int, *, colours: bool = False
 ) -> AsyncGenerator[str, None]:
-    """Lines until it is closed. The pod may not be there yet."""
+    """Lines until it is closed, or the directory is gone. The pod may not be there yet."""
     stories, reader, drawn = Stories(), Reader(directory), _Drawn(columns, colours=colours)
     async with contextlib.aclosing(_changes(directory)) as changes:
         async for _ in changes:
@@ -42,17 +42,18 @@ async def follow(
 
 
 async def _changes(directory: Path) -> AsyncGenerator[None, None]:
-    """Once at the beginning, then whenever something was written."""
+    """Once at the beginning, then whenever something was written; ends with the directory."""
     inotify, woken = Inotify(), asyncio.Event()
     loop = asyncio.get_running_loop()
     try:
-        inotify.add(directory, CREATE | MODIFY)
+        inotify.add(directory, CREATE | MODIFY | DELETE_SELF | MOVE_SELF)
         loop.add_reader(inotify.fileno(), woken.set)
         while True:
             yield
             await woken.wait()
             woken.clear()
-            inotify.read()
+            if any(each.mask & (GONE | DELETE_SELF | MOVE_SELF) for each in inotify.read()):
+                return
     finally:
         loop.remove_reader(inotify.fileno())
         inotify.close()

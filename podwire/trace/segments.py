@@ -6,10 +6,12 @@ says so, and the next writer ends it.
 
 import contextlib
 import os
+import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -98,7 +100,7 @@ class Reader:
         for path in segment_files(self._directory):
             begin = self._read.get(path.name, 0)
             try:
-                with path.open("rb") as file:
+                with _opened(path) as file:
                     file.seek(begin)
                     data = file.read(self._most + 1)
             except FileNotFoundError:
@@ -134,8 +136,21 @@ class Reader:
 
 
 def segment_files(directory: Path) -> list[Path]:
-    """From the oldest to the newest."""
-    return sorted(each for each in directory.glob(f"*{SUFFIX}") if each.stem.isdecimal() and each.stem.isascii())
+    """From the oldest to the newest; none where there is no directory. Raises OSError for one that cannot be read."""
+    try:
+        found = [directory / each for each in os.listdir(directory)]  # noqa: PTH208 - a glob hides what it may not read
+    except FileNotFoundError:
+        return []
+    return sorted(each for each in found if each.suffix == SUFFIX and each.stem.isdecimal() and each.stem.isascii())
+
+
+def _opened(path: Path) -> BinaryIO:
+    """A file to read. Raises OSError for what is none: a pipe would be waited for, a device has no end."""
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115 - Path.open takes no opener; the caller closes it
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError("it is no file")
+    return file
 
 
 def _record(line: bytes) -> Record | None:
@@ -149,7 +164,7 @@ def _record(line: bytes) -> Record | None:
 
 def _began(path: Path) -> float:
     """When the first record of a segment was told; now, for a new one."""
-    with contextlib.suppress(OSError), path.open("rb") as file:
+    with contextlib.suppress(OSError), _opened(path) as file:
         first = _record(file.readline(1 << 20))
         if first is not None:
             return first.time

@@ -1,6 +1,10 @@
 """`podwire trace`: which pod is meant, what goes together, what is said when it does not."""
 
 import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -60,6 +64,22 @@ def trace(kept, capsys):
         return told.err if code else told.out
 
     return run
+
+
+@pytest.fixture
+def podwire_process() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts the command line as a process; it ends with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*words: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "podwire.cli.main", *words]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield start
+    for each in started:
+        with each:
+            each.kill()
 
 
 def test_the_last_pod_is_the_one_that_was_started_last(trace):
@@ -150,6 +170,27 @@ def test_broken_files_are_named_and_the_rest_is_drawn(kept, capsys):
     told = capsys.readouterr()
     assert "00000000.jsonl: a line is no record and was skipped, first line 1" in told.err
     assert told.out.startswith("pod default/web")
+
+
+@pytest.mark.parametrize("words", [[], ["web", "--follow"]], ids=["listed", "followed"])
+def test_records_that_cannot_be_read_are_named(tmp_path, capsys, words):
+    directory = CollectorOptions.below(tmp_path).directory
+    directory.parent.mkdir(parents=True)
+    directory.write_text("a file")
+    assert main(["trace", *words, "--prefix", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"podwire trace: {directory}: Not a directory\n"
+
+
+def test_following_ends_with_what_is_followed(kept, podwire_process):
+    directory = CollectorOptions.below(kept).directory
+    process = podwire_process("trace", "web", "--follow", "--prefix", str(kept))
+    assert process.stdout.readline() == "pod default/web\n"
+    shutil.rmtree(directory)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (
+        1,
+        f"podwire trace: {directory} is gone, and with it what was to be followed\n",
+    )
 
 
 def test_a_number_of_rows_is_a_number(kept, capsys):

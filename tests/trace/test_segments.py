@@ -1,5 +1,6 @@
 """Records on disk: bounded by size and age; what is broken is named and skipped."""
 
+import errno
 import os
 import time
 
@@ -79,12 +80,26 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_read(tmp_path):
     (tmp_path / "00000002.jsonl").write_bytes(line(2) + b"\n")
     (tmp_path / "00000003.jsonl").write_bytes(b"x" * 5000)
     (tmp_path / "00000004.jsonl").symlink_to("nowhere")
+    (tmp_path / "00000005.jsonl").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "00000006.jsonl")
     reader = Reader(tmp_path, most=4000)
     assert numbers(reader) == [2]
     assert reader.troubles() == [
         f"{tmp_path}/00000001.jsonl: Is a directory",
         f"{tmp_path}/00000003.jsonl: it is larger than 4000 bytes",
+        f"{tmp_path}/00000005.jsonl: it is no file",
+        f"{tmp_path}/00000006.jsonl: it is no file",
     ]
+
+
+def test_a_directory_that_may_not_be_read_is_not_taken_for_an_empty_one(tmp_path, monkeypatch):
+    def refused(_: object) -> list[str]:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    assert numbers(Reader(tmp_path / "nowhere")) == []
+    monkeypatch.setattr(os, "listdir", refused)
+    with pytest.raises(PermissionError):
+        numbers(Reader(tmp_path))
 
 
 def test_files_of_others_are_left_alone(tmp_path):
