@@ -59,25 +59,35 @@ class DeviceClaims:
         if latest.resource == resource_of(PODS):
             self._saw_pod(latest, there=now is not None)
         elif latest.resource == resource_of(CLAIMS):
-            self._saw_claim(ref)
+            self._saw_claim(latest, there=now is not None)
         elif latest.resource == resource_of(TEMPLATES) and now is not None:
             self._look_at(self._waiting.pop(ref, ()))
 
     def _saw_pod(self, pod: Seen, *, there: bool) -> None:
         if there:
-            if self._graph.complete and pod.claims is not False and pod.uid not in self._without:
+            known = pod.uid in self._without or (pod.on_node and pod.uid in self._settled)
+            if self._graph.complete and pod.claims is not False and not known:
                 self._pods.add(pod.uid)
             return
         for ref in self._uses.get(pod.uid, ()):
             self._claims.add(ref)
         self._forget(pod.uid)
 
-    def _saw_claim(self, ref: Ref) -> None:
-        if self._graph.complete:
+    def _saw_claim(self, claim: Seen, *, there: bool) -> None:
+        """Most changes are the scheduler's and the drivers', and call for nothing here."""
+        ref = (claim.namespace, claim.name)
+        if self._graph.complete and self._calls_for_work(claim):
             self._claims.add(ref)
-        users = self._users.get(ref, set())
-        self._settled -= users
-        self._look_at(users)
+        holders = claim.holders if there and claim.holders is not None else frozenset[str]()
+        without = self._users.get(ref, set()) - holders
+        self._settled -= without
+        self._look_at(without)
+
+    def _calls_for_work(self, claim: Seen) -> bool:
+        """Whether it is to be deleted, or somebody has it who is gone, or it may be so."""
+        if claim.deleting or claim.holders is None or any(each.uid in self._over for each in claim.owners):
+            return True
+        return any(each in self._over or self._graph.node(each) is None for each in claim.holders)
 
     def _look_at(self, uids: Iterable[str]) -> None:
         for each in uids:

@@ -7,7 +7,8 @@ import msgspec
 
 from podwire.protocols.k8sapi.kinds import Kind
 
-_PODS = ("", "pods")
+_PODS, _CLAIMS = ("", "pods"), ("resource.k8s.io", "resourceclaims")
+_FINISHED = ("Succeeded", "Failed")
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 """Finalizers by which the API server asks the garbage collector for something before an owner goes."""
@@ -41,11 +42,30 @@ class _Object(msgspec.Struct):
 
 class _PodSpec(msgspec.Struct, rename="camel"):
     resource_claims: tuple[msgspec.Raw, ...] = ()
+    node_name: str = ""
+
+
+class _PodStatus(msgspec.Struct):
+    phase: str = ""
 
 
 class _Pod(msgspec.Struct):
     metadata: Metadata
     spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
+    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+
+
+class _Holder(msgspec.Struct):
+    uid: str = ""
+
+
+class _ClaimStatus(msgspec.Struct, rename="camel"):
+    reserved_for: tuple[_Holder, ...] = ()
+
+
+class _Claim(msgspec.Struct):
+    metadata: Metadata
+    status: _ClaimStatus = msgspec.field(default_factory=_ClaimStatus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +76,10 @@ class Seen:
     metadata: Metadata
     claims: bool | None = None
     """Whether a pod asks for devices, which it does from its beginning or never; None if that was not seen."""
+    on_node: bool = False
+    """Whether a pod is bound, and not finished."""
+    holders: frozenset[str] | None = None
+    """Who has a claim for devices, by uid; None if that was not seen."""
 
     @property
     def uid(self) -> str:
@@ -106,15 +130,33 @@ def resource_of(kind: Kind) -> tuple[str, str]:
 
 _decode = msgspec.json.Decoder(_Object).decode
 _decode_pod = msgspec.json.Decoder(_Pod).decode
+_decode_claim = msgspec.json.Decoder(_Claim).decode
 
 
 def from_json(kind: Kind, json: bytes, resource_version: str = "") -> Seen:
     """From an object's JSON, at a third of the price of decoding it; the version is told apart where it is kept so."""
-    read = _decode_pod(json) if resource_of(kind) == _PODS else _decode(json)
+    read: _Object | _Pod | _Claim
+    match resource_of(kind):
+        case resource if resource == _PODS:
+            read = _decode_pod(json)
+        case resource if resource == _CLAIMS:
+            read = _decode_claim(json)
+        case _:
+            read = _decode(json)
     metadata = read.metadata
     if resource_version:
         metadata = msgspec.structs.replace(metadata, resource_version=resource_version)
-    return Seen(kind, metadata, bool(read.spec.resource_claims) if isinstance(read, _Pod) else None)
+    return _seen(kind, metadata, read)
+
+
+def _seen(kind: Kind, metadata: Metadata, read: _Object | _Pod | _Claim) -> Seen:
+    match read:
+        case _Pod():
+            on_node = bool(read.spec.node_name) and read.status.phase not in _FINISHED
+            return Seen(kind, metadata, claims=bool(read.spec.resource_claims), on_node=on_node)
+        case _Claim():
+            return Seen(kind, metadata, holders=frozenset(each.uid for each in read.status.reserved_for))
+    return Seen(kind, metadata)
 
 
 def from_object(kind: Kind, object_: dict[str, Any]) -> Seen:

@@ -56,6 +56,7 @@ def test_a_claim_from_a_template_belongs_to_its_pod():
             }
         ],
         "annotations": {"x": "y", "resource.kubernetes.io/pod-claim-name": "nic"},
+        "finalizers": ["resource.kubernetes.io/delete-protection"],
         "labels": {"a": "b"},
     }
     assert made["spec"] == spec

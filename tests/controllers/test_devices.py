@@ -255,6 +255,42 @@ async def test_a_pod_that_was_bound_without_a_scheduler_holds_its_claim(quick):
     await eventually(reserved)
 
 
+async def test_a_claim_that_nobody_was_given_goes_with_a_pod_that_was_never_bound(quick):
+    await make_template(quick)
+    await make_pod(quick)
+    name = await status_of(quick)
+    assert (await quick.get(CLAIMS, name, "default"))["metadata"]["finalizers"] == [FINALIZER]
+
+    await quick.delete(PODS, "web", "default", grace_seconds=0)
+
+    await absent(quick, CLAIMS, name)
+
+
+async def test_a_pod_that_runs_and_has_its_claim_is_not_read_again_whatever_changes(server, bare):
+    asked = []
+
+    async def heard(request):
+        asked.append(f"{request.method} {request.path.rpartition('/')[2]}")
+        return await server.assembled.server.handle(request)
+
+    _, feed = beside_the_store(server)
+    async with at_work(Client(LoopbackHttp(heard, ADMIN)), feed, bare):
+        await make_template(bare)
+        await bound_pod(bare)
+        await make_pod(bare, "other")
+        await status_of(bare, "other")  # by now the controllers have seen all of it
+        asked.clear()
+
+        await finish(bare, "web", "Running")
+        device = {"driver": "net.example", "pool": "n1", "device": "eth2", "data": {"told": "by a driver"}}
+        await bare.patch(CLAIMS, "web", {"status": {"devices": [device]}}, "default", subresource="status")
+        await make_pod(bare, "third")
+        await status_of(bare, "third")
+
+        assert "GET third" in asked
+        assert "GET web" not in asked
+
+
 async def test_a_generated_claim_that_was_deleted_is_made_anew(quick):
     await make_template(quick)
     await make_pod(quick)
