@@ -89,8 +89,6 @@ class AllocatedDevice(Part, frozen=True, kw_only=True):
     device: str = ""
     admin_access: bool = False
     tolerations: tuple[DeviceToleration, ...] = ()
-    binding_conditions: tuple[str, ...] = ()
-    binding_failure_conditions: tuple[str, ...] = ()
     share_id: str | None = msgspec.field(default=None, name="shareID")
     consumed_capacity: dict[str, Quantity] = {}
 
@@ -123,28 +121,9 @@ class Consumer(Part, frozen=True, kw_only=True):
         return not self.api_group and self.resource == "pods"
 
 
-class NetworkData(Part, frozen=True, kw_only=True):
-    interface_name: str = ""
-    ips: tuple[str, ...] = ()
-    hardware_address: str = ""
-
-
-class DeviceStatus(Part, frozen=True, kw_only=True):
-    """What a driver tells of a device that it has prepared."""
-
-    driver: str = ""
-    pool: str = ""
-    device: str = ""
-    share_id: str | None = msgspec.field(default=None, name="shareID")
-    conditions: tuple[dict[str, Any], ...] = ()
-    data: dict[str, Any] | None = None
-    network_data: NetworkData | None = None
-
-
 class ResourceClaimStatus(Part, frozen=True, kw_only=True):
     allocation: Allocation | None = None
     reserved_for: tuple[Consumer, ...] = ()
-    devices: tuple[DeviceStatus, ...] = ()
 
 
 class ResourceClaim(Namespaced, frozen=True, kw_only=True):

@@ -181,7 +181,6 @@ class Container(Part, frozen=True, kw_only=True):
     env_from: tuple[EnvFrom, ...] = ()
     resources: Requests = Requests()
     volume_mounts: tuple[VolumeMount, ...] = ()
-    volume_devices: tuple[dict[str, Any], ...] = ()
     liveness_probe: Probe | None = None
     readiness_probe: Probe | None = None
     startup_probe: Probe | None = None
@@ -194,7 +193,6 @@ class Container(Part, frozen=True, kw_only=True):
     stdin: bool = False
     stdin_once: bool = False
     tty: bool = False
-    target_container_name: str = ""
 
     @property
     def sidecar(self) -> bool:

@@ -21,7 +21,6 @@ class NodeSpec(Part, frozen=True, kw_only=True):
     taints: tuple[Taint, ...] = ()
     pod_cidr: str = msgspec.field(default="", name="podCIDR")
     pod_cidrs: tuple[str, ...] = msgspec.field(default=(), name="podCIDRs")
-    provider_id: str = msgspec.field(default="", name="providerID")
 
 
 class Condition(Part, frozen=True, kw_only=True):
@@ -30,7 +29,6 @@ class Condition(Part, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
     last_heartbeat_time: str | None = None
-    last_transition_time: str | None = None
 
 
 class Address(Part, frozen=True, kw_only=True):

@@ -71,7 +71,6 @@ class PodSecurityContext(Part, frozen=True, kw_only=True):
     supplemental_groups: tuple[int, ...] = ()
     supplemental_groups_policy: str = ""
     fs_group: int | None = None
-    fs_group_change_policy: str = ""
     sysctls: tuple[Sysctl, ...] = ()
     seccomp_profile: Profile | None = None
     app_armor_profile: Profile | None = None
@@ -153,7 +152,6 @@ class PodSpec(Part, frozen=True, kw_only=True):
     host_aliases: tuple[HostAlias, ...] = ()
     image_pull_secrets: tuple[Named, ...] = ()
     readiness_gates: tuple[ReadinessGate, ...] = ()
-    runtime_class_name: str = ""
     overhead: Quantities = {}
     security_context: PodSecurityContext = PodSecurityContext()
     resource_claims: tuple[dict[str, Any], ...] = ()
@@ -169,10 +167,8 @@ class PodStatus(Part, frozen=True, kw_only=True):
     phase: str = "Pending"
     reason: str = ""
     message: str = ""
-    pod_ip: str = msgspec.field(default="", name="podIP")
     start_time: str | None = None
     qos_class: str = ""
-    nominated_node_name: str = ""
     conditions: tuple[dict[str, Any], ...] = ()
     init_container_statuses: tuple[dict[str, Any], ...] = ()
     container_statuses: tuple[dict[str, Any], ...] = ()

@@ -54,32 +54,17 @@ class DeviceCapacity(Part, frozen=True, kw_only=True):
     request_policy: CapacityPolicy | None = None
 
 
-class Counter(Part, frozen=True, kw_only=True):
-    value: Quantity = 0
-
-
-class CounterSet(Part, frozen=True, kw_only=True):
-    name: str = ""
-    counters: dict[str, Counter] = {}
-
-
-class CounterConsumption(Part, frozen=True, kw_only=True):
-    counter_set: str = ""
-    counters: dict[str, Counter] = {}
-
-
 class Device(Part, frozen=True, kw_only=True):
     name: str = ""
     attributes: dict[str, DeviceAttribute] = {}
     capacity: dict[str, DeviceCapacity] = {}
-    consumes_counters: tuple[CounterConsumption, ...] = ()
+    consumes_counters: tuple[dict[str, Any], ...] = ()
     taints: tuple[DeviceTaint, ...] = ()
     node_name: str = ""
     node_selector: dict[str, Any] | None = None
     all_nodes: bool = False
     binds_to_node: bool = False
     binding_conditions: tuple[str, ...] = ()
-    binding_failure_conditions: tuple[str, ...] = ()
     allow_multiple_allocations: bool = False
 
 
@@ -97,7 +82,6 @@ class ResourceSliceSpec(Part, frozen=True, kw_only=True):
     all_nodes: bool = False
     per_device_node_selection: bool = False
     devices: tuple[Device, ...] = ()
-    shared_counters: tuple[CounterSet, ...] = ()
 
 
 class ResourceSlice(Part, frozen=True, kw_only=True):

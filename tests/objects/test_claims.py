@@ -45,7 +45,6 @@ def test_a_claim_says_what_is_asked_for_and_who_has_what():
     assert claim.owner == ("web", "p-1")
     assert [each.identity for each in claim.allocated] == [("net.example", "n1", "eth2")]
     assert (claim.reserved_for("p-1"), claim.reserved_for("p-2")) == (True, False)
-    assert claim.status.devices[0].share_id == "s"
 
 
 def test_a_claim_that_was_just_made_holds_nothing():

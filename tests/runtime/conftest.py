@@ -9,7 +9,6 @@ import pytest
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import Unknown
 from podwire.runtime.events import Events
-from podwire.runtime.hooks import NoHooks
 from podwire.runtime.records import Records, SandboxRecord
 from podwire.runtime.sandboxes import Sandboxes
 
@@ -92,6 +91,21 @@ class Network:
 
     def checked(self, id_):
         return ""
+
+
+class NoHooks:
+    """Nobody else is asked."""
+
+    async def run_pod(self, sandbox): ...
+
+    async def update_pod(self, sandbox, overhead, resources): ...
+
+    async def updated_pod(self, sandbox): ...
+
+    async def stop_pod(self, sandbox):
+        return False
+
+    async def remove_pod(self, sandbox): ...
 
 
 class Node:

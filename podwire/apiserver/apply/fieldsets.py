@@ -71,20 +71,6 @@ def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
     return shared
 
 
-def without_trees(one: FieldSet, other: FieldSet) -> FieldSet:
-    """The fields of one that are neither in the other nor below one of its fields."""
-    left = {}
-    for key, mine in one.items():
-        theirs = other.get(key)
-        if theirs is None:
-            left[key] = mine
-        elif theirs and HERE not in theirs:
-            rest = _settled(without_trees(mine, theirs)) if mine else mine
-            if rest is not None:
-                left[key] = rest
-    return left
-
-
 def _settled(below: FieldSet) -> FieldSet | None:
     """A node in its one form: a field with nothing below it is `{}`, and nothing at all is no node."""
     if not below:

@@ -8,10 +8,9 @@ and the ULA fd70:6f64:77NN::/48 for IPv6: its first subnet is the nodes', 1000 a
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
+from ipaddress import IPv4Interface, IPv4Network, IPv6Interface, IPv6Network
 
 Network = IPv4Network | IPv6Network
-Address = IPv4Address | IPv6Address
 Interface = IPv4Interface | IPv6Interface
 
 LAST = 99

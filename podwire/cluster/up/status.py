@@ -37,7 +37,6 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     slot: int | None = None
     node: str = ""
     """The first."""
-    node_namespaces: bool = False
     nodes: tuple[NodeStatus, ...] = ()
     runtime: str = ""
     kubeconfig: str = ""
@@ -63,7 +62,6 @@ def _known(layout: Layout, known: State, alive: Notes | None) -> Status:
         state="stopped" if alive is None else "up" if alive.up else "starting",
         slot=known.slot,
         node=known.nodes[0].name,
-        node_namespaces=known.nodes[0].own,
         nodes=tuple(_node(Slot(known.slot), each) for each in known.nodes),
         runtime=known.runtime,
         kubeconfig=str(layout.kubeconfig),

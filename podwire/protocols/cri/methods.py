@@ -74,22 +74,3 @@ REMOVE_IMAGE = Unary(IMAGE, "RemoveImage", pb.RemoveImageRequest, pb.RemoveImage
 IMAGE_FS_INFO = Unary(IMAGE, "ImageFsInfo", pb.ImageFsInfoRequest, pb.ImageFsInfoResponse)
 
 ALL: tuple[Method, ...] = tuple(each for each in tuple(globals().values()) if isinstance(each, Unary | ServerStream))
-
-# What a kubelet of 1.36 does with them as long as nobody opens a feature gate.
-KUBELET_TRIES: frozenset[Method] = frozenset(
-    {UPDATE_RUNTIME_CONFIG, UPDATE_POD_SANDBOX_RESOURCES, CONTAINER_STATS, LIST_CONTAINER_STATS}
-)
-"""Goes on when these fail."""
-KUBELET_LEAVES: frozenset[Method] = frozenset(
-    {
-        *(each for each in ALL if isinstance(each, ServerStream)),
-        CHECKPOINT_CONTAINER,
-        POD_SANDBOX_STATS,
-        LIST_POD_SANDBOX_STATS,
-        LIST_METRIC_DESCRIPTORS,
-        LIST_POD_SANDBOX_METRICS,
-    }
-)
-"""Does not call these."""
-KUBELET_NEEDS: frozenset[Method] = frozenset(ALL) - KUBELET_TRIES - KUBELET_LEAVES
-"""Runs no pods without these, or does without something that users see (exec, logs that rotate)."""

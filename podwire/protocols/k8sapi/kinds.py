@@ -69,17 +69,11 @@ class Kind:
 
 
 class Kinds:
-    """Kinds by the two ways in which they are asked for."""
+    """Kinds, and each by its name."""
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self.all: tuple[Kind, ...] = tuple(kinds)
-        self._by_resource: Mapping[tuple[str, str, str], Kind] = {
-            (each.group, each.version, each.resource): each for each in self.all
-        }
         self._by_kind: Mapping[tuple[str, str], Kind] = {(each.api_version, each.kind): each for each in self.all}
-
-    def of_resource(self, group: str, version: str, resource: str) -> Kind | None:
-        return self._by_resource.get((group, version, resource))
 
     def of_kind(self, api_version: str, kind: str) -> Kind | None:
         return self._by_kind.get((api_version, kind))

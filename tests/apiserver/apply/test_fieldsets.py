@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwire.apiserver.apply.fieldsets import difference, has, intersection, paths, tidy, union, without_trees
+from podwire.apiserver.apply.fieldsets import difference, has, intersection, paths, tidy, union
 
 NAMES = st.sampled_from(["f:a", "f:b", 'k:{"name":"c"}', 'v:"x"'])
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map(tuple)
@@ -49,16 +49,9 @@ def test_union_difference_and_intersection_are_those_of_sets(one, other):
 @given(SETS, SETS)
 def test_no_operation_changes_what_it_is_given(one, other):
     mine, theirs = made(one), made(other)
-    for operation in (union, difference, intersection, without_trees):
+    for operation in (union, difference, intersection):
         operation(mine, theirs)
     assert (mine, theirs) == (made(one), made(other))
-
-
-@given(SETS, SETS)
-def test_trees_go_with_what_is_below_them(one, other):
-    left = without_trees(made(one), made(other))
-    assert set(paths(left)) == {each for each in one if not any(each[: len(root)] == root for root in other)}
-    assert settled(left)
 
 
 @given(SETS)

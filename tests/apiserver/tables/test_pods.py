@@ -7,7 +7,7 @@ from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.builtin import BUILTIN
 
 NOW = 1_700_000_000.0
-PODS = BUILTIN.of_resource("", "v1", "pods")
+PODS = BUILTIN.of_kind("v1", "Pod")
 
 
 def ago(seconds):

@@ -23,7 +23,7 @@ META = {"name": "x", "creationTimestamp": ago(80)}
 
 
 def test_name_is_marked_and_wide_columns_have_priority_one():
-    pods = tables.definitions(BUILTIN.of_resource("", "v1", "pods"))
+    pods = tables.definitions(BUILTIN.of_kind("v1", "Pod"))
     assert [(each["name"], each["format"], each["priority"]) for each in pods[:1] + pods[5:6]] == [
         ("Name", "name", 0),
         ("IP", "", 1),
@@ -42,7 +42,8 @@ def test_name_is_marked_and_wide_columns_have_priority_one():
     ],
 )
 def test_columns_have_upstreams_types(group, resource, column, expected):
-    found = tables.definitions(BUILTIN.of_resource(group, "v1", resource))
+    [kind] = [each for each in BUILTIN.all if (each.group, each.version, each.resource) == (group, "v1", resource)]
+    found = tables.definitions(kind)
     assert next(each["type"] for each in found if each["name"] == column) == expected
 
 
@@ -104,7 +105,7 @@ def test_five_hundred_pods_are_quick():
             "conditions": [{"type": each, "status": "True"} for each in ("PodScheduled", "Initialized", "Ready")],
         },
     }
-    kind = BUILTIN.of_resource("", "v1", "pods")
+    kind = BUILTIN.of_kind("v1", "Pod")
     best = min(_seconds_for(kind, obj) for _ in range(5))
     assert best < 0.15, "ten times what it takes, for machines under load"
 

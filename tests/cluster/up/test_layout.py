@@ -19,10 +19,10 @@ def test_a_prefix_that_is_a_file_is_refused():
 
 
 def test_everything_lies_below_the_prefix():
-    layout = layout_of(Path("/tmp/pw"))
+    layout = layout_of(Path("/nowhere/pw"))
     places = (layout.state, layout.run, layout.logs, layout.record, layout.kubeconfig, layout.pin("n", "net"))
-    assert all(each.is_relative_to("/tmp/pw") for each in places)
-    assert layout.kubeconfig == Path("/tmp/pw/var/lib/podwire/kubeconfig")
+    assert all(each.is_relative_to("/nowhere/pw") for each in places)
+    assert layout.kubeconfig == Path("/nowhere/pw/var/lib/podwire/kubeconfig")
 
 
 KEPT = State(slot=3, nodes=(NodeRecord(name="node-1", number=1, own=True),), made=("/tmp/pw/run",))

@@ -7,7 +7,7 @@ import pytest
 
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
-from podwire.protocols.grpc_methods import ServerStream, Unary
+from podwire.protocols.grpc_methods import ServerStream
 
 GOLDEN = [
     pytest.param(pb.VersionRequest(version="v1"), "0a 02 7631", id="VersionRequest"),
@@ -108,13 +108,6 @@ def test_the_table_has_every_call_of_both_services_as_the_proto_declares_it():
     assert table == declared
     assert len(methods.ALL) == 41
     assert methods.IMAGE_FS_INFO.path == "/runtime.v1.ImageService/ImageFsInfo"
-
-
-def test_every_call_is_needed_or_tried_or_left_by_a_kubelet():
-    parts = (methods.KUBELET_NEEDS, methods.KUBELET_TRIES, methods.KUBELET_LEAVES)
-    assert sum(map(len, parts)) == len(methods.ALL)
-    assert frozenset().union(*parts) == set(methods.ALL)
-    assert all(isinstance(each, Unary) for each in methods.KUBELET_NEEDS)
 
 
 def test_importing_the_messages_brings_no_grpc_and_no_event_loop():
