@@ -37,10 +37,26 @@ def cut(text: str, most: int) -> str:
     """As much of plain text as fits into so many columns; an ellipsis where it ends early."""
     if width(text) <= most:
         return text
-    room, kept = max(0, most - 1), ""
-    for each in text:
-        room -= columns(each)
-        if room < 0:
-            break
-        kept += each
-    return f"{kept}…" if most > 0 else ""
+    return f"{text[: _fitting(text, max(0, most - 1))]}…" if most > 0 else ""
+
+
+def folded(text: str, most: int) -> list[str]:
+    """Plain text in as many lines as it needs, each of so many columns at most, and broken at spaces where there are
+    some. A line has room for one character at least."""
+    lines, rest = [], text
+    while width(rest) > most:
+        fitting = max(1, _fitting(rest, most))
+        space = rest.rfind(" ", 1, fitting + 1)
+        end = space if space > 0 else fitting
+        lines.append(rest[:end].rstrip(" "))
+        rest = rest[end:].lstrip(" ")
+    return [*lines, rest] if rest else lines
+
+
+def _fitting(text: str, most: int) -> int:
+    """How many characters fit into so many columns."""
+    for number, each in enumerate(text):
+        most -= columns(each)
+        if most < 0:
+            return number
+    return len(text)

@@ -1,6 +1,6 @@
 """A story drawn with characters: a lane for each participant, time from top to bottom. Pure.
 
-In a narrow terminal the lanes make way for one line per arrow.
+In a narrow terminal the lanes make way for one line per arrow, and for more where one is not enough.
 """
 
 from collections.abc import Sequence
@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from podwire.trace import canvas
 from podwire.trace.canvas import Canvas, coloured
 from podwire.trace.participants import placed
-from podwire.trace.plain import cut, plain, width
+from podwire.trace.plain import cut, folded, plain, width
 from podwire.trace.sentences import headline, lost, times
 from podwire.trace.story import Arrow, Cut, Gap, Moment, Remark, Story, Turn, moments
 
 NARROWEST = 10
 """Columns that a lane needs; with fewer there are no lanes."""
 WIDEST = 22
+LABEL = 4
+"""Columns by which a label below its arrow is indented."""
 MARGIN = 22
 """Columns on the left for the time and the duration."""
 
@@ -23,7 +25,7 @@ def text(story: Story, columns: int = 120, *, colours: bool = False) -> str:
     """The whole story."""
     people = placed({name for each in story.arrows for name in (each.caller, each.callee)})
     drawing = Drawing(people, story.origin, columns, colours=colours)
-    lines = [cut(plain(headline(story)), columns), "", *drawing.head()]
+    lines = [*folded(plain(headline(story)), max(NARROWEST, columns)), "", *drawing.head()]
     for each in moments(story):
         lines += drawing.lines(each)
     return "\n".join([*lines, *drawing.foot()]) + "\n"
@@ -67,12 +69,12 @@ class Drawing:
         if isinstance(told, Remark):
             return self._remark(told)
         if self._flat or not {told.caller, told.callee} <= set(self._lanes):
-            return [self._one_line(told)]
+            return self._flattened(told)
         return [str(self._labelled(told)), str(self._stroke(told))]
 
     def _remark(self, remark: Remark) -> list[str]:
         if self._flat:
-            return ["", self._styled(cut(f"  {plain(remark.text)}", self._width), canvas.NOTE)]
+            return ["", *self._folded(plain(remark.text), 2, canvas.NOTE)]
         drawn = self._rails()
         drawn.put(2, cut(f"{plain(remark.text)} ", self._width - 2), canvas.NOTE)
         return [str(self._rails()), str(drawn)]
@@ -115,10 +117,22 @@ class Drawing:
             drawn.put(high + 2 if begin < end else low - 2, "…", style)
         return drawn
 
-    def _one_line(self, arrow: Arrow) -> str:
+    def _flattened(self, arrow: Arrow) -> list[str]:
+        """On one line if it fits, else with the label below."""
+        style, when = style_of(arrow), times(arrow, self._begin)
         sign = "→" if arrow.turn is Turn.CALL else "✕" if arrow.failed else "⇢"
-        line = f"{times(arrow, self._begin)} {plain(f'{arrow.caller} {sign} {arrow.callee}: {arrow.label}')}"
-        return self._styled(cut(line, self._width), style_of(arrow))
+        ends, label = plain(f"{arrow.caller} {sign} {arrow.callee}"), plain(arrow.label)
+        line = f"{when} {ends}: {label}"
+        if width(line) <= self._width:
+            return [self._styled(line, style)]
+        first, *others = self._folded(ends, width(when) + 1, style)
+        return [first.replace(" " * width(when), when, 1), *others, *self._folded(label, LABEL, style)]
+
+    def _folded(self, line: str, indent: int, style: str) -> list[str]:
+        """No longer than a terminal is wide, if it is one that people use."""
+        return [
+            self._styled(f"{'':{indent}}{each}", style) for each in folded(line, max(NARROWEST, self._width - indent))
+        ]
 
 
 def style_of(arrow: Arrow) -> str:

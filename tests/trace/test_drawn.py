@@ -43,6 +43,17 @@ def test_a_narrow_terminal_shows_a_line_for_each_arrow(story):
     assert not any("│" in each for each in lines)
 
 
+def test_a_label_that_does_not_fit_stands_below_its_arrow_whole(story):
+    lines = text(annotated(story, load("pod")), 40).splitlines()
+    answer = lines.index("  +14.0 ms    1.0 ms CNIPlugin ⇢")
+    assert lines[answer : answer + 3] == [
+        "  +14.0 ms    1.0 ms CNIPlugin ⇢",
+        f"{'':21}ContainerRuntime",
+        "    OK 10.1.0.2/24",
+    ]
+    assert not any("…" in each for each in lines)
+
+
 def test_a_failed_call_and_one_that_is_not_finished_look_different(records, tell):
     drawn = text(tell(records[:15]), 140)
     assert "404 Not Found" in drawn

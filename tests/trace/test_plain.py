@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwire.trace.canvas import FAILED, Canvas
-from podwire.trace.plain import cut, plain, width
+from podwire.trace.plain import cut, folded, plain, width
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,18 @@ def test_what_is_cut_fits(text, most):
     shown = cut(plain(text), most)
     assert width(shown) <= most
     assert shown == plain(text) or shown.endswith("…")
+
+
+@given(st.text(), st.integers(min_value=2, max_value=40))
+def test_what_is_folded_fits_and_is_whole(text, most):
+    shown = plain(text)
+    lines = folded(shown, most)
+    assert all(width(each) <= most for each in lines)
+    assert "".join(lines).replace(" ", "") == shown.replace(" ", "")
+
+
+def test_lines_break_at_spaces_where_there_are_some():
+    assert folded("GET /api/v1/pods of all", 10) == ["GET", "/api/v1/po", "ds of all"]
 
 
 @given(st.text(max_size=30), st.integers(min_value=-5, max_value=25))
