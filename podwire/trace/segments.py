@@ -1,7 +1,7 @@
 """Records on disk: files of JSON lines, each of a bounded size and age, only so many of them; the oldest is dropped.
 
-A line is written whole and at once. What a crash leaves half-written is no line: it is skipped by every reader, which
-says so, and the next writer ends it.
+A line is written whole and at once. What a crash or a full disk leaves half-written is no line: it is skipped by every
+reader, which says so, and whoever writes next ends it first.
 """
 
 import contextlib
@@ -46,9 +46,11 @@ class Writer:
             size = os.fstat(self._file).st_size
             if size and (size + len(chunk) > self._segment or time.time() > self._began + self._age / SEGMENTS):
                 self._next()
-            data = memoryview(chunk)
+            data = memoryview(b"\n" + chunk if self._torn else chunk)
+            self._torn = True
             while data:
                 data = data[os.write(self._file, data) :]
+            self._torn = False
 
     def close(self) -> None:
         os.close(self._file)
@@ -58,14 +60,13 @@ class Writer:
         self._began = _began(path)
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         size = os.fstat(file).st_size
-        if size and os.pread(file, 1, size - 1) != b"\n":
-            os.write(file, b"\n")
+        self._torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
         return file
 
     def _next(self) -> None:
-        os.close(self._file)
-        self._number += 1
+        before, self._number = self._file, self._number + 1
         self._file = self._opened()
+        os.close(before)
         self._drop()
 
     def _drop(self) -> None:

@@ -102,6 +102,43 @@ def test_a_directory_that_may_not_be_read_is_not_taken_for_an_empty_one(tmp_path
         numbers(Reader(tmp_path))
 
 
+def test_a_disk_that_was_full_costs_what_found_no_room_and_nothing_after_it(tmp_path, monkeypatch):
+    writer, write = Writer(tmp_path), os.write
+    writer.write([line(1)])
+
+    def full(file: int, data: bytes) -> int:
+        if len(data) < 20:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data[: len(data) - 10])
+
+    monkeypatch.setattr(os, "write", full)
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space"):
+            writer.write([line(2)])
+    monkeypatch.undo()
+    writer.write([line(3), line(4)])
+    writer.close()
+    reader = Reader(tmp_path)
+    assert numbers(reader) == [1, 3, 4]
+    assert "2 lines are no records" in reader.troubles()[0]
+
+
+def test_a_segment_that_cannot_be_made_leaves_the_writer_where_it_was(tmp_path, monkeypatch):
+    writer, opened = Writer(tmp_path, limit=SEGMENTS * len(line(1))), os.open
+    writer.write([line(1)])
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(OSError, match="No space"):
+        writer.write([line(2)])
+    monkeypatch.setattr(os, "open", opened)
+    writer.write([line(3)])
+    writer.close()
+    assert numbers(Reader(tmp_path)) == [1, 3]
+
+
 def test_files_of_others_are_left_alone(tmp_path):
     for name in ("notes.txt", "x.jsonl", "٣.jsonl"):
         (tmp_path / name).write_text("mine")
