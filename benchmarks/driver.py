@@ -1,17 +1,19 @@
 """Interfaces that pods claim: what the network driver costs, and how much later such a pod starts than one without.
 
-Both kinds of pods take turns in one cluster; what happened within is read from its trace.
+Pods of all kinds take turns in one cluster; what happened within is read from its trace. The cable of the interface
+that moves ends outside of the node, as cables do.
 """
 
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.clusters import Cluster, podwire
 from benchmarks.figures import MEASURED, Figure, Peer
+from benchmarks.links import moves
 from benchmarks.machine import CannotMeasure
-from podwire.dradriver.manifests import WHOLE, Deployment, network_driver
+from podwire.dradriver.manifests import SHARED, WHOLE, Deployment, network_driver
 from podwire.dradriver.names import DRIVER
 from podwire.dradriver.parameters import API_VERSION, KIND
 from podwire.trace.participants import KUBELET, NETWORK_DRIVER
@@ -19,83 +21,117 @@ from podwire.trace.segments import Reader
 from podwire.trace.story import Arrow, Stories, Turn
 
 GROUP = "Network driver: a pod with one claimed interface"
-LINK, TEMPLATE = "bench0", "bench"
+LINK, BRIDGE = "bench0", "bench1"
+MOVED, MADE, NONE = "moved", "made", ""
+"""What a pod claims: an interface of the host, one that is made on a bridge, or nothing."""
+CLASSES = {MOVED: (WHOLE, LINK), MADE: (SHARED, BRIDGE)}
 PREPARE, ATTACH, DETACH = "NodePrepareResources", "attach devices", "detach devices"
-BUDGETS = {PREPARE: 8.0, ATTACH: 4.0}
-LATER_MS = 30.0
+CALLERS = {PREPARE: KUBELET, ATTACH: NETWORK_DRIVER, DETACH: NETWORK_DRIVER}
+PREPARE_MS, ATTACH_MS, LATER_MS = 8.0, 4.0, 30.0
 ROUNDS = 4.0
 """For each second that a measurement may take."""
 
+Arrows = Mapping[str, Sequence[Arrow]]
+"""By what was claimed."""
+
 
 @dataclass(slots=True)
-class Times:
-    """Of pods that came and went one after the other, in seconds."""
+class Turns:
+    """Of pods that came and went one after the other, by what they claimed."""
 
-    bare: list[float] = field(default_factory=list)
-    claimed: list[float] = field(default_factory=list)
+    seconds: dict[str, list[float]] = field(default_factory=lambda: {NONE: [], MOVED: [], MADE: []})
+    pods: dict[str, str] = field(default_factory=dict)
+    """What each claimed, by its name."""
 
 
 def measure(seconds: float) -> Iterator[Figure]:
+    rounds = max(3, round(ROUNDS * seconds))
     with podwire("--network-driver") as cluster:
         _lay(cluster)
-        times = _take_turns(cluster, max(3, round(ROUNDS * seconds)))
+        turns = _take_turns(cluster, rounds)
         time.sleep(1)  # the collector writes by and by
         stories = Stories()
         stories.learn(Reader(cluster.trace).more())
-        arrows = [arrow for each in stories.all() for arrow in each.arrows]
-    yield from within(arrows)
-    yield from started(times)
+        arrows = {
+            kind: [arrow for each in stories.all() if turns.pods.get(each.name) == kind for arrow in each.arrows]
+            for kind in CLASSES
+        }
+    yield from within(arrows, statistics.median(moves(rounds)) * 1e3)
+    yield from started(turns.seconds)
 
 
 def _lay(cluster: Cluster) -> None:
-    """A link to claim, a class, and a template; and the first pod of either kind, which is not counted."""
-    cluster.on_node("ip", "link", "add", LINK, "type", "veth", "peer", "name", f"{LINK}p")
-    for each in (LINK, f"{LINK}p"):
-        cluster.on_node("ip", "link", "set", each, "up")
-    cluster.make(*(each for each in network_driver(Deployment()) if each["kind"] == "DeviceClass"), template())
+    """What can be claimed, classes and templates; and the first pod of each kind, which is not counted."""
+    for command in (
+        f"ip link add {LINK} type veth peer name {LINK}p netns 1",
+        f"nsenter --net=/proc/1/ns/net ip link set {LINK}p up",
+        f"ip link set {LINK} up",
+        f"ip link add {BRIDGE} type bridge",
+        f"ip link set {BRIDGE} up",
+    ):
+        cluster.on_node(*command.split())
+    classes = (each for each in network_driver(Deployment()) if each["kind"] == "DeviceClass")
+    cluster.make(*classes, *map(template, CLASSES))
     _take_turns(cluster, 1)
 
 
-def template() -> dict[str, object]:
-    interface = {"name": "net1", "addresses": ["192.0.2.1/24"]}
+def template(kind: str) -> dict[str, object]:
+    class_, link = CLASSES[kind]
+    interface = {"name": "net1", "addresses": ["192.0.2.1/24"]} | ({"kind": "veth"} if kind == MADE else {})
     parameters = {"apiVersion": API_VERSION, "kind": KIND, "interface": interface}
-    selector = {"cel": {"expression": f'device.attributes["{DRIVER}"].interface == "{LINK}"'}}
+    selector = {"cel": {"expression": f'device.attributes["{DRIVER}"].interface == "{link}"'}}
     devices = {
-        "requests": [{"name": "nic", "exactly": {"deviceClassName": WHOLE, "selectors": [selector]}}],
+        "requests": [{"name": "nic", "exactly": {"deviceClassName": class_, "selectors": [selector]}}],
         "config": [{"opaque": {"driver": DRIVER, "parameters": parameters}}],
     }
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
-        "metadata": {"name": TEMPLATE, "namespace": "default"},
+        "metadata": {"name": kind, "namespace": "default"},
         "spec": {"spec": {"devices": devices}},
     }
 
 
-def _take_turns(cluster: Cluster, rounds: int) -> Times:
-    times = Times()
+def _take_turns(cluster: Cluster, rounds: int) -> Turns:
+    turns = Turns()
     for _ in range(rounds):
-        for claim, taken in (("", times.bare), (TEMPLATE, times.claimed)):
+        for kind, taken in turns.seconds.items():
             names = cluster.names(1)
-            taken.extend(cluster.start(names, token=False, claim=claim).each)
+            turns.pods |= dict.fromkeys(names, kind)
+            taken.extend(cluster.start(names, token=False, claim=kind).each)
             cluster.delete(names)
-    return times
+    return turns
 
 
-def within(arrows: Sequence[Arrow]) -> Iterator[Figure]:
-    """Raises CannotMeasure when the trace does not tell."""
+def within(arrows: Arrows, bare_move: float) -> Iterator[Figure]:
+    """`bare_move`: how long the kernel takes to move a link. Raises CannotMeasure when the trace does not tell."""
+    both = [each for of in arrows.values() for each in of]
+    prepare = Peer("budget", PREPARE_MS, 1.0, MEASURED)
+    yield Figure(group=GROUP, what=f"{PREPARE}, p50", value=_median(both, PREPARE), unit=" ms", peer=prepare)
+    made, moved = (_median(arrows.get(kind, ()), ATTACH) for kind in (MADE, MOVED))
+    budget, kernel = Peer("budget", ATTACH_MS, 1.0, MEASURED), Peer("kernel", bare_move, None, MEASURED)
+    yield Figure(group=GROUP, what="attach one that is made, p50", value=made, unit=" ms", peer=budget)
+    yield Figure(
+        group=GROUP, what="attach one that moves, beside the bare move, p50", value=moved, unit=" ms", peer=kernel
+    )
+    yield Figure(group=GROUP, what="the same without the bare move", value=moved - bare_move, unit=" ms", peer=budget)
+    for kind, what in ((MADE, "detach one that was made, p50"), (MOVED, "detach one that moves back, p50")):
+        yield Figure(group=GROUP, what=what, value=_median(arrows.get(kind, ()), DETACH), unit=" ms")
+
+
+def _median(arrows: Sequence[Arrow], method: str) -> float:
+    """Milliseconds."""
     calls = [each for each in arrows if each.turn is Turn.CALL and each.callee == NETWORK_DRIVER]
-    for method, caller in ((PREPARE, KUBELET), (ATTACH, NETWORK_DRIVER), (DETACH, NETWORK_DRIVER)):
-        found = [each.took * 1e3 for each in calls if (each.method, each.caller) == (method, caller) and each.took]
-        if not found:
-            raise CannotMeasure(f"the trace tells of no {method}")
-        budget = Peer("budget", BUDGETS[method], 1.0, MEASURED) if method in BUDGETS else None
-        yield Figure(group=GROUP, what=f"{method}, p50", value=statistics.median(found), unit=" ms", peer=budget)
+    found = [each.took for each in calls if (each.method, each.caller) == (method, CALLERS[method]) and each.took]
+    if not found:
+        raise CannotMeasure(f"the trace tells of no {method}")
+    return statistics.median(found) * 1e3
 
 
-def started(times: Times) -> Iterator[Figure]:
-    bare, claimed = (statistics.median(each) * 1e3 for each in (times.bare, times.claimed))
-    yield Figure(group=GROUP, what="POST → Running with a claim, p50", value=claimed, unit=" ms")
-    yield Figure(group=GROUP, what="POST → Running without, p50", value=bare, unit=" ms")
-    later = Peer("budget", LATER_MS, 1.0, MEASURED)
-    yield Figure(group=GROUP, what="so much later", value=max(claimed - bare, 0.0), unit=" ms", peer=later)
+def started(seconds: Mapping[str, Sequence[float]]) -> Iterator[Figure]:
+    taken = {kind: statistics.median(each) * 1e3 for kind, each in seconds.items()}
+    yield Figure(group=GROUP, what="POST → Running without a claim, p50", value=taken[NONE], unit=" ms")
+    for kind, what in ((MADE, "one that is made"), (MOVED, "one that moves")):
+        later = Peer("budget", LATER_MS, 1.0, MEASURED)
+        yield Figure(group=GROUP, what=f"POST → Running with {what}, p50", value=taken[kind], unit=" ms")
+        yield Figure(group=GROUP, what="so much later", value=taken[kind] - taken[NONE], unit=" ms", peer=later)
