@@ -22,6 +22,7 @@ from podwire.kubelet.claims.together import together
 from podwire.kubelet.claims.uses import Use
 from podwire.kubelet.claims.watches import CLAIMS, Watches
 from podwire.kubelet.ports import Api, PluginDoor
+from podwire.linux.processes import boot_id
 from podwire.objects import claims
 from podwire.objects.claims import ResourceClaim
 from podwire.objects.containers import Container
@@ -61,7 +62,7 @@ class ClaimManager:
         self._listeners = listeners
         self._ledger = Ledger(root / "claims")
         self.drivers = Drivers(door, settings, self._moved, self._changed)
-        self._claims = Claims(self._ledger, self.drivers)
+        self._claims = Claims(self._ledger, self.drivers, boot_id())
         self._slices = Slices(api, node, self.drivers.connected, settings.slices)
         self._watches = Watches(api, listeners.pod)
         self._news = asyncio.Event()

@@ -1,6 +1,6 @@
 """Decides whom to ask for what when a pod comes or goes: values, before any of it is done. Pure."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -31,14 +31,12 @@ class Parting:
     batches: Batches
 
 
-def preparing(
-    user: User, claims: Sequence[ResourceClaim], known: Mapping[str, Record], ready: Container[tuple[str, str]]
-) -> Preparing:
+def preparing(user: User, claims: Sequence[ResourceClaim], known: Mapping[str, Record], boot: str) -> Preparing:
     """ClaimsNotReady as long as what was there before has not gone.
 
-    `known` is by uid; `ready` are the uids with the drivers that have prepared them since this kubelet began: what one
-    before it had prepared may have gone with a reboot, and asking twice does no harm. Drivers are also asked whether
-    one more pod may use what they have prepared: an interface is in one pod only.
+    `known` is by uid; `boot` is the machine's: what was prepared in an earlier one may have gone with it, so drivers
+    are asked again. They are also asked whether one more pod may use what they have prepared: an interface is in one
+    pod only. Since they are not told which pod it is for, those that have it already come first after a boot.
     """
     names = {(each.namespace, each.name): each for each in known.values()}
     noted, joined, batches = list[Record](), list[Record](), Batches()
@@ -48,7 +46,10 @@ def preparing(
         joins, record = bool(before.users) and not before.used_by(user.uid), before.with_user(user)
         (joined if joins else noted).append(record)
         for driver, prepared in record.drivers.items():
-            if prepared is None or joins or (claim.uid, driver) not in ready:
+            if joins and prepared is not None and not record.ready(driver, boot):
+                why = f"is to be prepared again for {_named(before.users)} before others use it"
+                raise ClaimsNotReady(f"ResourceClaim {claim.name} {why}")
+            if joins or not record.ready(driver, boot):
                 batches.setdefault(driver, []).append(record)
     return Preparing(tuple(noted), tuple(joined), batches)
 

@@ -32,13 +32,13 @@ class Asked(Protocol):
 
 
 class Claims:
-    """`ready` are those that drivers have prepared since this kubelet began, by uid and driver."""
+    """`boot` is the machine's: what drivers have prepared since then is there, whichever kubelet asked for it."""
 
-    def __init__(self, ledger: Ledger, drivers: Asked) -> None:
+    def __init__(self, ledger: Ledger, drivers: Asked, boot: str) -> None:
         self._ledger = ledger
         self._drivers = drivers
+        self._boot = boot
         self._turns = Turns()
-        self._ready: set[tuple[str, str]] = set()
 
     async def prepare(self, user: User, claims: Sequence[ResourceClaim]) -> None:
         """ClaimsNotReady; then what was done stays done, and the next try does the rest.
@@ -46,7 +46,7 @@ class Claims:
         1. On disk: who uses what.  2. Each driver is asked once, all at the same time.  3. On disk: what they said.
         """
         async with self._turns.of(each.uid for each in claims):
-            plan = preparing(user, claims, self._ledger.records, self._ready)
+            plan = preparing(user, claims, self._ledger.records, self._boot)
             try:
                 await together(self._ledger.put(each) for each in plan.noted)
                 failpoint(NOTED)
@@ -65,8 +65,7 @@ class Claims:
             done = {name: each.done[record.uid] for name, each in judged.items() if record.uid in each.done}
             if record in plan.joined and done.keys() != record.drivers.keys():
                 continue
-            await self._ledger.put(record.with_drivers(done))
-            self._ready.update((record.uid, name) for name in done)
+            await self._ledger.put(record.with_drivers(done, self._boot))
         return [each for name in sorted(judged) for each in judged[name].failures]
 
     async def unprepare(self, uid: str) -> bool:
@@ -95,7 +94,6 @@ class Claims:
         failpoint(LET_GO)
         for record in plan.leaving:
             done = [name for name, each in judged.items() if record.uid in each.done]
-            self._ready.difference_update((record.uid, name) for name in done)
             rest = record.without_drivers(done)
             await (self._ledger.put(rest) if rest.drivers else self._ledger.drop(rest.uid))
         return [each for name in sorted(judged) for each in judged[name].failures]

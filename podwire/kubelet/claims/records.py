@@ -37,6 +37,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """Another one, another fingerprint."""
     drivers: dict[str, tuple[Device, ...] | None]
     """What each has prepared; None for one that has not answered yet, though it may have been asked."""
+    boots: dict[str, str] = {}
+    """By driver: the boot of the machine that it has prepared it in."""
     users: tuple[User, ...] = ()
     leaving: bool = False
     """Drivers were asked, or are about to be, to let go of it."""
@@ -60,13 +62,19 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     def without_user(self, uid: str) -> "Record":
         return msgspec.structs.replace(self, users=tuple(each for each in self.users if each.uid != uid))
 
-    def with_drivers(self, drivers: Mapping[str, tuple[Device, ...] | None]) -> "Record":
-        return msgspec.structs.replace(self, drivers={**self.drivers, **drivers})
+    def ready(self, driver: str, boot: str) -> bool:
+        """Whether a driver has prepared it since the machine was started."""
+        return self.drivers[driver] is not None and self.boots.get(driver) == boot
+
+    def with_drivers(self, drivers: Mapping[str, tuple[Device, ...] | None], boot: str) -> "Record":
+        boots = {**self.boots, **dict.fromkeys(drivers, boot)}
+        return msgspec.structs.replace(self, drivers={**self.drivers, **drivers}, boots=boots)
 
     def without_drivers(self, names: Iterable[str]) -> "Record":
         gone = set(names)
         drivers = {name: devices for name, devices in self.drivers.items() if name not in gone}
-        return msgspec.structs.replace(self, drivers=drivers)
+        boots = {name: boot for name, boot in self.boots.items() if name not in gone}
+        return msgspec.structs.replace(self, drivers=drivers, boots=boots)
 
 
 def new(claim: ResourceClaim) -> Record:

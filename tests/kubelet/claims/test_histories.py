@@ -119,7 +119,7 @@ async def history(directory, moods, full, deaths):
     for steps in (*deaths, None):
         ledger = Disk(directory, full if steps is not None else ())
         ledger.load()
-        kubelet = Claims(ledger, drivers)
+        kubelet = Claims(ledger, drivers, "boot")
         works = [
             asyncio.ensure_future(ends(pod, kubelet) if pod in ended else lives(pod, kubelet, drivers, ended))
             for pod in PODS

@@ -11,6 +11,7 @@ from podwire.objects import claims
 
 P, Q = User(uid="p", name="p"), User(uid="q", name="q")
 DONE = (Device(pool="n", name="eth2"),)
+BOOT = "boot"
 
 
 def claim(uid="1", name="mine", *drivers, device="eth2", users="pq"):
@@ -29,7 +30,7 @@ def asked(batches):
 
 
 def test_of_a_new_pod_each_driver_is_asked_once_for_all_its_claims():
-    plan = preparing(P, [claim("1", "a", "d", "e"), claim("2", "b", "d")], {}, set())
+    plan = preparing(P, [claim("1", "a", "d", "e"), claim("2", "b", "d")], {}, BOOT)
     assert asked(plan.batches) == {"d": ["1", "2"], "e": ["1"]}
     assert [(each.uid, each.users, each.drivers) for each in plan.noted] == [
         ("1", (P,), {"d": None, "e": None}),
@@ -38,25 +39,31 @@ def test_of_a_new_pod_each_driver_is_asked_once_for_all_its_claims():
 
 
 @pytest.mark.parametrize(
-    ("drivers", "ready", "again"),
+    ("drivers", "boot", "again"),
     [
-        pytest.param({"d": DONE, "e": DONE}, {("1", "d"), ("1", "e")}, {}, id="all is there"),
-        pytest.param({"d": DONE, "e": None}, {("1", "d")}, {"e": ["1"]}, id="one has not answered"),
-        pytest.param({"d": DONE, "e": DONE}, set(), {"d": ["1"], "e": ["1"]}, id="an earlier kubelet asked"),
+        pytest.param({"d": DONE, "e": DONE}, BOOT, {}, id="all is there"),
+        pytest.param({"d": DONE}, BOOT, {"e": ["1"]}, id="one has not answered"),
+        pytest.param({"d": DONE, "e": DONE}, "earlier", {"d": ["1"], "e": ["1"]}, id="before a boot"),
     ],
 )
-def test_whoever_has_prepared_a_claim_is_not_asked_again(drivers, ready, again):
-    before = records.new(claim("1", "a", "d", "e")).with_user(P).with_drivers(drivers)
-    plan = preparing(P, [claim("1", "a", "d", "e")], known(before), ready)
+def test_whoever_has_prepared_a_claim_is_not_asked_again_before_a_boot(drivers, boot, again):
+    before = records.new(claim("1", "a", "d", "e")).with_user(P).with_drivers(drivers, boot)
+    plan = preparing(P, [claim("1", "a", "d", "e")], known(before), BOOT)
     assert asked(plan.batches) == again
     assert (plan.noted, plan.joined) == ((before,), ())
 
 
 def test_whether_one_more_pod_may_use_a_claim_is_for_its_drivers_to_say():
-    before = records.new(claim("1", "a", "d", "e")).with_user(P).with_drivers({"d": DONE, "e": DONE})
-    plan = preparing(Q, [claim("1", "a", "d", "e")], known(before), {("1", "d"), ("1", "e")})
+    before = records.new(claim("1", "a", "d", "e")).with_user(P).with_drivers({"d": DONE, "e": DONE}, BOOT)
+    plan = preparing(Q, [claim("1", "a", "d", "e")], known(before), BOOT)
     assert asked(plan.batches) == {"d": ["1"], "e": ["1"]}
     assert (plan.noted, [each.users for each in plan.joined]) == ((), [(P, Q)])
+
+
+def test_after_a_boot_whoever_had_a_claim_has_it_prepared_before_another_pod_may():
+    before = records.new(claim()).with_user(P).with_drivers({"d": DONE}, "earlier")
+    with pytest.raises(ClaimsNotReady, match=r"mine is to be prepared again for pod p \(p\) before others use it"):
+        preparing(Q, [claim()], known(before), BOOT)
 
 
 @pytest.mark.parametrize(
@@ -79,14 +86,14 @@ def test_whether_one_more_pod_may_use_a_claim_is_for_its_drivers_to_say():
 )
 def test_a_pod_waits_until_what_was_there_before_has_gone(before, why):
     with pytest.raises(ClaimsNotReady) as told:
-        preparing(P, [claim()], known(before), set())
+        preparing(P, [claim()], known(before), BOOT)
     assert str(told.value) == why
 
 
 def test_a_pod_waits_until_drivers_have_let_go_of_what_was_prepared_for_one_that_was_deleted_by_force():
-    before = records.new(claim()).with_user(Q).with_drivers({"d": DONE})
+    before = records.new(claim()).with_user(Q).with_drivers({"d": DONE}, BOOT)
     with pytest.raises(ClaimsNotReady, match=r"mine is still prepared for pod q \(q\), which may not use it"):
-        preparing(P, [claim(users="p")], known(before), {("1", "d")})
+        preparing(P, [claim(users="p")], known(before), BOOT)
 
 
 def test_drivers_let_go_with_the_last_user():

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from podwire.kubelet.claims import ClaimSettings, slices
+from podwire.kubelet.claims import ClaimSettings, manager, slices
 from podwire.kubelet.plugins import registry
 from podwire.kubelet.reports import PODS
 from podwire.protocols.cri import cri_pb2
@@ -216,20 +216,67 @@ async def test_a_record_that_was_lost_is_made_again_before_anything_is_started(w
     assert driver.unprepared == ["mine"]
 
 
-async def test_after_a_restart_a_new_sandbox_has_its_claims_prepared_again(world, dra_driver, claims):
-    """A reboot takes sandboxes, and what drivers keep below /run."""
+@pytest.mark.parametrize(("rebooted", "asked"), [(True, 2), (False, 1)], ids=["after a boot", "without one"])
+async def test_after_a_boot_a_new_sandbox_has_its_claims_prepared_again(
+    world, dra_driver, claims, monkeypatch, rebooted, asked
+):
+    """It takes sandboxes, and what drivers keep below /run. What was prepared since is on the disk."""
     driver = await asyncio.to_thread(dra_driver().start)
     await claims.make()
     await claims.pod()
     await world.running()
     await world.stop()
-    for each in tuple(world.runtime.sandboxes):
-        world.runtime.stop_pod_sandbox(cri_pb2.StopPodSandboxRequest(pod_sandbox_id=each))
+    ends_sandboxes(world)
+    if rebooted:
+        monkeypatch.setattr(manager, "boot_id", lambda: "another")
     world.start()
     await world.runtime.until_true(lambda: world.runtime.calls.count("StartContainer") == 2)
-    assert driver.prepared == ["mine"] * 2
+    assert driver.prepared == ["mine"] * asked
     await world.delete()
     assert driver.unprepared == ["mine"]
+
+
+@pytest.mark.parametrize("rebooted", [True, False], ids=["after a boot", "without one"])
+async def test_a_pod_keeps_its_claim_through_a_restart_while_another_waits_for_it(
+    world, dra_driver, claims, monkeypatch, rebooted
+):
+    """The driver refuses whoever asks, once it has prepared the claim and there are two; who has it must not ask."""
+    driver = await asyncio.to_thread(dra_driver().start)
+    good, users, outlived = driver.prepare, ["one"], []
+
+    def prepare(claim):
+        if len(users) > 1 and not outlived:
+            raise ValueError("one pod at a time")
+        outlived.clear()
+        return good(claim)
+
+    driver.prepare = prepare
+    await claims.make()
+    one = await claims.pod("one")
+    await world.running("one")
+    users.append("two")
+    two = await claims.pod("two", reserve=False)
+    await claims.reserve("mine", one, two)
+    await world.event("FailedPrepareDynamicResources")
+    await world.stop()
+    ends_sandboxes(world)
+    if rebooted:
+        outlived.append("mine")  # as it is on the driver's own record
+        monkeypatch.setattr(manager, "boot_id", lambda: "another")
+    world.start()
+    await world.runtime.until_true(lambda: world.runtime.calls.count("StartContainer") == 2)
+    await world.running("one")
+    assert (await world.api.get(PODS, "two", "default"))["status"]["phase"] == "Pending"
+    users.remove("one")
+    await claims.reserve("mine", two)
+    await world.delete("one")
+    await world.running("two")
+    assert driver.unprepared == ["mine"]
+
+
+def ends_sandboxes(world):
+    for each in tuple(world.runtime.sandboxes):
+        world.runtime.stop_pod_sandbox(cri_pb2.StopPodSandboxRequest(pod_sandbox_id=each))
 
 
 async def test_claims_of_a_pod_that_went_while_no_kubelet_ran_are_let_go_of(world, dra_driver, claims):
