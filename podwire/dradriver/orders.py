@@ -1,6 +1,6 @@
 """From a claim as the API server has it to orders: what is ours of it, for which pod, and what it is to be. Pure."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from podwire.dradriver.names import DRIVER
 from podwire.dradriver.offers import ClaimRef, Offered, Order, PodRef, Refused
@@ -23,9 +23,14 @@ def check_asked(claim: ResourceClaim, asked: ClaimRef) -> None:
         raise Refused("status.allocation", "the claim is not allocated")
 
 
-def consumer_of(claim: ResourceClaim) -> PodRef:
-    """The one pod that an interface can be in. Raises Refused."""
+def consumer_of(claim: ResourceClaim, outlived: Collection[str] = ()) -> PodRef:
+    """The one pod that an interface can be in. Raises Refused.
+
+    `outlived` are the uids of pods that it was prepared for before the machine was started: whoever asks for the first
+    time since then asks for them, however many wait for the claim.
+    """
     consumers = claim.status.reserved_for
+    consumers = [each for each in consumers if each.uid in outlived] or consumers
     if not consumers:
         raise Refused("status.reservedFor", "the claim is reserved for nobody")
     if len(consumers) > 1:

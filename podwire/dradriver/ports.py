@@ -72,6 +72,11 @@ class Record(Protocol):
     def stage(self) -> str: ...
 
     @property
+    def boot(self) -> str:
+        """Of the machine, in which it was prepared."""
+        ...
+
+    @property
     def netns(self) -> str:
         """Where its pod is, while it is there; else empty."""
         ...

@@ -30,6 +30,7 @@ from podwire.dradriver.offers import ClaimRef, Order, PodRef, Refused
 from podwire.dradriver.service import Ready
 from podwire.dradriver.status import DeviceState
 from podwire.failpoints import FailpointHit, declare, failpoint
+from podwire.linux.processes import boot_id
 from podwire.objects import claims as claim_objects
 from podwire.objects.claims import POD_CLAIM, ResourceClaim
 from podwire.protocols.k8sapi.client_side import ClientError
@@ -86,6 +87,7 @@ class Preparing:
 
     def __init__(self, kit: Kit, describing: Describing, coming: Coming) -> None:
         self._kit, self._describing, self._coming = kit, describing, coming
+        self._boot = boot_id()
 
     async def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, tuple[Ready, ...] | str]:
         kit = self._kit
@@ -144,13 +146,17 @@ class Preparing:
             return Wanted(claim=asked)
         pod: PodRef | None = None
         try:
-            pod = judging.consumer_of(claim)
+            pod = judging.consumer_of(claim, self._outlived(claim.uid))
             orders = await self._orders(claim, pod)
         except (Refused, ApiError) as error:
             self._refused(asked, pod, _all_of(claim), str(error))
             raise
         failpoint(READ)
         return Wanted(claim=asked, orders=orders, pod_claim=claim.metadata.annotations.get(POD_CLAIM, ""))
+
+    def _outlived(self, claim_uid: str) -> set[str]:
+        records = self._kit.attachments.of_claim(claim_uid)
+        return {each.order.pod.uid for each in records if each.boot != self._boot}
 
     async def _orders(self, claim: ResourceClaim, pod: PodRef) -> tuple[Order, ...]:
         """Those of before, if it was prepared: the same answer for the same question. Raises Refused, ApiError."""

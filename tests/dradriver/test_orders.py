@@ -67,6 +67,13 @@ def served(claim_):
     return ordered(claim_)
 
 
+def test_of_two_pods_the_one_that_had_it_before_the_machine_was_started_has_it_again():
+    both = claim({}, reserved=("a", "b"))
+    assert judging.consumer_of(both, {"uid of b"}).name == "b"
+    with pytest.raises(Refused, match="a, b: a network interface is in one pod"):
+        judging.consumer_of(both, {"uid of one that is gone"})
+
+
 def test_a_claim_that_was_made_anew_is_another():
     with pytest.raises(Refused, match="is u2, not u1: the claim was deleted and made anew"):
         judging.check_asked(claim({}, uid="u2"), ClaimRef(namespace="default", name="lan", uid="u1"))
