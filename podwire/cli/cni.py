@@ -10,9 +10,10 @@ from typing import Any
 
 from podwire.cli import cni_calls
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, run_until_stopped, settle
+from podwire.cli.options import add_logging, run_until_stopped, seconds, settle
 from podwire.cluster import cni_daemon
 from podwire.cniplugins.attachments import DATA
+from podwire.cniplugins.daemon import GRACE
 from podwire.cniplugins.install import SOCKET, Foreign, install
 from podwire.cniplugins.overview import Pool, Unreadable, attached, pools
 from podwire.runtime.cni.checks import CHECKS, Checked, kept
@@ -32,6 +33,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     serving.add_argument("--socket", type=Path, help=f"where to listen (PREFIX{SOCKET})")
     serving.add_argument(
         "--prefix", type=Path, default=Path("/"), help="the directory below which everything is kept (/)"
+    )
+    serving.add_argument(
+        "--grace",
+        type=seconds,
+        default=GRACE,
+        metavar="SECONDS",
+        help="how long calls that go on have left when a signal ends it (%(default)g)",
     )
     add_logging(serving)
     listing = verbs.add_parser("list", help="what is attached on this host, and whether its owner is alive")
@@ -66,7 +74,7 @@ def _install(arguments: argparse.Namespace) -> int:
 def _daemon(arguments: argparse.Namespace) -> int:
     socket = arguments.socket or arguments.prefix / SOCKET.lstrip("/")
     try:
-        return run_until_stopped(_serve(cni_daemon.Options(socket=socket)), arguments)
+        return run_until_stopped(_serve(cni_daemon.Options(socket=socket, grace=arguments.grace)), arguments)
     except (OSError, CannotListen) as error:
         raise UserError(str(error)) from error
 

@@ -5,7 +5,7 @@ import ipaddress
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, run_until_stopped, settle
+from podwire.cli.options import add_logging, run_until_stopped, seconds, settle
 from podwire.cluster.kubelet import CNI_DIRS, BadEndpoint, Options, RunsAlready, socket_of
 from podwire.cluster.kubelet import run as work
 from podwire.kubelet.devices import DeviceSettings
@@ -92,21 +92,11 @@ def _configure_devices(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--device-plugin-grace",
-        type=_seconds,
+        type=seconds,
         default=DEFAULT.grace,
         metavar="SECONDS",
         help="how long the node names a resource whose plugin has gone (%(default)s)",
     )
-
-
-def _seconds(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from error
-    if not 0 <= found < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
-    return found
 
 
 def _configure_server(parser: argparse.ArgumentParser) -> None:

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import gc
 import ipaddress
+import math
 import os
 import platform
 import signal
@@ -61,6 +62,17 @@ def address(text: str) -> tuple[str, int]:
     if not separator or not 0 <= number <= 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is no ADDRESS:PORT such as 127.0.0.1:6443 or [::1]:6443")
     return host, number
+
+
+def seconds(text: str) -> float:
+    """Of a flag: none or more, and not for ever."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return number
 
 
 def say(text: str, file: TextIO | None = None) -> None:

@@ -2,11 +2,10 @@
 
 import argparse
 import asyncio
-import math
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, run_until_stopped
+from podwire.cli.options import add_logging, run_until_stopped, seconds
 from podwire.cluster import nri
 from podwire.cluster.runtime import OCI_RUNTIMES, NoRuntime, Options, RunsAlready, running
 from podwire.nri.host.configuration import BadConfiguration
@@ -33,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def add_checking(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--cni-check-interval", type=_seconds, default=INTERVAL, metavar="SECONDS",
+        "--cni-check-interval", type=seconds, default=INTERVAL, metavar="SECONDS",
         help=f"how often CNI plugins are asked to CHECK each pod's network; 0 is never ({INTERVAL:g})",
     )  # fmt: skip
     parser.add_argument(
@@ -55,16 +54,6 @@ def nri_options(arguments: argparse.Namespace) -> nri.Options:
 
 def checking(arguments: argparse.Namespace) -> Checking:
     return Checking(arguments.cni_check_interval, arguments.cni_check_action)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
-    return value
 
 
 def run(arguments: argparse.Namespace) -> int:

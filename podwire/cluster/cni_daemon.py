@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from podwire.cluster import cni_joints, tracing
-from podwire.cniplugins.daemon import BACKLOG, Daemon
+from podwire.cniplugins.daemon import BACKLOG, GRACE, Daemon
 from podwire.trace.participants import CNI_PLUGIN
 from podwire.transports import unix
 
@@ -21,11 +21,15 @@ class Options:
     """How to run it; the command line's flags."""
 
     socket: Path
+    grace: float = GRACE
 
 
 @contextlib.asynccontextmanager
 async def running(options: Options) -> AsyncIterator[None]:
-    """Answer for as long as the context is open; then finish what was begun. Raises unix.CannotListen."""
+    """Answer for as long as the context is open, then finish what was begun: within the grace, also if asked again.
+
+    Raises unix.CannotListen.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
 
         def bind(path: str) -> None:
@@ -39,8 +43,10 @@ async def running(options: Options) -> AsyncIterator[None]:
             _log.info("serving", extra={"socket": str(options.socket)})
             yield
         finally:
-            await asyncio.to_thread(daemon.stop)
-            await unix.leave(place)
+            try:
+                await asyncio.to_thread(daemon.stop, options.grace)
+            finally:
+                await unix.leave(place)
 
 
 async def run(options: Options) -> None:

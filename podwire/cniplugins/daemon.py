@@ -4,8 +4,9 @@ A thread takes one call after the other. It goes where the caller is, into its n
 directory, does what the program would do, and comes back. Who has other mounts than ours would mean other files by the
 same paths: that one is told to do it by itself.
 
-Stopping: 1. no new calls are taken, their programs do without us.  2. Those that wait to be taken are done.  3. Threads
-end with what they are at.
+Stopping: 1. no new calls are taken, their programs do without us.  2. Those that have arrived are done, also if nobody
+has taken them yet; who is still talking is hung up on.  3. Threads end with what they are at. A call that takes longer
+than the grace is left where it is, as by a daemon that is killed: its program says so, and DEL gives back.
 """
 
 import errno
@@ -15,6 +16,7 @@ import select
 import socket
 from array import array
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from struct import Struct, pack
@@ -39,6 +41,8 @@ THREADS = 32
 BACKLOG = 1024
 PATIENCE = 10
 """Seconds for a call to arrive, and for its answer to be taken: programs write and read at once."""
+GRACE = 20.0
+"""Seconds that calls have left when the daemon stops. They take milliseconds: one that takes so long waits in vain."""
 BEGUN = declare("cnidaemon.begun", "a program knows that its call is begun, and nothing is done")
 _CREDENTIALS = Struct("@iII")  # pid, uid, gid
 _OWN = ("/proc/self/", "/proc/thread-self/")
@@ -66,6 +70,8 @@ class Daemon:
         self._answer = answer
         self._threads = [Thread(target=self._work, name=f"podwire-cni-{each}", daemon=True) for each in range(threads)]
         self._tidying: set[Thread] = set()
+        self._heard: set[socket.socket] = set()
+        self._stopping = False
         self._netfilter = Netfilter()
         self._network, self._mounts = 0, (0, (0, 0))
 
@@ -78,15 +84,24 @@ class Daemon:
         for thread in self._threads:
             thread.start()
 
-    def stop(self) -> None:
-        """Returns when all that was begun is done."""
+    def stop(self, grace: float = GRACE) -> bool:
+        """Returns when all that was begun is done, or after the grace; whether it is."""
+        self._stopping = True
         self._listener.shutdown(socket.SHUT_RDWR)  # who connects is refused; accept() fails when nobody is left
-        for each in self._threads:
-            if each.ident is not None:  # a start that failed has begun some of them only
-                each.join()
-        for each in tuple(self._tidying):
-            each.join()
+        for each in tuple(self._heard):
+            _hang_up(each)
+        until = monotonic() + grace
+        for thread in self._threads:
+            if thread.ident is not None:  # a start that failed has begun some of them only
+                thread.join(max(0.0, until - monotonic()))
+        for thread in tuple(self._tidying):
+            thread.join(max(0.0, until - monotonic()))
+        late = [each.name for each in (*self._threads, *self._tidying) if each.is_alive()]
+        if late:
+            _log.error("calls are left unfinished, DEL gives back", extra={"seconds": grace, "threads": late})
+            return False
         self._netfilter.close()
+        return True
 
     def _work(self) -> None:
         syscalls.unshare(syscalls.FS)  # a working directory of its own
@@ -94,7 +109,7 @@ class Daemon:
             try:
                 connection, _ = self._listener.accept()
             except OSError as error:
-                if error.errno == errno.EINVAL:
+                if error.errno == errno.EINVAL or self._stopping:
                     return
                 _log.error("no call can be taken", extra={"reason": str(error)})
                 sleep(_PAUSE)  # too many open files: some are about to be closed
@@ -128,7 +143,7 @@ class Daemon:
             connection.setsockopt(socket.SOL_SOCKET, option, pack("@ll", PATIENCE, 0))
         descriptors: list[int] = []
         try:
-            request = _received(connection, descriptors)
+            request = self._received(connection, descriptors)
             place = Place(*descriptors)
             if self._is_elsewhere(request, place):
                 connection.sendall(wire.DECLINED)
@@ -143,6 +158,16 @@ class Daemon:
         finally:
             for each in descriptors:
                 os.close(each)
+
+    def _received(self, connection: socket.socket, descriptors: list[int]) -> wire.Request:
+        """A call that is whole, or whole by the time we stop."""
+        self._heard.add(connection)
+        try:
+            if self._stopping:
+                _hang_up(connection)
+            return _received(connection, descriptors)
+        finally:
+            self._heard.discard(connection)
 
     def _is_elsewhere(self, request: wire.Request, place: Place) -> bool:
         """Whether the caller means other files than we do by the same paths."""
@@ -207,6 +232,12 @@ def _received(connection: socket.socket, descriptors: list[int]) -> wire.Request
             raise wire.NotACall(f"{len(left)} bytes are missing")
         left = left[count:]
     return wire.request(sizes, bytes(body))
+
+
+def _hang_up(connection: socket.socket) -> None:
+    """What has come can be read, and then it ends. The other one may have gone by itself."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RD)
 
 
 def _has_gone(connection: socket.socket) -> bool:

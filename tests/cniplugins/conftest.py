@@ -97,19 +97,23 @@ class Host:
         return programs
 
     @contextmanager
-    def daemon_process(self, **env: str) -> Iterator[subprocess.Popen]:
+    def daemon_process(self, *flags: str, **env: str) -> Iterator[subprocess.Popen]:
         """The command, on the host of the test; programs that are run meanwhile are its own."""
         install(str(self.root / "forwarding"), socket=str(self.root / "cni.sock"))
         before, self.programs = self.programs, self.root / "forwarding"
         argv = [sys.executable, "-m", "podwire.cli.main", "cni", "daemon", "--socket", self.root / "cni.sock"]
+        argv += flags
         with subprocess.Popen(argv, env=os.environ | env) as process:
             try:
                 eventually(lambda: process.poll() is not None or (self.root / "cni.sock").exists())
                 yield process
             finally:
-                process.terminate()
-                process.wait(PATIENCE)
                 self.programs = before
+                process.terminate()
+                try:
+                    process.wait(PATIENCE)
+                finally:
+                    process.kill()  # one that does not end fails its test, and keeps no other
 
     def end(self) -> None:
         if self.daemon is not None:

@@ -1,0 +1,145 @@
+"""A daemon that is asked to end, ends: whoever is silent, whatever hangs, whenever it is asked."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import podwire.cniplugins.daemon
+from podwire.cniplugins import wire
+from podwire.cniplugins.daemon import Daemon
+
+PATIENCE = 60.0
+HEAD = wire.CALL.pack(wire.MAGIC, len("bridge"), 100, 100)
+PLACES = ("/proc/thread-self/ns/net", "/proc/thread-self/ns/mnt", "/", "/")
+
+
+@pytest.fixture
+def way() -> str:
+    return "daemon"
+
+
+@pytest.fixture
+def listener(tmp_path):
+    with socket.socket(socket.AF_UNIX) as opened:
+        opened.bind(str(tmp_path / "s"))
+        opened.listen()
+        yield opened
+
+
+def said(path, body: bytes) -> socket.socket:
+    """A caller that sends so much, and the descriptors of a call with its first byte."""
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(str(path))
+    client.settimeout(PATIENCE)
+    files = [os.open(each, os.O_RDONLY) for each in PLACES]
+    if body:
+        socket.send_fds(client, [body], files)
+    for each in files:
+        os.close(each)
+    return client
+
+
+def stopped(daemon: Daemon, grace: float) -> bool | None:
+    """What `stop` returned, None if it does not return."""
+    told: list[bool] = []
+    stopping = threading.Thread(target=lambda: told.append(daemon.stop(grace)), daemon=True)
+    stopping.start()
+    stopping.join(PATIENCE)
+    return told[0] if told else None
+
+
+@pytest.mark.parametrize("body", [b"", HEAD[:5], HEAD, HEAD + b"bridge"], ids=["nothing", "a bit", "a head", "a half"])
+@pytest.mark.parametrize("when", ["it is heard", "it waits for its turn"])
+def test_who_has_not_said_all_is_hung_up_on_and_nothing_is_begun(listener, monkeypatch, body, when):
+    monkeypatch.setattr(podwire.cniplugins.daemon, "PATIENCE", 3600)
+    answered: list[str] = []
+    daemon = Daemon(listener, threads=1, answer=lambda name, _: answered.append(name) or 0)
+    client = said(listener.getsockname(), body)
+    if when == "it waits for its turn":
+        with client, said(listener.getsockname(), b"") as other:
+            daemon.start()
+            assert stopped(daemon, 3600) is True
+            assert other.recv(1) == client.recv(1) == b""
+    else:
+        daemon.start()
+        with client:
+            assert stopped(daemon, 3600) is True
+            assert client.recv(1) == b""
+    assert answered == []
+
+
+def test_a_call_that_hangs_is_left_when_the_grace_is_over(listener, caplog):
+    begun, gate = threading.Event(), threading.Event()
+
+    def hangs(_name: str, _streams: object) -> int:
+        begun.set()
+        gate.wait()
+        return 0
+
+    daemon = Daemon(listener, threads=2, answer=hangs)
+    daemon.start()
+    whole = wire.CALL.pack(wire.MAGIC, len("bridge"), 0, 0) + b"bridge"
+    try:
+        with said(listener.getsockname(), whole):
+            assert begun.wait(PATIENCE)
+            assert stopped(daemon, 0.1) is False
+        assert "calls are left unfinished" in caplog.text
+    finally:
+        gate.set()
+    assert stopped(daemon, PATIENCE) is True, "what was left is done by now"
+
+
+def test_it_ends_by_a_signal_though_a_call_hangs_and_del_gives_back(host, tmp_path, eventually):
+    host.pod("a")
+    config = host.bridge()
+    held = f"cni.bridge-leased=hold({tmp_path / 'never'})"
+    with host.daemon_process("--grace", "0.5", PODWIRE_FAILPOINTS=held) as daemon:
+        adding = host.run("ADD", "a", config)
+        eventually(lambda: host.left().get("leases"))
+        daemon.send_signal(signal.SIGTERM)
+        assert daemon.wait(PATIENCE) == 0
+        adding.communicate(timeout=PATIENCE)
+        assert adding.returncode == 1
+    assert not (host.root / "cni.sock").exists()
+    host.way = "program"
+    host.delete("a", config)
+    assert host.left() == {}
+
+
+def test_it_ends_also_when_it_is_asked_again_and_again(host, tmp_path, eventually):
+    host.pod("a")
+    held = f"cni.bridge-leased=hold({tmp_path / 'never'})"
+    with host.daemon_process("--grace", "2", PODWIRE_FAILPOINTS=held) as daemon:
+        adding = host.run("ADD", "a", host.bridge())
+        eventually(lambda: host.left().get("leases"))
+        until = time.monotonic() + PATIENCE
+        while daemon.poll() is None and time.monotonic() < until:
+            daemon.send_signal(signal.SIGTERM)
+            time.sleep(0.05)
+        assert daemon.returncode == 0
+        adding.communicate(timeout=PATIENCE)
+    assert not (host.root / "cni.sock").exists()
+    host.way = "program"
+    host.delete("a", host.bridge())
+
+
+@pytest.mark.parametrize("moment", [0, 0.02, 0.1, 0.2, 0.3, 0.4, 0.6])
+def test_it_ends_whenever_it_is_asked_while_it_starts(tmp_path, moment):
+    path = tmp_path / "cni.sock"
+    argv = [sys.executable, "-m", "podwire.cli.main", "cni", "daemon", "--socket", str(path)]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as daemon:
+        time.sleep(moment)
+        daemon.terminate()
+        try:
+            _, told = daemon.communicate(timeout=PATIENCE)
+        finally:
+            daemon.kill()
+    assert daemon.returncode in (0, -signal.SIGTERM)
+    assert "Traceback" not in told
+    assert not path.exists()
