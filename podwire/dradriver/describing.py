@@ -6,7 +6,7 @@ from typing import Any
 from podwire.dradriver.cdi import CdiFiles, Part, variable
 from podwire.dradriver.metadata import Described, MetadataFiles
 from podwire.dradriver.offers import ClaimRef, Order
-from podwire.dradriver.ports import Attachments, Devices
+from podwire.dradriver.ports import Attached, Attachments, Devices
 from podwire.dradriver.status import Network
 
 Networks = Mapping[tuple[str, str], Network]
@@ -20,19 +20,19 @@ class Describing:
         self._cdi, self._metadata, self._devices, self._attachments = cdi, metadata, devices, attachments
 
     def prepared(self, claim: ClaimRef, orders: Sequence[Order], pod_claim: str) -> None:
-        """Before the kubelet learns the names."""
-        parts = []
+        """Before the kubelet learns the names; it may ask again while the pod runs."""
+        parts, networks = [], networks_of(self._attachments.attached(orders[0].pod.uid))
         for request, of in _by_request(orders).items():
-            self._metadata.write(claim, request, self._described(of, {}))
+            self._metadata.write(claim, request, self._described(of, networks))
             mount = self._metadata.mount(claim, request, pod_claim)
             names = ",".join(each.settings.name for each in of)
             parts.append(Part(request=request, env={variable(request, "INTERFACES"): names}, mounts=(mount,)))
         self._cdi.write(claim.uid, parts, self._attachments.attached_file(orders[0].pod.uid))
 
     def attached(self, claim: ClaimRef, orders: Sequence[Order], networks: Networks) -> None:
-        """Before any container is made."""
+        """Before any container is made, and whenever a lease changes."""
         for request, of in _by_request(orders).items():
-            self._metadata.write(claim, request, self._described(of, networks), generation=2)
+            self._metadata.write(claim, request, self._described(of, networks))
 
     def forgotten(self, claim: ClaimRef) -> None:
         self._cdi.remove(claim.uid)
@@ -48,6 +48,15 @@ class Describing:
             )
             for each in orders
         ]
+
+
+def networks_of(attached: Sequence[Attached]) -> Networks:
+    return {
+        (each.device, each.share_id): Network(
+            interface=each.interface, mac=each.mac, ips=tuple(str(address) for address in each.ips)
+        )
+        for each in attached
+    }
 
 
 def _by_request(orders: Sequence[Order]) -> dict[str, list[Order]]:

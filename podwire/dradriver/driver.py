@@ -80,6 +80,7 @@ class Driver:
             group.create_task(self._kit.statuses.run(), name="statuses")
             group.create_task(self._kit.events.run(), name="events")
             group.create_task(parts.addressing.run(), name="leases")
+            group.create_task(self._follow_leases(), name="pods that have leases")
             await self._serve()
 
     async def _sweep(self) -> None:
@@ -127,6 +128,12 @@ class Driver:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS):
                 await asyncio.gather(self._kit.statuses.idle(), self._kit.events.idle())
+
+    async def _follow_leases(self) -> None:
+        """Side by side: one pod may be busy."""
+        async with asyncio.TaskGroup() as group:
+            async for key in self._parts.addressing.changes():
+                group.create_task(self._moving.follow(key), name=f"lease of {key}")
 
     # How devices are.
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 
 from podwire.dradriver.addressing.addresses import Addresses
@@ -11,7 +11,7 @@ from podwire.dradriver.addressing.keeper import DhcpKeeper, News, What
 from podwire.dradriver.addressing.keys import Key, key_of
 from podwire.dradriver.addressing.leases import Place
 from podwire.dradriver.attaching.attachments import Attachments
-from podwire.dradriver.attaching.records import Record
+from podwire.dradriver.attaching.records import PREPARED, Record, Terms
 from podwire.dradriver.events import LEASE_LOST, LEASE_REGAINED, Recorder
 from podwire.dradriver.offers import Order
 from podwire.dradriver.settings import WHOLE, Interface, Route
@@ -23,6 +23,7 @@ _log = logging.getLogger("podwire.dradriver")
 LINK_SCOPE = 253
 LEAST_METRIC, METRICS = 1024, 2**20
 """Of leased routes."""
+NO_LEASE = "there is no lease: it has ended, or was never granted"
 _ON_THE_SAME_NETWORK = ("macvlan", "ipvlan", "veth")
 """Kinds of interfaces whose server can be told over their device that the lease is over, when they are no more."""
 _TOLD = {What.LOST: (WARNING, LEASE_LOST), What.REGAINED: (NORMAL, LEASE_REGAINED)}
@@ -34,10 +35,27 @@ class Leasing:
     def __init__(self, addresses: Addresses, attachments: Attachments, events: Recorder, leases: Path) -> None:
         self._addresses, self._attachments, self._events = addresses, attachments, events
         self._keeper = DhcpKeeper(leases, self._heard)
+        self._lapses: dict[Key, str] = {}
+        """Of leases that are lost: why."""
+        self._changed: asyncio.Queue[Key] = asyncio.Queue()
 
     async def run(self) -> None:
-        """Keep leases until cancelled."""
+        """Keep leases until cancelled. First it is seen whether pods have what is leased: somebody may have been
+        killed between the one and the other."""
+        for each in await asyncio.to_thread(self._attachments.records):
+            if each.order.settings.dhcp:
+                self._changed.put_nowait(each.key)
         await self._keeper.run()
+
+    async def changes(self) -> AsyncIterator[Key]:
+        while True:
+            yield await self._changed.get()
+
+    async def terms(self, key: Key) -> Terms:
+        lease = await self._keeper.lease(key)
+        if lease is not None:
+            return terms_of(lease, key)
+        return Terms(lapse=self._lapses.get(key, NO_LEASE))
 
     async def reserve(self, orders: Sequence[Order]) -> dict[Key, tuple[Interface, ...]]:
         """By order; one of which nothing is said keeps what its device has. Raises Refused, Exhausted, OSError."""
@@ -66,8 +84,11 @@ class Leasing:
         lease = await self._keeper.acquire(
             record.key, link=link, mac=record.mac, parent=parent, hostname=order.pod.name
         )
-        if record.addresses != (lease.address,):
-            await asyncio.to_thread(self._attachments.assign, record, (lease.address,), routes_of(lease, record.key))
+        self._lapses.pop(record.key, None)
+        if record.stage == PREPARED:
+            await asyncio.to_thread(self._attachments.follow, record.key, terms_of(lease, record.key))
+        else:
+            self._changed.put_nowait(record.key)
 
     async def moved(self, pod_uid: str) -> None:
         """A pod's devices are in it, or on the host again: leases are renewed where their interfaces are."""
@@ -79,6 +100,7 @@ class Leasing:
     async def leave(self, claim_uid: str) -> None:
         """Give leases back, while there is an interface to say so with."""
         await self._keeper.release(claim_uid)
+        self._lapses = {key: why for key, why in self._lapses.items() if key.claim.uid != claim_uid}
 
     async def release(self, claim_uid: str) -> None:
         """Raises OSError."""
@@ -91,11 +113,24 @@ class Leasing:
         await self._keeper.gc(live)
 
     def _heard(self, news: News) -> None:
-        if news.what not in _TOLD:
-            return
+        if news.what is What.UNANSWERED:
+            return  # it has some time left
+        if news.what is What.LOST:
+            self._lapses[news.key] = f"the lease of {news.lease.address.ip} is lost: {news.reason}"
+        else:
+            self._lapses.pop(news.key, None)
+        self._changed.put_nowait(news.key)
+        if news.what in _TOLD:
+            self._tell(news)
+
+    def _tell(self, news: News) -> None:
         type_, reason = _TOLD[news.what]
         message = f"{news.key.device}: {news.lease.address.ip}, leased by {news.lease.server}"
         self._events.tell([news.key.claim], type_, reason, f"{message}: {news.reason}" if news.reason else message)
+
+
+def terms_of(lease: Lease, key: Key) -> Terms:
+    return Terms(addresses=(lease.address,), routes=routes_of(lease, key), mtu=lease.mtu)
 
 
 def routes_of(lease: Lease, key: Key) -> tuple[Route, ...]:

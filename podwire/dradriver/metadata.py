@@ -1,6 +1,7 @@
 """A file that tells the containers of a claim what its devices are, as KEP-5304 describes it: read-only, in one place.
 
-It is made with the claim's CDI file and made anew when the devices are attached, before any container can see it.
+It is made with the claim's CDI file, and written anew when the devices are attached, before any container can see it,
+and when an address changes, while containers do.
 """
 
 import json
@@ -58,16 +59,40 @@ def _device(described: Described) -> dict[str, Any]:
     return told
 
 
+def _read(path: Path, claim: ClaimRef) -> tuple[Any, int]:
+    """What a file says of this very claim, and its generation: 0 where it says nothing."""
+    try:
+        found = json.loads(path.read_bytes())
+        told = found["metadata"]
+        return (found, int(told["generation"])) if told["uid"] == claim.uid else (None, 0)
+    except (FileNotFoundError, ValueError, LookupError, TypeError):
+        return None, 0
+
+
+def _write(path: Path, text: bytes, *, in_place: bool) -> None:
+    """Containers have the file itself: one that took its place would not be seen by them. It is written at once, and
+    filled up with spaces rather than cut off, so that nobody reads half of it."""
+    if not in_place:
+        replace_file(path, text, 0o644)
+        return
+    with path.open("r+b", buffering=0) as file:
+        file.write(text.ljust(path.stat().st_size))
+
+
 class MetadataFiles:
     """The files of all claims. Blocks; raises OSError."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def write(self, claim: ClaimRef, request: str, devices: Sequence[Described], *, generation: int = 1) -> Path:
+    def write(self, claim: ClaimRef, request: str, devices: Sequence[Described]) -> Path:
+        """Nothing is written when it says so already; its generation tells how often it was."""
         path = self._folder(claim) / request / "metadata.json"
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        replace_file(path, json.dumps(content(claim, request, devices, generation), indent=1).encode(), 0o644)
+        before, generation = _read(path, claim)
+        if before != content(claim, request, devices, generation):
+            text = json.dumps(content(claim, request, devices, generation + 1), indent=1).encode()
+            _write(path, text, in_place=generation > 0)
         return path
 
     def mount(self, claim: ClaimRef, request: str, pod_claim: str) -> Mount:

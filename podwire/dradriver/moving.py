@@ -9,15 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from podwire.dradriver.addressing.keys import Key, key_of
 from podwire.dradriver.attaching.attachments import AttachFailed
 from podwire.dradriver.attaching.records import PREPARED
-from podwire.dradriver.describing import Describing, Networks
+from podwire.dradriver.describing import Describing, networks_of
 from podwire.dradriver.events import ATTACH_FAILED, DETACH_FAILED, IS_ATTACHED
 from podwire.dradriver.kit import Kit, orders_in
 from podwire.dradriver.offers import ClaimRef, Order, PodRef, Refused
 from podwire.dradriver.ports import Attached
 from podwire.dradriver.preparing import TROUBLES
-from podwire.dradriver.status import DeviceState, Network
+from podwire.dradriver.status import DeviceState, Lack, Network
 from podwire.failpoints import declare, failpoint
 from podwire.protocols.k8sapi.client_side.recorder import NORMAL, WARNING
 
@@ -86,12 +87,15 @@ class Moving:
                 raise NotAttached(f"network devices of pod {pod.namespace}/{pod.name}: {error}") from error
         self.forget(pod.uid)
         self._sandboxes[pod.uid] = sandbox.id
-        self._tell_attached(pod, orders, networks_of(attached))
+        self._tell_attached(pod, orders, attached)
 
     async def _attached(self, sandbox: Sandbox, orders: Sequence[Order]) -> Sequence[Attached]:
         kit, uid = self._kit, sandbox.pod.uid
         if not sandbox.netns:
             raise Refused("spec.hostNetwork", "the pod is in the node's network, where no interface can be moved to")
+        for each in orders:
+            if each.settings.dhcp:
+                await self._as_leased(key_of(each))
         with kit.trace.works(uid, "attach devices"), kit.meter.phase("attach"):
             attached = await asyncio.to_thread(self._moved_in, uid, sandbox.netns)
         failpoint(MOVED)
@@ -136,6 +140,33 @@ class Moving:
         self.forget(pod.uid)
         self._tell(orders, "Detached", f"not in pod {pod.name}, whose sandbox has ended")
 
+    async def follow(self, key: Key) -> None:
+        """A lease has changed: its pod has what is leased now, and all who were told of it are told again."""
+        kit = self._kit
+        try:
+            records = await asyncio.to_thread(kit.attachments.of_claim, key.claim.uid)
+            for pod in {each.order.pod for each in records if key_of(each.order) == key}:
+                async with kit.lock.held(), kit.turns.of([f"pod {pod.uid}"]):
+                    await self._followed(key, pod)
+        except TROUBLES as error:
+            _log.error("a pod has not what is leased", extra={"lease": str(key), "why": str(error)})
+
+    async def _followed(self, key: Key, pod: PodRef) -> None:
+        """Raises TROUBLES."""
+        kit = self._kit
+        if not await self._as_leased(key):
+            return
+        orders = [each.order for each in kit.attachments.of_pod(pod.uid) if each.order.claim == key.claim]
+        attached = await asyncio.to_thread(kit.attachments.attached, pod.uid)
+        if attached:
+            await asyncio.to_thread(self._describing.attached, key.claim, orders, networks_of(attached))
+            self._tell_states(pod, key.claim, orders, attached)
+
+    async def _as_leased(self, key: Key) -> bool:
+        """Whether that is a change. Raises OSError."""
+        terms = await self._kit.addressing.terms(key)
+        return await asyncio.to_thread(self._kit.attachments.follow, key, terms)
+
     async def check(self, sandbox: Sandbox) -> None:
         """No container of a pod starts before all that it claimed is there. Raises NotAttached."""
         pod = sandbox.pod
@@ -170,26 +201,31 @@ class Moving:
         self._kit.events.tell([pod, *_by_claim(orders)], WARNING, ATTACH_FAILED, why)
         self._tell(orders, "AttachFailed", why)
 
-    def _tell_attached(self, pod: PodRef, orders: Sequence[Order], networks: Networks) -> None:
+    def _tell_attached(self, pod: PodRef, orders: Sequence[Order], attached: Sequence[Attached]) -> None:
+        networks = networks_of(attached)
         for claim, of in _by_claim(orders).items():
-            found = [(each, networks.get((each.offered.device, each.share_id))) for each in of]
-            message = f"in pod {pod.name}"
-            self._kit.statuses.tell(claim, [_state(each, "Attached", message, network) for each, network in found])
-            told = "; ".join(_sentence(each, network) for each, network in found)
+            self._tell_states(pod, claim, of, attached)
+            told = "; ".join(_sentence(each, networks.get((each.offered.device, each.share_id))) for each in of)
             self._kit.events.tell([claim, pod], NORMAL, IS_ATTACHED, told)
+
+    def _tell_states(self, pod: PodRef, claim: ClaimRef, orders: Sequence[Order], attached: Sequence[Attached]) -> None:
+        networks = networks_of(attached)
+        lacks = {(each.device, each.share_id): _lack(each) for each in attached}
+        states = []
+        for each in orders:
+            where = each.offered.device, each.share_id
+            states.append(_state(each, "Attached", f"in pod {pod.name}", networks.get(where), lacks.get(where)))
+        self._kit.statuses.tell(claim, states)
 
     def _tell(self, orders: Sequence[Order], reason: str, message: str) -> None:
         for claim, of in _by_claim(orders).items():
             self._kit.statuses.tell(claim, [_state(each, reason, message) for each in of])
 
 
-def networks_of(attached: Sequence[Attached]) -> Networks:
-    return {
-        (each.device, each.share_id): Network(
-            interface=each.interface, mac=each.mac, ips=tuple(str(address) for address in each.ips)
-        )
-        for each in attached
-    }
+def _lack(attached: Attached) -> Lack | None:
+    if not attached.lapse:
+        return None
+    return Lack(reason="LeaseNotApplied" if attached.ips else "LeaseLost", message=attached.lapse)
 
 
 def _living(netns: str) -> str | None:
@@ -204,7 +240,9 @@ def _by_claim(orders: Sequence[Order]) -> dict[ClaimRef, list[Order]]:
     return found
 
 
-def _state(order: Order, reason: str, message: str, network: Network | None = None) -> DeviceState:
+def _state(
+    order: Order, reason: str, message: str, network: Network | None = None, lack: Lack | None = None
+) -> DeviceState:
     return DeviceState(
         pool=order.pool,
         device=order.offered.device,
@@ -212,6 +250,7 @@ def _state(order: Order, reason: str, message: str, network: Network | None = No
         reason=reason,
         message=message,
         network=network,
+        lack=lack,
     )
 
 

@@ -1,10 +1,12 @@
 """What the driver's process is handed: an API server, sockets of its own, a trace."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
+from podwire.dradriver.addressing.keys import Key
+from podwire.dradriver.attaching.records import Terms
 from podwire.dradriver.offers import Offered, Order
 from podwire.dradriver.settings import Interface
 from podwire.protocols.grpc_methods import Handler, Method
@@ -105,6 +107,9 @@ class Attached(Protocol):
     @property
     def ips(self) -> Sequence[Interface]: ...
 
+    @property
+    def lapse(self) -> str: ...
+
 
 class Attachments(Protocol):
     """Blocks. Raises Refused, AttachFailed, NotGivenBack, OSError."""
@@ -126,6 +131,10 @@ class Attachments(Protocol):
     def reconcile(self, live: Mapping[str, str]) -> object: ...
 
     def is_attached(self, pod_uid: str, netns: str) -> bool: ...
+
+    def attached(self, pod_uid: str) -> Sequence[Attached]: ...
+
+    def follow(self, key: Key, terms: Terms) -> bool: ...
 
     def attached_file(self, pod_uid: str) -> Path: ...
 
@@ -175,6 +184,14 @@ class Addressing(Protocol):
 
     async def moved(self, pod_uid: str) -> None:
         """A pod's devices came into it, or home."""
+        ...
+
+    def changes(self) -> AsyncIterator[Key]:
+        """Whose lease has changed, or may have; without an end, and for one reader."""
+        ...
+
+    async def terms(self, key: Key) -> Terms:
+        """What is leased at this moment, or why nothing is."""
         ...
 
     async def leave(self, claim_uid: str) -> None:

@@ -5,7 +5,7 @@ In the background: nobody waits for it. Of several states of one claim only the 
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,14 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lack:
+    """What keeps a device that is in its pod from being of use there."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceState:
     """One device of a claim; without a network it is not in its pod."""
 
@@ -46,6 +54,7 @@ class DeviceState:
     """One word, as machines read it."""
     message: str
     network: Network | None = None
+    lack: Lack | None = None
 
 
 Times = Mapping[tuple[str, str, str, str, str], str]
@@ -58,19 +67,18 @@ def status_of(devices: Sequence[DeviceState], times: Times, now: float) -> list[
 
 
 def _device(state: DeviceState, times: Times, now: float) -> Object:
-    status = "False" if state.network is None else "True"
     told: dict[str, Any] = {"driver": DRIVER, "pool": state.pool, "device": state.device}
     if state.share_id:
         told["shareID"] = state.share_id
     told["conditions"] = [
         {
-            "type": each,
+            "type": type_,
             "status": status,
-            "reason": state.reason,
-            "message": state.message[:LONGEST_MESSAGE],
-            "lastTransitionTime": times.get((state.pool, state.device, state.share_id, each, status), rfc3339(now)),
+            "reason": reason,
+            "message": message[:LONGEST_MESSAGE],
+            "lastTransitionTime": times.get((state.pool, state.device, state.share_id, type_, status), rfc3339(now)),
         }
-        for each in (READY, NETWORK_READY)
+        for type_, status, reason, message in _conditions(state)
     ]
     if state.network is not None:
         found = state.network
@@ -80,6 +88,16 @@ def _device(state: DeviceState, times: Times, now: float) -> Object:
             "ips": list(found.ips[:16]),
         }
     return told
+
+
+def _conditions(state: DeviceState) -> Iterator[tuple[str, str, str, str]]:
+    """A device that is in its pod is ready; whether its network is, is another question."""
+    status = "False" if state.network is None else "True"
+    yield READY, status, state.reason, state.message
+    if state.lack is not None:
+        yield NETWORK_READY, "False", state.lack.reason, state.lack.message
+    else:
+        yield NETWORK_READY, status, state.reason, state.message
 
 
 def times_in(claim: Object) -> Times:

@@ -73,7 +73,9 @@ def test_the_file_about_devices_says_what_they_are_and_where(tmp_path):
     files = MetadataFiles(tmp_path)
     network = Network(interface="net1", mac="02:00:00:00:00:01", ips=("10.0.0.1/24",))
     described = Described(pool="node-1", device="lan1", attributes={"mtu": {"int": 1500}}, network=network)
-    path = files.write(CLAIM, "nic", [described], generation=2)
+    files.write(CLAIM, "nic", [Described(pool="node-1", device="lan1", attributes={})])
+    path = files.write(CLAIM, "nic", [described])
+    assert files.write(CLAIM, "nic", [described]) == path
     told = json.loads(path.read_text())
     assert told["metadata"] == {"name": "lan", "namespace": "default", "uid": UID, "generation": 2}
     (device,) = told["requests"][0]["devices"]
@@ -94,3 +96,24 @@ def test_containers_find_it_by_the_name_that_their_pod_has_for_the_claim(tmp_pat
     mount = MetadataFiles(tmp_path).mount(CLAIM, "nic", pod_claim)
     root = "/var/run/kubernetes.io/dra-device-attributes"
     assert mount.container == f"{root}/{where}/nic/net.podwire.dev-metadata.json"
+
+
+def test_containers_that_have_the_file_already_see_what_becomes_of_it(tmp_path):
+    files = MetadataFiles(tmp_path)
+    long = Network(interface="net1", mac="02:00:00:00:00:01", ips=("192.168.100.100/24",))
+    path = files.write(CLAIM, "nic", [Described(pool="node-1", device="lan1", attributes={}, network=long)])
+    with path.open("rb") as opened:
+        files.write(CLAIM, "nic", [Described(pool="node-1", device="lan1", attributes={})])
+        assert json.loads(opened.read())["requests"][0]["devices"] == [
+            {"driver": "net.podwire.dev", "pool": "node-1", "name": "lan1"}
+        ]
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"metadata": {"uid": "another", "generation": 7}}'])
+def test_a_file_that_is_damaged_or_of_another_claim_is_begun_anew(tmp_path, damage):
+    files = MetadataFiles(tmp_path)
+    described = [Described(pool="node-1", device="lan1", attributes={})]
+    path = files.write(CLAIM, "nic", described)
+    path.write_bytes(damage)
+    files.write(CLAIM, "nic", described)
+    assert json.loads(path.read_bytes())["metadata"]["generation"] == 1

@@ -7,7 +7,7 @@ import pytest
 
 from podwire.dradriver.events import Recorder
 from podwire.dradriver.offers import ClaimRef, PodRef
-from podwire.dradriver.status import DeviceState, Network, Statuses, status_of, times_in
+from podwire.dradriver.status import DeviceState, Lack, Network, Statuses, status_of, times_in
 from podwire.protocols.k8sapi.client_side import Unreachable
 from podwire.protocols.k8sapi.client_side.recorder import NORMAL
 from podwire.protocols.k8sapi.status import ApiError, Reason
@@ -43,6 +43,17 @@ def test_what_is_not_says_why():
     (told,) = status_of([state("AttachFailed", None)], {}, 0.0)
     assert {(each["status"], each["reason"]) for each in told["conditions"]} == {("False", "AttachFailed")}
     assert "networkData" not in told
+
+
+def test_a_device_in_its_pod_whose_network_is_of_no_use_says_both():
+    lost = Lack(reason="LeaseLost", message="the lease is lost")
+    here = DeviceState(pool="n", device="lan1", share_id="", reason="Attached", message="m", network=NETWORK, lack=lost)
+    (told,) = status_of([here], {}, 0.0)
+    assert [(each["type"], each["status"], each["reason"], each["message"]) for each in told["conditions"]] == [
+        ("Ready", "True", "Attached", "m"),
+        ("NetworkReady", "False", "LeaseLost", "the lease is lost"),
+    ]
+    assert told["networkData"]["interfaceName"] == "net1"
 
 
 def test_a_condition_that_is_as_before_is_so_since_then():

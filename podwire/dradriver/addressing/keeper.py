@@ -2,7 +2,7 @@
 
 The driver does this, not the pod: a pod needs no client, no privileges, and keeps its address when the driver restarts.
 Each lease has a task of its own, so none waits for another's server. A lease that ends is told, and asked for again
-for as long as somebody claims it; the same address or none, since a pod's address does not change while it runs.
+for as long as somebody claims it: the same address if a server lets the client have it, else another one.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from enum import Enum
+from ipaddress import IPv4Address
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -28,7 +29,7 @@ GRANTED = declare("dhcp.granted", "a server granted a lease, and it is not writt
 RELEASED = declare("dhcp.released", "a lease was given back, and its record is still there")
 
 REGAIN = 30.0
-"""Seconds between attempts to get an address back that was lost."""
+"""Seconds between attempts to get a lease again that was lost."""
 
 
 class What(Enum):
@@ -62,13 +63,14 @@ class DhcpKeeper:
         client: DhcpClient | None = None,
         *,
         host: str | None = None,
-        regain: float = REGAIN,
+        regain: float | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         """`host` is the namespace of the host's links, None the driver's own."""
         self._disk = KeptLeases(directory)
         self._tell, self._client = tell, client or DhcpClient()
-        self._host, self._regain, self._wall = host, regain, wall
+        self._host, self._wall = host, wall
+        self._regain = REGAIN if regain is None else regain
         self._births: dict[str, tuple[float, float]] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._watches: dict[str, asyncio.Task[None]] = {}
@@ -102,15 +104,7 @@ class DhcpKeeper:
                 self._watch(key.id)
                 return kept.lease
             spot = self._spot(link, mac, key, hostname, self._host)
-            lease = await self._client.acquire(
-                spot.ifindex,
-                mac,
-                client_id=key.client_id,
-                hostname=hostname,
-                netns=self._host,
-                remembered=kept.lease.address.ip if kept else None,
-                timeout=timeout,
-            )
+            lease = await self._asked(spot, kept.lease.address.ip if kept else None, timeout)
             failpoint(GRANTED)
             since = self._wall()
             await self._put(
@@ -172,6 +166,9 @@ class DhcpKeeper:
         lost, why = False, "the lease ended, and no server gave it more time"
         while (kept := await asyncio.to_thread(self._disk.get, id_)) is not None:
             phase, left = leases.phase(kept.lease, self._age(kept))
+            if lost and phase is not Phase.EXPIRED:  # somebody asked again, or another driver
+                lost = False
+                self._told(kept, What.REGAINED)
             if phase is Phase.BOUND:
                 if kept.lease.is_infinite:
                     return
@@ -185,7 +182,6 @@ class DhcpKeeper:
             except Withdrawn as error:
                 why = str(error)
                 await self._ended(kept)
-                await asyncio.sleep(self._regain if lost else 0)
             except (NoLease, linux.LinuxError) as error:
                 await self._unanswered(kept, phase, str(error))
             else:
@@ -193,13 +189,28 @@ class DhcpKeeper:
                 lost = False
 
     async def _prolonged(self, kept: Kept, phase: Phase, left: float) -> Lease:
-        """Ask for more time. From the host, where the address does not work, a client asks as if it had just booted."""
+        """Ask for more time. From the host, where the address does not work, a client asks as if it had just booted;
+        so does one whose time is over, and that takes any other address as well."""
         spot, link = self._where(kept)
-        if not link or phase is Phase.EXPIRED:
+        if phase is Phase.EXPIRED:
+            return await self._asked(spot, kept.lease.address.ip)
+        if not link:
             return await self._client.confirm(spot, kept.lease.address.ip, left)
         if phase is Phase.RENEWING:
             return await self._client.renew(kept.lease, spot, link, left)
         return await self._client.rebind(kept.lease, spot, left)
+
+    async def _asked(self, spot: Spot, remembered: IPv4Address | None, limit: float | None = None) -> Lease:
+        """A new lease. Raises NoLease."""
+        return await self._client.acquire(
+            spot.ifindex,
+            spot.mac,
+            client_id=spot.client_id,
+            hostname=spot.hostname,
+            netns=spot.netns,
+            remembered=remembered,
+            timeout=limit,
+        )
 
     async def _unanswered(self, kept: Kept, phase: Phase, reason: str) -> None:
         """Wait before it is tried again; not at all when it is time for something else."""

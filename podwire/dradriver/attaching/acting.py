@@ -1,6 +1,7 @@
 """Steps, done: one device, between the host and its pod."""
 
 import errno
+import logging
 from contextlib import suppress
 
 from podwire.dradriver.attaching import configuring, finding, making, snapshots, steps
@@ -13,6 +14,8 @@ from podwire.linux.ebpf_detaching import detach_programs
 from podwire.linux.link_attributes import Attributes, Whole, WholeLinks
 from podwire.linux.links import KernelLinks
 from podwire.linux.values import Link
+
+_log = logging.getLogger("podwire.dradriver")
 
 
 class StepFailed(Exception):
@@ -72,6 +75,8 @@ class Hands:
                 self._move(step)
             case steps.Make():
                 self.ifindex, self.here = making.make(self._host, self._there, step), self._there
+            case steps.SetMtu():
+                self._set_mtu(step.mtu)
             case steps.SetSysctls():
                 name = self._record.order.settings.name
                 self._there.visited(lambda: link_sysctls.write(name, step.values))
@@ -98,6 +103,8 @@ class Hands:
 
     def _undo(self, step: Step) -> None:
         match step:
+            case steps.TakeAway():
+                configuring.take_away(self._there, self.ifindex, step)
             case steps.DeleteQueue():
                 self._forget(step.queue)
             case steps.DeleteVrf():
@@ -136,6 +143,15 @@ class Hands:
             raise errors.LinkExists(errno.EEXIST, f"name the link {name}", "the pod has such a link")
         WholeLinks(self._host.netlink).change(self.ifindex, step.attributes, self._there.netns)
         self.here, self.ifindex = self._there, KernelLinks(self._there.netlink).get(name).ifindex
+
+    def _set_mtu(self, mtu: int) -> None:
+        """A server does not know what each link can: where that is less, the link keeps what it has."""
+        try:
+            KernelLinks(self._there.netlink).change(self.ifindex, mtu=mtu)
+        except errors.Refused as error:
+            _log.warning(
+                "a leased MTU is not taken", extra={"device": self._record.order.offered.device, "why": str(error)}
+            )
 
     def _set_features(self, step: steps.SetFeatures) -> None:
         ethtool = self._there.ethtool

@@ -16,12 +16,13 @@ from podwire.dradriver.attaching.acting import Hands, LinkGone, StepFailed
 from podwire.dradriver.attaching.finding import found
 from podwire.dradriver.attaching.places import Place
 from podwire.dradriver.attaching.planning import addresses as addresses_of
-from podwire.dradriver.attaching.planning import inverse, plan
-from podwire.dradriver.attaching.records import ATTACHED, ATTACHING, OWN_NAME, PREPARED, TAG, Record, Records
+from podwire.dradriver.attaching.planning import change, inverse, plan
+from podwire.dradriver.attaching.records import ATTACHED, ATTACHING, OWN_NAME, PREPARED, TAG, Record, Records, Terms
 from podwire.dradriver.offers import ClaimRef, Order, PodRef, Refused
-from podwire.dradriver.settings import Interface, Route
+from podwire.dradriver.settings import Interface
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors
+from podwire.linux.addresses import KernelAddresses
 from podwire.linux.link_attributes import WholeLinks
 from podwire.linux.links import KernelLinks
 
@@ -52,6 +53,8 @@ class Attached:
     mac: str
     mtu: int
     ips: tuple[Interface, ...]
+    lapse: str
+    """Why it has not what a lease would give it; empty while it has."""
 
 
 class AttachFailed(Exception):
@@ -118,11 +121,32 @@ class Attachments:
         self._undo(record, None)
         self._records.remove(record)
 
-    def assign(self, record: Record, addresses: tuple[Interface, ...], routes: tuple[Route, ...] = ()) -> Record:
-        """What a DHCP server gave after all was prepared; the pod has it from the start."""
-        assigned = replace(record, addresses=addresses, routes=routes)
-        self._records.promise(assigned)
-        return assigned
+    def follow(self, key: Key, terms: Terms) -> bool:
+        """The interface as its lease is now, in its pod or before it gets there. False when it was so already.
+
+        What is told of it is true also when it cannot be done. It is on record afterwards: who is killed meanwhile is
+        followed by one who does it again, for all of it can be done twice.
+        """
+        before = next((each for each in self._records.of_claim(key.claim.uid) if each.key == key), None)
+        if before is None or before == (after := before.under(terms)):
+            return False
+        try:
+            if before.stage == ATTACHED:
+                self._follow(before, after)
+        except (StepFailed, errors.LinuxError) as error:
+            after = replace(before, lapse=f"what is leased now cannot be had: {error}")
+        self._records.promise(after)
+        return True
+
+    def _follow(self, before: Record, after: Record) -> None:
+        """Raises StepFailed, LinuxError."""
+        with ExitStack() as stack:
+            pod = self._open(before, None, stack)
+            hands = Hands(before, self._host, pod)
+            hands.look()
+            if pod is not None and hands.here is pod:
+                there = [each.interface for each in KernelAddresses(pod.netlink).list(hands.ifindex)]
+                hands.do(change(before, after, there))
 
     def attach(self, pod_uid: str, netns: str) -> tuple[Attached, ...]:
         """All devices of a pod, or none. Raises AttachFailed, NotGivenBack, Refused; NoSuchNamespace."""
@@ -131,7 +155,9 @@ class Attachments:
             if not self._all_there(records, pod):
                 self._records.clear_attached(pod_uid)
                 # Whoever was killed half-way, or went to a namespace that the pod has no more, begins anew.
-                records = self._attach(self._back(records, netns), pod, netns)
+                records = self._back(records, netns)
+                _check_leased(records)
+                records = self._attach(records, pod, netns)
                 failpoint(COMPLETE)
             if records and self._records.attached(pod_uid) != pod.identity:
                 self._records.set_attached(pod_uid, pod.identity)
@@ -261,6 +287,10 @@ class Attachments:
             self._records.remove(each)
         return back
 
+    def attached(self, pod_uid: str) -> tuple[Attached, ...]:
+        """Those of a pod that are in it."""
+        return tuple(_told(each) for each in self._records.of_pod(pod_uid) if each.stage == ATTACHED)
+
     def is_attached(self, pod_uid: str, netns: str) -> bool:
         """Whether all devices of a pod are in this namespace."""
         try:
@@ -307,6 +337,13 @@ def _is_for(record: Record, order: Order) -> bool:
     return key_of(record.order) == key_of(order) and record.order.pod.uid == order.pod.uid
 
 
+def _check_leased(records: Iterable[Record]) -> None:
+    """No pod starts with an address that may be another's by now. Raises Refused."""
+    for each in records:
+        if each.lapse and not each.addresses:
+            raise Refused("interface.dhcp", f"device {each.order.offered.device}: {each.lapse}")
+
+
 def _told(record: Record) -> Attached:
     order = record.order
     carried, given = addresses_of(record)
@@ -320,6 +357,7 @@ def _told(record: Record) -> Attached:
         interface=order.settings.name,
         ifindex=record.ifindex,
         mac=record.mac,
-        mtu=order.settings.mtu or order.offered.mtu,
+        mtu=order.settings.mtu or record.mtu or order.offered.mtu,
         ips=(*given, *(each.interface for each in carried)),
+        lapse=record.lapse,
     )

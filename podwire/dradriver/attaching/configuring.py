@@ -1,5 +1,7 @@
 """Addresses, routes, rules and neighbours of a device in its pod: one batch for each."""
 
+from contextlib import suppress
+
 from podwire.dradriver.attaching import steps
 from podwire.dradriver.attaching.places import Place
 from podwire.dradriver.settings import Route
@@ -56,6 +58,16 @@ def _add_or_has(pod: Place, index: int, route: Route) -> None:
         there = routes.list(route.destination.version, route.table)
         if not any(each.destination == route.destination and each.ifindex == index for each in there):
             raise
+
+
+def take_away(pod: Place, index: int, step: steps.TakeAway) -> None:
+    """What is not there any more is fine: the pod may have seen to it, or the kernel."""
+    for route in step.routes:
+        with suppress(errors.NoSuchRoute):
+            KernelRoutes(pod.netlink).delete(_route(route, index))
+    for address in step.addresses:
+        with suppress(errors.NoSuchAddress):
+            KernelAddresses(pod.netlink).delete(index, address)
 
 
 def _route(route: Route, index: int) -> values.Route:

@@ -4,7 +4,7 @@ Into the pod, in this order: a link is configured while it is down, it goes up w
 and what needs it up (routes, rules that lead to them, neighbours, queues) comes last.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Network
 
 from podwire.dradriver.attaching import steps
@@ -32,6 +32,7 @@ def plan(record: Record, *, waits_on_host: bool = False) -> tuple[Step, ...]:
     ways = carried_routes(record)
     found = (
         *_arrival(record, waits_on_host),
+        *((steps.SetMtu(record.mtu),) if record.mtu and settings.mtu is None else ()),
         steps.SetSysctls(sysctls(settings)),
         steps.AddAddresses(given, carried),
         steps.BringUp(),
@@ -54,6 +55,8 @@ def _is_empty(step: Step) -> bool:
             return not step.features and not step.flags
         case steps.AddAddresses() | steps.AddRoutes() | steps.AddRules() | steps.AddNeighbours():
             return not step.given and not step.carried
+        case steps.TakeAway():
+            return not step.routes and not step.addresses
     return False
 
 
@@ -122,7 +125,7 @@ def networks(record: Record) -> tuple[Network, ...]:
 def _routes(record: Record, carried: Sequence[KeptRoute]) -> Iterable[Step]:
     """Those to what is on the link first: others' gateways may be there."""
     settings = record.order.settings
-    given = tuple(_in_vrf(each, settings) for each in (*settings.routes, *record.routes))
+    given = (*(_in_vrf(each, settings) for each in settings.routes), *leased_routes(record))
     near = steps.AddRoutes(
         tuple(each for each in given if each.gateway is None), tuple(each for each in carried if each.to_link)
     )
@@ -130,6 +133,10 @@ def _routes(record: Record, carried: Sequence[KeptRoute]) -> Iterable[Step]:
         tuple(each for each in given if each.gateway is not None), tuple(each for each in carried if not each.to_link)
     )
     return near, far
+
+
+def leased_routes(record: Record) -> tuple[Route, ...]:
+    return tuple(_in_vrf(each, record.order.settings) for each in record.routes)
 
 
 def _in_vrf(route: Route, settings: Settings) -> Route:
@@ -222,8 +229,31 @@ def _shaping(record: Record) -> tuple[Step, ...]:
     if settings.bits_per_second is None:
         return ()
     host_end = record.host_end if settings.made.kind == "veth" else ""
-    mtu = settings.mtu or record.order.offered.mtu
+    mtu = settings.mtu or record.mtu or record.order.offered.mtu
     return (steps.Shape(bucket(settings.bits_per_second, mtu), host_end, record.queue_name, record.tag),)
+
+
+def change(before: Record, after: Record, there: Collection[Interface]) -> tuple[Step, ...]:
+    """From one lease to the next, for an interface that is in its pod and has these addresses.
+
+    With its last address the kernel takes all routes and neighbours of a link, also those that the claim names: with
+    the next one they come back.
+    """
+    settings, had, has = before.order.settings, before.addresses or (), after.addresses or ()
+    old, new = leased_routes(before), leased_routes(after)
+    away = steps.TakeAway(
+        tuple(each for each in old if each not in new), tuple(each for each in had if each not in has)
+    )
+    found: list[Step] = [away, steps.AddAddresses(tuple(each for each in has if each not in there))]
+    if settings.mtu is None and before.mtu != after.mtu:
+        found.append(steps.SetMtu(after.mtu or before.order.offered.mtu))
+    if set(had) != set(has) or not set(has) <= set(there):
+        found += [*_routes(after, carried_routes(after)), neighbours(after)] if has else []
+    else:
+        added = tuple(each for each in new if each not in old)
+        found += [steps.AddRoutes(tuple(each for each in added if each.gateway is None))]
+        found += [steps.AddRoutes(tuple(each for each in added if each.gateway is not None))]
+    return tuple(each for each in found if not _is_empty(each))
 
 
 def inverse(record: Record, done: Sequence[Step]) -> tuple[Step, ...]:

@@ -60,6 +60,17 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a DHCP server gives at this moment."""
+
+    addresses: tuple[Interface, ...] = ()
+    routes: tuple[Route, ...] = ()
+    mtu: int | None = None
+    lapse: str = ""
+    """Why there is nothing, when its lease is lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     order: Order
     boot: str
@@ -70,6 +81,10 @@ class Record:
     """What its pool or its DHCP server gave, or the settings say; None: what the device has on the host."""
     routes: tuple[Route, ...] = ()
     """Those that a DHCP server gave."""
+    mtu: int | None = None
+    """What a DHCP server gave; that of the settings counts more."""
+    lapse: str = ""
+    """Why the interface has not what a lease would give it; empty while it has."""
     snapshot: Snapshot | None = None
     """Of a device that moves as a whole."""
     progress: Progress = Progress()
@@ -97,6 +112,11 @@ class Record:
     def at(self, **changes: Any) -> "Record":
         """The same, further on or back."""
         return replace(self, progress=replace(self.progress, **changes))
+
+    def under(self, terms: Terms) -> "Record":
+        """The same with another lease. Without any, the MTU stays: what was sent so far fitted."""
+        mtu = self.mtu if terms.lapse else terms.mtu
+        return replace(self, addresses=terms.addresses, routes=terms.routes, mtu=mtu, lapse=terms.lapse)
 
     @property
     def key(self) -> Key:

@@ -53,6 +53,11 @@ class Make(Step, name="make the link in the pod", done="made"):
 
 
 @dataclass(frozen=True)
+class SetMtu(Step, name="set the MTU that was leased", done="mtu"):
+    mtu: int
+
+
+@dataclass(frozen=True)
 class SetSysctls(Step, name="set sysctls", done="sysctls"):
     values: Mapping[str, str]
 
@@ -109,6 +114,12 @@ class Shape(Step, name="limit the bandwidth", done="shaped"):
     """Where what comes in is held back; empty: by an ifb in the pod."""
     queue: str
     tag: str
+
+
+@dataclass(frozen=True)
+class TakeAway(Step, name="take away what is leased no more", done="taken-away"):
+    routes: tuple[Route, ...] = ()
+    addresses: tuple[Interface, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
 """Leases and pools in the whole driver: claims that ask for them, pods that have them."""
 
+import json
+from ipaddress import IPv4Address
 from uuid import uuid4
 
 import pytest
 
-from podwire.dradriver.addressing import dhcp
+from podwire.dradriver.addressing import dhcp, keeper
 from podwire.dradriver.addressing.dhcp import Timing
 from podwire.dradriver.addressing.pools import parse_pools
 from podwire.dradriver.config import Config
@@ -62,6 +64,117 @@ async def test_a_pod_has_its_leased_address_and_routes_which_are_renewed_and_giv
             assert await node.kubelet.unprepare(claim) == [""]
             released, _ = await server.has_heard(Type.RELEASE)
             assert str(released.ciaddr) == "10.77.0.100"
+
+
+async def conditions(node, claim):
+    found = [each for device in await node.status(claim) for each in device["conditions"]]
+    return {each["type"]: (each["status"], each["reason"]) for each in found}
+
+
+def told_inside(node):
+    """What containers of the pod are told."""
+    (path,) = (node.root / "k").rglob("metadata.json")
+    told = json.loads(path.read_bytes())
+    return told["requests"][0]["devices"][0]["networkData"]["ips"], told["metadata"]["generation"], path.stat().st_ino
+
+
+def ways_in(node, sandbox):
+    found = node.inside(netns_of(sandbox), "route show dev net1")
+    return {(each["dst"], each["gateway"]) for each in found if "gateway" in each}
+
+
+async def leased_pod(node, claim_parameters=DHCP):
+    await node.offered("lan1")
+    pod = await node.pod()
+    claim = await node.claim("lan1", pods=[pod], parameters=claim_parameters)
+    await prepared(node, claim)
+    sandbox = node.sandbox(pod)
+    await node.host.run_pod_sandbox(sandbox)
+    return claim, sandbox
+
+
+async def test_a_lost_lease_is_told_and_leaves_the_pod_until_there_is_another(driver_node, serve, monkeypatch):
+    monkeypatch.setattr(keeper, "REGAIN", 0.5)
+    node = driver_node
+    lan(node)
+    with serve("lan1p") as server:
+        server.seconds, server.t1, server.t2 = 100_000, 1, 50_000
+        server.more = {options.CLASSLESS_ROUTES: bytes((16, 10, 5, 10, 77, 0, 254))}
+        async with node.driving():
+            claim, sandbox = await leased_pod(node)
+            before = told_inside(node)
+            await prepared(node, claim)  # a kubelet that was restarted asks again, while the pod runs
+            assert told_inside(node) == before == (["10.77.0.100/24"], *before[1:])
+            _, generation, file = before
+            server.refuses, server.silent_to = {IPv4Address("10.77.0.100")}, {Type.DISCOVER}
+            server.given.clear()
+
+            async def lost():
+                return (await conditions(node, claim)).get("NetworkReady") == ("False", "LeaseLost")
+
+            await node.until(lost)
+            assert (await conditions(node, claim))["Ready"] == ("True", "Attached")
+            (told,) = await node.status(claim)
+            assert told["networkData"].get("ips", []) == []
+            (message,) = [each["message"] for each in told["conditions"] if each["type"] == "NetworkReady"]
+            assert message.startswith("the lease of 10.77.0.100 is lost: DHCP: the server withdrew the address")
+            assert addresses_in(node, sandbox) == []
+            assert ways_in(node, sandbox) == set()
+            assert told_inside(node)[0] == []
+
+            server.more = {options.CLASSLESS_ROUTES: bytes((16, 10, 6, 10, 77, 0, 253))}
+            server.silent_to = set()
+
+            async def regained():
+                return (await conditions(node, claim))["NetworkReady"] == ("True", "Attached")
+
+            await node.until(regained)
+            (told,) = await node.status(claim)
+            assert told["networkData"]["ips"] == ["10.77.0.101/24"] == addresses_in(node, sandbox)
+            assert ways_in(node, sandbox) == {("10.6.0.0/16", "10.77.0.253")}
+            assert told_inside(node) == (["10.77.0.101/24"], generation + 2, file)
+            await node.host.stop_pod_sandbox(sandbox)
+            assert await node.kubelet.unprepare(claim) == [""]
+            released, _ = await server.has_heard(Type.RELEASE)
+            assert str(released.ciaddr) == "10.77.0.101"
+
+
+@pytest.mark.parametrize(
+    ("named", "mtu"),
+    [pytest.param({}, 1300, id="the server's MTU"), pytest.param({"mtu": 1450}, 1450, id="the claim's MTU")],
+)
+async def test_a_renewal_that_brings_other_routes_and_another_mtu_changes_the_pod(driver_node, serve, named, mtu):
+    node = driver_node
+    lan(node)
+    with serve("lan1p") as server:
+        server.seconds, server.t1, server.t2 = 100_000, 1, 50_000
+        server.more = {
+            options.CLASSLESS_ROUTES: bytes((16, 10, 5, 10, 77, 0, 254)),
+            options.MTU: (1400).to_bytes(2),
+        }
+        async with node.driving():
+            claim, sandbox = await leased_pod(node, parameters_of(dhcp=True, **named))
+            (link,) = node.inside(netns_of(sandbox), "link show dev net1")
+            assert link["mtu"] == named.get("mtu", 1400)
+            assert ways_in(node, sandbox) == {("10.5.0.0/16", "10.77.0.254")}
+            node.inside(netns_of(sandbox), "route add 10.9.0.0/16 via 10.77.0.9 dev net1")
+            server.more = {
+                options.CLASSLESS_ROUTES: bytes((16, 10, 6, 10, 77, 0, 253)),
+                options.MTU: (1300).to_bytes(2),
+            }
+
+            def followed():
+                return ("10.6.0.0/16", "10.77.0.253") in ways_in(node, sandbox)
+
+            await node.until(followed)
+            assert ways_in(node, sandbox) == {("10.6.0.0/16", "10.77.0.253"), ("10.9.0.0/16", "10.77.0.9")}
+            (link,) = node.inside(netns_of(sandbox), "link show dev net1")
+            assert link["mtu"] == mtu
+            assert addresses_in(node, sandbox) == ["10.77.0.100/24"]
+            await node.host.stop_pod_sandbox(sandbox)
+            assert await node.kubelet.unprepare(claim) == [""]
+            (link,) = node.ip("link show dev lan1")
+            assert link["mtu"] == 1500
 
 
 async def test_the_way_out_that_a_server_tells_comes_after_the_pods_own(driver_node, serve):

@@ -201,11 +201,22 @@ async def test_a_lease_that_ends_is_told_and_the_same_address_is_regained(server
 
 async def test_an_address_that_is_withdrawn_is_lost_at_once(server, keeper, told, in_pod):
     await in_pod(RENEWED)
-    server.refuses = {FIRST}
+    server.refuses, server.silent_to = {FIRST}, {Type.DISCOVER}
     async with running(keeper):
         lost = await told.of(What.LOST)
         assert lost.reason == "DHCP: the server withdrew the address: not yours"
         assert await keeper.lease(key()) is None
+
+
+async def test_when_an_address_is_withdrawn_another_one_is_taken(server, keeper, told, in_pod):
+    await in_pod(RENEWED)
+    server.refuses = {FIRST}
+    server.given.clear()
+    async with running(keeper):
+        await told.of(What.LOST)
+        regained = await told.of(What.REGAINED)
+        assert await keeper.lease(key()) == regained.lease
+    assert regained.lease.address.ip == FIRST + 1
 
 
 async def test_a_claim_gives_all_its_leases_back_and_they_are_forgotten(lan, server, keeper, told, tmp_path):

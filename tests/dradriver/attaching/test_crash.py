@@ -23,7 +23,9 @@ CHILD = """
 import json, sys
 from pathlib import Path
 from podwire.dradriver.attaching import Attachments
+from ipaddress import ip_interface
 from podwire.dradriver.attaching.coding import decoded
+from podwire.dradriver.attaching.records import Terms
 from podwire.dradriver.offers import Order
 state, verb, pod, orders = sys.argv[1:]
 attachments = Attachments(Path(state))
@@ -32,6 +34,11 @@ match verb:
         attachments.prepare([decoded(Order, each) for each in json.loads(orders)])
     case "attach":
         attachments.attach("pod-uid", pod)
+    case "follow":
+        for record in attachments.records():
+            if record.order.settings.dhcp:
+                attachments.follow(record.key, Terms(addresses=(ip_interface("10.6.0.1/24"),), mtu=1400))
+                attachments.follow(record.key, Terms(addresses=(ip_interface("10.6.0.2/24"),), mtu=1300))
     case "detach":
         attachments.detach("pod-uid", pod)
 """
@@ -40,6 +47,7 @@ INTO = ("begun", "down", "moved", "made", "sysctls", "addresses", "up", "feature
 CASES = [
     *(("prepare", each) for each in ("recorded", "waiting")),
     *(("attach", each) for each in (*INTO, "shaped", "complete", "noted")),
+    *(("follow", each) for each in ("mtu", "taken-away")),
     *(
         ("detach", each)
         for each in ("untold", "queue-deleted", "rules-deleted", "returned", "deleted", "restored", "back")
@@ -87,7 +95,7 @@ def test_a_driver_that_is_killed_is_followed_by_one_that_finishes_or_undoes(host
     host.bridge()
     host.furnish()
     before, pod, wanted = host.dump(), host.pod(), orders(host)
-    for each in ("prepare", "attach", "detach"):
+    for each in ("prepare", "attach", "follow", "detach"):
         killed(host, each, pod, wanted, at if each == verb else "")
         if each == verb:
             break
