@@ -168,7 +168,8 @@ def test_a_visit_that_cannot_begin_leaves_nothing_open(kernel, tmp_path, descrip
     with pytest.raises(errors.WrongKind), visit(descriptor):
         pass
     os.close(descriptor)
-    assert (here(), descriptors()) == (home, files)
+    assert here() == home
+    assert descriptors() <= files
 
 
 def test_visits_nest_and_come_back_step_by_step(kernel, tmp_path):
@@ -216,12 +217,13 @@ def test_work_in_a_thread_hands_back_its_result_and_its_error():
 def test_making_many_leaves_no_thread_and_no_descriptor(kernel, tmp_path, descriptors):
     pinned = kernel.namespaces(tmp_path)
     pinned.create("first")
-    threads, files = threading.active_count(), descriptors()
+    threads, files = set(threading.enumerate()), descriptors()
     for number in range(20):
         pinned.create(str(number))
         kernel.network(pinned.path(str(number))).close()
         pinned.remove(str(number))
-    assert (threading.active_count(), descriptors()) == (threads, files)
+    assert set(threading.enumerate()) <= threads
+    assert descriptors() <= files
 
 
 def test_a_link_made_in_a_namespace_is_not_seen_from_here(kernel, tmp_path):

@@ -1,6 +1,5 @@
 """The netlink socket itself, on the kernel."""
 
-import gc
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -123,8 +122,7 @@ def test_descriptors_of_namespaces_are_closed_also_when_the_kernel_refuses(kerne
             here.links.move("nothing", path)
     with pytest.raises(errors.Refused):
         here.links.add(Veth("bad%name", "eth0", path))
-    gc.collect()
-    assert descriptors() == before
+    assert descriptors() <= before
 
 
 def test_a_closed_network_is_closed(kernel, network):
