@@ -143,7 +143,7 @@ def test_a_driver_that_is_restarted_between_prepare_and_the_sandbox_attaches_wha
 
 def test_every_step_that_a_pod_passes_is_among_those_killed_at():
     """But for what this kernel cannot do, what needs a DHCP server, and eBPF."""
-    elsewhere = {"vrf", "vrf-deleted", "programs", "waiting"}
+    elsewhere = {"vrf", "vrf-deleted", "programs", "waiting", "mtu", "taken-away"}
     known = {each for each in KNOWN if each.startswith(("network-driver.", "addresses."))}
     assert known == {each for _, each in POINTS} | {f"network-driver.{each}" for each in elsewhere}
 
