@@ -30,7 +30,7 @@ def consumer_of(claim: ResourceClaim, outlived: Collection[str] = ()) -> PodRef:
     time since then asks for them, however many wait for the claim.
     """
     consumers = claim.status.reserved_for
-    consumers = [each for each in consumers if each.uid in outlived] or consumers
+    consumers = tuple(each for each in consumers if each.uid in outlived) or consumers
     if not consumers:
         raise Refused("status.reservedFor", "the claim is reserved for nobody")
     if len(consumers) > 1:
