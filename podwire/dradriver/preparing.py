@@ -217,6 +217,7 @@ class Preparing:
         """Raises TROUBLES."""
         kit = self._kit
         orders = orders_in(kit.attachments.of_claim(claim.uid))
+        claim = orders[0].claim if orders else claim  # a kubelet whose record is damaged may know nothing but the uid
         pods = {each.pod.uid for each in orders}
         async with kit.turns.of(f"pod {each}" for each in pods):
             await kit.addressing.leave(claim.uid)

@@ -75,8 +75,11 @@ class Workers:
         if self._kit is None or not self._synced or not self._kit.view.complete.is_set():
             return
         left = self._kit.view.uids | self._kit.volumes.left() | self._kit.devices.uids | self._kit.claims.uids
-        for uid in left - self._workers.keys():
+        orphans = left - self._workers.keys()
+        for uid in orphans:
             self._orphaned(uid)
+        if not orphans:
+            self._kit.claims.look_for_lost(each.pod for each in self._workers.values())
 
     def runtime_changed(self, uid: str) -> None:
         worker = self._workers.get(uid)

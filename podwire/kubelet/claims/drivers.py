@@ -110,6 +110,10 @@ class Drivers:
     def __contains__(self, name: str) -> bool:
         return bool(self._instances.get(name))
 
+    @property
+    def names(self) -> list[str]:
+        return sorted(self._instances)
+
     def connected(self, name: str) -> bool:
         return any(each.connected for each in self._instances.get(name, ()))
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from podwire.kubelet.claims.lost import salvaged
 from podwire.kubelet.claims.records import Record, decode, encode
 from podwire.kubelet.sealed import Damaged
 from podwire.linux import files
@@ -14,7 +15,7 @@ from podwire.linux.errors import LinuxError
 log = logging.getLogger(__name__)
 
 ASIDE = ".damaged"
-"""What files are called by that cannot be read; for people to look at."""
+"""What files are called by that cannot be read: they stay until it is known that nothing is left of their claims."""
 
 
 class NotWritten(OSError):
@@ -29,21 +30,31 @@ class Ledger:
         self._records: dict[str, Record] = {}
         self._unsure: set[str] = set()
         """Claims of which nobody knows whether the disk has what is remembered."""
+        self.lost: dict[str, Record] = {}
+        """What is left of damaged files, until drivers have let go or a pod has the claim recorded anew."""
 
     def load(self) -> None:
-        """Read everything. A claim whose file is damaged is prepared again when a pod needs it. Blocks."""
+        """Read everything. A claim whose file is damaged is prepared again when a pod needs it, or is lost. Blocks."""
         self._directory.mkdir(mode=0o750, parents=True, exist_ok=True)
         files.sweep(self._directory)
         for path in sorted(self._directory.iterdir()):
             if path.name.endswith(ASIDE):
+                self._lose(path)
                 continue
             try:
                 record = decode(path.read_bytes())
             except (Damaged, OSError) as error:
                 log.warning("what is written of a claim is damaged", extra={"file": str(path), "why": str(error)})
-                path.rename(path.with_name(path.name + ASIDE))
+                self._lose(path.rename(path.with_name(path.name + ASIDE)))
             else:
                 self._records[record.uid] = record
+
+    def _lose(self, aside: Path) -> None:
+        uid = aside.name.removesuffix(ASIDE)
+        try:
+            self.lost[uid] = salvaged(uid, aside.read_bytes())
+        except OSError:
+            self.lost[uid] = salvaged(uid, b"")
 
     @property
     def records(self) -> Mapping[str, Record]:
@@ -73,6 +84,11 @@ class Ledger:
         await _on_disk(files.remove_durably, self._directory / uid)
         self._records.pop(uid, None)
         self._unsure.discard(uid)
+
+    async def forget_lost(self, uid: str) -> None:
+        """NotWritten."""
+        await _on_disk(files.remove_durably, self._directory / (uid + ASIDE))
+        self.lost.pop(uid, None)
 
 
 async def _on_disk(work: Callable[..., None], *words: Path | bytes) -> None:

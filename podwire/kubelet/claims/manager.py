@@ -65,7 +65,9 @@ class ClaimManager:
         self._claims = Claims(self._ledger, self.drivers, boot_id())
         self._slices = Slices(api, node, self.drivers.connected, settings.slices)
         self._watches = Watches(api, listeners.pod)
-        self._news = asyncio.Event()
+        self._news, self._unused = asyncio.Event(), asyncio.Event()
+        self._settled = False
+        """Whether drivers have had the time to come."""
         self.loaded = asyncio.Event()
 
     async def run(self) -> None:
@@ -76,11 +78,37 @@ class ClaimManager:
             group.create_task(self._slices.run(), name="devices of drivers that are gone")
             group.create_task(self._watches.run(), name="claims that pods wait for")
             group.create_task(self._reconcile(), name="claims of pods that are gone")
+            group.create_task(self._let_go_of_lost(), name="claims whose records are damaged")
 
     async def _reconcile(self) -> None:
         while True:
             await asyncio.sleep(self._settings.reconcile)
+            self._settled = True
             self._listeners.reconcile()
+
+    def look_for_lost(self, pods: Iterable[Pod]) -> None:
+        """These are all pods of this node. When each has its claims, a damaged record tells of nobody's."""
+        if self._settled and self._ledger.lost and all(each.finished or self._has(each) for each in pods):
+            self._unused.set()
+
+    def _has(self, pod: Pod) -> bool:
+        try:
+            return self.has(pod)
+        except ClaimsNotReady:
+            return False
+
+    async def _let_go_of_lost(self) -> None:
+        while True:
+            await self._unused.wait()
+            self._unused.clear()
+            for uid in tuple(self._ledger.lost):
+                told = {"claim": self._ledger.lost[uid].name, "uid": uid}
+                try:
+                    await self._claims.let_go_of_lost(uid, self.drivers.names)
+                except NotUnprepared as error:
+                    log.warning("a claim that nobody uses is not unprepared yet", extra={**told, "why": str(error)})
+                else:
+                    log.info("nothing is left of a claim whose record was damaged", extra=told)
 
     @property
     def uids(self) -> set[str]:

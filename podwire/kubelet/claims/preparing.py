@@ -1,6 +1,6 @@
 """Has claims prepared for pods, and let go of: one pod at a time on each claim, on disk before and after."""
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from podwire.failpoints import declare, failpoint
@@ -88,6 +88,25 @@ class Claims:
                 raise NotUnprepared("; ".join(failures))
             failpoint(DROPPED)
         return True
+
+    async def let_go_of_lost(self, uid: str, drivers: Iterable[str]) -> None:
+        """Of a claim whose record is damaged, and that no pod uses. NotUnprepared.
+
+        If it is not known whose devices it has, all `drivers` are asked: who knows nothing of it has nothing to do.
+        """
+        async with self._turns.of([uid]):
+            record = self._ledger.lost[uid]
+            asked = record.drivers or dict.fromkeys(drivers)
+            if uid not in self._ledger.records:
+                judged = await _answers({name: self._drivers.unprepare(name, [record]) for name in asked})
+                if failures := [each for name in sorted(judged) for each in judged[name].failures]:
+                    raise NotUnprepared("; ".join(failures))
+                if not judged:
+                    raise NotUnprepared("no driver is there that could be asked")
+            try:
+                await self._ledger.forget_lost(uid)
+            except NotWritten as error:
+                raise NotUnprepared(f"checkpoint ResourceClaim state: {error}") from error
 
     async def _part(self, plan: Parting) -> list[str]:
         judged = await _answers({name: self._drivers.unprepare(name, claims) for name, claims in plan.batches.items()})

@@ -154,4 +154,5 @@ def test_a_file_that_is_damaged_is_put_aside_and_forgotten(tmp_path, damage):
     ledger.load()
     assert ledger.records == {}
     assert [each.name for each in tmp_path.iterdir()] == ["1.damaged"]
+    assert list(ledger.lost) == ["1"]
     ledger.load()

@@ -271,8 +271,8 @@ async def test_a_pod_that_a_driver_does_not_let_share_a_claim_waits_until_the_ot
     two = await claims.pod("two", reserve=False)
     await claims.reserve("mine", one, two)
     await world.until(waits("one pod at a time"), "two")
-    users.remove("one")
     await claims.reserve("mine", two)
+    users.remove("one")
     await world.delete("one")
     await world.running("two")
     assert driver.unprepared == ["mine"]

@@ -15,6 +15,7 @@ from podwire.protocols.k8sapi.status import ApiError
 
 DRIVER, GONE = "nic.example.org", "gone.example.org"
 SLICES = BUILTIN.of_kind("resource.k8s.io/v1", "ResourceSlice")
+CLAIMS = BUILTIN.of_kind("resource.k8s.io/v1", "ResourceClaim")
 QUICK = ClaimSettings(slices=0.5, reconcile=0.5)
 
 
@@ -267,8 +268,8 @@ async def test_a_pod_keeps_its_claim_through_a_restart_while_another_waits_for_i
     await world.runtime.until_true(lambda: world.runtime.calls.count("StartContainer") == 2)
     await world.running("one")
     assert (await world.api.get(PODS, "two", "default"))["status"]["phase"] == "Pending"
-    users.remove("one")
     await claims.reserve("mine", two)
+    users.remove("one")
     await world.delete("one")
     await world.running("two")
     assert driver.unprepared == ["mine"]
@@ -426,3 +427,51 @@ async def test_how_devices_were_is_still_told_of_a_pod_that_has_ended(world, dra
     world.runtime.ends("c", 1)
     pod = await world.until(lambda each: each and each["status"]["phase"] == "Failed")
     assert is_("Unhealthy", "broken")(pod)
+
+
+def tears(data):
+    """The disk has the first half of it."""
+    return data[: len(data) // 2]
+
+
+@pytest.mark.parametrize(
+    "damaged", [lambda data: data + b" ", tears, lambda _: b""], ids=["a letter too many", "torn", "empty"]
+)
+async def test_a_claim_whose_record_is_damaged_and_whose_pod_is_gone_is_let_go_of(world, dra_driver, claims, damaged):
+    driver = await asyncio.to_thread(dra_driver().start)
+    await claims.make()
+    await claims.make("other", device="eth3")
+    await claims.pod()
+    await claims.pod("stays", "other")
+    await world.running()
+    await world.running("stays")
+    (uid,) = {each["metadata"]["uid"] for each in (await world.api.list(CLAIMS)).items if name_of(each) == "mine"}
+    await world.stop()
+    record = world.root / "claims" / uid
+    record.write_bytes(damaged(record.read_bytes()))
+    await world.api.delete(PODS, "p", "default", grace_seconds=0)
+    named = []
+    driver.unprepare = lambda claim: named.append((claim.uid, claim.name))
+    world.start(QUICK)
+    await eventually(lambda: named)
+    await eventually(lambda: not (world.root / "claims" / f"{uid}.damaged").exists())
+    assert named == [(uid, "" if damaged(b"xx") == b"" else "mine")]
+    assert sorted(driver.prepared) == ["mine", "other"], "who runs is left alone"
+
+
+async def test_while_a_pod_waits_for_its_claims_no_damaged_record_is_given_up(world, dra_driver, claims):
+    driver = await asyncio.to_thread(dra_driver().start)
+    await claims.make()
+    await claims.pod()
+    await world.running()
+    await world.stop()
+    (record,) = (world.root / "claims").iterdir()
+    record.write_bytes(b"")
+    world.start(QUICK)
+    await eventually(lambda: driver.prepared == ["mine"] * 2)
+    await eventually(lambda: [each.name for each in (world.root / "claims").iterdir()] == [record.name])
+    assert driver.unprepared == []
+
+
+def name_of(object_):
+    return object_["metadata"]["name"]
