@@ -91,7 +91,12 @@ class Holding:
         told = asyncio.Event()
         loop = asyncio.get_running_loop()
         with contextlib.closing(inotify.Inotify()) as notes:
-            loop.add_reader(notes.fileno(), told.set)
+
+            def heard() -> None:
+                notes.read()
+                told.set()
+
+            loop.add_reader(notes.fileno(), heard)
             try:
                 while True:
                     _watch(notes, self._records)
@@ -99,7 +104,6 @@ class Holding:
                     await told.wait()
                     await asyncio.sleep(QUIET_SECONDS)
                     told.clear()
-                    notes.read()
             finally:
                 loop.remove_reader(notes.fileno())
 
