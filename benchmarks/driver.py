@@ -42,13 +42,14 @@ class Turns:
     seconds: dict[str, list[float]] = field(default_factory=lambda: {NONE: [], MOVED: [], MADE: []})
     pods: dict[str, str] = field(default_factory=dict)
     """What each claimed, by its name."""
+    moves: list[float] = field(default_factory=list)
+    """Of links that the kernel moved beside it, in seconds."""
 
 
 def measure(seconds: float) -> Iterator[Figure]:
-    rounds = max(3, round(ROUNDS * seconds))
     with podwire("--network-driver") as cluster:
         _lay(cluster)
-        turns = _take_turns(cluster, rounds)
+        turns = _take_turns(cluster, max(3, round(ROUNDS * seconds)))
         time.sleep(1)  # the collector writes by and by
         stories = Stories()
         stories.learn(Reader(cluster.trace).more())
@@ -56,7 +57,7 @@ def measure(seconds: float) -> Iterator[Figure]:
             kind: [arrow for each in stories.all() if turns.pods.get(each.name) == kind for arrow in each.arrows]
             for kind in CLASSES
         }
-    yield from within(arrows, statistics.median(moves(rounds)) * 1e3)
+    yield from within(arrows, statistics.median(turns.moves) * 1e3)
     yield from started(turns.seconds)
 
 
@@ -100,6 +101,7 @@ def _take_turns(cluster: Cluster, rounds: int) -> Turns:
             turns.pods |= dict.fromkeys(names, kind)
             taken.extend(cluster.start(names, token=False, claim=kind).each)
             cluster.delete(names)
+        turns.moves += moves(1)
     return turns
 
 
