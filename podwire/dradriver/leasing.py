@@ -57,11 +57,11 @@ class Leasing:
             return terms_of(lease, key)
         return Terms(lapse=self._lapses.get(key, NO_LEASE))
 
-    async def reserve(self, orders: Sequence[Order]) -> dict[Key, tuple[Interface, ...]]:
-        """By order; one of which nothing is said keeps what its device has. Raises Refused, Exhausted, OSError."""
-        return await asyncio.to_thread(self._reserved, orders)
+    def reserve(self, orders: Sequence[Order]) -> dict[Key, tuple[Interface, ...]]:
+        """By order; one of which nothing is said keeps what its device has. Blocks.
 
-    def _reserved(self, orders: Sequence[Order]) -> dict[Key, tuple[Interface, ...]]:
+        Raises Refused, Exhausted, OSError.
+        """
         found = {}
         for each in orders:
             settings = each.settings

@@ -174,8 +174,8 @@ class Devices(Protocol):
 class Addressing(Protocol):
     """Raises Refused, Exhausted, NoLease, OSError."""
 
-    async def reserve(self, orders: Sequence[Order]) -> Any:
-        """What claims name, and what pools give."""
+    def reserve(self, orders: Sequence[Order]) -> Any:
+        """What claims name, and what pools give. Blocks."""
         ...
 
     async def lease(self, claim_uid: str) -> None:

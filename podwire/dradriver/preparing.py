@@ -183,26 +183,36 @@ class Preparing:
         try:
             self._judge_together(pod, wanted, beside)
             with kit.trace.works(pod.uid, "prepare devices"):
-                await asyncio.to_thread(kit.devices.keep, orders)
-                with kit.meter.phase("addresses"):
-                    addresses = await kit.addressing.reserve(orders)
-                with kit.meter.phase("prepare"):
-                    await asyncio.to_thread(kit.attachments.prepare, orders, addresses)
-                with kit.meter.phase("lease"):
-                    await kit.addressing.lease(wanted.claim.uid)
+                await asyncio.to_thread(self._prepared, orders)
+                if any(each.settings.dhcp for each in orders):
+                    with kit.meter.phase("lease"):
+                        await kit.addressing.lease(wanted.claim.uid)
                 failpoint(PREPARED)
-                with kit.meter.phase("describe"):
-                    await asyncio.to_thread(self._describing.prepared, wanted.claim, orders, wanted.pod_claim)
+                await asyncio.to_thread(self._described, wanted)
         except Exception as error:
             devices = [(each.pool, each.offered.device, each.share_id) for each in orders]
             self._refused(wanted.claim, pod, devices, str(error))
             if not kit.attachments.of_claim(wanted.claim.uid):
                 await kit.addressing.release(wanted.claim.uid)
-            raise
-        finally:
             await asyncio.to_thread(kit.devices.settle, wanted.claim.uid)
+            raise
         self._coming.expect(pod.uid)
         return _ready(wanted.claim, orders)
+
+    def _prepared(self, orders: Sequence[Order]) -> None:
+        """In one go, for each change of threads costs as much as a part of it. Raises TROUBLES."""
+        kit = self._kit
+        kit.devices.keep(orders)
+        with kit.meter.phase("addresses"):
+            addresses = kit.addressing.reserve(orders)
+        with kit.meter.phase("prepare"):
+            kit.attachments.prepare(orders, addresses)
+
+    def _described(self, wanted: Wanted) -> None:
+        """Raises OSError."""
+        with self._kit.meter.phase("describe"):
+            self._describing.prepared(wanted.claim, wanted.orders, wanted.pod_claim)
+        self._kit.devices.settle(wanted.claim.uid)
 
     def _judge_together(self, pod: PodRef, wanted: Wanted, beside: Sequence[Wanted]) -> None:
         """With what this pod has already, and with what it is to have at the same time. Raises Refused."""
