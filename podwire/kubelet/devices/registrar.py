@@ -49,15 +49,19 @@ class Registrar:
         self.resources: dict[str, Resource] = {}
 
     async def run(self) -> None:
-        """1. Remove the sockets of before, so that plugins notice.  2. Listen.  3. Talk until cancelled."""
+        """Talk until cancelled; who comes by the registry of plugins need not wait for the socket."""
+        async with asyncio.TaskGroup() as self._group:
+            for each in self.resources.values():
+                self._group.create_task(self._after_grace(each), name=f"grace of {each.name}")
+            await self._listen()
+
+    async def _listen(self) -> None:
+        """1. Remove the sockets of before, so that plugins notice.  2. Listen, where there can be a socket."""
+        handlers = {methods.REGISTER.name: self._on_register}
         try:
             await asyncio.to_thread(clear, self._directory)
-            async with asyncio.TaskGroup() as self._group:
-                for each in self.resources.values():
-                    self._group.create_task(self._after_grace(each), name=f"grace of {each.name}")
-                handlers = {methods.REGISTER.name: self._on_register}
-                async with self._door.serve(self._directory / SOCKET, methods.REGISTRATION, handlers):
-                    await asyncio.Event().wait()
+            async with self._door.serve(self._directory / SOCKET, methods.REGISTRATION, handlers):
+                await asyncio.Event().wait()
         except OSError as error:
             log.warning("device plugins cannot register", extra={"why": str(error)})
             await asyncio.Event().wait()

@@ -1,6 +1,8 @@
 """Device plugins come and go: by the wire, against a whole kubelet."""
 
 import asyncio
+import shutil
+import threading
 
 import grpc
 import pytest
@@ -11,6 +13,7 @@ from podwire.protocols.k8sapi.builtin import BUILTIN
 
 NODES = BUILTIN.of_kind("v1", "Node")
 NIC = "example.org/nic"
+SOON = 30.0
 
 
 async def node_has(world, capacity, allocatable, name=NIC):
@@ -27,6 +30,12 @@ async def node_has(world, capacity, allocatable, name=NIC):
 async def registered(plugin):
     await asyncio.to_thread(plugin.serve)
     await asyncio.to_thread(plugin.register)
+
+
+async def until(true):
+    async with asyncio.timeout(SOON):
+        while not true():  # noqa: ASYNC110 - files tell nobody
+            await asyncio.sleep(0.005)
 
 
 async def test_a_plugin_registers_and_the_node_has_its_devices(world, device_plugin, device):
@@ -105,8 +114,8 @@ async def test_a_kubelet_that_starts_removes_sockets_so_that_plugins_notice(worl
     await world.stop()
     (root / "device-plugins" / "notes.txt").write_text("not a socket")
     world.start()
-    await node_has(world, "0", "0")
-    assert not plugin.socket.exists()
+    await node_has(world, "0", "0")  # what it knows of before; what it finds is removed at the same time
+    await until(lambda: not plugin.socket.exists())
     assert (root / "device-plugins" / "notes.txt").exists()
     await asyncio.to_thread(plugin.kill)
     await registered(plugin)
@@ -131,6 +140,47 @@ async def test_a_plugin_may_announce_itself_by_its_socket_in_the_registry(world,
     await asyncio.to_thread(plugin.serve)  # a socket of the same name is another announcement
     assert await asyncio.to_thread(plugin.announced.get, timeout=30) == (True, "")
     await node_has(world, "2", "2")
+
+
+async def test_who_announces_itself_while_the_kubelet_starts_is_taken(world, device_plugin, root, monkeypatch):
+    await world.stop()
+    gate = threading.Event()
+    monkeypatch.setattr(registrar, "clear", lambda _: gate.wait(SOON))
+    world.start()
+    plugin = device_plugin(devices=["a"], endpoint="nic-reg.sock")
+    plugin.directory = root / "plugins_registry"
+    await asyncio.to_thread(plugin.serve)
+    try:
+        assert await asyncio.to_thread(plugin.announced.get, timeout=SOON) == (True, "")
+    finally:
+        gate.set()
+    await node_has(world, "1", "1")
+
+
+async def test_where_no_socket_can_be_the_kubelet_goes_on_and_plugins_come_by_the_registry(
+    world, device_plugin, root, caplog
+):
+    await until((root / "device-plugins" / "kubelet.sock").exists)
+    await world.stop()
+    shutil.rmtree(root / "device-plugins")
+    (root / "device-plugins").write_text("not a directory")
+    world.start()
+    plugin = device_plugin(devices=["a"], endpoint="nic-reg.sock")
+    plugin.directory = root / "plugins_registry"
+    await asyncio.to_thread(plugin.serve)
+    await node_has(world, "1", "1")
+    assert "device plugins cannot register" in caplog.text
+    await world.stop()
+    (root / "device-plugins").unlink()
+
+
+async def test_a_directory_whose_path_is_too_long_for_a_socket_harms_nobody(world, caplog):
+    await world.stop()
+    world.root /= "x" * 90
+    world.start()
+    await world.make()
+    await world.running()
+    assert "device plugins cannot register" in caplog.text
 
 
 @pytest.mark.parametrize(
