@@ -41,7 +41,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="text",
         help="how diagrams are drawn (%(default)s); html goes into files here, one for each act",
     )
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "-o", "--output", choices=("text", "json"), default="text", help="json: every step at the end (%(default)s)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

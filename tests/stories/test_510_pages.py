@@ -239,6 +239,16 @@ def test_a_page_tells_the_truth(request, page, played_by):
     request.getfixturevalue(played_by).follows(ROOT / page, ROOT)
 
 
+@pytest.mark.parametrize("page", [name for name, player in pages().items() if player == "cluster"])
+def test_a_page_that_needs_a_cluster_says_how_to_have_one(page):
+    assert "up.md#up)" in (ROOT / page).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_says_where_it_is_played(example):
+    assert "](../README.md)" in (ROOT / "examples" / example / "README.md").read_text(encoding="utf-8")
+
+
 def headings(page: Path) -> set[str]:
     """As links name them."""
     found = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
