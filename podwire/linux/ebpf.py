@@ -1,26 +1,19 @@
-"""Whether programs of eBPF look at what passes a link: by classifiers (tc), by TCX. Of XDP the link itself tells.
+"""Programs of eBPF that look at what passes a link, by their names: classifiers (tc), and those of TCX. Of XDP the link
+itself tells.
 
 No program is needed to find out, and nothing is changed.
 """
 
-import ctypes
-import os
 from struct import Struct
 from typing import NamedTuple
 
-from podwire.linux import errors, syscalls, wire
+from podwire.linux import bpf, errors, wire
 from podwire.linux.netlink import Netlink
 from podwire.linux.wire import Request
 
-_BPF, _QUERY = {"x86_64": 321, "aarch64": 280, "riscv64": 280}, 16
-_TCX = (46, 47)  # what comes in, what leaves
-_ASKED = Struct("=IIIIQI36x")  # link, where, flags, …, programs, how many
-_COUNT = Struct("=I")
-_COUNT_AT = 24
-
 _GET_QDISC, _GET_FILTER = 38, 46
 _MESSAGE = Struct("=BxxxiIII")  # family, index, handle, parent, info
-_KIND = 1
+_KIND, _OPTIONS, _BPF_NAME, _BPF_ID = 1, 2, 7, 11
 _HOOKS = {"clsact": (0xFFFFFFF2, 0xFFFFFFF3), "ingress": (0xFFFF0000,)}
 
 
@@ -31,9 +24,13 @@ class Filtered(NamedTuple):
     parent: int
 
 
-def classified(netlink: Netlink) -> set[int]:
-    """The links of a namespace that have a classifier of eBPF."""
-    return {ifindex for ifindex, parent in _places(netlink) if _has_program(netlink, ifindex, parent)}
+def classifiers(netlink: Netlink) -> dict[int, list[str]]:
+    """The links of a namespace that have classifiers of eBPF, and what those are called by whoever put them there."""
+    found: dict[int, list[str]] = {}
+    for ifindex, parent in _places(netlink):
+        if names := _names(netlink, ifindex, parent):
+            found.setdefault(ifindex, []).extend(names)
+    return found
 
 
 def _places(netlink: Netlink) -> list[Filtered]:
@@ -45,27 +42,25 @@ def _places(netlink: Netlink) -> list[Filtered]:
     return found
 
 
-def _has_program(netlink: Netlink, ifindex: int, parent: int) -> bool:
+def _names(netlink: Netlink, ifindex: int, parent: int) -> list[str]:
     request = Request(_GET_FILTER, 0, _MESSAGE.pack(0, ifindex, 0, parent, 0), f"list filters of link {ifindex}", {})
     try:
         bodies = netlink.dump(request)
     except errors.LinuxError:  # it went meanwhile
-        return False
-    return any(wire.string(wire.attributes(each, _MESSAGE.size).get(_KIND, b"")) == "bpf" for each in bodies)
+        return []
+    told = [wire.attributes(each, _MESSAGE.size) for each in bodies]
+    options = [wire.attributes(each[_OPTIONS]) for each in told if _is_program(each)]
+    return [wire.string(each.get(_BPF_NAME, b"")) or bpf.name_of(wire.number(each.get(_BPF_ID))) for each in options]
 
 
-def has_tcx(ifindex: int) -> bool:
-    """Of a link of the calling thread's namespace; False where it cannot be told."""
-    return any(_programs(ifindex, where) for where in _TCX)
+def _is_program(told: dict[int, bytes]) -> bool:
+    """The kernel tells of each kind of filter first, and then of each filter, with its options."""
+    return wire.string(told.get(_KIND, b"")) == "bpf" and _OPTIONS in told
 
 
-def _programs(ifindex: int, where: int) -> int:
-    number = _BPF.get(os.uname().machine)
-    if number is None:
-        return 0
-    asked = ctypes.create_string_buffer(_ASKED.pack(ifindex, where, 0, 0, 0, 0), _ASKED.size)
+def tcx(ifindex: int) -> list[str]:
+    """The programs of a link of the calling thread's namespace; none where it cannot be told."""
     try:
-        syscalls.syscall(number, "ask for programs", _QUERY, ctypes.addressof(asked), _ASKED.size)
-    except OSError:
-        return 0
-    return int(_COUNT.unpack_from(asked.raw, _COUNT_AT)[0])
+        return [bpf.name_of(program) for hook in bpf.TCX for program, _ in bpf.on_hook(ifindex, hook)]
+    except errors.LinuxError:
+        return []

@@ -4,24 +4,17 @@ Classifiers of tc need no care: the kernel drops them with the queues of a link 
 holds is gone once it is taken off, so nothing here can be undone.
 """
 
-import ctypes
 import errno
 import os
 from struct import Struct
 
-from podwire.linux import errors, syscalls, wire
+from podwire.linux import bpf, errors, wire
 from podwire.linux.netlink import Netlink
 from podwire.linux.wire import Request, attribute, nested, u32
 
-_BPF = {"x86_64": 321, "aarch64": 280, "riscv64": 280}
-_DETACH, _PROGRAM_BY_ID, _INFO, _QUERY, _LINK_BY_ID, _NEXT_LINK, _DETACH_LINK = 9, 13, 15, 16, 30, 31, 34
-_TCX = (46, 47)  # what comes in, what leaves
-_MOST = 64  # programs of one hook; the kernel allows no more
-_QUERIED = Struct("=IIIIQIIQQQQ")  # link, hook, flags, …, programs, how many, …, flags of each, links, …, revision
-_COUNT_AT = 24
+_DETACH, _LINK_BY_ID, _NEXT_LINK, _DETACH_LINK = 9, 30, 31, 34
 _DETACHED = Struct("=IIIIIIQ")  # link, program, hook, flags, …
 _ID = Struct("=III")
-_INFO_ASKED = Struct("=IIQ")  # descriptor, length, where to
 _INFO_TOLD = Struct("=IIIxxxxI")  # kind, id, program, and of a link of XDP the interface
 _XDP_LINK = 6
 
@@ -36,37 +29,31 @@ _ERRORS: errors.Names = {errno.ENODEV: errors.NoSuchLink}
 
 def detach_programs(netlink: Netlink, ifindex: int) -> int:
     """Take all off a link of the calling thread's namespace, which the socket is of; returns how many. Unsupported."""
-    return _detach_xdp(netlink, ifindex) + sum(_detach_tcx(ifindex, hook) for hook in _TCX)
+    return _detach_xdp(netlink, ifindex) + sum(_detach_tcx(ifindex, hook) for hook in bpf.TCX)
 
 
 def _detach_tcx(ifindex: int, hook: int) -> int:
-    programs, links = (ctypes.c_uint32 * _MOST)(), (ctypes.c_uint32 * _MOST)()
-    asked = _QUERIED.pack(ifindex, hook, 0, 0, ctypes.addressof(programs), _MOST, 0, 0, ctypes.addressof(links), 0, 0)
-    try:
-        answer = _bpf(_QUERY, asked, "list programs")[1]
-    except (errors.Unsupported, errors.Refused):
-        return 0  # a kernel without TCX
-    count = wire.U32.unpack_from(answer, _COUNT_AT)[0]
-    for program, link in zip(programs[:count], links[:count], strict=True):
+    there = bpf.on_hook(ifindex, hook)
+    for program, link in there:
         if link:
             _detach_link(link)
         else:
             _detach_program(ifindex, hook, program)
-    return int(count)
+    return len(there)
 
 
 def _detach_program(ifindex: int, hook: int, program: int) -> None:
-    opened, _ = _bpf(_PROGRAM_BY_ID, _ID.pack(program, 0, 0), f"open program {program}")
+    opened = bpf.opened(bpf.PROGRAM_BY_ID, program, f"open program {program}")
     try:
-        _bpf(_DETACH, _DETACHED.pack(ifindex, opened, hook, 0, 0, 0, 0), f"detach program {program}")
+        bpf.call(_DETACH, _DETACHED.pack(ifindex, opened, hook, 0, 0, 0, 0), f"detach program {program}")
     finally:
         os.close(opened)
 
 
 def _detach_link(number: int) -> None:
-    opened, _ = _bpf(_LINK_BY_ID, _ID.pack(number, 0, 0), f"open the link of a program, {number}")
+    opened = bpf.opened(_LINK_BY_ID, number, f"open the link of a program, {number}")
     try:
-        _bpf(_DETACH_LINK, wire.U32.pack(opened), f"detach the link of a program, {number}")
+        bpf.call(_DETACH_LINK, wire.U32.pack(opened), f"detach the link of a program, {number}")
     finally:
         os.close(opened)
 
@@ -97,7 +84,7 @@ def _xdp_link(ifindex: int, program: int) -> int:
     number = 0
     while True:
         try:
-            answer = _bpf(_NEXT_LINK, _ID.pack(number, 0, 0), "list links of programs")[1]
+            answer = bpf.call(_NEXT_LINK, _ID.pack(number, 0, 0), "list links of programs")[1]
         except errors.LinuxError:
             return 0
         number = int(_ID.unpack_from(answer)[1])
@@ -106,24 +93,13 @@ def _xdp_link(ifindex: int, program: int) -> int:
 
 
 def _is_for(number: int, ifindex: int, program: int) -> bool:
-    told = ctypes.create_string_buffer(128)
     try:
-        opened, _ = _bpf(_LINK_BY_ID, _ID.pack(number, 0, 0), f"open the link of a program, {number}")
+        opened = bpf.opened(_LINK_BY_ID, number, f"open the link of a program, {number}")
     except errors.LinuxError:  # it went meanwhile
         return False
     try:
-        _bpf(_INFO, _INFO_ASKED.pack(opened, len(told), ctypes.addressof(told)), "ask for the link of a program")
+        told = bpf.info(opened, "ask for the link of a program")
     finally:
         os.close(opened)
-    kind, _, held, interface = _INFO_TOLD.unpack_from(told.raw)
+    kind, _, held, interface = _INFO_TOLD.unpack_from(told)
     return (kind, held, interface) == (_XDP_LINK, program, ifindex)
-
-
-def _bpf(command: int, attributes: bytes, operation: str) -> tuple[int, bytes]:
-    """What the call returns, and what it wrote."""
-    number = _BPF.get(os.uname().machine)
-    if number is None:
-        raise errors.Unsupported(errno.ENOSYS, operation, "its number is not known on this machine")
-    buffer = ctypes.create_string_buffer(attributes, max(len(attributes), 128))
-    found = syscalls.syscall(number, operation, command, ctypes.addressof(buffer), len(buffer))
-    return found, buffer.raw

@@ -74,9 +74,9 @@ def test_programs_are_taken_off(kernel, ways, count):
             index = network.links.get("v0").ifindex
             for each in ways:
                 each(index, netlink, held)
-            assert (ebpf.has_tcx(index) or network.links.get(index).xdp) == bool(count)
+            assert bool(ebpf.tcx(index) or network.links.get(index).xdp) == bool(count)
             assert detach_programs(netlink, index) == count
-            assert not ebpf.has_tcx(index)
+            assert ebpf.tcx(index) == []
             assert not network.links.get(index).xdp
             assert detach_programs(netlink, index) == 0
     finally:

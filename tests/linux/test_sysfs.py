@@ -1,19 +1,13 @@
 """What sysfs tells of a link, from trees of files that stand for machines; and what the kernel tells beside it."""
 
-import ctypes
-import os
 from pathlib import Path
-from struct import Struct
 
 import pytest
 
-from podwire.linux import ebpf, syscalls
-from podwire.linux.netlink import Netlink
 from podwire.linux.network import KernelNetwork
 from podwire.linux.speeds import Speeds
 from podwire.linux.sysfs import Hardware, Rdma, Sysfs
-from podwire.linux.values import Bridge, Ifb, Veth
-from podwire.linux.wire import CREATE, EXCL, Request, nested, text, u32
+from podwire.linux.values import Bridge, Veth
 
 PHYSICAL, VIRTUAL = "0000:3b:00.0", "0000:3b:00.2"
 
@@ -139,80 +133,3 @@ def test_speeds_are_those_of_the_namespace_that_was_named(kernel, tmp_path):
         network.links.add(Veth("v0", "v1", pod))
         assert (here.of("v0"), here.of("v1"), there.of("v0"), there.of("v1")) == (10_000, None, None, 10_000)
     kernel.namespaces(tmp_path).remove("pod")
-
-
-def test_links_without_programs_have_none(kernel):
-    with KernelNetwork() as network, Netlink() as netlink:
-        network.links.add(Veth("v0", "v1"))
-        network.links.add(Ifb("i0"))
-        network.traffic.redirect(network.links.get("v0").ifindex, network.links.get("i0").ifindex)
-        assert ebpf.classified(netlink) == set()
-        assert not ebpf.has_tcx(network.links.get("v0").ifindex)
-        assert not network.links.get("v0").xdp
-
-
-def bpf(command: int, attributes: bytes) -> int:
-    buffer = ctypes.create_string_buffer(attributes.ljust(128, b"\0"), 128)
-    return syscalls.syscall(ebpf._BPF[os.uname().machine], "bpf", command, ctypes.addressof(buffer), 128)
-
-
-def program(kind: int) -> int:
-    """One that does nothing: r0 = 0; exit. For classifiers that lets packets pass."""
-    code = ctypes.create_string_buffer(Struct("=BBhi").pack(0xB7, 0, 0, 0) + Struct("=BBhi").pack(0x95, 0, 0, 0), 16)
-    licence = ctypes.create_string_buffer(b"GPL")
-    attributes = Struct("=IIQQ").pack(kind, 2, ctypes.addressof(code), ctypes.addressof(licence))
-    return bpf(5, attributes)
-
-
-CLASSIFIER, XDP = 3, 6
-TC = Struct("=BxxxiIII")
-
-
-def with_classifier(netlink: Netlink, index: int, descriptor: int, parent: int) -> None:
-    head = TC.pack(0, index, 0xFFFF0000, 0xFFFFFFF1, 0)
-    netlink.do(Request(36, CREATE | EXCL, head + text(1, "clsact"), "add clsact", {}))
-    options = nested(2, u32(6, descriptor), text(7, "test"), u32(8, 1))
-    head = TC.pack(0, index, 0, parent, 1 << 16 | 0x0300)  # the first, for every protocol
-    netlink.do(Request(44, CREATE | EXCL, head + text(1, "bpf") + options, "add a classifier", {}))
-
-
-@pytest.mark.parametrize("parent", [0xFFFFFFF2, 0xFFFFFFF3], ids=["what comes in", "what leaves"])
-def test_a_classifier_is_seen(kernel, parent):
-    descriptor = program(CLASSIFIER)
-    try:
-        with KernelNetwork() as network, Netlink() as netlink:
-            network.links.add(Veth("v0", "v1"))
-            index = network.links.get("v0").ifindex
-            with_classifier(netlink, index, descriptor, parent)
-            assert ebpf.classified(netlink) == {index}
-    finally:
-        os.close(descriptor)
-
-
-@pytest.mark.parametrize("where", [46, 47], ids=["what comes in", "what leaves"])
-def test_tcx_is_seen(kernel, where):
-    descriptor = program(CLASSIFIER)
-    try:
-        with KernelNetwork() as network:
-            network.links.add(Veth("v0", "v1"))
-            index = network.links.get("v0").ifindex
-            bpf(8, Struct("=IIII").pack(index, descriptor, where, 0))
-            assert ebpf.has_tcx(index)
-            assert not ebpf.has_tcx(network.links.get("v1").ifindex)
-            network.links.delete("v0")
-    finally:
-        os.close(descriptor)
-
-
-def test_xdp_is_told_by_the_link(kernel):
-    descriptor = program(XDP)
-    try:
-        with KernelNetwork() as network, Netlink() as netlink:
-            network.links.add(Veth("v0", "v1"))
-            index = network.links.get("v0").ifindex
-            body = Struct("=BxHiII").pack(0, 0, index, 0, 0) + nested(43, u32(1, descriptor))
-            netlink.do(Request(19, 0, body, "attach to a link", {}))
-            assert network.links.get("v0").xdp
-            assert not network.links.get("v1").xdp
-    finally:
-        os.close(descriptor)

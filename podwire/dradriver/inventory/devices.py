@@ -30,6 +30,15 @@ Value = str | int | bool
 Object = dict[str, Any]
 
 
+class Programs(NamedTuple):
+    """Of eBPF, that look at what passes a link."""
+
+    xdp: bool = False
+    tc: tuple[str, ...] = ()
+    tcx: tuple[str, ...] = ()
+    """By name."""
+
+
 class Facts(NamedTuple):
     """All that is known of one link that is offered."""
 
@@ -41,7 +50,7 @@ class Facts(NamedTuple):
     speed: int | None = None
     """Megabits per second."""
     rdma: Rdma = Rdma()
-    ebpf: bool = False
+    programs: Programs = Programs()
     parent: Shared | None = None
     parent_mtu: int | None = None
 
@@ -56,8 +65,8 @@ def attributes(facts: Facts) -> dict[str, Value | None]:
         "mtu": link.mtu,
         "speed": facts.speed,
         "carrier": carries(link),
-        "ipv4": joined([each for each in facts.addresses if each.version == 4]),
-        "ipv6": joined([each for each in facts.addresses if each.version == 6]),
+        "ipv4": joined(_known([each for each in facts.addresses if each.version == 4])),
+        "ipv6": joined(_known([each for each in facts.addresses if each.version == 6])),
         "driver": hardware.driver or None,
         "pciAddress": hardware.pci or None,
         "pciVendor": hardware.vendor or None,
@@ -69,7 +78,9 @@ def attributes(facts: Facts) -> dict[str, Value | None]:
         "sriovPf": hardware.parent or None,
         "rdma": bool(facts.rdma.name),
         "rdmaDevice": facts.rdma.name or None,
-        "ebpf": facts.ebpf,
+        "ebpf": any(facts.programs),
+        "tcPrograms": joined(sorted(set(facts.programs.tc))),
+        "tcxPrograms": joined(sorted(set(facts.programs.tcx))),
         "alias": link.alias or None,
         "virtual": not hardware.driver and not hardware.pci,
         "shared": facts.parent is not None,
@@ -82,15 +93,20 @@ def carries(link: Link) -> bool:
     return link.up and link.state in ("up", "unknown", "dormant")
 
 
-def joined(addresses: Iterable[Interface]) -> str | None:
-    """Those that the world can know, in order, as many as there is room for; none of them in half."""
+def joined(words: Iterable[object]) -> str | None:
+    """As many as there is room for; none of them in half."""
     text = ""
-    for each in sorted({each for each in addresses if _is_known_outside(each)}):
+    for each in words:
         longer = f"{text},{each}" if text else str(each)
-        if len(longer) > LONGEST:
+        if len(longer.encode()) > LONGEST:
             break
         text = longer
     return text or None
+
+
+def _known(addresses: Iterable[Interface]) -> list[Interface]:
+    """Those that the world can know, in order."""
+    return sorted({each for each in addresses if _is_known_outside(each)})
 
 
 def _is_known_outside(address: Interface) -> bool:

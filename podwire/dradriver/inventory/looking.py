@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from podwire.dradriver.inventory.choosing import Choice, chosen
 from podwire.dradriver.inventory.config import Config
-from podwire.dradriver.inventory.devices import Facts
+from podwire.dradriver.inventory.devices import Facts, Programs
 from podwire.dradriver.inventory.uplinks import below
+from podwire.linux import ebpf
 from podwire.linux.addresses import KernelAddresses
-from podwire.linux.ebpf import classified, has_tcx
 from podwire.linux.links import KernelLinks
 from podwire.linux.namespaces import visit
 from podwire.linux.netlink import Netlink
@@ -57,9 +57,9 @@ class Host:
         addresses: dict[int, tuple[Interface, ...]] = {}
         for each in KernelAddresses(self._netlink).list() if choices else ():
             addresses[each.ifindex] = (*addresses.get(each.ifindex, ()), each.interface)
-        programmed = self._programmed(choices)
+        programs = self._programs(choices)
         facts = {
-            index: self._facts(choice, links, addresses.get(index, ()), index in programmed)
+            index: self._facts(choice, links, addresses.get(index, ()))._replace(programs=programs[index])
             for index, choice in choices.items()
         }
         return View(links, facts, left_out)
@@ -68,9 +68,7 @@ class Host:
         known = self._sysfs.knows(link.name, link.ifindex, link.mac)
         return self._sysfs.hardware(link.name) if known else Hardware()
 
-    def _facts(
-        self, choice: Choice, links: Mapping[int, Link], addresses: tuple[Interface, ...], programmed: bool
-    ) -> Facts:
+    def _facts(self, choice: Choice, links: Mapping[int, Link], addresses: tuple[Interface, ...]) -> Facts:
         link, hardware = choice.link, self.hardware(choice.link)
         known = bool(hardware.pci) or self._sysfs.knows(link.name, link.ifindex, link.mac)
         told = self._sysfs.speed(link.name) if known else None
@@ -80,7 +78,6 @@ class Host:
             place=self._place(link, links),
             addresses=addresses,
             speed=told if told is not None else self._speeds.of(link.name),
-            ebpf=programmed,
             parent=choice.parent,
         )
         if not hardware.pci:
@@ -103,12 +100,13 @@ class Host:
         here = next((each.mtu for each in links.values() if each.name == hardware.parent_link), None)
         return here if here is not None else self._sysfs.mtu(hardware.parent_link)
 
-    def _programmed(self, choices: Mapping[int, Choice]) -> set[int]:
-        """Those with programs of eBPF on them. Nobody tells when TCX gets one: that is seen at the next look."""
+    def _programs(self, choices: Mapping[int, Choice]) -> dict[int, Programs]:
+        """Those of eBPF, by link. Nobody tells when TCX gets one: that is seen at the next look."""
         if not choices:
-            return set()
-        found = {index for index, each in choices.items() if each.link.xdp}
-        found |= classified(self._netlink)
+            return {}
+        classifiers = ebpf.classifiers(self._netlink)
         with visit(self._netns) if self._netns is not None else contextlib.nullcontext():
-            found |= {index for index in choices if index not in found and has_tcx(index)}
-        return found
+            return {
+                index: Programs(each.link.xdp, tuple(classifiers.get(index, ())), tuple(ebpf.tcx(index)))
+                for index, each in choices.items()
+            }

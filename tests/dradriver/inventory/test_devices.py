@@ -11,10 +11,10 @@ from podwire.dradriver.inventory.config import Shared
 from podwire.dradriver.inventory.devices import (
     NO_CARRIER,
     Facts,
+    Programs,
     attributes,
     capacity,
     entry,
-    joined,
     published,
     split,
     tainted,
@@ -34,12 +34,13 @@ def refusals(*devices) -> list[str]:
 
 def test_all_that_is_known_of_hardware_is_told():
     addresses = tuple(map(ip_interface, ("10.0.0.2/24", "fd00::2/64", "fe80::1/64", "10.0.0.1/24")))
-    told = attributes(Facts(LINK, NIC, NIC, addresses, 100_000, Rdma("mlx5_0"), ebpf=True))
+    told = attributes(Facts(LINK, NIC, NIC, addresses, 100_000, Rdma("mlx5_0"), Programs(tcx=("b", "a", "b"))))
     assert told == {
         "interface": "eth1", "kind": "physical", "mac": "02:00:00:00:00:01", "mtu": 9000, "speed": 100_000,
         "carrier": True, "ipv4": "10.0.0.1/24,10.0.0.2/24", "ipv6": "fd00::2/64", "driver": "mlx5_core",
         "pciAddress": "0000:3b:00.0", "pciVendor": "0x15b3", "pciDevice": "0x1017", "numaNode": 1, "sriov": True,
         "sriovVfs": 2, "isSriovVf": False, "sriovPf": None, "rdma": True, "rdmaDevice": "mlx5_0", "ebpf": True,
+        "tcPrograms": None, "tcxPrograms": "a,b",
         "alias": None, "virtual": False, "shared": False, "resource.kubernetes.io/pcieRoot": "pci0000:3a",
         "resource.kubernetes.io/numaNode": 1,
     }  # fmt: skip
@@ -48,6 +49,21 @@ def test_all_that_is_known_of_hardware_is_told():
 def test_a_virtual_function_tells_whose_it_is():
     told = attributes(Facts(LINK, Hardware("mlx5_core", "0000:3b:00.2", parent="0000:3b:00.0")))
     assert (told["isSriovVf"], told["sriovPf"], told["sriov"]) == (True, "0000:3b:00.0", False)
+
+
+@pytest.mark.parametrize(
+    ("programs", "ebpf", "tc", "tcx"),
+    [
+        pytest.param(Programs(), False, None, None, id="none"),
+        pytest.param(Programs(xdp=True), True, None, None, id="xdp"),
+        pytest.param(Programs(tc=("out", "in")), True, "in,out", None, id="tc"),
+        pytest.param(Programs(tcx=tuple(f"program-{each}xxxxx" for each in range(9))), True, None,
+                     "program-0xxxxx,program-1xxxxx,program-2xxxxx,program-3xxxxx", id="many"),
+    ],
+)  # fmt: skip
+def test_programs_on_a_link_are_told_by_name(programs, ebpf, tc, tcx):
+    told = attributes(Facts(LINK, programs=programs))
+    assert (told["ebpf"], told["tcPrograms"], told["tcxPrograms"]) == (ebpf, tc, tcx)
 
 
 def test_a_link_made_on_hardware_has_its_place_and_is_virtual():
@@ -74,7 +90,9 @@ def test_a_link_made_on_hardware_has_its_place_and_is_virtual():
     ],
 )
 def test_addresses_are_cut_between_two_of_them(addresses, expected):
-    assert joined(map(ip_interface, addresses)) == expected
+    given = tuple(map(ip_interface, addresses))
+    told = attributes(Facts(LINK, addresses=given))
+    assert [each for each in (told["ipv4"], told["ipv6"]) if each] == ([expected] if expected else [])
     assert expected is None or len(expected.encode()) <= 64
 
 

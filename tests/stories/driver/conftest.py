@@ -289,10 +289,13 @@ class Stage:
         said: str = self.cluster.told("exec", pod, "--", "sh", "-c", command)
         return said.strip()
 
+    def netns_of(self, pod: str) -> str:
+        pid = next(each.pid for each in self.cluster.containers() if each.pod == pod and each.pid)
+        return f"/proc/{pid}/ns/net"
+
     def look(self, pod: str, line: str) -> Any:
         """What `ip` says of a pod's network."""
-        pid = next(each.pid for each in self.cluster.containers() if each.pod == pod and each.pid)
-        words = ["nsenter", f"--net=/proc/{pid}/ns/net", "ip", "-j", *line.split()]
+        words = ["nsenter", f"--net={self.netns_of(pod)}", "ip", "-j", *line.split()]
         done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=PATIENCE)
         return json.loads(done.stdout) if done.stdout.strip() else []
 

@@ -1,6 +1,17 @@
 """Whole links of the node in pods: named, addressed, routed, tuned as claims say; real packets; back as they were."""
 
+import contextlib
+import ctypes
+import os
+from struct import Struct
+
 import pytest
+
+from podwire.linux import bpf, ebpf
+from podwire.linux.namespaces import visit
+from podwire.linux.netlink import Netlink
+from podwire.linux.network import KernelNetwork
+from podwire.linux.wire import CREATE, EXCL, Request, nested, text, u32
 
 ODD = "net-nvwhqnk7gy"
 """The device of `mlx5_6`, which is no DNS label."""
@@ -180,3 +191,59 @@ def test_policy_routing_through_a_pod_that_routes(stage, claim):
     stage.deleted("client", "router", "server")
     stage.as_before(before, "wa", "wb")
     stage.never_bare("client", "router", "server")
+
+
+@contextlib.contextmanager
+def programs_on(netns, link):
+    """One that lets everything pass (r0 = 0; exit), as a classifier of tc and by TCX."""
+    code = ctypes.create_string_buffer(Struct("=BBhi").pack(0xB7, 0, 0, 0) + Struct("=BBhi").pack(0x95, 0, 0, 0), 16)
+    licence, load, classifier, attach = ctypes.create_string_buffer(b"GPL"), 5, 3, 8
+    asked = Struct("=IIQQ24x16s").pack(classifier, 2, ctypes.addressof(code), ctypes.addressof(licence), b"passes")
+    program, _ = bpf.call(load, asked, "load a program")
+    traffic = Struct("=BxxxiIII")
+    try:
+        with KernelNetwork(netns) as network, Netlink(netns) as netlink:
+            index = network.links.get(link).ifindex
+            with visit(netns):
+                bpf.call(attach, Struct("=IIII").pack(index, program, bpf.TCX[0], 0), "attach a program")
+            hook = traffic.pack(0, index, 0xFFFF0000, 0xFFFFFFF1, 0) + text(1, "clsact")
+            options = text(1, "bpf") + nested(2, u32(6, program), text(7, "counts:[tc]"), u32(8, 1))
+            place = traffic.pack(0, index, 0, 0xFFFFFFF2, 1 << 16 | 0x0300)  # what comes in, the first, every protocol
+            netlink.do(Request(36, CREATE | EXCL, hook, "add a place for filters", {}))
+            netlink.do(Request(44, CREATE | EXCL, place + options, "add a filter", {}))
+        yield
+    finally:
+        os.close(program)
+
+
+def test_programs_on_a_link_are_told_by_name_and_a_claim_can_leave_them_behind(stage, claim):
+    stage.veth("bpf1")
+
+    def told(tc, tcx):
+        def look():
+            known = {key: next(iter(of.values())) for key, of in stage.devices()["bpf1"]["attributes"].items()}
+            return (known["ebpf"], known.get("tcPrograms"), known.get("tcxPrograms")) == (bool(tc), tc, tcx)
+
+        stage.cluster.eventually(look, f"programs of bpf1 are {tc} and {tcx}", stage.logs)
+
+    with programs_on(stage.netns, "bpf1"):
+        stage.batch("link set bpf1 alias programmed")  # the kernel does not tell what TCX gets: it is seen by the way
+        stage.offered("bpf1")
+        told("counts:[tc]", "passes")
+        before = stage.dump("bpf")
+        stage.run(
+            claim("unwatched", "bpf1", disableEbpf=True, addresses=["192.0.2.129/26"]),
+            stage.pod("unwatched", "unwatched"),
+        )
+        netns = stage.netns_of("unwatched")
+        with KernelNetwork(netns) as network, Netlink(netns) as netlink:
+            index = network.links.get("net1").ifindex
+            assert ebpf.classifiers(netlink) == {}
+        with visit(netns):
+            left = ebpf.tcx(index)
+        assert left == []
+        told("counts:[tc]", "passes")  # while a pod has it, it is listed as it was
+        stage.deleted("unwatched")
+        stage.as_before(before, "bpf")
+        told(None, None)
+    stage.never_bare("unwatched")
