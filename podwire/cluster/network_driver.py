@@ -16,6 +16,7 @@ from podwire.dradriver.addressing.addresses import Addresses
 from podwire.dradriver.attaching.attachments import Attachments
 from podwire.dradriver.cdi import CdiFiles
 from podwire.dradriver.config import Config
+from podwire.dradriver.damage import Damage
 from podwire.dradriver.driver import Driver, Parts
 from podwire.dradriver.events import Recorder
 from podwire.dradriver.holding import Holding
@@ -145,6 +146,7 @@ def assemble(client: Client, options: Options, lock: InstanceLock | None = None)
         trace=_Trace(NETWORK_DRIVER, options.node),
         turns=Turns(),
         lock=lock or InstanceLock(places.lock, options.pod_uid),
+        damage=Damage(options.state),
     )
     return Parts(
         kit=kit,

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from podwire.cluster import claim_traces
 from podwire.cluster.leakcheck import Trace, owner_of_element, owner_of_link
 from podwire.cluster.runtime import Options
 from podwire.linux import processes
@@ -29,20 +30,24 @@ _COMMENT = re.compile(rb'"comment": ?"([^"]*)"')
 def found(options: Options) -> set[Trace]:
     """All traces in the calling thread's network and mount namespaces, and below the prefix."""
     looks: tuple[Callable[[Options], Iterator[Trace]], ...] = (
-        _namespaces, _mounts, _groups, _processes, _links, _elements, _judged, _files,
+        _namespaces, _mounts, _groups, _processes, _links, _elements, _judged, _files, _claims,
     )  # fmt: skip
     return {each for look in looks for each in look(options)}
 
 
 def owners(options: Options) -> set[str]:
-    """The ids of all sandboxes and containers that have a record."""
-    return {str(each["id"]) for each in _records(options, "*")}
+    """The ids of all sandboxes and containers that have a record, and the uids of claims that have one."""
+    return {*(str(each["id"]) for each in _records(options, "*")), *claim_traces.owners(options.state)}
 
 
 def _records(options: Options, kind: str) -> Iterator[dict[str, Any]]:
     for path in options.state.glob(f"runtime/{kind}/*/{FILE}"):
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             yield msgspec.json.decode(path.read_bytes())
+
+
+def _claims(options: Options) -> Iterator[Trace]:
+    return claim_traces.found(options.state, options.run, options.prefix / "var/lib/kubelet")
 
 
 def _namespaces(options: Options) -> Iterator[Trace]:

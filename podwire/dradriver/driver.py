@@ -10,7 +10,9 @@ from podwire.dradriver.attaching.attachments import Attachments
 from podwire.dradriver.attaching.records import ATTACHED
 from podwire.dradriver.chardev import CharacterDevices, PodResources
 from podwire.dradriver.counters import counted
+from podwire.dradriver.damage import whose
 from podwire.dradriver.describing import Describing
+from podwire.dradriver.events import RECORD_DAMAGED
 from podwire.dradriver.holding import Holding
 from podwire.dradriver.instances import Voice
 from podwire.dradriver.inventory.inventory import Inventory
@@ -24,6 +26,7 @@ from podwire.dradriver.registration import Registration
 from podwire.dradriver.service import Health, Told
 from podwire.dradriver.sockets import Sockets
 from podwire.protocols.deviceplugin.methods import PLUGIN
+from podwire.protocols.k8sapi.client_side.recorder import WARNING
 from podwire.protocols.prometheus import Labels, Samples
 from podwire.protocols.registration.methods import ALL as REGISTRATION
 
@@ -90,6 +93,8 @@ class Driver:
             claims = {each.order.claim.uid for each in records}
             await self._parts.addressing.sweep(claims)
             await asyncio.to_thread(self._kit.cdi.settle, claims)
+        for each in await asyncio.to_thread(self._kit.damage.found):
+            self._kit.events.tell(await asyncio.to_thread(whose, each), WARNING, RECORD_DAMAGED, each.told)
 
     async def _serve(self) -> None:
         """Leaving is the other way round: nobody finds the driver, then nobody asks it."""
@@ -164,6 +169,7 @@ class Driver:
     async def metrics(self) -> str:
         records = await asyncio.to_thread(self._kit.attachments.records)
         found = await asyncio.to_thread(counted, records)
+        damage = await asyncio.to_thread(self._kit.damage.found)
         health = self._parts.inventory.health()
         gauges: dict[str, tuple[str, Samples]] = {
             "devices": (
@@ -172,6 +178,7 @@ class Driver:
             ),
             "prepared_devices": ("Devices that claims have", [((), len(records))]),
             "attached_devices": ("Devices that are in pods", [((), sum(each.stage == ATTACHED for each in records))]),
+            "damaged_records": ("Records that could not be read", [((), len(damage))]),
             "statuses_waiting": ("Claims whose status is not written yet", [((), self._kit.statuses.waiting)]),
             "ready": ("Whether new pods can be served", [((), 0 if self.lacking() else 1)]),
         }

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from podwire.dradriver.attaching.records import ATTACHED, PREPARED, Record, Records
-from podwire.dradriver.damage import damaged
+from podwire.dradriver.damage import Damage
 from podwire.dradriver.names import COMPONENT, DRIVER
 from podwire.linux.errors import LinuxError
 from podwire.linux.network import KernelNetwork
@@ -37,7 +37,7 @@ class Sight:
 
     devices: tuple[Seen, ...] = ()
     damaged: tuple[str, ...] = ()
-    """Files of the claim that could not be read and were put aside: what they told of is as it was left."""
+    """What is told of records that could not be read."""
     unknown: str = ""
     """Why nothing could be seen."""
 
@@ -50,7 +50,7 @@ def seen_on_host(state: Path, claim_uid: str) -> Sight:
     found = records.of_claim(claim_uid)
     with KernelNetwork() as network:
         devices = tuple(_seen(network, each) for each in found)
-    return Sight(devices=devices, damaged=tuple(str(each.file) for each in damaged(state, claim_uid)))
+    return Sight(devices=devices, damaged=tuple(each.told for each in Damage(state).found(claim_uid)))
 
 
 def _seen(network: KernelNetwork, record: Record) -> Seen:
@@ -135,7 +135,7 @@ def _here(claim: Object, node: str, sight: Sight) -> Iterator[str]:
     for each in seen:
         yield from _device(each)
     for each in sight.damaged:
-        yield f"{each}: a record that was damaged; what it told of was taken back as far as that could be known"
+        yield each
     if not wanted and not seen and not sight.damaged:
         yield "nothing"
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from podwire.dradriver.cdi import CdiFiles
+from podwire.dradriver.damage import Damage
 from podwire.dradriver.events import Recorder
 from podwire.dradriver.instances import InstanceLock
 from podwire.dradriver.metadata import MetadataFiles
@@ -31,6 +32,7 @@ class Kit:
     trace: Trace
     turns: Turns
     lock: InstanceLock
+    damage: Damage
 
 
 def orders_in(records: Iterable[Record]) -> list[Order]:

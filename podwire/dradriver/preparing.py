@@ -238,6 +238,8 @@ class Preparing:
             failpoint(UNPREPARED)
             await kit.addressing.release(claim.uid)
             await asyncio.to_thread(self._describing.forgotten, claim)
+        for each in await asyncio.to_thread(kit.damage.forget, claim.uid):
+            _log.warning("a device whose record was damaged stays as it is", extra={"device": each.device})
         await asyncio.to_thread(kit.devices.settle, claim.uid)
         return ""
 

@@ -4,7 +4,7 @@ import pytest
 
 from podwire.dradriver.config import load
 from podwire.dradriver.counters import parse
-from podwire.dradriver.damage import damaged
+from podwire.dradriver.damage import Damage
 from podwire.dradriver.explaining import Sight, explained, seen_on_host
 from podwire.dradriver.metrics import Meter
 from podwire.protocols.settings import BadConfig
@@ -124,7 +124,7 @@ def test_a_file_that_cannot_be_used_says_which_key_and_why(tmp_path, text, why):
 
 UNSEEN = {
     "another instance is at work": (Sight(unknown="process 7 holds the lock"), "not known: process 7 holds the lock"),
-    "a record was damaged": (Sight(damaged=("/state/records/p1/u1~lan1~.damaged",)), "u1~lan1~.damaged: a record that"),
+    "a record was damaged": (Sight(damaged=("the record of device lan1 was damaged",)), "lan1 was damaged"),
 }
 
 
@@ -142,6 +142,9 @@ def test_damaged_records_are_found_by_their_claim(tmp_path):
     for name in ("u1~lan1~.damaged", "u1~wifi%2F0~s1.damaged", "u2~lan2~.damaged", "u1~lan3~.json", "odd.damaged"):
         (tmp_path / "records/p1").mkdir(parents=True, exist_ok=True)
         (tmp_path / "records/p1" / name).touch()
-    found = [(each.pod_uid, each.device, each.share_id) for each in damaged(tmp_path, "u1")]
+    damage = Damage(tmp_path)
+    found = [(each.pod_uid, each.device, each.share_id) for each in damage.found("u1")]
     assert found == [("p1", "lan1", ""), ("p1", "wifi/0", "s1")]
-    assert len(damaged(tmp_path)) == 3
+    assert len(damage.found()) == 3
+    assert len(damage.forget("u1")) == 2
+    assert [each.claim_uid for each in damage.found()] == ["u2"]
