@@ -17,8 +17,8 @@ from podwire.transports.datagrams import Receiver
 
 _log = logging.getLogger("podwire.trace")
 
-PATIENCE = 0.03
-"""Seconds between the first datagram of a burst and its records."""
+PATIENCE = 0.1
+"""Seconds between the first datagram of a burst and its records: the start of one pod is a burst."""
 
 
 class Collector:
