@@ -67,7 +67,7 @@ class Cluster:
         begun = time.perf_counter()
         self.model.put_pod(new)
         self.content.put(local(new))
-        self.kernel.protect(self.content.wanted())
+        self.kernel.apply(self.content.wanted())
         took = (time.perf_counter() - begun) * 1e3
         self.content.remove(new.uid)
         self.model.remove_pod(new.uid)

@@ -171,10 +171,6 @@ class Registry:
     def resources(self) -> list[Resource]:
         return [*self._builtin.values(), *self._custom.values()]
 
-    @property
-    def custom(self) -> list[Resource]:
-        return list(self._custom.values())
-
     def serves_group_version(self, group: str, version: str) -> bool:
         return any(words[:2] == (group, version) for words in (*self._builtin, *self._custom))
 

@@ -53,10 +53,6 @@ class Stock:
             case Files():
                 return FilePool(pool, pool.source)
 
-    @property
-    def pools(self) -> Iterable[Settings]:
-        return [each.settings for each in self._pools.values()]
-
     def look(self, told: Sequence[Seen | Ended] = (), *, lost: bool = False) -> None:
         """Bring all pools in line with the host. Raises LinuxError."""
         self.learn(told, lost=lost)

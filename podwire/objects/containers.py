@@ -22,7 +22,6 @@ class KeyRef(Part, frozen=True, kw_only=True):
 
 class FieldRef(Part, frozen=True, kw_only=True):
     field_path: str
-    api_version: str = "v1"
 
 
 class ResourceFieldRef(Part, frozen=True, kw_only=True):

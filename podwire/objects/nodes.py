@@ -13,27 +13,17 @@ class Taint(Part, frozen=True, kw_only=True):
     key: str
     effect: str
     value: str = ""
-    time_added: str | None = None
 
 
 class NodeSpec(Part, frozen=True, kw_only=True):
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
-    pod_cidr: str = msgspec.field(default="", name="podCIDR")
-    pod_cidrs: tuple[str, ...] = msgspec.field(default=(), name="podCIDRs")
 
 
 class Condition(Part, frozen=True, kw_only=True):
     type: str
     status: str
-    reason: str = ""
-    message: str = ""
     last_heartbeat_time: str | None = None
-
-
-class Address(Part, frozen=True, kw_only=True):
-    type: str
-    address: str
 
 
 class ContainerImage(Part, frozen=True, kw_only=True):
@@ -42,10 +32,8 @@ class ContainerImage(Part, frozen=True, kw_only=True):
 
 
 class NodeStatus(Part, frozen=True, kw_only=True):
-    capacity: Quantities = {}
     allocatable: Quantities = {}
     conditions: tuple[Condition, ...] = ()
-    addresses: tuple[Address, ...] = ()
     images: tuple[ContainerImage, ...] = ()
 
 

@@ -25,7 +25,6 @@ class Metadata(Part, frozen=True, kw_only=True):
     generation: int = 0
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
     owner_references: tuple[OwnerReference, ...] = ()

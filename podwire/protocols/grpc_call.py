@@ -1,4 +1,4 @@
-"""The call that a handler is answering: how much time its caller gives, and how to finish what must not be cut.
+"""The call that a handler is answering: how to finish what must not be cut when the caller gives up.
 
 A handler asks `current()`. Outside a call there is a caller with all the time in the world, so that a handler can be
 tried as the plain function that it is.
@@ -14,10 +14,6 @@ Result = TypeVar("Result")
 class Call(Protocol):
     """One call as its handler sees it."""
 
-    def remaining(self) -> float | None:
-        """Seconds until the caller gives up, never below 0; None when it waits for ever."""
-        ...
-
     async def shielded(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Do `work` to its end, even when the caller gives up meanwhile and the handler is cancelled.
 
@@ -27,9 +23,6 @@ class Call(Protocol):
 
 
 class _NoCall:
-    def remaining(self) -> float | None:
-        return None
-
     async def shielded(self, work: Coroutine[Any, Any, Result]) -> Result:
         return await work
 

@@ -68,10 +68,6 @@ class Receiver:
             bound.close()
             raise
 
-    @property
-    def path(self) -> Path:
-        return self._place.path
-
     def fileno(self) -> int:
         return self._socket.fileno()
 

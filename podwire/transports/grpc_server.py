@@ -103,17 +103,10 @@ class GrpcServer:
 
 
 class _Call:
-    """What a handler learns about its call; see podwire.protocols.grpc_call."""
+    """What a handler can ask of its call; see podwire.protocols.grpc_call."""
 
-    __slots__ = ("_context", "shielded")
-
-    def __init__(self, context: _Context, shielded: Shielded) -> None:
-        self._context = context
+    def __init__(self, shielded: Shielded) -> None:
         self.shielded = shielded.run
-
-    def remaining(self) -> float | None:
-        left = self._context.time_remaining()
-        return None if left is None else max(0.0, left)
 
 
 class _Answers(grpc.GenericRpcHandler):
@@ -121,6 +114,7 @@ class _Answers(grpc.GenericRpcHandler):
 
     def __init__(self, table: Iterable[Method], handlers: Mapping[str, Handler], tapped: Tapped) -> None:
         self._shielded = Shielded()
+        self._call = _Call(self._shielded)
         self._tapped = tapped
         self._calls: set[asyncio.Task[Any]] = set()
         self._streams: set[asyncio.Timeout] = set()
@@ -159,7 +153,7 @@ class _Answers(grpc.GenericRpcHandler):
         """One call from its first byte to its last: the caller gets an answer or an error, and only that."""
 
         async def answer(data: bytes, context: _Context) -> bytes | None:
-            grpc_call.enter(_Call(context, self._shielded))
+            grpc_call.enter(self._call)
             self._remember(asyncio.current_task())
             try:
                 request = _parsed(method, data)

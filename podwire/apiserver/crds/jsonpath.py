@@ -33,7 +33,6 @@ class BadPath(ValueError):
 class Path:
     """A compiled path."""
 
-    text: str
     steps: tuple[Step, ...]
 
     def find(self, value: Any) -> list[Any]:
@@ -57,7 +56,7 @@ def compile_path(text: str) -> Path:
         raise BadPath("must be a simple json path starting with .")
     if len(text) > LONGEST:
         raise BadPath(f"is longer than {LONGEST} characters")
-    return Path(text, tuple(_steps("" if text == "." else text)))
+    return Path(tuple(_steps("" if text == "." else text)))
 
 
 def _steps(text: str) -> Iterator[Step]:
@@ -107,7 +106,7 @@ def _every(_found: re.Match[str]) -> Step:
 
 
 def _filter(found: re.Match[str]) -> Step:
-    inner = Path(found["path"], tuple(_steps(found["path"])))
+    inner = Path(tuple(_steps(found["path"])))
     operator = found["operator"]
     if operator is None:
         return _kept(lambda each: bool(inner.find(each)))

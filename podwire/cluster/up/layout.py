@@ -66,10 +66,6 @@ class Layout:
         return self.run / "trace.sock"
 
     @property
-    def trace(self) -> Path:
-        return self.state / "trace"
-
-    @property
     def runtime_socket(self) -> Path:
         return self.run / "cri.sock"
 

@@ -41,7 +41,6 @@ class Standing:
 class Unhealthy:
     """A container that must be killed for the sake of its health."""
 
-    kind: Kind
     message: str
     """`Container app failed liveness probe`"""
     grace_seconds: int | None
@@ -74,7 +73,7 @@ def verdict(kind: Kind, probe: Probe, standing: Standing, container: str) -> Unh
     if kind is Kind.READINESS or standing.passed is not False:
         return None
     message = f"Container {container} failed {kind.value.lower()} probe"
-    return Unhealthy(kind=kind, message=message, grace_seconds=probe.termination_grace_period_seconds)
+    return Unhealthy(message=message, grace_seconds=probe.termination_grace_period_seconds)
 
 
 def next_due(due: float, period: float, now: float) -> float:

@@ -11,8 +11,6 @@ class Verb(NamedTuple):
     since: str
     needs: tuple[str, ...] = ()
     """Variables that must be set; CNI_COMMAND always."""
-    config: bool = True
-    """Whether a configuration comes on standard input."""
 
 
 _ATTACHMENT = ("CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME")
@@ -23,7 +21,7 @@ VERBS = {
     "CHECK": Verb("0.4.0", _ATTACHMENT),
     "GC": Verb("1.1.0", ("CNI_PATH",)),
     "STATUS": Verb("1.1.0"),
-    "VERSION": Verb("0.1.0", config=False),
+    "VERSION": Verb("0.1.0"),
 }
 
 LONGEST_ID = 200

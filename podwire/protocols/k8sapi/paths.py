@@ -15,10 +15,6 @@ class Target:
     name: str = ""
     subresource: str = ""
 
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
-
     def path(self) -> str:
         """The URL that parses to this target."""
         parts = [root(self.group, self.version)]

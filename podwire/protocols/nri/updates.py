@@ -86,13 +86,6 @@ class UpdateMerger:
     def owners(self) -> pb.OwningPlugins:
         return self._updates.owners.message
 
-    @property
-    def answer(self) -> list[pb.ContainerUpdate]:
-        """All updates in the order in which they are done: the updated container comes last."""
-        own = pb.ContainerUpdate(container_id=self._updated)
-        own.linux.resources.CopyFrom(self.resources)
-        return [*self.updates, own] if self._updated else self.updates
-
 
 _NOTHING = pb.LinuxResources()
 

@@ -116,15 +116,15 @@ def test_what_a_plugin_says_of_the_updated_container_replaces_what_was_requested
 def test_what_no_plugin_speaks_of_stays_as_requested():
     merged = merger(cpu={"cpus": "0-3"})
     assert plain(merged.resources) == {"cpu": {"cpus": "0-3"}}
-    assert [each.container_id for each in merged.answer] == [UPDATED]
+    assert merged.updates == []
 
 
-def test_the_updated_container_comes_last():
+def test_what_others_get_is_apart_from_what_the_updated_container_gets():
     merged = merger()
     merged.add(FIRST, answer(update(UPDATED, memory(limit=5)), update(OTHER, memory(limit=6))))
     merged.add(SECOND, answer(update(THIRD, memory(limit=7))))
-    assert [each.container_id for each in merged.answer] == [OTHER, THIRD, UPDATED]
-    assert plain(merged.answer[-1].linux.resources) == {"memory": {"limit": {"value": "5"}}}
+    assert [each.container_id for each in merged.updates] == [OTHER, THIRD]
+    assert plain(merged.resources) == {"memory": {"limit": {"value": "5"}}}
 
 
 def test_rules_of_the_device_cgroup_are_taken_too():
@@ -184,7 +184,7 @@ def test_a_stopped_container_lets_plugins_update_others():
     merged.add(FIRST, pb.StopContainerResponse(update=[update(OTHER, memory(limit=5))]))
     with pytest.raises(Conflict):
         merged.add(SECOND, pb.StopContainerResponse(update=[update(OTHER, memory(limit=6))]))
-    assert [each.container_id for each in merged.answer] == [OTHER]
+    assert [each.container_id for each in merged.updates] == [OTHER]
     assert merged.resources == pb.LinuxResources()
 
 

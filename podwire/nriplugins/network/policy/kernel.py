@@ -86,10 +86,6 @@ class Kernel:
             self._conntrack.forget(each)
         return sum(len(each.add) + len(each.delete) for each in changes)
 
-    def protect(self, wanted: Wanted) -> int:
-        """`apply` for a new pod, whose packets may pass from when this returns."""
-        return self.apply(wanted)
-
     def release(self, ips: Iterable[IP]) -> None:
         """These addresses are nobody's: out of every set and map in one transaction, their connections forgotten."""
         packed = {each.packed for each in ips}

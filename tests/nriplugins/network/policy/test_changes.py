@@ -242,7 +242,7 @@ def test_no_forbidden_packet_gets_through_in_the_first_moment(world):
         for _ in range(5):
             protected.clear()
             world.add(world.model, world.content, known)
-            world.kernel.protect(world.content.wanted())
+            world.kernel.apply(world.content.wanted())
             protected.set()
             with listening(world, "web", 7300) as inner, listening(world, "job", 7300) as outer:
                 before = world.drops()
