@@ -352,6 +352,26 @@ async def test_a_driver_that_does_not_let_go_is_told_of_and_asked_again(world, d
     assert told.endswith("NodeUnprepareResources failed for ResourceClaim mine: still busy")
 
 
+async def test_what_one_driver_has_let_go_of_is_free_though_another_has_not(world, dra_driver, claims):
+    good, bad = dra_driver(), dra_driver("gpu.example.org")
+    failures = ["still busy"]
+
+    def unprepare(_claim):
+        if failures:
+            raise ValueError(failures.pop())
+
+    bad.unprepare = unprepare
+    await asyncio.to_thread(good.start)
+    await asyncio.to_thread(bad.start)
+    await claims.make("one")
+    await claims.make("gpu", driver="gpu.example.org")
+    await claims.pod("p", "one", "gpu")
+    await world.running()
+    await world.delete()
+    assert (good.unprepared, bad.unprepared) == (["one"], ["gpu"] * 2)
+    assert written(world) == []
+
+
 async def test_a_pod_does_not_go_before_a_driver_that_is_away_has_let_go(world, dra_driver, claims):
     driver = await asyncio.to_thread(dra_driver().start)
     await claims.make()

@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 
@@ -167,6 +168,28 @@ async def test_what_failed_is_tried_again_by_the_next_kubelet(world, dra_driver,
     broken.clear()
     world.start()
     await world.running()
+
+
+async def test_what_a_driver_did_not_let_go_of_it_is_asked_for_by_the_next_kubelet(world, dra_driver, claims):
+    driver, broken = dra_driver(), [True]
+
+    def unprepare(_claim):
+        if broken:
+            raise ValueError("not now")
+
+    driver.unprepare = unprepare
+    await asyncio.to_thread(driver.start)
+    await claims.make()
+    await claims.pod()
+    await world.running()
+    await world.api.delete(PODS, "p", "default")
+    await world.event("FailedUnprepareDynamicResources")
+    await world.stop()
+    broken.clear()
+    asked, gone = len(driver.unprepared), asyncio.create_task(world.gone())
+    world.start()
+    await gone
+    assert len(driver.unprepared) > asked
 
 
 async def test_a_running_pod_keeps_its_claims_through_a_restart_and_its_containers_start_again(
@@ -368,6 +391,22 @@ def health(pod):
 
 def is_(status, message=None):
     return lambda pod: health(pod) == [(f"{DRIVER}/nic", status, message)]
+
+
+def connections(driver):
+    """That a driver has accepted: the kernel lists them under the path of its socket."""
+    listed = [each.split() for each in Path("/proc/net/unix").read_text().splitlines()]
+    return [each for each in listed if each[-1] == str(driver.socket) and each[5] == "03"]
+
+
+async def test_calls_and_how_devices_are_come_by_one_connection(world, dra_driver, claims):
+    driver = await asyncio.to_thread(dra_driver(health="v1").start)
+    await claims.make()
+    await claims.pod()
+    await world.running()
+    await asyncio.to_thread(driver.tell, ("eth2", 1))
+    await world.until(is_("Healthy"))
+    assert len(connections(driver)) == 1
 
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha1"])

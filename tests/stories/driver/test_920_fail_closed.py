@@ -92,10 +92,12 @@ def test_pods_wait_while_the_driver_is_away_and_start_when_it_is_back(stage, cla
     stage.driver.start()
     assert stage.devices() == listed, "what is allocated is listed as it was, also by the next driver"
     stage.driver.kill()
-    stage.cluster.delete("away")
+    stage.cluster.told("delete", "pod", "away", "--force", "--grace-period=0")
     stage.cluster.eventually(lambda: not stage.cluster.sandboxes(ready=True), "its sandbox is gone")
     stage.driver.start()
     stage.as_before(before, *MINE)
+    records = stage.cluster.prefix / "var/lib/podwire/network-driver/records"
+    stage.cluster.eventually(lambda: list(records.iterdir()) == [], "nothing is on record of it", stage.logs)
     stage.never_bare("away")
 
 
