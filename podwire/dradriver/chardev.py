@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from podwire.dradriver.devnodes import character_devices, look
 from podwire.dradriver.kit import Kit, orders_in
 from podwire.dradriver.names import CHARACTER_DEVICES
 from podwire.dradriver.offers import Order
-from podwire.dradriver.plugin import character_devices
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
 from podwire.protocols.deviceplugin import methods
 from podwire.protocols.grpc_methods import Handler
@@ -132,6 +132,8 @@ def answer(orders: Sequence[Order]) -> pb.ContainerAllocateResponse:
     if not paths:
         named = ", ".join(each.offered.device for each in orders)
         raise FailedPrecondition(f"{CHARACTER_DEVICES}: what the pod claimed ({named}) has no character devices")
+    for each in paths:
+        look(each)
     specs = [pb.DeviceSpec(container_path=each, host_path=each, permissions="rw") for each in paths]
     return pb.ContainerAllocateResponse(envs={VARIABLE: ",".join(paths)}, devices=specs)
 

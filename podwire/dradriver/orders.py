@@ -1,13 +1,12 @@
 """From a claim as the API server has it to orders: what is ours of it, for which pod, and what it is to be. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from podwire.dradriver.names import DRIVER
 from podwire.dradriver.offers import ClaimRef, Offered, Order, PodRef, Refused
 from podwire.dradriver.parameters import effective, together
 from podwire.objects.claims import AllocatedDevice, ResourceClaim
-
-Find = Callable[[str], Offered | None]
 
 
 def base(request: str) -> str:
@@ -51,17 +50,28 @@ def ours(claim: ResourceClaim) -> list[tuple[str, AllocatedDevice]]:
     ]
 
 
-def orders_of(claim: ResourceClaim, pod: PodRef, *, node: str, find: Find) -> tuple[Order, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """What is known of the node."""
+
+    node: str
+    find: Callable[[str], Offered | None]
+    """A device by its name."""
+    present: Callable[[str], bool] = lambda _path: True
+    """Whether a character device is there, by its path."""
+
+
+def orders_of(claim: ResourceClaim, pod: PodRef, host: Host) -> tuple[Order, ...]:
     """Raises Refused."""
-    return tuple(_order(claim, pod, result, field, node, find) for field, result in ours(claim))
+    return tuple(_order(claim, pod, result, field, host) for field, result in ours(claim))
 
 
-def _order(claim: ResourceClaim, pod: PodRef, result: AllocatedDevice, field: str, node: str, find: Find) -> Order:
-    if result.pool != node:
-        raise Refused(f"{field}.pool", f"{result.pool} is not the pool of this node, {node}")
+def _order(claim: ResourceClaim, pod: PodRef, result: AllocatedDevice, field: str, host: Host) -> Order:
+    if result.pool != host.node:
+        raise Refused(f"{field}.pool", f"{result.pool} is not the pool of this node, {host.node}")
     if result.admin_access:
         raise Refused(f"{field}.adminAccess", "an interface cannot be used by an administrator beside its owner")
-    offered = find(result.device)
+    offered = host.find(result.device)
     if offered is None:
         raise Refused(f"{field}.device", f"{result.device} is not a device of this node")
     return Order(
@@ -71,7 +81,7 @@ def _order(claim: ResourceClaim, pod: PodRef, result: AllocatedDevice, field: st
         pool=result.pool,
         share_id=result.share_id or "",
         offered=offered,
-        settings=effective(claim, result, offered),
+        settings=effective(claim, result, offered, host.present),
     )
 
 

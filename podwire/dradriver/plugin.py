@@ -2,12 +2,10 @@
 
 import asyncio
 import logging
-import os
-import stat
 from collections.abc import Coroutine, Iterable, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
+from podwire.dradriver.devnodes import character_devices, look
 from podwire.dradriver.instances import HOOK_PATIENCE, Busy, Voice
 from podwire.dradriver.kit import Kit, orders_in
 from podwire.dradriver.metrics import Meter
@@ -123,23 +121,15 @@ class NetworkDriverPlugin(Plugin):
 
 
 def adjustment(orders: Iterable[Order], container: pb.Container) -> Adjustment:
-    """Character devices that its claims bring, unless it has them already, and what interfaces there are. Blocks."""
+    """Character devices that its claims bring, unless it has them already, and what interfaces there are.
+
+    Raises FailedPrecondition. Blocks.
+    """
     found = list(orders)
     made = Adjustment().add_env(INTERFACES, ",".join(each.settings.name for each in found if each.settings.name))
     there = {each.path for each in container.linux.devices}
     for path in character_devices(found):
-        seen = Path(path).stat()
-        if path not in there and stat.S_ISCHR(seen.st_mode):
-            major, minor = os.major(seen.st_rdev), os.minor(seen.st_rdev)
-            made.add_device(path, major=major, minor=minor, file_mode=stat.S_IMODE(seen.st_mode))
+        if path not in there:
+            device = look(path)
+            made.add_device(path, major=device.major, minor=device.minor, file_mode=device.mode)
     return made
-
-
-def character_devices(orders: Iterable[Order]) -> list[str]:
-    """Files in /dev that belong to what is claimed; each once."""
-    return sorted({path for each in orders for path in _files_of(each)})
-
-
-def _files_of(order: Order) -> tuple[str, ...]:
-    made = ("/dev/net/tun",) if order.settings.made.kind == "tap" else ()
-    return (*made, *(each for each in order.offered.character_devices if Path(each).exists()))

@@ -22,6 +22,7 @@ from podwire.dradriver.attaching.attachments import AttachFailed, NotGivenBack
 from podwire.dradriver.attaching.records import PREPARED as PREPARED_STAGE
 from podwire.dradriver.cdi import device_id
 from podwire.dradriver.describing import Describing
+from podwire.dradriver.devnodes import is_character_device
 from podwire.dradriver.events import PREPARE_FAILED
 from podwire.dradriver.instances import PREPARE_PATIENCE
 from podwire.dradriver.kit import Kit, orders_in
@@ -165,7 +166,8 @@ class Preparing:
         if judging.covers(before, claim):
             return tuple(before)
         await self._check_pod(pod)
-        return judging.orders_of(claim, pod, node=self._kit.node, find=self._kit.devices.find)
+        host = judging.Host(node=self._kit.node, find=self._kit.devices.find, present=is_character_device)
+        return judging.orders_of(claim, pod, host)
 
     async def _check_pod(self, pod: PodRef) -> None:
         found = await self._kit.api.get(PODS, pod.name, pod.namespace)

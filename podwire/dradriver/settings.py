@@ -11,6 +11,8 @@ Network = IPv4Network | IPv6Network
 WHOLE = ""
 """The kind of an interface that is the device itself; all others are made on a device, for one claim."""
 KINDS = (WHOLE, "macvlan", "veth", "vxlan", "tap", "ipvlan", "vlan")
+CHARACTER_DEVICES = {"tun": "/dev/net/tun", "vhost-net": "/dev/vhost-net"}
+"""What a claim can ask for beside its interface, by name: no link has these for itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,5 +91,7 @@ class Settings:
     private_flags: Mapping[str, bool] = field(default_factory=dict)
     detach_ebpf: bool = False
     rdma: bool = False
+    character_devices: tuple[str, ...] = ()
+    """Paths of what was asked for; what the device has of its own is not among them."""
     bits_per_second: int | None = None
     """The bandwidth that the claim was given of a shared device, enforced both ways."""

@@ -5,7 +5,10 @@ import contextlib
 import grpc
 import pytest
 
+from podwire.dradriver import devnodes, preparing
+from podwire.dradriver.parameters import API_VERSION, KIND
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
+from podwire.protocols.grpc_status import RpcError
 from podwire.protocols.nri import nri_pb2
 from podwire.protocols.podresources import podresources_pb2 as resources
 from podwire.protocols.podresources.methods import LIST
@@ -143,3 +146,57 @@ async def test_containers_of_a_pod_get_its_character_devices_from_nri_too(driver
         assert not (await node.host.create_container(sandbox, has)).adjust.linux.devices
         await node.host.stop_pod_sandbox(sandbox)
         assert await node.kubelet.unprepare(claim) == [""]
+
+
+ASKS = {"apiVersion": API_VERSION, "kind": KIND, "interface": {"name": "net1", "characterDevices": ["tun"]}}
+
+
+async def test_a_claim_can_ask_for_character_devices_beside_its_interface(driver_node):
+    node = driver_node
+    node.veth("lan1")
+    async with pod_resources(node) as kubelet, node.driving():
+        await node.offered("lan1")
+        pod = await node.pod()
+        claim = await node.claim("lan1", pods=[pod], parameters=ASKS)
+        assert (await node.kubelet.prepare(claim))[0].error == ""
+        kubelet.pods["pod"] = ["chardev-0"]
+        answer = await allocate(node, "chardev-0")
+        assert [(each.host_path, each.permissions) for each in answer.devices] == [("/dev/net/tun", "rw")]
+        sandbox = node.sandbox(pod)
+        await node.host.run_pod_sandbox(sandbox)
+        container = nri_pb2.Container(id="c", pod_sandbox_id=sandbox.id)
+        adjusted = await node.host.create_container(sandbox, container)
+        assert [each.path for each in adjusted.adjust.linux.devices] == ["/dev/net/tun"]
+        await node.host.stop_pod_sandbox(sandbox)
+
+
+async def test_what_the_node_has_not_is_refused_with_the_field(driver_node, monkeypatch):
+    monkeypatch.setattr(preparing, "is_character_device", lambda path: path != "/dev/net/tun")
+    node = driver_node
+    node.veth("lan1")
+    async with node.driving():
+        await node.offered("lan1")
+        pod = await node.pod()
+        claim = await node.claim("lan1", pods=[pod], parameters=ASKS)
+        (answer,) = await node.kubelet.prepare(claim)
+        field = "spec.devices.config[0].opaque.parameters.interface.characterDevices"
+        assert f"{field}: there is no /dev/net/tun on this node" in answer.error
+
+
+async def test_what_is_gone_since_is_refused_when_a_container_wants_it(driver_node, monkeypatch):
+    node = driver_node
+    node.veth("lan1")
+    async with pod_resources(node) as kubelet, node.driving():
+        await node.offered("lan1")
+        pod = await node.pod()
+        claim = await node.claim("lan1", pods=[pod], parameters=ASKS)
+        assert (await node.kubelet.prepare(claim))[0].error == ""
+        kubelet.pods["pod"] = ["chardev-0"]
+        monkeypatch.setattr(devnodes, "is_character_device", lambda _path: False)
+        with pytest.raises(grpc.aio.AioRpcError, match="/dev/net/tun: the pod's claim brings it"):
+            await allocate(node, "chardev-0")
+        sandbox = node.sandbox(pod)
+        await node.host.run_pod_sandbox(sandbox)
+        with pytest.raises(RpcError, match="/dev/net/tun: the pod's claim brings it"):
+            await node.host.create_container(sandbox, nri_pb2.Container(id="c", pod_sandbox_id=sandbox.id))
+        await node.host.stop_pod_sandbox(sandbox)

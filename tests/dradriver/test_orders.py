@@ -36,9 +36,9 @@ def claim(*results, name="lan", uid="u1", reserved=("pod",)):
     return claims.read({"metadata": meta, "spec": {}, "status": status})
 
 
-def ordered(claim_, pod=POD, **devices):
+def ordered(claim_, pod=POD, present=lambda _path: True, **devices):
     known = devices or {"lan1": offered()}
-    return judging.orders_of(claim_, pod, node="node-1", find=known.get)
+    return judging.orders_of(claim_, pod, judging.Host(node="node-1", find=known.get, present=present))
 
 
 REFUSED = {

@@ -1,6 +1,6 @@
 """The whole way from what class and claim say to what the interface is to be. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from podwire.dradriver.names import DRIVER
@@ -12,7 +12,7 @@ from podwire.dradriver.parameters.merging import Merged, merged, sources
 from podwire.dradriver.parameters.reading import SEPARATOR, Read, read
 from podwire.dradriver.parameters.routing import reach
 from podwire.dradriver.parameters.schema import MODES
-from podwire.dradriver.settings import WHOLE, Made, Route, Settings, Vrf
+from podwire.dradriver.settings import CHARACTER_DEVICES, WHOLE, Made, Route, Settings, Vrf
 from podwire.objects import quantity
 from podwire.objects.claims import AllocatedDevice, ResourceClaim
 
@@ -24,7 +24,13 @@ VXLAN_PORT = 4789
 FIRST_VRF_TABLE, VRF_TABLES = 1000, 1000
 
 
-def effective(claim: ResourceClaim, result: AllocatedDevice, offered: Offered) -> Settings:
+Present = Callable[[str], bool]
+"""Whether a character device is on this node."""
+
+
+def effective(
+    claim: ResourceClaim, result: AllocatedDevice, offered: Offered, present: Present = lambda _path: True
+) -> Settings:
     """What a device is to be in the pod. Raises Refused, before anything was touched."""
     reads = [read(each) for each in sources(claim, result)]
     for each in reads:
@@ -34,6 +40,7 @@ def effective(claim: ResourceClaim, result: AllocatedDevice, offered: Offered) -
     at = _blaming(found, reads)
     clashes.judge(values, at)
     fit(values, offered, at)
+    _files(values, at, present)
     reach(values, at, shared=offered.shared)
     return _settings(values, offered, _bandwidth(claim, result, offered))
 
@@ -52,6 +59,13 @@ def _blaming(found: Merged, reads: list[Read]) -> clashes.At:
         return f"{reads[-1].source.where}.{path}" if reads else f"spec.devices.config[].opaque.parameters.{path}"
 
     return at
+
+
+def _files(said: Mapping[str, Any], at: clashes.At, present: Present) -> None:
+    for each in said.get("interface.characterDevices", ()):
+        if not present(CHARACTER_DEVICES[each]):
+            reason = f"there is no {CHARACTER_DEVICES[each]} on this node, whose kernel has to have {each}"
+            raise Refused(at("interface.characterDevices"), reason)
 
 
 def _bandwidth(claim: ResourceClaim, result: AllocatedDevice, offered: Offered) -> int | None:
@@ -94,6 +108,7 @@ def _settings(said: Mapping[str, Any], offered: Offered, bandwidth: int | None) 
         private_flags=_switches(said, "ethtool.privateFlags"),
         detach_ebpf=said.get("interface.disableEbpf", False),
         rdma=said.get("rdma", not offered.shared and bool(offered.rdma)),
+        character_devices=tuple(CHARACTER_DEVICES[each] for each in said.get("interface.characterDevices", ())),
         bits_per_second=bandwidth,
     )
 

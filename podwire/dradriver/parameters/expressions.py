@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from podwire.dradriver.parameters import forms, schema, texts
 from podwire.dradriver.parameters.forms import Choice, Entries, Flag, Form, Group, Number, Switches, Text, Texts
+from podwire.dradriver.settings import CHARACTER_DEVICES
 
 INDEXES = "variables.indexes"
 """A list of numbers from 0, as many as the longest list has entries: CEL has no other way to count."""
@@ -174,6 +175,7 @@ _TEXTS: Mapping[Callable[[str], Any], tuple[tuple[str, str], ...]] = {
         (f"@ == {text(schema.AMBIGUOUS_FEATURE)}", schema.AMBIGUOUS),
         (_long(texts.FEATURE_PATTERN, texts.LONGEST_FLAG), texts.NO_FEATURE),
     ),
+    schema.character_device: ((f"!(@ in {constants(tuple(CHARACTER_DEVICES))})", schema.NO_CHARACTER_DEVICE),),
     texts.private_flag: ((f"size(@) == 0 || size(@) > {texts.LONGEST_FLAG}", texts.NO_FLAG),),
     schema.lock: ((f"!(@ in {constants(schema.PATHS)})", schema.NO_FIELD),),
 }

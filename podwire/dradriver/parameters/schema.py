@@ -4,7 +4,7 @@ from podwire.dradriver.names import DRIVER
 from podwire.dradriver.parameters import texts
 from podwire.dradriver.parameters.entries import NEIGHBOURS, OWN_TABLE, ROUTES, RULES
 from podwire.dradriver.parameters.forms import Choice, Flag, Form, Group, Number, Switches, Text, Texts
-from podwire.dradriver.settings import KINDS, WHOLE
+from podwire.dradriver.settings import CHARACTER_DEVICES, KINDS, WHOLE
 
 API_VERSION = f"{DRIVER}/v1alpha1"
 KIND = "InterfaceParameters"
@@ -50,6 +50,15 @@ def feature(name: str) -> str:
     return texts.feature(name)
 
 
+NO_CHARACTER_DEVICE = f"must be one of {', '.join(CHARACTER_DEVICES)}"
+
+
+def character_device(name: str) -> str:
+    if name not in CHARACTER_DEVICES:
+        raise ValueError(NO_CHARACTER_DEVICE)
+    return name
+
+
 _INTERFACE: dict[str, Form] = {
     "name": Text(parse=texts.interface_name),
     "kind": Choice(of=tuple(each for each in KINDS if each != WHOLE)),
@@ -72,6 +81,7 @@ _INTERFACE: dict[str, Form] = {
     "arpIgnore": Choice(of=(0, 1, 2, 3, 8)),
     "arpAnnounce": Choice(of=(0, 1, 2)),
     "vrf": Group(fields={"name": Text(parse=texts.interface_name), "table": OWN_TABLE}),
+    "characterDevices": Texts(parse=character_device, most=len(CHARACTER_DEVICES)),
     "disableEbpf": Flag(),
 }
 
