@@ -143,3 +143,21 @@ def test_whatever_is_stored_comes_back_from_every_version_as_it_was(given_):
     for _version, each, to_v1, from_v1 in device_versions.all_of_them():
         if each == kind:
             assert to_v1(from_v1(stored)) == stored
+
+
+async def test_what_kubelets_do_not_look_at_is_no_field(api):
+    """skipNodeOperations: a driver that counted on it would be asked all the same, so nobody is let believe in it."""
+    spec = {**slice_("v1")["spec"], "skipNodeOperations": ["*"]}
+    reply = await api.post(f"{GROUP}/v1/resourceslices?fieldValidation=Strict", {**slice_("v1"), "spec": spec})
+    assert reply.status == 400
+    assert 'unknown field "spec.skipNodeOperations"' in reply.message
+    made = await api.made(claims("v1"), claim("v1", deviceClassName="nics"))
+    result = {"request": "nic", "driver": "d.e", "pool": "n1", "device": "eth0", "skipNodeOperations": ["*"]}
+    made["status"] = {"allocation": {"devices": {"results": [result]}}}
+    path = f"{claims('v1')}/{made['metadata']['name']}/status"
+    reply = await api.put(f"{path}?fieldValidation=Strict", made)
+    assert reply.status == 400
+    assert 'unknown field "status.allocation.devices.results[0].skipNodeOperations"' in reply.message
+    reply = await api.put(path, made)
+    assert "skipNodeOperations" not in str(reply.body["status"])
+    assert "skipNodeOperations" in str(reply.warnings)
