@@ -1,10 +1,13 @@
-"""The acts side by side: how long each phase took, what had to be written, what the scheduler knew, what if it dies."""
+"""The acts side by side: how long each phase took and what was written, in this very run; then what holds in any."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import yaml
+
 from podwire.cluster.demo.acts import Act
+from podwire.cluster.demo.manifests import CLUSTER
 from podwire.trace.phases import parts, phases
 from podwire.trace.segments import Reader
 from podwire.trace.story import Stories, Story
@@ -12,18 +15,32 @@ from podwire.trace.story import Stories, Story
 GAP = "  "
 NARROWEST = 12
 NAMESPACE = "default"
+ALWAYS = "And what one run does not show; tests do:"
 
 
 def comparison(acts: Sequence[Act], traces: Path, width: int) -> list[str]:
-    """Lines of a table, one column for each act; times are those of this very run."""
+    """Lines of a table, one column for each act; times are those of this very run, files those that it applied."""
     stories = Stories()
     stories.learn(Reader(traces).more())
     told = {each.number: stories.find(NAMESPACE, each.pod) for each in acts}
     head = ["", *(f"{each.number}. {each.title}" for each in acts)]
-    rows = [*_times(acts, told), *_words(acts)]
-    first = max(len(row[0]) for row in rows)
+    measured = [head, *_times(acts, told), ["was written", *(", ".join(written(each)) for each in acts)]]
+    always = _words(acts)
+    first = max(len(row[0]) for row in (*measured, *always))
     column = max(NARROWEST, (width - first) // max(1, len(acts)) - len(GAP))
-    return [line for row in (head, *rows) for line in _wrapped(row, first, column)]
+    lines = [[line for row in rows for line in _wrapped(row, first, column)] for rows in (measured, always)]
+    return [*lines[0], "", ALWAYS, "", *lines[1]]
+
+
+def written(act: Act) -> list[str]:
+    """The kinds of objects in the files that an act uses; a file that has none is named itself."""
+    used = {word.rpartition("/")[2] for step in act.steps for word in step.command.split()}
+    return list(dict.fromkeys(kind for name in CLUSTER if name in used for kind in _kinds(name)))
+
+
+def _kinds(name: str) -> Iterator[str]:
+    for each in yaml.safe_load_all(CLUSTER[name]):
+        yield each.get("kind", name)
 
 
 def _times(acts: Sequence[Act], told: dict[int, Story | None]) -> list[list[str]]:
@@ -47,7 +64,6 @@ def _milliseconds(seconds: float | None) -> str:
 
 def _words(acts: Sequence[Act]) -> list[list[str]]:
     return [
-        ["a user wrote", *(each.wrote for each in acts)],
         ["the scheduler knew", *(each.scheduler for each in acts)],
         ["while the plugin is dead", *(each.dies for each in acts)],
     ]

@@ -46,7 +46,11 @@ class Shell:
 
     def run(self, command: str) -> Ran:
         """To its end, or for as long as we have patience."""
-        with self.start(command) as process:
+        try:
+            started = self.start(command)
+        except OSError as error:  # the program is not there, or is none
+            return Ran(127, f"{error.filename}: {error.strerror}")
+        with started as process:
             try:
                 with self.stops.waiting():
                     output, _ = process.communicate(timeout=SECONDS)

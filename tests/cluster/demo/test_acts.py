@@ -7,7 +7,7 @@ import yaml
 
 from podwire.cluster.demo.acts import acts
 from podwire.cluster.demo.acts.act import WAITS, Place
-from podwire.cluster.demo.comparison import comparison
+from podwire.cluster.demo.comparison import ALWAYS, comparison, written
 from podwire.cluster.demo.manifests import CLUSTER
 from podwire.cluster.up.layout import Layout
 from podwire.trace.flow import FLOWS
@@ -54,4 +54,16 @@ def test_acts_are_compared_by_their_recordings(tmp_path):
     assert times.count(" ms") == 2  # of the others nothing was recorded
     claims = next(line for line in lines if line.strip().startswith("claims"))
     assert claims.count(" ms") == 1
-    assert any(line.startswith("the scheduler knew") for line in lines)
+    always = lines.index(ALWAYS)
+    assert next(number for number, line in enumerate(lines) if line.startswith("was written")) < always
+    assert any(line.startswith("the scheduler knew") for line in lines[always:])
+
+
+def test_what_was_written_is_what_the_act_applied():
+    assert {act.flow: written(act) for act in ACTS} == {
+        "pod": ["Pod"],
+        "cni": ["Pod"],
+        "nri": ["PodRoute", "NetworkPolicy", "Pod"],
+        "device-plugin": ["pools.yaml", "Pod"],
+        "network-driver": ["DeviceClass", "ResourceClaim", "Pod"],
+    }

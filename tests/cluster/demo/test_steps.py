@@ -7,7 +7,7 @@ import pytest
 
 from podwire.cluster.demo import cluster_stage
 from podwire.cluster.demo.scenes import worth_showing
-from podwire.cluster.demo.shell import Shell
+from podwire.cluster.demo.shell import Ran, Shell
 from podwire.cluster.demo.step import Step
 from podwire.cluster.demo.stops import Stops
 from podwire.cluster.up.layout import LONGEST
@@ -66,6 +66,14 @@ def test_a_signal_ends_a_command_that_runs(tmp_path):
         shell = Shell(kubectl="kubectl", folder=tmp_path, kubeconfig=tmp_path / "kubeconfig", stops=stops)
         with pytest.raises(SystemExit):
             shell.run(f"sh -c 'kill -TERM {os.getpid()}; exec sleep 60'")
+
+
+def test_a_program_that_is_not_there_is_told_as_a_shell_tells_it(tmp_path):
+    shell = Shell(kubectl=str(tmp_path / "no"), folder=tmp_path, kubeconfig=tmp_path / "kubeconfig", stops=Stops())
+    (tmp_path / "none").write_text("no program")
+    (tmp_path / "none").chmod(0o755)
+    assert shell.run("kubectl version") == Ran(127, f"{tmp_path}/no: No such file or directory")
+    assert shell.run(f"{tmp_path}/none") == Ran(127, f"{tmp_path}/none: Exec format error")
 
 
 def test_commands_know_nothing_of_the_visitors_own_cluster_and_proxies(tmp_path, monkeypatch):

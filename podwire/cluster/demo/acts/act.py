@@ -39,8 +39,6 @@ class Act:
     pod: str
     """The pod whose way is shown."""
     steps: Sequence[Step]
-    wrote: str
-    """What a user had to write for it."""
     scheduler: str
     """What the scheduler knew of the network."""
     dies: str

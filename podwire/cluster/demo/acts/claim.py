@@ -35,7 +35,6 @@ def act(place: Place) -> Act:
             *shown(place, "fast", "network-driver"),
             _DELETE,
         ],
-        wrote="a pod, a ResourceClaim",
         scheduler="every device: speed, NUMA node, PCIe root, who has it",
         dies="no container starts unattached; the pod waits and says why",
     )

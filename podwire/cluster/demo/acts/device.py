@@ -36,7 +36,6 @@ def act(place: Place) -> Act:
                 shows='pod "router" deleted',
             ),
         ],
-        wrote="a pod with limits; the node's owner, pools",
         scheduler="how many devices a node has left",
         dies="devices count as unhealthy; the pod waits, with the reason in an event",
     )

@@ -18,7 +18,6 @@ def act(place: Place) -> Act:
             _DELETE,
             *shown(place, "life", "cni"),
         ],
-        wrote="a pod; the node's owner, a conflist",
         scheduler="nothing of networks",
         dies="kubelet and runtime try again; what a killed ADD left is found by its record",
     )

@@ -35,7 +35,6 @@ def act(place: Place) -> Act:
             *shown(place, "db", "nri"),
             _DELETE,
         ],
-        wrote="a pod, a NetworkPolicy, a PodRoute",
         scheduler="nothing of networks",
         dies="pods that require it wait; those that run keep what they have, it is in the kernel",
     )

@@ -20,7 +20,6 @@ def act(place: Place) -> Act:
             *shown(place, "web", "pod", refused=place.minor < TELLS),
             _DELETE,
         ],
-        wrote="a pod",
         scheduler="CPU, memory, ports",
         dies="no pod gets a network; it is tried again until the plugin answers",
     )
