@@ -67,14 +67,10 @@ class Claims:
 
     def of(self, prefix: Path) -> list[int]:
         """The slots that a prefix holds."""
-        if not self._directory.is_dir():
-            return []
         return [number for number, each in self._all().items() if each is not None and each.prefix == str(prefix)]
 
     def others(self, prefix: Path, netns: int) -> bool:
         """Whether any other cluster has links in a network namespace."""
-        if not self._directory.is_dir():
-            return False
         found = [each for each in self._all().values() if each is not None]
         return any(each.prefix != str(prefix) and each.netns == netns for each in found)
 
@@ -111,7 +107,11 @@ class Claims:
     def _all(self) -> dict[int, Claim | None]:
         """None for a claim that a crash left unreadable."""
         found: dict[int, Claim | None] = {}
-        for each in self._directory.iterdir():
+        try:
+            there = list(self._directory.iterdir())
+        except FileNotFoundError:  # nobody holds anything
+            return found
+        for each in there:
             if each.name.isdigit():
                 with contextlib.suppress(FileNotFoundError):
                     found[int(each.name)] = _decoded(each.read_bytes())
@@ -125,9 +125,10 @@ class Claims:
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         while True:
-            self._directory.mkdir(mode=0o755, parents=True, exist_ok=True)
             path = self._directory / _LOCK
             try:
+                with contextlib.suppress(FileExistsError):
+                    self._directory.mkdir(mode=0o755, parents=True)
                 lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             except FileNotFoundError:
                 continue  # the last one to leave has just removed the directory

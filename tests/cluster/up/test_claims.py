@@ -89,3 +89,21 @@ def test_a_claim_knows_the_network_namespace_of_its_links(claims, tmp_path):
     assert claims.others(tmp_path / "other", here)
     assert not claims.others(tmp_path / "one", here)
     assert not claims.others(tmp_path / "other", here + 1)
+
+
+def test_clusters_that_come_and_go_at_once_do_not_meet(claims, tmp_path):
+    """The last one to leave removes the directory, while the next one makes it."""
+
+    def comes_and_goes(number):
+        layout = Layout(tmp_path / str(number))
+        for _ in range(150):
+            slot = claim(claims, layout)
+            assert claims.of(layout.prefix) == [slot]
+            claims.release(layout.prefix)
+            assert claims.of(layout.prefix) == []
+            assert not claims.others(layout.prefix, 0)
+
+    with ThreadPoolExecutor(3) as threads:
+        for each in [threads.submit(comes_and_goes, number) for number in range(3)]:
+            each.result(timeout=60)
+    assert list(tmp_path.glob("run*")) == []
