@@ -1,6 +1,7 @@
 """Links that many pods have a part of: interfaces made for claims, bandwidth that is counted and enforced, addresses
 that nobody has twice, leases."""
 
+import contextlib
 import shutil
 import socket
 import subprocess
@@ -151,26 +152,65 @@ def test_what_a_claim_says_outright_counts_also_nothing(stage, claim, parameters
     stage.deleted("locked")
 
 
-@pytest.mark.skipif(shutil.which("busybox") is None, reason="there is no DHCP server")
-def test_a_lease_is_taken_before_the_pod_starts_and_given_back_when_it_has_gone(stage, claim):
-    stage.veth("dh1", far="10.77.0.1/24")
-    stage.offered("dh1")
-    before = stage.dump("dh1")
-    config, leases = stage.directory / "udhcpd.conf", stage.directory / "udhcpd.leases"
+SERVER_NEEDED = pytest.mark.skipif(shutil.which("busybox") is None, reason="there is no DHCP server")
+
+
+@contextlib.contextmanager
+def dhcp_server(stage, link, address, seconds):
+    """Has one address to give, and says that the way out is by itself."""
+    config, leases = stage.directory / f"udhcpd-{address}.conf", stage.directory / f"udhcpd-{address}.leases"
     leases.touch()
     config.write_text(
-        f"start 10.77.0.50\nend 10.77.0.50\ninterface dh1p\nlease_file {leases}\npidfile {stage.directory}/udhcpd.pid\n"
-        "option subnet 255.255.255.0\noption router 10.77.0.1\noption lease 3600\n"
+        f"start {address}\nend {address}\ninterface {link}\nlease_file {leases}\npidfile {config}.pid\nmin_lease 1\n"
+        f"option subnet 255.255.255.0\noption router 10.77.0.1\noption lease {seconds}\n"
     )
     words = stage.cluster.space.command("nsenter", f"--net={stage.netns}", "busybox", "udhcpd", "-f", config)
     with subprocess.Popen(words, stderr=subprocess.DEVNULL) as server:
         try:
-            for name in ("leased", "again"):  # there is one address: the second has it when the first gave it back
-                stage.run(claim(name, "dh1", dhcp=True), stage.pod(name, name))
-                assert stage.told(name, "True", "Attached")[0]["networkData"]["ips"] == ["10.77.0.50/24"]
-                assert stage.inside(name, "ping -c 1 -W 20 -I net1 10.77.0.1")
-                stage.deleted(name)
+            yield
         finally:
             server.kill()
+
+
+@SERVER_NEEDED
+def test_a_lease_is_taken_before_the_pod_starts_and_given_back_when_it_has_gone(stage, claim):
+    stage.veth("dh1", far="10.77.0.1/24")
+    stage.offered("dh1")
+    before = stage.dump("dh1")
+    with dhcp_server(stage, "dh1p", "10.77.0.50", 3600):
+        for name in ("leased", "again"):  # there is one address: the second has it when the first gave it back
+            stage.run(claim(name, "dh1", dhcp=True), stage.pod(name, name))
+            assert stage.told(name, "True", "Attached")[0]["networkData"]["ips"] == ["10.77.0.50/24"]
+            assert stage.inside(name, "ping -c 1 -W 20 -I net1 10.77.0.1")
+            stage.deleted(name)
     stage.as_before(before, "dh1")
     stage.never_bare("leased", "again")
+    stage.batch("link delete dh1")
+
+
+@SERVER_NEEDED
+def test_a_pod_whose_server_gives_it_another_address_has_that_and_is_told(stage, claim):
+    stage.veth("dh2", far="10.77.0.1/24")
+    stage.offered("dh2")
+    before = stage.dump("dh2")
+    file = "/var/run/kubernetes.io/dra-device-attributes/resourceclaims/moving/nic/net.podwire.dev-metadata.json"
+    with dhcp_server(stage, "dh2p", "10.77.0.60", 4):
+        stage.run(claim("moving", "dh2", dhcp=True), stage.pod("moving", "moving"))
+        assert "10.77.0.60/24" in stage.inside("moving", f"cat {file}")
+
+    def there():
+        [device] = stage.told("moving", "True", "Attached")
+        return device["networkData"]["ips"] == ["10.77.0.70/24"]
+
+    with dhcp_server(stage, "dh2p", "10.77.0.70", 3600):
+        stage.cluster.eventually(there, "the pod has the address of its new server", stage.logs)
+        [link] = stage.look("moving", "-4 addr show dev net1")
+        assert [each["local"] for each in link["addr_info"]] == ["10.77.0.70"]
+        assert stage.inside("moving", "ping -c 1 -W 20 -I net1 10.77.0.1")
+        told = stage.inside("moving", f"cat {file}")
+        assert ("10.77.0.70/24" in told, "10.77.0.60/24" in told) == (True, False)
+        assert "DHCPLeaseLost" in stage.events("moving")
+        stage.deleted("moving")
+    stage.as_before(before, "dh2")
+    stage.never_bare("moving")
+    stage.batch("link delete dh2")
