@@ -3,17 +3,10 @@
 import re
 from collections.abc import Iterator
 
-from podwire.trace.participants import placed
+from podwire.trace.participants import ORDER, placed
 from podwire.trace.plain import plain
 from podwire.trace.sentences import headline, lost, milliseconds
 from podwire.trace.story import Arrow, Cut, Gap, Remark, Story, Turn, moments
-
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_KEYWORDS = frozenset({
-    "activate", "actor", "alt", "and", "autonumber", "box", "break", "create", "critical", "deactivate", "destroy",
-    "else", "end", "link", "links", "loop", "note", "opt", "option", "over", "par", "participant", "rect",
-    "sequencediagram", "title",
-})  # fmt: skip
 
 _MEANT = re.compile(r"[#;<>&%$]|\A(?:no)?wrap(?=:)|style|classDef", re.IGNORECASE)
 """What Mermaid, or the HTML that it makes, would take for more than text: ends, entities, tags, comments and
@@ -58,8 +51,8 @@ def _stroke(arrow: Arrow) -> str:
 
 
 def _name(participant: str, number: int) -> str:
-    usable = _PLAIN.fullmatch(participant) and participant.lower() not in _KEYWORDS
-    return participant if usable else f"p{number}"
+    """Ours are called by their names, strangers by a number: whatever they are called, it may be a word of Mermaid's."""
+    return participant if participant in ORDER else f"p{number}"
 
 
 def escaped(text: str) -> str:

@@ -77,8 +77,8 @@ def test_mermaid_is_a_sequence_diagram_of_nothing_but_statements(story):
     assert "    Note over Kubelet,ContainerRuntime: 5. Kubelet initiates Pod creation via CRI." in lines
 
 
-@pytest.mark.parametrize("name", ["my-operator", "end", "Participant", "Größe", "a b", "x;y"])
-def test_a_participant_with_an_unusual_name_has_an_alias(name, records, tell):
+@pytest.mark.parametrize("name", ["my-operator", "end", "Participant", "Größe", "a b", "x;y", "details", "p1"])
+def test_a_stranger_among_the_participants_has_an_alias(name, records, tell):
     stranger = msgspec.structs.replace(records[8], id="x-1.99", callee=name)
     lines = mermaid(tell([*records, stranger])).splitlines()[1:]
     assert [each for each in lines if not STATEMENT.fullmatch(each)] == []
