@@ -51,7 +51,7 @@ def _stroke(arrow: Arrow) -> str:
 
 
 def _name(participant: str, number: int) -> str:
-    """Ours are called by their names, strangers by a number: whatever they are called, it may be a word of Mermaid's."""
+    """Ours are called by their names, strangers by a number: what they are called may be a word of Mermaid's."""
     return participant if participant in ORDER else f"p{number}"
 
 
