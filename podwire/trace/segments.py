@@ -37,6 +37,7 @@ class Writer:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         newest = segment_files(directory)[-1:]
         self._number = _number(newest[0]) if newest else 1
+        self._torn = False
         self._file = self._opened()
         self._drop()
 
