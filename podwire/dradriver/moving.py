@@ -97,22 +97,25 @@ class Moving:
             if each.settings.dhcp:
                 await self._as_leased(key_of(each))
         with kit.trace.works(uid, "attach devices"), kit.meter.phase("attach"):
-            attached = await asyncio.to_thread(self._moved_in, uid, sandbox.netns)
-        failpoint(MOVED)
-        await kit.addressing.moved(uid)
-        networks = networks_of(attached)
-        for claim, of in _by_claim(orders).items():
-            await asyncio.to_thread(self._describing.attached, claim, of, networks)
+            attached = await asyncio.to_thread(self._moved_in, uid, sandbox.netns, orders)
+        if any(each.settings.dhcp for each in orders):
+            await kit.addressing.moved(uid)
         return attached
 
-    def _moved_in(self, uid: str, netns: str) -> Sequence[Attached]:
+    def _moved_in(self, uid: str, netns: str, orders: Sequence[Order]) -> Sequence[Attached]:
+        """And its containers' files say so."""
         kit = self._kit
         pinned = kit.pins.pin(uid, netns)
         try:
-            return kit.attachments.attach(uid, pinned)
+            attached = kit.attachments.attach(uid, pinned)
         except (Refused, AttachFailed):
             kit.pins.unpin(uid)  # nothing is in it
             raise
+        failpoint(MOVED)
+        networks = networks_of(attached)
+        for claim, of in _by_claim(orders).items():
+            self._describing.attached(claim, of, networks)
+        return attached
 
     def _moved_out(self, uid: str, netns: str | None) -> None:
         self._kit.attachments.detach(uid, netns)
@@ -130,7 +133,8 @@ class Moving:
             try:
                 with kit.trace.works(pod.uid, "detach devices"), kit.meter.phase("detach"):
                     await asyncio.to_thread(self._moved_out, pod.uid, _living(sandbox.netns))
-                await kit.addressing.moved(pod.uid)
+                if any(each.settings.dhcp for each in orders):
+                    await kit.addressing.moved(pod.uid)
             except TROUBLES as error:
                 _log.error("devices are not back", extra={"pod": pod.name, "why": str(error)})
                 kit.events.tell([pod, *_by_claim(orders)], WARNING, DETACH_FAILED, str(error))
