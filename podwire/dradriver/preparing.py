@@ -7,7 +7,7 @@ Nothing is changed on the host before 3.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -106,6 +106,7 @@ class Preparing:
             ref.uid: each for ref, each in zip(asked, read, strict=True) if isinstance(each, str)
         }
         results |= {each.claim.uid: done for each, done in zip(wanted, made, strict=True)}
+        self._tell_of_waiting([each for each in wanted if not isinstance(results[each.claim.uid], str)], results)
         for each in results.values():
             kit.meter.answered("NodePrepareResources", ok=not isinstance(each, str))
         return results
@@ -129,12 +130,11 @@ class Preparing:
             try:
                 return await work
             except TROUBLES as error:
-                why = f"claim {claim.namespace}/{claim.name}: {error}"
                 _log.warning("a claim cannot be served", extra={"why": str(error)})
-                return why
+                return str(error)  # kubelets say of which claim
             except Exception as error:  # noqa: BLE001 - logged, and told to the kubelet: it is answered for every claim
                 _log.exception("a claim cannot be served")
-                return f"claim {claim.namespace}/{claim.name}: {type(error).__name__}: {error}"
+                return f"{type(error).__name__}: {error}"
 
     # What there is to do.
 
@@ -145,12 +145,11 @@ class Preparing:
         judging.check_asked(claim, asked)
         if not judging.ours(claim):
             return Wanted(claim=asked)
-        pod: PodRef | None = None
         try:
             pod = judging.consumer_of(claim, self._outlived(claim.uid))
             orders = await self._orders(claim, pod)
         except (Refused, ApiError) as error:
-            self._refused(asked, pod, _all_of(claim), str(error))
+            self._refused(asked, _all_of(claim), str(error))
             raise
         failpoint(READ)
         return Wanted(claim=asked, orders=orders, pod_claim=claim.metadata.annotations.get(POD_CLAIM, ""))
@@ -193,7 +192,7 @@ class Preparing:
                 await asyncio.to_thread(self._described, wanted)
         except Exception as error:
             devices = [(each.pool, each.offered.device, each.share_id) for each in orders]
-            self._refused(wanted.claim, pod, devices, str(error))
+            self._refused(wanted.claim, devices, str(error))
             if not kit.attachments.of_claim(wanted.claim.uid):
                 await kit.addressing.release(wanted.claim.uid)
             await asyncio.to_thread(kit.devices.settle, wanted.claim.uid)
@@ -252,9 +251,26 @@ class Preparing:
 
     # What is told.
 
-    def _refused(self, claim: ClaimRef, pod: PodRef | None, devices: Sequence[tuple[str, str, str]], why: str) -> None:
-        about: list[ClaimRef | PodRef] = [claim] if pod is None else [claim, pod]
-        self._kit.events.tell(about, WARNING, PREPARE_FAILED, why)
+    def _tell_of_waiting(self, ready: Sequence[Wanted], results: Mapping[str, object]) -> None:
+        """Those that are prepared for a pod that has to wait for others say so: nothing else would be told of them."""
+        failed = sum(isinstance(each, str) for each in results.values())
+        message = f"prepared; the pod waits for {failed} other claim{'s' if failed > 1 else ''}"
+        for each in ready if failed else ():
+            told = [
+                DeviceState(
+                    pool=order.pool,
+                    device=order.offered.device,
+                    share_id=order.share_id,
+                    reason="Prepared",
+                    message=message,
+                )
+                for order in each.orders
+            ]
+            self._kit.statuses.tell(each.claim, told)
+
+    def _refused(self, claim: ClaimRef, devices: Sequence[tuple[str, str, str]], why: str) -> None:
+        """At the claim: at the pod, kubelets tell what they were answered."""
+        self._kit.events.tell([claim], WARNING, PREPARE_FAILED, why)
         told = [
             DeviceState(pool=pool, device=device, share_id=share, reason="PrepareFailed", message=why)
             for pool, device, share in devices

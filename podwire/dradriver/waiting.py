@@ -34,7 +34,7 @@ class StandIn:
 
     def _refused(self, claims: Sequence[ClaimRef]) -> dict[str, str]:
         why = self._lock.holder()
-        return {each.uid: f"claim {each.namespace}/{each.name}: {why}" for each in claims}
+        return {each.uid: why for each in claims}
 
 
 @contextlib.asynccontextmanager

@@ -269,7 +269,8 @@ async def test_what_cannot_be_is_refused_before_anything_is_changed(driver_node)
             assert not answer.devices
         assert links(node) == before
         await told(node, claims["interface.mtu"], "False", "PrepareFailed")
-        await node.until(lambda: all_told(node, "ClaimPrepareFailed"))
+        await node.until(lambda: events_of(node, "ClaimPrepareFailed"))
+        assert set(await events_of(node, "ClaimPrepareFailed")) == {"ResourceClaim"}, "pods hear of it from the kubelet"
 
 
 async def test_what_is_anothers_in_a_claim_is_left_to_him(driver_node):
@@ -318,6 +319,22 @@ async def test_interfaces_of_one_pod_must_get_along_also_from_several_claims(dri
         assert all('has "net1" in this pod too' in each.error for each in answers)
         assert (await node.kubelet.prepare(first))[0].error == ""
         assert 'has "net1" in this pod too' in (await node.kubelet.prepare(second))[0].error
+
+
+async def test_a_claim_that_is_prepared_says_so_while_its_pod_waits_for_others(driver_node):
+    node = driver_node
+    node.veth("lan1")
+    node.veth("lan2")
+    async with node.driving():
+        await node.offered("lan2")
+        pod = await node.pod()
+        good = await node.claim("lan1", name_="good", pods=[pod], parameters=NET1)
+        bad = await node.claim("lan2", name_="bad", pods=[pod], parameters=parameters_of(interface={"mtu": 5}))
+        answers = await node.kubelet.prepare(good, bad)
+        assert [bool(each.error) for each in answers] == [False, True]
+        (device,) = await told(node, good, "False", "Prepared")
+        assert device["conditions"][0]["message"] == "prepared; the pod waits for 1 other claim"
+        assert await node.kubelet.unprepare(good, bad) == ["", ""]
 
 
 async def test_an_older_sandbox_of_a_pod_that_is_stopped_later_takes_nothing_away(driver_node):
