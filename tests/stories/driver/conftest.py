@@ -253,9 +253,8 @@ class Stage:
 
     def devices(self) -> dict[str, Object]:
         slices = self.cluster.get("resourceslices", "--field-selector", f"spec.driver={DRIVER}")
-        return {
-            each["name"]: each for slice_ in (slices or {"items": []})["items"] for each in slice_["spec"]["devices"]
-        }
+        listed = [slice_["spec"].get("devices") or () for slice_ in (slices or {"items": []})["items"]]
+        return {each["name"]: each for devices in listed for each in devices}
 
     def given(self, claim: str) -> list[str]:
         """The devices that a claim was allocated."""
