@@ -6,6 +6,7 @@ import socket
 import struct
 import threading
 import time
+from contextlib import suppress
 from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
@@ -172,14 +173,22 @@ def test_a_tap_is_read_by_a_program_in_the_pod(host):
         frames = tap("net1")
     try:
         host.ip("neigh add 10.5.0.9 lladdr 02:00:00:00:00:99 dev net1", pod)
-        say_into(pod, "10.5.0.9")
-        assert any(frame[:6] == bytes.fromhex("020000000099") for frame in read(frames))
+
+        def heard():
+            """Said again and again: before the kernel has noticed that somebody reads there, it sends nothing."""
+            say_into(pod, "10.5.0.9")
+            return any(frame[:6] == bytes.fromhex("020000000099") for frame in waiting(frames))
+
+        end = time.monotonic() + 60
+        while not heard():
+            assert time.monotonic() < end, "nothing comes out of the tap"
+            time.sleep(0.01)
     finally:
         os.close(frames)
 
 
 def tap(name):
-    opened = os.open("/dev/net/tun", os.O_RDWR)
+    opened = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
     fcntl.ioctl(opened, 0x400454CA, struct.pack("=16sH22x", name.encode(), 0x1002))
     return opened
 
@@ -191,10 +200,11 @@ def say_into(netns, address):
         speaker.sendto(b"hello", (address, 7))
 
 
-def read(opened):
-    """Frames until the one that is waited for: the kernel says a word of its own before."""
-    for _ in range(50):
-        yield os.read(opened, 2000)
+def waiting(opened):
+    """Frames that are there: the kernel says a word of its own before."""
+    with suppress(BlockingIOError):
+        while True:
+            yield os.read(opened, 2000)
 
 
 @pytest.mark.parametrize("kind", ["veth", "macvlan"])
