@@ -59,7 +59,7 @@ def main(given: Sequence[str] | None = None) -> int:
         for name in arguments.parts or PARTS:
             for figure in PARTS[name](arguments.seconds):
                 figures.append(figure)
-                sys.stderr.write(f"\r\033[Kmeasured: {figure.group}, {figure.what}" if sys.stderr.isatty() else "")
+                _tell(f"measured: {figure.group}, {figure.what}")
     except CannotMeasure as error:
         sys.stderr.write(f"benchmarks: {error}\n")
         return 1
@@ -69,6 +69,12 @@ def main(given: Sequence[str] | None = None) -> int:
     else:
         sys.stdout.write(f"{machine}\n\n{table(figures)}\n")
     return 0
+
+
+def _tell(progress: str) -> None:
+    """On a terminal in one line that changes, else in a line each."""
+    sys.stderr.write(f"\r\033[K{progress}" if sys.stderr.isatty() else f"{progress}\n")
+    sys.stderr.flush()
 
 
 if __name__ == "__main__":
