@@ -204,8 +204,8 @@ _MASK = inotify.CLOSE_WRITE | inotify.MOVED_TO | inotify.MOVED_FROM | inotify.CR
 
 
 def _watch_all(notes: inotify.Inotify, directories: tuple[Path, ...]) -> None:
-    """Each directory, or the nearest one above that is there, so that its coming is seen."""
     for each in directories:
-        place = next(above for above in (each, *each.parents) if above.is_dir())
-        with contextlib.suppress(LinuxError):
-            notes.add(place, _MASK)
+        try:
+            notes.add_nearest(each, _MASK)
+        except LinuxError as error:
+            _log.warning("changes of the network's files go unseen", extra={"why": str(error)})

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 from podwire.linux import inotify
-from podwire.linux.errors import LinuxError, NoSuchPath
+from podwire.linux.errors import LinuxError
 
 LOOK_SECONDS = 1.0
 """How often to look where the kernel does not tell."""
@@ -45,16 +45,11 @@ async def changes(directories: Iterable[Path]) -> AsyncIterator[None]:
 
 
 def _watch(notes: inotify.Inotify, wanted: Iterable[Path]) -> LinuxError | None:
-    """Each directory, or the nearest one above that is there, so that its coming is seen."""
-    for directory in wanted:
-        for each in (directory, *directory.parents):
-            try:
-                notes.add(each, _MASK)
-            except NoSuchPath:
-                continue
-            except LinuxError as error:
-                return error
-            break
+    try:
+        for each in wanted:
+            notes.add_nearest(each, _MASK)
+    except LinuxError as error:
+        return error
     return None
 
 

@@ -48,6 +48,19 @@ class Inotify:
             raise errors.named(ctypes.get_errno(), f"watch {os.fspath(path)}", names=names)
         return int(watch)
 
+    def add_nearest(self, directory: str | os.PathLike[str], mask: int) -> int:
+        """Watch a directory, or the nearest one above it that is there, so that its coming is seen."""
+        path = os.path.abspath(directory)
+        try:
+            return self.add(path, mask | ONLY_DIRECTORY)
+        except errors.NoSuchPath:
+            if path == "/":
+                raise
+            watch = self.add_nearest(os.path.dirname(path), mask)
+        if os.path.isdir(path):  # it came before its parent was watched
+            return self.add_nearest(path, mask)
+        return watch
+
     def remove(self, watch: int) -> None:
         """Stop watching; one that is over already is fine."""
         _libc.inotify_rm_watch(self._descriptor, watch)

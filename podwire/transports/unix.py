@@ -70,7 +70,7 @@ async def _alone_in(directory: Path) -> AsyncIterator[None]:
             try:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
-            except BlockingIOError:
+            except BlockingIOError:  # nobody tells when a lock is free, and a thread that waits cannot be cancelled
                 await asyncio.sleep(0.005)
         yield
     finally:

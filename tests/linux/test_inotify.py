@@ -47,6 +47,21 @@ def test_what_is_not_there_has_a_name(watching, tmp_path):
         watching.add(tmp_path / "none", inotify.MODIFY)
 
 
+def test_a_directory_that_is_not_there_is_seen_coming(watching, tmp_path):
+    wanted = tmp_path / "one" / "two"
+    above = watching.add_nearest(wanted, inotify.CREATE)
+    assert watching.add(tmp_path, inotify.CREATE) == above
+    (tmp_path / "one").mkdir()
+    assert watching.read() == [inotify.Event(above, inotify.CREATE | inotify.IS_DIRECTORY, "one")]
+    wanted.mkdir()
+    assert watching.add_nearest(wanted, inotify.CREATE) == watching.add(wanted, inotify.CREATE)
+
+
+def test_a_file_in_a_directorys_place_is_not_watched(watching, tmp_path):
+    (tmp_path / "file").touch()
+    assert watching.add_nearest(tmp_path / "file", inotify.CREATE) == watching.add(tmp_path, inotify.CREATE)
+
+
 def test_the_same_file_is_the_same_watch(watching, tmp_path):
     file = tmp_path / "file"
     file.touch()

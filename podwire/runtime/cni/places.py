@@ -19,7 +19,7 @@ SETTLED = 0.2
 """Seconds without any change after which it is looked: files come in several steps."""
 _MASK = (
     inotify.CREATE | inotify.CLOSE_WRITE | inotify.ATTRIB | inotify.DELETE
-    | inotify.MOVED_TO | inotify.MOVED_FROM | inotify.DELETE_SELF | inotify.MOVE_SELF | inotify.ONLY_DIRECTORY
+    | inotify.MOVED_TO | inotify.MOVED_FROM | inotify.DELETE_SELF | inotify.MOVE_SELF
 )  # fmt: skip
 
 Seen = frozenset[tuple[str, int, int, int]]
@@ -61,7 +61,7 @@ class Places:
         """Watch each directory, or what it would be made in; again is the same watch."""
         for each in (self._configs, *self._programs):
             if self._watcher is not None:
-                self._watcher.add(_existing(each), _MASK)
+                self._watcher.add_nearest(each, _MASK)
 
     def _told(self) -> None:
         if self._watcher is not None:
@@ -100,9 +100,3 @@ def _entries(directory: Path, wanted: Callable[[str, int], bool]) -> Iterable[tu
             continue
         if wanted(name, told.st_mode):
             yield str(directory / name), told.st_ino, told.st_ctime_ns, told.st_mode
-
-
-def _existing(directory: Path) -> Path:
-    while not directory.is_dir() and directory != directory.parent:
-        directory = directory.parent
-    return directory
