@@ -34,3 +34,7 @@ def milliseconds(seconds: float | None) -> str:
 
 def clock(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%S.%f")[:-3] + "Z"
+
+
+def day(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).date().isoformat()

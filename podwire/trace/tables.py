@@ -7,20 +7,24 @@ from podwire.trace.canvas import coloured
 from podwire.trace.diff import Diff, Hop, Row, Sum
 from podwire.trace.phases import phases
 from podwire.trace.plain import plain, width
-from podwire.trace.sentences import clock, milliseconds
+from podwire.trace.sentences import clock, day, milliseconds
 from podwire.trace.story import Story
 
 NOTICEABLE = 0.001
 """Seconds by which a hop must be slower, or quicker, to be called so."""
 
 
-def seen(stories: Iterable[Story]) -> str:
-    """The pods that were seen, a line each."""
-    return _aligned([("POD", "STARTED", "RUNNING AFTER", "ARROWS", "TRACE"), *map(_seen, stories)])
+def seen(stories: Sequence[Story]) -> str:
+    """The pods that were seen, a line each; with the date, where they are not of one day."""
+    when = _dated if len({day(each.begin) for each in stories}) > 1 else clock
+    rows = [
+        (_ref(each), when(each.begin), milliseconds(each.took), str(len(each.arrows)), each.pod) for each in stories
+    ]
+    return _aligned([("POD", "STARTED", "RUNNING AFTER", "ARROWS", "TRACE"), *rows])
 
 
-def _seen(story: Story) -> tuple[str, ...]:
-    return _ref(story), clock(story.begin), milliseconds(story.took), str(len(story.arrows)), story.pod
+def _dated(seconds: float) -> str:
+    return f"{day(seconds)}T{clock(seconds)}"
 
 
 def slowest(stories: Iterable[Story]) -> str:

@@ -1,6 +1,7 @@
 """Stories for people: drawn with characters, as Mermaid, in a table."""
 
 import re
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -108,3 +109,8 @@ def test_the_table_has_a_line_for_each_pod(story):
     head, line = seen([story]).splitlines()
     assert head.split()[:2] == ["POD", "STARTED"]
     assert line.split() == ["default/web", "08:00:00.004Z", "23.0", "ms", "29", story.pod]
+
+
+def test_pods_of_several_days_are_listed_with_their_dates(story):
+    _, *lines = seen([story, replace(story, begin=story.begin + 24 * 3600)]).splitlines()
+    assert [each.split()[1] for each in lines] == ["2027-01-15T08:00:00.004Z", "2027-01-16T08:00:00.004Z"]
