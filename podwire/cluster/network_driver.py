@@ -129,7 +129,7 @@ def assemble(client: Client, options: Options, lock: InstanceLock | None = None)
     attachments = Attachments(options.state)
     events = Recorder(client, clock, options.node)
     addresses = Addresses(options.state / "addresses", options.config.pools)
-    leasing = Leasing(addresses, attachments, events, options.state / "leases")
+    leasing = Leasing(addresses, attachments, options.state / "leases")
     holding = Holding(inventory, attachments, records=options.state / "records", listed=options.state / "listed")
     kit = Kit(
         node=options.node,

@@ -12,11 +12,9 @@ from podwire.dradriver.addressing.keys import Key, key_of
 from podwire.dradriver.addressing.leases import Place
 from podwire.dradriver.attaching.attachments import Attachments
 from podwire.dradriver.attaching.records import PREPARED, Record, Terms
-from podwire.dradriver.events import LEASE_LOST, LEASE_REGAINED, Recorder
 from podwire.dradriver.offers import Order
 from podwire.dradriver.settings import WHOLE, Interface, Route
 from podwire.protocols.dhcp.leases import Lease
-from podwire.protocols.k8sapi.client_side.recorder import NORMAL, WARNING
 
 _log = logging.getLogger("podwire.dradriver")
 
@@ -26,14 +24,13 @@ LEAST_METRIC, METRICS = 1024, 2**20
 NO_LEASE = "there is no lease: it has ended, or was never granted"
 _ON_THE_SAME_NETWORK = ("macvlan", "ipvlan", "veth")
 """Kinds of interfaces whose server can be told over their device that the lease is over, when they are no more."""
-_TOLD = {What.LOST: (WARNING, LEASE_LOST), What.REGAINED: (NORMAL, LEASE_REGAINED)}
 
 
 class Leasing:
     """Implements ports.Addressing."""
 
-    def __init__(self, addresses: Addresses, attachments: Attachments, events: Recorder, leases: Path) -> None:
-        self._addresses, self._attachments, self._events = addresses, attachments, events
+    def __init__(self, addresses: Addresses, attachments: Attachments, leases: Path) -> None:
+        self._addresses, self._attachments = addresses, attachments
         self._keeper = DhcpKeeper(leases, self._heard)
         self._lapses: dict[Key, str] = {}
         """Of leases that are lost: why."""
@@ -43,7 +40,7 @@ class Leasing:
         """Keep leases until cancelled. First it is seen whether pods have what is leased: somebody may have been
         killed between the one and the other."""
         for each in await asyncio.to_thread(self._attachments.records):
-            if each.order.settings.dhcp:
+            if each.order.settings.dhcp and each.addresses is not None:
                 self._changed.put_nowait(each.key)
         await self._keeper.run()
 
@@ -120,13 +117,6 @@ class Leasing:
         else:
             self._lapses.pop(news.key, None)
         self._changed.put_nowait(news.key)
-        if news.what in _TOLD:
-            self._tell(news)
-
-    def _tell(self, news: News) -> None:
-        type_, reason = _TOLD[news.what]
-        message = f"{news.key.device}: {news.lease.address.ip}, leased by {news.lease.server}"
-        self._events.tell([news.key.claim], type_, reason, f"{message}: {news.reason}" if news.reason else message)
 
 
 def terms_of(lease: Lease, key: Key) -> Terms:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from podwire.dradriver.addressing.keys import Key, key_of
 from podwire.dradriver.attaching.attachments import AttachFailed
-from podwire.dradriver.attaching.records import PREPARED
+from podwire.dradriver.attaching.records import ATTACHED, PREPARED
 from podwire.dradriver.describing import Describing, networks_of
-from podwire.dradriver.events import ATTACH_FAILED, DETACH_FAILED, IS_ATTACHED
+from podwire.dradriver.events import ATTACH_FAILED, DETACH_FAILED, IS_ATTACHED, LEASE_LOST, LEASE_REGAINED
 from podwire.dradriver.kit import Kit, orders_in
 from podwire.dradriver.offers import ClaimRef, Order, PodRef, Refused
-from podwire.dradriver.ports import Attached
+from podwire.dradriver.ports import Attached, Record
 from podwire.dradriver.preparing import TROUBLES
 from podwire.dradriver.status import DeviceState, Lack, Network
 from podwire.failpoints import declare, failpoint
@@ -73,8 +73,8 @@ class Moving:
             self._moved.clear()
             await self._moved.wait()
 
-    async def attach(self, sandbox: Sandbox) -> None:
-        """All that is prepared for the pod, or nothing. Raises NotAttached."""
+    async def attach(self, sandbox: Sandbox, *, known: bool = False) -> None:
+        """All that is prepared for the pod, or nothing; no event tells of what is `known`. Raises NotAttached."""
         kit, pod = self._kit, sandbox.pod
         async with kit.lock.held(), kit.turns.of([f"pod {pod.uid}"]):
             orders = orders_in(kit.attachments.of_pod(pod.uid))
@@ -87,7 +87,7 @@ class Moving:
                 raise NotAttached(f"network devices of pod {pod.namespace}/{pod.name}: {error}") from error
         self.forget(pod.uid)
         self._sandboxes[pod.uid] = sandbox.id
-        self._tell_attached(pod, orders, attached)
+        self._tell_attached(pod, orders, attached, known=known)
 
     async def _attached(self, sandbox: Sandbox, orders: Sequence[Order]) -> Sequence[Attached]:
         kit, uid = self._kit, sandbox.pod.uid
@@ -167,9 +167,16 @@ class Moving:
             self._tell_states(pod, key.claim, orders, attached)
 
     async def _as_leased(self, key: Key) -> bool:
-        """Whether that is a change. Raises OSError."""
-        terms = await self._kit.addressing.terms(key)
-        return await asyncio.to_thread(self._kit.attachments.follow, key, terms)
+        """Whether that is a change; one that people are to know is told. Raises Refused, OSError."""
+        terms, before = await self._kit.addressing.terms(key), self._record_of(key)
+        changed = await asyncio.to_thread(self._kit.attachments.follow, key, terms)
+        after = self._record_of(key)
+        if before is not None and after is not None and bool(before.lapse) != bool(after.lapse):
+            self._tell_lease(key, after)
+        return changed
+
+    def _record_of(self, key: Key) -> Record | None:
+        return next((each for each in self._kit.attachments.of_claim(key.claim.uid) if key_of(each.order) == key), None)
 
     async def check(self, sandbox: Sandbox) -> None:
         """No container of a pod starts before all that it claimed is there. Raises NotAttached."""
@@ -186,9 +193,10 @@ class Moving:
         async with kit.lock.held(), kit.turns.of(f"pod {each.order.pod.uid}" for each in records):
             with kit.meter.phase("reconcile"):
                 await asyncio.to_thread(self._reconciled, {uid: each.netns for uid, each in there.items()})
+        begun = {each.order.pod.uid for each in records if each.stage != ATTACHED}
         for uid in {each.order.pod.uid for each in records} & there.keys():
             try:
-                await self.attach(there[uid])  # and what is told of it is told again, in case it was not
+                await self.attach(there[uid], known=uid not in begun)  # statuses are told again, in case they were not
             except NotAttached as error:
                 _log.warning("a pod's sandbox has no devices", extra={"pod": there[uid].pod.name, "why": str(error)})
 
@@ -205,10 +213,19 @@ class Moving:
         self._kit.events.tell([pod, *_by_claim(orders)], WARNING, ATTACH_FAILED, why)
         self._tell(orders, "AttachFailed", why)
 
-    def _tell_attached(self, pod: PodRef, orders: Sequence[Order], attached: Sequence[Attached]) -> None:
+    def _tell_lease(self, key: Key, record: Record) -> None:
+        type_, reason = (WARNING, LEASE_LOST) if record.lapse else (NORMAL, LEASE_REGAINED)
+        told = record.lapse or f"{', '.join(map(str, record.addresses or ()))} is leased"
+        self._kit.events.tell([key.claim, record.order.pod], type_, reason, f"{key.device}: {told}")
+
+    def _tell_attached(
+        self, pod: PodRef, orders: Sequence[Order], attached: Sequence[Attached], *, known: bool
+    ) -> None:
         networks = networks_of(attached)
         for claim, of in _by_claim(orders).items():
             self._tell_states(pod, claim, of, attached)
+            if known:
+                continue
             told = "; ".join(_sentence(each, networks.get((each.offered.device, each.share_id))) for each in of)
             self._kit.events.tell([claim, pod], NORMAL, IS_ATTACHED, told)
 

@@ -84,6 +84,14 @@ class Record(Protocol):
         ...
 
     @property
+    def addresses(self) -> Sequence[Interface] | None: ...
+
+    @property
+    def lapse(self) -> str:
+        """Why it has not what a lease would give it; else empty."""
+        ...
+
+    @property
     def failure(self) -> str:
         """The step that failed the last time, and why."""
         ...

@@ -15,6 +15,9 @@ from podwire.dradriver.inventory.config import Shared
 from podwire.dradriver.parameters import API_VERSION, KIND
 from podwire.protocols.dhcp import options
 from podwire.protocols.dhcp.messages import Type
+from podwire.protocols.k8sapi.builtin import BUILTIN
+
+EVENTS = BUILTIN.of_kind("v1", "Event")
 
 
 def parameters_of(**interface):
@@ -69,6 +72,17 @@ async def test_a_pod_has_its_leased_address_and_routes_which_are_renewed_and_giv
 async def conditions(node, claim):
     found = [each for device in await node.status(claim) for each in device["conditions"]]
     return {each["type"]: (each["status"], each["reason"]) for each in found}
+
+
+async def event(node, about, reason):
+    """What it says, once it is told."""
+
+    async def look():
+        listed = [each for each in (await node.api.list(EVENTS)).items if each["reason"] == reason]
+        return [each["message"] for each in listed if each["involvedObject"]["kind"] == about]
+
+    (found,) = await node.until(look)
+    return found
 
 
 def told_inside(node):
@@ -133,6 +147,9 @@ async def test_a_lost_lease_is_told_and_leaves_the_pod_until_there_is_another(dr
             assert told["networkData"]["ips"] == ["10.77.0.101/24"] == addresses_in(node, sandbox)
             assert ways_in(node, sandbox) == {("10.6.0.0/16", "10.77.0.253")}
             assert told_inside(node) == (["10.77.0.101/24"], generation + 2, file)
+            for about in ("Pod", "ResourceClaim"):
+                assert (await event(node, about, "DHCPLeaseLost")).startswith("lan1: the lease of 10.77.0.100 is lost")
+                assert await event(node, about, "DHCPLeaseRegained") == "lan1: 10.77.0.101/24 is leased"
             await node.host.stop_pod_sandbox(sandbox)
             assert await node.kubelet.unprepare(claim) == [""]
             released, _ = await server.has_heard(Type.RELEASE)

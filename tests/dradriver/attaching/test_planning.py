@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from podwire.dradriver.attaching import steps
 from podwire.dradriver.attaching.coding import decoded, encoded
 from podwire.dradriver.attaching.finding import found
-from podwire.dradriver.attaching.planning import inverse, plan
-from podwire.dradriver.attaching.records import Record
+from podwire.dradriver.attaching.planning import change, inverse, plan
+from podwire.dradriver.attaching.records import Record, Terms
 from podwire.dradriver.attaching.shaping import bucket
 from podwire.dradriver.attaching.snapshots import Snapshot, different, rules_of
 from podwire.dradriver.offers import ClaimRef, Offered, Order, PodRef
@@ -237,6 +237,46 @@ def test_kinds_that_not_every_kernel_has_are_planned_as_all_others(kind):
     settings = Settings(name="net1", made=Made(kind=kind, vlan=5, mode="l3" if kind == "ipvlan" else ""))
     (step,) = of(steps.Make, plan(recorded(settings)))
     assert (step.made.kind, step.parent, step.attributes.mac) == (kind, "nic0", MAC if kind == "vlan" else None)
+
+
+OLD, NEW = ip_interface("10.50.0.2/24"), ip_interface("10.50.0.3/24")
+WAY, OTHER = (Route(destination=ip_network("10.60.0.0/16"), gateway=ip_address(f"10.50.0.{each}")) for each in (1, 9))
+LEASE = Terms(addresses=(OLD,), routes=(WAY,), mtu=1300)
+NAMED = Route(destination=ip_network("10.61.0.0/16"), gateway=ip_address("10.50.0.7"))
+
+CHANGES = {
+    "nothing": (LEASE, (), []),
+    "a route": (replace(LEASE, routes=(OTHER,)), (), [steps.TakeAway((WAY,)), steps.AddRoutes((OTHER,))]),
+    "no route": (replace(LEASE, routes=()), (), [steps.TakeAway((WAY,))]),
+    "the MTU": (replace(LEASE, mtu=1200), (), [steps.SetMtu(1200)]),
+    "no MTU": (replace(LEASE, mtu=None), (), [steps.SetMtu(1400)]),
+    "all is lost": (Terms(lapse="no"), (NAMED,), [steps.TakeAway((WAY,), (OLD,))]),
+    "the address": (
+        replace(LEASE, addresses=(NEW,)),
+        (NAMED,),
+        [steps.TakeAway((), (OLD,)), steps.AddAddresses((NEW,)), steps.AddRoutes((NAMED, WAY))],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_from_one_lease_to_the_next_only_what_differs_is_changed(case):
+    terms, named, expected = CHANGES[case]
+    settings = Settings(name="net1", dhcp=True, routes=named)
+    before = recorded(settings, snapshot=replace(SNAPSHOT, routes=(), neighbours=())).under(LEASE)
+    assert list(change(before, before.under(terms), [OLD])) == expected
+
+
+def test_a_claim_that_names_an_mtu_keeps_it_whatever_is_leased():
+    before = recorded(Settings(name="net1", dhcp=True, mtu=1450), snapshot=None).under(LEASE)
+    assert change(before, before.under(replace(LEASE, mtu=1200)), [OLD]) == ()
+    assert of(steps.SetMtu, plan(before)) == []
+
+
+def test_what_was_done_before_somebody_was_killed_is_not_done_twice():
+    before = recorded(Settings(name="net1", dhcp=True), snapshot=None).under(LEASE)
+    done = change(before, before.under(replace(LEASE, addresses=(NEW,))), [NEW])
+    assert of(steps.AddAddresses, done) == []
 
 
 def test_rules_that_concern_a_link_name_it_or_lead_to_its_tables():

@@ -69,7 +69,7 @@ def devices(cluster):
     return {
         (each["spec"]["driver"], device["name"]): device["attributes"]
         for each in found["items"]
-        for device in each["spec"]["devices"]
+        for device in each["spec"].get("devices") or ()
     }
 
 
