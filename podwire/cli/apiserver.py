@@ -9,8 +9,9 @@ from pathlib import Path
 from podwire.apiserver.pki import PkiError
 from podwire.apiserver.users import User
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, address, run_until_stopped, settle
+from podwire.cli.options import add_logging, address, run_until_stopped
 from podwire.cluster.apiserver import Options, running
+from podwire.cluster.daemons import settle
 from podwire.store import BadUrl, CannotOpen
 
 DATA_DIR = Path("/var/lib/podwire/apiserver")

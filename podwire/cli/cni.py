@@ -10,8 +10,9 @@ from typing import Any
 
 from podwire.cli import cni_calls
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, run_until_stopped, seconds, settle
+from podwire.cli.options import add_logging, run_until_stopped, seconds
 from podwire.cluster import cni_daemon
+from podwire.cluster.daemons import settle
 from podwire.cniplugins.attachments import DATA
 from podwire.cniplugins.daemon import GRACE
 from podwire.cniplugins.install import SOCKET, Foreign, install

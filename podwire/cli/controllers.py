@@ -4,7 +4,8 @@ import argparse
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, run_until_stopped, settle
+from podwire.cli.options import add_logging, run_until_stopped
+from podwire.cluster.daemons import settle
 from podwire.cluster.remote_controllers import over_http
 from podwire.protocols.k8sapi.kubeconfig import Access, BadKubeconfig
 from podwire.transports import credentials

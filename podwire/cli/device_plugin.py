@@ -4,7 +4,8 @@ import argparse
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, run_until_stopped, settle
+from podwire.cli.options import add_logging, run_until_stopped
+from podwire.cluster.daemons import settle
 from podwire.cluster.device_plugin import Options
 from podwire.cluster.device_plugin import run as offer
 from podwire.deviceplugin import Config, load

@@ -5,7 +5,8 @@ import ipaddress
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, run_until_stopped, seconds, settle
+from podwire.cli.options import add_logging, run_until_stopped, seconds
+from podwire.cluster.daemons import settle
 from podwire.cluster.kubelet import CNI_DIRS, BadEndpoint, Options, RunsAlready, socket_of
 from podwire.cluster.kubelet import run as work
 from podwire.kubelet.devices import DeviceSettings

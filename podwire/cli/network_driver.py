@@ -5,8 +5,9 @@ import os
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, add_node, run_until_stopped, say, settle, this_node
+from podwire.cli.options import add_logging, add_node, run_until_stopped, say, this_node
 from podwire.cluster import explanation, network_driver
+from podwire.cluster.daemons import settle
 from podwire.cluster.network_driver import CDI, KUBELET, STATE, Options
 from podwire.cluster.up.layout import BadPrefix
 from podwire.cluster.up.state import BrokenState, NewerState

@@ -4,8 +4,9 @@ import argparse
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, add_node, run_until_stopped, say, settle
+from podwire.cli.options import add_logging, add_node, run_until_stopped, say
 from podwire.cluster import nri_network
+from podwire.cluster.daemons import settle
 from podwire.cluster.nri_network import Options
 from podwire.nri.errors import NriError
 from podwire.nri.starting import SOCKET

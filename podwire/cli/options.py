@@ -1,8 +1,6 @@
 """Flags that several commands share, and how a daemon's command runs."""
 
 import argparse
-import asyncio
-import gc
 import ipaddress
 import math
 import os
@@ -13,9 +11,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TextIO
 
-import uvloop
-
 from podwire import logs
+from podwire.cluster import daemons
 
 
 def add_logging(parser: argparse.ArgumentParser) -> None:
@@ -86,35 +83,8 @@ def say(text: str, file: TextIO | None = None) -> None:
         os.close(nowhere)
 
 
-YOUNG = 5_000
-"""So many objects more than at the last look, and the garbage collector looks at the new ones: 1 ms at most."""
-
-
-def settle() -> None:
-    """Told by a daemon that is up: what it has made so far stays, so nobody needs to look through it for garbage.
-
-    That was most of the work of every full collection, in which all requests wait. Requests themselves leave next to
-    no cycles behind, so looking less often costs nothing.
-    """
-    gc.freeze()
-    gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
-    gc.enable()
-
-
 def run_until_stopped(work: Coroutine[Any, Any, None], arguments: argparse.Namespace) -> int:
     """Run a daemon until it ends or a signal asks it to; a clean stop is exit code 0."""
     logs.set_up(level=arguments.log_level, form=arguments.log_format)
-
-    async def watched() -> None:
-        task = asyncio.ensure_future(work)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, task.cancel)
-        try:
-            await task
-        except asyncio.CancelledError:
-            return
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(watched())
+    daemons.run_until_stopped(work, (signal.SIGTERM, signal.SIGINT))
     return 0

@@ -4,7 +4,8 @@ import argparse
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, run_until_stopped, settle
+from podwire.cli.options import add_logging, run_until_stopped
+from podwire.cluster.daemons import settle
 from podwire.cluster.scheduler import Options
 from podwire.cluster.scheduler import run as schedule
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig

@@ -30,6 +30,12 @@ class Histogram:
         yield f"{_sample(f'{name}_count', labels)} {total}"
 
 
+def timing(name: str, meaning: str, histogram: Histogram) -> Iterator[str]:
+    """The lines of one histogram."""
+    yield from _head(name, "histogram", meaning)
+    yield from histogram.lines(name, ())
+
+
 def timings(name: str, meaning: str, label: str, found: Mapping[str, Histogram]) -> Iterator[str]:
     """The lines of histograms that differ in one label."""
     yield from _head(name, "histogram", meaning)

@@ -1,8 +1,6 @@
 """What a forked component does before and around its work: a session, a log, a mark, its node, an event loop."""
 
-import asyncio
 import contextlib
-import gc
 import logging
 import os
 import signal
@@ -12,17 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-import uvloop
-
 from podwire import logs
+from podwire.cluster.daemons import run_until_stopped, settle
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.nodespace import NodeSpace
 from podwire.linux import syscalls
 
 _log = logging.getLogger("podwire.up")
-
-YOUNG = 5_000
-"""Objects made since the last look before the garbage collector looks again: requests leave next to no cycles."""
 
 Ready = Callable[[], None]
 Work = Callable[[Ready], Awaitable[None]]
@@ -86,13 +80,18 @@ def _detach(name: str) -> None:
     syscalls.set_name(f"pw-{name}")
 
 
-def _log_to(path: Path) -> None:
+def write_to(path: Path) -> None:
+    """What this process says goes to the end of a file, and nobody tells it anything."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     for source, target in ((nothing, 0), (file, 1), (file, 2)):
         os.dup2(source, target, inheritable=True)
     os.close(file)
     os.close(nothing)
+
+
+def _log_to(path: Path) -> None:
+    write_to(path)
     sys.stdout, sys.stderr = (os.fdopen(each, "w", buffering=1, closefd=False) for each in (1, 2))
     logs.set_up(stream=sys.stderr)
 
@@ -104,19 +103,8 @@ def _mark(path: Path) -> int:
 
 def _serve(component: Component, told: int) -> int:
     def ready() -> None:
-        gc.freeze()
-        gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
-        gc.enable()
+        settle()
         os.write(told, b"r")
 
-    async def watched() -> None:
-        task = asyncio.ensure_future(component.work(ready))
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        try:
-            await task
-        except asyncio.CancelledError:
-            return
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(watched())
+    run_until_stopped(component.work(ready), (signal.SIGTERM,))
     return 0

@@ -13,6 +13,7 @@ import msgspec
 
 from podwire import logs
 from podwire.cluster.up import marks, notes, state
+from podwire.cluster.up.child import write_to
 from podwire.cluster.up.claims import Claims
 from podwire.cluster.up.components import components
 from podwire.cluster.up.layout import Layout
@@ -109,7 +110,7 @@ def _be_the_daemon(prepared: Prepared, lock: int, writes: int) -> None:
         os.chdir("/")
         os.umask(0o022)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        _write_to(prepared.layout.log("supervisor"))
+        write_to(prepared.layout.log("supervisor"))
         logs.set_up(stream=sys.stderr)
         syscalls.set_name("podwire-up")
         name_holder(lock)
@@ -139,15 +140,6 @@ class _Teller:
         if not event.component and event.what == "up":
             os.close(self._writes)
             self._writes = -1
-
-
-def _write_to(path: Path) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
-    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    for source, target in ((nothing, 0), (file, 1), (file, 2)):
-        os.dup2(source, target, inheritable=True)
-    os.close(file)
-    os.close(nothing)
 
 
 def _put_logs_aside(layout: Layout) -> None:

@@ -1,4 +1,4 @@
-"""What a path of the kubelet's server means, and the right that it takes. Pure."""
+"""What a path of the kubelet's server means. Pure."""
 
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -19,10 +19,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Which answer is wanted, of what, and which part of the node one must have a right to."""
+    """Which answer is wanted, and of what."""
 
     answer: str
-    right: str = "proxy"
     target: Target = Target("", "")
 
 
@@ -30,8 +29,8 @@ _PLAIN = {
     "/healthz": Route(answer="healthz"),
     "/pods": Route(answer="pods"),
     "/configz": Route(answer="configz"),
-    "/metrics": Route(answer="metrics", right="metrics"),
-    "/stats/summary": Route(answer="summary", right="stats"),
+    "/metrics": Route(answer="metrics"),
+    "/stats/summary": Route(answer="summary"),
 }
 _READ, _TALK = ("GET",), ("GET", "POST")
 _OF_CONTAINERS = {"containerLogs": ("logs", _READ), "exec": ("exec", _TALK), "attach": ("attach", _TALK)}

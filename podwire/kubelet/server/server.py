@@ -17,7 +17,7 @@ from podwire.kubelet.server import routes, summary, targets
 from podwire.kubelet.server.access import Reviewer
 from podwire.kubelet.server.lines import options_of
 from podwire.kubelet.server.logs import Logs
-from podwire.kubelet.server.meter import CONTENT_TYPE, Meter
+from podwire.kubelet.server.meter import Meter
 from podwire.kubelet.server.ports import Conversations
 from podwire.kubelet.server.routes import Route, Target
 from podwire.objects.pods import Pod
@@ -26,6 +26,7 @@ from podwire.protocols.cri import methods
 from podwire.protocols.grpc_status import InvalidArgument, RpcError
 from podwire.protocols.k8sapi.server_side import Answer, Request, Response, Stream
 from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
+from podwire.protocols.prometheus import CONTENT_TYPE
 from podwire.protocols.streaming import portforward, spdy, upgrading
 from podwire.protocols.streaming.remote_command import Channel
 from podwire.seams import Clock
