@@ -229,10 +229,10 @@ Eventually = Callable[[Callable[[], object]], Awaitable[None]]
 
 @pytest.fixture
 def eventually() -> Eventually:
-    """Waits, for seconds at most, until a condition holds."""
+    """Waits until a condition holds, for as long as a busy machine may need."""
 
     async def waited(condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110 - files and other threads set no asyncio.Event
                 await asyncio.sleep(0.02)
 

@@ -19,7 +19,9 @@ from podwire.store.etcd import etcd_pb2 as pb
 from podwire.store.etcd.calls import Limits
 
 PODS = "/registry/pods/default/"
-SHORT = Limits(call=1.0, keepalive=10.0)
+SHORT = Limits(call=1.0)
+"""For those who get no answer. A living etcd of a busy machine may need longer."""
+SOON = 60.0
 
 
 async def test_keys_lie_under_the_prefix_as_kubernetes_would_lay_them(shared_etcd):
@@ -114,7 +116,7 @@ async def hold_against_the_watch(store: EtcdStore, watch, work: Writing) -> None
     """What was acknowledged is there, what is unknown is there or not, and the watch saw all of it once, in order."""
     last = await store.create(f"{PODS}last", b"")
     seen = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(SOON):
         while not seen or seen[-1].revision < last.revision:
             seen += await watch.next()
     revisions = [change.revision for change in seen]
@@ -127,7 +129,7 @@ async def hold_against_the_watch(store: EtcdStore, watch, work: Writing) -> None
 
 async def test_a_killed_etcd_costs_neither_a_write_nor_an_event(start_etcd, eventually):
     member = start_etcd()
-    store = await EtcdStore.open(f"etcd://{member.address}", limits=Limits(call=5.0))
+    store = await EtcdStore.open(f"etcd://{member.address}")
     watch = store.watch(PODS, after=store.revision)
     async with writing(store) as work:
         for _ in range(2):
@@ -146,25 +148,30 @@ async def test_a_killed_etcd_costs_neither_a_write_nor_an_event(start_etcd, even
 
 async def test_a_paused_etcd_means_no_answer_within_the_deadline(start_etcd):
     member = start_etcd()
-    store = await EtcdStore.open(f"etcd://{member.address}", limits=SHORT)
+    store = await EtcdStore.open(f"etcd://{member.address}", limits=Limits(call=2.0))
     item = await store.create(f"{PODS}a", b"")
     member.signal(signal.SIGSTOP)
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SOON):
             with pytest.raises(StoreUnavailable, match="DEADLINE_EXCEEDED"):
                 await store.create(f"{PODS}b", b"")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SOON):
             with pytest.raises(StoreUnavailable):
                 await store.get(item.key)
     finally:
         member.signal(signal.SIGCONT)
-    assert await store.get(item.key) == item
+    found = None
+    async with asyncio.timeout(SOON):
+        while found is None:  # a connection that was silent for long is made anew
+            with contextlib.suppress(StoreUnavailable):
+                found = await store.get(item.key)
+    assert found == item
     await store.close()
 
 
 async def test_with_several_members_the_store_outlives_any_one(etcd_cluster, eventually):
     addresses = ",".join(each.address for each in etcd_cluster)
-    store = await EtcdStore.open(f"etcd://{addresses}", limits=SHORT)
+    store = await EtcdStore.open(f"etcd://{addresses}")
     watch = store.watch(PODS, after=store.revision)
     async with writing(store) as work:
         for victim in etcd_cluster:
