@@ -13,6 +13,7 @@ from podwire.cniplugins import delegate
 from podwire.cniplugins.attachments import Attachments, Record, new_record, suffered
 from podwire.cniplugins.bridge_check import check_pod
 from podwire.cniplugins.garbage import collect
+from podwire.cniplugins.pod_link import check_name
 from podwire.cniplugins.skeleton import Call, Plugin, all_of, pod_netns
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
@@ -93,7 +94,7 @@ def add(main: Main, call: Call) -> Result:
                 return kept
             release(main, earlier, call, attachments)
         delegate.check_there(call)
-        _check_name(pod, call.invocation.ifname)
+        check_name(pod, call.invocation.ifname)
         record = main.prepare(call, ends, new_record(call, inode))
         attachments.write(record)
         try:
@@ -118,14 +119,6 @@ def _kept(main: Main, record: Record, call: Call, ends: Ends) -> Result | None:
         told = f"{record.container_id} {record.ifname} is attached already, with another configuration"
         raise CniError(Code.IN_USE, told, "DEL comes first")
     return results.decode(record.result, LATEST)
-
-
-def _check_name(pod: KernelNetwork, ifname: str) -> None:
-    try:
-        pod.links.get(ifname)
-    except linux.NoSuchLink:
-        return
-    raise CniError(Code.IN_USE, f"CNI_IFNAME: {ifname} is there already, and not ours")
 
 
 def _undo(main: Main, record: Record, call: Call, attachments: Attachments, error: BaseException) -> None:

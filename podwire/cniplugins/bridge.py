@@ -25,6 +25,7 @@ from podwire.cniplugins.bridge_links import (
 from podwire.cniplugins.bridge_settings import Plan, Settings, parse_settings, planned
 from podwire.cniplugins.garbage import collect
 from podwire.cniplugins.netfilter import Netfilter, opened
+from podwire.cniplugins.pod_link import check_name
 from podwire.cniplugins.skeleton import Call, Later, Plugin, all_of, pod_netns
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
@@ -63,7 +64,7 @@ def add(call: Call) -> Result:
             if (kept := _kept(earlier, call, inode, host)) is not None:
                 return kept
             release(earlier, call, attachments)
-        _check_name(pod, call.invocation.ifname)
+        check_name(pod, call.invocation.ifname)
         record = new_record(call, inode, f"veth{os.urandom(4).hex()}")
         attachments.write(record)
         try:
@@ -100,14 +101,6 @@ def _masquerade(call: Call, record: Record, ips: tuple[IP, ...]) -> None:
         jumps = [nat.jump(nat.MASQUERADE, each.address, record.comment) for each in ips]
         with opened(call) as netfilter:
             nat.replace(netfilter.elements, jumps, subnets)
-
-
-def _check_name(pod: KernelNetwork, ifname: str) -> None:
-    try:
-        pod.links.get(ifname)
-    except linux.NoSuchLink:
-        return
-    raise CniError(Code.IN_USE, f"CNI_IFNAME: {ifname} is there already, and not ours")
 
 
 def _attach(call: Call, settings: Settings, record: Record, pod: KernelNetwork, host: KernelNetwork) -> Result:

@@ -24,6 +24,15 @@ _GROUPS = "/proc/thread-self/net/igmp6"
 _SOLICITED = bytes.fromhex("ff0200000000000000000001ff")
 
 
+def check_name(pod: KernelNetwork, ifname: str) -> None:
+    """Raises CniError for a link that is there already."""
+    try:
+        pod.links.get(ifname)
+    except linux.NoSuchLink:
+        return
+    raise CniError(Code.IN_USE, f"CNI_IFNAME: {ifname} is there already, and not ours")
+
+
 def write_ipv6(netns: str | None, link: str, **values: str) -> None:
     """Without IPv6 on this host there is nothing to set."""
     sysctls = KernelSysctls(netns)

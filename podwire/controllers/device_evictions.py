@@ -10,7 +10,7 @@ import msgspec
 from podwire.controllers import device_tainting
 from podwire.controllers.alarms import Alarms
 from podwire.controllers.device_tainting import Due, Effect, Identity, Offered
-from podwire.controllers.disruption import disrupted
+from podwire.controllers.disruption import take_away
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import CLAIMS, PODS, SLICES, TAINT_RULES
 from podwire.controllers.ports import Api
@@ -214,19 +214,10 @@ class DeviceEvictions:
             await self._teller.tell(about, NORMAL, _TOLD, "Cancelling deletion")
 
     async def _evict(self, pod: Object, rules: Iterable[str]) -> None:
-        """1. Say so in the pod.   2. Delete it; its kubelet lets it end in its own time.   3. Say so to people."""
         meta = pod["metadata"]
         log.info("evicting", extra={"pod": f"{meta['namespace']}/{meta['name']}"})
         message = "Device Taint manager: deleting due to NoExecute taint"
-        changed = disrupted(pod, "DeletionByDeviceTaintManager", message, rfc3339(self._clock.wall()))
-        try:
-            if changed is not None:
-                await self._api.replace(changed, subresource="status")
-            await self._api.delete(PODS, meta["name"], meta["namespace"], uid=meta["uid"])
-        except ApiError as error:
-            if error.code != 404:
-                raise
-        else:
+        if await take_away(self._api, pod, "DeletionByDeviceTaintManager", message, rfc3339(self._clock.wall())):
             await self._teller.tell(pod, NORMAL, _TOLD, "Marking for deletion")
             self._evicted.update(rules)
         self._leaving.discard(meta["uid"])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from podwire.controllers.alarms import Alarms
-from podwire.controllers.disruption import disrupted
+from podwire.controllers.disruption import take_away
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import PODS
 from podwire.controllers.node_health import NO_EXECUTE
@@ -156,20 +156,11 @@ class Evictions:
         await self._teller.tell(about, NORMAL, "TaintManagerEviction", told)
 
     async def _evict(self, pod: Object) -> None:
-        """1. Say so in the pod.   2. Delete it; its kubelet lets it end in its own time.   3. Say so to people."""
         meta = pod["metadata"]
         ref = f"{meta['namespace']}/{meta['name']}"
         log.info("evicting", extra={"pod": ref})
         message = "Taint manager: deleting due to NoExecute taint"
-        changed = disrupted(pod, "DeletionByTaintManager", message, rfc3339(self._clock.wall()))
-        try:
-            if changed is not None:
-                await self._api.replace(changed, subresource="status")
-            await self._api.delete(PODS, meta["name"], meta["namespace"], uid=meta["uid"])
-        except ApiError as error:
-            if error.code != 404:
-                raise
-        else:
+        if await take_away(self._api, pod, "DeletionByTaintManager", message, rfc3339(self._clock.wall())):
             await self._teller.tell(pod, NORMAL, "TaintManagerEviction", f"Marking for deletion Pod {ref}")
         self._stay(meta["uid"])
 

@@ -3,7 +3,6 @@
 The shim gives output as frames on one connection and takes input on another; see shim/README.md, Control socket.
 """
 
-import asyncio
 import contextlib
 import logging
 import struct
@@ -17,6 +16,7 @@ from podwire.protocols.streaming.outcome import Exited, Failed
 from podwire.protocols.streaming.remote_command import Streams
 from podwire.protocols.streaming.server_side import ServerSide, Stdin, StdinEnded
 from podwire.protocols.streaming.terminal import Size
+from podwire.runtime.dialogue import carried
 from podwire.runtime.shims import Line, Shims
 
 _log = logging.getLogger(__name__)
@@ -48,27 +48,13 @@ class Attachment:
                 await socket.send(chair.ended(Failed(str(error))))
                 return
             await socket.send(chair.opening())
-            if await self._carry(socket, chair, output, feed):
+            if await carried(self._speak(socket, chair, output), self._listen(socket, chair, feed)):
                 await socket.send(chair.ended(Exited(0)))  # upstream's answer, whatever the container's exit code is
 
     async def _feed(self, stack: contextlib.ExitStack) -> Line | None:
         if not self.streams.stdin:
             return None
         return stack.enter_context(await self.shims.line(self.state, "stdin"))
-
-    async def _carry(self, socket: Socket, chair: ServerSide, output: Line, feed: Line | None) -> bool:
-        """Whether the container ended; not when its client went first."""
-        speaking = asyncio.create_task(self._speak(socket, chair, output))
-        listening = asyncio.create_task(self._listen(socket, chair, feed))
-        try:
-            await asyncio.wait((speaking, listening), return_when=asyncio.FIRST_COMPLETED)
-            if speaking.done():
-                speaking.result()
-            return speaking.done()
-        finally:
-            for each in (speaking, listening):
-                each.cancel()
-            await asyncio.gather(speaking, listening, return_exceptions=True)
 
     async def _speak(self, socket: Socket, chair: ServerSide, output: Line) -> None:
         """Carry output until the shim tells the end, or is gone."""

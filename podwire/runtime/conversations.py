@@ -17,6 +17,7 @@ from podwire.protocols.streaming.remote_command import Streams
 from podwire.protocols.streaming.server_side import ServerSide, Stdin, StdinEnded
 from podwire.protocols.streaming.terminal import Size
 from podwire.runtime import descriptors
+from podwire.runtime.dialogue import carried
 from podwire.runtime.inside import Inside
 from podwire.runtime.terminals import Door
 
@@ -60,7 +61,7 @@ class Conversation:
             await socket.send(chair.ended(Failed(str(error))))
             return
         try:
-            if await self._carry(socket, chair, inside, ends):
+            if await carried(_speak(socket, chair, inside, ends), self._listen(socket, chair, ends)):
                 await socket.send(chair.ended(Exited(inside.code())))
         finally:
             await inside.finish()
@@ -104,20 +105,6 @@ class Conversation:
             return inside, ends
         ends.close()
         return inside, _Ends(terminal, terminal, -1)
-
-    async def _carry(self, socket: Socket, chair: ServerSide, inside: Inside, ends: _Ends) -> bool:
-        """Whether the process ended by itself; not when its client went first."""
-        speaking = asyncio.create_task(_speak(socket, chair, inside, ends))
-        listening = asyncio.create_task(self._listen(socket, chair, ends))
-        try:
-            await asyncio.wait((speaking, listening), return_when=asyncio.FIRST_COMPLETED)
-            if speaking.done():
-                speaking.result()
-            return speaking.done()
-        finally:
-            for each in (speaking, listening):
-                each.cancel()
-            await asyncio.gather(speaking, listening, return_exceptions=True)
 
     async def _listen(self, socket: Socket, chair: ServerSide, ends: _Ends) -> None:
         """What the client says: input, its end, sizes; until it goes or breaks the rules."""

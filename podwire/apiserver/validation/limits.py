@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from podwire.apiserver.validation.pod_resources import COUNTED_NAMES
 from podwire.apiserver.validation.pod_values import Errors, Object, named
 from podwire.apiserver.validation.rules import IMMUTABLE, Rules
 from podwire.objects import names, quantity
@@ -29,19 +30,6 @@ _STANDARD = frozenset(
         "secrets",
         "persistentvolumeclaims",
         "configmaps",
-        "services.nodeports",
-        "services.loadbalancers",
-    ]
-)
-_WHOLE = frozenset(
-    [
-        "pods",
-        "resourcequotas",
-        "services",
-        "replicationcontrollers",
-        "secrets",
-        "configmaps",
-        "persistentvolumeclaims",
         "services.nodeports",
         "services.loadbalancers",
     ]
@@ -146,7 +134,7 @@ def _hard(name: str, amount: str, path: str, errors: Errors) -> None:
     value = quantity.parse(amount)
     if value.nano < 0:
         errors.append(invalid(path, amount, "must be greater than or equal to 0"))
-    if (name in _WHOLE or name.startswith("count/")) and value.nano % quantity.NANO:
+    if (name in COUNTED_NAMES or name.startswith("count/")) and value.nano % quantity.NANO:
         errors.append(invalid(path, amount, "must be an integer"))
 
 

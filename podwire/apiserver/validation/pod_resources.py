@@ -10,7 +10,7 @@ from podwire.protocols.k8sapi.status import duplicate, forbidden, invalid, requi
 NameRule = Callable[[str, str, Errors], None]
 
 _CONTAINER_NAMES = frozenset({"cpu", "memory", "ephemeral-storage"})
-_COUNTED_NAMES = frozenset(
+COUNTED_NAMES = frozenset(
     {
         "pods",
         "resourcequotas",
@@ -25,7 +25,7 @@ _COUNTED_NAMES = frozenset(
 )
 _COMPUTE_NAMES = ("cpu", "memory", "ephemeral-storage", "storage")
 _STANDARD_NAMES = (
-    _COUNTED_NAMES
+    COUNTED_NAMES
     | frozenset(_COMPUTE_NAMES)
     | {f"requests.{each}" for each in _COMPUTE_NAMES}
     | {f"limits.{each}" for each in _CONTAINER_NAMES}
@@ -69,7 +69,7 @@ def amount(name: str, text: str, path: str, errors: Errors) -> None:
     """A quantity of a resource: never negative, and whole where only whole ones exist."""
     if text.startswith("-"):  # quantities are canonical by now, so the sign is the first character
         errors.append(invalid(path, text, "must be greater than or equal to 0"))
-    if (name in _COUNTED_NAMES or is_extended(name)) and not text.isdigit() and not _is_whole(text):
+    if (name in COUNTED_NAMES or is_extended(name)) and not text.isdigit() and not _is_whole(text):
         errors.append(invalid(path, text, "must be an integer"))
 
 
