@@ -99,9 +99,14 @@ def detach(prepared: Prepared, lock: int) -> Iterator[Event]:
         _be_the_daemon(prepared, lock, writes)
     os.close(writes)
     os.waitpid(child, 0)
+    settled = False
     with os.fdopen(reads, "rb") as told:
         for line in told:
-            yield msgspec.json.decode(line, type=Event)
+            event = msgspec.json.decode(line, type=Event)
+            settled = settled or (not event.component and event.what in ("up", "failed"))
+            yield event
+    if not settled:  # it was killed, or died of something that nobody thought of
+        yield Event(component="", what="failed", seconds=0.0, detail=SUPERVISOR)
 
 
 def _be_the_daemon(prepared: Prepared, lock: int, writes: int) -> None:
@@ -116,6 +121,8 @@ def _be_the_daemon(prepared: Prepared, lock: int, writes: int) -> None:
         name_holder(lock)
         teller = _Teller(writes)
         code = 0 if supervise(prepared, lock, teller, teller.pipe) else 1
+    except Exception:  # noqa: BLE001 - nobody is above us who could tell
+        _log.exception("the supervisor ends")
     finally:
         with contextlib.suppress(OSError):
             sys.stderr.flush()
