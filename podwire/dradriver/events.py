@@ -9,6 +9,7 @@ from podwire.protocols.k8sapi.client_side import recorder
 from podwire.protocols.k8sapi.client_side.recorder import Reference
 from podwire.seams import Clock
 
+UNHEALTHY, HEALTHY = "NetworkDeviceUnhealthy", "NetworkDeviceHealthy"
 RECORD_DAMAGED = "NetworkDeviceRecordDamaged"
 PREPARE_FAILED, ATTACH_FAILED = "ClaimPrepareFailed", "NetworkDeviceAttachFailed"
 IS_ATTACHED, DETACH_FAILED = "NetworkDeviceAttached", "NetworkDeviceDetachFailed"

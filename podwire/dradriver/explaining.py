@@ -16,7 +16,13 @@ from podwire.linux.network import KernelNetwork
 
 Object = dict[str, Any]
 
-_REASONS = ("FailedScheduling", "FailedPrepareDynamicResources", "FailedCreatePodSandBox")
+_REASONS = (
+    "FailedScheduling",
+    "WaitingForDynamicResources",
+    "FailedPrepareDynamicResources",
+    "FailedUnprepareDynamicResources",
+    "FailedCreatePodSandBox",
+)
 """Of other participants' events, those that are about claims or may be."""
 
 
@@ -96,6 +102,8 @@ def _asked(claim: Object) -> Iterator[str]:
 
 def _allocation(claim: Object, users: Sequence[Object]) -> Iterator[str]:
     status = claim.get("status") or {}
+    if when := claim["metadata"].get("deletionTimestamp"):
+        yield f"deleted at {when}: it goes when no pod has it any more, and no other pod gets it"
     if "allocation" not in status:
         yield "none: the scheduler has given it no devices"
         if not users:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from podwire.kubelet.claims import ClaimManager, ClaimSettings, NotUnprepared
 from podwire.kubelet.claims import Listeners as ClaimListeners
+from podwire.kubelet.claims.errors import WAITING
 from podwire.kubelet.claims.records import User
 from podwire.kubelet.claims.settings import DEFAULT as DEFAULT_CLAIMS
 from podwire.kubelet.devices import DeviceManager, DeviceSettings, Listeners
@@ -128,6 +129,7 @@ class Kubelet:
             waiting=self.workers.claims_changed,
             pod=self.workers.claim_changed,
             reconcile=self.workers.look_for_orphans,
+            slow=lambda pod, why: self._recorder.tell(pod, WARNING, WAITING, why),
             trouble=self._about_claims,
         )
         return ClaimManager(self._outside.api, self._outside.plugins, root, self._name, settings, told)

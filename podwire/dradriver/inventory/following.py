@@ -100,7 +100,8 @@ class Following:
         told = travels.read()
         self._lost = self._lost or travels.lost
         travels.lost = False
-        if self._looks or self._concern(told):
+        # What follows on something that is kept may be about the same link, whose new place is known after the look.
+        if self._looks or self._told or self._concern(told):
             self._keep(told)
         if self._lost or (not self._looks and self._told):
             self._stale()

@@ -5,6 +5,7 @@ NotUnprepared    the pod has not ended before its drivers have let go
 Both may pass; their messages are for people, as events.
 """
 
+WAITING = "WaitingForDynamicResources"
 PREPARE, UNPREPARE = "FailedPrepareDynamicResources", "FailedUnprepareDynamicResources"
 
 

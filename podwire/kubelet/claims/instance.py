@@ -88,7 +88,12 @@ class Instance:
     async def _asked(self, call: Unary[Any, Any], request: Any) -> Any:
         if self._peer is None:
             raise Unavailable("it is not connected")
-        return await self._peer.call(call, request, timeout=self._settings.call)
+        try:
+            return await self._peer.call(call, request, timeout=self._settings.call)
+        except Unavailable as error:
+            if self.connected:
+                raise
+            raise Unavailable(f"nobody answers at {self.announced.endpoint}") from error
 
     async def _watch_connection(self, peer: DriverPeer) -> None:
         async with contextlib.aclosing(peer.connections()) as changes:

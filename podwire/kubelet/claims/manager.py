@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +47,8 @@ class Listeners:
     """Something that the pod of that uid uses or waits for is not as it was."""
     reconcile: Callable[[], None]
     """It is time to look whether all pods that use claims are still there."""
+    slow: Callable[[Pod, str], None]
+    """A pod waits for drivers, for longer than usual; for which."""
     trouble: Callable[[str, User, NotUnprepared], None]
     """A pod of that namespace cannot end yet."""
 
@@ -122,11 +124,25 @@ class ClaimManager:
         seen: dict[str, str] = {}
         try:
             found = await self._fetch(pod, uses.uses(pod), seen)
-            await self._claims.prepare(User(uid=pod.uid, name=pod.name), found)
+            with self._told_if_slow(pod, found):
+                await self._claims.prepare(User(uid=pod.uid, name=pod.name), found)
         except ClaimsNotReady:
             self._watches.wait(pod.uid, pod.namespace, seen)
             raise
         self._watches.forget(pod.uid)
+
+    @contextlib.contextmanager
+    def _told_if_slow(self, pod: Pod, wanted: Sequence[ResourceClaim]) -> Iterator[None]:
+        """A driver that hangs has its time, in which nobody else would say why nothing happens."""
+        slow = self._settings.slow
+        drivers = ", ".join(sorted({each.driver for claim in wanted for each in claim.allocated}))
+        names = ", ".join(each.name for each in wanted)
+        told = f"DRA driver {drivers} has not prepared ResourceClaim {names} for {slow:g} s"
+        telling = asyncio.get_running_loop().call_later(slow, self._listeners.slow, pod, told)
+        try:
+            yield
+        finally:
+            telling.cancel()
 
     async def _fetch(self, pod: Pod, wanted: Iterable[Use], seen: dict[str, str]) -> list[ResourceClaim]:
         """From the API server, all at the same time, and none that the pod must not use. ClaimsNotReady."""

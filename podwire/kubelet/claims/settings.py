@@ -7,6 +7,8 @@ from dataclasses import dataclass
 class ClaimSettings:
     call: float = 45.0
     """For one call."""
+    slow: float = 5.0
+    """Until a pod says which drivers it waits for."""
     slices: float = 30.0
     """The devices of a driver that is away for longer are not offered any more."""
     health_pause: float = 5.0

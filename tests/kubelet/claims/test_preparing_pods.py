@@ -209,7 +209,7 @@ async def test_an_answer_that_is_none_starts_nothing(world, dra_driver, claims, 
 
 async def test_a_driver_that_hangs_holds_up_only_its_own_pods(world, dra_driver, claims):
     await world.stop()
-    world.start(ClaimSettings(call=0.3))
+    world.start(ClaimSettings(call=0.3, slow=0.1))
     driver = dra_driver()
     gate, good = dra_driver.gate(), driver.prepare
     driver.prepare = lambda claim: gate.wait(30) and good(claim)
@@ -219,6 +219,8 @@ async def test_a_driver_that_hangs_holds_up_only_its_own_pods(world, dra_driver,
     await world.make("other")
     await world.running("other")
     await world.until(waits(f"DRA driver {DRIVER}: NodePrepareResources: Deadline Exceeded"))
+    told = await world.event("WaitingForDynamicResources")
+    assert told == f"DRA driver {DRIVER} has not prepared ResourceClaim mine for 0.1 s"
     gate.set()
     await world.running()
 

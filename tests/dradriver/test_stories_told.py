@@ -1,0 +1,74 @@
+"""What people read at pods and claims, once."""
+
+from podwire.dradriver.config import Config
+from podwire.dradriver.inventory.config import config
+from podwire.dradriver.names import EVENTS
+from podwire.dradriver.parameters import API_VERSION, KIND
+from podwire.protocols.k8sapi.client_side import Scope
+
+NET1 = {"apiVersion": API_VERSION, "kind": KIND, "interface": {"name": "net1"}}
+
+
+async def told(node, reason):
+    listed = (await node.api.list(EVENTS, Scope(namespace="default"))).items
+    found = [(each["involvedObject"]["kind"], each["message"]) for each in listed if each["reason"] == reason]
+    return sorted(found)
+
+
+async def both(node, reason):
+    async def look():
+        found = await told(node, reason)
+        return found if len(found) > 1 else None
+
+    return await node.until(look)
+
+
+async def test_who_has_a_device_hears_that_it_is_not_well_and_that_it_is_again(driver_node):
+    node = driver_node
+    node.veth("lan1")
+    node.veth("lan2")
+    node.config = Config(offering=config({"patienceSeconds": 1}))
+    async with node.driving():
+        await node.offered("lan2")
+        pod = await node.pod()
+        claim = await node.claim("lan1", pods=[pod], parameters=NET1)
+        assert (await node.kubelet.prepare(claim))[0].error == ""
+        sandbox = node.sandbox(pod)
+        await node.host.run_pod_sandbox(sandbox)
+        node.ip("link set lan2p down")  # nobody has it, so nobody hears of it
+        node.ip("link set lan1p down")
+        found = await both(node, "NetworkDeviceUnhealthy")
+        assert found == [("Pod", "lan1: net1 has no carrier"), ("ResourceClaim", "lan1: net1 has no carrier")]
+        node.ip("link set lan1p up")
+        found = await both(node, "NetworkDeviceHealthy")
+        assert found == [("Pod", "lan1 is well again"), ("ResourceClaim", "lan1 is well again")]
+        await node.host.stop_pod_sandbox(sandbox)
+
+
+async def test_a_driver_that_starts_again_does_not_tell_again_what_is_attached(driver_node):
+    node = driver_node
+    node.veth("lan1")
+    node.veth("lan2")
+    async with node.driving():
+        await node.offered("lan2")
+        pods = [await node.pod(each) for each in ("first", "second")]
+        claims = [
+            await node.claim(device, name_=f"of-{device}", pods=[pod], parameters=NET1)
+            for device, pod in zip(("lan1", "lan2"), pods, strict=True)
+        ]
+        await node.kubelet.prepare(*claims)
+        first, second = node.sandbox(pods[0], "first"), node.sandbox(pods[1], "second")
+        await node.host.run_pod_sandbox(first)
+        await both(node, "NetworkDeviceAttached")
+        before = await told(node, "NetworkDeviceAttached")
+    async with node.driving() as driver:
+        await driver.plugin.synchronize([first, second], [])
+
+        async def look():
+            return [each for each in await told(node, "NetworkDeviceAttached") if "lan2" in each[1]]
+
+        await node.until(look)  # that one is new
+        assert [each for each in await told(node, "NetworkDeviceAttached") if "lan1" in each[1]] == before
+        for each in (first, second):
+            await node.host.stop_pod_sandbox(each)
+        assert await node.kubelet.unprepare(*claims) == ["", ""]
