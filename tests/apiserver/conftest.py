@@ -31,7 +31,7 @@ PATCHES = {
     "strategic": "application/strategic-merge-patch+json",
     "apply": "application/apply-patch+yaml",
 }
-SOON = 15.0
+SOON = 30.0
 """Seconds after which a frame that was promised has not come."""
 
 

@@ -15,7 +15,7 @@ from podwire.protocols.k8sapi.status import ApiError, Reason
 async def working(queue: WorkQueue):
     task = asyncio.create_task(queue.run())
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             yield
     finally:
         task.cancel()

@@ -117,7 +117,7 @@ def _told():
     return told
 
 
-def eventually(condition: Callable[[], object], seconds: float = 10.0) -> None:
+def eventually(condition: Callable[[], object], seconds: float = 30.0) -> None:
     """For what the kernel does in its own time."""
     until = time.monotonic() + seconds
     while not condition():

@@ -189,7 +189,7 @@ def take() -> Take:
 
     async def taken(watch: Watch, count: int) -> list[Change]:
         changes: list[Change] = []
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(changes) < count:
                 changes += await watch.next()
         assert len(changes) == count, f"asked for {count}, got {changes}"

@@ -76,7 +76,7 @@ async def play(store, seed: int) -> tuple[Record, list[Change], int]:
     watch = store.watch("/registry/pods/", after=start)
     await asyncio.gather(*(client(store, record, random.Random(f"{seed} {number}")) for number in range(CLIENTS)))
     seen: list[Change] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(seen) < len(record.writes):
             seen += await watch.next()
     return record, seen, start

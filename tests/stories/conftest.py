@@ -32,7 +32,7 @@ from podwire.transports import credentials
 
 PODWIRE = Path(sys.executable).with_name("podwire")
 START_SECONDS = 30.0
-STOP_SECONDS = 15.0
+STOP_SECONDS = 60.0
 WAIT_SECONDS = 20.0
 
 DEBIAN = Path(sys.prefix) / "debian/usr/bin/kubectl"

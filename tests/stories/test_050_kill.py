@@ -14,7 +14,7 @@ import pytest
 SEED = int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or random.SystemRandom().randrange(10**9)
 ROUNDS = 20 if os.environ.get("PODWIRE_SOAK") else 2
 WRITERS = 50
-READY_SECONDS = 10.0
+READY_SECONDS = 30.0
 """A start takes a third of a second on an idle machine; this one is busy."""
 MAPS = "/api/v1/namespaces/default/configmaps"
 

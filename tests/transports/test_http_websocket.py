@@ -65,7 +65,7 @@ async def test_messages_go_both_ways_until_the_client_closes(served, session):
             assert await client.receive_bytes() == each
         await client.send_str("grüße")
         assert await client.receive_bytes() == "text:grüße".encode()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await ended.wait()
 
 
@@ -81,7 +81,7 @@ def test_websocket_client_takes_part_too():
             await server.close(0.5)
 
     def talk(port: int):
-        client = websocket.create_connection(f"ws://127.0.0.1:{port}/x", subprotocols=[V4], timeout=5)
+        client = websocket.create_connection(f"ws://127.0.0.1:{port}/x", subprotocols=[V4], timeout=30)
         client.ping(b"are you there")
         client.send_binary(b"\x00hello")
         kinds = [client.recv_data_frame(control_frame=True) for _ in range(2)]
@@ -239,7 +239,7 @@ async def test_a_peer_that_vanishes_ends_the_conversation(served, session, wait)
     server = await served(run)
     client = await session.ws_connect(url(server), protocols=[V5])
     client._response.connection.transport.abort()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await ended.wait()
 
 
@@ -263,7 +263,7 @@ async def test_a_peer_that_does_not_answer_the_close_holds_nobody_up(served):
 
     server = await served(run, limits=HttpLimits(linger_seconds=0.2))
     client = await asyncio.to_thread(
-        websocket.create_connection, f"ws://127.0.0.1:{server.port}/x", subprotocols=[V5], timeout=5
+        websocket.create_connection, f"ws://127.0.0.1:{server.port}/x", subprotocols=[V5], timeout=30
     )
     async with asyncio.timeout(20):
         await server.close(30)
@@ -284,7 +284,7 @@ async def test_a_slow_peer_slows_the_conversation_down(served):
         websocket.create_connection,
         f"ws://127.0.0.1:{server.port}/x",
         subprotocols=[V5],
-        timeout=5,
+        timeout=30,
         sockopt=[(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)],
     )
     await asyncio.sleep(0.3)

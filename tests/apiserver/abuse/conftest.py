@@ -179,7 +179,7 @@ class House:
     async def _first(self, request: Request) -> list[Any]:
         answer = await self.assembled.server.handle(request)
         assert isinstance(answer, Stream), answer
-        async with asyncio.timeout(5), contextlib.aclosing(answer.chunks) as chunks:
+        async with asyncio.timeout(30), contextlib.aclosing(answer.chunks) as chunks:
             first = await anext(chunks)
         return [msgspec.json.decode(each) for each in first.splitlines()]
 

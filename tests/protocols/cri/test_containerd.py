@@ -22,19 +22,19 @@ async def begun(client) -> None:
     """It listens before it answers."""
     for _ in range(600):
         with contextlib.suppress(Unknown):
-            await client.call(methods.VERSION, pb.VersionRequest(version="0.1.0"), timeout=10)
+            await client.call(methods.VERSION, pb.VersionRequest(version="0.1.0"), timeout=30)
             return
         await asyncio.sleep(0.05)
 
 
 async def test_it_says_who_it_is(client):
-    told = await client.call(methods.VERSION, pb.VersionRequest(version="0.1.0"), timeout=10)
+    told = await client.call(methods.VERSION, pb.VersionRequest(version="0.1.0"), timeout=30)
     assert (told.version, told.runtime_name, told.runtime_api_version) == ("0.1.0", "containerd", "v1")
     assert told.runtime_version
 
 
 async def test_it_says_how_it_is(client):
-    told = await client.call(methods.STATUS, pb.StatusRequest(verbose=True), timeout=10)
+    told = await client.call(methods.STATUS, pb.StatusRequest(verbose=True), timeout=30)
     conditions = {each.type: each for each in told.status.conditions}
     assert conditions["RuntimeReady"].status
     assert not conditions["NetworkReady"].status
@@ -44,14 +44,14 @@ async def test_it_says_how_it_is(client):
 
 async def test_it_lists_that_it_has_nothing(client):
     ready = pb.PodSandboxFilter(state=pb.PodSandboxStateValue(state=pb.SANDBOX_READY), label_selector={"a": "b"})
-    pods = await client.call(methods.LIST_POD_SANDBOX, pb.ListPodSandboxRequest(filter=ready), timeout=10)
-    containers = await client.call(methods.LIST_CONTAINERS, pb.ListContainersRequest(), timeout=10)
-    images = await client.call(methods.LIST_IMAGES, pb.ListImagesRequest(), timeout=10)
+    pods = await client.call(methods.LIST_POD_SANDBOX, pb.ListPodSandboxRequest(filter=ready), timeout=30)
+    containers = await client.call(methods.LIST_CONTAINERS, pb.ListContainersRequest(), timeout=30)
+    images = await client.call(methods.LIST_IMAGES, pb.ListImagesRequest(), timeout=30)
     assert (list(pods.items), list(containers.containers), list(images.images)) == ([], [], [])
 
 
 async def test_it_says_where_images_are(client, containerd):
-    told = await client.call(methods.IMAGE_FS_INFO, pb.ImageFsInfoRequest(), timeout=10)
+    told = await client.call(methods.IMAGE_FS_INFO, pb.ImageFsInfoRequest(), timeout=30)
     [image] = told.image_filesystems
     assert image.fs_id.mountpoint.startswith(str(containerd.parent / "root"))
     assert image.timestamp > 0
@@ -59,23 +59,23 @@ async def test_it_says_where_images_are(client, containerd):
 
 async def test_unknown_things_are_not_found_and_removing_them_succeeds(client):
     with pytest.raises(NotFound, match="sandbox: not found"):
-        await client.call(methods.POD_SANDBOX_STATUS, pb.PodSandboxStatusRequest(pod_sandbox_id="nobody"), timeout=10)
+        await client.call(methods.POD_SANDBOX_STATUS, pb.PodSandboxStatusRequest(pod_sandbox_id="nobody"), timeout=30)
     with pytest.raises(NotFound, match="not found"):
-        await client.call(methods.CONTAINER_STATUS, pb.ContainerStatusRequest(container_id="nothing"), timeout=10)
+        await client.call(methods.CONTAINER_STATUS, pb.ContainerStatusRequest(container_id="nothing"), timeout=30)
     for method, request in (
         (methods.REMOVE_POD_SANDBOX, pb.RemovePodSandboxRequest(pod_sandbox_id="nobody")),
         (methods.REMOVE_CONTAINER, pb.RemoveContainerRequest(container_id="nothing")),
     ):
-        assert await client.call(method, request, timeout=10) == method.response()
+        assert await client.call(method, request, timeout=30) == method.response()
     missing = pb.ImageStatusRequest(image=pb.ImageSpec(image="example.com/none:1"))
-    assert not (await client.call(methods.IMAGE_STATUS, missing, timeout=10)).HasField("image")
+    assert not (await client.call(methods.IMAGE_STATUS, missing, timeout=30)).HasField("image")
 
 
 async def test_calls_younger_than_it_are_unimplemented(client):
     with pytest.raises(Unimplemented):
-        await client.call(methods.RUNTIME_CONFIG, pb.RuntimeConfigRequest(), timeout=10)
+        await client.call(methods.RUNTIME_CONFIG, pb.RuntimeConfigRequest(), timeout=30)
     with pytest.raises(Unimplemented):
-        await anext(client.stream(methods.STREAM_CONTAINERS, pb.StreamContainersRequest(), timeout=10))
+        await anext(client.stream(methods.STREAM_CONTAINERS, pb.StreamContainersRequest(), timeout=30))
 
 
 async def test_what_it_cannot_do_fails_in_its_own_words(client):

@@ -346,7 +346,7 @@ async def test_discovery_in_either_form(client, script, aggregated):
 
 
 async def changes(informer, count: int) -> list:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         return [await anext(informer) for _ in range(count)]
 
 
