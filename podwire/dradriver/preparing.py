@@ -271,6 +271,8 @@ class Preparing:
     def _refused(self, claim: ClaimRef, devices: Sequence[tuple[str, str, str]], why: str) -> None:
         """At the claim: at the pod, kubelets tell what they were answered."""
         self._kit.events.tell([claim], WARNING, PREPARE_FAILED, why)
+        if self._kit.attachments.of_claim(claim.uid):
+            return  # a pod has it, and its devices are as they were told to be
         told = [
             DeviceState(pool=pool, device=device, share_id=share, reason="PrepareFailed", message=why)
             for pool, device, share in devices

@@ -2,7 +2,7 @@
 
 from podwire.dradriver.config import Config
 from podwire.dradriver.inventory.config import config
-from podwire.dradriver.names import EVENTS
+from podwire.dradriver.names import CLAIMS, EVENTS
 from podwire.dradriver.parameters import API_VERSION, KIND
 from podwire.protocols.k8sapi.client_side import Scope
 
@@ -72,3 +72,24 @@ async def test_a_driver_that_starts_again_does_not_tell_again_what_is_attached(d
         for each in (first, second):
             await node.host.stop_pod_sandbox(each)
         assert await node.kubelet.unprepare(*claims) == ["", ""]
+
+
+async def test_a_claim_that_one_pod_has_says_so_while_another_is_refused(driver_node):
+    node = driver_node
+    node.veth("lan1")
+    async with node.driving():
+        await node.offered("lan1")
+        pod, other = await node.pod(), await node.pod("other")
+        claim = await node.claim("lan1", pods=[pod], parameters=NET1)
+        await node.kubelet.prepare(claim)
+        sandbox = node.sandbox(pod)
+        await node.host.run_pod_sandbox(sandbox)
+        await both(node, "NetworkDeviceAttached")
+        latest = await node.api.get(CLAIMS, "claim", "default")
+        latest["status"]["reservedFor"].append({"resource": "pods", "name": "other", "uid": other["metadata"]["uid"]})
+        await node.api.replace(latest, subresource="status")
+        assert "in one pod at a time" in (await node.kubelet.prepare(claim))[0].error
+        await node.until(lambda: told(node, "ClaimPrepareFailed"))
+        (device,) = await node.until(lambda: node.status(claim))
+        assert {each["reason"] for each in device["conditions"]} == {"Attached"}
+        await node.host.stop_pod_sandbox(sandbox)
