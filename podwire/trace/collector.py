@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from podwire.trace.digest import digested
+from podwire.trace.losses import Losses
 from podwire.trace.pods import About, Pods
 from podwire.trace.record import Record, decode, encode
 from podwire.trace.segments import LIMIT, Reader, Writer
@@ -34,6 +35,8 @@ class Collector:
             _log.warning("records of before are lost", extra={"reason": each})
         self._writer = Writer(directory, limit)
         self._keep_secrets = keep_secrets
+        self._lost = Losses(_log, "records are lost", "records")
+        self._strange = Losses(_log, "a datagram is no record", "datagrams")
         self._also: Callable[[Sequence[Record]], None] | None = None
 
     def tell(self, also: Callable[[Sequence[Record]], None]) -> None:
@@ -57,6 +60,8 @@ class Collector:
         finally:
             self.take(receiver.waiting())
             self._writer.close()
+            for each in (self._lost, self._strange):
+                each.say()
 
     def take(self, datagrams: Iterable[bytes]) -> None:
         """Write these down. A disk that is full loses them, and says so."""
@@ -67,14 +72,14 @@ class Collector:
         try:
             self._writer.write(lines)
         except OSError as error:
-            _log.error("records are lost", extra={"records": len(lines), "reason": str(error)})
+            self._lost.add(len(lines), str(error))
 
     def _records(self, datagrams: Iterable[bytes]) -> Iterator[Record]:
         for each in datagrams:
             try:
                 yield digested(decode(each), self._pods, keep_secrets=self._keep_secrets)
             except Exception as error:  # noqa: BLE001 - whatever somebody sent, the others are heard
-                _log.warning("a datagram is no record", extra={"reason": str(error)})
+                self._strange.add(1, str(error))
 
 
 def _remember(pods: Pods, record: Record) -> None:

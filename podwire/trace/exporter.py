@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from podwire.trace.assembly import Assembler
+from podwire.trace.losses import Losses
 from podwire.trace.otlp import encoded, rejected
 from podwire.trace.plain import cut, plain
 from podwire.trace.record import Record
@@ -27,8 +28,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds before the next try, doubled each time."""
 FAREWELL = 2.0
 """Seconds for what is left when the exporter ends."""
-SAID_EVERY = 30.0
-"""Seconds between two sentences about what is dropped."""
 TRY_AGAIN = frozenset({429, 502, 503, 504})
 """What a collector answers that wants to be asked again."""
 
@@ -43,17 +42,19 @@ class Exporter:
         self._queue: deque[Span] = deque()
         self._woken = asyncio.Event()
         self._pause = FIRST_PAUSE
-        self._said = float("-inf")
-        self._unsaid = 0
+        self._losses = Losses(_log, "spans are dropped", "spans")
         self.sent = 0
-        self.dropped = 0
+
+    @property
+    def dropped(self) -> int:
+        return self._losses.in_all
 
     def offer(self, records: Sequence[Record]) -> None:
         """Take these; returns at once, whatever becomes of them."""
         try:
             self._assembler.learn(records, time.monotonic())
         except Exception as error:  # noqa: BLE001 - whatever somebody recorded, who keeps records goes on
-            self._drop(len(records), f"they are no calls: {error}")
+            self._losses.add(len(records), f"they are no calls: {error}")
         self._woken.set()
 
     async def run(self) -> None:
@@ -89,7 +90,7 @@ class Exporter:
             self._queue.popleft()
         lost, self._assembler.forgotten = max(0, over) + self._assembler.forgotten, 0
         if lost:
-            self._drop(lost, "the collector does not keep up")
+            self._losses.add(lost, "the collector does not keep up")
 
     async def _sent_all(self) -> bool:
         """False when the collector must be tried again later; the rest is in the queue."""
@@ -111,7 +112,7 @@ class Exporter:
 
     def _judge(self, batch: Sequence[Span], posted: Posted) -> None:
         if not 200 <= posted.status < 300:
-            self._drop(len(batch), f"the collector answers {posted.status}")
+            self._losses.add(len(batch), f"the collector answers {posted.status}")
             return
         if self._pause > FIRST_PAUSE:
             _log.info("the collector takes spans again")
@@ -120,7 +121,7 @@ class Exporter:
         refused = min(refused, len(batch))
         self.sent += len(batch) - refused
         if refused:
-            self._drop(refused, f"the collector refuses them: {cut(plain(why), 200)}")
+            self._losses.add(refused, f"the collector refuses them: {cut(plain(why), 200)}")
 
     def _again(self, batch: Sequence[Span], why: str, after: float | None = None) -> None:
         self._queue.extendleft(reversed(batch))
@@ -129,20 +130,11 @@ class Exporter:
         if after is not None:
             self._pause = min(LONGEST_PAUSE, max(self._pause, after))
 
-    def _drop(self, spans: int, why: str) -> None:
-        self.dropped += spans
-        self._unsaid += spans
-        now = time.monotonic()
-        if now >= self._said + SAID_EVERY:
-            _log.warning("spans are dropped", extra={"spans": self._unsaid, "in_all": self.dropped, "reason": why})
-            self._said, self._unsaid = now, 0
-
     async def _say_farewell(self) -> None:
-        left = len(self._queue)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL):
                 await self._sent_all()
         if self._queue:
-            self.dropped += len(self._queue)
-            _log.warning("spans are dropped", extra={"spans": len(self._queue), "of": left, "reason": "the end"})
+            self._losses.add(len(self._queue), "the end")
+        self._losses.say()
         _log.info("spans", extra={"sent": self.sent, "dropped": self.dropped})
