@@ -84,7 +84,7 @@ async def test_a_claim_that_one_pod_has_says_so_while_another_is_refused(driver_
         await node.kubelet.prepare(claim)
         sandbox = node.sandbox(pod)
         await node.host.run_pod_sandbox(sandbox)
-        await both(node, "NetworkDeviceAttached")
+        await node.until(lambda: node.status(claim))  # nobody else writes it meanwhile
         latest = await node.api.get(CLAIMS, "claim", "default")
         latest["status"]["reservedFor"].append({"resource": "pods", "name": "other", "uid": other["metadata"]["uid"]})
         await node.api.replace(latest, subresource="status")
