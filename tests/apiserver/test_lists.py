@@ -15,7 +15,6 @@ from podwire.protocols.k8sapi.status import ApiError
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 EVERYWHERE = "/api/v1/configmaps"
 SECRETS = "/api/v1/namespaces/default/secrets"
-PODS = "/api/v1/namespaces/default/pods"
 
 
 @pytest.fixture

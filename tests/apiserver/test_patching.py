@@ -9,7 +9,6 @@ import pytest
 from podwire.apiserver import patching
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
-PODS = "/api/v1/namespaces/default/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
 

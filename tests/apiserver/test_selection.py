@@ -18,7 +18,6 @@ NAMESPACES = "/api/v1/namespaces"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 REPLICASETS = "/apis/apps/v1/namespaces/default/replicasets"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
-SIGNING = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
 

@@ -6,7 +6,6 @@ import pytest
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
-NODES = "/api/v1/nodes"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"

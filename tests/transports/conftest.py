@@ -2,8 +2,32 @@
 
 import asyncio
 
+import pytest
 import uvloop
+
+from podwire.transports.http_relay import relays
+from podwire.transports.http_server import serve
 
 
 def pytest_asyncio_loop_factories():
     return {"asyncio": asyncio.SelectorEventLoop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture
+async def served():
+    """`await served(handler)` is the URL of a server; closed after the test."""
+    servers = []
+
+    async def start(handler):
+        servers.append(await serve(handler))
+        return f"http://127.0.0.1:{servers[-1].port}"
+
+    yield start
+    for each in servers:
+        await each.close(0.5)
+
+
+@pytest.fixture
+async def relay():
+    async with relays() as opened:
+        yield opened

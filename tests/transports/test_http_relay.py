@@ -8,30 +8,8 @@ import pytest
 
 from podwire.protocols.k8sapi.server_side import Request, Response, Stream, Upgrade
 from podwire.protocols.k8sapi.status import ApiError
-from podwire.transports.http_relay import relays
-from podwire.transports.http_server import serve
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
-
-
-@pytest.fixture
-async def served():
-    """`await served(handler)` is the URL of a server; closed after the test."""
-    servers = []
-
-    async def start(handler):
-        servers.append(await serve(handler))
-        return f"http://127.0.0.1:{servers[-1].port}"
-
-    yield start
-    for each in servers:
-        await each.close(0.5)
-
-
-@pytest.fixture
-async def relay():
-    async with relays() as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -20,26 +20,6 @@ V4, PORTS = "v4.channel.k8s.io", "portforward.k8s.io"
 SECONDS = 30.0
 
 
-@pytest.fixture
-async def served():
-    """`await served(handler)` is the URL of a server; closed after the test."""
-    servers = []
-
-    async def start(handler):
-        servers.append(await serve(handler))
-        return f"http://127.0.0.1:{servers[-1].port}"
-
-    yield start
-    for each in servers:
-        await each.close(0.5)
-
-
-@pytest.fixture
-async def relay():
-    async with relays() as opened:
-        yield opened
-
-
 async def echo(wire):
     while data := await wire.read(1000):
         await wire.write(data)

@@ -19,7 +19,6 @@ GOLDEN = [
     for line in Path(__file__).with_name("data").joinpath("kubectl-protobuf.jsonl").read_text().splitlines()
 ]
 TABLE = protobuf.load_table()
-OBJECT_META = "meta.v1.ObjectMeta"
 
 
 @pytest.mark.parametrize("sent", GOLDEN, ids=[each["command"] for each in GOLDEN])

@@ -15,7 +15,6 @@ from podwire.transports.clock import SystemClock
 from podwire.transports.probing import ProbeSockets
 
 PATIENCE = 60.0
-UNKNOWN = "Unhealthy: Liveness probe errored and resulted in unknown state: rpc error: code = "
 UNHURRIED = {"periodSeconds": 1, "timeoutSeconds": 30}
 
 

@@ -8,8 +8,6 @@ import pytest
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 POLICIES, BINDINGS = f"{GROUP}/validatingadmissionpolicies", f"{GROUP}/validatingadmissionpolicybindings"
 CONFIGS = "/api/v1/namespaces/default/configmaps"
-PODS = "/api/v1/namespaces/default/pods"
-DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 BLUE = "has(object.data) && object.data.color == 'blue'"
 
 
