@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 
 from podwire.dradriver import service
@@ -12,7 +12,7 @@ from podwire.dradriver.chardev import CharacterDevices, PodResources
 from podwire.dradriver.counters import counted
 from podwire.dradriver.damage import whose
 from podwire.dradriver.describing import Describing
-from podwire.dradriver.events import HEALTHY, RECORD_DAMAGED, UNHEALTHY
+from podwire.dradriver.events import RECORD_DAMAGED
 from podwire.dradriver.holding import Holding
 from podwire.dradriver.instances import Voice
 from podwire.dradriver.inventory.inventory import Inventory
@@ -26,7 +26,7 @@ from podwire.dradriver.registration import Registration
 from podwire.dradriver.service import Health, Told
 from podwire.dradriver.sockets import Sockets
 from podwire.protocols.deviceplugin.methods import PLUGIN
-from podwire.protocols.k8sapi.client_side.recorder import NORMAL, WARNING
+from podwire.protocols.k8sapi.client_side.recorder import WARNING
 from podwire.protocols.prometheus import Labels, Samples
 from podwire.protocols.registration.methods import ALL as REGISTRATION
 
@@ -80,6 +80,7 @@ class Driver:
             group.create_task(parts.holding.run(), name="prepared devices")
             group.create_task(parts.publisher.run(), name="slices")
             group.create_task(self._follow_health(), name="health")
+            group.create_task(self._follow_illness(), name="pods whose devices are not well")
             group.create_task(self._kit.statuses.run(), name="statuses")
             group.create_task(self._kit.events.run(), name="events")
             group.create_task(parts.addressing.run(), name="leases")
@@ -143,21 +144,12 @@ class Driver:
     # How devices are.
 
     async def _follow_health(self) -> None:
-        ill: Mapping[str, str] = {}
         async for _ in self._changes():
             self._health.changed()
-            before, ill = ill, {each.device: each.message for each in self._told() if not each.healthy}
-            if changed := {name for name in before.keys() | ill.keys() if before.get(name) != ill.get(name)}:
-                await self._tell_of_health(changed, ill)
 
-    async def _tell_of_health(self, changed: Collection[str], ill: Mapping[str, str]) -> None:
-        """To those who have them."""
-        for record in await asyncio.to_thread(self._kit.attachments.records):
-            order, device = record.order, record.order.offered.device
-            if device in ill and device in changed:
-                self._kit.events.tell([order.claim, order.pod], WARNING, UNHEALTHY, f"{device}: {ill[device]}")
-            elif device in changed:
-                self._kit.events.tell([order.claim, order.pod], NORMAL, HEALTHY, f"{device} is well again")
+    async def _follow_illness(self) -> None:
+        async for _ in self._changes():
+            await self._moving.not_well({each.device: each.message for each in self._told() if not each.healthy})
 
     def _changes(self) -> AsyncIterator[None]:
         return self._parts.inventory.changes()

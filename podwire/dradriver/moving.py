@@ -13,7 +13,15 @@ from podwire.dradriver.addressing.keys import Key, key_of
 from podwire.dradriver.attaching.attachments import AttachFailed
 from podwire.dradriver.attaching.records import ATTACHED, PREPARED
 from podwire.dradriver.describing import Describing, networks_of
-from podwire.dradriver.events import ATTACH_FAILED, DETACH_FAILED, IS_ATTACHED, LEASE_LOST, LEASE_REGAINED
+from podwire.dradriver.events import (
+    ATTACH_FAILED,
+    DETACH_FAILED,
+    HEALTHY,
+    IS_ATTACHED,
+    LEASE_LOST,
+    LEASE_REGAINED,
+    UNHEALTHY,
+)
 from podwire.dradriver.kit import Kit, orders_in
 from podwire.dradriver.offers import ClaimRef, Order, PodRef, Refused
 from podwire.dradriver.ports import Attached, Record
@@ -49,6 +57,8 @@ class Moving:
         """By pod: the sandbox that has its devices. An older one of the same pod that is stopped later has none."""
         self._why: dict[str, str] = {}
         """By pod: why it is not attached."""
+        self._ill: Mapping[str, str] = {}
+        """By device: what is wrong with it."""
         self._expected: set[str] = set()
         self._moved = asyncio.Event()
 
@@ -206,7 +216,30 @@ class Moving:
         kit.attachments.reconcile({uid: kit.pins.pin(uid, netns) for uid, netns in there.items() if uid in wanted})
         kit.pins.settle({each.order.pod.uid for each in kit.attachments.records() if each.stage != PREPARED})
 
+    async def not_well(self, ill: Mapping[str, str]) -> None:
+        """Devices, and what is wrong with them: who has one that was well before, or is so again, is told."""
+        before, self._ill = self._ill, ill
+        changed = {each for each in before.keys() | ill.keys() if before.get(each) != ill.get(each)}
+        records = await asyncio.to_thread(self._kit.attachments.records) if changed else ()
+        concerned = [each.order for each in records if each.order.offered.device in changed]
+        for each in concerned:
+            self._tell_health(each)
+        for pod, claim in {(each.pod, each.claim) for each in concerned}:
+            async with self._kit.turns.of([f"pod {pod.uid}"]):
+                attached = await asyncio.to_thread(self._kit.attachments.attached, pod.uid)
+                orders = [each for each in orders_in(self._kit.attachments.of_pod(pod.uid)) if each.claim == claim]
+                if attached and orders:
+                    self._tell_states(pod, claim, orders, attached)
+
     # What is told.
+
+    def _tell_health(self, order: Order) -> None:
+        device = order.offered.device
+        if why := self._ill.get(device):
+            told = why if why.startswith(device) else f"{device}: {why}"
+            self._kit.events.tell([order.claim, order.pod], WARNING, UNHEALTHY, told)
+        else:
+            self._kit.events.tell([order.claim, order.pod], NORMAL, HEALTHY, f"{device} is well again")
 
     def _failed(self, pod: PodRef, orders: Sequence[Order], why: str) -> None:
         self._why[pod.uid] = why
@@ -231,7 +264,7 @@ class Moving:
 
     def _tell_states(self, pod: PodRef, claim: ClaimRef, orders: Sequence[Order], attached: Sequence[Attached]) -> None:
         networks = networks_of(attached)
-        lacks = {(each.device, each.share_id): _lack(each) for each in attached}
+        lacks = {(each.device, each.share_id): _lack(each, self._ill.get(each.device, "")) for each in attached}
         states = []
         for each in orders:
             where = each.offered.device, each.share_id
@@ -243,7 +276,9 @@ class Moving:
             self._kit.statuses.tell(claim, [_state(each, reason, message) for each in of])
 
 
-def _lack(attached: Attached) -> Lack | None:
+def _lack(attached: Attached, illness: str) -> Lack | None:
+    if illness:
+        return Lack(reason="Unhealthy", message=illness)
     if not attached.lapse:
         return None
     return Lack(reason="LeaseNotApplied" if attached.ips else "LeaseLost", message=attached.lapse)

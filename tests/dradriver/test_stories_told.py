@@ -39,10 +39,25 @@ async def test_who_has_a_device_hears_that_it_is_not_well_and_that_it_is_again(d
         node.ip("link set lan1p down")
         found = await both(node, "NetworkDeviceUnhealthy")
         assert found == [("Pod", "lan1: net1 has no carrier"), ("ResourceClaim", "lan1: net1 has no carrier")]
+        assert await ready(node, claim, "False") == {"Ready": "Attached", "NetworkReady": "Unhealthy"}
         node.ip("link set lan1p up")
         found = await both(node, "NetworkDeviceHealthy")
         assert found == [("Pod", "lan1 is well again"), ("ResourceClaim", "lan1 is well again")]
+        assert await ready(node, claim, "True") == {"Ready": "Attached", "NetworkReady": "Attached"}
         await node.host.stop_pod_sandbox(sandbox)
+
+
+async def ready(node, claim, wanted):
+    """Reasons, as soon as NetworkReady is as it is wanted."""
+
+    async def look():
+        (device,) = await node.status(claim) or [{"conditions": []}]
+        found = {each["type"]: each for each in device["conditions"]}
+        if found.get("NetworkReady", {}).get("status") == wanted:
+            return {type_: each["reason"] for type_, each in found.items()}
+        return None
+
+    return await node.until(look)
 
 
 async def test_a_driver_that_starts_again_does_not_tell_again_what_is_attached(driver_node):
