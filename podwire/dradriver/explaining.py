@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from podwire.dradriver.attaching.records import ATTACHED, PREPARED, Record, Records
-from podwire.dradriver.damage import Damage
+from podwire.dradriver.damage import Damage, Damaged
 from podwire.dradriver.names import COMPONENT, DRIVER
 from podwire.linux.errors import LinuxError
 from podwire.linux.network import KernelNetwork
@@ -42,8 +42,8 @@ class Sight:
     """All that a look at the node gave."""
 
     devices: tuple[Seen, ...] = ()
-    damaged: tuple[str, ...] = ()
-    """What is told of records that could not be read."""
+    damaged: tuple[Damaged, ...] = ()
+    """Records that could not be read."""
     unknown: str = ""
     """Why nothing could be seen."""
 
@@ -56,7 +56,7 @@ def seen_on_host(state: Path, claim_uid: str) -> Sight:
     found = records.of_claim(claim_uid)
     with KernelNetwork() as network:
         devices = tuple(_seen(network, each) for each in found)
-    return Sight(devices=devices, damaged=tuple(each.told for each in Damage(state).found(claim_uid)))
+    return Sight(devices=devices, damaged=tuple(Damage(state).found(claim_uid)))
 
 
 def _seen(network: KernelNetwork, record: Record) -> Seen:
@@ -134,7 +134,7 @@ def _here(claim: Object, node: str, sight: Sight) -> Iterator[str]:
     seen = sight.devices
     results = (((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}).get("results") or ()
     wanted = [each for each in results if each["driver"] == DRIVER]
-    known = {each.record.order.offered.device for each in seen}
+    known = {*(each.record.order.offered.device for each in seen), *(each.device for each in sight.damaged)}
     for each in wanted:
         if each["pool"] != node:
             yield f"{each['device']}: is on node {each['pool']}; ask there"
@@ -143,7 +143,7 @@ def _here(claim: Object, node: str, sight: Sight) -> Iterator[str]:
     for each in seen:
         yield from _device(each)
     for each in sight.damaged:
-        yield each
+        yield f"{each.device}: {each.told}"
     if not wanted and not seen and not sight.damaged:
         yield "nothing"
 

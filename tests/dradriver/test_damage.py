@@ -51,7 +51,7 @@ async def test_a_damaged_record_is_told_of_and_nothing_is_kept_for_its_claim(dri
             events = await node.until(lambda: told_of(node, "NetworkDeviceRecordDamaged"))
             await node.until(lambda: _both(node))
             assert told in events.popitem()[1]
-        assert told in seen_on_host(node.root / "state", claim["metadata"]["uid"]).damaged[0]
+        assert told in seen_on_host(node.root / "state", claim["metadata"]["uid"]).damaged[0].told
         assert "podwire_network_driver_damaged_records 1" in await driver.metrics()
         assert [each.kind for each in leaked(node) if each.name.endswith(f"{record.stem}.damaged")] == [
             "damaged record"

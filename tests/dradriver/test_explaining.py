@@ -1,10 +1,12 @@
 """What `podwire network-driver explain` says, and the texts of metrics and configuration."""
 
+from pathlib import Path
+
 import pytest
 
 from podwire.dradriver.config import load
 from podwire.dradriver.counters import parse
-from podwire.dradriver.damage import Damage
+from podwire.dradriver.damage import Damage, Damaged
 from podwire.dradriver.explaining import Sight, explained, seen_on_host
 from podwire.dradriver.metrics import Meter
 from podwire.protocols.settings import BadConfig
@@ -122,9 +124,13 @@ def test_a_file_that_cannot_be_used_says_which_key_and_why(tmp_path, text, why):
         load(path)
 
 
+DAMAGED = Damaged(file=Path("/f"), pod_uid="p1", claim_uid="u1", device="lan1", share_id="")
 UNSEEN = {
     "another instance is at work": (Sight(unknown="process 7 holds the lock"), "not known: process 7 holds the lock"),
-    "a record was damaged": (Sight(damaged=("the record of device lan1 was damaged",)), "lan1 was damaged"),
+    "a record was damaged": (
+        Sight(damaged=(DAMAGED,)),
+        "lan1: the record of device lan1 was damaged and is put aside as /f",
+    ),
 }
 
 
@@ -132,6 +138,7 @@ UNSEEN = {
 def test_it_says_what_it_cannot_see(sight, says):
     told = "\n".join(explained(allocated(), pods=(), events=(), node="node-1", sight=sight))
     assert says in told
+    assert "not prepared" not in told
 
 
 def test_where_no_driver_has_worked_it_says_so(tmp_path):
