@@ -1,15 +1,15 @@
 """NodePrepareResources and NodeUnprepareResources: everything slow, before there is a sandbox.
 
 1. Read the claims, side by side; judge each by itself.   2. Judge the interfaces of each pod together.
-3. Reserve addresses, take the snapshot, make what has to be made.   4. Tell the containers by a CDI file.
-Nothing is changed on the host before 3.
+3. Reserve addresses, and see that the pod may have them.   4. Take the snapshot, make what has to be made.
+5. Tell the containers by a CDI file.   Nothing is changed on the host before 4.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -69,6 +69,8 @@ class Wanted:
     orders: tuple[Order, ...] = ()
     pod_claim: str = ""
     """What its pod calls it, if it was made for that one."""
+    anew: bool = False
+    """Nothing of it was prepared before."""
 
     @property
     def pod(self) -> PodRef | None:
@@ -147,28 +149,28 @@ class Preparing:
             return Wanted(claim=asked)
         try:
             pod = judging.consumer_of(claim, self._outlived(claim.uid))
-            orders = await self._orders(claim, pod)
-        except (Refused, ApiError) as error:
+            before = orders_in(self._kit.attachments.of_claim(claim.uid))
+            judging.check_same_pod(pod, before)
+            anew = not judging.covers(before, claim)
+            orders = self._orders(claim, pod) if anew else tuple(before)  # the same answer for the same question
+        except Refused as error:
             self._refused(asked, _all_of(claim), str(error))
             raise
         failpoint(READ)
-        return Wanted(claim=asked, orders=orders, pod_claim=claim.metadata.annotations.get(POD_CLAIM, ""))
+        named = claim.metadata.annotations.get(POD_CLAIM, "")
+        return Wanted(claim=asked, orders=orders, pod_claim=named, anew=anew)
 
     def _outlived(self, claim_uid: str) -> set[str]:
         records = self._kit.attachments.of_claim(claim_uid)
         return {each.order.pod.uid for each in records if each.boot != self._boot}
 
-    async def _orders(self, claim: ResourceClaim, pod: PodRef) -> tuple[Order, ...]:
-        """Those of before, if it was prepared: the same answer for the same question. Raises Refused, ApiError."""
-        before = orders_in(self._kit.attachments.of_claim(claim.uid))
-        judging.check_same_pod(pod, before)
-        if judging.covers(before, claim):
-            return tuple(before)
-        await self._check_pod(pod)
+    def _orders(self, claim: ResourceClaim, pod: PodRef) -> tuple[Order, ...]:
+        """Raises Refused."""
         host = judging.Host(node=self._kit.node, find=self._kit.devices.find, present=is_character_device)
         return judging.orders_of(claim, pod, host)
 
     async def _check_pod(self, pod: PodRef) -> None:
+        """Raises Refused, ApiError, ClientError."""
         found = await self._kit.api.get(PODS, pod.name, pod.namespace)
         if found["metadata"]["uid"] != pod.uid:
             raise Refused("status.reservedFor", f"pod {pod.namespace}/{pod.name} of uid {pod.uid} is gone")
@@ -184,7 +186,9 @@ class Preparing:
         try:
             self._judge_together(pod, wanted, beside)
             with kit.trace.works(pod.uid, "prepare devices"):
-                await asyncio.to_thread(self._prepared, orders)
+                addresses = await self._reserved(wanted, pod)
+                with kit.meter.phase("prepare"):
+                    await asyncio.to_thread(kit.attachments.prepare, orders, addresses)
                 if any(each.settings.dhcp for each in orders):
                     with kit.meter.phase("lease"):
                         await kit.addressing.lease(wanted.claim.uid)
@@ -200,14 +204,20 @@ class Preparing:
         self._coming.expect(pod.uid)
         return _ready(wanted.claim, orders)
 
-    def _prepared(self, orders: Sequence[Order]) -> None:
-        """In one go, for each change of threads costs as much as a part of it. Raises TROUBLES."""
-        kit = self._kit
-        kit.devices.keep(orders)
-        with kit.meter.phase("addresses"):
-            addresses = kit.addressing.reserve(orders)
-        with kit.meter.phase("prepare"):
-            kit.attachments.prepare(orders, addresses)
+    async def _reserved(self, wanted: Wanted, pod: PodRef) -> Any:
+        """Devices and addresses are kept for it while the pod is looked at: if it must not have them they are let go
+        before anything is done on the host. Raises TROUBLES."""
+        look = asyncio.create_task(self._check_pod(pod)) if wanted.anew else None
+        try:
+            with self._kit.meter.phase("addresses"):
+                return await asyncio.to_thread(self._keep, wanted.orders)
+        finally:
+            if look is not None:
+                await look
+
+    def _keep(self, orders: Sequence[Order]) -> Any:
+        self._kit.devices.keep(orders)
+        return self._kit.addressing.reserve(orders)
 
     def _described(self, wanted: Wanted) -> None:
         """Raises OSError."""
