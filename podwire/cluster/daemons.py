@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import signal
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Collection
 
 import uvloop
 
@@ -22,17 +22,24 @@ def settle() -> None:
     gc.enable()
 
 
-def run_until_stopped(work: Awaitable[None], signals: Iterable[signal.Signals]) -> None:
-    """Run it; a signal cancels it, which is a clean stop."""
+def run_until_stopped(work: Awaitable[None], signals: Collection[signal.Signals]) -> None:
+    """Run it; a signal cancels it, which is a clean stop. The process ends after this: later signals change nothing.
+
+    The handlers are not the loop's own: when a loop closes, those leave the default behind, and whoever asks again
+    while the process ends would kill it.
+    """
 
     async def watched() -> None:
-        task = asyncio.ensure_future(work)
+        task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
         for each in signals:
-            asyncio.get_running_loop().add_signal_handler(each, task.cancel)
+            signal.signal(each, lambda _number, _frame: loop.call_soon_threadsafe(task.cancel))
         try:
             await task
         except asyncio.CancelledError:
             return
+        finally:
+            for each in signals:
+                signal.signal(each, signal.SIG_IGN)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(watched())
