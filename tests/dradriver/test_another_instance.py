@@ -42,6 +42,7 @@ async def test_nobody_hangs_while_another_instance_has_the_lock(driver_node, mon
             assert re.search(holds, "\n".join(driver.lacking()))
             (error,) = await node.kubelet.unprepare(first)
             assert re.search(holds, error)
+        await node.until(lambda: driver.lacking() == [])
         (answer,) = await node.kubelet.prepare(second)
         assert answer.error == ""
         await node.host.run_pod_sandbox(sandbox)
