@@ -24,7 +24,7 @@ from podwire.linux.namespaces import KernelNamespaces, in_thread, visit
 from podwire.linux.network import KernelNetwork
 from podwire.linux.nft import KernelElements
 from podwire.linux.sysctls import KernelSysctls
-from podwire.linux.values import Veth
+from podwire.linux.values import Link, Veth
 
 PATIENCE = 60.0
 MS_REC_PRIVATE = 16384 | 1 << 18
@@ -123,12 +123,19 @@ class Host:
     def pod(self, name: str) -> str:
         return self.namespaces.create(name).path
 
+    def config(self, plugin: str, *subnets: str, **keys) -> dict:
+        """A plugin's configuration with addresses of host-local."""
+        ipam = {
+            "type": "host-local",
+            "dataDir": str(self.root / "ipam"),
+            "ranges": [[{"subnet": each}] for each in subnets],
+        }
+        told = {"cniVersion": "1.1.0", "name": "net", "type": plugin, "dataDir": str(self.records), "ipam": ipam}
+        return told | keys
+
     def bridge(self, *subnets: str, **keys) -> dict:
         """A configuration of bridge; without subnets 10.88.0.0/24."""
-        ranges = [[{"subnet": each}] for each in subnets or ("10.88.0.0/24",)]
-        ipam = {"type": "host-local", "dataDir": str(self.root / "ipam"), "ranges": ranges}
-        told = {"cniVersion": "1.1.0", "name": "net", "type": "bridge", "isDefaultGateway": True}
-        return told | {"dataDir": str(self.records), "ipam": ipam} | keys
+        return self.config("bridge", *(subnets or ("10.88.0.0/24",)), **{"isDefaultGateway": True} | keys)
 
     def portmap(self, previous: dict, *mappings: dict, **keys) -> dict:
         told = {"cniVersion": "1.1.0", "name": "net", "type": "portmap", "dataDir": str(self.records)}
@@ -181,6 +188,18 @@ class Host:
         process.stdin.close()
         process.stdin = None
         return process
+
+    def died(self, verb: str, config: dict, point: str, action: str = "kill") -> tuple[int, bytes, bytes]:
+        """The program for the pod "a", with a failpoint: its exit code, and what it said."""
+        process = self.run(verb, "a", config, PODWIRE_FAILPOINTS=f"{point}={action}")
+        stdout, stderr = process.communicate(timeout=PATIENCE)
+        return process.returncode, stdout, stderr
+
+    @staticmethod
+    def links(netns: str | None = None) -> dict[str, Link]:
+        """By name."""
+        with KernelNetwork(netns) as network:
+            return {each.name: each for each in network.links.list()}
 
     def left(self) -> dict[str, list[str]]:
         """What plugins have made and not taken away; the bridge may stay."""

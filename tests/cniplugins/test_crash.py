@@ -23,16 +23,10 @@ ADDING = [
 DELETING = ["cni.bridge-unmasqueraded", "cni.bridge-disconnected", "ipam.freed", "cni.bridge-returned"]
 
 
-def died(host, verb, config, point, action="kill"):
-    process = host.run(verb, "a", config, PODWIRE_FAILPOINTS=f"{point}={action}")
-    stdout, stderr = process.communicate(timeout=60)
-    return process.returncode, stdout, stderr
-
-
 @pytest.mark.parametrize("point", [each for each in ADDING if each != "cni.bridge-added"])
 def test_an_add_that_fails_undoes_itself(host, point):
     host.pod("a")
-    code, stdout, _ = died(host, "ADD", host.bridge(*DUAL, ipMasq=True), point, "error(disk on fire)")
+    code, stdout, _ = host.died("ADD", host.bridge(*DUAL, ipMasq=True), point, "error(disk on fire)")
     told = json.loads(stdout)
     assert (code, told["cniVersion"], told["code"]) == (1, "1.1.0", 999)
     assert "disk on fire" in told["msg"]
@@ -44,7 +38,7 @@ def test_a_step_of_del_that_fails_does_not_keep_the_others_from_being_taken(host
     host.pod("a")
     config = host.bridge(*DUAL, ipMasq=True)
     host.add("a", config)
-    code, stdout, _ = died(host, "DEL", config, point, "1*error(stuck)->off")
+    code, stdout, _ = host.died("DEL", config, point, "1*error(stuck)->off")
     assert (code, "stuck" in json.loads(stdout)["msg"]) == (1, True)
     assert "links" not in host.left()
     host.delete("a", config)

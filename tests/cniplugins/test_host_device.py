@@ -37,18 +37,11 @@ def plugged():
 
 
 def device(host, *subnets, **keys):
-    told = host.bridge(*(subnets or DUAL), type="host-device", device="dev0")
-    del told["isDefaultGateway"]
-    return told | keys
+    return host.config("host-device", *(subnets or DUAL), **{"device": "dev0"} | keys)
 
 
-def links(netns=None):
-    with KernelNetwork(netns) as network:
-        return {each.name: each for each in network.links.list()}
-
-
-def is_home():
-    dev0 = links().get("dev0")
+def is_home(host):
+    dev0 = host.links().get("dev0")
     return dev0 is not None and (dev0.mac, dev0.alias, dev0.up) == (MAC, "the left port", True)
 
 
@@ -66,8 +59,8 @@ def test_a_pod_gets_the_device_with_all_that_the_result_tells(host, way, plugged
     config = device(host, dns={"domain": "x"})
     config["ipam"]["routes"] = [{"dst": "10.9.0.0/16"}]
     result = host.add("a", config)
-    eth0 = links(pod)["eth0"]
-    assert (eth0.mac, eth0.up, "dev0" in links()) == (MAC, True, False)
+    eth0 = host.links(pod)["eth0"]
+    assert (eth0.mac, eth0.up, "dev0" in host.links()) == (MAC, True, False)
     assert result == {
         "cniVersion": "1.1.0",
         "interfaces": [{"name": "eth0", "mac": MAC, "sandbox": pod, "mtu": 1500}],
@@ -80,9 +73,9 @@ def test_a_pod_gets_the_device_with_all_that_the_result_tells(host, way, plugged
     }
     host.check("a", config, result)
     host.delete("a", config)
-    assert is_home()
+    assert is_home(host)
     assert left(host) == {}
-    assert list(links(pod)) == ["lo"]
+    assert list(host.links(pod)) == ["lo"]
     host.delete("a", config)
 
 
@@ -105,7 +98,7 @@ def test_a_device_that_was_down_comes_home_down(host, plugged):
         here.links.change("dev0", up=False)
     host.add("a", device(host))
     host.delete("a", device(host))
-    assert not links()["dev0"].up
+    assert not host.links()["dev0"].up
 
 
 @pytest.mark.parametrize(
@@ -122,10 +115,10 @@ def test_a_device_is_found_otherwise(host, keys, plugged):
     config = device(host, **keys)
     del config["device"]
     result = host.add("a", config)
-    assert links(pod)["eth0"].mac == MAC
+    assert host.links(pod)["eth0"].mac == MAC
     host.check("a", config, result)
     host.delete("a", config)
-    assert "aa0" in links()
+    assert "aa0" in host.links()
 
 
 def link(name, mac=""):
@@ -196,12 +189,12 @@ def test_an_interface_that_is_not_ours_is_left_alone(host, refused, plugged):
     pod = host.pod("a")
     with KernelNetwork(pod) as inside:
         inside.links.add(Veth("eth0", "other"))
-    index = links(pod)["eth0"].ifindex
+    index = host.links(pod)["eth0"].ifindex
     with refused(100, "eth0 is there already"):
         host.add("a", device(host))
-    assert is_home()
+    assert is_home(host)
     host.delete("a", device(host))
-    assert links(pod)["eth0"].ifindex == index
+    assert host.links(pod)["eth0"].ifindex == index
     assert left(host) == {}
 
 
@@ -213,7 +206,7 @@ def test_a_device_keeps_its_place_when_there_is_no_address_for_it(host, refused,
     host.add("b", config | {"type": "host-local"}, plugin="host-local")
     with refused(11, "no address is left"):
         host.add("a", config)
-    assert is_home()
+    assert is_home(host)
 
 
 @pytest.mark.parametrize("how", ["no namespace is named", "another is there now"])
@@ -231,11 +224,11 @@ def test_deleting_needs_no_namespace(host, how, plugged):
         with KernelNetwork(pod) as inside:
             inside.links.add(Veth("eth0", "other"))
         host.delete("a", device(host))
-        assert "eth0" in links(pod)
+        assert "eth0" in host.links(pod)
         host.namespaces.remove("elsewhere")
     else:
         host.delete("a", device(host), "")
-        assert is_home()
+        assert is_home(host)
     assert left(host) == {}
 
 
@@ -244,7 +237,7 @@ def test_a_namespace_that_ended_took_the_pair_with_it_and_deleting_does_not_mind
     host.pod("a")
     host.add("a", device(host))
     host.namespaces.remove("a")
-    eventually(lambda: "far0" not in links())  # a pair is no hardware: the kernel brings only that home
+    eventually(lambda: "far0" not in host.links())  # a pair is no hardware: the kernel brings only that home
     host.delete("a", device(host))
     assert left(host) == {}
 
@@ -257,7 +250,7 @@ def test_a_device_that_the_kernel_brought_home_gets_its_name_back(host, plugged)
         inside.links.move("eth0", "/proc/thread-self/ns/net", "dev77")  # as it does with hardware
     host.namespaces.remove("a")
     host.delete("a", device(host))
-    assert is_home()
+    assert is_home(host)
     assert left(host) == {}
 
 
@@ -269,7 +262,7 @@ def test_a_device_that_the_pod_renamed_comes_home_all_the_same(host, plugged):
         inside.links.change("eth0", up=False)
         inside.links.change(inside.links.get("eth0").ifindex, name="mine")
     host.delete("a", device(host))
-    assert is_home()
+    assert is_home(host)
 
 
 def test_a_name_that_was_taken_meanwhile_is_told_and_deleting_can_be_repeated(host, refused, plugged):
@@ -280,11 +273,11 @@ def test_a_name_that_was_taken_meanwhile_is_told_and_deleting_can_be_repeated(ho
         here.links.add(Bridge("dev0"))
         with refused(100, "dev0: there is another link of this name, so the device is called home"):
             host.delete("a", device(host))
-        assert list(links(pod)) == ["lo"]
+        assert list(host.links(pod)) == ["lo"]
         host.namespaces.remove("a")
         here.links.delete("dev0")
     host.delete("a", device(host))
-    assert is_home()
+    assert is_home(host)
     assert left(host) == {}
 
 
@@ -294,10 +287,10 @@ def test_without_ipam_a_pod_gets_the_bare_device(host, plugged):
     config = device(host, ipam={})
     result = host.add("a", config)
     assert result.keys() == {"cniVersion", "interfaces"}
-    assert links(pod)["eth0"].up
+    assert host.links(pod)["eth0"].up
     host.check("a", config, result)
     host.delete("a", config)
-    assert is_home()
+    assert is_home(host)
 
 
 @pytest.mark.parametrize(
@@ -326,7 +319,7 @@ def test_a_configuration_that_cannot_be_done_is_refused_and_changes_nothing(host
     host.pod("a")
     with refused(code, told):
         host.add("a", device(host, **keys))
-    assert is_home()
+    assert is_home(host)
     assert left(host) == {}
 
 
@@ -371,7 +364,7 @@ def test_collecting_brings_devices_home(host, way, plugged):
     assert host.call("GC", "", config | kept, "") is None
     host.check("a", config, result)
     assert host.call("GC", "", config | {"cni.dev/valid-attachments": []}, "") is None
-    assert is_home()
+    assert is_home(host)
     assert left(host) == {}
 
 
@@ -385,19 +378,13 @@ def test_status_tells_when_the_device_is_nowhere(host, refused, plugged):
     assert host.call("STATUS", "", device(host), "") is None, "it is where it should be"
 
 
-def died(host, verb, config, point, action="kill"):
-    process = host.run(verb, "a", config, PODWIRE_FAILPOINTS=f"cni.host-device-{point}={action}")
-    stdout, stderr = process.communicate(timeout=60)
-    return process.returncode, stdout, stderr
-
-
 @pytest.mark.parametrize("point", ADDING)
 def test_what_a_killed_add_took_is_home_after_del(host, point, plugged):
     plugged()
     host.pod("a")
-    assert died(host, "ADD", device(host), point)[0] == -signal.SIGKILL
+    assert host.died("ADD", device(host), f"cni.host-device-{point}")[0] == -signal.SIGKILL
     host.delete("a", device(host), "")
-    assert is_home()
+    assert is_home(host)
     assert left(host) == {}
 
 
@@ -405,19 +392,19 @@ def test_what_a_killed_add_took_is_home_after_del(host, point, plugged):
 def test_what_a_killed_add_took_is_no_obstacle_to_another_add(host, point, plugged):
     plugged()
     host.pod("a")
-    assert died(host, "ADD", device(host), point)[0] == -signal.SIGKILL
+    assert host.died("ADD", device(host), f"cni.host-device-{point}")[0] == -signal.SIGKILL
     host.check("a", device(host), host.add("a", device(host)))
     host.delete("a", device(host))
-    assert is_home()
+    assert is_home(host)
 
 
 @pytest.mark.parametrize("point", ["recorded", "marked", "configured"])
 def test_an_add_that_fails_undoes_itself(host, point, plugged):
     plugged()
     host.pod("a")
-    code, stdout, _ = died(host, "ADD", device(host), point, "error(disk on fire)")
+    code, stdout, _ = host.died("ADD", device(host), f"cni.host-device-{point}", "error(disk on fire)")
     assert (code, json.loads(stdout)["code"]) == (1, 999)
-    assert is_home()
+    assert is_home(host)
     assert left(host) == {}
 
 
@@ -426,9 +413,9 @@ def test_a_killed_del_is_finished_by_the_next(host, point, plugged):
     plugged()
     host.pod("a")
     host.add("a", device(host))
-    assert died(host, "DEL", device(host), point)[0] == -signal.SIGKILL
+    assert host.died("DEL", device(host), f"cni.host-device-{point}")[0] == -signal.SIGKILL
     host.delete("a", device(host))
-    assert is_home()
+    assert is_home(host)
     assert left(host) == {}
 
 
@@ -441,5 +428,5 @@ def test_a_killed_daemon_leaves_a_device_that_del_brings_home(host, plugged):
         assert daemon.wait(60) == -signal.SIGKILL
     assert subprocess.run(["ip", "link", "show", "dev0"], capture_output=True, check=False).returncode != 0
     host.delete("a", device(host))
-    assert is_home()
+    assert is_home(host)
     assert left(host) == {}

@@ -31,14 +31,7 @@ def wired():
 
 
 def macvlan(host, *subnets, **keys):
-    told = host.bridge(*(subnets or DUAL), type="macvlan", master="wire0")
-    del told["isDefaultGateway"]
-    return told | keys
-
-
-def links(netns=None):
-    with KernelNetwork(netns) as network:
-        return {each.name: each for each in network.links.list()}
+    return host.config("macvlan", *(subnets or DUAL), **{"master": "wire0"} | keys)
 
 
 @all_ways
@@ -48,9 +41,9 @@ def test_a_pod_gets_a_link_with_all_that_the_result_tells(host, way, wired):
     config = macvlan(host, mtu=1400, dns={"domain": "x"})
     config["ipam"]["routes"] = [{"dst": "10.9.0.0/16"}]
     result = host.add("a", config)
-    eth0 = links(pod)["eth0"]
+    eth0 = host.links(pod)["eth0"]
     assert (eth0.kind, eth0.mode, eth0.up, eth0.mtu) == ("macvlan", "bridge", True, 1400)
-    assert eth0.peer == links()["wire0"].ifindex
+    assert eth0.peer == host.links()["wire0"].ifindex
     assert result == {
         "cniVersion": "1.1.0",
         "interfaces": [{"name": "eth0", "mac": eth0.mac, "sandbox": pod, "mtu": 1400}],
@@ -69,7 +62,7 @@ def test_a_pod_gets_a_link_with_all_that_the_result_tells(host, way, wired):
     host.check("a", config, result)
     host.delete("a", config)
     assert host.left() == {}
-    assert list(links(pod)) == ["lo"]
+    assert list(host.links(pod)) == ["lo"]
     host.delete("a", config)
 
 
@@ -95,7 +88,7 @@ def test_every_mode_is_set_and_checked(host, refused, mode, wired):
     pod = host.pod("a")
     config = macvlan(host, mode=mode, bcqueuelen=2000)
     result = host.add("a", config)
-    assert links(pod)["eth0"].mode == mode
+    assert host.links(pod)["eth0"].mode == mode
     host.check("a", config, result)
     other = "private" if mode == "bridge" else "bridge"
     with refused(101, f"the mode {mode} and not {other}"):
@@ -113,7 +106,7 @@ def test_without_a_master_it_stands_on_the_link_of_the_default_route(host, refus
         anywhere = ip_network("0.0.0.0/0" if family == 4 else "::/0")
         here.routes.add(Route(anywhere, ifindex=here.links.get("uplink0").ifindex))
     result = host.add("a", macvlan(host, master=""))
-    assert links(host.namespaces.path("a"))["eth0"].peer == links()["uplink0"].ifindex
+    assert host.links(host.namespaces.path("a"))["eth0"].peer == host.links()["uplink0"].ifindex
     host.check("a", macvlan(host, master=""), result)
 
 
@@ -123,11 +116,11 @@ def test_a_master_may_be_a_link_of_the_pod(host, way, wired):
     wired("wire0", pod)
     config = macvlan(host, linkInContainer=True)
     result = host.add("a", config)
-    assert links(pod)["eth0"].peer == links(pod)["wire0"].ifindex
+    assert host.links(pod)["eth0"].peer == host.links(pod)["wire0"].ifindex
     host.check("a", config, result)
     assert host.add("a", config) == result
     host.delete("a", config, "")
-    assert "eth0" not in links(pod)
+    assert "eth0" not in host.links(pod)
     assert host.left() == {}
 
 
@@ -142,7 +135,7 @@ def test_a_master_may_be_a_link_of_the_pod(host, way, wired):
 def test_the_mac_address_is_the_one_that_is_asked_for(host, keys, env, mac, wired):
     wired()
     pod = host.pod("a")
-    assert host.add("a", macvlan(host, **keys), **env)["interfaces"][0]["mac"] == mac == links(pod)["eth0"].mac
+    assert host.add("a", macvlan(host, **keys), **env)["interfaces"][0]["mac"] == mac == host.links(pod)["eth0"].mac
 
 
 def test_without_ipam_a_pod_gets_a_bare_link_that_is_up(host, wired):
@@ -151,7 +144,7 @@ def test_without_ipam_a_pod_gets_a_bare_link_that_is_up(host, wired):
     config = macvlan(host, ipam={})
     result = host.add("a", config)
     assert result.keys() == {"cniVersion", "interfaces"}
-    assert links(pod)["eth0"].up
+    assert host.links(pod)["eth0"].up
     assert KernelSysctls(pod).read("net.ipv6.conf.eth0.accept_ra") == "1", "the wire's routers are listened to"
     host.check("a", config, result)
     host.delete("a", config)
@@ -162,9 +155,9 @@ def test_adding_again_gives_the_same_result_and_another_configuration_is_refused
     wired()
     pod = host.pod("a")
     first = host.add("a", macvlan(host))
-    index = links(pod)["eth0"].ifindex
+    index = host.links(pod)["eth0"].ifindex
     assert host.add("a", macvlan(host)) == first
-    assert links(pod)["eth0"].ifindex == index
+    assert host.links(pod)["eth0"].ifindex == index
     with refused(100, "another configuration"):
         host.add("a", macvlan(host, mtu=1300))
     host.check("a", macvlan(host), first)
@@ -183,11 +176,11 @@ def test_an_interface_that_is_not_ours_is_left_alone(host, refused, wired):
     wired()
     pod = host.pod("a")
     wired("eth0", pod)
-    index = links(pod)["eth0"].ifindex
+    index = host.links(pod)["eth0"].ifindex
     with refused(100, "eth0 is there already"):
         host.add("a", macvlan(host))
     host.delete("a", macvlan(host))
-    assert links(pod)["eth0"].ifindex == index
+    assert host.links(pod)["eth0"].ifindex == index
     assert host.left() == {}
 
 
@@ -196,7 +189,7 @@ def test_a_name_that_is_taken_on_the_host_is_none_in_the_pod(host, wired):
     wired("eth0")
     pod = host.pod("a")
     host.add("a", macvlan(host))
-    assert links(pod)["eth0"].kind == "macvlan"
+    assert host.links(pod)["eth0"].kind == "macvlan"
 
 
 @pytest.mark.parametrize("how", ["the namespace is gone", "no namespace is named", "another is there now"])
@@ -212,7 +205,7 @@ def test_deleting_needs_no_namespace(host, how, wired, eventually):
     host.delete("a", macvlan(host), "" if how == "no namespace is named" else None)
     assert host.left() == {}
     if how != "the namespace is gone":
-        assert ("eth0" in links(pod)) == (how == "another is there now")
+        assert ("eth0" in host.links(pod)) == (how == "another is there now")
 
 
 def test_deleting_needs_no_master(host, wired):
@@ -233,7 +226,7 @@ def test_deleting_finds_a_link_that_the_pod_has_renamed(host, wired):
         inside.links.change(inside.links.get("eth0").ifindex, up=False)
         inside.links.change(inside.links.get("eth0").ifindex, name="mine")
     host.delete("a", macvlan(host))
-    assert list(links(pod)) == ["lo"]
+    assert list(host.links(pod)) == ["lo"]
 
 
 @pytest.mark.parametrize(
@@ -257,7 +250,7 @@ def test_a_configuration_that_cannot_be_done_is_refused_and_changes_nothing(host
     with refused(code, told):
         host.add("a", macvlan(host, **keys))
     assert host.left() == {}
-    assert sorted(links()) == ["lo", "wire0", "wire0-far"]
+    assert sorted(host.links()) == ["lo", "wire0", "wire0-far"]
 
 
 @pytest.mark.parametrize("what", ["link", "down", "mac", "address", "master"])
@@ -297,7 +290,7 @@ def test_collecting_takes_what_is_not_valid_and_nothing_else(host, way, wired):
     host.namespaces.remove("c")
     kept = {"cni.dev/valid-attachments": [{"containerID": "b", "ifname": "eth0"}]}
     assert host.call("GC", "", config | kept, "") is None
-    assert "eth0" not in links(host.namespaces.path("a"))
+    assert "eth0" not in host.links(host.namespaces.path("a"))
     host.check("b", config, results["b"])
     assert [each.split("@")[1] for each in host.left()["records"]] == ["b"]
     assert host.call("GC", "", config | {"cni.dev/valid-attachments": []}, "") is None
@@ -314,27 +307,21 @@ def test_status_tells_when_there_is_nothing_to_stand_on(host, refused, wired):
     assert host.call("STATUS", "", macvlan(host), "") is None
 
 
-def died(host, verb, config, point, action="kill"):
-    process = host.run(verb, "a", config, PODWIRE_FAILPOINTS=f"cni.macvlan-{point}={action}")
-    stdout, stderr = process.communicate(timeout=60)
-    return process.returncode, stdout, stderr
-
-
 @pytest.mark.parametrize("point", ADDING)
 def test_what_a_killed_add_left_is_gone_after_del(host, point, wired):
     wired()
     pod = host.pod("a")
-    assert died(host, "ADD", macvlan(host), point)[0] == -signal.SIGKILL
+    assert host.died("ADD", macvlan(host), f"cni.macvlan-{point}")[0] == -signal.SIGKILL
     host.delete("a", macvlan(host), "")
     assert host.left() == {}
-    assert list(links(pod)) == ["lo"]
+    assert list(host.links(pod)) == ["lo"]
 
 
 @pytest.mark.parametrize("point", ["made", "connected"])
 def test_what_a_killed_add_left_is_no_obstacle_to_another_add(host, point, wired):
     wired()
     host.pod("a")
-    assert died(host, "ADD", macvlan(host), point)[0] == -signal.SIGKILL
+    assert host.died("ADD", macvlan(host), f"cni.macvlan-{point}")[0] == -signal.SIGKILL
     host.check("a", macvlan(host), host.add("a", macvlan(host)))
     host.delete("a", macvlan(host))
     assert host.left() == {}
@@ -344,10 +331,10 @@ def test_what_a_killed_add_left_is_no_obstacle_to_another_add(host, point, wired
 def test_an_add_that_fails_undoes_itself(host, point, wired):
     wired()
     pod = host.pod("a")
-    code, stdout, _ = died(host, "ADD", macvlan(host), point, "error(disk on fire)")
+    code, stdout, _ = host.died("ADD", macvlan(host), f"cni.macvlan-{point}", "error(disk on fire)")
     assert (code, json.loads(stdout)["code"]) == (1, 999)
     assert host.left() == {}
-    assert list(links(pod)) == ["lo"]
+    assert list(host.links(pod)) == ["lo"]
 
 
 @pytest.mark.parametrize("point", DELETING)
@@ -355,6 +342,6 @@ def test_a_killed_del_is_finished_by_the_next(host, point, wired):
     wired()
     host.pod("a")
     host.add("a", macvlan(host))
-    assert died(host, "DEL", macvlan(host), point)[0] == -signal.SIGKILL
+    assert host.died("DEL", macvlan(host), f"cni.macvlan-{point}")[0] == -signal.SIGKILL
     host.delete("a", macvlan(host))
     assert host.left() == {}

@@ -17,8 +17,7 @@ DELETING = ["unmasqueraded", "disconnected", "returned"]
 
 
 def ptp(host, *subnets, **keys):
-    told = host.bridge(*(subnets or DUAL), type="ptp", **keys)
-    del told["isDefaultGateway"]
+    told = host.config("ptp", *(subnets or DUAL), **keys)
     told["ipam"] |= {"routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}
     return told
 
@@ -292,17 +291,11 @@ def test_status_tells_when_there_is_no_address_left(host, refused):
         host.call("STATUS", "", config, "")
 
 
-def died(host, verb, config, point, action="kill"):
-    process = host.run(verb, "a", config, PODWIRE_FAILPOINTS=f"cni.ptp-{point}={action}")
-    stdout, stderr = process.communicate(timeout=60)
-    return process.returncode, stdout, stderr
-
-
 @pytest.mark.parametrize("point", ADDING)
 def test_what_a_killed_add_left_is_gone_after_del(host, point):
     host.pod("a")
     config = ptp(host, ipMasq=True)
-    assert died(host, "ADD", config, point)[0] == -signal.SIGKILL
+    assert host.died("ADD", config, f"cni.ptp-{point}")[0] == -signal.SIGKILL
     if point != "connected":
         host.namespaces.remove("a")
     host.delete("a", config)
@@ -313,7 +306,7 @@ def test_what_a_killed_add_left_is_gone_after_del(host, point):
 def test_what_a_killed_add_left_is_no_obstacle_to_another_add(host, point):
     host.pod("a")
     config = ptp(host, ipMasq=True)
-    assert died(host, "ADD", config, point)[0] == -signal.SIGKILL
+    assert host.died("ADD", config, f"cni.ptp-{point}")[0] == -signal.SIGKILL
     host.check("a", config, host.add("a", config))
     host.delete("a", config)
     assert host.left() == {}
@@ -322,7 +315,7 @@ def test_what_a_killed_add_left_is_no_obstacle_to_another_add(host, point):
 @pytest.mark.parametrize("point", ["recorded", "connected", "configured"])
 def test_an_add_that_fails_undoes_itself(host, point):
     host.pod("a")
-    code, stdout, _ = died(host, "ADD", ptp(host, ipMasq=True), point, "error(disk on fire)")
+    code, stdout, _ = host.died("ADD", ptp(host, ipMasq=True), f"cni.ptp-{point}", "error(disk on fire)")
     assert (code, json.loads(stdout)["code"]) == (1, 999)
     assert host.left() == {}
 
@@ -332,6 +325,6 @@ def test_a_killed_del_is_finished_by_the_next(host, point):
     host.pod("a")
     config = ptp(host, ipMasq=True)
     host.add("a", config)
-    assert died(host, "DEL", config, point)[0] == -signal.SIGKILL
+    assert host.died("DEL", config, f"cni.ptp-{point}")[0] == -signal.SIGKILL
     host.delete("a", config)
     assert host.left() == {}
