@@ -45,10 +45,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     version: int = VERSION
 
     @property
-    def ref(self) -> str:
-        return f"{self.namespace}/{self.name}"
-
-    @property
     def prepared(self) -> bool:
         """By all its drivers, once."""
         return not self.leaving and all(devices is not None for devices in self.drivers.values())
