@@ -31,7 +31,7 @@ class Damage:
     """All that was put aside below a driver's state."""
 
     def __init__(self, state: Path) -> None:
-        self._records = state / "records"
+        self.state, self._records = state, state / "records"
 
     def found(self, claim_uid: str = "") -> list[Damaged]:
         """That of a claim, or all."""
@@ -45,14 +45,11 @@ class Damage:
                 pod = unquote(path.parent.name)
                 yield Damaged(file=path, pod_uid=pod, claim_uid=claim, device=device, share_id=share)
 
-    def forget(self, claim_uid: str) -> list[Damaged]:
-        """Nobody has the claim any more: what its records told of is of no use. Those that are gone now."""
-        found = self.found(claim_uid)
-        for each in found:
-            each.file.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # there are records of other claims
-                each.file.parent.rmdir()
-        return found
+    def forget(self, damaged: Damaged) -> None:
+        """Nobody has the claim any more: what its record told of is of no use."""
+        damaged.file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # there are records of other claims
+            damaged.file.parent.rmdir()
 
 
 def whose(damaged: Damaged) -> list[ClaimRef | PodRef]:

@@ -214,7 +214,8 @@ class Moving:
         kit = self._kit
         wanted = {each.order.pod.uid for each in kit.attachments.records()}
         kit.attachments.reconcile({uid: kit.pins.pin(uid, netns) for uid, netns in there.items() if uid in wanted})
-        kit.pins.settle({each.order.pod.uid for each in kit.attachments.records() if each.stage != PREPARED})
+        away = {each.order.pod.uid for each in kit.attachments.records() if each.stage != PREPARED}
+        kit.pins.settle(away | {each.pod_uid for each in kit.damage.found()})
 
     async def not_well(self, ill: Mapping[str, str]) -> None:
         """Devices, and what is wrong with them: who has one that was well before, or is so again, is told."""

@@ -28,6 +28,7 @@ from podwire.dradriver.instances import PREPARE_PATIENCE
 from podwire.dradriver.kit import Kit, orders_in
 from podwire.dradriver.names import CLAIMS, PODS
 from podwire.dradriver.offers import ClaimRef, Order, PodRef, Refused
+from podwire.dradriver.rescuing import rescue
 from podwire.dradriver.service import Ready
 from podwire.dradriver.status import DeviceState
 from podwire.failpoints import FailpointHit, declare, failpoint
@@ -249,8 +250,7 @@ class Preparing:
             failpoint(UNPREPARED)
             await kit.addressing.release(claim.uid)
             await asyncio.to_thread(self._describing.forgotten, claim)
-        for each in await asyncio.to_thread(kit.damage.forget, claim.uid):
-            _log.warning("a device whose record was damaged stays as it is", extra={"device": each.device})
+        await asyncio.to_thread(self._without_damage, claim.uid)
         await asyncio.to_thread(kit.devices.settle, claim.uid)
         return ""
 
@@ -258,6 +258,14 @@ class Preparing:
         self._kit.attachments.unprepare(claim_uid)
         if all(each.stage == PREPARED_STAGE for each in self._kit.attachments.of_pod(pod_uid)):
             self._kit.pins.unpin(pod_uid)
+
+    def _without_damage(self, claim_uid: str) -> None:
+        kit = self._kit
+        for each in kit.damage.found(claim_uid):
+            rescue(each, kit.damage.state)
+            kit.damage.forget(each)
+            if not kit.attachments.of_pod(each.pod_uid):
+                kit.pins.unpin(each.pod_uid)
 
     # What is told.
 

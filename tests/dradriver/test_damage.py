@@ -66,3 +66,27 @@ async def test_a_damaged_record_is_told_of_and_nothing_is_kept_for_its_claim(dri
 
 async def _both(node):
     return set(await told_of(node, "NetworkDeviceRecordDamaged")) == {"Pod", "ResourceClaim"}
+
+
+async def test_a_whole_link_whose_record_is_damaged_does_not_die_with_its_pod(driver_node):
+    node = driver_node
+    node.veth("lan1")
+    named = {"apiVersion": API_VERSION, "kind": KIND, "interface": {"name": "net1"}}
+    async with node.driving():
+        await node.offered("lan1")
+        pod = await node.pod()
+        claim = await node.claim("lan1", pods=[pod], parameters=named)
+        await node.kubelet.prepare(claim)
+        sandbox = node.sandbox(pod)
+        await node.host.run_pod_sandbox(sandbox)
+    (record,) = (node.root / "state/records").glob("*/*.json")
+    record.write_text("")
+    async with node.driving() as driver:
+        await driver.plugin.synchronize([sandbox], [])
+        await node.host.stop_pod_sandbox(sandbox)
+        node.namespaces.remove(sandbox.id)
+        assert await node.kubelet.unprepare(claim) == [""]
+        (link,) = node.ip("link show dev lan1")
+        assert "ifalias" not in link
+        assert list((node.root / "state/netns").iterdir()) == []
+        await node.offered("lan1")

@@ -153,5 +153,6 @@ def test_damaged_records_are_found_by_their_claim(tmp_path):
     found = [(each.pod_uid, each.device, each.share_id) for each in damage.found("u1")]
     assert found == [("p1", "lan1", ""), ("p1", "wifi/0", "s1")]
     assert len(damage.found()) == 3
-    assert len(damage.forget("u1")) == 2
+    for each in damage.found("u1"):
+        damage.forget(each)
     assert [each.claim_uid for each in damage.found()] == ["u2"]
