@@ -19,7 +19,7 @@ from podwire.dradriver.addressing.book import Book, Demand, Held
 from podwire.dradriver.addressing.keys import Key
 from podwire.dradriver.addressing.pools import Pool
 from podwire.dradriver.offers import Refused
-from podwire.dradriver.settings import IP, Interface
+from podwire.dradriver.settings import Interface
 from podwire.failpoints import declare, failpoint
 from podwire.linux.files import sync_directory, write_durably
 
@@ -81,11 +81,6 @@ class Addresses:
     def held(self) -> tuple[Held, ...]:
         """Everything that anybody has. Needs no lock: the file is replaced as a whole."""
         return self._read().held
-
-    def gateway(self, pool: str, of: Interface) -> IP | None:
-        """The configured gateway of an address from a pool."""
-        known = self._pools.get(pool)
-        return known.gateway(of) if known else None
 
     def _pool(self, name: str, families: Sequence[int]) -> Pool | None:
         if not name:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from podwire.dradriver.offers import Refused
-from podwire.dradriver.settings import IP, Interface
+from podwire.dradriver.settings import IP
 from podwire.ipam.ranges import RangeSet, parse_sets
 from podwire.protocols.cni.errors import CniError
 
@@ -35,10 +35,6 @@ class Pool:
         return tuple(
             (number, each) for number, each in enumerate(self.sets) if not families or _family(each) in families
         )
-
-    def gateway(self, of: Interface) -> IP | None:
-        """That of an address' subnet, if one is configured."""
-        return next((each for each in self.gateways if each in of.network), None)
 
 
 def _family(ranges: RangeSet) -> int:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from ipaddress import ip_address, ip_interface
+from ipaddress import ip_interface
 from pathlib import Path
 
 import pytest
@@ -168,12 +168,6 @@ def test_claims_that_are_gone_give_everything_back(addresses):
     assert [each.name for each in freed] == ["a", "c"]
     assert [each.name for each in addresses.held()] == ["b"]
     addresses.release("uid-nobody")
-
-
-def test_only_a_gateway_that_is_configured_is_told(addresses):
-    assert addresses.gateway("lab", ip_interface("10.9.0.3/29")) == ip_address("10.9.0.1")
-    assert addresses.gateway("dual", ip_interface("10.8.0.3/29")) is None
-    assert addresses.gateway("dual", ip_interface("fd00:8::3/64")) == ip_address("fd00:8::1")
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"version": 2}', b'{"version":1,"held":[{}]}'])
