@@ -19,6 +19,7 @@ from podwire.apiserver.admission.pods import FailingNodes, Priorities, ServiceAc
 from podwire.apiserver.admission.policies.keeper import PolicyKeeper
 from podwire.apiserver.admission.policies.policies import Policies
 from podwire.apiserver.admission.requesters import Requesters
+from podwire.apiserver.admission.runtime_classes import RuntimeClasses
 from podwire.apiserver.authn import Authenticator
 from podwire.apiserver.authz import Authorizer
 from podwire.apiserver.catalog import builtin_resources
@@ -133,6 +134,7 @@ def _admission(store: Store, addresses: ServiceAddresses, authorizer: Authorizer
             ServiceAccounts(store),
             Priorities(store),
             FailingNodes(),
+            RuntimeClasses(store),
             addresses,
             ClaimRights(authorizer),
             DeviceClaims(store),

@@ -27,6 +27,9 @@ from podwire.objects.pods import Pod
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
 from podwire.protocols.grpc_status import RpcError
+from podwire.protocols.k8sapi.client_side import ClientError
+from podwire.protocols.k8sapi.kinds import Kind
+from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object
 
 log = logging.getLogger(__name__)
@@ -36,6 +39,9 @@ RETRY_SECONDS = 5.0
 SANDBOX_SECONDS = 240.0
 CALL_SECONDS = 120.0
 """A runtime has so much time: for a sandbox, which a network plugin may hold up, and for everything else."""
+RUNTIME_CLASSES = Kind(
+    group="node.k8s.io", version="v1", resource="runtimeclasses", kind="RuntimeClass", namespaced=False
+)
 
 
 SANDBOX_RUN = declare("kubelet.sandbox-run", "a pod has its sandbox; nobody here has noted it yet")
@@ -53,6 +59,10 @@ class CannotStart(Exception):
         """There is a container, which ended as soon as it began, or never did."""
         self.retry_at = retry_at
         """When trying again makes sense, if nothing tells earlier; None: when something does."""
+
+
+class NoHandler(Exception):
+    """It is not known which of the runtime's handlers a pod is to have."""
 
 
 class Starting:
@@ -79,14 +89,26 @@ class Starting:
         return config
 
     async def sandbox(self, pod: Pod, attempt: int) -> str:
-        """Run a sandbox and give its id. RpcError."""
+        """Run a sandbox and give its id. RpcError, NoHandler."""
         self._tell_of_dns(pod)
         config = self.sandbox_config(pod, attempt)
         await asyncio.to_thread(Path(config.log_directory).mkdir, 0o755, parents=True, exist_ok=True)
-        request = pb.RunPodSandboxRequest(config=config)
+        request = pb.RunPodSandboxRequest(config=config, runtime_handler=await self._handler(pod))
         answer = await self._kit.cri.call(methods.RUN_POD_SANDBOX, request, timeout=SANDBOX_SECONDS)
         failpoint(SANDBOX_RUN)
         return answer.pod_sandbox_id
+
+    async def _handler(self, pod: Pod) -> str:
+        """Of the pod's RuntimeClass; the runtime's own choice for a pod without one. NoHandler."""
+        name = pod.spec.runtime_class_name
+        if not name:
+            return ""
+        try:
+            found = await self._kit.api.get(RUNTIME_CLASSES, name)
+        except (ApiError, ClientError) as error:
+            raise NoHandler(f"failed to lookup RuntimeClass {name}: {error}") from error
+        handler: str = found["handler"]
+        return handler
 
     async def container(self, pod: Pod, container: Container, attempt: int, observed: Observed) -> str:
         """Start a container in the pod's sandbox and give its id. CannotStart.

@@ -33,7 +33,7 @@ from podwire.kubelet.observed import Observed
 from podwire.kubelet.plan import outcome, plan
 from podwire.kubelet.provisions import Provisions
 from podwire.kubelet.reports import PODS
-from podwire.kubelet.starting import CannotStart, Starting
+from podwire.kubelet.starting import CannotStart, NoHandler, Starting
 from podwire.kubelet.status import moved, pod_status, rejected
 from podwire.kubelet.volumes import NotReady
 from podwire.objects.pods import Pod, PodStatus
@@ -271,7 +271,7 @@ class Worker:
             id_ = await self._starting.sandbox(self.pod, attempt)
             self._dirty = False  # until an event tells of something after this
             await self._kit.view.look_at(self.pod.uid, id_)
-        except (RpcError, ConfigError, NameTooLong) as error:
+        except (RpcError, ConfigError, NameTooLong, NoHandler) as error:
             message = f"Failed to create pod sandbox: {error}"
             self._kit.recorder.tell(self.pod, WARNING, "FailedCreatePodSandBox", message)
             self.memory.sandbox_failed()

@@ -151,6 +151,7 @@ class PodSpec(Part, frozen=True, kw_only=True):
     host_aliases: tuple[HostAlias, ...] = ()
     image_pull_secrets: tuple[Named, ...] = ()
     readiness_gates: tuple[ReadinessGate, ...] = ()
+    runtime_class_name: str = ""
     overhead: Quantities = {}
     security_context: PodSecurityContext = PodSecurityContext()
     resource_claims: tuple[dict[str, Any], ...] = ()

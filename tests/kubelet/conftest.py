@@ -134,7 +134,7 @@ class Runtime:
         id_, config = f"s{next(self._numbers)}", request.config
         self.sandboxes[id_] = pb.PodSandboxStatus(
             id=id_, metadata=config.metadata, labels=config.labels, annotations=config.annotations,
-            network=pb.PodSandboxNetworkStatus(ip="10.0.0.9"),
+            network=pb.PodSandboxNetworkStatus(ip="10.0.0.9"), runtime_handler=request.runtime_handler,
         )  # fmt: skip
         return pb.RunPodSandboxResponse(pod_sandbox_id=id_)
 
@@ -243,8 +243,11 @@ class World:
         await self.api.delete(PODS, name, "default")
         await waiting
 
-    async def event(self, reason):
-        return (await self.until(lambda each: each and each["reason"] == reason, kind=EVENTS))["message"]
+    async def event(self, reason, part=""):
+        def told(each):
+            return each and each["reason"] == reason and part in each["message"]
+
+        return (await self.until(told, kind=EVENTS))["message"]
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import pytest
 
 from podwire.kubelet.observed import UID
 from podwire.kubelet.reports import PODS
+from podwire.kubelet.starting import RUNTIME_CLASSES
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import Internal, Unavailable
 from podwire.protocols.k8sapi.status import ApiError, Reason
@@ -42,6 +43,29 @@ async def test_a_sandbox_that_fails_is_told_and_tried_again(world):
     world.runtime.fails["RunPodSandbox"] = [Internal("the cable is loose")]
     await world.make()
     assert await world.event("FailedCreatePodSandBox") == "Failed to create pod sandbox: the cable is loose"
+    await world.running()
+
+
+async def test_a_pod_gets_the_handler_of_its_runtime_class(world):
+    class_ = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "sealed"}, "handler": "box"}
+    await world.api.create(class_)
+    await world.make(runtimeClassName="sealed")
+    await world.running()
+    await world.make("q")
+    await world.running("q")
+    assert sorted(each.runtime_handler for each in world.runtime.sandboxes.values()) == ["", "box"]
+
+
+async def test_a_pod_whose_runtime_class_is_gone_waits_for_it(world):
+    class_ = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "sealed"}, "handler": "box"}
+    world.runtime.fails["RunPodSandbox"] = [Internal("not yet")] * 100
+    await world.api.create(class_)
+    await world.make(runtimeClassName="sealed")
+    await world.event("FailedCreatePodSandBox", "not yet")
+    await world.api.delete(RUNTIME_CLASSES, "sealed")
+    await world.event("FailedCreatePodSandBox", "failed to lookup RuntimeClass sealed: runtimeclasses")
+    world.runtime.fails.clear()
+    await world.api.create(class_)
     await world.running()
 
 
