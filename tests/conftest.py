@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import signal
 import zlib
 from collections.abc import Iterator
 
@@ -73,6 +74,16 @@ def _logging_as_it_was() -> Iterator[None]:
     for logger, (handlers, level) in zip(loggers, before, strict=True):
         logger.handlers[:] = handlers
         logger.setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_they_were() -> Iterator[None]:
+    """A daemon that is run within a test stays deaf when it has ended; what the next test starts would be born deaf."""
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    yield
+    for each, handler in before.items():
+        if signal.getsignal(each) is not handler:
+            signal.signal(each, handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

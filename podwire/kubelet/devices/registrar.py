@@ -50,10 +50,14 @@ class Registrar:
 
     async def run(self) -> None:
         """Talk until cancelled; who comes by the registry of plugins need not wait for the socket."""
-        async with asyncio.TaskGroup() as self._group:
+        async with asyncio.TaskGroup() as group:
             for each in self.resources.values():
-                self._group.create_task(self._after_grace(each), name=f"grace of {each.name}")
-            await self._listen()
+                group.create_task(self._after_grace(each), name=f"grace of {each.name}")
+            self._group = group
+            try:
+                await self._listen()
+            finally:
+                self._group = None  # the registry of plugins may end later, and take its leave of each
 
     async def _listen(self) -> None:
         """1. Remove the sockets of before, so that plugins notice.  2. Listen, where there can be a socket."""
@@ -108,6 +112,8 @@ class Registrar:
             await self._know(name)
         except OSError as error:
             raise Unavailable(f"it cannot be written down that there is {name}: {error}") from error
+        if (group := self._group) is None:
+            raise Unavailable("the kubelet is ending")
         resource = self.resources.setdefault(name, Resource(name, told=False))
         other = resource.plugin
         if other is not None and not other.gone and other.socket != socket:
@@ -116,7 +122,7 @@ class Registrar:
         resource.plugin = Plugin(self._door, self._limits, name, socket, options, self._listed)
         resource.listed = False
         talk = self._talk(resource, resource.plugin)
-        self._talks[name] = self._group.create_task(talk, name=f"device plugin of {name}")
+        self._talks[name] = group.create_task(talk, name=f"device plugin of {name}")
         log.info("device plugin registered", extra={"resource": name, "socket": str(socket)})
 
     def _end_talk(self, name: str) -> None:

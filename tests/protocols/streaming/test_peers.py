@@ -206,8 +206,9 @@ async def test_the_official_python_client_forwards_ports(cluster):
             good.sendall(b"again")
             good.recv(5)
         forward.close()
-        [proxy] = [each for each in threading.enumerate() if each.name.startswith("Kubernetes port forward proxy")]
-        proxy.join(10)
+        for each in threading.enumerate():
+            if each.name.startswith("Kubernetes port forward proxy"):
+                each.join(10)
         return answer, forward.error(80), forward.error(81)
 
     assert await asyncio.to_thread(run) == (b"HELLO", None, "connection refused")
