@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -58,6 +59,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if idle:
         config.hook.pytest_deselected(items=idle)
         items[:] = [each for each in items if each not in set(idle)]
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and all that they import stay until the end: nobody needs to look through them for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def _has_its_turn(name: str, seed: str) -> bool:
