@@ -55,10 +55,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     seed = os.environ.get("PODWIRE_CRASH_SEED", "")
     if not seed or os.environ.get("PODWIRE_SOAK"):
         return
-    idle = [each for each in items if not _has_its_turn(each.nodeid, seed)]
+    idle = [each for each in items if each.get_closest_marker("only_soak") or not _has_its_turn(each.nodeid, seed)]
     if idle:
         config.hook.pytest_deselected(items=idle)
-        items[:] = [each for each in items if each not in set(idle)]
+        left_out = set(idle)
+        items[:] = [each for each in items if each not in left_out]
 
 
 def pytest_collection_finish() -> None:

@@ -1,6 +1,5 @@
 """A reboot: no process, no namespace, no mount, no /run is left; `up` brings the same pods back."""
 
-import os
 
 import pytest
 
@@ -49,7 +48,7 @@ def test_a_reboot_brings_the_same_pods_back(cluster, a_pod):
     cluster.down()
 
 
-@pytest.mark.skipif(not os.environ.get("PODWIRE_SOAK"), reason="a long round")
+@pytest.mark.only_soak
 def test_a_reboot_amidst_the_start_of_pods_and_another_one(cluster, a_pod):
     cluster.up()
     with cluster.applying(*(a_pod(f"pod-{each}") for each in range(6))):
