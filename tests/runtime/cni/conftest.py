@@ -61,7 +61,8 @@ class Node:
 
     def calls(self) -> list[dict]:
         path = self.bin / "calls.jsonl"
-        return [json.loads(each) for each in path.read_text().splitlines()] if path.exists() else []
+        written = path.read_text() if path.exists() else ""
+        return [json.loads(each) for each in written.splitlines(keepends=True) if each.endswith("\n")]
 
     def told(self) -> list[str]:
         """Who was asked what, in order."""

@@ -1,6 +1,5 @@
 """A reboot: no process, no namespace, no mount, no /run is left; `up` brings the same pods back."""
 
-
 import pytest
 
 pytestmark = pytest.mark.timeout(400)
