@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ class Work:
         self._places = places
         self._mounts = mounts
         self._secrets_mounted = False
+        self._mounting = threading.Lock()
 
     def do(self, uid: str, steps: Iterable[Step]) -> list[str]:
         """All of a pod's; what failed, in words for its event."""
@@ -55,12 +57,13 @@ class Work:
 
     def _mount_secrets(self) -> None:
         """Once for the node, when the first secret comes; a kubelet that starts again finds it."""
-        if self._secrets_mounted:
-            return
-        self._places.secrets.mkdir(parents=True, exist_ok=True)
-        if not self._mounts.is_mounted(self._places.secrets):
-            self._tmpfs(self._places.secrets, ["mode=0700", "nosuid", "nodev"])  # scripts in secrets may be run
-        self._secrets_mounted = True
+        with self._mounting:  # pods are worked for side by side; a second mount would hide what is in the first
+            if self._secrets_mounted:
+                return
+            self._places.secrets.mkdir(parents=True, exist_ok=True)
+            if not self._mounts.is_mounted(self._places.secrets):
+                self._tmpfs(self._places.secrets, ["mode=0700", "nosuid", "nodev"])  # scripts in secrets may be run
+            self._secrets_mounted = True
 
     def _mount_memory(self, step: Memory) -> None:
         step.directory.mkdir(parents=True, exist_ok=True)
