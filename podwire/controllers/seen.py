@@ -1,5 +1,6 @@
 """What controllers remember of every object: its metadata, as far as they decide on it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,21 +129,16 @@ def resource_of(kind: Kind) -> tuple[str, str]:
     return kind.group, kind.resource
 
 
-_decode = msgspec.json.Decoder(_Object).decode
-_decode_pod = msgspec.json.Decoder(_Pod).decode
-_decode_claim = msgspec.json.Decoder(_Claim).decode
+_decode: Callable[[bytes], _Object | _Pod | _Claim] = msgspec.json.Decoder(_Object).decode
+_DECODERS: dict[tuple[str, str], Callable[[bytes], _Object | _Pod | _Claim]] = {
+    _PODS: msgspec.json.Decoder(_Pod).decode,
+    _CLAIMS: msgspec.json.Decoder(_Claim).decode,
+}
 
 
 def from_json(kind: Kind, json: bytes, resource_version: str = "") -> Seen:
     """From an object's JSON, at a third of the price of decoding it; the version is told apart where it is kept so."""
-    read: _Object | _Pod | _Claim
-    match resource_of(kind):
-        case resource if resource == _PODS:
-            read = _decode_pod(json)
-        case resource if resource == _CLAIMS:
-            read = _decode_claim(json)
-        case _:
-            read = _decode(json)
+    read = _DECODERS.get(resource_of(kind), _decode)(json)
     metadata = read.metadata
     if resource_version:
         metadata = msgspec.structs.replace(metadata, resource_version=resource_version)
