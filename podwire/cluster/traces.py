@@ -12,7 +12,7 @@ import msgspec
 from podwire.cluster import claim_traces
 from podwire.cluster.leakcheck import Trace, owner_of_element, owner_of_link
 from podwire.cluster.runtime import Options
-from podwire.linux import processes
+from podwire.linux import growing, processes
 from podwire.linux.cgroups import KernelCgroups
 from podwire.linux.errors import LinuxError
 from podwire.linux.mount_namespaces import of_process
@@ -43,7 +43,7 @@ def owners(options: Options) -> set[str]:
 def _records(options: Options, kind: str) -> Iterator[dict[str, Any]]:
     for path in options.state.glob(f"runtime/{kind}/*/{FILE}"):
         with contextlib.suppress(OSError, msgspec.MsgspecError):
-            yield msgspec.json.decode(path.read_bytes())
+            yield growing.newest(path.read_bytes(), msgspec.json.decode, msgspec.MsgspecError)
 
 
 def _claims(options: Options) -> Iterator[Trace]:

@@ -38,12 +38,17 @@ class Damage:
         return [each for each in self._all() if not claim_uid or each.claim_uid == claim_uid]
 
     def _all(self) -> Iterator[Damaged]:
-        for path in sorted(self._records.glob(f"*/*{SUFFIX}")):
+        for path in sorted(self._files()):
             parts = [unquote(each) for each in path.name.removesuffix(SUFFIX).split("~")]
             if len(parts) == 3:
                 claim, device, share = parts
                 pod = unquote(path.parent.name)
                 yield Damaged(file=path, pod_uid=pod, claim_uid=claim, device=device, share_id=share)
+
+    def _files(self) -> Iterator[Path]:
+        for pod in self._records.iterdir() if self._records.is_dir() else ():
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # its last claim is just let go
+                yield from (each for each in list(pod.iterdir()) if each.suffix == SUFFIX)
 
     def forget(self, damaged: Damaged) -> None:
         """Nobody has the claim any more: what its record told of is of no use."""

@@ -92,7 +92,7 @@ class Driver:
         async with self._kit.lock.held():
             records = await asyncio.to_thread(self._kit.attachments.records)
             claims = {each.order.claim.uid for each in records}
-            await self._parts.addressing.sweep(claims)
+            await self._parts.addressing.sweep(records)
             await asyncio.to_thread(self._kit.cdi.settle, claims)
         for each in await asyncio.to_thread(self._kit.damage.found):
             self._kit.events.tell(await asyncio.to_thread(whose, each), WARNING, RECORD_DAMAGED, each.told)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from podwire.dradriver.hearing import heard
 from podwire.dradriver.offers import Offered, Order
 from podwire.dradriver.ports import Attachments, Inventory, Record
 from podwire.linux import inotify
@@ -89,23 +90,18 @@ class Holding:
     async def run(self) -> None:
         """Until cancelled: hold what other instances of the driver prepare, release what they give back."""
         told = asyncio.Event()
-        loop = asyncio.get_running_loop()
         with contextlib.closing(inotify.Inotify()) as notes:
 
-            def heard() -> None:
+            def listen() -> None:
                 notes.read()
                 told.set()
 
-            loop.add_reader(notes.fileno(), heard)
-            try:
+            with heard(notes.fileno(), QUIET_SECONDS, listen):
                 while True:
                     _watch(notes, self._records)
                     await asyncio.to_thread(self._settle_if_new)
                     await told.wait()
-                    await asyncio.sleep(QUIET_SECONDS)
                     told.clear()
-            finally:
-                loop.remove_reader(notes.fileno())
 
     def _settle_if_new(self) -> None:
         """Records come and go with claims; what else is written there concerns nobody here."""

@@ -3,10 +3,12 @@
 import asyncio
 import logging
 import zlib
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from podwire.dradriver import ports
 from podwire.dradriver.addressing.addresses import Addresses
+from podwire.dradriver.addressing.book import Held, entry_of
 from podwire.dradriver.addressing.keeper import DhcpKeeper, News, What
 from podwire.dradriver.addressing.keys import Key, key_of
 from podwire.dradriver.addressing.leases import Place
@@ -103,9 +105,10 @@ class Leasing:
         """Raises OSError."""
         await asyncio.to_thread(self._addresses.release, claim_uid)
 
-    async def sweep(self, live: Collection[str]) -> None:
-        """Free what belongs to no claim that is prepared. Raises OSError."""
-        for each in await asyncio.to_thread(self._addresses.gc, live):
+    async def sweep(self, records: Sequence[ports.Record]) -> None:
+        """Free what belongs to no claim that is prepared, and hold what belongs to one. Raises OSError, Unreadable."""
+        live = {each.order.claim.uid for each in records}
+        for each in await asyncio.to_thread(self._addresses.settle, live, list(held_in(records))):
             _log.info("addresses of a claim that is gone are free", extra={"claim": f"{each.namespace}/{each.name}"})
         await self._keeper.gc(live)
 
@@ -117,6 +120,16 @@ class Leasing:
         else:
             self._lapses.pop(news.key, None)
         self._changed.put_nowait(news.key)
+
+
+def held_in(records: Iterable[ports.Record]) -> Iterator[Held]:
+    """What reserve() gave to those that records tell of."""
+    for each in records:
+        settings = each.order.settings
+        if settings.addresses or settings.pool:
+            wanted = tuple(map(str, settings.addresses or ()))
+            given = tuple(map(str, each.addresses or ()))[len(wanted) :]
+            yield entry_of(key_of(each.order), pool=settings.pool, wanted=wanted, given=given)
 
 
 def terms_of(lease: Lease, key: Key) -> Terms:

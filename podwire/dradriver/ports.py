@@ -1,6 +1,6 @@
 """What the driver's process is handed: an API server, sockets of its own, a trace."""
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -210,8 +210,8 @@ class Addressing(Protocol):
         """Give back everything else."""
         ...
 
-    async def sweep(self, live: Collection[str]) -> None:
-        """Only these claims have anything."""
+    async def sweep(self, records: Sequence[Record]) -> None:
+        """Only the claims that these tell of have anything."""
         ...
 
     async def run(self) -> None:

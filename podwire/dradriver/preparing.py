@@ -188,13 +188,12 @@ class Preparing:
             self._judge_together(pod, wanted, beside)
             with kit.trace.works(pod.uid, "prepare devices"):
                 addresses = await self._reserved(wanted, pod)
-                with kit.meter.phase("prepare"):
-                    await asyncio.to_thread(kit.attachments.prepare, orders, addresses)
-                if any(each.settings.dhcp for each in orders):
+                leased = any(each.settings.dhcp for each in orders)
+                await asyncio.to_thread(self._prepared, wanted, addresses, describe=not leased)
+                if leased:
                     with kit.meter.phase("lease"):
                         await kit.addressing.lease(wanted.claim.uid)
-                failpoint(PREPARED)
-                await asyncio.to_thread(self._described, wanted)
+                    await asyncio.to_thread(self._described, wanted)
         except Exception as error:
             devices = [(each.pool, each.offered.device, each.share_id) for each in orders]
             self._refused(wanted.claim, devices, str(error))
@@ -220,8 +219,16 @@ class Preparing:
         self._kit.devices.keep(orders)
         return self._kit.addressing.reserve(orders)
 
+    def _prepared(self, wanted: Wanted, addresses: Any, *, describe: bool) -> None:
+        """Raises TROUBLES."""
+        with self._kit.meter.phase("prepare"):
+            self._kit.attachments.prepare(wanted.orders, addresses)
+        if describe:
+            self._described(wanted)
+
     def _described(self, wanted: Wanted) -> None:
         """Raises OSError."""
+        failpoint(PREPARED)
         with self._kit.meter.phase("describe"):
             self._describing.prepared(wanted.claim, wanted.orders, wanted.pod_claim)
         self._kit.devices.settle(wanted.claim.uid)

@@ -21,6 +21,8 @@ from podwire.seams import Clock
 _log = logging.getLogger("podwire.dradriver")
 
 READY, NETWORK_READY = "Ready", "NetworkReady"
+MANNERS = 0.005
+"""Seconds before anything is written: whoever waits for the device itself is answered first."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 LONGEST_MESSAGE = 4096
 _LATER = frozenset({408, 429})
@@ -140,6 +142,7 @@ class Statuses:
         async with asyncio.TaskGroup() as group:
             while True:
                 await self._filled.wait()
+                await asyncio.sleep(MANNERS)
                 self._filled.clear()
                 for uid in self._wanted.keys() - self._busy:
                     self._busy.add(uid)

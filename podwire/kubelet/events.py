@@ -34,6 +34,8 @@ QUEUED = 1000
 AWAY_SECONDS = 120.0
 """An event that could not be sent for so long is dropped: newer ones matter more."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+MANNERS = 0.2
+"""Seconds between the first of several events and their sending: a pod's start is not slowed by what is told of it."""
 
 _CUT = "..."
 
@@ -169,6 +171,7 @@ class Recorder:
                 self._dropped = 0
             self._filled.clear()
             await self._filled.wait()
+            await asyncio.sleep(MANNERS)
 
     def _enqueue(self, told: _Told, now: float) -> None:
         if told.waiting_since is not None:

@@ -1,6 +1,7 @@
 """Tells the API server how pods are: the newest status of each, one request at a time, only what changed."""
 
 import asyncio
+import contextlib
 import logging
 from dataclasses import dataclass, field
 
@@ -19,6 +20,9 @@ log = logging.getLogger(__name__)
 PODS = Kind(group="", version="v1", resource="pods", kind="Pod", namespaced=True)
 ENDS = ("Succeeded", "Failed")
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
+STARTING = ("ContainerCreating", "PodInitializing")
+MANNERS = 0.15
+"""Seconds until it is told that a pod is about to start: most run by then, and that is told at once."""
 
 SENT = declare("kubelet.status-sent", "the API server has a pod's status; nobody here has noted it yet")
 
@@ -36,6 +40,8 @@ class _Sheet:
     kept: State | None = None
     """What the API made of that."""
     sending: bool = False
+    pressing: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when there is more to tell than that the pod is about to start."""
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -93,6 +99,8 @@ class Reports:
         sheet = self._sheets.get(pod.uid)
         if sheet is not None:
             sheet.wanted = status
+            if not _starts(status):
+                sheet.pressing.set()
             self._begin(sheet)
 
     async def sent(self, uid: str) -> None:
@@ -123,6 +131,9 @@ class Reports:
         """Until the API has what is wanted, and the pod is still ours."""
         pause = FIRST_PAUSE
         try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(MANNERS):
+                    await sheet.pressing.wait()
             while (patch := sheet.patch) and self._sheets.get(sheet.pod.uid) is sheet:
                 try:
                     await self._patch(sheet, patch)
@@ -148,6 +159,15 @@ class Reports:
         kept = dict(now.get("status") or {})
         sheet.saw(kept, _version(now["metadata"].get("resourceVersion", "")))
         sheet.sent, sheet.kept = wanted, kept
+
+
+def _starts(status: State) -> bool:
+    """Whether the pod is about to start, and nothing has gone wrong so far."""
+    containers = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+    waiting = [each["state"].get("waiting") or {} for each in containers]
+    return status.get("phase") == "Pending" and all(
+        each.get("reason") in STARTING and not each.get("message") for each in waiting
+    )
 
 
 def _may_pass(error: ApiError) -> bool:

@@ -32,18 +32,31 @@ def _put(path: Path, data: bytes, mode: int, *, durably: bool) -> None:
         file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         try:
             os.fchmod(file, mode)  # whatever the umask
-            _write_all(file, data)
+            write_all(file, data)
             if durably:
                 os.fsync(file)
         finally:
             os.close(file)
-        os.rename(temporary, where)
         if durably:
+            os.rename(temporary, where)
             sync_directory(directory or ".")
+        else:
+            _take_its_place(temporary, where)
     except OSError as error:
         with suppress(OSError):
             os.unlink(temporary)
         raise errors.of(error, f"write {where}", {errno.ENOENT: errors.NoSuchPath}) from error
+
+
+def _take_its_place(temporary: str, where: str) -> None:
+    """Without making the file system hurry: some write a file to the disk before they let it replace another."""
+    if not syscalls.exchange(temporary, where):
+        return os.rename(temporary, where)
+    try:
+        os.unlink(temporary)
+    except IsADirectoryError:
+        syscalls.exchange(temporary, where)
+        raise
 
 
 def remove_durably(path: Path) -> None:
@@ -83,7 +96,8 @@ def sync_directory(path: str) -> None:
         os.close(opened)
 
 
-def _write_all(file: int, data: bytes) -> None:
+def write_all(file: int, data: bytes) -> None:
+    """However often the kernel takes only a part."""
     left = memoryview(data)
     while left:
         left = left[os.write(file, left) :]

@@ -1,6 +1,7 @@
 """System calls that Python 3.11 does not offer, one thin function each; every failure is a named error."""
 
 import ctypes
+import errno
 import os
 from sys import byteorder
 
@@ -17,7 +18,8 @@ AT_FDCWD = -100
 NEWNS, NEWIPC, NEWNET, FS = 0x00020000, 0x08000000, 0x40000000, 0x00000200
 NSFS_MAGIC = 0x6E736673
 _SET_PDEATHSIG, _SET_NAME = 1, 15
-_CLOEXEC = 4
+_CLOEXEC, _EXCHANGE = 4, 2
+_NO_EXCHANGE = frozenset({errno.ENOENT, errno.EINVAL, errno.ENOSYS})
 
 
 def _checked(result: int, operation: str, names: errors.Names | None = None) -> int:
@@ -48,6 +50,15 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, options
 def umount(target: str, flags: int) -> None:
     names: errors.Names = {22: errors.NoSuchMount, 2: errors.NoSuchMount}
     _checked(_libc.umount2(_bytes(target), flags), f"unmount {target}", names)
+
+
+def exchange(one: str, other: str) -> bool:
+    """Let two files have each other's names, at once; False where there is no other, or no such thing."""
+    if _libc.renameat2(AT_FDCWD, _bytes(one), AT_FDCWD, _bytes(other), _EXCHANGE) == 0:
+        return True
+    if ctypes.get_errno() in _NO_EXCHANGE:
+        return False
+    raise errors.named(ctypes.get_errno(), f"exchange {one} and {other}")
 
 
 def die_with_parent(number: int) -> None:

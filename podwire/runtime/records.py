@@ -1,7 +1,7 @@
-"""What the runtime must not forget: one durable record per sandbox and per container, before the thing exists.
+"""What the runtime must not forget: one record per sandbox and per container, durable before the thing exists.
 
-A record is a small JSON file in a directory of its own, replaced at once. One that cannot be read harms only itself: it
-is set aside, named in the log, and what it stood for is left to the sweep.
+A record is a small file in a directory of its own: a line of JSON, and one more for each time that it changes. One that
+cannot be read harms only itself: it is set aside, named in the log, and what it stood for is left to the sweep.
 """
 
 import logging
@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import msgspec
 from google.protobuf.message import DecodeError
 
-from podwire.linux.files import write_durably
+from podwire.linux import growing
 from podwire.linux.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
 
@@ -98,11 +98,15 @@ class Records(Generic[Record]):
         return self._directory / id_
 
     def write(self, record: Record) -> None:
-        """Durable when it returns; when a first one cannot be written, nothing is left."""
+        """A first one is durable when this returns; when it cannot be written, nothing is left.
+
+        The others tell of what does not outlive the machine: a sandbox or container that is there at all is taken down
+        after a loss of power, however far it had come.
+        """
         home = self.home(record.id)
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            write_durably(home / FILE, msgspec.json.encode(record))
+            growing.put(home / FILE, msgspec.json.encode(record))
         except BaseException:
             if not (home / FILE).exists():
                 shutil.rmtree(home, ignore_errors=True)
@@ -118,7 +122,9 @@ class Records(Generic[Record]):
         """Every record that can be read; litter without one is removed. Raises NewerRecord."""
         for id_ in sorted(each.name for each in self._directory.iterdir()) if self._directory.exists() else ():
             try:
-                record = self._decoder.decode((self.home(id_) / FILE).read_bytes())
+                record = growing.newest(
+                    (self.home(id_) / FILE).read_bytes(), self._decoder.decode, msgspec.MsgspecError
+                )
             except FileNotFoundError:
                 shutil.rmtree(self.home(id_), ignore_errors=True)
                 continue

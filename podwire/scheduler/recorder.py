@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from podwire.objects.pods import Pod
 from podwire.objects.times import rfc3339_micro
@@ -22,6 +22,8 @@ MOST_WAITING = 1000
 MOST_KNOWN = 4096
 """So many are remembered, to be counted when they happen again."""
 LONGEST_NOTE = 1024
+MANNERS = 0.2
+"""Seconds between the first of several events and their sending: those who start the pod come first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,14 @@ class Note:
         return self.pod.uid, self.reason, self.text
 
 
+class _Times(NamedTuple):
+    """How often it happened since it was told, and when it did last."""
+
+    note: Note
+    often: int
+    last: float
+
+
 @dataclass(slots=True)
 class _Told:
     name: str
@@ -51,15 +61,15 @@ class Recorder:
         self._clock = clock
         self._controller = controller
         self._instance = instance
-        self._waiting: OrderedDict[tuple[str, str, str], tuple[Note, int]] = OrderedDict()
+        self._waiting: OrderedDict[tuple[str, str, str], _Times] = OrderedDict()
         self._told: OrderedDict[tuple[str, str, str], _Told] = OrderedDict()
         self._filled = asyncio.Event()
 
     def tell(self, note: Note) -> None:
         if note.key in self._waiting:
-            self._waiting[note.key] = (note, self._waiting[note.key][1] + 1)
+            self._waiting[note.key] = _Times(note, self._waiting[note.key].often + 1, self._clock.wall())
         elif len(self._waiting) < MOST_WAITING:
-            self._waiting[note.key] = (note, 1)
+            self._waiting[note.key] = _Times(note, 1, self._clock.wall())
             self._filled.set()
         else:
             log.debug("event dropped", extra={"pod": note.pod.ref, "reason": note.reason})
@@ -70,28 +80,30 @@ class Recorder:
             while not self._waiting:
                 self._filled.clear()
                 await self._filled.wait()
-            _key, (note, times) = self._waiting.popitem(last=False)
+                await asyncio.sleep(MANNERS)
+            _key, times = self._waiting.popitem(last=False)
+            note = times.note
             try:
-                await self._send(note, times)
+                await self._send(times)
             except (ApiError, ClientError) as error:
                 log.debug("event lost", extra={"pod": note.pod.ref, "reason": note.reason, "why": str(error)})
             except Exception:  # an answer that is none is no reason to stop placing pods
                 log.exception("event lost", extra={"pod": note.pod.ref, "reason": note.reason})
 
-    async def _send(self, note: Note, times: int) -> None:
+    async def _send(self, times: _Times) -> None:
+        note, last = times.note, times.last
         told = self._told.get(note.key)
-        if told is not None and await self._count(note, told, times):
+        if told is not None and await self._count(times, told):
             return
-        now = self._clock.wall()
-        told = _Told(f"{note.pod.name}.{int(now * 1e9):x}", times)
-        series = self._series(told, now) if times > 1 else {}
-        await self._api.create({**self._event(note, told.name, now), **series})
+        told = _Told(f"{note.pod.name}.{int(self._clock.wall() * 1e9):x}", times.often)
+        series = self._series(told, last) if times.often > 1 else {}
+        await self._api.create({**self._event(note, told.name, last), **series})
         self._remember(note, told)
 
-    async def _count(self, note: Note, told: _Told, times: int) -> bool:
+    async def _count(self, times: _Times, told: _Told) -> bool:
         """False when the event that was told is gone by now."""
-        counted = _Told(told.name, told.count + times)
-        patch = self._series(counted, self._clock.wall())
+        note, counted = times.note, _Told(told.name, told.count + times.often)
+        patch = self._series(counted, times.last)
         try:
             await self._api.patch(EVENTS, told.name, patch, note.pod.namespace)
         except ApiError as error:

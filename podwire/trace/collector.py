@@ -1,7 +1,7 @@
 """Collects what recorders send and keeps a bounded part of it.
 
-It lets the participants work: told that something waits, it first lets a moment pass, so that a burst wakes it once and
-the work of making records falls behind the work that is recorded.
+It lets the participants work: what they send is taken in beats, and the work of making records waits until they are
+quiet, so that it falls behind the work that is recorded.
 """
 
 import asyncio
@@ -18,8 +18,10 @@ from podwire.transports.datagrams import Receiver
 
 _log = logging.getLogger("podwire.trace")
 
-PATIENCE = 0.1
-"""Seconds between the first datagram of a burst and its records: the start of one pod is a burst."""
+BEAT = 0.1
+"""Seconds between two looks at what was sent: one that finds nothing ends a burst, and the start of a pod is one."""
+PATIENCE = 0.5
+"""Seconds that records wait at most, while there is no end to a burst."""
 
 
 class Collector:
@@ -47,6 +49,7 @@ class Collector:
         """Work until cancelled; what waits at that moment is still written."""
         loop = asyncio.get_running_loop()
         woken = asyncio.Event()
+        burst: list[bytes] = []
         try:
             while True:
                 woken.clear()
@@ -55,13 +58,23 @@ class Collector:
                     await woken.wait()
                 finally:
                     loop.remove_reader(receiver.fileno())
-                await asyncio.sleep(PATIENCE)
-                self.take(receiver.waiting())
+                await self._burst(receiver, burst)
+                self.take(burst)
+                burst.clear()
         finally:
-            self.take(receiver.waiting())
+            self.take([*burst, *receiver.waiting()])
             self._writer.close()
             for each in (self._lost, self._strange):
                 each.say()
+
+    async def _burst(self, receiver: Receiver, burst: list[bytes]) -> None:
+        """Everything until it is quiet; nothing waits where it could be lost for want of room."""
+        for _ in range(round(PATIENCE / BEAT)):
+            await asyncio.sleep(BEAT)
+            before = len(burst)
+            burst.extend(receiver.waiting())
+            if len(burst) == before:
+                return
 
     def take(self, datagrams: Iterable[bytes]) -> None:
         """Write these down. A disk that is full loses them, and says so."""

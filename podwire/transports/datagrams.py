@@ -56,6 +56,7 @@ class Receiver:
     def __init__(self, bound: socket.socket, place: unix.Place) -> None:
         self._socket = bound
         self._place = place
+        self._room = memoryview(bytearray(LARGEST))
 
     @classmethod
     async def open(cls, path: str | os.PathLike[str]) -> "Receiver":
@@ -75,9 +76,10 @@ class Receiver:
         """Everything that waits at this moment."""
         while True:
             try:
-                yield self._socket.recv(LARGEST)
+                length = self._socket.recv_into(self._room)
             except BlockingIOError:
                 return
+            yield bytes(self._room[:length])
 
     async def close(self) -> None:
         await unix.leave(self._place)

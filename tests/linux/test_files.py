@@ -170,3 +170,11 @@ def test_a_file_that_need_not_outlive_a_boot_is_put_in_place_whole(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["state"]
     with pytest.raises(errors.NoSuchPath):
         replace_file(tmp_path / "nowhere" / "state", b"")
+
+
+def test_no_file_takes_the_place_of_a_directory(tmp_path):
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "kept").touch()
+    with pytest.raises(errors.LinuxError, match="Is a directory"):
+        replace_file(tmp_path / "state", b"one")
+    assert [str(each.relative_to(tmp_path)) for each in sorted(tmp_path.rglob("*"))] == ["state", "state/kept"]

@@ -3,9 +3,9 @@ import logging
 import msgspec
 import pytest
 
+from podwire.linux import growing
 from podwire.linux.errors import LinuxError
 from podwire.protocols.cri import cri_pb2 as pb
-from podwire.runtime import records as module
 from podwire.runtime.records import FILE, ContainerRecord, NewerRecord, Records, SandboxRecord
 
 CONFIG = pb.PodSandboxConfig(hostname="web").SerializeToString()
@@ -74,7 +74,7 @@ def test_a_first_record_that_cannot_be_written_leaves_nothing(records, monkeypat
         raise LinuxError(28, "write")
 
     records.write(sandbox("old"))
-    monkeypatch.setattr(module, "write_durably", full)
+    monkeypatch.setattr(growing, "put", full)
     for id_ in ("new", "old"):
         with pytest.raises(LinuxError):
             records.write(sandbox(id_))

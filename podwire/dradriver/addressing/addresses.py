@@ -1,11 +1,13 @@
 """Addresses of this node's claims, kept on disk. Synchronous: a daemon calls it in worker threads.
 
 One file, written whole, under a lock that drivers of other processes take, too: while one is replaced by its successor
-both give addresses, and never the same. What was given is on disk before it is told to anybody.
+both give addresses, and never the same. What was given is written before it is told to anybody. It outlives every
+process; after a loss of power, what it should say is known from the records of claims that are prepared.
 """
 
 import errno
 import fcntl
+import logging
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -21,7 +23,9 @@ from podwire.dradriver.addressing.pools import Pool
 from podwire.dradriver.offers import Refused
 from podwire.dradriver.settings import Interface
 from podwire.failpoints import declare, failpoint
-from podwire.linux.files import sync_directory, write_durably
+from podwire.linux.files import replace_file
+
+_log = logging.getLogger("podwire.dradriver")
 
 PATIENCE = 10.0
 """Seconds to wait for another driver that holds the lock; kubelets try again."""
@@ -32,7 +36,11 @@ WRITTEN = declare("addresses.written", "a claim's addresses are written, and nob
 
 
 class Unreadable(Exception):
-    """The book is damaged. To begin a new one could give addresses twice, so somebody must look."""
+    """To begin a new book while the driver works could give addresses twice."""
+
+
+class Damaged(Unreadable):
+    """It was not written as a whole, or not by a driver."""
 
 
 class Addresses:
@@ -63,8 +71,9 @@ class Addresses:
         """Everything that a claim has; nothing happens when that is nothing."""
         self._change(lambda old: book.without(old, {claim_uid}))
 
-    def gc(self, live: Collection[str]) -> tuple[Held, ...]:
-        """Free what belongs to claims that are not among these uids; tells what that was.
+    def settle(self, live: Collection[str], known: Sequence[Held]) -> tuple[Held, ...]:
+        """Free what belongs to claims that are not among these uids, and note what is known of the others; tells what
+        was freed. A damaged book is begun anew.
 
         Whoever asks keeps all drivers from preparing claims meanwhile: a new one is not among them yet.
         """
@@ -73,9 +82,9 @@ class Addresses:
         def decide(old: Book) -> Book:
             nonlocal freed
             freed = tuple(each for each in old.held if each.uid not in live)
-            return book.without(old, {each.uid for each in freed})
+            return book.with_known(book.without(old, {each.uid for each in freed}), known)
 
-        self._change(decide)
+        self._change(decide, self._mended)
         return freed
 
     def held(self) -> tuple[Held, ...]:
@@ -94,20 +103,22 @@ class Addresses:
                 raise Refused("interface.addressPool", f"pool {name} has no IPv{each} addresses")
         return pool
 
-    def _change(self, decide: Callable[[Book], Book]) -> None:
-        self._make_directory()
+    def _change(self, decide: Callable[[Book], Book], read: Callable[[], Book] | None = None) -> None:
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._locked():
-            old = self._read()
+            old = (read or self._read)()
             new = decide(old)
             if new is not old:
                 failpoint(CHOSEN)
-                write_durably(self._path, msgspec.json.encode(new))
+                replace_file(self._path, msgspec.json.encode(new))
                 failpoint(WRITTEN)
 
-    def _make_directory(self) -> None:
-        if not self._directory.is_dir():
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            sync_directory(str(self._directory.parent))
+    def _mended(self) -> Book:
+        try:
+            return self._read()
+        except Damaged as error:
+            _log.warning("the book of addresses is damaged, and begun anew from records", extra={"why": str(error)})
+            return Book()
 
     def _read(self) -> Book:
         try:
@@ -117,7 +128,7 @@ class Addresses:
         try:
             read = msgspec.json.decode(data, type=Book)
         except msgspec.MsgspecError as error:
-            raise Unreadable(f"{self._path}: {error}") from error
+            raise Damaged(f"{self._path}: {error}") from error
         if read.version != book.VERSION:
             raise Unreadable(f"{self._path}: is of version {read.version}, this driver knows {book.VERSION}")
         return read

@@ -5,7 +5,7 @@ An address belongs to a claim; one that names the same address for two of its ow
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from ipaddress import ip_address, ip_interface
 from typing import NamedTuple
 
@@ -110,7 +110,8 @@ def granted(book: Book, demand: Demand) -> tuple[Book, tuple[Interface, ...]]:
         last[turn] = str(ip)
         taken.add(str(ip))
         given.append(str(part.interface(ip)))
-    entry = _entry(demand, tuple(given))
+    wanted = tuple(map(str, demand.wanted))
+    entry = entry_of(demand.key, pool=demand.pool_name, families=demand.families, wanted=wanted, given=tuple(given))
     return Book(held=(*others, entry), last=last), entry.interfaces
 
 
@@ -120,6 +121,12 @@ def without(book: Book, uids: Collection[str]) -> Book:
     return book if len(left) == len(book.held) else Book(held=left, last=book.last)
 
 
+def with_known(book: Book, known: Iterable[Held]) -> Book:
+    """The same with what these have, wherever it says nothing of them."""
+    missing = tuple(each for each in known if found(book, each.key) is None)
+    return Book(held=(*book.held, *missing), last=book.last) if missing else book
+
+
 def _is(held: Held, key: Key) -> bool:
     """By the claim's uid: its name says nothing, a claim made anew may have it."""
     return (held.uid, held.request, held.device, held.share_id) == (
@@ -127,8 +134,9 @@ def _is(held: Held, key: Key) -> bool:
     )  # fmt: skip
 
 
-def _entry(demand: Demand, given: tuple[str, ...]) -> Held:
-    key = demand.key
+def entry_of(
+    key: Key, *, pool: str, wanted: tuple[str, ...], given: tuple[str, ...], families: tuple[int, ...] = ()
+) -> Held:
     return Held(
         uid=key.claim.uid,
         namespace=key.claim.namespace,
@@ -136,9 +144,9 @@ def _entry(demand: Demand, given: tuple[str, ...]) -> Held:
         request=key.request,
         device=key.device,
         share_id=key.share_id,
-        pool=demand.pool_name,
-        families=demand.families,
-        wanted=tuple(map(str, demand.wanted)),
+        pool=pool,
+        families=families,
+        wanted=wanted,
         given=given,
     )
 

@@ -5,6 +5,7 @@ import contextlib
 import logging
 from collections.abc import Iterable
 
+from podwire.dradriver.hearing import heard
 from podwire.dradriver.inventory.choosing import is_nobodys
 from podwire.dradriver.inventory.listing import Listing
 from podwire.linux import monitor
@@ -12,9 +13,9 @@ from podwire.linux.errors import LinuxError
 from podwire.linux.travels import Ended, Seen, Travels
 from podwire.linux.values import Link
 
-QUIET_SECONDS = 0.1
-"""How long one waits for more before looking: a link is made in several steps, and links flap. A pod that is just
-getting its link is not kept waiting by a look at it."""
+HEAR_SECONDS, QUIET_SECONDS = 0.05, 0.05
+"""How long what the kernel tells is let lie, and how long one then waits for more before looking: a link is made in
+several steps, and links flap. A pod that is just getting its link is not kept waiting by those who hear of it."""
 AGAIN_SECONDS = 1.0
 """Until a look that failed is tried again."""
 MOST_TOLD = 10_000
@@ -45,14 +46,11 @@ class Following:
         """Until cancelled. The sockets are open before the first look, so nothing falls between the two."""
         inventory = self._inventory
         inventory.subscribers.look_at(self._stale)
-        loop = asyncio.get_running_loop()
         with contextlib.ExitStack() as stack:
             host = stack.enter_context(contextlib.closing(monitor.Monitor(inventory.netns)))
             travels = stack.enter_context(contextlib.closing(Travels(inventory.netns)))
-            loop.add_reader(host.fileno(), self._heard_host, host)
-            stack.callback(loop.remove_reader, host.fileno())
-            loop.add_reader(travels.fileno(), self._heard_travels, travels)
-            stack.callback(loop.remove_reader, travels.fileno())
+            stack.enter_context(heard(host.fileno(), HEAR_SECONDS, lambda: self._heard_host(host)))
+            stack.enter_context(heard(travels.fileno(), HEAR_SECONDS, lambda: self._heard_travels(travels)))
             stack.callback(self._stop_timer)
             await self._look(again=True)
             while True:

@@ -63,15 +63,19 @@ class Ledger:
     def of_pod(self, uid: str) -> list[Record]:
         return [each for each in self._records.values() if each.used_by(uid)]
 
-    async def put(self, record: Record) -> None:
-        """Nothing is written when nothing has changed. NotWritten."""
+    async def put(self, record: Record, *, durably: bool = True) -> None:
+        """Nothing is written when nothing has changed. NotWritten.
+
+        What is only true until the machine ends needs not be on the disk when that loses its power.
+        """
         before = self._records.get(record.uid)
         if before == record and record.uid not in self._unsure:
             return
         self._records[record.uid] = record
         self._unsure.add(record.uid)
         try:
-            await _on_disk(files.write_durably, self._directory / record.uid, encode(record))
+            write = files.write_durably if durably else files.replace_file
+            await _on_disk(write, self._directory / record.uid, encode(record))
         except NotWritten:
             del self._records[record.uid]
             if before is not None:

@@ -1,4 +1,4 @@
-"""Has claims prepared for pods, and let go of: one pod at a time on each claim, on disk before and after."""
+"""Has claims prepared for pods, and let go of: one pod at a time on each claim, written down before and after."""
 
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
@@ -14,8 +14,8 @@ from podwire.objects.claims import ResourceClaim
 from podwire.turns import Turns
 
 NOTED = declare("claims.noted", "it is on disk that a pod uses its claims; no driver was asked yet")
-ANSWERED = declare("claims.prepared", "all drivers have prepared a pod's claims; that is not on disk yet")
-WRITTEN = declare("claims.written", "what drivers have prepared is on disk; nothing is started with it yet")
+ANSWERED = declare("claims.prepared", "all drivers have prepared a pod's claims; that is not written yet")
+WRITTEN = declare("claims.written", "what drivers have prepared is written; nothing is started with it yet")
 LEAVING = declare("claims.leaving", "it is on disk that drivers are to let go of claims; none was asked yet")
 LET_GO = declare("claims.unprepared", "drivers have let go of claims; that is not on disk yet")
 DROPPED = declare("claims.dropped", "claims are off the disk; nobody was told yet")
@@ -43,7 +43,7 @@ class Claims:
     async def prepare(self, user: User, claims: Sequence[ResourceClaim]) -> None:
         """ClaimsNotReady; then what was done stays done, and the next try does the rest.
 
-        1. On disk: who uses what.  2. Each driver is asked once, all at the same time.  3. On disk: what they said.
+        1. On disk: who uses what.  2. Each driver is asked once, all at the same time.  3. Written: what they said.
         """
         async with self._turns.of(each.uid for each in claims):
             plan = preparing(user, claims, self._ledger.records, self._boot)
@@ -65,7 +65,8 @@ class Claims:
             done = {name: each.done[record.uid] for name, each in judged.items() if record.uid in each.done}
             if record in plan.joined and done.keys() != record.drivers.keys():
                 continue
-            await self._ledger.put(record.with_drivers(done, self._boot))
+            # What drivers made does not outlive the machine; that one more pod uses it does.
+            await self._ledger.put(record.with_drivers(done, self._boot), durably=record in plan.joined)
         return [each for name in sorted(judged) for each in judged[name].failures]
 
     async def unprepare(self, uid: str) -> bool:

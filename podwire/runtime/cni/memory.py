@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from podwire.linux.files import remove_durably, sweep, write_durably
+from podwire.linux import growing
+from podwire.linux.files import remove_durably, sweep
 from podwire.protocols.cni.config import NetworkList
 
 _log = logging.getLogger("podwire.runtime.cni")
@@ -51,7 +52,7 @@ def valid(kept: Kept, network: str) -> list[tuple[str, str]]:
 
 
 class Memory:
-    """One file per interface, replaced at once and durable when written."""
+    """One file per interface, durable when it is written first, which is before anything is attached."""
 
     def __init__(self, directory: Path, *, alone: bool = False) -> None:
         """`alone` if no other process writes there: then what a killed one left half written is removed."""
@@ -65,14 +66,15 @@ class Memory:
         return self._directory / f"{id_}{_BETWEEN}{ifname}{_ENDING}"
 
     def write(self, attached: Attached) -> None:
-        write_durably(self._path(attached.id, attached.ifname), msgspec.json.encode(attached))
+        growing.put(self._path(attached.id, attached.ifname), msgspec.json.encode(attached))
 
     def read(self, id_: str, ifname: str) -> Attached | None:
         """None when there is none; raises OSError or MsgspecError for one that cannot be read."""
         try:
-            return self._decoder.decode(self._path(id_, ifname).read_bytes())
+            data = self._path(id_, ifname).read_bytes()
         except FileNotFoundError:
             return None
+        return growing.newest(data, self._decoder.decode, msgspec.MsgspecError)
 
     def remove(self, id_: str, ifname: str) -> None:
         remove_durably(self._path(id_, ifname))

@@ -164,7 +164,7 @@ def test_pools_that_overlap_never_give_the_same(addresses):
 def test_claims_that_are_gone_give_everything_back(addresses):
     for claim in ("a", "b", "c"):
         addresses.reserve(key(claim), pool="lab")
-    freed = addresses.gc({"uid-b"})
+    freed = addresses.settle({"uid-b"}, ())
     assert [each.name for each in freed] == ["a", "c"]
     assert [each.name for each in addresses.held()] == ["b"]
     addresses.release("uid-nobody")
@@ -177,6 +177,36 @@ def test_a_damaged_book_gives_nothing_away(addresses, tmp_path, damage):
     with pytest.raises(Unreadable, match=r"addresses\.json"):
         addresses.reserve(key("b"), pool="lab")
     assert (tmp_path / "state" / "addresses.json").read_bytes() == damage
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"version":1,"held":[{}]}'])
+def test_a_book_that_a_loss_of_power_took_is_written_anew_from_what_is_known(addresses, tmp_path, damage, caplog):
+    given = {each: addresses.reserve(key(each), pool="lab") for each in "ab"}
+    known = addresses.held()
+    (tmp_path / "state" / "addresses.json").write_bytes(damage)
+    assert addresses.settle({"uid-a", "uid-b"}, known) == ()
+    assert "begun anew" in caplog.text
+    assert {each: addresses.reserve(key(each), pool="lab") for each in "ab"} == given
+    assert addresses.held() == known
+
+
+def test_a_book_of_before_learns_what_is_known_and_changes_nothing_else(addresses, tmp_path):
+    addresses.reserve(key("a"), pool="lab")
+    before = (tmp_path / "state" / "addresses.json").read_bytes()
+    given = addresses.reserve(key("b"), pool="lab")
+    known = addresses.held()
+    (tmp_path / "state" / "addresses.json").write_bytes(before)
+    addresses.settle({"uid-a", "uid-b", "uid-c"}, known)
+    assert addresses.held() == known
+    assert addresses.reserve(key("b"), pool="lab") == given
+    assert addresses.reserve(key("c"), pool="lab") not in (given, known[0].interfaces)
+
+
+def test_a_book_of_a_later_driver_is_not_begun_anew(addresses, tmp_path):
+    addresses.reserve(key("a"), pool="lab")
+    (tmp_path / "state" / "addresses.json").write_bytes(b'{"version": 2}')
+    with pytest.raises(Unreadable, match="is of version 2"):
+        addresses.settle({"uid-a"}, ())
 
 
 def test_a_driver_that_holds_the_lock_for_ever_is_named_as_the_reason(addresses, tmp_path):
@@ -298,7 +328,7 @@ class Whatever(RuleBasedStateMachine):
 
     @rule(live=st.sets(st.sampled_from("abcd")))
     def collect(self, live):
-        self.addresses().gc({f"uid-{each}" for each in live})
+        self.addresses().settle({f"uid-{each}" for each in live}, ())
         self.told = {who: what for who, what in self.told.items() if who[0] in live}
 
     @invariant()

@@ -1,4 +1,4 @@
-"""Tells people what happened to an object, as Events. In the background: nobody waits for it."""
+"""Tells people what happened to an object, as Events. In the background: nobody waits for it or is slowed by it."""
 
 import asyncio
 import logging
@@ -23,6 +23,8 @@ MOST_KNOWN = 4096
 LONGEST_MESSAGE = 1024
 NAME_ROOM = 253 - 17
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+MANNERS = 0.2
+"""Seconds between the first of several events and their sending."""
 TRIES = 8
 """An event that the server did not take so often, within about half a minute, is lost."""
 EVENTS = Kind(group="", version="v1", resource="events", kind="Event")
@@ -53,6 +55,13 @@ class _Note(NamedTuple):
     message: str
 
 
+class _Times(NamedTuple):
+    """How often it happened since it was told, and when it did last."""
+
+    often: int
+    last: float
+
+
 @dataclass(slots=True)
 class _Told:
     name: str
@@ -63,7 +72,7 @@ class _Told:
 class Recorder:
     def __init__(self, api: Api, clock: Clock, *, component: str, host: str) -> None:
         self._api, self._clock, self._component, self._host = api, clock, component, host
-        self._waiting: OrderedDict[_Note, int] = OrderedDict()
+        self._waiting: OrderedDict[_Note, _Times] = OrderedDict()
         self._told: OrderedDict[_Note, _Told] = OrderedDict()
         self._filled, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
@@ -71,7 +80,8 @@ class Recorder:
     def tell(self, about: Reference, type_: str, reason: str, message: str) -> None:
         note = _Note(about, type_, reason, message[:LONGEST_MESSAGE])
         if note in self._waiting or len(self._waiting) < MOST_WAITING:
-            self._waiting[note] = self._waiting.get(note, 0) + 1
+            before = self._waiting.get(note)
+            self._waiting[note] = _Times((before.often if before else 0) + 1, self._clock.wall())
             self._filled.set()
             self._idle.clear()
         else:
@@ -88,9 +98,10 @@ class Recorder:
                 self._filled.clear()
                 self._idle.set()
                 await self._filled.wait()
+                await asyncio.sleep(MANNERS)
             await self._deliver(*self._waiting.popitem(last=False))
 
-    async def _deliver(self, note: _Note, times: int) -> None:
+    async def _deliver(self, note: _Note, times: _Times) -> None:
         pause = FIRST_PAUSE
         for _ in range(TRIES):
             try:
@@ -104,19 +115,20 @@ class Recorder:
             pause = min(pause * 2, LONGEST_PAUSE)
         return _log.warning("event lost", extra={"about": note.about.name, "reason": note.reason})
 
-    async def _send(self, note: _Note, times: int) -> None:
-        told, now = self._told.get(note), self._clock.wall()
-        if told is not None and await self._count(note, told, times, now):
+    async def _send(self, note: _Note, times: _Times) -> None:
+        told = self._told.get(note)
+        if told is not None and await self._count(note, told, times):
             return
-        fresh = _Told(f"{note.about.name[:NAME_ROOM].rstrip('-.')}.{int(now * 1e9):x}", now, times)
-        await self._api.create(self._event(note, fresh, now))
+        name = f"{note.about.name[:NAME_ROOM].rstrip('-.')}.{int(self._clock.wall() * 1e9):x}"
+        fresh = _Told(name, times.last, times.often)
+        await self._api.create(self._event(note, fresh, times.last))
         self._told[note] = fresh
         if len(self._told) > MOST_KNOWN:
             self._told.popitem(last=False)
 
-    async def _count(self, note: _Note, told: _Told, times: int, now: float) -> bool:
+    async def _count(self, note: _Note, told: _Told, times: _Times) -> bool:
         """False when the event that was told is gone by now."""
-        patch = {"count": told.count + times, "lastTimestamp": rfc3339(now)}
+        patch = {"count": told.count + times.often, "lastTimestamp": rfc3339(times.last)}
         try:
             await self._api.patch(EVENTS, told.name, patch, note.about.namespace)
         except ApiError as error:
@@ -124,10 +136,10 @@ class Recorder:
                 raise
             del self._told[note]
             return False
-        told.count += times
+        told.count += times.often
         return True
 
-    def _event(self, note: _Note, told: _Told, now: float) -> Object:
+    def _event(self, note: _Note, told: _Told, last: float) -> Object:
         about = note.about
         return {
             "apiVersion": "v1",
@@ -145,7 +157,7 @@ class Recorder:
             "message": note.message,
             "source": {"component": self._component, "host": self._host},
             "firstTimestamp": rfc3339(told.first),
-            "lastTimestamp": rfc3339(now),
+            "lastTimestamp": rfc3339(last),
             "count": told.count,
             "reportingComponent": self._component,
             "reportingInstance": self._host,

@@ -1,0 +1,71 @@
+import json
+import os
+
+import pytest
+
+from podwire.linux import errors, growing
+
+
+def read(path):
+    return growing.newest(path.read_bytes(), json.loads, ValueError)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "value"
+
+
+def test_the_newest_counts(path):
+    for each in range(3):
+        growing.put(path, b"%d" % each)
+        assert read(path) == each
+    assert path.read_bytes() == b"0\n1\n2"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [each.name for each in path.parent.iterdir()] == ["value"]
+
+
+def test_only_the_first_waits_for_the_disk(path, monkeypatch):
+    waits = []
+    monkeypatch.setattr(os, "fsync", waits.append)
+    growing.put(path, b"0")
+    assert len(waits) == 2, "the file, and its name"
+    growing.put(path, b"1")
+    assert len(waits) == 2
+
+
+@pytest.mark.parametrize("torn", [b"\n", b'\n{"a', b"\n{\n[", b"\n\0\0\0\0"])
+def test_a_line_that_is_not_whole_counts_for_nothing_and_spoils_no_other(path, torn):
+    growing.put(path, b"0")
+    growing.put(path, b"1")
+    path.write_bytes(path.read_bytes() + torn)
+    assert read(path) == 1
+    growing.put(path, b"2")
+    assert read(path) == 2
+
+
+@pytest.mark.parametrize("data", [b"", b'{"a', b"\n", b"{\n["])
+def test_where_nothing_is_whole_nothing_is_told(path, data):
+    path.write_bytes(data)
+    with pytest.raises(ValueError):
+        read(path)
+
+
+def test_a_file_that_grew_too_long_is_put_in_place_anew(path):
+    lines = [json.dumps(str(number) * 3000).encode() for number in range(9)] * 4
+    for each in lines:
+        growing.put(path, each)
+        assert path.stat().st_size <= growing.LONGEST + 2 * len(each)
+    assert read(path) == json.loads(lines[-1])
+
+
+def test_what_cannot_be_written_is_told_by_name(path):
+    with pytest.raises(errors.NoSuchPath, match=r"write .*nowhere"):
+        growing.put(path.parent / "nowhere" / "value", b"0")
+    with pytest.raises(errors.LinuxError, match=r"write .*Is a directory"):
+        growing.put(path.parent, b"0")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the kernel has no /dev/full")
+def test_a_full_disk_leaves_what_was_there():
+    with pytest.raises(errors.LinuxError, match="No space left"):
+        growing.put("/dev/full", b"0")
