@@ -3,12 +3,13 @@
 One file for each claim, named by its uid, so that no runtime takes an older one for it.
 """
 
-import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from podwire.dradriver.names import CDI_KIND, DRIVER
 from podwire.failpoints import declare, failpoint
@@ -85,7 +86,8 @@ class CdiFiles:
 
     def write(self, claim_uid: str, parts: Sequence[Part], attached: Path) -> None:
         """Not again what is there already: runtimes would read it anew."""
-        content = json.dumps(spec(claim_uid, parts, self._hook, attached), indent=1).encode()
+        told = spec(claim_uid, parts, self._hook, attached)
+        content = msgspec.json.format(msgspec.json.encode(told), indent=1)
         for directory, mode in ((self._kept, 0o700), (self._directory, 0o755)):
             if not _has(directory / _name(claim_uid), content):
                 directory.mkdir(mode=mode, parents=True, exist_ok=True)

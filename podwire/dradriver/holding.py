@@ -36,6 +36,7 @@ class Holding:
     def __init__(self, inventory: Inventory, attachments: Attachments, *, records: Path, listed: Path) -> None:
         self._inventory, self._attachments = inventory, attachments
         self._records, self._listed = records, listed
+        listed.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._turn = threading.Lock()
         self._held: set[Hold] = set()
         self._coming: set[str] = set()
@@ -55,7 +56,6 @@ class Holding:
                 device, claim = each.offered.device, each.claim.uid
                 self._coming.add(claim)
                 if not any(device == other for other, _ in self._held):
-                    self._listed.mkdir(mode=0o700, parents=True, exist_ok=True)
                     replace_file(self._path(device), json.dumps(self._inventory.listed(device)).encode())
                 if (device, claim) not in self._held:
                     self._inventory.hold(device, claim)

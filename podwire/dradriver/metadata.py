@@ -4,12 +4,13 @@ It is made with the claim's CDI file, and written anew when the devices are atta
 and when an address changes, while containers do.
 """
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from podwire.dradriver.cdi import Mount
 from podwire.dradriver.names import DRIVER
@@ -62,10 +63,10 @@ def _device(described: Described) -> dict[str, Any]:
 def _read(path: Path, claim: ClaimRef) -> tuple[Any, int]:
     """What a file says of this very claim, and its generation: 0 where it says nothing."""
     try:
-        found = json.loads(path.read_bytes())
+        found = msgspec.json.decode(path.read_bytes())
         told = found["metadata"]
         return (found, int(told["generation"])) if told["uid"] == claim.uid else (None, 0)
-    except (FileNotFoundError, ValueError, LookupError, TypeError):
+    except (FileNotFoundError, msgspec.DecodeError, ValueError, LookupError, TypeError):
         return None, 0
 
 
@@ -88,10 +89,12 @@ class MetadataFiles:
     def write(self, claim: ClaimRef, request: str, devices: Sequence[Described]) -> Path:
         """Nothing is written when it says so already; its generation tells how often it was."""
         path = self._folder(claim) / request / "metadata.json"
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         before, generation = _read(path, claim)
+        if not generation:
+            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         if before != content(claim, request, devices, generation):
-            text = json.dumps(content(claim, request, devices, generation + 1), indent=1).encode()
+            told = content(claim, request, devices, generation + 1)
+            text = msgspec.json.format(msgspec.json.encode(told), indent=1)
             _write(path, text, in_place=generation > 0)
         return path
 

@@ -114,6 +114,47 @@ async def test_a_status_arrives_and_is_said_once(world):
     assert len(world.api.sent) == 1
 
 
+def starting(reason="ContainerCreating", message=""):
+    waiting = {"reason": reason} | ({"message": message} if message else {})
+    container = {"name": "c", "image": "i", "imageID": "", "ready": False, "restartCount": 0, "lastState": {}}
+    return said("Pending") | {"containerStatuses": [{**container, "state": {"waiting": waiting}}]}
+
+
+async def test_that_a_pod_is_about_to_start_is_told_when_that_takes_long(world, monkeypatch):
+    monkeypatch.setattr(reports, "MANNERS", SOON)
+    pod = await world.make()
+    world.reports.report(pod, starting())
+    await asyncio.sleep(0.05)
+    assert not world.api.sent
+    world.reports.report(pod, said("Running"))
+    await world.settled(pod)
+    assert [each["phase"] for each in world.api.sent] == ["Running"]
+    monkeypatch.setattr(reports, "MANNERS", 0.01)
+    slow = await world.make("slow")
+    world.reports.report(slow, starting())
+    await world.settled(slow)
+    (container,) = (await world.status("slow"))["containerStatuses"]
+    assert container["state"] == {"waiting": {"reason": "ContainerCreating"}}
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param(starting("ErrImagePull", "no such image"), id="a failure"),
+        pytest.param(starting("ContainerCreating", "failed to attach"), id="a reason"),
+        pytest.param(said("Failed"), id="an end"),
+    ],
+)
+async def test_what_has_gone_wrong_is_told_at_once(world, monkeypatch, status):
+    monkeypatch.setattr(reports, "MANNERS", SOON)
+    pod = await world.make()
+    world.reports.report(pod, starting())
+    world.reports.report(pod, status)
+    async with asyncio.timeout(SOON / 2):
+        await world.reports.sent(pod.uid)
+    assert len(world.api.sent) == 1
+
+
 async def test_only_what_changed_is_sent(world):
     pod = await world.make()
     for status in (said("Running", "hello"), said("Running", "world"), said("Running")):

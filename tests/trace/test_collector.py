@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from podwire.seams import Hop
+from podwire.trace import collector
 from podwire.trace.collector import Collector
 from podwire.trace.follow import follow
 from podwire.trace.record import Record, encode
@@ -68,6 +69,31 @@ async def test_what_is_recorded_is_on_disk_soon(socket, tmp_path, recorder):
     assert (begun.seq, ended.seq, begun.outcome, ended.outcome, begun.node) == (1, 2, "", "OK", "n1")
     assert begun.id == ended.id
     assert begun.sender.startswith("Kubelet-")
+
+
+async def test_records_are_made_when_it_is_quiet(socket, tmp_path, recorder, monkeypatch):
+    taken: asyncio.Queue[int] = asyncio.Queue()
+    monkeypatch.setattr(Collector, "take", lambda self, datagrams: taken.put_nowait(len(list(datagrams))))
+    monkeypatch.setattr(collector, "PATIENCE", SOON)
+    async with collecting(socket, tmp_path / "trace"):
+        for each in range(5):
+            recorder(hop(each))
+            await asyncio.sleep(collector.BEAT / 2)
+        assert taken.empty()
+        async with asyncio.timeout(SOON):
+            assert await taken.get() == 5
+
+
+async def test_records_do_not_wait_for_ever(socket, tmp_path, recorder):
+    async with collecting(socket, tmp_path / "trace"):
+        reader, found = Reader(tmp_path / "trace"), []
+        async with asyncio.timeout(SOON):
+            for each in range(1000):
+                recorder(hop(each))
+                await asyncio.sleep(collector.BEAT / 4)
+                if found := list(reader.more()):
+                    break
+    assert found, "although there was no end to it"
 
 
 async def test_a_burst_is_kept_whole_although_nobody_reads_meanwhile(socket, tmp_path, recorder):

@@ -282,8 +282,8 @@ def _whole(record: Record) -> bytes:
 
 
 def _line(kind: str, value: Record | Progress) -> bytes:
-    data = encoded(value)
-    return json.dumps({"version": VERSION, kind: data, "checksum": _checksum(data)}).encode() + b"\n"
+    data = json.dumps(encoded(value))
+    return f'{{"version": {VERSION}, "{kind}": {data}, "checksum": {_checksum(data)}}}\n'.encode()
 
 
 def _parsed(text: bytes) -> Record:
@@ -301,10 +301,10 @@ def _data(kind: str, line: bytes) -> Any:
     read = json.loads(line)
     if isinstance(read["version"], int) and read["version"] > VERSION:
         raise Refused("", f"a record is of version {read['version']}, and this driver knows {VERSION}: it is older")
-    if _checksum(read[kind]) != read["checksum"]:
+    if _checksum(json.dumps(read[kind])) != read["checksum"]:
         raise ValueError("the checksum is another")
     return read[kind]
 
 
-def _checksum(data: Any) -> int:
-    return zlib.crc32(json.dumps(data, sort_keys=True).encode())
+def _checksum(data: str) -> int:
+    return zlib.crc32(data.encode())
