@@ -14,7 +14,7 @@ import msgspec
 from podwire.cli.main import UserError
 from podwire.cli.trace_otlp import send
 from podwire.cli.trace_shown import as_json, diff_as_json, listed
-from podwire.cluster.tracing import CollectorOptions
+from podwire.cluster.tracing import CollectorOptions, catch_up
 from podwire.trace import tables
 from podwire.trace.check import annotated, brief, check
 from podwire.trace.cutting import cut_short
@@ -75,6 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     directory = _directory(arguments.prefix)
     if arguments.follow and arguments.pod:
         return _follow(directory, *_named(arguments, arguments.pod), arguments)
+    catch_up(CollectorOptions.below(arguments.prefix))
     stories = _read(directory)
     if arguments.diff:
         return _diff(stories, arguments)

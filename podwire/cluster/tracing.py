@@ -26,6 +26,8 @@ API_SIDE = "PODWIRE_TRACE_API"
 """`client`: participants tell whom they call, because the API server is a stranger that does not."""
 CRI_SIDE = "PODWIRE_TRACE_CRI"
 """`runtime`: the runtime tells who calls it, because the kubelet is a stranger that does not."""
+PATIENCE = 2.0
+"""Seconds for a collector that is busy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,13 @@ async def collect(options: CollectorOptions, ready: Callable[[], object] = lambd
             collector.tell(await stack.enter_async_context(exported(options.otlp)))
         ready()
         await collector.run(receiver)
+
+
+def catch_up(options: CollectorOptions) -> None:
+    """What has happened so far can be read, if a collector is there that writes it down."""
+    from podwire.transports.datagrams import dealt_with  # noqa: PLC0415 - only who reads pays for the import
+
+    dealt_with(options.socket, PATIENCE)
 
 
 def tap(component: str, node: str = "") -> Tap | None:

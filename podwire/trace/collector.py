@@ -61,6 +61,7 @@ class Collector:
                 await self._burst(receiver, burst)
                 self.take(burst)
                 burst.clear()
+                receiver.answer()
         finally:
             self.take([*burst, *receiver.waiting()])
             self._writer.close()
@@ -68,12 +69,13 @@ class Collector:
                 each.say()
 
     async def _burst(self, receiver: Receiver, burst: list[bytes]) -> None:
-        """Everything until it is quiet; nothing waits where it could be lost for want of room."""
+        """Everything until it is quiet, or somebody wants to read; nothing waits where it could be lost for want of
+        room."""
         for _ in range(round(PATIENCE / BEAT)):
             await asyncio.sleep(BEAT)
             before = len(burst)
             burst.extend(receiver.waiting())
-            if len(burst) == before:
+            if len(burst) == before or receiver.asked:
                 return
 
     def take(self, datagrams: Iterable[bytes]) -> None:

@@ -5,8 +5,10 @@ receiving socket is made in a namespace of its own, where it can say more withou
 socket with a path is found from everywhere.
 """
 
+import array
 import contextlib
 import os
+import select
 import socket
 import weakref
 from collections.abc import Iterator
@@ -23,6 +25,8 @@ BUFFER = 8 << 20
 """Bytes that one sender may have waiting."""
 LARGEST = 256 * 1024
 """Bytes of one datagram."""
+
+_DESCRIPTOR = socket.CMSG_SPACE(array.array("i").itemsize)
 
 _SNDBUFFORCE = 32
 _QUEUE_FILE = "/proc/sys/net/unix/max_dgram_qlen"
@@ -57,6 +61,7 @@ class Receiver:
         self._socket = bound
         self._place = place
         self._room = memoryview(bytearray(LARGEST))
+        self._asking: list[int] = []
 
     @classmethod
     async def open(cls, path: str | os.PathLike[str]) -> "Receiver":
@@ -76,14 +81,55 @@ class Receiver:
         """Everything that waits at this moment."""
         while True:
             try:
-                length = self._socket.recv_into(self._room)
+                length, beside, _, _ = self._socket.recvmsg_into([self._room], _DESCRIPTOR, socket.MSG_CMSG_CLOEXEC)
             except BlockingIOError:
                 return
-            yield bytes(self._room[:length])
+            if beside:
+                self._asking += _descriptors(beside)
+            else:
+                yield bytes(self._room[:length])
+
+    @property
+    def asked(self) -> bool:
+        """Whether somebody waits until all this is dealt with."""
+        return bool(self._asking)
+
+    def answer(self) -> None:
+        """It is."""
+        while self._asking:
+            os.close(self._asking.pop())
 
     async def close(self) -> None:
+        self.answer()
         await unix.leave(self._place)
         self._socket.close()
+
+
+def dealt_with(path: str | os.PathLike[str], seconds: float) -> bool:
+    """Wait until the receiver at a path has dealt with all that was sent before; False if it does not or is not there.
+
+    It is handed one end of a pipe, and closes it.
+    """
+    ours, theirs = os.pipe()
+    try:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                handed = socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs])
+                sender.sendmsg([b"?"], [handed], 0, os.fspath(path))
+        except OSError:
+            return False
+        finally:
+            os.close(theirs)
+        return bool(select.select([ours], [], [], seconds)[0])
+    finally:
+        os.close(ours)
+
+
+def _descriptors(beside: list[tuple[int, int, bytes]]) -> list[int]:
+    found = array.array("i")
+    for _, _, data in beside:
+        found.frombytes(data[: len(data) - len(data) % found.itemsize])
+    return found.tolist()
 
 
 def _long_queue() -> socket.socket:

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import itertools
 import os
+import select
 import signal
 import sys
 from pathlib import Path
@@ -19,7 +21,7 @@ from podwire.trace.recorder import Recorder
 from podwire.trace.segments import SEGMENTS, Reader, Writer, segment_files
 from podwire.trace.story import Stories
 from podwire.transports import unix
-from podwire.transports.datagrams import Receiver, Sender
+from podwire.transports.datagrams import Receiver, Sender, dealt_with
 
 SOON = 30.0
 
@@ -82,6 +84,37 @@ async def test_records_are_made_when_it_is_quiet(socket, tmp_path, recorder, mon
         assert taken.empty()
         async with asyncio.timeout(SOON):
             assert await taken.get() == 5
+
+
+async def test_who_wants_to_read_has_all_that_came_before(socket, tmp_path, recorder, monkeypatch):
+    monkeypatch.setattr(collector, "PATIENCE", SOON)
+    async with collecting(socket, tmp_path / "trace"):
+        chatter = asyncio.create_task(_chatter(recorder))
+        recorder(hop(7, "OK"))
+        assert await asyncio.to_thread(dealt_with, socket, SOON)
+        chatter.cancel()
+        assert [each.outcome for each in Reader(tmp_path / "trace").more() if each.outcome] == ["OK"]
+
+
+async def _chatter(recorder):
+    for each in itertools.count(1000):
+        recorder(hop(each))
+        await asyncio.sleep(collector.BEAT / 4)
+
+
+async def test_who_wants_to_read_does_not_wait_for_nobody(socket, tmp_path):
+    assert not dealt_with(socket, SOON), "there is none"
+    receiver = await Receiver.open(socket)
+    assert not dealt_with(socket, 0.01), "it does not look"
+    assert list(receiver.waiting()) == []
+    assert receiver.asked
+    await receiver.close()
+    left = await Receiver.open(tmp_path / "left.sock")
+    asking = asyncio.create_task(asyncio.to_thread(dealt_with, tmp_path / "left.sock", SOON))
+    async with asyncio.timeout(SOON):
+        await asyncio.get_running_loop().run_in_executor(None, select.select, [left.fileno()], [], [])
+    await left.close()
+    assert await asking, "one that ends keeps nobody waiting"
 
 
 async def test_records_do_not_wait_for_ever(socket, tmp_path, recorder):
