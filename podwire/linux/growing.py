@@ -1,7 +1,7 @@
 """Values in files that change: the first line is what was there at first, each further one what became of it.
 
-The first is on the disk when it is written. The others outlive the process that adds them; after a loss of power the
-newest may be missing, never all. To add one costs a tenth of putting a new file in place.
+All outlive the process that adds them. Once the first is on the disk, too, a loss of power may take the newest, never
+all. To add one costs a tenth of putting a new file in place.
 """
 
 import os
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from podwire.linux import errors
-from podwire.linux.files import write_all, write_durably
+from podwire.linux.files import replace_file, sync_directory, write_all, write_durably
 from podwire.linux.values import Path
 
 LONGEST = 1 << 16
@@ -17,22 +17,37 @@ LONGEST = 1 << 16
 T = TypeVar("T")
 
 
-def put(path: Path, line: bytes) -> None:
-    """Make this the newest; one that cannot be written leaves those before it as they are."""
+def put(path: Path, line: bytes, *, durably: bool = True) -> None:
+    """Make this the newest; one that cannot be written leaves those before it as they are. `durably` is a first one
+    on the disk when this returns."""
+    begin = write_durably if durably else replace_file
     try:
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     except FileNotFoundError:
-        return write_durably(path, line)
+        return begin(path, line)
     except OSError as error:
         raise errors.of(error, f"write {os.fspath(path)}") from error
     try:
         if os.fstat(file).st_size > LONGEST:
-            return write_durably(path, line)
+            return begin(path, line)
         write_all(file, b"\n" + line)
     except OSError as error:
         raise errors.of(error, f"write {os.fspath(path)}") from error
     finally:
         os.close(file)
+
+
+def settle(path: Path) -> None:
+    """What there is survives a loss of power once this returns."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+        sync_directory(os.path.dirname(os.fspath(path)) or ".")
+    except OSError as error:
+        raise errors.of(error, f"write {os.fspath(path)}") from error
 
 
 def newest(data: bytes, decode: Callable[[bytes], T], broken: type[Exception]) -> T:

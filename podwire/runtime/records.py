@@ -1,4 +1,4 @@
-"""What the runtime must not forget: one record per sandbox and per container, durable before the thing exists.
+"""What the runtime must not forget: one record per sandbox and per container, written before the thing exists.
 
 A record is a small file in a directory of its own: a line of JSON, and one more for each time that it changes. One that
 cannot be read harms only itself: it is set aside, named in the log, and what it stood for is left to the sweep.
@@ -98,19 +98,20 @@ class Records(Generic[Record]):
         return self._directory / id_
 
     def write(self, record: Record) -> None:
-        """A first one is durable when this returns; when it cannot be written, nothing is left.
-
-        The others tell of what does not outlive the machine: a sandbox or container that is there at all is taken down
-        after a loss of power, however far it had come.
-        """
+        """It outlives this process; when a first one cannot be written, nothing is left."""
         home = self.home(record.id)
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            growing.put(home / FILE, msgspec.json.encode(record))
+            growing.put(home / FILE, msgspec.json.encode(record), durably=False)
         except BaseException:
             if not (home / FILE).exists():
                 shutil.rmtree(home, ignore_errors=True)
             raise
+
+    def settle(self, id_: str) -> None:
+        """It outlives a loss of power from now on. Only what must be given back to others needs that: namespaces,
+        cgroups and processes end with the machine, and a writable layer without a record is swept."""
+        growing.settle(self.home(id_) / FILE)
 
     def remove(self, id_: str) -> None:
         """Forget one, with its directory; the record itself goes first, so that a crash leaves only litter."""
@@ -119,17 +120,19 @@ class Records(Generic[Record]):
         shutil.rmtree(home, ignore_errors=True)
 
     def load(self) -> Iterator[Record]:
-        """Every record that can be read; litter without one is removed. Raises NewerRecord."""
+        """Every record that can be read; litter is removed: without one, or with one that a loss of power has emptied.
+        Raises NewerRecord."""
         for id_ in sorted(each.name for each in self._directory.iterdir()) if self._directory.exists() else ():
             try:
-                record = growing.newest(
-                    (self.home(id_) / FILE).read_bytes(), self._decoder.decode, msgspec.MsgspecError
-                )
+                data = (self.home(id_) / FILE).read_bytes()
+                record = growing.newest(data, self._decoder.decode, msgspec.MsgspecError) if data else None
             except FileNotFoundError:
-                shutil.rmtree(self.home(id_), ignore_errors=True)
-                continue
+                record = None
             except (OSError, msgspec.MsgspecError) as error:
                 self._set_aside(id_, str(error))
+                continue
+            if record is None:
+                shutil.rmtree(self.home(id_), ignore_errors=True)
                 continue
             if record.format > FORMAT:
                 raise NewerRecord(self.home(id_) / FILE, record.format)

@@ -1,6 +1,6 @@
 """Pod sandboxes: made in an order that a crash can interrupt anywhere, and removed by the same code that undoes.
 
-    reserve the name → durable record → namespaces at paths that follow from the id → CNI ADD → plugins → ready → listed
+    reserve the name → record → namespaces at paths that follow from the id → CNI ADD → plugins → ready → listed
 
 Whatever fails is undone in reverse, each step with its own deadline. What cannot be undone stays as a record that is
 not ready, for StopPodSandbox, RemovePodSandbox or the next start of the runtime to finish.
@@ -147,10 +147,14 @@ class Sandboxes:
 
     async def _make(self, sandbox: Sandbox) -> None:
         record = sandbox.record
-        await asyncio.to_thread(
-            self._kernel.make, record.id, sandbox.config, network=bool(record.network), ipc=bool(record.ipc)
-        )
-        await asyncio.to_thread(write_pod_files, self._records.home(record.id), sandbox.config)
+        durable = asyncio.ensure_future(asyncio.to_thread(self._records.settle, record.id))
+        try:
+            await asyncio.to_thread(
+                self._kernel.make, record.id, sandbox.config, network=bool(record.network), ipc=bool(record.ipc)
+            )
+            await asyncio.to_thread(write_pod_files, self._records.home(record.id), sandbox.config)
+        finally:
+            await durable  # before others are asked for anything that does not end with the machine
         failpoint(PINNED)
         addresses: tuple[str, ...] = ()
         if record.network:

@@ -33,6 +33,18 @@ def test_only_the_first_waits_for_the_disk(path, monkeypatch):
     assert len(waits) == 2
 
 
+def test_a_first_one_can_be_brought_to_the_disk_later(path, monkeypatch):
+    waits = []
+    growing.put(path, b"0", durably=False)
+    monkeypatch.setattr(os, "fsync", waits.append)
+    growing.put(path, b"1", durably=False)
+    assert not waits
+    growing.settle(path)
+    assert len(waits) == 2, "the file, and its name"
+    with pytest.raises(errors.LinuxError, match=r"write .*nothing"):
+        growing.settle(path.with_name("nothing"))
+
+
 @pytest.mark.parametrize("torn", [b"\n", b'\n{"a', b"\n{\n[", b"\n\0\0\0\0"])
 def test_a_line_that_is_not_whole_counts_for_nothing_and_spoils_no_other(path, torn):
     growing.put(path, b"0")

@@ -37,7 +37,6 @@ def test_nothing_was_written_yet(records):
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param(b"", id="empty"),
         pytest.param(b'{"id": "bad", "sta', id="torn"),
         pytest.param(b"[]", id="something else"),
         pytest.param(msgspec.json.encode(sandbox("other")), id="another's"),
@@ -62,15 +61,29 @@ def test_the_state_of_a_later_podwire_is_not_touched(records):
         list(records.load())
 
 
-def test_litter_without_a_record_is_removed(records):
+@pytest.mark.parametrize("emptied", [False, True], ids=["without a record", "with one that never was on the disk"])
+def test_litter_is_removed(records, emptied):
     records.write(sandbox("good"))
     (records.home("litter") / "rootfs").mkdir(parents=True)
+    if emptied:
+        (records.home("litter") / FILE).touch()
     assert [each.id for each in records.load()] == ["good"]
     assert not records.home("litter").exists()
 
 
+def test_the_newest_of_a_record_counts_and_what_was_torn_does_not(records):
+    for state in ("making", "ready"):
+        records.write(sandbox("a", state=state))
+        records.settle("a")
+    with (records.home("a") / FILE).open("ab") as file:
+        file.write(b'\n{"id": "a", "state": "sto')
+    assert [each.state for each in records.load()] == ["ready"]
+    records.write(sandbox("a", state="stopped"))
+    assert [each.state for each in records.load()] == ["stopped"]
+
+
 def test_a_first_record_that_cannot_be_written_leaves_nothing(records, monkeypatch):
-    def full(*_):
+    def full(*_, **__):
         raise LinuxError(28, "write")
 
     records.write(sandbox("old"))

@@ -58,9 +58,7 @@ def test_a_missing_reference_of_a_volume_is_told_and_used_when_it_is_made(node, 
     mount = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
     node.make(pod(name, containers=[container("c", **mount)], volumes=[{"name": "v", **source}]))
     assert f'{kind} "{name}" not found' in node.told(name, "FailedMount")
-    assert (
-        node.get(f"pod {name}")["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "ContainerCreating"
-    )
+    node.wait(f"pod/{name}", "jsonpath={.status.containerStatuses[0].state.waiting.reason}=ContainerCreating")
     node(f"create {'secret generic' if kind == 'secret' else kind} {name} --from-literal=word=here")
     node.wait(f"pod/{name}", "condition=Ready")
     assert node.exec(name, "cat /v/word") == "here"
