@@ -3,7 +3,8 @@
 `PODWIRE_FAILPOINTS="store.commit=1*off->kill;store.synced=error(disk on fire)"` or the name of a file with the same
 text in `PODWIRE_FAILPOINTS_FILE`, read anew on every hit so that a running daemon can be told.
 A term is `[COUNT*]ACTION[(ARG)]`; terms are joined by `->` and used up from left to right, the last one for ever.
-Actions: off, error(text), kill (SIGKILL to this process), delay(seconds), hold(path) (waits until the file exists).
+Actions: off, error(text), kill (SIGKILL to this process), delay(seconds), hold(path) (waits until the file exists,
+and makes `path.held` beside it first: by this file a test knows that somebody has come so far).
 With a path, `kill(path)` makes that file first, and where it is already there nobody dies: a program that is started
 again whenever it dies, dies once.
 
@@ -99,6 +100,7 @@ def _delay(argument: str) -> None:
 
 
 def _hold(argument: str) -> None:
+    os.close(os.open(f"{argument}.held", os.O_CREAT | os.O_CLOEXEC, 0o600))
     while not os.path.exists(argument):  # noqa: PTH110 - pathlib costs more than the programs that ask
         time.sleep(0.005)
 

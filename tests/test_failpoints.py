@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import time
 
 PROGRAM = "from podwire.failpoints import failpoint; failpoint('here'); print('went on')"
 
@@ -24,3 +25,19 @@ def test_with_a_file_it_dies_once_and_the_file_tells_that_it_did(tmp_path):
     assert died.exists()
     again = passed(f"here=kill({died})")
     assert (again.returncode, again.stdout) == (0, "went on\n")
+
+
+def test_who_is_held_says_so_and_goes_on_when_the_file_is_there(tmp_path):
+    gate, held = tmp_path / "gate", tmp_path / "gate.held"
+    words = [sys.executable, "-c", PROGRAM]
+    with subprocess.Popen(
+        words, env={"PODWIRE_FAILPOINTS": f"here=hold({gate})"}, stdout=subprocess.PIPE, text=True
+    ) as process:
+        until = time.monotonic() + 60
+        while not held.exists():
+            assert time.monotonic() < until
+            time.sleep(0.005)
+        assert process.poll() is None
+        gate.touch()
+        assert process.communicate(timeout=60) == ("went on\n", None)
+    assert process.returncode == 0

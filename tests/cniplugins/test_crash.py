@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import time
 
 import pytest
 
@@ -45,29 +44,23 @@ def test_a_step_of_del_that_fails_does_not_keep_the_others_from_being_taken(host
     assert host.left() == {}
 
 
-def test_a_plugin_that_is_asked_to_stop_undoes_what_it_began(host, tmp_path):
+def test_a_plugin_that_is_asked_to_stop_undoes_what_it_began(host, tmp_path, eventually):
     host.pod("a")
     process = host.run(
-        "ADD", "a", host.bridge(*DUAL, ipMasq=True), PODWIRE_FAILPOINTS=f"cni.bridge-configured=hold({tmp_path}/x)"
+        "ADD", "a", host.bridge(*DUAL, ipMasq=True), PODWIRE_FAILPOINTS=f"cni.bridge-configured=hold({tmp_path}/never)"
     )
-    until = time.monotonic() + 30
-    while "links" not in host.left():
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    eventually((tmp_path / "never.held").exists)
     process.terminate()
     stdout, _ = process.communicate(timeout=30)
     assert (process.returncode, json.loads(stdout)["code"]) == (1, 11)
     assert host.left() == {}
 
 
-def test_a_namespace_that_vanishes_during_add_is_a_clean_error(host, tmp_path):
+def test_a_namespace_that_vanishes_during_add_is_a_clean_error(host, tmp_path, eventually):
     host.pod("a")
     gate = tmp_path / "gate"
     process = host.run("ADD", "a", host.bridge(*DUAL), PODWIRE_FAILPOINTS=f"cni.bridge-leased=hold({gate})")
-    until = time.monotonic() + 30
-    while "leases" not in host.left():
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    eventually((tmp_path / "gate.held").exists)
     host.namespaces.remove("a")
     gate.touch()
     stdout, stderr = process.communicate(timeout=30)

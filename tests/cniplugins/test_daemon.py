@@ -179,7 +179,7 @@ def test_a_caller_that_goes_away_leaves_what_del_gives_back(host, tmp_path, even
     config = host.bridge(*DUAL, ipMasq=True)
     with host.daemon_process(PODWIRE_FAILPOINTS=f"cni.bridge-leased=hold({gate})"):
         adding = host.run("ADD", "a", config)
-        eventually(lambda: host.left().get("leases"))
+        eventually((tmp_path / "gate.held").exists)
         adding.kill()
         adding.communicate()
         deleting = host.run("DEL", "a", config)
@@ -198,6 +198,7 @@ def test_an_add_is_not_begun_when_its_caller_has_gone_and_del_was_faster(host, t
     with host.daemon_process(PODWIRE_FAILPOINTS=f"cnidaemon.begun=1*hold({gate})->off"):
         with asked(host, host.root / "cni.sock", "ADD", "a", config) as caller:
             assert caller.recv(1) == wire.BEGUN
+        eventually((tmp_path / "gate.held").exists)
         assert finished(host.run("DEL", "a", config)) == (0, None)
         gate.touch()
     assert host.left() == {}, "the daemon ends when all that it took is done"
@@ -237,7 +238,7 @@ def test_a_daemon_that_is_stopped_finishes_what_it_has_begun(host, tmp_path, eve
     config = host.bridge(*DUAL)
     with host.daemon_process(PODWIRE_FAILPOINTS=f"cni.bridge-leased=hold({gate})") as daemon:
         adding = host.run("ADD", "a", config)
-        eventually(lambda: host.left().get("leases"))
+        eventually((tmp_path / "gate.held").exists)
         daemon.send_signal(signal.SIGTERM)
 
         def refused() -> bool:

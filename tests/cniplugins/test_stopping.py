@@ -101,7 +101,7 @@ def test_it_ends_by_a_signal_though_a_call_hangs_and_del_gives_back(host, tmp_pa
     held = f"cni.bridge-leased=hold({tmp_path / 'never'})"
     with host.daemon_process("--grace", "0.5", PODWIRE_FAILPOINTS=held) as daemon:
         adding = host.run("ADD", "a", config)
-        eventually(lambda: host.left().get("leases"))
+        eventually((tmp_path / "never.held").exists)
         daemon.send_signal(signal.SIGTERM)
         assert daemon.wait(PATIENCE) == 0
         adding.communicate(timeout=PATIENCE)
@@ -117,7 +117,7 @@ def test_it_ends_also_when_it_is_asked_again_and_again(host, tmp_path, eventuall
     held = f"cni.bridge-leased=hold({tmp_path / 'never'})"
     with host.daemon_process("--grace", "2", PODWIRE_FAILPOINTS=held) as daemon:
         adding = host.run("ADD", "a", host.bridge())
-        eventually(lambda: host.left().get("leases"))
+        eventually((tmp_path / "never.held").exists)
         until = time.monotonic() + PATIENCE
         while daemon.poll() is None and time.monotonic() < until:
             daemon.send_signal(signal.SIGTERM)
