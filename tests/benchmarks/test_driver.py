@@ -19,12 +19,13 @@ def test_pods_with_and_without_a_claim_take_turns_and_their_times_are_taken():
 
 
 def test_how_much_later_a_pod_with_a_claim_runs_has_a_budget():
-    figures = driver.started({NONE: [0.1], MADE: [0.125], MOVED: [0.14]})
+    figures = driver.started({NONE: [0.1], MADE: [0.125], MOVED: [0.14]}, 20.0)
 
     lines = [" ".join(each.split()) for each in table(list(figures)).splitlines()]
 
     assert "so much later 25.0 ms 30.0 ms 0.83x ≤ 1x met" in lines
     assert "so much later 40.0 ms 30.0 ms 1.33x ≤ 1x NOT MET" in lines
+    assert "the same without the bare move 20.0 ms 30.0 ms 0.67x ≤ 1x met" in lines
 
 
 def test_a_trace_that_tells_nothing_is_no_measurement():
