@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 import tempfile
+import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -21,13 +22,14 @@ from podwire.cluster.network_driver import Options, assemble
 from podwire.dradriver import driver as driver_module
 from podwire.dradriver.config import Config
 from podwire.dradriver.driver import Driver
-from podwire.dradriver.names import CLAIMS, DRIVER, SLICES
+from podwire.dradriver.names import CLAIMS, DRIVER, EVENTS, SLICES
+from podwire.dradriver.parameters import API_VERSION, KIND
 from podwire.linux import syscalls
 from podwire.linux.namespaces import KernelNamespaces, in_thread
 from podwire.linux.network import KernelNetwork
 from podwire.nri.host import Host, Settings
 from podwire.protocols.dra import dra_v1_pb2 as dra
-from podwire.protocols.k8sapi.client_side import Client
+from podwire.protocols.k8sapi.client_side import Client, Scope
 from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.registration import registration_pb2 as registration
@@ -51,26 +53,37 @@ def pytest_pyfunc_call(pyfuncitem):
             await inspect.unwrap(pyfuncitem.obj)(**arguments)
 
     def run():
-        syscalls.unshare(syscalls.NEWNET | syscalls.NEWNS)
-        syscalls.mount(None, "/", None, MS_REC_PRIVATE, None)
         # Whether an address of IPv6 is tentative yet is a matter of moments, and no test's.
         Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
-        with KernelNetwork() as network:
-            network.links.change("lo", up=True)
         asyncio.run(whole())
 
-    in_thread(run)
+    alone(run)
     return True
 
 
-async def until(look):
-    """What `look` says, as soon as it says something."""
+def alone(work):
+    """Work in a thread with a network and mounts of its own."""
+
+    def run():
+        syscalls.unshare(syscalls.NEWNET | syscalls.NEWNS)
+        syscalls.mount(None, "/", None, MS_REC_PRIVATE, None)
+        with KernelNetwork() as network:
+            network.links.change("lo", up=True)
+        work()
+
+    in_thread(run)
+
+
+async def until(look, instead=str):
+    """What `look` says, as soon as it says something; a test that never hears it says what there is `instead`."""
+    end = time.monotonic() + PATIENCE
     while True:
         found = look()
         if asyncio.iscoroutine(found):
             found = await found
         if found:
             return found
+        assert time.monotonic() < end, f"never: {instead()}"
         await asyncio.sleep(0.01)
 
 
@@ -142,10 +155,19 @@ def uid(object_):
     return object_["metadata"]["uid"]
 
 
+def netns_of(sandbox):
+    return sandbox.linux.namespaces[0].path
+
+
+def reserved_for(pods):
+    return [{"resource": "pods", "name": name(each), "uid": uid(each)} for each in pods]
+
+
 class Node:
     """`ip` and `inside` look at the links; `claim`, `pod` and `sandbox` make what a cluster would make."""
 
     until = staticmethod(until)
+    netns_of = staticmethod(netns_of)
 
     def __init__(self, root):
         self.root = root
@@ -218,10 +240,14 @@ class Node:
         found = subprocess.run(["ip", "-j", "-d", *text.split()], capture_output=True, text=True, check=True).stdout
         return json.loads(found) if found.strip() else []
 
-    def inside(self, netns, text):
-        argv = ["nsenter", f"--net={netns}", "ip", "-j", *text.split()]
+    def inside(self, sandbox, text):
+        argv = ["nsenter", f"--net={netns_of(sandbox)}", "ip", "-j", *text.split()]
         found = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
         return json.loads(found) if found.strip() else []
+
+    def links_in(self, sandbox):
+        """Names of all but the loopback."""
+        return sorted(each["ifname"] for each in self.inside(sandbox, "link show") if each["ifname"] != "lo")
 
     def veth(self, link="lan1", *addresses):
         """A link whose other end stays on the host."""
@@ -241,8 +267,7 @@ class Node:
             listed = (await self.api.list(SLICES)).items
             return [each for of in listed for each in of["spec"].get("devices") or () if each["name"] == device]
 
-        async with asyncio.timeout(PATIENCE):
-            return (await until(look))[0]
+        return (await until(look, lambda: f"{device} is offered"))[0]
 
     async def pod(self, name_="pod", **spec):
         object_ = {
@@ -253,9 +278,10 @@ class Node:
         }
         return await self.api.create(object_)
 
-    async def claim(self, *devices, name_="claim", pods=(), parameters=None, request="nic", driver=DRIVER, **result):
-        """An allocated claim for pods."""
-        config = {"opaque": {"driver": DRIVER, "parameters": parameters}} if parameters else None
+    async def claim(self, *devices, name_="claim", pods=(), interface=None, request="nic", driver=DRIVER, **result):
+        """An allocated claim for pods; `interface` is what it says of its own."""
+        parameters = {"apiVersion": API_VERSION, "kind": KIND, "interface": interface}
+        config = {"opaque": {"driver": DRIVER, "parameters": parameters}} if interface else None
         spec = {
             "devices": {
                 "requests": [{"name": request, "exactly": {"deviceClassName": "net", "count": max(len(devices), 1)}}],
@@ -275,18 +301,63 @@ class Node:
         allocation = {"devices": {"results": results}}
         if config:
             allocation["devices"]["config"] = [{"source": "FromClaim", **config}]
-        reserved = [{"resource": "pods", "name": name(each), "uid": uid(each)} for each in pods]
-        made["status"] = {"allocation": allocation, **({"reservedFor": reserved} if reserved else {})}
+        made["status"] = {"allocation": allocation, **({"reservedFor": reserved_for(pods)} if pods else {})}
         return await self.api.replace(made, subresource="status")
+
+    async def reserve(self, claim, *pods):
+        """For these and for nobody else, whatever is told of the claim meanwhile."""
+        change = {"status": {"reservedFor": reserved_for(pods)}}
+        return await self.api.patch(CLAIMS, name(claim), change, ns(claim), subresource="status")
 
     async def status(self, claim):
         return (await self.api.get(CLAIMS, name(claim), ns(claim))).get("status", {}).get("devices", [])
+
+    async def told(self, claim, status, reason):
+        """The claim's devices in its status, once Ready is so of the first of them."""
+
+        async def look():
+            devices = await self.status(claim)
+            found = [each for device in devices for each in device["conditions"] if each["type"] == "Ready"]
+            return devices if found and (found[0]["status"], found[0]["reason"]) == (status, reason) else None
+
+        return await until(look, lambda: f"{name(claim)} is {status}, {reason}")
+
+    async def events(self, reason):
+        """About what, and the message."""
+        listed = (await self.api.list(EVENTS, Scope(namespace="default"))).items
+        return sorted((each["involvedObject"]["kind"], each["message"]) for each in listed if each["reason"] == reason)
+
+    async def both_events(self, reason):
+        """Once there is one of the pod and one of the claim."""
+
+        async def look():
+            found = await self.events(reason)
+            return found if {about for about, _ in found} == {"Pod", "ResourceClaim"} else None
+
+        return await until(look, lambda: f"{reason} is told of pod and claim")
 
     def sandbox(self, pod, id_="sandbox-1", netns=None):
         """A pod as a runtime tells of it, with a network namespace."""
         path = netns or self.namespaces.create(id_).path
         linux = pb.LinuxPodSandbox(namespaces=[pb.LinuxNamespace(type="network", path=str(path))])
         return pb.PodSandbox(id=id_, name=name(pod), namespace=ns(pod), uid=uid(pod), linux=linux)
+
+    async def prepared(self, *devices, pod="pod", **claim):
+        """A pod and its claim for these devices, which the kubelet has had prepared."""
+        for each in devices:
+            await self.offered(each)
+        owner = await self.pod(pod)
+        made = await self.claim(*devices, pods=[owner], **claim)
+        (answer,) = await self.kubelet.prepare(made)
+        assert answer.error == ""
+        return owner, made
+
+    async def attached(self, *devices, **claim):
+        """A claim that is prepared, and the sandbox of its pod, which has the devices."""
+        pod, made = await self.prepared(*devices, **claim)
+        sandbox = self.sandbox(pod)
+        await self.host.run_pod_sandbox(sandbox)
+        return made, sandbox
 
 
 @pytest.fixture
@@ -295,3 +366,26 @@ def driver_node(monkeypatch):
     root = Path(tempfile.mkdtemp(prefix="podwire-drv-", dir="/tmp"))  # a socket's path must be short
     yield Node(root)
     shutil.rmtree(root)
+
+
+@pytest.fixture(name="alone", scope="session")
+def _alone():
+    return alone
+
+
+@pytest.fixture(name="until", scope="session")
+def _until():
+    return until
+
+
+@pytest.fixture
+async def api_server(tmp_path):
+    """A real one, without controllers."""
+    options = apiserver.Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=False)
+    async with apiserver.running(options) as server:
+        yield server
+
+
+@pytest.fixture
+def admin_http(api_server):
+    return LoopbackHttp(api_server.assembled.server.handle, ADMIN)

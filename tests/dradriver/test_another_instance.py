@@ -9,11 +9,10 @@ from podwire.cluster.network_driver import _Door
 from podwire.dradriver import instances, plugin, preparing, waiting
 from podwire.dradriver.instances import Busy, InstanceLock
 from podwire.dradriver.names import DRIVER
-from podwire.dradriver.parameters import API_VERSION, KIND
 from podwire.dradriver.sockets import sockets
 from podwire.protocols.grpc_status import RpcError
 
-NET1 = {"apiVersion": API_VERSION, "kind": KIND, "interface": {"name": "net1"}}
+NET1 = {"name": "net1"}
 
 
 async def test_nobody_hangs_while_another_instance_has_the_lock(driver_node, monkeypatch):
@@ -29,8 +28,8 @@ async def test_nobody_hangs_while_another_instance_has_the_lock(driver_node, mon
         for each in ("lan1", "lan2"):
             await node.offered(each)
         pods = [await node.pod(each) for each in ("first", "second")]
-        first = await node.claim("lan1", name_="first", pods=pods[:1], parameters=NET1)
-        second = await node.claim("lan2", name_="second", pods=pods[1:], parameters=NET1)
+        first = await node.claim("lan1", name_="first", pods=pods[:1], interface=NET1)
+        second = await node.claim("lan2", name_="second", pods=pods[1:], interface=NET1)
         await node.kubelet.prepare(first)
         sandbox = node.sandbox(pods[0])
         holds = "another instance of the driver, process .* holds .*serialize.lock"
@@ -46,9 +45,7 @@ async def test_nobody_hangs_while_another_instance_has_the_lock(driver_node, mon
         (answer,) = await node.kubelet.prepare(second)
         assert answer.error == ""
         await node.host.run_pod_sandbox(sandbox)
-        assert [each["ifname"] for each in node.inside(sandbox.linux.namespaces[0].path, "link show dev net1")] == [
-            "net1"
-        ]
+        assert node.links_in(sandbox) == ["net1"]
         assert driver.lacking() == []
         await node.host.stop_pod_sandbox(sandbox)
         assert await node.kubelet.unprepare(first, second) == ["", ""]

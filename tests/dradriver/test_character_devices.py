@@ -6,7 +6,6 @@ import grpc
 import pytest
 
 from podwire.dradriver import devnodes, preparing
-from podwire.dradriver.parameters import API_VERSION, KIND
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
 from podwire.protocols.grpc_status import RpcError
 from podwire.protocols.nri import nri_pb2
@@ -49,14 +48,10 @@ async def allocate(node, *ids):
     return answer.container_responses[0]
 
 
-async def tap_claim(node, pod):
-    """A tap device of the host, as a whole."""
+async def with_tap(node):
+    """A pod, and its claim for a tap device of the host, as a whole."""
     node.ip("tuntap add dev tap9 mode tap")
-    await node.offered("tap9")
-    claim = await node.claim("tap9", pods=[pod])
-    (prepared,) = await node.kubelet.prepare(claim)
-    assert prepared.error == ""
-    return claim
+    return await node.prepared("tap9", pod="router")
 
 
 async def test_it_registers_as_a_device_plugin_of_many_places(driver_node):
@@ -92,8 +87,7 @@ def made(socket):
 async def test_a_container_gets_the_character_devices_of_its_pods_claim(driver_node):
     node = driver_node
     async with node.driving(), pod_resources(node) as kubelet:
-        pod = await node.pod("router")
-        claim = await tap_claim(node, pod)
+        _, claim = await with_tap(node)
         kubelet.pods["router"] = ["chardev-3"]
         handed = await allocate(node, "chardev-3")
         assert [(each.host_path, each.permissions) for each in handed.devices] == [("/dev/net/tun", "rw")]
@@ -121,10 +115,7 @@ async def test_what_has_no_character_devices_hands_out_none(driver_node):
     node = driver_node
     node.veth("lan1")
     async with node.driving(), pod_resources(node) as kubelet:
-        await node.offered("lan1")
-        pod = await node.pod("router")
-        claim = await node.claim("lan1", pods=[pod])
-        await node.kubelet.prepare(claim)
+        _, claim = await node.prepared("lan1", pod="router")
         kubelet.pods["router"] = ["chardev-3"]
         with pytest.raises(grpc.aio.AioRpcError, match=r"what the pod claimed \(lan1\) has no character devices"):
             await allocate(node, "chardev-3")
@@ -134,8 +125,7 @@ async def test_what_has_no_character_devices_hands_out_none(driver_node):
 async def test_containers_of_a_pod_get_its_character_devices_from_nri_too(driver_node):
     node = driver_node
     async with node.driving():
-        pod = await node.pod("router")
-        claim = await tap_claim(node, pod)
+        pod, claim = await with_tap(node)
         sandbox = node.sandbox(pod)
         await node.host.run_pod_sandbox(sandbox)
         container = nri_pb2.Container(id="c1", pod_sandbox_id=sandbox.id)
@@ -148,17 +138,14 @@ async def test_containers_of_a_pod_get_its_character_devices_from_nri_too(driver
         assert await node.kubelet.unprepare(claim) == [""]
 
 
-ASKS = {"apiVersion": API_VERSION, "kind": KIND, "interface": {"name": "net1", "characterDevices": ["tun"]}}
+ASKS = {"name": "net1", "characterDevices": ["tun"]}
 
 
 async def test_a_claim_can_ask_for_character_devices_beside_its_interface(driver_node):
     node = driver_node
     node.veth("lan1")
     async with pod_resources(node) as kubelet, node.driving():
-        await node.offered("lan1")
-        pod = await node.pod()
-        claim = await node.claim("lan1", pods=[pod], parameters=ASKS)
-        assert (await node.kubelet.prepare(claim))[0].error == ""
+        pod, _ = await node.prepared("lan1", interface=ASKS)
         kubelet.pods["pod"] = ["chardev-0"]
         answer = await allocate(node, "chardev-0")
         assert [(each.host_path, each.permissions) for each in answer.devices] == [("/dev/net/tun", "rw")]
@@ -177,7 +164,7 @@ async def test_what_the_node_has_not_is_refused_with_the_field(driver_node, monk
     async with node.driving():
         await node.offered("lan1")
         pod = await node.pod()
-        claim = await node.claim("lan1", pods=[pod], parameters=ASKS)
+        claim = await node.claim("lan1", pods=[pod], interface=ASKS)
         (answer,) = await node.kubelet.prepare(claim)
         field = "spec.devices.config[0].opaque.parameters.interface.characterDevices"
         assert f"{field}: there is no /dev/net/tun on this node" in answer.error
@@ -187,10 +174,7 @@ async def test_what_is_gone_since_is_refused_when_a_container_wants_it(driver_no
     node = driver_node
     node.veth("lan1")
     async with pod_resources(node) as kubelet, node.driving():
-        await node.offered("lan1")
-        pod = await node.pod()
-        claim = await node.claim("lan1", pods=[pod], parameters=ASKS)
-        assert (await node.kubelet.prepare(claim))[0].error == ""
+        pod, _ = await node.prepared("lan1", interface=ASKS)
         kubelet.pods["pod"] = ["chardev-0"]
         monkeypatch.setattr(devnodes, "is_character_device", lambda _path: False)
         with pytest.raises(grpc.aio.AioRpcError, match="/dev/net/tun: the pod's claim brings it"):

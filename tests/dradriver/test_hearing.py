@@ -7,24 +7,7 @@ import pytest
 
 from podwire.dradriver.hearing import heard
 
-SOON = 10.0
-
-
-class Ear:
-    def __init__(self, listens):
-        self._listens = listens
-        self.words = []
-        self.came = asyncio.Event()
-
-    def listen(self):
-        self.words.append(self._listens.recv(100))
-        self.came.set()
-
-    async def next(self):
-        async with asyncio.timeout(SOON):
-            await self.came.wait()
-        self.came.clear()
-        return self.words[-1]
+BEAT = 0.05
 
 
 @pytest.fixture
@@ -35,25 +18,60 @@ def pair():
         yield tells, listens
 
 
-async def test_what_comes_within_a_beat_is_heard_at_once(pair):
+class Beats:
+    """Timers of the loop that end when a test says so, whatever the clock says."""
+
+    def __init__(self, loop, monkeypatch):
+        self.due = []
+        self._later = loop.call_later
+        monkeypatch.setattr(loop, "call_later", self._set)
+
+    def _set(self, seconds, work):
+        handle = self._later(3600.0, work)
+        self.due.append((seconds, handle, work))
+        return handle
+
+    def pass_(self):
+        (_, handle, work), self.due = self.due[0], self.due[1:]
+        handle.cancel()
+        work()
+
+
+@pytest.fixture
+async def beats(monkeypatch):
+    return Beats(asyncio.get_running_loop(), monkeypatch)
+
+
+async def noticed():
+    """The loop has seen what came."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def test_what_comes_within_a_beat_is_heard_at_once(pair, beats):
     tells, listens = pair
-    ear = Ear(listens)
-    with heard(listens.fileno(), 0.05, ear.listen):
+    words = []
+    with heard(listens.fileno(), BEAT, lambda: words.append(listens.recv(100))):
         for each in (b"one ", b"two ", b"three"):
             tells.send(each)
-            await asyncio.sleep(0.005)
-        assert ear.words == [], "nobody is disturbed meanwhile"
-        assert await ear.next() == b"one two three"
+            await noticed()
+        assert words == [], "nobody is disturbed meanwhile"
+        assert [seconds for seconds, *_ in beats.due] == [BEAT]
+        beats.pass_()
+        assert words == [b"one two three"]
         tells.send(b"more")
-        assert await ear.next() == b"more"
+        await noticed()
+        beats.pass_()
+        assert words == [b"one two three", b"more"]
 
 
-async def test_nobody_hears_any_more_when_it_is_over(pair):
+async def test_nobody_hears_any_more_when_it_is_over(pair, beats):
     tells, listens = pair
-    ear = Ear(listens)
-    with heard(listens.fileno(), 0.01, ear.listen):
+    with heard(listens.fileno(), BEAT, lambda: pytest.fail("it was heard")):
         tells.send(b"too late")
-        await asyncio.sleep(0)
-    await asyncio.sleep(0.05)
-    assert ear.words == []
+        await noticed()
+        assert len(beats.due) == 1
+    await noticed()
+    [(_, timer, _)] = beats.due
+    assert timer.cancelled()
     assert listens.recv(100) == b"too late"

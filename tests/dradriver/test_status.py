@@ -9,7 +9,7 @@ from podwire.dradriver.events import Recorder
 from podwire.dradriver.offers import ClaimRef, PodRef
 from podwire.dradriver.status import DeviceState, Lack, Network, Statuses, status_of, times_in
 from podwire.protocols.k8sapi.client_side import Unreachable
-from podwire.protocols.k8sapi.client_side.recorder import NORMAL
+from podwire.protocols.k8sapi.client_side.events import NORMAL
 from podwire.protocols.k8sapi.status import ApiError, Reason
 from podwire.transports.clock import SystemClock
 

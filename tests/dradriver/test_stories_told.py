@@ -2,25 +2,8 @@
 
 from podwire.dradriver.config import Config
 from podwire.dradriver.inventory.config import config
-from podwire.dradriver.names import CLAIMS, EVENTS
-from podwire.dradriver.parameters import API_VERSION, KIND
-from podwire.protocols.k8sapi.client_side import Scope
 
-NET1 = {"apiVersion": API_VERSION, "kind": KIND, "interface": {"name": "net1"}}
-
-
-async def told(node, reason):
-    listed = (await node.api.list(EVENTS, Scope(namespace="default"))).items
-    found = [(each["involvedObject"]["kind"], each["message"]) for each in listed if each["reason"] == reason]
-    return sorted(found)
-
-
-async def both(node, reason):
-    async def look():
-        found = await told(node, reason)
-        return found if len(found) > 1 else None
-
-    return await node.until(look)
+NET1 = {"name": "net1"}
 
 
 async def test_who_has_a_device_hears_that_it_is_not_well_and_that_it_is_again(driver_node):
@@ -30,18 +13,14 @@ async def test_who_has_a_device_hears_that_it_is_not_well_and_that_it_is_again(d
     node.config = Config(offering=config({"patienceSeconds": 1}))
     async with node.driving():
         await node.offered("lan2")
-        pod = await node.pod()
-        claim = await node.claim("lan1", pods=[pod], parameters=NET1)
-        assert (await node.kubelet.prepare(claim))[0].error == ""
-        sandbox = node.sandbox(pod)
-        await node.host.run_pod_sandbox(sandbox)
+        claim, sandbox = await node.attached("lan1", interface=NET1)
         node.ip("link set lan2p down")  # nobody has it, so nobody hears of it
         node.ip("link set lan1p down")
-        found = await both(node, "NetworkDeviceUnhealthy")
+        found = await node.both_events("NetworkDeviceUnhealthy")
         assert found == [("Pod", "lan1: net1 has no carrier"), ("ResourceClaim", "lan1: net1 has no carrier")]
         assert await ready(node, claim, "False") == {"Ready": "Attached", "NetworkReady": "Unhealthy"}
         node.ip("link set lan1p up")
-        found = await both(node, "NetworkDeviceHealthy")
+        found = await node.both_events("NetworkDeviceHealthy")
         assert found == [("Pod", "lan1 is well again"), ("ResourceClaim", "lan1 is well again")]
         assert await ready(node, claim, "True") == {"Ready": "Attached", "NetworkReady": "Attached"}
         await node.host.stop_pod_sandbox(sandbox)
@@ -68,22 +47,21 @@ async def test_a_driver_that_starts_again_does_not_tell_again_what_is_attached(d
         await node.offered("lan2")
         pods = [await node.pod(each) for each in ("first", "second")]
         claims = [
-            await node.claim(device, name_=f"of-{device}", pods=[pod], parameters=NET1)
+            await node.claim(device, name_=f"of-{device}", pods=[pod], interface=NET1)
             for device, pod in zip(("lan1", "lan2"), pods, strict=True)
         ]
         await node.kubelet.prepare(*claims)
         first, second = node.sandbox(pods[0], "first"), node.sandbox(pods[1], "second")
         await node.host.run_pod_sandbox(first)
-        await both(node, "NetworkDeviceAttached")
-        before = await told(node, "NetworkDeviceAttached")
+        before = await node.both_events("NetworkDeviceAttached")
     async with node.driving() as driver:
         await driver.plugin.synchronize([first, second], [])
 
         async def look():
-            return [each for each in await told(node, "NetworkDeviceAttached") if "lan2" in each[1]]
+            return [each for each in await node.events("NetworkDeviceAttached") if "lan2" in each[1]]
 
         await node.until(look)  # that one is new
-        assert [each for each in await told(node, "NetworkDeviceAttached") if "lan1" in each[1]] == before
+        assert [each for each in await node.events("NetworkDeviceAttached") if "lan1" in each[1]] == before
         for each in (first, second):
             await node.host.stop_pod_sandbox(each)
         assert await node.kubelet.unprepare(*claims) == ["", ""]
@@ -93,18 +71,13 @@ async def test_a_claim_that_one_pod_has_says_so_while_another_is_refused(driver_
     node = driver_node
     node.veth("lan1")
     async with node.driving():
-        await node.offered("lan1")
-        pod, other = await node.pod(), await node.pod("other")
-        claim = await node.claim("lan1", pods=[pod], parameters=NET1)
-        await node.kubelet.prepare(claim)
+        pod, claim = await node.prepared("lan1", interface=NET1)
         sandbox = node.sandbox(pod)
         await node.host.run_pod_sandbox(sandbox)
-        await node.until(lambda: node.status(claim))  # nobody else writes it meanwhile
-        latest = await node.api.get(CLAIMS, "claim", "default")
-        latest["status"]["reservedFor"].append({"resource": "pods", "name": "other", "uid": other["metadata"]["uid"]})
-        await node.api.replace(latest, subresource="status")
+        await node.told(claim, "True", "Attached")
+        await node.reserve(claim, pod, await node.pod("other"))
         assert "in one pod at a time" in (await node.kubelet.prepare(claim))[0].error
-        await node.until(lambda: told(node, "ClaimPrepareFailed"))
-        (device,) = await node.until(lambda: node.status(claim))
+        await node.until(lambda: node.events("ClaimPrepareFailed"))
+        (device,) = await node.status(claim)
         assert {each["reason"] for each in device["conditions"]} == {"Attached"}
         await node.host.stop_pod_sandbox(sandbox)

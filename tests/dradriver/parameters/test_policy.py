@@ -1,24 +1,18 @@
 """The admission policy on a real API server, against the same tables as the driver itself."""
 
-import asyncio
 import json
 from random import Random
 
 import pytest
 
-from podwire.cluster.apiserver import Options, running
-from podwire.cluster.loopback import LoopbackHttp
 from podwire.dradriver.offers import Refused
 from podwire.dradriver.parameters import clashes
 from podwire.dradriver.parameters.policy import LONGEST_LIST, NAME, policy
 from podwire.dradriver.parameters.reading import Source, read
 from podwire.dradriver.parameters.schema import FIELDS, LOCKS
 from podwire.protocols.k8sapi.client_side import Client
-from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.protocols.k8sapi.status import ApiError
 
-ADMIN = Certificate("admin", ("system:masters",))
-SOON = 40.0
 GROUP = "resource.k8s.io/v1"
 STRANGE = (
     *(None, True, False, 0, 1, -1, 254, 255, 1500, 2**31, 2**63 - 1, 1.5, 1.0, "", "x", "eth0", "é", "a" * 70, "tso"),
@@ -41,35 +35,14 @@ REQUESTS = [{"name": "nic", "exactly": {"deviceClassName": "net.example"}}]
 
 
 @pytest.fixture
-async def server(tmp_path):
-    options = Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=False)
-    async with running(options) as server:
-        yield server
-
-
-@pytest.fixture
-def http(server):
-    return LoopbackHttp(server.assembled.server.handle, ADMIN)
-
-
-@pytest.fixture
-async def api(server, http):
+async def api(api_server, admin_http, until):
     """A server on which the policy is in force."""
-    client = Client(http)
+    client = Client(admin_http)
     for each in policy():
         await client.create(each)
-    keeper = server.assembled.policies
+    keeper = api_server.assembled.policies
     await until(lambda: any(each.policy.name == NAME for each in keeper.in_force.bound))
     return client
-
-
-async def until(condition):
-    async with asyncio.timeout(SOON):
-        while True:
-            found = condition()
-            if await found if asyncio.iscoroutine(found) else found:
-                return
-            await asyncio.sleep(0.01)
 
 
 def opaque(config):
@@ -198,7 +171,7 @@ async def test_other_drivers_say_what_they_want(api, said):
     assert "spec.devices.config[1].opaque.parameters.interface: must be an object" in both
 
 
-async def test_what_was_there_before_the_policy_keeps_nobody_from_changing_its_metadata(api, said, tmp_path):
+async def test_what_was_there_before_the_policy_keeps_nobody_from_changing_its_metadata(api, said, until):
     wrong = class_([said({"interface": {"mtu": 1}})])
     kind = api.kind_of(policy()[1])
     [_, binding] = policy()
@@ -227,11 +200,11 @@ async def test_the_longest_lists_are_not_too_much(api, said, decide):
     assert "rules[31].source: has bits beyond its prefix" in await complaint(api, claim([said(last)]))
 
 
-async def test_what_an_object_says_twice_is_refused_by_name(http, said):
+async def test_what_an_object_says_twice_is_refused_by_name(admin_http, said):
     text = json.dumps(claim([said({"interface": {"mtu": 1400}})])).replace('"mtu": 1400', '"mtu": 1400, "mtu": 9000')
     path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
     query = [("fieldValidation", "Strict")]  # what kubectl asks for
-    answer = await http.request("POST", path, query=query, body=text.encode())
+    answer = await admin_http.request("POST", path, query=query, body=text.encode())
     assert answer.status == 400
     assert b'duplicate field \\"spec.devices.config[0].opaque.parameters.interface.mtu\\"' in answer.body
 
