@@ -1,7 +1,6 @@
 """A host in a network namespace of its own, pods in others, and files that stand for its sysfs."""
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -14,8 +13,6 @@ from podwire.linux.namespaces import KernelNamespaces
 from podwire.linux.network import KernelNetwork
 from podwire.linux.sysfs import Sysfs
 from podwire.transports.clock import SystemClock
-
-PATIENCE = 60.0
 
 
 class Host:
@@ -91,14 +88,10 @@ def running():
 
 
 @pytest.fixture
-def told():
+def told(until):
     """`await told(inventory, check)`: until the check says yes of what the inventory tells."""
 
     async def wait(inventory: Inventory, check: Callable[[], object]) -> None:
-        end = time.monotonic() + PATIENCE
-        while not check():
-            what = [each["name"] for each in inventory.devices()]
-            assert time.monotonic() < end, f"never: {what} {dict(inventory.health())}"
-            await asyncio.sleep(0.01)
+        await until(check, lambda: f"{[each['name'] for each in inventory.devices()]} {dict(inventory.health())}")
 
     return wait

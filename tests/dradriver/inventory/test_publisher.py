@@ -6,18 +6,14 @@ import logging
 
 import pytest
 
-from podwire.cluster.apiserver import Options
-from podwire.cluster.apiserver import running as served
 from podwire.cluster.loopback import LoopbackHttp
 from podwire.dradriver.inventory.publisher import Publisher
 from podwire.dradriver.inventory.subscribers import Subscribers
 from podwire.dradriver.names import NODES, SLICES
 from podwire.linux.values import Bridge, Veth
 from podwire.protocols.k8sapi.client_side import Client, Scope, Unreachable
-from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.protocols.k8sapi.status import ApiError
 
-ADMIN = Certificate("admin", ("system:masters",))
 PATIENCE = 60.0
 FIRST = "00000-net.podwire.dev-n1"
 
@@ -68,19 +64,13 @@ class Line:
 
 
 @pytest.fixture
-async def server(tmp_path):
-    async with served(Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=False)) as server:
-        yield server
+def line(admin_http):
+    return Line(admin_http)
 
 
 @pytest.fixture
-def line(server):
-    return Line(LoopbackHttp(server.assembled.server.handle, ADMIN))
-
-
-@pytest.fixture
-def api(server):
-    return Client(LoopbackHttp(server.assembled.server.handle, ADMIN))
+def api(admin_http):
+    return Client(admin_http)
 
 
 @pytest.fixture
@@ -121,18 +111,17 @@ async def told(api) -> list[str]:
     return sorted(found)
 
 
-async def eventually(check) -> None:
-    """Until a check says yes; whoever asks has set a time limit."""
-    while True:
-        if check():
-            return
-        await asyncio.sleep(0.01)
+@pytest.fixture
+def until_told(api, until):
+    """`await until_told(...)`: until the slices are these."""
 
+    async def wait(*expected: str) -> None:
+        async def look() -> bool:
+            return await told(api) == list(expected)
 
-async def until(api, expected: list[str]) -> None:
-    while (found := await told(api)) != expected:
-        assert isinstance(found, list)
-        await asyncio.sleep(0.01)
+        await until(look, lambda: f"slices are {expected}")
+
+    return wait
 
 
 async def test_devices_are_published_and_belong_to_their_node(api, node, publishing, line):
@@ -152,37 +141,37 @@ async def test_that_there_is_nothing_is_told_too(api, node, publishing):
     assert await told(api) == [f"{FIRST}@1/1[]"]
 
 
-async def test_nothing_is_written_before_the_host_was_looked_at(api, node, publishing, line):
+async def test_nothing_is_written_before_the_host_was_looked_at(api, node, publishing, line, until):
     devices = Devices()
     devices.looked = False
     await api.create(slice_of(FIRST))
     async with publishing(devices) as publisher:
-        await eventually(lambda: publisher._synced)
+        await until(lambda: publisher._synced)
         publisher.again()
-        await asyncio.sleep(0.1)
-        assert line.writes == []
+        await until(lambda: not publisher._wake.is_set())  # who writes has had a turn
         devices.looked = True
         devices.set("eth1", "eth2")
         await publisher.settled()
     assert await told(api) == [f"{FIRST}@1/1[eth1 eth2]"]
+    assert line.writes == [("PUT", FIRST)]
 
 
-async def test_changes_are_written_once_and_what_is_so_already_is_not(api, node, publishing, line):
+async def test_changes_are_written_once_and_what_is_so_already_is_not(api, node, publishing, line, until_told):
     devices = Devices("eth1")
     async with publishing(devices) as publisher:
         await publisher.settled()
         devices.set("eth1", "eth2")
-        await until(api, [f"{FIRST}@1/1[eth1 eth2]"])
+        await until_told(f"{FIRST}@1/1[eth1 eth2]")
         devices.set("eth1", "eth2")
         publisher.again()
         devices.set("eth2")
-        await until(api, [f"{FIRST}@1/1[eth2]"])
+        await until_told(f"{FIRST}@1/1[eth2]")
     async with publishing(devices) as publisher:
         await publisher.settled()
     assert line.writes == [("POST", "resourceslices"), ("PUT", FIRST), ("PUT", FIRST)]
 
 
-async def test_many_devices_are_split_and_come_together_again(api, node, publishing):
+async def test_many_devices_are_split_and_come_together_again(api, node, publishing, until_told):
     devices = Devices(*(f"d{number:03}" for number in range(200)))
     async with publishing(devices) as publisher:
         await publisher.settled()
@@ -196,21 +185,21 @@ async def test_many_devices_are_split_and_come_together_again(api, node, publish
         assert sorted(len(each["spec"]["devices"]) for each in await slices(api)) == [8, 64, 64, 64]
         assert {each["spec"]["pool"]["generation"] for each in await slices(api)} == {2}
         devices.set("d000")
-        await until(api, [f"{FIRST}@3/1[d000]"])
+        await until_told(f"{FIRST}@3/1[d000]")
 
 
-async def test_what_a_kubelet_deletes_is_put_back_at_once(api, node, publishing):
+async def test_what_a_kubelet_deletes_is_put_back_at_once(api, node, publishing, until_told):
     devices = Devices(*(f"d{number:03}" for number in range(130)))
     async with publishing(devices) as publisher:
         await publisher.settled()
         before = await told(api)
         await api.delete(SLICES, FIRST)
-        await until(api, before)
+        await until_told(*before)
         await api.delete_collection(SLICES, Scope(field_selector="spec.nodeName=n1"))
-        await until(api, [each.replace("@1/", "@2/") for each in before])
+        await until_told(*(each.replace("@1/", "@2/") for each in before))
 
 
-async def test_who_deletes_again_and_again_is_answered_more_slowly(api, node, publishing, monkeypatch):
+async def test_who_deletes_again_and_again_is_answered_more_slowly(api, node, publishing, monkeypatch, until):
     monkeypatch.setattr("podwire.dradriver.inventory.publisher.QUARREL_SECONDS", 600.0)
     async with publishing(Devices("eth1")) as publisher:
         await publisher.settled()
@@ -218,19 +207,19 @@ async def test_who_deletes_again_and_again_is_answered_more_slowly(api, node, pu
         begun = loop.time()
         for number in range(1, 6):
             await api.delete(SLICES, FIRST)
-            await eventually(lambda number=number: len(publisher._deleted.get(FIRST, ())) == number)
+            await until(lambda number=number: len(publisher._deleted.get(FIRST, ())) == number)
             await publisher.settled()
         assert loop.time() - begun >= 1.9, "the last two were answered a second later each"
         assert await api.get(SLICES, FIRST)
 
 
-async def test_what_somebody_else_changes_is_set_right(api, node, publishing):
+async def test_what_somebody_else_changes_is_set_right(api, node, publishing, until_told):
     async with publishing(Devices("eth1")) as publisher:
         await publisher.settled()
         [found] = await slices(api)
         found["spec"]["devices"] = [{"name": "mine"}]
         await api.replace(found)
-        await until(api, [f"{FIRST}@1/1[eth1]"])
+        await until_told(f"{FIRST}@1/1[eth1]")
 
 
 def slice_of(name: str, *, driver: str = "net.podwire.dev", node: str = "n1", pool: str = "n1", generation: int = 1):
@@ -252,28 +241,28 @@ async def test_slices_of_an_older_layout_are_removed_and_others_stay(api, node, 
     assert await api.get(SLICES, "foreign")
 
 
-async def test_a_node_that_is_not_there_yet_is_waited_for(api, publishing, caplog):
+async def test_a_node_that_is_not_there_yet_is_waited_for(api, publishing, caplog, until):
     with caplog.at_level(logging.WARNING, "podwire.dradriver"):
         async with publishing(Devices("eth1")) as publisher:
-            await eventually(lambda: caplog.records)
+            await until(lambda: caplog.records)
             await api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
             await publisher.settled()
     assert await told(api) == [f"{FIRST}@1/1[eth1]"]
     assert [each.why for each in caplog.records] == ['node "n1" not found']
 
 
-async def test_a_node_that_was_registered_anew_owns_what_is_put_back(api, node, publishing):
+async def test_a_node_that_was_registered_anew_owns_what_is_put_back(api, node, publishing, until_told):
     async with publishing(Devices("eth1")) as publisher:
         await publisher.settled()
         await api.delete(NODES, "n1")
         again = await api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
         await api.delete(SLICES, FIRST)
-        await until(api, [f"{FIRST}@2/1[eth1]"])
+        await until_told(f"{FIRST}@2/1[eth1]")
     [found] = await slices(api)
     assert found["metadata"]["ownerReferences"][0]["uid"] == again["metadata"]["uid"]
 
 
-async def test_a_server_that_was_away_is_told_when_it_is_back(api, node, publishing, line, caplog):
+async def test_a_server_that_was_away_is_told_when_it_is_back(api, node, publishing, line, caplog, until_told):
     devices = Devices("eth1")
     with caplog.at_level(logging.WARNING, "podwire.dradriver"):
         async with publishing(devices) as publisher:
@@ -285,19 +274,19 @@ async def test_a_server_that_was_away_is_told_when_it_is_back(api, node, publish
             line.tried.clear()
             await line.tried.wait()
             line.cut = False
-            await until(api, [f"{FIRST}@1/1[eth3]"])
+            await until_told(f"{FIRST}@1/1[eth3]")
     assert [each.why for each in caplog.records] == ["no connection"]
 
 
-async def test_a_server_that_is_away_at_the_start_is_waited_for(api, node, publishing, line):
+async def test_a_server_that_is_away_at_the_start_is_waited_for(api, node, publishing, line, until_told):
     line.cut = True
     async with publishing(Devices("eth1")):
         await line.tried.wait()
         line.cut = False
-        await until(api, [f"{FIRST}@1/1[eth1]"])
+        await until_told(f"{FIRST}@1/1[eth1]")
 
 
-async def test_what_the_server_drops_is_not_written_for_ever(api, node, publishing, line, caplog):
+async def test_what_the_server_drops_is_not_written_for_ever(api, node, publishing, line, caplog, until_told):
     line.loses = "allowMultipleAllocations"
     devices = Devices()
     devices.put([{"name": "br0", "allowMultipleAllocations": True}])
@@ -307,13 +296,13 @@ async def test_what_the_server_drops_is_not_written_for_ever(api, node, publishi
             writes = len(line.writes)
             publisher.again()
             devices.put([{"name": "br0", "allowMultipleAllocations": True}, {"name": "eth1"}])
-            await until(api, [f"{FIRST}@1/1[br0 eth1]"])
+            await until_told(f"{FIRST}@1/1[br0 eth1]")
             await publisher.settled()
     assert len(line.writes) == writes + 1
     assert len(caplog.records) >= 1
 
 
-async def test_what_the_server_refuses_is_left_out_and_the_rest_is_published(api, node, publishing, caplog):
+async def test_what_the_server_refuses_is_left_out_and_the_rest_is_published(api, node, publishing, caplog, until_told):
     devices = Devices("eth1", "eth2", "BAD", "eth3")
     long = {"name": "eth4", "attributes": {"alias": {"string": "x" * 65}, "mtu": {"int": 1500}}}
     devices.put([*devices.devices(), long])
@@ -326,7 +315,7 @@ async def test_what_the_server_refuses_is_left_out_and_the_rest_is_published(api
             left_out = [(each.device, getattr(each, "attribute", "")) for each in caplog.records]
             assert left_out == [("BAD", ""), ("eth4", "alias")]
             devices.put([{**long, "attributes": {"alias": {"string": "short"}}}])
-            await until(api, [f"{FIRST}@1/1[eth4]"])
+            await until_told(f"{FIRST}@1/1[eth4]")
     [found] = await slices(api)
     assert found["spec"]["devices"][0]["attributes"] == {"alias": {"string": "short"}}
 
@@ -343,19 +332,21 @@ async def test_two_instances_write_the_same_slices(api, node, publishing, line):
     assert (await told(api))[0].endswith("/1[eth1]")
 
 
-async def test_a_slice_of_somebody_else_that_has_our_name_is_not_touched(api, node, publishing, caplog):
+async def test_a_slice_of_somebody_else_that_has_our_name_is_not_touched(
+    api, node, publishing, caplog, until_told, until
+):
     await api.create(slice_of(FIRST, driver="gpu.example"))
     with caplog.at_level(logging.WARNING, "podwire.dradriver"):
         async with publishing(Devices("eth1")):
-            await eventually(lambda: caplog.records)
+            await until(lambda: caplog.records)
             assert "already exists" in caplog.records[0].why
             assert (await api.get(SLICES, FIRST))["spec"]["driver"] == "gpu.example"
             with contextlib.suppress(ApiError):
                 await api.delete(SLICES, FIRST)
-            await until(api, [f"{FIRST}@1/1[eth1]"])
+            await until_told(f"{FIRST}@1/1[eth1]")
 
 
-async def test_the_whole_way_from_a_link_to_its_slice(api, node, publishing, host, running):
+async def test_the_whole_way_from_a_link_to_its_slice(api, node, publishing, host, running, until_told, until):
     host.made("outside")
     host.links.add(Veth("eth1", "far", host.namespaces.path("outside"), up=True))
     far = host.opened("outside").links
@@ -363,14 +354,14 @@ async def test_the_whole_way_from_a_link_to_its_slice(api, node, publishing, hos
     host.links.add(Bridge("br0"))
     inventory = host.inventory()
     async with running(inventory), publishing(inventory) as publisher:
-        await until(api, [f"{FIRST}@1/1[br0 eth1]"])
+        await until_told(f"{FIRST}@1/1[br0 eth1]")
         await publisher.settled()
         far.change("far", up=False)
-        await eventually(lambda: not inventory.health()["eth1"].healthy)
+        await until(lambda: not inventory.health()["eth1"].healthy)
         await publisher.settled()
         [found] = await slices(api)
         [taint] = found["spec"]["devices"][1]["taints"]
         assert (taint["key"], taint["effect"]) == ("net.podwire.dev/no-carrier", "NoSchedule")
         assert found["spec"]["devices"][0]["capacity"]["slots"]["value"] == "16"
         host.links.delete("eth1")
-        await until(api, [f"{FIRST}@1/1[br0]"])
+        await until_told(f"{FIRST}@1/1[br0]")
