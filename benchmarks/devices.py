@@ -187,6 +187,8 @@ async def _ended(task: "asyncio.Task[None]") -> None:
 
 
 class _Devices:
+    """Of one server: who watches may have gone without hearing all that was told, and the next must not hear it."""
+
     def __init__(self) -> None:
         self.devices: list[pb.Device] = []
         self.told: queue.Queue[bool] = queue.Queue()
@@ -225,6 +227,7 @@ def _plugin(directory: Path, orders: Connection) -> None:
         what, *how = orders.recv()
         begun = time.monotonic()
         if what == "register":
+            devices = _Devices()
             devices.list(how[0], 0)
             server = _served(devices, directory / "nic.sock")
             request = pb.RegisterRequest(version="v1beta1", endpoint="nic.sock", resource_name=NIC)
