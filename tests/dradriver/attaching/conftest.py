@@ -5,6 +5,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,14 +13,13 @@ import pytest
 from podwire.dradriver.attaching import Attachments
 from podwire.dradriver.offers import ClaimRef, Offered, Order, PodRef
 from podwire.dradriver.settings import Made, Settings
-from podwire.linux import link_sysctls, syscalls
+from podwire.linux import link_sysctls
 from podwire.linux.ethtool import Ethtool
-from podwire.linux.namespaces import KernelNamespaces, in_thread, visit
+from podwire.linux.namespaces import KernelNamespaces, visit
 from podwire.linux.network import KernelNetwork
 from podwire.linux.sysfs import Hardware
 
 PATIENCE = 60.0
-MS_REC_PRIVATE = 16384 | 1 << 18
 MOMENTARY = {
     *("ifindex", "link_index", "link_netnsid", "valid_life_time", "preferred_life_time", "operstate", "stats"),
     *("topology_change", "root_id"),
@@ -35,17 +35,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     host = pyfuncitem.funcargs["host"]
 
     def run() -> None:
-        syscalls.unshare(syscalls.NEWNET | syscalls.NEWNS)
-        syscalls.mount(None, "/", None, MS_REC_PRIVATE, None)
-        with KernelNetwork() as network:
-            network.links.change("lo", up=True)
         at_once()
         try:
             pyfuncitem.obj(**arguments)
         finally:
             host.end()
 
-    in_thread(run)
+    host.alone(run)
     return True
 
 
@@ -99,8 +95,11 @@ def differences(where: str, was: object, is_now: object) -> list[str]:
 
 
 class Host:
-    def __init__(self, directory: Path) -> None:
+    eventually = staticmethod(eventually)
+
+    def __init__(self, directory: Path, alone: Callable[[Callable[[], None]], None]) -> None:
         self.state = directory / "state"
+        self.alone = alone
         self._spaces = KernelNamespaces(directory / "ns")
         self._open: list[Attachments] = []
         self._claims = 0
@@ -134,7 +133,7 @@ class Host:
         self.ip(f"link set {far} address 02:00:00:00:00:fe up", self.far)
         self.ip(f"link set {name} mtu 1400 alias cable up")
         eventually(lambda: "fe80" in json.dumps(self.ip(f"addr show {name}")))
-        eventually(lambda: "tentative" not in json.dumps(self.ip("addr show")))
+        self._not_tentative()
 
     def say(self, source: str, target: str, address: str, netns_port: int = 7077) -> None:
         """A word from one namespace to an address in another, and the answer."""
@@ -210,12 +209,14 @@ class Host:
 
     def settled(self, before: dict[str, object]) -> None:
         """Until the kernel's own addresses are back, too."""
-        eventually(lambda: "tentative" not in json.dumps(self.ip("addr show")))
-        end = time.monotonic() + 20
-        while self.dump() != before and time.monotonic() < end:
-            time.sleep(0.05)
+        self._not_tentative()
+        with suppress(AssertionError):  # what differs says more
+            eventually(lambda: self.dump() == before)
         now = self.dump()
         assert [each for part in now for each in differences(part, before[part], now[part])] == []
+
+    def _not_tentative(self) -> None:
+        eventually(lambda: "tentative" not in json.dumps(self.ip("addr show")))
 
     def order(self, device: str = "nic0", *, link: str = "", made: Made | None = None, **more: object) -> Order:
         self._claims += 1
@@ -242,6 +243,13 @@ class Host:
             settings=Settings(name=str(more.pop("name", "net1")), made=made or Made(), **more),
         )
 
+    def attached(self, *orders: Order) -> tuple[Attachments, str]:
+        """Who has put these into a pod, or a link of the host as it is; and the pod's namespace."""
+        attachments, pod = self.attachments(), self.pod()
+        attachments.prepare(orders or [self.order()])
+        attachments.attach("pod-uid", pod)
+        return attachments, pod
+
     def end(self) -> None:
         for each in self._open:
             each.close()
@@ -250,5 +258,5 @@ class Host:
 
 
 @pytest.fixture
-def host(tmp_path):
-    return Host(tmp_path)
+def host(tmp_path, alone):
+    return Host(tmp_path, alone)

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from podwire.dradriver.attaching import ATTACHED, PREPARED, AttachFailed
-from podwire.dradriver.attaching.records import Terms
 from podwire.dradriver.offers import Refused
 from podwire.dradriver.settings import Made, Route, Vrf
 from podwire.linux import syscalls
@@ -154,9 +153,7 @@ def test_whatever_a_pod_does_to_its_link_it_comes_back_as_it_was(host, change):
     host.nic()
     host.furnish()
     before = host.dump()
-    attachments, pod = host.attachments(), host.pod()
-    attachments.prepare([host.order()])
-    attachments.attach("pod-uid", pod)
+    attachments, pod = host.attached()
     host.ip("link set net1 down", pod)
     host.ip(f"link set net1 {change}", pod)
     attachments.detach("pod-uid", pod)
@@ -166,9 +163,8 @@ def test_whatever_a_pod_does_to_its_link_it_comes_back_as_it_was(host, change):
 def test_a_link_that_a_pod_marks_as_ours_is_not_taken(host):
     host.nic()
     before = host.dump()
-    attachments, pod = host.attachments(), host.pod()
-    (record,) = attachments.prepare([host.order()])
-    attachments.attach("pod-uid", pod)
+    attachments, pod = host.attached()
+    (record,) = attachments.records()
     host.ip("link add aaa type veth peer name bbb", pod)
     for each in ("aaa", "bbb"):
         host.ip(f"link set {each} alias {record.tag}", pod)
@@ -179,9 +175,8 @@ def test_a_link_that_a_pod_marks_as_ours_is_not_taken(host):
 
 def test_a_link_whose_name_is_anothers_by_now_comes_back_under_one_of_ours_and_says_so(host):
     host.nic()
-    attachments, pod = host.attachments(), host.pod()
-    (record,) = attachments.prepare([host.order()])
-    attachments.attach("pod-uid", pod)
+    attachments, pod = host.attached()
+    (record,) = attachments.records()
     host.ip("link add nic0 type bridge")
     (back,) = attachments.detach("pod-uid", pod)
     assert back.lost == (f"the name nic0: another link has it; it is {record.waiting_name} now",)
@@ -191,9 +186,7 @@ def test_a_link_whose_name_is_anothers_by_now_comes_back_under_one_of_ours_and_s
 def test_a_cable_that_ended_with_its_pod_is_lost_and_its_claim_says_so(host):
     host.nic()
     host.nic("nic1", "far1", "02:00:00:00:00:02")
-    attachments, pod = host.attachments(), host.pod()
-    attachments.prepare([host.order(), host.order("nic1", made=Made(kind="macvlan"), name="net2")])
-    attachments.attach("pod-uid", pod)
+    attachments, pod = host.attached(host.order(), host.order("nic1", made=Made(kind="macvlan"), name="net2"))
     host.ip("link del net1", pod)
     host.remove()
     lost = {each.order.offered.device: each.lost for each in attachments.detach("pod-uid", pod)}
@@ -312,10 +305,7 @@ def test_what_was_made_for_a_claim_that_nobody_knows_is_deleted(host):
     host.nic()
     host.bridge()
     before = host.dump()
-    attachments, pod = host.attachments(), host.pod()
-    orders = [host.order("br0", made=Made(kind="veth", bridge="br0")), host.order(name="net2")]
-    attachments.prepare(orders)
-    attachments.attach("pod-uid", pod)
+    host.attached(host.order("br0", made=Made(kind="veth", bridge="br0")), host.order(name="net2"))
     for each in (host.state / "records" / "pod-uid").iterdir():
         if "br0" in each.name:
             each.unlink()
@@ -357,126 +347,9 @@ def test_a_record_of_a_newer_version_is_refused_and_a_damaged_one_put_aside(host
 
 def test_the_file_that_others_read_names_the_namespace(host):
     host.nic()
-    attachments, pod = host.attachments(), host.pod()
-    attachments.prepare([host.order()])
-    attachments.attach("pod-uid", pod)
+    attachments, pod = host.attached()
     found = Path(pod).stat()
     assert attachments.attached_file("pod-uid").read_text() == f"{found.st_dev}:{found.st_ino}\n"
-
-
-@pytest.mark.parametrize("device", ["nic0", "br0"])
-def test_a_link_waits_on_the_host_for_the_answer_of_a_dhcp_server(host, device):
-    host.nic()
-    host.furnish()
-    host.bridge()
-    host.ip("link set nic0 down")
-    before = host.dump()
-    attachments, pod = host.attachments(), host.pod()
-    made = Made(kind="veth", bridge="br0") if device == "br0" else None
-    order = host.order(device, made=made, dhcp=True, mac="02:00:00:00:00:77")
-    (record,) = attachments.prepare([order])
-    waiting = record.waiting_name if made else "nic0"
-    (told,) = host.ip(f"addr show {waiting}")
-    assert ("UP" in told["flags"], told["address"]) == (True, "02:00:00:00:00:77")
-    assert not made or told["addr_info"] == []
-    given = Route(destination=ip_network("10.60.0.0/16"), gateway=ip_address("10.50.0.1"))
-    attachments.follow(record.key, Terms(addresses=(ip_interface("10.50.0.2/24"),), routes=(given,)))
-    (attached,) = host.attachments().attach("pod-uid", pod)
-    assert attached.ips == (ip_interface("10.50.0.2/24"),)
-    assert host.ip("route show 10.60.0.0/16", pod)[0]["gateway"] == "10.50.0.1"
-    attachments.detach("pod-uid", pod)
-    attachments.unprepare(order.claim.uid)
-    host.settled(before)
-
-
-LEASED = ip_interface("10.50.0.2/24")
-LEASED_WAY = Route(destination=ip_network("10.60.0.0/16"), gateway=ip_address("10.50.0.1"), metric=2000)
-
-
-def leased(host, **settings):
-    """An interface in its pod, with a lease."""
-    host.nic()
-    attachments, pod = host.attachments(), host.pod()
-    (record,) = attachments.prepare([host.order(dhcp=True, **settings)])
-    attachments.follow(record.key, Terms(addresses=(LEASED,), routes=(LEASED_WAY,), mtu=1350))
-    attachments.attach("pod-uid", pod)
-    return attachments, pod, record.key
-
-
-def ways(host, pod):
-    return {(each["dst"], each.get("gateway", "")) for each in host.ip("route show dev net1", pod)}
-
-
-def test_an_interface_has_the_mtu_that_was_leased_and_the_host_its_own_again(host):
-    attachments, pod, _ = leased(host)
-    assert host.ip("link show net1", pod)[0]["mtu"] == 1350
-    attachments.detach("pod-uid", pod)
-    assert host.ip("link show nic0")[0]["mtu"] == 1400
-
-
-@pytest.mark.parametrize(
-    ("settings", "mtu", "becomes"),
-    [
-        pytest.param({}, 1300, 1300, id="another one"),
-        pytest.param({}, None, 1400, id="none: that of the link"),
-        pytest.param({"made": Made(kind="macvlan")}, 9000, 1350, id="more than the link can: what it has"),
-        pytest.param({"mtu": 1450}, 1300, 1450, id="the claim names one"),
-    ],
-)
-def test_the_mtu_follows_the_lease(host, settings, mtu, becomes):
-    attachments, pod, key = leased(host, **settings)
-    assert attachments.follow(key, Terms(addresses=(LEASED,), routes=(LEASED_WAY,), mtu=mtu))
-    assert host.ip("link show net1", pod)[0]["mtu"] == becomes
-
-
-def test_routes_follow_the_lease_and_those_of_others_stay(host):
-    attachments, pod, key = leased(host)
-    host.ip("route add 10.61.0.0/16 via 10.50.0.9 dev net1", pod)
-    before = ways(host, pod)
-    moved = Route(destination=LEASED_WAY.destination, gateway=ip_address("10.50.0.7"), metric=2000)
-    more = Route(destination=ip_network("10.62.0.0/16"), gateway=ip_address("10.50.0.7"), metric=2000)
-    assert attachments.follow(key, Terms(addresses=(LEASED,), routes=(moved, more), mtu=1350))
-    assert ways(host, pod) - before == {("10.60.0.0/16", "10.50.0.7"), ("10.62.0.0/16", "10.50.0.7")}
-    assert before - ways(host, pod) == {("10.60.0.0/16", "10.50.0.1")}
-    assert not attachments.follow(key, Terms(addresses=(LEASED,), routes=(moved, more), mtu=1350))
-
-
-def test_what_is_lost_leaves_the_pod_and_another_address_brings_all_routes_again(host):
-    named = Route(destination=ip_network("10.63.0.0/16"), gateway=ip_address("10.50.0.3"))
-    attachments, pod, key = leased(host, routes=(named,))
-    assert attachments.follow(key, Terms(lapse="the server said no"))
-    (told,) = attachments.attached("pod-uid")
-    assert (told.ips, told.lapse) == ((), "the server said no")
-    assert host.ip("-4 addr show dev net1", pod) == []
-    assert ways(host, pod) == set()
-    other = ip_interface("10.50.0.5/24")
-    assert attachments.follow(key, Terms(addresses=(other,), routes=(LEASED_WAY,), mtu=1350))
-    assert ways(host, pod) >= {("10.60.0.0/16", "10.50.0.1"), ("10.63.0.0/16", "10.50.0.3")}
-    (told,) = host.ip("-4 addr show dev net1", pod)
-    assert [each["local"] for each in told["addr_info"]] == ["10.50.0.5"]
-
-
-def test_no_pod_starts_with_a_lease_that_is_lost(host):
-    host.nic()
-    attachments, pod = host.attachments(), host.pod()
-    (record,) = attachments.prepare([host.order(dhcp=True)])
-    attachments.follow(record.key, Terms(lapse="the server said no"))
-    with pytest.raises(Refused, match=r"^interface.dhcp: device nic0: the server said no$"):
-        attachments.attach("pod-uid", pod)
-    attachments.follow(record.key, Terms(addresses=(LEASED,)))
-    (attached,) = attachments.attach("pod-uid", pod)
-    assert (attached.ips, attached.lapse) == ((LEASED,), "")
-
-
-def test_a_lease_that_cannot_be_had_is_told_and_tried_again(host):
-    attachments, _, key = leased(host)
-    bad = Route(destination=ip_network("10.64.0.0/16"), gateway=ip_address("192.0.2.1"), metric=2000)
-    assert attachments.follow(key, Terms(addresses=(LEASED,), routes=(bad,)))
-    (told,) = attachments.attached("pod-uid")
-    assert "what is leased now cannot be had: add routes" in told.lapse
-    assert attachments.follow(key, Terms(addresses=(LEASED,)))
-    (told,) = attachments.attached("pod-uid")
-    assert told.lapse == ""
 
 
 def test_programs_are_taken_off_and_that_they_are_lost_is_said(host):
