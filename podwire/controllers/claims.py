@@ -11,11 +11,12 @@ from podwire.controllers.kinds import CLAIMS, PODS, TEMPLATES
 from podwire.controllers.ports import Api
 from podwire.controllers.queue import WorkQueue
 from podwire.controllers.seen import Seen, resource_of
-from podwire.controllers.telling import WARNING, Teller
+from podwire.controllers.telling import Teller
 from podwire.objects import claims, pods
 from podwire.objects.claims import NotGenerated, PodClaim
 from podwire.objects.pods import Pod
 from podwire.protocols.k8sapi.client_side import PatchType
+from podwire.protocols.k8sapi.client_side.events import WARNING
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object

@@ -13,13 +13,14 @@ from podwire.controllers.node_health import NO_EXECUTE
 from podwire.controllers.ports import Api
 from podwire.controllers.queue import WorkQueue
 from podwire.controllers.seen import Seen, resource_of
-from podwire.controllers.telling import NORMAL, Teller
+from podwire.controllers.telling import Teller
 from podwire.objects import pods
 from podwire.objects.nodes import Taint
 from podwire.objects.pods import Toleration
 from podwire.objects.taints import tolerates
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.client_side import Scope
+from podwire.protocols.k8sapi.client_side.events import NORMAL
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object
 from podwire.seams import Clock

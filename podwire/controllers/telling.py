@@ -3,52 +3,27 @@
 import logging
 
 from podwire.controllers.ports import Api
-from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.client_side import ClientError
+from podwire.protocols.k8sapi.client_side.events import CORE_V1, Names, Note, Reference, Source, Told, short
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object
 from podwire.seams import Clock
 
 log = logging.getLogger(__name__)
 
-NORMAL, WARNING = "Normal", "Warning"
-
 
 class Teller:
     """Speaks for one component. An event that is refused is logged; nobody's work depends on it."""
 
     def __init__(self, api: Api, clock: Clock, component: str) -> None:
-        self._api = api
-        self._clock = clock
-        self._component = component
-        self._stamp = 0
+        self._api, self._clock, self._source, self._names = api, clock, Source(component), Names()
 
     async def tell(self, about: Object, type_: str, reason: str, message: str) -> None:
+        meta, wall = about["metadata"], self._clock.wall()
+        place = {key: meta[key] for key in ("namespace", "uid") if meta.get(key)}
+        reference = Reference(about["kind"], meta["name"], **place, api_version=about["apiVersion"])
+        note, name = Note(reference, type_, reason, short(message)), self._names.new(meta["name"], wall)
         try:
-            await self._api.create(self._event(about, type_, reason, message))
+            await self._api.create(CORE_V1.event(Told(note, wall, wall, count=1, name=name), self._source))
         except (ApiError, ClientError) as error:
             log.info("event not told", extra={"reason": reason, "why": str(error)})
-
-    def _event(self, about: Object, type_: str, reason: str, message: str) -> Object:
-        wall = self._clock.wall()
-        self._stamp = max(self._stamp + 1, int(wall * 1e9))
-        meta, now = about["metadata"], rfc3339(wall)
-        reference = {
-            "apiVersion": about["apiVersion"],
-            "kind": about["kind"],
-            **{key: meta[key] for key in ("name", "namespace", "uid") if meta.get(key)},
-        }
-        return {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": f"{meta['name']}.{self._stamp:x}", "namespace": meta.get("namespace") or "default"},
-            "involvedObject": reference,
-            "reason": reason,
-            "message": message,
-            "type": type_,
-            "source": {"component": self._component},
-            "reportingComponent": self._component,
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }

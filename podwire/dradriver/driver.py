@@ -26,7 +26,7 @@ from podwire.dradriver.registration import Registration
 from podwire.dradriver.service import Health, Told
 from podwire.dradriver.sockets import Sockets
 from podwire.protocols.deviceplugin.methods import PLUGIN
-from podwire.protocols.k8sapi.client_side.recorder import WARNING
+from podwire.protocols.k8sapi.client_side.events import WARNING
 from podwire.protocols.prometheus import Labels, Samples
 from podwire.protocols.registration.methods import ALL as REGISTRATION
 

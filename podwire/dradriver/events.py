@@ -6,7 +6,7 @@ from podwire.dradriver.names import COMPONENT
 from podwire.dradriver.offers import ClaimRef, PodRef
 from podwire.dradriver.ports import Api
 from podwire.protocols.k8sapi.client_side import recorder
-from podwire.protocols.k8sapi.client_side.recorder import Reference
+from podwire.protocols.k8sapi.client_side.events import Reference
 from podwire.seams import Clock
 
 UNHEALTHY, HEALTHY = "NetworkDeviceUnhealthy", "NetworkDeviceHealthy"
@@ -28,5 +28,5 @@ class Recorder:
 
 def _reference(about: ClaimRef | PodRef) -> Reference:
     if isinstance(about, ClaimRef):
-        return Reference("ResourceClaim", about.namespace, about.name, about.uid, "resource.k8s.io/v1")
-    return Reference("Pod", about.namespace, about.name, about.uid)
+        return Reference("ResourceClaim", about.name, about.namespace, about.uid, "resource.k8s.io/v1")
+    return Reference("Pod", about.name, about.namespace, about.uid)

@@ -28,7 +28,7 @@ from podwire.dradriver.ports import Attached, Record
 from podwire.dradriver.preparing import TROUBLES
 from podwire.dradriver.status import DeviceState, Lack, Network
 from podwire.failpoints import declare, failpoint
-from podwire.protocols.k8sapi.client_side.recorder import NORMAL, WARNING
+from podwire.protocols.k8sapi.client_side.events import NORMAL, WARNING
 
 _log = logging.getLogger("podwire.dradriver")
 

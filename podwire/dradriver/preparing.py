@@ -36,7 +36,7 @@ from podwire.linux.processes import boot_id
 from podwire.objects import claims as claim_objects
 from podwire.objects.claims import POD_CLAIM, ResourceClaim
 from podwire.protocols.k8sapi.client_side import ClientError
-from podwire.protocols.k8sapi.client_side.recorder import WARNING
+from podwire.protocols.k8sapi.client_side.events import WARNING
 from podwire.protocols.k8sapi.status import ApiError
 
 _log = logging.getLogger("podwire.dradriver")

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from podwire.failpoints import declare, failpoint
 from podwire.kubelet.config.fields import NodeFacts
-from podwire.kubelet.events import NORMAL, WARNING
 from podwire.kubelet.hooks import FAILED_PRE_STOP, HookFailed, run_hook
 from podwire.kubelet.kit import Kit
 from podwire.kubelet.observed import Observed, SeenContainer
@@ -18,6 +17,7 @@ from podwire.objects.pods import Pod
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
 from podwire.protocols.grpc_status import NotFound
+from podwire.protocols.k8sapi.client_side.events import NORMAL, WARNING
 
 log = logging.getLogger(__name__)
 

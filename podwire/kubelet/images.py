@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from podwire.kubelet.config.credentials import BadSecret, credentials
 from podwire.kubelet.config.fields import quoted
 from podwire.kubelet.config.image_names import BadImageName, default_policy, image_name, with_tag
-from podwire.kubelet.events import NORMAL, WARNING
 from podwire.kubelet.ports import Cri
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
 from podwire.protocols.grpc_status import NotFound, RpcError
+from podwire.protocols.k8sapi.client_side.events import NORMAL, WARNING
 from podwire.protocols.k8sapi.watch import Object
 from podwire.seams import Clock
 

@@ -8,7 +8,6 @@ from podwire.kubelet.backoff import Backoff
 from podwire.kubelet.claims import ClaimManager
 from podwire.kubelet.config.fields import NodeFacts
 from podwire.kubelet.devices import DeviceManager
-from podwire.kubelet.events import Recorder
 from podwire.kubelet.files import NodeDns
 from podwire.kubelet.images import ImagePuller
 from podwire.kubelet.ports import Api, Cri
@@ -17,6 +16,7 @@ from podwire.kubelet.references import References
 from podwire.kubelet.reports import Reports
 from podwire.kubelet.runtime_view import RuntimeView
 from podwire.kubelet.volumes import Volumes
+from podwire.protocols.k8sapi.client_side.recorder import Recorder
 from podwire.protocols.k8sapi.watch import Object
 from podwire.seams import Clock
 

@@ -16,7 +16,6 @@ from podwire.kubelet.devices.pod_resources import SOCKET as POD_RESOURCES
 from podwire.kubelet.devices.pod_resources import PodResources
 from podwire.kubelet.devices.restoring import restore
 from podwire.kubelet.devices.settings import DEFAULT
-from podwire.kubelet.events import NORMAL, WARNING, Recorder, Reference
 from podwire.kubelet.health import Health
 from podwire.kubelet.images import ImagePuller
 from podwire.kubelet.kit import Dns, Kit, Places
@@ -35,6 +34,8 @@ from podwire.kubelet.workers import Workers
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
 from podwire.protocols.k8sapi.client_side import Scope
+from podwire.protocols.k8sapi.client_side.events import NORMAL, WARNING, Reference
+from podwire.protocols.k8sapi.client_side.recorder import Recorder
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Added, Deleted, Synced, Updated
 from podwire.protocols.podresources.methods import ALL as POD_RESOURCES_CALLS

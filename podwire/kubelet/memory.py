@@ -7,7 +7,6 @@ from podwire.kubelet import last_words
 from podwire.kubelet.claims import ClaimsNotReady
 from podwire.kubelet.container_status import View
 from podwire.kubelet.devices import DevicesNotReady
-from podwire.kubelet.events import WARNING
 from podwire.kubelet.kit import Kit
 from podwire.kubelet.observed import Observed, SeenContainer
 from podwire.kubelet.plan import Facts, Trouble, restarts
@@ -16,6 +15,7 @@ from podwire.kubelet.starting import CannotStart, field_path, hashes
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
 from podwire.objects.times import parse, rfc3339
+from podwire.protocols.k8sapi.client_side.events import WARNING
 
 VOLUME_SECONDS = 2.0, 60.0
 """Between two tries to set volumes up, if nothing tells earlier that it may work now."""

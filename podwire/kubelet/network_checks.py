@@ -12,13 +12,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from podwire.kubelet.events import NORMAL, WARNING, Recorder
 from podwire.kubelet.observed import Observed
 from podwire.kubelet.ports import Cri
 from podwire.objects.pods import Pod
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
 from podwire.protocols.grpc_status import RpcError
+from podwire.protocols.k8sapi.client_side.events import NORMAL, WARNING
+from podwire.protocols.k8sapi.client_side.recorder import Recorder
 
 log = logging.getLogger(__name__)
 

@@ -2,10 +2,10 @@
 
 from podwire.kubelet.claims import ClaimsNotReady, NotUnprepared
 from podwire.kubelet.devices import DevicesNotReady, TopologyAffinityError
-from podwire.kubelet.events import WARNING
 from podwire.kubelet.kit import Kit
 from podwire.kubelet.memory import DEVICE_SECONDS, Memory
 from podwire.objects.pods import Pod
+from podwire.protocols.k8sapi.client_side.events import WARNING
 
 
 class Provisions:

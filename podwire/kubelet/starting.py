@@ -14,7 +14,6 @@ from podwire.kubelet.config.environment import ConfigError, environment, needs
 from podwire.kubelet.config.sandbox import sandbox_config
 from podwire.kubelet.devices import DevicesNotReady, Given
 from podwire.kubelet.devices.records import ANNOTATION as DEVICES
-from podwire.kubelet.events import NORMAL, WARNING
 from podwire.kubelet.hooks import FAILED_POST_START, HookFailed, run_hook
 from podwire.kubelet.images import ImageError
 from podwire.kubelet.kit import Kit
@@ -28,6 +27,7 @@ from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
 from podwire.protocols.grpc_status import RpcError
 from podwire.protocols.k8sapi.client_side import ClientError
+from podwire.protocols.k8sapi.client_side.events import NORMAL, WARNING
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object

@@ -25,7 +25,6 @@ from podwire.kubelet.actions import (
 from podwire.kubelet.admission import Rejection
 from podwire.kubelet.config.environment import ConfigError
 from podwire.kubelet.ending import Ending
-from podwire.kubelet.events import WARNING
 from podwire.kubelet.files import NameTooLong
 from podwire.kubelet.kit import Kit
 from podwire.kubelet.memory import Memory
@@ -40,6 +39,7 @@ from podwire.objects.pods import Pod, PodStatus
 from podwire.objects.times import rfc3339
 from podwire.protocols.grpc_status import NotFound, RpcError
 from podwire.protocols.k8sapi.client_side import ClientError
+from podwire.protocols.k8sapi.client_side.events import WARNING
 from podwire.protocols.k8sapi.status import ApiError
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,6 @@ import msgspec
 
 from podwire.kubelet.admission import Rejection, admit
 from podwire.kubelet.ending import Ending
-from podwire.kubelet.events import WARNING
 from podwire.kubelet.kit import Kit
 from podwire.kubelet.node import NodeAgent
 from podwire.kubelet.observed import Observed
@@ -17,6 +16,7 @@ from podwire.kubelet.worker import Worker
 from podwire.objects import pods
 from podwire.objects.pods import Pod
 from podwire.protocols.grpc_status import RpcError
+from podwire.protocols.k8sapi.client_side.events import WARNING
 from podwire.protocols.k8sapi.watch import Object
 
 log = logging.getLogger(__name__)

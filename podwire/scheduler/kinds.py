@@ -13,7 +13,6 @@ def _builtin(api_version: str, kind: str) -> Kind:
 
 PODS = _builtin("v1", "Pod")
 NODES = _builtin("v1", "Node")
-EVENTS = _builtin("events.k8s.io/v1", "Event")
 CLAIMS = _builtin("resource.k8s.io/v1", "ResourceClaim")
 SLICES = _builtin("resource.k8s.io/v1", "ResourceSlice")
 DEVICE_CLASSES = _builtin("resource.k8s.io/v1", "DeviceClass")

@@ -12,6 +12,8 @@ from podwire.objects import nodes
 from podwire.objects.claims import ResourceClaim
 from podwire.objects.nodes import Node
 from podwire.protocols.k8sapi.client_side import EVERYWHERE, ClientError, Scope
+from podwire.protocols.k8sapi.client_side.events import EVENTS_V1, NORMAL, WARNING
+from podwire.protocols.k8sapi.client_side.recorder import Recorder
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Added, Change, Deleted, Object, Synced, Updated, key_of, metadata
@@ -26,7 +28,6 @@ from podwire.scheduler.kinds import CLAIMS, DEVICE_CLASSES, NODES, PODS, SLICES,
 from podwire.scheduler.podinfo import PodInfo, Unreadable
 from podwire.scheduler.ports import Api
 from podwire.scheduler.queue import FIRST_PAUSE, LONGEST_PAUSE, PodQueue
-from podwire.scheduler.recorder import Note, Recorder
 from podwire.scheduler.reports import GATED, Reports, Verdict
 from podwire.scheduler.snapshot import Snapshot
 from podwire.seams import Clock
@@ -57,7 +58,7 @@ class Scheduler:
         self._snapshot = Snapshot()
         self._queue = PodQueue()
         self._reports = Reports(api, clock)
-        self._recorder = Recorder(api, clock, NAME, instance)
+        self._recorder = Recorder(api, clock, component=NAME, host=instance, shape=EVENTS_V1)
         self._verdicts: dict[str, Verdict] = {}
         self._assumed: dict[str, PodInfo] = {}
         """Counted on a node although no watch has told so yet."""
@@ -224,7 +225,7 @@ class Scheduler:
                 self._make_room(info)
                 verdict = self._verdicts[pod.uid] = Verdict("Unschedulable", message)
                 log.info("no node will do", extra={"pod": pod.ref, "why": message})
-                self._recorder.tell(Note(pod, "Warning", "FailedScheduling", "Scheduling", message))
+                self._recorder.tell(pod, WARNING, "FailedScheduling", message, action="Scheduling")
                 self._report(info, verdict)
 
     def _make_room(self, info: PodInfo) -> None:
@@ -264,12 +265,12 @@ class Scheduler:
             self._no_longer_waits(pod.uid)
             log.info("bound", extra={"pod": pod.ref, "node": node})
             text = f"Successfully assigned {pod.ref} to {node}"
-            self._recorder.tell(Note(pod, "Normal", "Scheduled", "Binding", text))
+            self._recorder.tell(pod, NORMAL, "Scheduled", text, action="Binding")
 
     async def _after_failure(self, info: PodInfo, error: ApiError | ClientError) -> None:
         if isinstance(error, ApiError) and error.code not in (404, 409):
             self._try_again(info)
-            self._recorder.tell(Note(info.pod, "Warning", "FailedScheduling", "Scheduling", error.message))
+            self._recorder.tell(info.pod, WARNING, "FailedScheduling", error.message, action="Scheduling")
             self._report(info, Verdict("SchedulerError", error.message))
         else:
             await self._find_out(info)

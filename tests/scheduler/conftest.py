@@ -10,9 +10,10 @@ from podwire.cluster.apiserver import Options, running
 from podwire.cluster.loopback import LoopbackHttp
 from podwire.objects import nodes
 from podwire.protocols.k8sapi.client_side import Client, Interrupted, Scope, Unreachable
+from podwire.protocols.k8sapi.client_side.events import EVENTS_V1
 from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.scheduler import Scheduler, Snapshot, podinfo
-from podwire.scheduler.kinds import EVENTS, PODS
+from podwire.scheduler.kinds import PODS
 from podwire.transports.clock import SystemClock
 
 ADMIN = Certificate("admin", ("system:masters",))
@@ -168,7 +169,7 @@ class Cluster:
         selector = f"reason={reason},regarding.name={name}"
         end = time.monotonic() + SOON
         while True:
-            found = (await self.api.list(EVENTS, Scope(field_selector=selector))).items
+            found = (await self.api.list(EVENTS_V1.kind, Scope(field_selector=selector))).items
             if found and all(map(done, found)):
                 return found
             assert time.monotonic() < end, found

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from podwire.objects import times
 from podwire.protocols.k8sapi.client_side import PatchType
 from podwire.scheduler.kinds import NODES, PODS
 
@@ -56,7 +57,12 @@ async def test_an_event_says_where_a_pod_went(working):
         "Successfully assigned default/web to n1",
         "default-scheduler",
     )
-    assert event["regarding"]["uid"] == pod["metadata"]["uid"]
+    assert int(event["regarding"].pop("resourceVersion")) >= int(pod["metadata"]["resourceVersion"])
+    meta = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
+    assert event["regarding"] == {"apiVersion": "v1", "kind": "Pod", **meta}
+    assert times.parse(event["eventTime"]) >= times.parse(pod["metadata"]["creationTimestamp"])
+    assert event["reportingInstance"]
+    assert "series" not in event
 
 
 @pytest.fixture

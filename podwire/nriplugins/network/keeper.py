@@ -20,7 +20,8 @@ from podwire.nriplugins.network.ports import Now
 from podwire.nriplugins.network.resources import Head
 from podwire.nriplugins.network.statuses import Statuses
 from podwire.protocols.grpc_status import FailedPrecondition
-from podwire.protocols.k8sapi.client_side.recorder import WARNING, Recorder, Reference
+from podwire.protocols.k8sapi.client_side.events import WARNING, Reference
+from podwire.protocols.k8sapi.client_side.recorder import Recorder
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Change, Deleted, Object, Synced, key_of, metadata
 
@@ -279,7 +280,7 @@ class Keeper:
         local.told[part] = now
         for reason, message in sorted(now - before):
             _log.warning(message, extra={"pod": local.ref, "reason": reason})
-            self._events.tell(Reference("Pod", local.namespace, local.name, local.uid), WARNING, reason, message)
+            self._events.tell(Reference("Pod", local.name, local.namespace, local.uid), WARNING, reason, message)
 
     def _taken(self) -> list[tuple[Kind, Change]]:
         taken, self._changes = self._changes, []

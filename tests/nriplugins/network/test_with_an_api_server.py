@@ -17,7 +17,8 @@ from podwire.nriplugins.network.resources import Pod
 from podwire.nriplugins.network.statuses import Statuses
 from podwire.nriplugins.network.watching import Watches
 from podwire.protocols.k8sapi.client_side import Client, Scope
-from podwire.protocols.k8sapi.client_side.recorder import EVENTS, WARNING, Recorder, Reference
+from podwire.protocols.k8sapi.client_side.events import CORE_V1, WARNING, Reference
+from podwire.protocols.k8sapi.client_side.recorder import Recorder
 from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Deleted, Synced, key_of
@@ -173,24 +174,17 @@ def _local(name, uid):
 async def test_events_are_sent_once_and_then_counted(api):
     recorder = Recorder(api, CLOCK, component="trial", host="n1")
     task = asyncio.ensure_future(recorder.run())
-    note = Reference("Pod", "default", "web", "u1"), WARNING, "PodRouteMissing", "nobody has it"
+    note = Reference("Pod", "web", "default", "u1"), WARNING, "PodRouteMissing", "nobody has it"
     try:
-        async with asyncio.timeout(SOON):
+        for count in (1, 2):
             recorder.tell(*note)
-            while True:
-                if (await api.list(EVENTS, Scope(namespace="default"))).items:
-                    break
-                await asyncio.sleep(0.01)
-            recorder.tell(*note)
-            while True:
-                found = (await api.list(EVENTS, Scope(namespace="default"))).items
-                if found[0]["count"] == 2:
-                    break
-                await asyncio.sleep(0.01)
+            async with asyncio.timeout(SOON):
+                await recorder.idle()
+            [event] = (await api.list(CORE_V1.kind, Scope(namespace="default"))).items
+            assert event["count"] == count
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    [event] = found
     assert (event["reason"], event["involvedObject"]["name"]) == ("PodRouteMissing", "web")
 
 

@@ -1,12 +1,22 @@
-"""Tells people what happened to an object, as Events. In the background: nobody waits for it or is slowed by it."""
+"""Tells people what happens to objects: Events, sent in the background and thinned out where they repeat."""
 
 import asyncio
 import logging
-from collections import OrderedDict
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from collections import deque
+from typing import Protocol
 
-from podwire.objects.times import rfc3339
+from podwire.objects.pods import Pod
+from podwire.protocols.k8sapi.client_side.events import (
+    CORE_V1,
+    Names,
+    Note,
+    Reference,
+    Shape,
+    Source,
+    Tally,
+    Told,
+    short,
+)
 from podwire.protocols.k8sapi.client_side.http import ClientError
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
@@ -15,150 +25,117 @@ from podwire.seams import Clock
 
 _log = logging.getLogger("podwire.events")
 
-NORMAL, WARNING = "Normal", "Warning"
-MOST_WAITING = 1000
-"""Events above this are dropped while the server does not take them."""
-MOST_KNOWN = 4096
-"""So many are remembered, to be counted when they happen again."""
-LONGEST_MESSAGE = 1024
-NAME_ROOM = 253 - 17
+QUEUED = 1000
+AWAY_SECONDS = 120.0
+"""An event that could not be sent for so long is dropped: newer ones matter more."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 MANNERS = 0.2
-"""Seconds between the first of several events and their sending."""
-TRIES = 8
-"""An event that the server did not take so often, within about half a minute, is lost."""
-EVENTS = Kind(group="", version="v1", resource="events", kind="Event")
+"""Seconds between the first of several events and their sending: a pod's start is not slowed by what is told of it."""
 
 
 class Api(Protocol):
+    """Refusals are ApiErrors, no answer a ClientError."""
+
     async def create(self, object_: Object) -> Object: ...
 
     async def patch(self, kind: Kind, name: str, patch: object, namespace: str = "") -> Object: ...
 
 
-class Reference(NamedTuple):
-    """The object that an event is about."""
-
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-    api_version: str = "v1"
-
-
-class _Note(NamedTuple):
-    """What is told; the same of the same object again is counted, not told anew."""
-
-    about: Reference
-    type: str
-    reason: str
-    message: str
-
-
-class _Times(NamedTuple):
-    """How often it happened since it was told, and when it did last."""
-
-    often: int
-    last: float
-
-
-@dataclass(slots=True)
-class _Told:
-    name: str
-    first: float
-    count: int
-
-
 class Recorder:
-    def __init__(self, api: Api, clock: Clock, *, component: str, host: str) -> None:
-        self._api, self._clock, self._component, self._host = api, clock, component, host
-        self._waiting: OrderedDict[_Note, _Times] = OrderedDict()
-        self._told: OrderedDict[_Note, _Told] = OrderedDict()
+    """Never waits and never fails its caller. What is told again is counted in the event that was sent already."""
+
+    def __init__(self, api: Api, clock: Clock, *, component: str, host: str = "", shape: Shape = CORE_V1) -> None:
+        self._api, self._clock, self._source, self._shape = api, clock, Source(component, host), shape
+        self._tally, self._names = Tally(), Names()
+        self._queue: deque[tuple[Told, float]] = deque()
         self._filled, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
+        self._dropped = 0
 
-    def tell(self, about: Reference, type_: str, reason: str, message: str) -> None:
-        note = _Note(about, type_, reason, message[:LONGEST_MESSAGE])
-        if note in self._waiting or len(self._waiting) < MOST_WAITING:
-            before = self._waiting.get(note)
-            self._waiting[note] = _Times((before.often if before else 0) + 1, self._clock.wall())
-            self._filled.set()
-            self._idle.clear()
-        else:
-            _log.debug("event dropped", extra={"about": about.name, "reason": reason})
+    def tell(
+        self, about: Pod | Reference, type_: str, reason: str, message: str, *, field_path: str = "", action: str = ""
+    ) -> None:
+        """Say that this happened now; `field_path` as in `spec.containers{app}`, `action` for events.k8s.io alone."""
+        reference = Reference.to(about) if isinstance(about, Pod) else about
+        note = Note(reference, type_, reason, short(message), field_path, action)
+        now = self._clock.monotonic()
+        told = self._tally.add(note, self._clock.wall(), now)
+        if told is None or told.waiting:
+            return
+        if len(self._queue) >= QUEUED:
+            self._dropped += 1
+            return
+        told.waiting = True
+        self._queue.append((told, now))
+        self._idle.clear()
+        self._filled.set()
 
     async def idle(self) -> None:
-        """Return when nothing is left to be told."""
+        """Return when nothing is left to be sent."""
         await self._idle.wait()
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Send what is told, one after another, until cancelled."""
         while True:
-            while not self._waiting:
-                self._filled.clear()
-                self._idle.set()
-                await self._filled.wait()
-                await asyncio.sleep(MANNERS)
-            await self._deliver(*self._waiting.popitem(last=False))
+            await self._filled.wait()
+            await asyncio.sleep(MANNERS)
+            while self._queue:
+                await self._deliver(*self._queue.popleft())
+            if self._dropped:
+                _log.warning("events were dropped, too many at once", extra={"count": self._dropped})
+                self._dropped = 0
+            self._filled.clear()
+            self._idle.set()
 
-    async def _deliver(self, note: _Note, times: _Times) -> None:
+    async def _deliver(self, told: Told, since: float) -> None:
+        """Send one event, again and again while the API is away."""
+        facts = {"about": told.note.about.name, "reason": told.note.reason}
         pause = FIRST_PAUSE
-        for _ in range(TRIES):
+        while self._clock.monotonic() - since < AWAY_SECONDS:
+            told.waiting = False  # told once more from here on, it is sent once more
             try:
-                return await self._send(note, times)
-            except ApiError as error:
-                if error.code < 500 and error.code != 429:
-                    return _log.info("event refused", extra={"about": note.about.name, "why": str(error)})
-            except ClientError as error:
-                _log.debug("event not sent yet", extra={"about": note.about.name, "why": str(error)})
+                return await self._send(told)
+            except (ApiError, ClientError) as error:
+                if isinstance(error, ApiError) and not _passing(error):
+                    return _log.info("event refused", extra={**facts, "why": str(error)})
+            except Exception:  # noqa: BLE001 - a fault in one event must not silence all others
+                return _log.exception("event not sent", extra=facts)
+            told.waiting = True
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
-        return _log.warning("event lost", extra={"about": note.about.name, "reason": note.reason})
+        told.waiting = False
+        return _log.warning("event dropped, the API is away", extra=facts)
 
-    async def _send(self, note: _Note, times: _Times) -> None:
-        told = self._told.get(note)
-        if told is not None and await self._count(note, told, times):
-            return
-        name = f"{note.about.name[:NAME_ROOM].rstrip('-.')}.{int(self._clock.wall() * 1e9):x}"
-        fresh = _Told(name, times.last, times.often)
-        await self._api.create(self._event(note, fresh, times.last))
-        self._told[note] = fresh
-        if len(self._told) > MOST_KNOWN:
-            self._told.popitem(last=False)
+    async def _send(self, told: Told) -> None:
+        if told.heard == told.count:
+            return  # told again during a try that failed, it went with the next
+        if not (told.heard and await self._repeat(told)):
+            await self._create(told)
 
-    async def _count(self, note: _Note, told: _Told, times: _Times) -> bool:
-        """False when the event that was told is gone by now."""
-        patch = {"count": told.count + times.often, "lastTimestamp": rfc3339(times.last)}
+    async def _create(self, told: Told) -> None:
+        told.name = told.name or self._names.new(told.note.about.name, self._clock.wall())
+        count = told.count
         try:
-            await self._api.patch(EVENTS, told.name, patch, note.about.namespace)
+            await self._api.create(self._shape.event(told, self._source))
         except ApiError as error:
-            if error.code != 404:
+            if error.code != 409:  # an earlier try arrived after all
                 raise
-            del self._told[note]
+        told.heard = count
+
+    async def _repeat(self, told: Told) -> bool:
+        """Whether the event was there to be counted up."""
+        count = told.count
+        try:
+            await self._api.patch(self._shape.kind, told.name, self._shape.repeat(told), told.note.namespace)
+        except ApiError as error:
+            if error.code != 404:  # events are forgotten after an hour
+                raise
+            told.forgotten()
             return False
-        told.count += times.often
+        told.heard = count
         return True
 
-    def _event(self, note: _Note, told: _Told, last: float) -> Object:
-        about = note.about
-        return {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": told.name, "namespace": about.namespace},
-            "involvedObject": {
-                "apiVersion": about.api_version,
-                "kind": about.kind,
-                "namespace": about.namespace,
-                "name": about.name,
-                "uid": about.uid,
-            },
-            "type": note.type,
-            "reason": note.reason,
-            "message": note.message,
-            "source": {"component": self._component, "host": self._host},
-            "firstTimestamp": rfc3339(told.first),
-            "lastTimestamp": rfc3339(last),
-            "count": told.count,
-            "reportingComponent": self._component,
-            "reportingInstance": self._host,
-        }
+
+def _passing(error: ApiError) -> bool:
+    """Whether the same request may be welcome later."""
+    return error.code == 429 or error.code >= 500
