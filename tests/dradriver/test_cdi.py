@@ -41,9 +41,11 @@ def test_the_hook_is_there_also_for_a_request_that_brings_nothing(tmp_path, file
 def test_the_same_again_is_not_written_again(tmp_path, files):
     files.write(UID, PARTS, tmp_path / "attached")
     (path,) = (tmp_path / "cdi").iterdir()
-    before = path.stat()
+    before = path.stat().st_ino  # what is written is a new file
     files.write(UID, PARTS, tmp_path / "attached")
-    assert path.stat().st_mtime_ns == before.st_mtime_ns
+    assert path.stat().st_ino == before
+    files.write(UID, PARTS[:1], tmp_path / "attached")
+    assert path.stat().st_ino != before
 
 
 def test_after_a_boot_files_are_back_and_those_of_nobody_are_gone(tmp_path, files):

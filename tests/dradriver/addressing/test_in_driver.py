@@ -12,27 +12,16 @@ from podwire.dradriver.addressing.pools import parse_pools
 from podwire.dradriver.config import Config
 from podwire.dradriver.inventory.config import Config as Offering
 from podwire.dradriver.inventory.config import Shared
-from podwire.dradriver.parameters import API_VERSION, KIND
 from podwire.protocols.dhcp import options
 from podwire.protocols.dhcp.messages import Type
-from podwire.protocols.k8sapi.builtin import BUILTIN
 
-EVENTS = BUILTIN.of_kind("v1", "Event")
-
-
-def parameters_of(**interface):
-    return {"apiVersion": API_VERSION, "kind": KIND, "interface": {"name": "net1", **interface}}
-
-
-DHCP = parameters_of(dhcp=True)
-
-
-def netns_of(sandbox):
-    return sandbox.linux.namespaces[0].path
+DHCP = {"name": "net1", "dhcp": True}
+A_WAY = {options.CLASSLESS_ROUTES: bytes((16, 10, 5, 10, 77, 0, 254))}
+ANOTHER_WAY = {options.CLASSLESS_ROUTES: bytes((16, 10, 6, 10, 77, 0, 253))}
 
 
 def addresses_in(node, sandbox):
-    [link] = node.inside(netns_of(sandbox), "addr show dev net1")
+    [link] = node.inside(sandbox, "addr show dev net1")
     return [f"{each['local']}/{each['prefixlen']}" for each in link["addr_info"] if each["family"] == "inet"]
 
 
@@ -46,22 +35,21 @@ async def prepared(node, claim):
     assert found.error == ""
 
 
+def renews_soon(server):
+    """And keeps its leases for long: a busy machine loses none by chance."""
+    server.seconds, server.t1, server.t2 = 100_000, 1, 50_000
+
+
 async def test_a_pod_has_its_leased_address_and_routes_which_are_renewed_and_given_back(driver_node, serve):
     node = driver_node
     lan(node)
     with serve("lan1p") as server:
-        server.seconds, server.t1, server.t2 = 100_000, 1, 50_000
-        server.more = {options.CLASSLESS_ROUTES: bytes((16, 10, 5, 10, 77, 0, 254))}
+        renews_soon(server)
+        server.more = A_WAY
         async with node.driving():
-            await node.offered("lan1")
-            pod = await node.pod()
-            claim = await node.claim("lan1", pods=[pod], parameters=DHCP)
-            await prepared(node, claim)
-            sandbox = node.sandbox(pod)
-            await node.host.run_pod_sandbox(sandbox)
+            claim, sandbox = await node.attached("lan1", interface=DHCP)
             assert addresses_in(node, sandbox) == ["10.77.0.100/24"]
-            routes = node.inside(netns_of(sandbox), "route show")
-            assert ("10.5.0.0/16", "10.77.0.254") in [(each["dst"], each.get("gateway")) for each in routes]
+            assert ways_in(node, sandbox) == {("10.5.0.0/16", "10.77.0.254")}
             await node.until(lambda: any(str(each.ciaddr) == "10.77.0.100" for each, _ in server.heard))
             await node.host.stop_pod_sandbox(sandbox)
             assert await node.kubelet.unprepare(claim) == [""]
@@ -74,17 +62,6 @@ async def conditions(node, claim):
     return {each["type"]: (each["status"], each["reason"]) for each in found}
 
 
-async def event(node, about, reason):
-    """What it says, once it is told."""
-
-    async def look():
-        listed = [each for each in (await node.api.list(EVENTS)).items if each["reason"] == reason]
-        return [each["message"] for each in listed if each["involvedObject"]["kind"] == about]
-
-    (found,) = await node.until(look)
-    return found
-
-
 def told_inside(node):
     """What containers of the pod are told."""
     (path,) = (node.root / "k").rglob("metadata.json")
@@ -93,18 +70,8 @@ def told_inside(node):
 
 
 def ways_in(node, sandbox):
-    found = node.inside(netns_of(sandbox), "route show dev net1")
+    found = node.inside(sandbox, "route show dev net1")
     return {(each["dst"], each["gateway"]) for each in found if "gateway" in each}
-
-
-async def leased_pod(node, claim_parameters=DHCP):
-    await node.offered("lan1")
-    pod = await node.pod()
-    claim = await node.claim("lan1", pods=[pod], parameters=claim_parameters)
-    await prepared(node, claim)
-    sandbox = node.sandbox(pod)
-    await node.host.run_pod_sandbox(sandbox)
-    return claim, sandbox
 
 
 async def test_a_lost_lease_is_told_and_leaves_the_pod_until_there_is_another(driver_node, serve, monkeypatch):
@@ -112,10 +79,10 @@ async def test_a_lost_lease_is_told_and_leaves_the_pod_until_there_is_another(dr
     node = driver_node
     lan(node)
     with serve("lan1p") as server:
-        server.seconds, server.t1, server.t2 = 100_000, 1, 50_000
-        server.more = {options.CLASSLESS_ROUTES: bytes((16, 10, 5, 10, 77, 0, 254))}
+        renews_soon(server)
+        server.more = A_WAY
         async with node.driving():
-            claim, sandbox = await leased_pod(node)
+            claim, sandbox = await node.attached("lan1", interface=DHCP)
             before = told_inside(node)
             await prepared(node, claim)  # a kubelet that was restarted asks again, while the pod runs
             assert told_inside(node) == before == (["10.77.0.100/24"], *before[1:])
@@ -136,7 +103,7 @@ async def test_a_lost_lease_is_told_and_leaves_the_pod_until_there_is_another(dr
             assert ways_in(node, sandbox) == set()
             assert told_inside(node)[0] == []
 
-            server.more = {options.CLASSLESS_ROUTES: bytes((16, 10, 6, 10, 77, 0, 253))}
+            server.more = ANOTHER_WAY
             server.silent_to = set()
 
             async def regained():
@@ -147,9 +114,11 @@ async def test_a_lost_lease_is_told_and_leaves_the_pod_until_there_is_another(dr
             assert told["networkData"]["ips"] == ["10.77.0.101/24"] == addresses_in(node, sandbox)
             assert ways_in(node, sandbox) == {("10.6.0.0/16", "10.77.0.253")}
             assert told_inside(node) == (["10.77.0.101/24"], generation + 2, file)
-            for about in ("Pod", "ResourceClaim"):
-                assert (await event(node, about, "DHCPLeaseLost")).startswith("lan1: the lease of 10.77.0.100 is lost")
-                assert await event(node, about, "DHCPLeaseRegained") == "lan1: 10.77.0.101/24 is leased"
+            events = await node.both_events("DHCPLeaseLost")
+            assert [about for about, _ in events] == ["Pod", "ResourceClaim"]
+            assert all(text.startswith("lan1: the lease of 10.77.0.100 is lost") for _, text in events)
+            again = "lan1: 10.77.0.101/24 is leased"
+            assert await node.both_events("DHCPLeaseRegained") == [("Pod", again), ("ResourceClaim", again)]
             await node.host.stop_pod_sandbox(sandbox)
             assert await node.kubelet.unprepare(claim) == [""]
             released, _ = await server.has_heard(Type.RELEASE)
@@ -164,28 +133,22 @@ async def test_a_renewal_that_brings_other_routes_and_another_mtu_changes_the_po
     node = driver_node
     lan(node)
     with serve("lan1p") as server:
-        server.seconds, server.t1, server.t2 = 100_000, 1, 50_000
-        server.more = {
-            options.CLASSLESS_ROUTES: bytes((16, 10, 5, 10, 77, 0, 254)),
-            options.MTU: (1400).to_bytes(2),
-        }
+        renews_soon(server)
+        server.more = {**A_WAY, options.MTU: (1400).to_bytes(2)}
         async with node.driving():
-            claim, sandbox = await leased_pod(node, parameters_of(dhcp=True, **named))
-            (link,) = node.inside(netns_of(sandbox), "link show dev net1")
+            claim, sandbox = await node.attached("lan1", interface={**DHCP, **named})
+            (link,) = node.inside(sandbox, "link show dev net1")
             assert link["mtu"] == named.get("mtu", 1400)
             assert ways_in(node, sandbox) == {("10.5.0.0/16", "10.77.0.254")}
-            node.inside(netns_of(sandbox), "route add 10.9.0.0/16 via 10.77.0.9 dev net1")
-            server.more = {
-                options.CLASSLESS_ROUTES: bytes((16, 10, 6, 10, 77, 0, 253)),
-                options.MTU: (1300).to_bytes(2),
-            }
+            node.inside(sandbox, "route add 10.9.0.0/16 via 10.77.0.9 dev net1")
+            server.more = {**ANOTHER_WAY, options.MTU: (1300).to_bytes(2)}
 
             def followed():
                 return ("10.6.0.0/16", "10.77.0.253") in ways_in(node, sandbox)
 
             await node.until(followed)
             assert ways_in(node, sandbox) == {("10.6.0.0/16", "10.77.0.253"), ("10.9.0.0/16", "10.77.0.9")}
-            (link,) = node.inside(netns_of(sandbox), "link show dev net1")
+            (link,) = node.inside(sandbox, "link show dev net1")
             assert link["mtu"] == mtu
             assert addresses_in(node, sandbox) == ["10.77.0.100/24"]
             await node.host.stop_pod_sandbox(sandbox)
@@ -200,16 +163,13 @@ async def test_the_way_out_that_a_server_tells_comes_after_the_pods_own(driver_n
     with serve("lan1p") as server:
         server.more = {options.ROUTER: bytes((10, 77, 0, 1))}
         async with node.driving():
-            await node.offered("lan1")
-            pod = await node.pod()
-            claim = await node.claim("lan1", pods=[pod], parameters=DHCP)
-            await prepared(node, claim)
+            pod, claim = await node.prepared("lan1", interface=DHCP)
             sandbox = node.sandbox(pod)
             for line in ("link add eth0 type veth", "link set eth0 up", "addr add 10.1.0.2/24 dev eth0"):
-                node.inside(netns_of(sandbox), line)
-            node.inside(netns_of(sandbox), "route add default via 10.1.0.1 dev eth0")
+                node.inside(sandbox, line)
+            node.inside(sandbox, "route add default via 10.1.0.1 dev eth0")
             await node.host.run_pod_sandbox(sandbox)
-            own, leased = node.inside(netns_of(sandbox), "route show default")
+            own, leased = node.inside(sandbox, "route show default")
             assert (own["gateway"], leased["gateway"]) == ("10.1.0.1", "10.77.0.1")
             assert leased["metric"] > own.get("metric", 0)
             await node.host.stop_pod_sandbox(sandbox)
@@ -222,11 +182,7 @@ async def test_an_interface_that_is_made_for_the_claim_has_a_lease_of_its_own(dr
     node.config = Config(offering=Offering(shared=(Shared(interface="lan1"),)))
     with serve("lan1p") as server:
         async with node.driving():
-            await node.offered("lan1")
-            pod = await node.pod()
-            macvlan = parameters_of(dhcp=True, kind="macvlan")
-            claim = await node.claim("lan1", pods=[pod], parameters=macvlan, shareID=str(uuid4()))
-            await prepared(node, claim)
+            pod, claim = await node.prepared("lan1", interface={**DHCP, "kind": "macvlan"}, shareID=str(uuid4()))
             for each in ("first", "second"):
                 sandbox = node.sandbox(pod, each)
                 await node.host.run_pod_sandbox(sandbox)
@@ -245,11 +201,7 @@ async def test_a_link_that_was_down_gives_its_lease_back_and_is_down_again(drive
         async with node.driving():
             await node.offered("lan1")
             before = node.ip("addr show dev lan1")
-            pod = await node.pod()
-            claim = await node.claim("lan1", pods=[pod], parameters=DHCP)
-            await prepared(node, claim)
-            sandbox = node.sandbox(pod)
-            await node.host.run_pod_sandbox(sandbox)
+            claim, sandbox = await node.attached("lan1", interface=DHCP)
             assert addresses_in(node, sandbox) == ["10.77.0.100/24"]
             await node.host.stop_pod_sandbox(sandbox)
             assert await node.kubelet.unprepare(claim) == [""]
@@ -262,10 +214,7 @@ async def test_preparing_twice_and_restarting_give_the_same_leased_address(drive
     lan(node)
     with serve("lan1p") as server:
         async with node.driving():
-            await node.offered("lan1")
-            pod = await node.pod()
-            claim = await node.claim("lan1", pods=[pod], parameters=DHCP)
-            await prepared(node, claim)
+            pod, claim = await node.prepared("lan1", interface=DHCP)
             await prepared(node, claim)
         async with node.driving():
             await prepared(node, claim)
@@ -286,7 +235,7 @@ async def test_a_claim_whose_server_is_silent_says_so_and_leaves_the_link_as_it_
         await node.offered("lan1")
         before = node.ip("addr show dev lan1")
         pod = await node.pod()
-        claim = await node.claim("lan1", pods=[pod], parameters=DHCP)
+        claim = await node.claim("lan1", pods=[pod], interface=DHCP)
         (found,) = await node.kubelet.prepare(claim)
         assert "DHCP: no server answered" in found.error
         await node.kubelet.unprepare(claim)
@@ -301,12 +250,8 @@ async def test_claims_of_a_pool_have_addresses_of_their_own_and_give_them_back(d
     async with node.driving():
         sandboxes, claims = [], []
         for number, device in enumerate(("lan1", "lan2")):
-            await node.offered(device)
-            pod = await node.pod(f"pod-{number}")
-            claim = await node.claim(
-                device, name_=f"claim-{number}", pods=[pod], parameters=parameters_of(addressPool="lab")
-            )
-            await prepared(node, claim)
+            pool = {"name": "net1", "addressPool": "lab"}
+            pod, claim = await node.prepared(device, pod=f"pod-{number}", name_=f"claim-{number}", interface=pool)
             sandboxes.append(node.sandbox(pod, f"sandbox-{number}"))
             claims.append(claim)
             await node.host.run_pod_sandbox(sandboxes[-1])
@@ -318,23 +263,20 @@ async def test_claims_of_a_pool_have_addresses_of_their_own_and_give_them_back(d
 
 
 @pytest.mark.parametrize(
-    ("parameters", "told"),
+    ("interface", "told"),
     [
-        pytest.param(parameters_of(addressPool="no"), "interface.addressPool: this node has no pool 'no'", id="pool"),
-        pytest.param(parameters_of(addresses=["10.78.0.9/24"]), "10.78.0.9 is held by claim default/first", id="taken"),
+        pytest.param({"addressPool": "no"}, "interface.addressPool: this node has no pool 'no'", id="pool"),
+        pytest.param({"addresses": ["10.78.0.9/24"]}, "10.78.0.9 is held by claim default/first", id="taken"),
     ],
 )
-async def test_what_cannot_be_had_is_refused_with_field_and_reason(driver_node, parameters, told):
+async def test_what_cannot_be_had_is_refused_with_field_and_reason(driver_node, interface, told):
     node = driver_node
     for each in ("lan1", "lan2"):
         node.veth(each)
     async with node.driving():
-        await node.offered("lan1")
         await node.offered("lan2")
-        taken = parameters_of(addresses=["10.78.0.9/24"])
-        first = await node.claim("lan1", name_="first", pods=[await node.pod("one")], parameters=taken)
-        await prepared(node, first)
-        second = await node.claim("lan2", name_="second", pods=[await node.pod("two")], parameters=parameters)
+        _, first = await node.prepared("lan1", pod="one", name_="first", interface={"addresses": ["10.78.0.9/24"]})
+        second = await node.claim("lan2", name_="second", pods=[await node.pod("two")], interface=interface)
         (found,) = await node.kubelet.prepare(second)
         assert told in found.error
         assert await node.kubelet.unprepare(first, second) == ["", ""]
