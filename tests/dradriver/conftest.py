@@ -342,15 +342,19 @@ class Node:
         linux = pb.LinuxPodSandbox(namespaces=[pb.LinuxNamespace(type="network", path=str(path))])
         return pb.PodSandbox(id=id_, name=name(pod), namespace=ns(pod), uid=uid(pod), linux=linux)
 
-    async def prepared(self, *devices, pod="pod", **claim):
-        """A pod and its claim for these devices, which the kubelet has had prepared."""
+    async def claimed(self, *devices, pod="pod", **claim):
+        """A pod and its claim for these devices, once they are offered."""
         for each in devices:
             await self.offered(each)
         owner = await self.pod(pod)
-        made = await self.claim(*devices, pods=[owner], **claim)
+        return owner, await self.claim(*devices, pods=[owner], **claim)
+
+    async def prepared(self, *devices, **claim):
+        """The same, and the kubelet has had it prepared."""
+        pod, made = await self.claimed(*devices, **claim)
         (answer,) = await self.kubelet.prepare(made)
         assert answer.error == ""
-        return owner, made
+        return pod, made
 
     async def attached(self, *devices, **claim):
         """A claim that is prepared, and the sandbox of its pod, which has the devices."""

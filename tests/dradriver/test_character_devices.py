@@ -162,9 +162,7 @@ async def test_what_the_node_has_not_is_refused_with_the_field(driver_node, monk
     node = driver_node
     node.veth("lan1")
     async with node.driving():
-        await node.offered("lan1")
-        pod = await node.pod()
-        claim = await node.claim("lan1", pods=[pod], interface=ASKS)
+        _, claim = await node.claimed("lan1", interface=ASKS)
         (answer,) = await node.kubelet.prepare(claim)
         field = "spec.devices.config[0].opaque.parameters.interface.characterDevices"
         assert f"{field}: there is no /dev/net/tun on this node" in answer.error

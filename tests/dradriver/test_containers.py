@@ -17,9 +17,7 @@ async def test_the_cdi_file_has_a_hook_that_lets_containers_start_only_after_the
     node = driver_node
     node.veth("lan1")
     async with node.driving():
-        await node.offered("lan1")
-        pod = await node.pod()
-        claim = await node.claim("lan1", pods=[pod], interface=NET1)
+        pod, claim = await node.claimed("lan1", interface=NET1)
         (prepared,) = await node.kubelet.prepare(claim)
         uid = claim["metadata"]["uid"]
         assert list(prepared.devices[0].cdi_device_ids) == [f"net.podwire.dev/claim={uid}-nic"]

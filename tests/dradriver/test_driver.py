@@ -27,8 +27,7 @@ async def test_a_whole_link_goes_into_its_pod_and_comes_back(driver_node):
         await node.kubelet.register()
         await node.offered("lan1")
         before = node.ip("addr show dev lan1")
-        pod = await node.pod()
-        claim = await node.claim("lan1", pods=[pod], interface=NET1)
+        pod, claim = await node.claimed("lan1", interface=NET1)
         (prepared,) = await node.kubelet.prepare(claim)
         assert prepared.error == ""
         assert [(each.pool_name, each.device_name, list(each.request_names)) for each in prepared.devices] == [
@@ -67,9 +66,7 @@ async def test_preparing_again_gives_the_same_in_either_version(driver_node):
     node = driver_node
     node.veth("lan1")
     async with node.driving():
-        await node.offered("lan1")
-        pod = await node.pod()
-        claim = await node.claim("lan1", pods=[pod], interface=NET1)
+        pod, claim = await node.claimed("lan1", interface=NET1)
         first, second, third = [(await node.kubelet.prepare(claim))[0] for _ in range(3)]
         assert first == second == third
         (old,) = await node.kubelet.prepare(claim, version="v1beta1", messages=dra_v1beta1_pb2)

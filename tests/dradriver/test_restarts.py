@@ -59,9 +59,7 @@ async def test_two_instances_hand_over_without_a_bare_pod(driver_node):
     node = driver_node
     node.veth("lan1")
     async with node.driving(pod_uid="11111111-aaaa"):
-        await node.offered("lan1")
-        pod = await node.pod()
-        claim = await node.claim("lan1", pods=[pod], interface=NET1)
+        pod, claim = await node.claimed("lan1", interface=NET1)
         async with node.driving(pod_uid="22222222-bbbb"):
             found = await node.kubelet.register(f"{DRIVER}-22222222-bbbb-reg.sock")
             assert found.endpoint.endswith("dra-22222222-bbbb.sock")
@@ -85,8 +83,9 @@ async def test_after_a_boot_the_pod_that_had_a_claim_is_answered_the_same_while_
     node = driver_node
     node.veth("lan1")
     async with node.driving():
-        pod, claim = await node.prepared("lan1", interface=NET1)
+        pod, claim = await node.claimed("lan1", interface=NET1)
         before = (await node.kubelet.prepare(claim))[0]
+        assert before.error == ""
         await node.reserve(claim, pod, await node.pod("other"))
         assert "a network interface is in one pod at a time" in (await node.kubelet.prepare(claim))[0].error
     boot = node.root / "boot"

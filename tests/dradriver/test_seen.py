@@ -73,9 +73,7 @@ async def test_explain_tells_how_far_a_claim_got(driver_node):
     node = driver_node
     node.veth("lan1")
     async with node.driving():
-        await node.offered("lan1")
-        pod = await node.pod()
-        claim = await node.claim("lan1", pods=[pod], interface=NET1)
+        pod, claim = await node.claimed("lan1", interface=NET1)
 
         async def lines():
             found = await node.api.get(CLAIMS, "claim", "default")

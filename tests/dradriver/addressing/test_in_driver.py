@@ -234,8 +234,7 @@ async def test_a_claim_whose_server_is_silent_says_so_and_leaves_the_link_as_it_
     async with node.driving():
         await node.offered("lan1")
         before = node.ip("addr show dev lan1")
-        pod = await node.pod()
-        claim = await node.claim("lan1", pods=[pod], interface=DHCP)
+        _, claim = await node.claimed("lan1", interface=DHCP)
         (found,) = await node.kubelet.prepare(claim)
         assert "DHCP: no server answered" in found.error
         await node.kubelet.unprepare(claim)
