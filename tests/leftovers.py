@@ -58,7 +58,7 @@ def tables() -> Iterator[str]:
 
 
 def files() -> Iterator[str]:
-    places = (("/run/podwire/slots", "*"), ("/run/netns", "podwire-*"), ("/tmp", "pw-*"), ("/tmp", "podwire-*"))
+    places = (("/var/lib/podwire/slots", "*"), ("/run/netns", "podwire-*"), ("/tmp", "pw-*"), ("/tmp", "podwire-*"))
     for directory, pattern in places:
         for each in Path(directory).glob(pattern):
             if not each.name.startswith("."):

@@ -6,9 +6,11 @@ The host is a network and a mount namespace in which what `up` may write to is i
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,8 +72,8 @@ class Host:
         self.kubectl("wait", "--for=condition=Ready", "pod/sleeper", "--timeout=60s")
         return self.kubectl("get", "pod", "sleeper", "-o", "jsonpath={.status.podIP}")
 
-    def kill_all(self) -> None:
-        components = json.loads(self.told(PODWIRE, "status", "-o", "json"))["components"]
+    def kill_all(self, *prefix: object) -> None:
+        components = json.loads(self.told(PODWIRE, "status", "-o", "json", *prefix))["components"]
         opened = [os.pidfd_open(each["pid"]) for each in components if each["pid"]]
         for each in opened:
             signal.pidfd_send_signal(each, signal.SIGKILL)
@@ -132,3 +134,30 @@ def test_whoever_is_on_the_host_already_is_named_and_left_alone(host: Host):
     assert on_node.split() == ["10-podwire.conflist"]
     host.told(PODWIRE, "down")
     assert set(host.tree()) - set(before) == set()
+
+
+@pytest.fixture
+def prefixes(host: Host) -> Iterator[list[Path]]:
+    made = [Path(tempfile.mkdtemp(prefix="pwh-", dir="/tmp")) for _ in range(2)]
+    yield made
+    for each in made:
+        host.run(PODWIRE, "down", "--force", "--prefix", each)
+        shutil.rmtree(each, ignore_errors=True)
+
+
+def test_after_a_reboot_a_prefix_has_its_slot_again_though_another_came_up_first(host: Host, prefixes: list[Path]):
+    """A reboot ends all processes; namespaces, their links and mounts are gone, and so is what is in /run."""
+    one, other = prefixes
+
+    def up(prefix: Path) -> str:
+        network = 'ip link set lo up && exec "$@"'
+        return host.told("unshare", "-n", "sh", "-c", network, "sh", PODWIRE, "up", "--detach", "--prefix", prefix)
+
+    assert "slot 1" in up(one)
+    host.kill_all("--prefix", one)
+    host.told("sh", "-c", f"umount -l {one}/run/podwire/nodes && rm -rf {one}/run /run/*")
+    assert "slot 2" in up(other)
+    assert "slot 1" in up(one)
+    for each in prefixes:
+        host.told(PODWIRE, "down", "--prefix", each)
+    assert set(host.tree()) - set(host.before) == set()

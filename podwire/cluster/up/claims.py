@@ -1,4 +1,8 @@
-"""Which prefix has which slot, machine-wide: one file a slot, changed by one process at a time."""
+"""Which prefix has which slot, machine-wide: one file a slot, changed by one process at a time.
+
+A prefix keeps its slot for as long as it keeps its record of that, also when the machine starts anew and another
+cluster is brought up first: so claims are as durable as records are.
+"""
 
 import contextlib
 import fcntl
@@ -10,8 +14,10 @@ import msgspec
 
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.slots import LAST, Slot
+from podwire.linux.files import write_durably
+from podwire.linux.processes import boot_id
 
-DIRECTORY = Path("/run/podwire/slots")
+DIRECTORY = Path("/var/lib/podwire/slots")
 _LOCK = ".lock"
 _FORWARDING = "forwarding-"
 
@@ -24,7 +30,7 @@ class Claim(msgspec.Struct, frozen=True):
     """Whose a slot is, and the network namespace in which its links are."""
 
     prefix: str
-    netns: int
+    netns: str
 
 
 class Claims:
@@ -44,7 +50,7 @@ class Claims:
 
         Others wait until it is written down, so that nobody takes a claim for stale that is just being made.
         """
-        own = Claim(str(layout.prefix), _netns())
+        own = Claim(str(layout.prefix), own_netns())
         with self._locked():
             numbers = [wanted] if wanted is not None else _candidates(layout)
             against = []
@@ -55,6 +61,7 @@ class Claims:
                     keep(Slot(number))
                     return Slot(number)
                 against.append(f"slot {number}: {reason}")
+        self._tidy()
         raise NoSlot("; ".join(against[:3]) + ("; …" if len(against) > 3 else ""))
 
     def release(self, prefix: Path) -> None:
@@ -69,7 +76,7 @@ class Claims:
         """The slots that a prefix holds."""
         return [number for number, each in self._all().items() if each is not None and each.prefix == str(prefix)]
 
-    def others(self, prefix: Path, netns: int) -> bool:
+    def others(self, prefix: Path, netns: str) -> bool:
         """Whether any other cluster has links in a network namespace."""
         found = [each for each in self._all().values() if each is not None]
         return any(each.prefix != str(prefix) and each.netns == netns for each in found)
@@ -80,7 +87,7 @@ class Claims:
             with self._locked():
                 used = {each.netns for each in self._all().values() if each is not None}
                 for each in self._directory.glob(f"{_FORWARDING}*"):
-                    if int(each.name.removeprefix(_FORWARDING)) not in used:
+                    if each.name.removeprefix(_FORWARDING) not in used:
                         each.unlink()
                 self._forwarding().write_text("\n".join(names), encoding="ascii")
 
@@ -88,14 +95,14 @@ class Claims:
         """Which parameters are to be turned off again: those that podwire turned on, as the last cluster leaves."""
         with self._locked():
             path = self._forwarding()
-            if self.others(prefix, _netns()) or not path.exists():
+            if self.others(prefix, own_netns()) or not path.exists():
                 return []
             names = path.read_text(encoding="ascii").split()
             path.unlink()
             return names
 
     def _forwarding(self) -> Path:
-        return self._directory / f"{_FORWARDING}{_netns()}"
+        return self._directory / f"{_FORWARDING}{own_netns()}"
 
     def _taken(self, number: int, prefix: str) -> str:
         """Who else has it; empty when nobody does."""
@@ -118,9 +125,7 @@ class Claims:
         return found
 
     def _write(self, number: int, claim: Claim) -> None:
-        draft = self._directory / f".{number}"
-        draft.write_bytes(msgspec.json.encode(claim))
-        draft.replace(self._directory / str(number))
+        write_durably(self._directory / str(number), msgspec.json.encode(claim), 0o644)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -145,8 +150,10 @@ class Claims:
         with self._locked():
             there = list(self._directory.iterdir())
             if not any(each.name.isdigit() for each in there):
-                for each in there:  # the lock, and notes about network namespaces that nobody uses any more
-                    each.unlink()
+                for each in there:  # notes about network namespaces that nobody uses any more, drafts of the killed
+                    if each.name != _LOCK:
+                        each.unlink()
+                (self._directory / _LOCK).unlink()  # from now on it is not only us who may be in there
                 for each in (self._directory, self._directory.parent):
                     with contextlib.suppress(OSError):
                         each.rmdir()
@@ -158,8 +165,9 @@ def _candidates(layout: Layout) -> list[int]:
     return [0, *others] if layout.is_default else others
 
 
-def _netns() -> int:
-    return Path("/proc/self/ns/net").stat().st_ino
+def own_netns() -> str:
+    """The network namespace that we are in; the kernel's numbers mean nothing beyond a boot."""
+    return f"{boot_id()}-{Path('/proc/self/ns/net').stat().st_ino}"
 
 
 def _decoded(text: bytes) -> Claim | None:

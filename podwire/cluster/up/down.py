@@ -23,7 +23,7 @@ from podwire.linux.mounts import KernelMounts, mounted
 Step = Callable[[], None]
 
 LEFT_TO_OTHERS = "slots"
-"""Below the default prefix's /run/podwire: the claims of all clusters."""
+"""Below the default prefix's /var/lib/podwire: the claims of all clusters."""
 
 
 class NotRemoved(Exception):

@@ -1,9 +1,9 @@
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from podwire.cluster.up.claims import Claims, NoSlot
+from podwire.cluster.up import claims as claims_module
+from podwire.cluster.up.claims import DIRECTORY, Claims, NoSlot, own_netns
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.state import NodeRecord, State, save
 
@@ -64,6 +64,7 @@ def test_a_slot_that_something_speaks_against_is_passed_over(claims, tmp_path):
 def test_when_no_slot_is_left_it_says_why(claims, tmp_path):
     with pytest.raises(NoSlot, match=r"slot 1: port 16444 is in use; slot 2: .*; …"):
         claim(claims, Layout(tmp_path / "one"), trouble=lambda slot: f"port {slot.api_port} is in use")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_claim_that_a_crash_left_unreadable_is_nobodys(claims, tmp_path):
@@ -85,10 +86,32 @@ def test_forwarding_ends_with_the_last_cluster(claims, tmp_path):
 
 def test_a_claim_knows_the_network_namespace_of_its_links(claims, tmp_path):
     claim(claims, Layout(tmp_path / "one"))
-    here = Path("/proc/self/ns/net").stat().st_ino
+    here = own_netns()
     assert claims.others(tmp_path / "other", here)
     assert not claims.others(tmp_path / "one", here)
-    assert not claims.others(tmp_path / "other", here + 1)
+    assert not claims.others(tmp_path / "other", f"{here}1")
+
+
+@pytest.mark.parametrize("cleared", ["/run", "/var/run", "/tmp", "/dev/shm"])
+def test_a_reboot_leaves_claims_where_they_are(cleared):
+    assert not DIRECTORY.is_relative_to(cleared)
+
+
+def test_after_a_reboot_slots_are_whose_they_were_and_forwarding_is_nobodys(claims, tmp_path, monkeypatch):
+    one, other = Layout(tmp_path / "one"), Layout(tmp_path / "other")
+    claim(claims, one)
+    claims.note_forwarding(["net.ipv4.ip_forward"])
+    monkeypatch.setattr(claims_module, "boot_id", lambda: "another")
+    assert claim(claims, other) == 2, "though it comes first"
+    assert claim(claims, one, wanted=1) == 1
+    claims.release(one.prefix)
+    assert claims.end_forwarding(other.prefix) == [], "what is on now was turned on by somebody else"
+
+
+def test_a_cluster_that_has_not_come_up_since_the_boot_has_no_links(claims, tmp_path, monkeypatch):
+    claim(claims, Layout(tmp_path / "one"))
+    monkeypatch.setattr(claims_module, "boot_id", lambda: "another")
+    assert not claims.others(tmp_path / "other", own_netns())
 
 
 def test_clusters_that_come_and_go_at_once_do_not_meet(claims, tmp_path):
@@ -101,7 +124,7 @@ def test_clusters_that_come_and_go_at_once_do_not_meet(claims, tmp_path):
             assert claims.of(layout.prefix) == [slot]
             claims.release(layout.prefix)
             assert claims.of(layout.prefix) == []
-            assert not claims.others(layout.prefix, 0)
+            assert not claims.others(layout.prefix, "")
 
     with ThreadPoolExecutor(3) as threads:
         for each in [threads.submit(comes_and_goes, number) for number in range(3)]:
