@@ -20,7 +20,7 @@ from zlib import crc32
 
 from podwire.cniplugins.skeleton import Call, all_of
 from podwire.linux import errors as linux
-from podwire.linux.files import unusable
+from podwire.linux.files import take_its_place, unusable
 from podwire.linux.stopwatch import step
 from podwire.protocols.cni.config import PluginConfig, Valid
 from podwire.protocols.cni.errors import CniError, Code
@@ -184,7 +184,7 @@ class Attachments:
         with step("record"), open(unfinished, "wb") as file:
             os.fchmod(file.fileno(), 0o600)
             file.write(dumped({"format": FORMAT, **record._asdict()}))
-        os.rename(unfinished, path)
+        take_its_place(unfinished, path)
 
     def read(self, call: Call) -> Record | None:
         """None when there is none, also when a loss of power left half of one."""

@@ -34,7 +34,7 @@ _NAMELESS = "nameless"
 """Noted when there are files of the reference plugin that do not tell an interface."""
 
 NAMED = declare("ipam.named", "what an owner will have is written, its addresses are not taken yet")
-TAKEN = declare("ipam.taken", "an owner's addresses are taken, and not on disk for certain")
+TAKEN = declare("ipam.taken", "an owner's addresses are taken, and nobody was told")
 FREED = declare("ipam.freed", "an owner's addresses are free, its own entry is still there")
 
 
@@ -84,9 +84,10 @@ class Leases:
     def take(
         self, owner: Owner, sets: Sequence[RangeSet], wanted: Sequence[Address] = (), netns: str = ""
     ) -> tuple[Address, ...]:
-        """One address of each set, durably; those that the owner has already, if they fit.
+        """One address of each set; those that the owner has already, if they fit.
 
-        Wanted addresses are given if they are free and in a set that has no other; else nothing is.
+        Wanted addresses are given if they are free and in a set that has no other; else nothing is. A lease that a loss
+        of power takes was a pod's that is gone, too, so nobody waits for the disk; unless it is not known whose it is.
         """
         os.makedirs(self._entries.directory, mode=0o755, exist_ok=True)
         with self._entries.locked(self._patience):
@@ -102,7 +103,8 @@ class Leases:
                     self._entries.put_cursor(number, ip)
                 self._entries.put_known(self._boot, rest)
         failpoint(TAKEN)
-        sync_directory(self._entries.directory)
+        if not netns:
+            sync_directory(self._entries.directory)
         return chosen
 
     def release(self, owner: Owner) -> tuple[Address, ...]:

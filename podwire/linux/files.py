@@ -41,14 +41,14 @@ def _put(path: Path, data: bytes, mode: int, *, durably: bool) -> None:
             os.rename(temporary, where)
             sync_directory(directory or ".")
         else:
-            _take_its_place(temporary, where)
+            take_its_place(temporary, where)
     except OSError as error:
         with suppress(OSError):
             os.unlink(temporary)
         raise errors.of(error, f"write {where}", {errno.ENOENT: errors.NoSuchPath}) from error
 
 
-def _take_its_place(temporary: str, where: str) -> None:
+def take_its_place(temporary: str, where: str) -> None:
     """Without making the file system hurry: some write a file to the disk before they let it replace another."""
     if not syscalls.exchange(temporary, where):
         return os.rename(temporary, where)
