@@ -425,6 +425,14 @@ def empty_stage(swept: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     yield from _closing(Stage(tmp_path_factory.mktemp("stage")))
 
 
+@pytest.fixture
+def stage(running_stage: Stage) -> Stage:
+    """A file's own `running_stage`, with its driver, whatever the story before did to it."""
+    if not running_stage.driver.alive:
+        running_stage.driver.start()
+    return running_stage
+
+
 @pytest.fixture(name="claim")
 def _claim() -> Any:
     return claim

@@ -50,15 +50,6 @@ def running_stage(empty_stage):
     return made
 
 
-@pytest.fixture
-def stage(running_stage):
-    """With its driver, and its links as they were."""
-    made = running_stage
-    if not made.driver.alive:
-        made.driver.start()
-    return made
-
-
 def of_all_kinds(claim, name):
     """A whole link, a macvlan with a bandwidth, a veth on a bridge with an address of a pool: among them, all steps."""
     rules = [{"priority": 900, "table": 90, "source": "192.0.2.1/32"}]

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -24,14 +25,6 @@ def running_stage(empty_stage):
         made.veth(each)
     made.driver.start()
     made.offered(*LANS)
-    return made
-
-
-@pytest.fixture
-def stage(running_stage):
-    made = running_stage
-    if not made.driver.alive:
-        made.driver.start()
     return made
 
 
@@ -168,9 +161,16 @@ def test_after_a_reboot_pods_have_their_interfaces_again(own_stage, claim):
 def test_a_driver_that_is_stopped_while_pods_end_brings_their_links_back_when_it_goes_on(stage, claim):
     before = stage.dump("lan")
     stage.run(claim("frozen", "lan1", addressPool="lab"), stage.pod("frozen", "frozen"))
+    [sandbox] = stage.cluster.sandboxes()["frozen"]
+    netns = Path(stage.cluster.cri("PodSandboxStatus", pod_sandbox_id=sandbox, verbose=True).info["netns"])
+
+    def there():
+        return netns.name in stage.node("ls", netns.parent).split()
+
+    assert there()
     stage.driver.signal(signal.SIGSTOP)
     stage.cluster.delete("frozen")
-    time.sleep(3)  # longer than a runtime waits for a plugin
+    stage.cluster.eventually(lambda: not there(), "the runtime goes on without the driver", stage.logs)
     stage.driver.signal(signal.SIGCONT)
     stage.as_before(before, "lan")
     stage.never_bare("frozen")
