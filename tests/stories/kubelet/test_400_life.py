@@ -77,7 +77,9 @@ def test_exit_code_and_last_words_are_shown(node, pod, container, name):
 
 
 def test_a_deadline_ends_a_pod(node, pod, name):
-    node.make(pod(name, activeDeadlineSeconds=5))  # time enough to start, however busy the machine is
+    node.make(pod(name))
+    node.wait(f"pod/{name}", "condition=Ready")
+    node(f"patch pod {name} -p", '{"spec":{"activeDeadlineSeconds":1}}')
     node.wait(f"pod/{name}", "jsonpath={.status.phase}=Failed")
     status = node.get(f"pod {name}")["status"]
     assert status["reason"] == "DeadlineExceeded"
