@@ -141,6 +141,7 @@ def recorder(api, time) -> Recorder:
 def pauses(monkeypatch) -> Pauses:
     made = Pauses()
     monkeypatch.setattr(recorders, "asyncio", SimpleNamespace(Event=asyncio.Event, sleep=made.sleep))
+    monkeypatch.setattr(recorders, "_wait", lambda _event, most: made.sleep(most))
     return made
 
 
@@ -226,6 +227,18 @@ async def test_events_wait_and_then_come_with_the_time_when_they_happened(api, r
         assert api.calls == 0
         manners.set_result(None)
     assert [each["lastTimestamp"] for each in api.created] == [EIGHT, TEN_LATER]
+
+
+async def test_a_warning_goes_at_once_and_takes_along_what_waits(api, recorder, monkeypatch):
+    monkeypatch.setattr(recorders, "MANNERS", 2 * SOON)
+    async with running(recorder):
+        recorder.tell(pod(), "Normal", "Pulled", "x")
+        await asyncio.sleep(0)
+        recorder.tell(pod(), "Warning", "Failed", "x")
+        await settled(recorder)
+        assert [each["reason"] for each in api.created] == ["Pulled", "Failed"]
+        monkeypatch.setattr(recorders, "MANNERS", 0.001)
+        recorder.tell(pod(), "Normal", "Started", "x")
 
 
 async def test_a_burst_is_sent_without_further_pauses(api, recorder, pauses):

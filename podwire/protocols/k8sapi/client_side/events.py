@@ -194,7 +194,7 @@ def _new_event(told: Told, source: Source) -> Object:
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": {"name": told.name, "namespace": note.namespace},
-        "eventTime": rfc3339_micro(told.last),
+        "eventTime": rfc3339_micro(told.first),
         **(_new_repeat(told) if told.count > 1 else {}),
         "reportingController": source.component,
         "reportingInstance": source.host,

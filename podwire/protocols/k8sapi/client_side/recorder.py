@@ -1,6 +1,7 @@
 """Tells people what happens to objects: Events, sent in the background and thinned out where they repeat."""
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from typing import Protocol
@@ -8,6 +9,7 @@ from typing import Protocol
 from podwire.objects.pods import Pod
 from podwire.protocols.k8sapi.client_side.events import (
     CORE_V1,
+    WARNING,
     Names,
     Note,
     Reference,
@@ -30,7 +32,8 @@ AWAY_SECONDS = 120.0
 """An event that could not be sent for so long is dropped: newer ones matter more."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 MANNERS = 0.2
-"""Seconds between the first of several events and their sending: a pod's start is not slowed by what is told of it."""
+"""Seconds between the first of several events and their sending: a pod's start is not slowed by what is told of it.
+Warnings go at once, and take along what waits."""
 
 
 class Api(Protocol):
@@ -48,7 +51,7 @@ class Recorder:
         self._api, self._clock, self._source, self._shape = api, clock, Source(component, host), shape
         self._tally, self._names = Tally(), Names()
         self._queue: deque[tuple[Told, float]] = deque()
-        self._filled, self._idle = asyncio.Event(), asyncio.Event()
+        self._filled, self._pressing, self._idle = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._idle.set()
         self._dropped = 0
 
@@ -69,6 +72,8 @@ class Recorder:
         self._queue.append((told, now))
         self._idle.clear()
         self._filled.set()
+        if type_ == WARNING:
+            self._pressing.set()
 
     async def idle(self) -> None:
         """Return when nothing is left to be sent."""
@@ -78,13 +83,14 @@ class Recorder:
         """Send what is told, one after another, until cancelled."""
         while True:
             await self._filled.wait()
-            await asyncio.sleep(MANNERS)
+            await _wait(self._pressing, MANNERS)
             while self._queue:
                 await self._deliver(*self._queue.popleft())
             if self._dropped:
                 _log.warning("events were dropped, too many at once", extra={"count": self._dropped})
                 self._dropped = 0
             self._filled.clear()
+            self._pressing.clear()
             self._idle.set()
 
     async def _deliver(self, told: Told, since: float) -> None:
@@ -134,6 +140,12 @@ class Recorder:
             return False
         told.heard = count
         return True
+
+
+async def _wait(event: asyncio.Event, most: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(most):
+            await event.wait()
 
 
 def _passing(error: ApiError) -> bool:
