@@ -68,13 +68,18 @@ def claims_of(name):
     return (f"{name}-whole", f"{name}-part", f"{name}-veth")
 
 
+def pod_with_all(stage, claim, name):
+    """And its claims."""
+    return [*of_all_kinds(claim, name), stage.pod(name, *claims_of(name), interfaces=NETWORK)]
+
+
 def test_pods_wait_while_the_driver_is_away_and_start_when_it_is_back(stage, claim):
     before = stage.dump(*MINE)
     sockets = stage.cluster.prefix / "var/lib/kubelet"
     assert "podwire_network_driver" in stage.driver.page("metrics")[1]
     assert stage.driver.stop() == 0
     assert [each for each in sockets.glob("plugins*/**/*.sock") if "net.podwire.dev" in str(each)] == []
-    stage.cluster.apply(*of_all_kinds(claim, "away"), stage.pod("away", *claims_of("away"), interfaces=NETWORK))
+    stage.cluster.apply(*pod_with_all(stage, claim, "away"))
     stage.waits("away", "FailedPrepareDynamicResources", "DRA driver net.podwire.dev is not registered")
     stage.driver.start()
     stage.ready("away")
@@ -95,9 +100,7 @@ def test_pods_wait_while_the_driver_is_away_and_start_when_it_is_back(stage, cla
 def test_a_driver_that_is_stopped_or_slow_keeps_pods_waiting(stage, claim):
     before = stage.dump(*MINE)
     stage.driver.signal(signal.SIGSTOP)
-    stage.cluster.apply(
-        *of_all_kinds(claim, "stopped"), stage.pod("stopped", *claims_of("stopped"), interfaces=NETWORK)
-    )
+    stage.cluster.apply(*pod_with_all(stage, claim, "stopped"))
     stage.cluster.eventually(lambda: stage.given("stopped-veth"), "it is scheduled")
     assert stage.cluster.sandboxes() == {}
     stage.driver.signal(signal.SIGCONT)
@@ -122,9 +125,7 @@ def test_a_driver_that_is_restarted_between_prepare_and_the_sandbox_attaches_wha
     plan, died = stage.directory / "between", stage.directory / "died-between"
     plan.write_text(f"network-driver.begun=kill({died})")
     stage.driver.start(failpoints=plan)
-    stage.cluster.apply(
-        *of_all_kinds(claim, "between"), stage.pod("between", *claims_of("between"), interfaces=NETWORK)
-    )
+    stage.cluster.apply(*pod_with_all(stage, claim, "between"))
     stage.driver.ended()
     stage.waits("between", "network-driver")
     stage.driver.start()
@@ -147,7 +148,7 @@ def test_a_driver_that_is_killed_at_a_step_leaves_no_pod_bare_and_no_link_change
     stage.driver.kill()
     plan, died = stage.directory / f"plan-{name}", stage.directory / f"died-{name}"
     plan.write_text(f"{point}=kill({died})")
-    wanted = [*of_all_kinds(claim, name), stage.pod(name, *claims_of(name), interfaces=NETWORK)]
+    wanted = pod_with_all(stage, claim, name)
     if verb == "ends":
         stage.driver.start()
         stage.run(*wanted)

@@ -7,10 +7,9 @@ ROOT = "resource.kubernetes.io/pcieRoot"
 CARDS = 8
 
 
-def paired(number):
+def paired(number, parameters):
     """A card and a GPU below one root; the card is `net1` in the pod."""
-    interface = {"name": "net1", "addresses": [f"192.0.2.{number + 1}/24"]}
-    parameters = {"apiVersion": f"{NET}/v1alpha1", "kind": "InterfaceParameters", "interface": interface}
+    given = parameters(addresses=[f"192.0.2.{number + 1}/24"])
     rdma = {"cel": {"expression": f'device.attributes["{NET}"].rdma'}}
     devices = {
         "requests": [
@@ -18,7 +17,7 @@ def paired(number):
             {"name": "gpu", "exactly": {"deviceClassName": GPU}},
         ],
         "constraints": [{"requests": ["nic", "gpu"], "matchAttribute": ROOT}],
-        "config": [{"requests": ["nic"], "opaque": {"driver": NET, "parameters": parameters}}],
+        "config": [{"requests": ["nic"], "opaque": {"driver": NET, "parameters": given}}],
     }
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -43,10 +42,11 @@ def stage(empty_stage):
     return made
 
 
-def test_each_pod_has_a_card_and_a_gpu_that_belong_together_and_one_too_many_waits(stage):
+def test_each_pod_has_a_card_and_a_gpu_that_belong_together_and_one_too_many_waits(stage, parameters):
     offered, before = all_devices(stage), stage.dump("rail")
     pods = [stage.pod(f"pair-{each}", f"pair-{each}") for each in range(CARDS + 1)]
-    stage.cluster.apply(*map(paired, range(CARDS)), *pods[:CARDS])
+    claims = [paired(each, parameters) for each in range(CARDS + 1)]
+    stage.cluster.apply(*claims[:CARDS], *pods[:CARDS])
     stage.ready(*(f"pair-{each}" for each in range(CARDS)))
     roots = set()
     for number in range(CARDS):
@@ -55,7 +55,7 @@ def test_each_pod_has_a_card_and_a_gpu_that_belong_together_and_one_too_many_wai
         roots.add(offered[nic]["attributes"][ROOT]["string"])
     assert len(roots) == CARDS
     assert stage.inside("pair-0", f"wget -qO- http://192.0.2.{CARDS}/") == f"pair-{CARDS - 1}"
-    stage.cluster.apply(paired(CARDS), pods[CARDS])
+    stage.cluster.apply(claims[CARDS], pods[CARDS])
     told = stage.waits(f"pair-{CARDS}", "FailedScheduling")
     assert "held by default/pair-" in told
     stage.deleted("pair-3")
