@@ -52,7 +52,7 @@ class Registrar:
         """Talk until cancelled; who comes by the registry of plugins need not wait for the socket."""
         async with asyncio.TaskGroup() as group:
             for each in self.resources.values():
-                group.create_task(self._after_grace(each), name=f"grace of {each.name}")
+                self._talks[each.name] = group.create_task(self._after_grace(each), name=f"grace of {each.name}")
             self._group = group
             try:
                 await self._listen()

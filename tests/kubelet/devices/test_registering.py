@@ -98,6 +98,23 @@ async def test_a_resource_that_nobody_brings_any_more_is_gone_after_a_while(worl
     await node_has(world, None, None)
 
 
+async def test_who_comes_back_to_a_kubelet_has_the_whole_grace_when_it_goes_again(world, device_plugin):
+    def tasks():
+        return {each.get_name() for each in asyncio.all_tasks()}
+
+    plugin = device_plugin(devices=["a"])
+    await registered(plugin)
+    await node_has(world, "1", "1")
+    await world.stop()
+    world.start()
+    await until(lambda: not plugin.socket.exists())
+    assert f"grace of {NIC}" in tasks()
+    await asyncio.to_thread(plugin.kill)
+    await registered(plugin)
+    await node_has(world, "1", "1")
+    assert f"grace of {NIC}" not in tasks(), "what the start of the kubelet began is over"
+
+
 async def test_what_flaps_and_repeats_itself_is_counted_right(world, device_plugin, device):
     plugin = device_plugin(devices=["a"])
     await registered(plugin)
