@@ -52,6 +52,8 @@ class Publisher:
         self._pool = Pool(driver, node)
         self._seen: dict[str, Object] = {}
         self._answers: dict[str, tuple[Object, Object]] = {}
+        self._loses = False
+        """Whether it was told that the server keeps less than it is given."""
         self._generation = 0
         self._refused = Refused()
         self._deleted: dict[str, list[float]] = {}
@@ -227,7 +229,8 @@ class Publisher:
         """A server that does not know a field drops it. Told once; writing it again would change nothing."""
         self._answers.pop(name, None)
         if comparable(sent) != comparable(kept):
-            if not self._answers:
+            if not self._loses:
+                self._loses = True
                 _log.warning("the API server keeps less of a slice than it was given", extra={"slice": name})
             self._answers[name] = sent, kept
 
