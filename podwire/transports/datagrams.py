@@ -120,7 +120,9 @@ def dealt_with(path: str | os.PathLike[str], seconds: float) -> bool:
             return False
         finally:
             os.close(theirs)
-        return bool(select.select([ours], [], [], seconds)[0])
+        ended = select.poll()
+        ended.register(ours, select.POLLIN)
+        return bool(ended.poll(seconds * 1000))
     finally:
         os.close(ours)
 
