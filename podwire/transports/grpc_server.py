@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 _Answer = Callable[[bytes, _Context], Awaitable[bytes | None]]
+_STOPPING = "podwire is stopping"
 _CODES = {each.value[0]: each for each in grpc.StatusCode}
 
 
@@ -177,20 +178,29 @@ class _Answers(grpc.GenericRpcHandler):
             responses = handler(request)
             passing.streamed(0)
             try:
-                async with asyncio.timeout(0 if self._ending else None) as until:
-                    self._streams.add(until)
-                    async for response in responses:
-                        await context.write(_serialized(method, response))
-                        passing.streamed(1)
-            except TimeoutError as error:
-                if not until.expired():
-                    raise
-                raise Unavailable("podwire is stopping") from error
+                while (response := await self._next(responses)) is not None:
+                    await context.write(_serialized(method, response))
+                    passing.streamed(1)
             finally:
-                self._streams.discard(until)
                 await _closed(responses)
 
         return work
+
+    async def _next(self, responses: AsyncIterator[Message]) -> Message | None:
+        """None at the end. A stream is ended here, not while it is written to: whose write is cut cannot be told why.
+        Raises Unavailable."""
+        if self._ending:
+            raise Unavailable(_STOPPING)
+        try:
+            async with asyncio.timeout(None) as until:
+                self._streams.add(until)
+                return await anext(responses, None)
+        except TimeoutError as error:
+            if not until.expired():
+                raise
+            raise Unavailable(_STOPPING) from error
+        finally:
+            self._streams.discard(until)
 
 
 _Work = Callable[[Any, _Context, Passing], Awaitable[bytes | None]]

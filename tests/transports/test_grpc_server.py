@@ -375,6 +375,19 @@ async def test_closing_ends_streams_at_once_and_says_that_they_are_not_complete(
     assert not served.path.exists()
 
 
+async def test_a_stream_that_is_just_being_written_to_is_ended_behind_that(served, client):
+    async def events(_request):
+        asyncio.get_running_loop().call_soon(server._answers.end_streams)
+        yield pb.ContainerEventResponse(container_id="x")
+        await asyncio.Event().wait()
+
+    server = await served({"GetContainerEvents": events})
+    stream = client.stream(methods.GET_CONTAINER_EVENTS, pb.GetEventsRequest(), timeout=30)
+    assert (await anext(stream)).container_id == "x"
+    with pytest.raises(Unavailable, match="podwire is stopping"):
+        await anext(stream)
+
+
 async def test_closing_waits_for_calls_and_cuts_those_that_take_too_long(served, client):
     begun, ended, gate = [], [], asyncio.Event()
 
