@@ -2,6 +2,7 @@
 
 import os
 import stat
+from functools import lru_cache
 from importlib import import_module
 
 from podwire.cniplugins.skeleton import PLUGINS, Call, Plugin, at_once
@@ -115,6 +116,13 @@ def _ours(kind: str, call: Call) -> Plugin | None:
 
 def is_marked(path: str) -> bool:
     """Whether a program is one of ours."""
+    now = os.stat(path)
+    return _is_marked(path, (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns))
+
+
+@lru_cache(maxsize=64)
+def _is_marked(path: str, _version: tuple[int, ...]) -> bool:
+    """Looked at once for each version of it: a daemon is asked again and again."""
     with open(path, "rb") as file:
         head = file.read(_MARKED)
         file.seek(max(0, os.fstat(file.fileno()).st_size - _MARKED))

@@ -35,18 +35,14 @@ def check_name(pod: KernelNetwork, ifname: str) -> None:
 
 def write_ipv6(netns: str | None, link: str, **values: str) -> None:
     """Without IPv6 on this host there is nothing to set."""
-    sysctls = KernelSysctls(netns)
-    for name, value in values.items():
-        with suppress(linux.NoSuchSysctl):
-            sysctls.write(f"net/ipv6/conf/{link}/{name}", value)
+    KernelSysctls(netns).write_present({f"net/ipv6/conf/{link}/{name}": value for name, value in values.items()})
 
 
 def announce(netns: str, link: str) -> None:
     """Have the neighbours told when a link comes up: they may remember another MAC address for its addresses."""
-    sysctls = KernelSysctls(netns)
-    for name in (f"net/ipv4/conf/{link}/arp_notify", f"net/ipv6/conf/{link}/ndisc_notify"):
-        with suppress(linux.NoSuchSysctl):
-            sysctls.write(name, "1")
+    KernelSysctls(netns).write_present(
+        {f"net/ipv4/conf/{link}/arp_notify": "1", f"net/ipv6/conf/{link}/ndisc_notify": "1"}
+    )
 
 
 def address(pod: KernelNetwork, netns: str, ifname: str, ips: Sequence[IP]) -> Link:

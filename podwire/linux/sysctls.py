@@ -2,8 +2,8 @@
 
 import errno
 import os
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, nullcontext, suppress
 
 from podwire.linux import errors
 from podwire.linux.namespaces import visit
@@ -40,6 +40,14 @@ class KernelSysctls:
     def write(self, name: str, value: str) -> None:
         """NoSuchSysctl, Refused."""
         self._open(name, os.O_WRONLY, value)
+
+    def write_present(self, values: Mapping[str, str]) -> None:
+        """Parameters of the network namespace, those of them that this kernel has, in one visit. Refused."""
+        with nullcontext() if self._netns is None else visit(self._netns):
+            here = KernelSysctls(allowed=self._allowed)
+            for name, value in values.items():
+                with suppress(errors.NoSuchSysctl):
+                    here.write(name, value)
 
     def read(self, name: str) -> str:
         """NoSuchSysctl, Refused."""

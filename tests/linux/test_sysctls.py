@@ -23,6 +23,17 @@ def test_a_parameter_of_a_link_goes_by_its_name(kernel, tmp_path):
         sysctls.read("net.ipv4.conf.eth7.forwarding")
 
 
+def test_several_are_written_at_once_as_far_as_they_are_there(kernel, tmp_path):
+    sysctls = kernel.sysctls(kernel.namespaces(tmp_path).create("one").path)
+    sysctls.write_present(
+        {"net/ipv4/conf/lo/arp_notify": "1", "net/ipv4/conf/eth7/arp_notify": "1", "net/ipv6/conf/lo/accept_ra": "0"}
+    )
+    assert sysctls.read("net/ipv4/conf/lo/arp_notify") == "1"
+    assert sysctls.read("net/ipv6/conf/lo/accept_ra") == "0"
+    with pytest.raises(errors.Refused, match=r"kernel.core_pattern"):
+        sysctls.write_present({"kernel.core_pattern": "x"})
+
+
 def test_a_parameter_of_an_ipc_namespace_is_its_own(kernel, tmp_path):
     pinned = kernel.namespaces(tmp_path, "ipc")
     one, two = (kernel.sysctls(ipc=pinned.create(each).path) for each in ("one", "two"))
