@@ -176,7 +176,7 @@ class Hands:
             self.look()
         if self.here is not None:
             with suppress(errors.NoSuchLink):
-                KernelLinks(self.here.netlink).delete(self.ifindex)
+                making.delete(self.here, self.ifindex)
         self.here, self.ifindex = None, 0
 
     def _return(self, step: steps.Return) -> None:

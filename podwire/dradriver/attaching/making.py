@@ -1,12 +1,15 @@
 """Interfaces made for a claim, right in the pod's namespace, and what is made beside them: queues, VRFs."""
 
 import errno
+from collections.abc import Callable
 from contextlib import suppress
+from threading import Thread
 
 from podwire.dradriver.attaching import steps
 from podwire.dradriver.attaching.places import Place
 from podwire.dradriver.settings import Made, Vrf
 from podwire.linux import errors
+from podwire.linux.departures import delete_link
 from podwire.linux.link_attributes import Attributes, WholeLinks
 from podwire.linux.links import KernelLinks
 from podwire.linux.netlink import Batch
@@ -74,10 +77,19 @@ def _stacked(made: Made, parent: int) -> Stacked:
 
 def delete_marked(place: Place, name: str, tag: str) -> None:
     """Nothing there is fine, and what is another's stays."""
-    links = KernelLinks(place.netlink)
     with suppress(errors.NoSuchLink):
-        if links.get(name).alias == tag:
-            links.delete(name)
+        link = KernelLinks(place.netlink).get(name)
+        if link.alias == tag:
+            delete(place, link.ifindex)
+
+
+def delete(place: Place, index: int) -> None:
+    """Returns when the link is gone for everybody; nobody waits until the kernel has tidied up. NoSuchLink."""
+    place.visited(lambda: delete_link(index, _in_a_thread))
+
+
+def _in_a_thread(work: Callable[[], None]) -> None:
+    Thread(target=work, name="podwire-departure", daemon=True).start()
 
 
 def join_vrf(pod: Place, index: int, vrf: Vrf) -> None:
