@@ -285,7 +285,10 @@ def eventually(look: Callable[[], object]) -> None:
 
 def _is_watched(pid: int) -> bool:
     tasks = list(Path(f"/proc/{pid}/task").iterdir())
-    return all("\nTracerPid:\t0\n" not in (each / "status").read_text() for each in tasks)
+    try:
+        return all("\nTracerPid:\t0\n" not in (each / "status").read_text() for each in tasks)
+    except FileNotFoundError:
+        return False  # a thread has ended meanwhile: look again
 
 
 def attacks(how_many: int, points: int) -> list[Attack]:
