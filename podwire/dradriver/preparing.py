@@ -8,6 +8,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -40,6 +41,9 @@ from podwire.protocols.k8sapi.client_side.events import WARNING
 from podwire.protocols.k8sapi.status import ApiError
 
 _log = logging.getLogger("podwire.dradriver")
+
+AT_ONCE = 8
+"""Claims whose records are on their way to the disk."""
 
 READ = declare("network-driver.claim-read", "a claim is read and judged, and nothing is reserved for it")
 PREPARED = declare("network-driver.prepared", "a claim's devices are prepared, and its CDI file is not there yet")
@@ -92,6 +96,8 @@ class Preparing:
     def __init__(self, kit: Kit, describing: Describing, coming: Coming) -> None:
         self._kit, self._describing, self._coming = kit, describing, coming
         self._boot = boot_id()
+        self._disk = ThreadPoolExecutor(AT_ONCE, "podwire-disk")
+        """For what waits for the disk while something else is done."""
 
     async def prepare(self, claims: Sequence[ClaimRef]) -> dict[str, tuple[Ready, ...] | str]:
         kit = self._kit
@@ -221,10 +227,16 @@ class Preparing:
 
     def _prepared(self, wanted: Wanted, addresses: Any, *, describe: bool) -> None:
         """Raises TROUBLES."""
+        attachments = self._kit.attachments
         with self._kit.meter.phase("prepare"):
-            self._kit.attachments.prepare(wanted.orders, addresses)
-        if describe:
-            self._described(wanted)
+            attachments.prepare(wanted.orders, addresses)
+        durable = self._disk.submit(attachments.settle, wanted.claim.uid) if wanted.anew else None
+        try:
+            if describe:
+                self._described(wanted)
+        finally:
+            if durable is not None:
+                durable.result()
 
     def _described(self, wanted: Wanted) -> None:
         """Raises OSError."""

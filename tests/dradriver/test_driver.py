@@ -1,10 +1,13 @@
 """The driver between a kubelet that is plain grpcio, a real API server, a real NRI host and real links."""
 
+import asyncio
+import threading
 import uuid
 
 import pytest
 
 from podwire.dradriver.addressing.pools import parse_pools
+from podwire.dradriver.attaching.attachments import Attachments
 from podwire.dradriver.config import Config
 from podwire.dradriver.inventory.config import config
 from podwire.dradriver.names import DRIVER
@@ -12,6 +15,7 @@ from podwire.protocols.dra import dra_v1beta1_pb2
 from podwire.protocols.grpc_status import RpcError
 
 NET1 = {"name": "net1"}
+SOON = 60.0
 
 
 def links(node):
@@ -78,6 +82,30 @@ async def test_preparing_again_gives_the_same_in_either_version(driver_node):
         await node.host.stop_pod_sandbox(sandbox)
         for _ in range(3):
             assert await node.kubelet.unprepare(claim) == [""]
+
+
+async def test_a_kubelet_hears_of_what_is_prepared_when_it_is_on_the_disk(driver_node, monkeypatch):
+    asked, written, settle = threading.Event(), threading.Event(), Attachments.settle
+
+    def slowly(self, claim_uid):
+        asked.set()
+        assert written.wait(SOON)
+        settle(self, claim_uid)
+
+    monkeypatch.setattr(Attachments, "settle", slowly)
+    node = driver_node
+    node.veth("lan1")
+    async with node.driving():
+        _, claim = await node.claimed("lan1")
+        preparing = asyncio.create_task(node.kubelet.prepare(claim))
+        assert await asyncio.to_thread(asked.wait, SOON)
+        assert not preparing.done()
+        written.set()
+        (answer,) = await preparing
+        assert answer.error == ""
+        monkeypatch.setattr(Attachments, "settle", None)
+        (again,) = await node.kubelet.prepare(claim)
+        assert again == answer, "it is there already"
 
 
 async def test_of_two_devices_none_is_attached_when_one_cannot_be(driver_node):

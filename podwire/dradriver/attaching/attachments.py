@@ -28,7 +28,7 @@ from podwire.linux.links import KernelLinks
 
 _log = logging.getLogger("podwire.dradriver")
 
-RECORDED = declare("network-driver.recorded", "what was promised is on the disk, and nothing is done about it")
+RECORDED = declare("network-driver.recorded", "what was promised is written, and nothing is done about it")
 BEGUN = declare("network-driver.begun", "it is on record that a pod's devices are on their way, and none has begun")
 COMPLETE = declare("network-driver.complete", "all devices of a pod are in it, and nobody can know by the file")
 NOTED = declare("network-driver.noted", "a pod's devices are attached, and the file says so")
@@ -99,7 +99,10 @@ class Attachments:
     def prepare(
         self, orders: Sequence[Order], addresses: Mapping[Key, tuple[Interface, ...]] | None = None
     ) -> tuple[Record, ...]:
-        """Make ready all or none; what is prepared stays as it is. Raises Refused, LinuxError."""
+        """Make ready all or none; what is prepared stays as it is. Before anybody hears of it, it is to be settled.
+
+        Raises Refused, LinuxError.
+        """
         given, done = addresses or {}, list[Record]()
         with self._lock, ExitStack() as undo:
             taken = self._records.all()
@@ -108,7 +111,7 @@ class Attachments:
                 if record is None:
                     preparing.check_free(order, taken)
                     record = preparing.decided(self._host, order, given.get(key_of(order)), self._boot)
-                    self._records.promise(record)
+                    self._records.promise(record, durably=False)
                     undo.callback(self._forget, record)
                     failpoint(RECORDED)
                 if record.stage == PREPARED:
@@ -116,6 +119,10 @@ class Attachments:
                 done.append(record)
             undo.pop_all()
         return tuple(done)
+
+    def settle(self, claim_uid: str) -> None:
+        """What is prepared for a claim outlives a loss of power from now on. Raises LinuxError."""
+        self._records.settle(claim_uid)
 
     def _forget(self, record: Record) -> None:
         self._undo(record, None)

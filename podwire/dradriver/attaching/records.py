@@ -4,9 +4,10 @@ STATE/records/POD/CLAIM~DEVICE~SHARE.json    one for each device, there before a
 STATE/attached/POD                           the pod's namespace as `device:inode`, while all its devices are in it
 STATE/boot                                   the boot of the machine that all this is true for
 
-The first line of a record is what was promised, and is on the disk before anything is done. The others say how far it
-got; the last one counts. They outlive the process that writes them, and need no more: nothing that is done to links
-outlives a boot. To add a line costs a fraction of putting a new file in place.
+The first line of a record is what was promised, and is there before anything is done; it is on the disk before a
+kubelet hears of it. The others say how far it got; the last one counts. They outlive the process that writes them, and
+need no more: nothing that is done to links outlives a boot. To add a line costs a fraction of putting a new file in
+place.
 """
 
 import hashlib
@@ -27,6 +28,7 @@ from podwire.dradriver.attaching.coding import decoded, encoded
 from podwire.dradriver.attaching.snapshots import Snapshot
 from podwire.dradriver.offers import Order, Refused
 from podwire.dradriver.settings import Interface, Route
+from podwire.linux import growing
 from podwire.linux.files import remove_durably, replace_file, sweep, write_durably
 
 _log = logging.getLogger("podwire.dradriver")
@@ -207,13 +209,18 @@ class Records:
             self._seen[path] = seen = (written, _parsed(path.read_bytes()))
         return seen[1]
 
-    def promise(self, record: Record) -> None:
-        """On the disk when this returns."""
+    def promise(self, record: Record, *, durably: bool = True) -> None:
+        """On the disk when this returns, or when it is settled."""
         path = self._path(record)
         with self._lock:
             path.parent.mkdir(mode=0o700, exist_ok=True)
-            write_durably(path, _whole(record))
+            (write_durably if durably else replace_file)(path, _whole(record))
         self._seen[path] = (_written(path), record)
+
+    def settle(self, claim_uid: str) -> None:
+        """What was promised to a claim outlives a loss of power from now on."""
+        for each in self.of_claim(claim_uid):
+            growing.settle(self._path(each))
 
     def note(self, record: Record) -> None:
         """How far it got, for whoever comes after a crash of this process."""
