@@ -230,13 +230,12 @@ class Preparing:
         attachments = self._kit.attachments
         with self._kit.meter.phase("prepare"):
             attachments.prepare(wanted.orders, addresses)
-        durable = self._disk.submit(attachments.settle, wanted.claim.uid) if wanted.anew else None
+        durable = self._disk.submit(attachments.settle, wanted.claim.uid)
         try:
             if describe:
                 self._described(wanted)
         finally:
-            if durable is not None:
-                durable.result()
+            durable.result()
 
     def _described(self, wanted: Wanted) -> None:
         """Raises OSError."""

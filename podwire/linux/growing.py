@@ -1,7 +1,7 @@
 """Values in files that change: the first line is what was there at first, each further one what became of it.
 
 All outlive the process that adds them. Once the first is on the disk, too, a loss of power may take the newest, never
-all. To add one costs a tenth of putting a new file in place.
+all. To add one costs a fraction of putting a new file in place.
 """
 
 import os
@@ -20,16 +20,15 @@ T = TypeVar("T")
 def put(path: Path, line: bytes, *, durably: bool = True) -> None:
     """Make this the newest; one that cannot be written leaves those before it as they are. `durably` is a first one
     on the disk when this returns."""
-    begin = write_durably if durably else replace_file
     try:
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     except FileNotFoundError:
-        return begin(path, line)
+        return (write_durably if durably else replace_file)(path, line)
     except OSError as error:
         raise errors.of(error, f"write {os.fspath(path)}") from error
     try:
         if os.fstat(file).st_size > LONGEST:
-            return begin(path, line)
+            return write_durably(path, line)  # it takes the place of all before it
         write_all(file, b"\n" + line)
     except OSError as error:
         raise errors.of(error, f"write {os.fspath(path)}") from error

@@ -19,7 +19,7 @@ NEWNS, NEWIPC, NEWNET, FS = 0x00020000, 0x08000000, 0x40000000, 0x00000200
 NSFS_MAGIC = 0x6E736673
 _SET_PDEATHSIG, _SET_NAME = 1, 15
 _CLOEXEC, _EXCHANGE = 4, 2
-_NO_EXCHANGE = frozenset({errno.ENOENT, errno.EINVAL, errno.ENOSYS})
+_NO_EXCHANGE = frozenset({errno.ENOENT, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 def _checked(result: int, operation: str, names: errors.Names | None = None) -> int:

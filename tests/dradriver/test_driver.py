@@ -11,6 +11,8 @@ from podwire.dradriver.attaching.attachments import Attachments
 from podwire.dradriver.config import Config
 from podwire.dradriver.inventory.config import config
 from podwire.dradriver.names import DRIVER
+from podwire.linux import growing
+from podwire.linux.errors import LinuxError
 from podwire.protocols.dra import dra_v1beta1_pb2
 from podwire.protocols.grpc_status import RpcError
 
@@ -103,9 +105,30 @@ async def test_a_kubelet_hears_of_what_is_prepared_when_it_is_on_the_disk(driver
         written.set()
         (answer,) = await preparing
         assert answer.error == ""
-        monkeypatch.setattr(Attachments, "settle", None)
+        monkeypatch.setattr(growing, "settle", None)
         (again,) = await node.kubelet.prepare(claim)
         assert again == answer, "it is there already"
+
+
+async def test_what_did_not_reach_the_disk_is_tried_again(driver_node, monkeypatch):
+    settle, failures = growing.settle, [LinuxError(5, "write the record")]
+
+    def at_first(path):
+        if failures:
+            raise failures.pop()
+        settle(path)
+
+    monkeypatch.setattr(growing, "settle", at_first)
+    node = driver_node
+    node.veth("lan1")
+    async with node.driving():
+        _, claim = await node.claimed("lan1")
+        (first,) = await node.kubelet.prepare(claim)
+        assert "write the record" in first.error
+        tried: list[str] = []
+        monkeypatch.setattr(growing, "settle", lambda path: tried.append(path.name))
+        (second,) = await node.kubelet.prepare(claim)
+        assert (second.error, len(tried)) == ("", 1)
 
 
 async def test_of_two_devices_none_is_attached_when_one_cannot_be(driver_node):

@@ -70,6 +70,15 @@ def test_a_file_that_grew_too_long_is_put_in_place_anew(path):
     assert read(path) == json.loads(lines[-1])
 
 
+def test_what_takes_the_place_of_all_before_it_is_on_the_disk(path, monkeypatch):
+    growing.put(path, b"0")
+    path.write_bytes(b"0\n" * growing.LONGEST)
+    waits = []
+    monkeypatch.setattr(os, "fsync", waits.append)
+    growing.put(path, b"1", durably=False)
+    assert (path.read_bytes(), len(waits)) == (b"1", 2)
+
+
 def test_what_cannot_be_written_is_told_by_name(path):
     with pytest.raises(errors.NoSuchPath, match=r"write .*nowhere"):
         growing.put(path.parent / "nowhere" / "value", b"0")

@@ -156,6 +156,8 @@ class Records:
         self._lock = threading.Lock()
         """A pod's directory goes with its last record, and comes with its first."""
         self._seen: dict[Path, tuple[tuple[int, int, int], Record]] = {}
+        self._unsettled: set[Path] = set()
+        """Promises that are written, and maybe not on the disk."""
         for each in (self._records, self._attached):
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
             sweep(each)
@@ -216,11 +218,15 @@ class Records:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             (write_durably if durably else replace_file)(path, _whole(record))
         self._seen[path] = (_written(path), record)
+        if not durably:
+            self._unsettled.add(path)
 
     def settle(self, claim_uid: str) -> None:
         """What was promised to a claim outlives a loss of power from now on."""
-        for each in self.of_claim(claim_uid):
-            growing.settle(self._path(each))
+        for path in [self._path(each) for each in self.of_claim(claim_uid)]:
+            if path in self._unsettled:
+                growing.settle(path)
+                self._unsettled.discard(path)
 
     def note(self, record: Record) -> None:
         """How far it got, for whoever comes after a crash of this process."""
@@ -237,6 +243,7 @@ class Records:
         with self._lock:
             remove_durably(path)
             self._seen.pop(path, None)
+            self._unsettled.discard(path)
             with suppress(OSError):  # another claim's record is there
                 path.parent.rmdir()
 
