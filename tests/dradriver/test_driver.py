@@ -111,14 +111,10 @@ async def test_a_kubelet_hears_of_what_is_prepared_when_it_is_on_the_disk(driver
 
 
 async def test_what_did_not_reach_the_disk_is_tried_again(driver_node, monkeypatch):
-    settle, failures = growing.settle, [LinuxError(5, "write the record")]
+    def fails(_path):
+        raise LinuxError(5, "write the record")
 
-    def at_first(path):
-        if failures:
-            raise failures.pop()
-        settle(path)
-
-    monkeypatch.setattr(growing, "settle", at_first)
+    monkeypatch.setattr(growing, "settle", fails)
     node = driver_node
     node.veth("lan1")
     async with node.driving():
