@@ -12,7 +12,7 @@ from benchmarks.figures import MEASURED, Figure, Peer
 from benchmarks.machine import DISK
 from benchmarks.runtimes import network, reference_plugins
 from podwire.cniplugins.install import install
-from podwire.linux.namespaces import KernelNamespaces, in_thread
+from podwire.linux.proc.namespaces import KernelNamespaces, in_thread
 
 GROUP = "CNI, bridge + host-local, one program after the other"
 PODS = 4.0

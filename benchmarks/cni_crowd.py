@@ -16,8 +16,8 @@ from benchmarks.machine import CannotMeasure
 from benchmarks.runtimes import network
 from benchmarks.server import DEADLINE, PODWIRE
 from podwire.linux import syscalls
-from podwire.linux.namespaces import KernelNamespaces
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.proc.namespaces import KernelNamespaces
 
 GROUP = "CNI, bridge + host-local, masqueraded, dual-stack, many"
 AT_ONCE = 64

@@ -31,7 +31,7 @@ from podwire.kubelet.node import NodeAgent, NodeSettings
 from podwire.kubelet.node.agent import NODES
 from podwire.linux import syscalls
 from podwire.linux.machine import RealMachine
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Veth
 from podwire.objects import pods
 from podwire.objects.pods import Pod

@@ -4,10 +4,10 @@ import os
 import time
 
 from podwire.linux import syscalls
-from podwire.linux.link_attributes import Attributes, WholeLinks
-from podwire.linux.links import KernelLinks
-from podwire.linux.namespaces import in_thread
-from podwire.linux.netlink import Netlink
+from podwire.linux.net.link_attributes import Attributes, WholeLinks
+from podwire.linux.net.links import KernelLinks
+from podwire.linux.net.netlink import Netlink
+from podwire.linux.proc.namespaces import in_thread
 from podwire.linux.values import Veth
 
 LINK, PEER = "moved", "stays"

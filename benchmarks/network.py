@@ -14,8 +14,8 @@ from typing import Any
 
 from benchmarks.figures import MEASURED, Figure, Peer
 from benchmarks.policy import NAMESPACES, PODS, pod, policy
-from podwire.linux.namespaces import KernelNamespaces
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.linux.values import Bridge, Veth
 from podwire.nri import pb
 from podwire.nriplugins.network import kinds

@@ -16,9 +16,9 @@ from ipaddress import ip_address, ip_interface, ip_network
 from typing import Any
 
 from benchmarks.figures import MEASURED, Figure, Peer
-from podwire.linux.namespaces import KernelNamespaces, visit
-from podwire.linux.network import KernelNetwork
-from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.sysctls import KernelSysctls
+from podwire.linux.proc.namespaces import KernelNamespaces, visit
 from podwire.linux.values import IP, Bridge, Path, Route, Veth
 from podwire.nriplugins.network.policy import Content, Kernel, LocalPod, Model
 from podwire.nriplugins.network.policy.bridges import Bridges

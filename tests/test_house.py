@@ -33,7 +33,7 @@ def named(path: Path) -> str:
 
 def texts() -> Iterator[tuple[Path, str]]:
     """Every text file that belongs to the project."""
-    listed = [each for each in ROOT.iterdir() if each.is_file()]
+    listed = [path for path in ROOT.iterdir() if path.is_file() and path.name != ".git"]  # a file in a linked work tree
     listed += [each for place in PLACES for each in (ROOT / place).rglob("*") if each.is_file()]
     for each in listed:
         if "__pycache__" not in each.parts:

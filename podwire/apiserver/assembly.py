@@ -32,13 +32,13 @@ from podwire.apiserver.ports import Kubelets, Store
 from podwire.apiserver.registry import Registry
 from podwire.apiserver.role_keeper import RoleKeeper
 from podwire.apiserver.roles import Roles
-from podwire.apiserver.schema import OpenApi, Schemas
-from podwire.apiserver.schema.definitions import load
 from podwire.apiserver.server import ApiServer, Limits
 from podwire.apiserver.tokens import Tokens, discovery, key_set
 from podwire.apiserver.users import User
+from podwire.interfaces import Clock
+from podwire.kinds.schema import OpenApi, Schemas
+from podwire.kinds.schema.definitions import load
 from podwire.protocols.k8sapi.builtin import BUILTIN
-from podwire.seams import Clock
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 

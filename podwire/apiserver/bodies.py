@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from podwire.apiserver.registry import Resource
-from podwire.apiserver.shape import Report, Shape, TypeMismatch
 from podwire.apiserver.stored import Object
+from podwire.kinds.shape import Report, Shape, TypeMismatch
 from podwire.protocols.k8sapi import codec, protobuf, yamls
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.server_side import BodyTooLarge, Request

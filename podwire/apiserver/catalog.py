@@ -2,12 +2,12 @@
 
 from functools import partial
 
-from podwire.apiserver import defaults, tables, validation
-from podwire.apiserver.apply.builtin import builtin_types
 from podwire.apiserver.conversions import conversions
 from podwire.apiserver.registry import Conversion, Resource, storage_prefix
-from podwire.apiserver.schema import Schemas
 from podwire.apiserver.stored import Object
+from podwire.kinds import defaults, tables, validation
+from podwire.kinds.apply.builtin import builtin_types
+from podwire.kinds.schema import Schemas
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import FieldError

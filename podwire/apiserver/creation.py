@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from podwire.apiserver.admission import Admission, Operation
 from podwire.apiserver.authn import User
-from podwire.apiserver.defaults import creation as first_status
 from podwire.apiserver.ports import Store
 from podwire.apiserver.registry import Resource
 from podwire.apiserver.stored import Object
 from podwire.apiserver.tracking import SERVER, Author, Tracker
+from podwire.interfaces import Clock
+from podwire.kinds.defaults import creation as first_status
 from podwire.objects.names import generate_name
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.status import (
@@ -22,7 +23,6 @@ from podwire.protocols.k8sapi.status import (
     invalid_object,
 )
 from podwire.protocols.storage import Item, KeyExists, StoreFull
-from podwire.seams import Clock
 
 OBJECT_LIMIT = 1_500_000
 """Bytes that may be stored for one object, after defaulting; no store takes more, and a dry run must say so too."""

@@ -5,12 +5,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from podwire.apiserver import validation
 from podwire.apiserver.admission.chain import Operation
-from podwire.apiserver.apply.builtin import OBJECT_META, builtin_types
-from podwire.apiserver.apply.custom import custom_type
 from podwire.apiserver.bootstrap import SYSTEM
-from podwire.apiserver.crds import (
+from podwire.apiserver.engine import Engine
+from podwire.apiserver.keepers import follow
+from podwire.apiserver.registry import Resource, ScalePaths, storage_prefix
+from podwire.apiserver.stored import Object, unpack
+from podwire.apiserver.tracking import SERVER, Author
+from podwire.apiserver.updates import Write
+from podwire.kinds import validation
+from podwire.kinds.apply.builtin import OBJECT_META, builtin_types
+from podwire.kinds.apply.custom import custom_type
+from podwire.kinds.crds import (
     columns_of,
     compile_schema,
     established,
@@ -19,17 +25,11 @@ from podwire.apiserver.crds import (
     selectable_fields,
     storage_version,
 )
-from podwire.apiserver.crds import definition as crd
-from podwire.apiserver.crds.kinds import deprecation, written_otherwise
-from podwire.apiserver.crds.structural import Structural
-from podwire.apiserver.engine import Engine
-from podwire.apiserver.keepers import follow
-from podwire.apiserver.registry import Resource, ScalePaths, storage_prefix
-from podwire.apiserver.schema import OpenApi
-from podwire.apiserver.shape import Shape
-from podwire.apiserver.stored import Object, unpack
-from podwire.apiserver.tracking import SERVER, Author
-from podwire.apiserver.updates import Write
+from podwire.kinds.crds import definition as crd
+from podwire.kinds.crds.kinds import deprecation, written_otherwise
+from podwire.kinds.crds.structural import Structural
+from podwire.kinds.schema import OpenApi
+from podwire.kinds.shape import Shape
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError, FieldError
 from podwire.protocols.storage import Change, Item

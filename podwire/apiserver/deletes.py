@@ -9,10 +9,10 @@ from podwire.apiserver.ports import Store
 from podwire.apiserver.registry import Resource
 from podwire.apiserver.stored import Object
 from podwire.apiserver.updates import finished
+from podwire.interfaces import Clock
 from podwire.objects.times import parse, rfc3339
 from podwire.protocols.k8sapi.status import conflict, invalid, invalid_object, not_found, not_supported
 from podwire.protocols.storage import Item, Stale
-from podwire.seams import Clock
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _FINALIZERS = {"Orphan": ORPHAN, "Foreground": FOREGROUND}

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 
 from podwire.apiserver import stored
 from podwire.apiserver.registry import Registry
-from podwire.apiserver.schema import Discovery, OpenApi
-from podwire.apiserver.schema.documents import Document
+from podwire.kinds.schema import Discovery, OpenApi
+from podwire.kinds.schema.documents import Document
 from podwire.protocols.k8sapi.server_side import Request, Response
 from podwire.protocols.k8sapi.status import ApiError, Reason
 

@@ -9,13 +9,13 @@ from podwire.apiserver.creation import Creator
 from podwire.apiserver.deletes import Deleter
 from podwire.apiserver.ports import Kubelets, Store
 from podwire.apiserver.registry import Registry, Resource
-from podwire.apiserver.schema import Schemas
-from podwire.apiserver.shape import Shape
 from podwire.apiserver.stored import Object
 from podwire.apiserver.tokens import Tokens
 from podwire.apiserver.tracking import Tracker
 from podwire.apiserver.updates import Updater
-from podwire.seams import Clock
+from podwire.interfaces import Clock
+from podwire.kinds.schema import Schemas
+from podwire.kinds.shape import Shape
 
 
 @dataclass(frozen=True, slots=True)

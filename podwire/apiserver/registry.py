@@ -6,10 +6,10 @@ from functools import cached_property
 from typing import Any
 
 from podwire.apiserver import stored
-from podwire.apiserver.apply.ownership import Version
-from podwire.apiserver.apply.types import DEDUCED, Type
-from podwire.apiserver.shape import Report, Shape
 from podwire.apiserver.stored import Object
+from podwire.kinds.apply.ownership import Version
+from podwire.kinds.apply.types import DEDUCED, Type
+from podwire.kinds.shape import Report, Shape
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import FieldError
 from podwire.protocols.storage import Item

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from podwire.apiserver.users import ACCOUNT_PREFIX
-from podwire.seams import Clock
+from podwire.interfaces import Clock
 
 ALGORITHM = "ES256"
 LONGEST_TOKEN = 16 * 1024

@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-from podwire.apiserver.apply import last_applied
-from podwire.apiserver.apply.conflicts import refusal
-from podwire.apiserver.apply.fieldsets import has
-from podwire.apiserver.apply.managers import (
+from podwire.apiserver.registry import Registry, Resource
+from podwire.apiserver.stored import Object
+from podwire.interfaces import Clock
+from podwire.kinds.apply import last_applied
+from podwire.kinds.apply.conflicts import refusal
+from podwire.kinds.apply.fieldsets import has
+from podwire.kinds.apply.managers import (
     APPLY,
     UPDATE,
     BadEntries,
@@ -18,11 +21,8 @@ from podwire.apiserver.apply.managers import (
     read,
     written,
 )
-from podwire.apiserver.apply.ownership import Applied, Conflicts, Version, View, applied, created, unmanaged, updated
-from podwire.apiserver.registry import Registry, Resource
-from podwire.apiserver.stored import Object
+from podwire.kinds.apply.ownership import Applied, Conflicts, Version, View, applied, created, unmanaged, updated
 from podwire.objects.times import rfc3339
-from podwire.seams import Clock
 
 ENTRIES = "managedFields"
 LONGEST_NAME = 128

@@ -10,9 +10,9 @@ from podwire.apiserver.deletes import Deleted, DeleteOptions, options_of
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.registry import Resource
 from podwire.apiserver.render import Renderer, answer
-from podwire.apiserver.shape import Report, TypeMismatch
 from podwire.apiserver.stored import Object
 from podwire.apiserver.updates import Write, another_uid
+from podwire.kinds.shape import Report, TypeMismatch
 from podwire.protocols.k8sapi.server_side import Answer, Response
 from podwire.protocols.k8sapi.status import (
     ApiError,

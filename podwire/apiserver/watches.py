@@ -19,10 +19,10 @@ from podwire.apiserver.ports import Store
 from podwire.apiserver.registry import Resource
 from podwire.apiserver.render import Renderer
 from podwire.apiserver.selection import Selection, View
+from podwire.interfaces import Clock
 from podwire.protocols.k8sapi.server_side import Request, Stream
 from podwire.protocols.k8sapi.status import ApiError, Reason, forbidden, invalid_object, not_supported
 from podwire.protocols.storage import Change, Gone, Item, SlowWatcher, StorageError, Watch
-from podwire.seams import Clock
 
 _log = logging.getLogger("podwire.apiserver.watches")
 

@@ -15,7 +15,7 @@ from podwire.cluster.up import state
 from podwire.cluster.up.layout import BadPrefix, layout_of
 from podwire.cluster.up.nodespace import NodeSpace
 from podwire.cluster.up.state import BrokenState, NewerState
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

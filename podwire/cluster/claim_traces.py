@@ -9,7 +9,7 @@ from podwire.cluster.leakcheck import Trace
 from podwire.dradriver.attaching.records import OWN_NAME, TAG
 from podwire.dradriver.damage import SUFFIX
 from podwire.dradriver.names import DRIVER
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 
 _CDI = f"{DRIVER}-claim@"
 

@@ -6,10 +6,10 @@ from typing import Any
 from podwire.cluster.told_checks import ToldChecks
 from podwire.cniplugins.delegate import STEP
 from podwire.cniplugins.skeleton import TIMINGS, Streams, answer
-from podwire.linux.stopwatch import Stopwatch
+from podwire.interfaces import Tap
+from podwire.linux.proc.stopwatch import Stopwatch
 from podwire.protocols.cni.errors import CniError
 from podwire.protocols.cni.values import loaded
-from podwire.seams import Tap
 from podwire.trace.participants import CNI_PLUGIN, IPAM
 from podwire.transports.tapped import Execution, Passing, Tapped
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from podwire.cniplugins.skeleton import TIMINGS
-from podwire.linux.processes import Finished, run
+from podwire.linux.proc.processes import Finished, run
 
 START, WHOLE = "start", "whole"
 """Until a program of ours began, and from its end; all of it."""
@@ -27,7 +27,7 @@ class Step:
 
 
 class Timings:
-    """Stands where `podwire.linux.processes.run` stands, and keeps what each program took."""
+    """Stands where `podwire.linux.proc.processes.run` stands, and keeps what each program took."""
 
     def __init__(self, program: Callable[..., Finished] = run) -> None:
         self._program = program

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from podwire.linux.namespaces import identity
-from podwire.linux.processes import Finished, run
+from podwire.linux.proc.namespaces import identity
+from podwire.linux.proc.processes import Finished, run
 from podwire.protocols.cni.config import NetworkList
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.values import Object
@@ -64,7 +64,7 @@ class Tool:
     """The verbs. They raise PluginFailed, CniError, and OSError for the disk."""
 
     def __init__(self, options: Options, run: Callable[..., Finished] = run) -> None:
-        """`run` runs a plugin's program, as podwire.linux.processes.run does."""
+        """`run` runs a plugin's program, as podwire.linux.proc.processes.run does."""
         if not is_id(options.network):
             raise CniError(Code.BAD_CONFIG, f"{options.network!r} is no name of a network")
         self._options = options

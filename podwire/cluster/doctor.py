@@ -8,13 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from podwire.linux import mount_namespaces, syscalls
-from podwire.linux.cgroups import KernelCgroups
+from podwire.linux import syscalls
+from podwire.linux.cgroups.groups import KernelCgroups
 from podwire.linux.errors import LinuxError
-from podwire.linux.mounts import KernelMounts
-from podwire.linux.namespaces import in_thread
-from podwire.linux.network import KernelNetwork
-from podwire.linux.nft import KernelRuleset
+from podwire.linux.fs.mounts import KernelMounts
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.nft.table import KernelRuleset
+from podwire.linux.proc import mount_namespaces
+from podwire.linux.proc.namespaces import in_thread
 from podwire.linux.values import Bridge, Veth
 from podwire.runtime.images.build import BUSYBOX
 from podwire.shim import find

@@ -18,10 +18,10 @@ from podwire.kubelet.files import node_dns
 from podwire.kubelet.kit import Dns
 from podwire.kubelet.node import NodeSettings
 from podwire.kubelet.server import Meter
-from podwire.linux import inotify
 from podwire.linux.errors import LinuxError
+from podwire.linux.fs import inotify
+from podwire.linux.fs.mounts import KernelMounts
 from podwire.linux.machine import RealMachine
-from podwire.linux.mounts import KernelMounts
 from podwire.objects.nodes import Taint
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import Access, Pem

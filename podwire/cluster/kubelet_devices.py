@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from podwire import logs
+from podwire.interfaces import Hop, Tap
 from podwire.kubelet.ports import DriverPeer, Peer
-from podwire.linux import inotify
 from podwire.linux.errors import LinuxError
+from podwire.linux.fs import inotify
 from podwire.protocols.grpc_methods import Handler, Method
-from podwire.seams import Hop, Tap
 from podwire.trace.participants import DEVICE_PLUGIN, KUBELET, NETWORK_DRIVER
 from podwire.transports import grpc_client, grpc_server
 

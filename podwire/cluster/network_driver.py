@@ -34,16 +34,16 @@ from podwire.dradriver.shims import installed
 from podwire.dradriver.sockets import sockets
 from podwire.dradriver.status import Statuses
 from podwire.dradriver.waiting import begun
-from podwire.linux.sysfs import Sysfs
+from podwire.linux.net.sysfs import Sysfs
 from podwire.protocols.grpc_methods import Handler, Method
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import Access
 from podwire.protocols.podresources import podresources_pb2 as resources
 from podwire.protocols.podresources.methods import LIST
+from podwire.tasks.keyed_locks import Turns
 from podwire.trace.participants import API_SERVER, NETWORK_DRIVER
 from podwire.transports import credentials, grpc_client, grpc_server, http_client, http_server
 from podwire.transports.clock import SystemClock
-from podwire.turns import Turns
 
 _log = logging.getLogger("podwire.dradriver")
 

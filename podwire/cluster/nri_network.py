@@ -12,7 +12,7 @@ from podwire import nri
 from podwire.cluster import tracing
 from podwire.cluster.own_calls import OwnCalls
 from podwire.cluster.pages import page
-from podwire.linux.namespaces import KernelNamespaces
+from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.nriplugins.network.assembly import COMPONENT, Parts, assemble
 from podwire.nriplugins.network.ports import Passing
 from podwire.nriplugins.network.removing import remove_all

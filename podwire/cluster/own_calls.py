@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from podwire.cluster import tracing
-from podwire.seams import Hop
+from podwire.interfaces import Hop
 from podwire.trace.record import pod_id
 from podwire.transports.tapped import Passing, Tapped
 

@@ -16,10 +16,11 @@ from podwire.cluster.nri import Nri as BuiltNri
 from podwire.cluster.nri import Options as Nri
 from podwire.cluster.nri import build as build_nri
 from podwire.cluster.nri import settings as nri_settings
-from podwire.linux.cgroups import KernelCgroups
-from podwire.linux.mounts import KernelMounts
-from podwire.linux.namespaces import KernelNamespaces
-from podwire.linux.processes import boot_id
+from podwire.interfaces import Clock
+from podwire.linux.cgroups.groups import KernelCgroups
+from podwire.linux.fs.mounts import KernelMounts
+from podwire.linux.proc.namespaces import KernelNamespaces
+from podwire.linux.proc.processes import boot_id
 from podwire.protocols.cri import methods
 from podwire.runtime.bundles import Bundles
 from podwire.runtime.cdi import Registry
@@ -39,7 +40,6 @@ from podwire.runtime.sandboxes import Sandboxes
 from podwire.runtime.service import RuntimeService
 from podwire.runtime.shims import Shims
 from podwire.runtime.usage import Usage
-from podwire.seams import Clock
 from podwire.shim import find
 from podwire.trace.participants import KUBELET, RUNTIME
 from podwire.transports import grpc_server, http_server

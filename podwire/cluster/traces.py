@@ -12,13 +12,14 @@ import msgspec
 from podwire.cluster import claim_traces
 from podwire.cluster.leakcheck import Trace, owner_of_element, owner_of_link
 from podwire.cluster.runtime import Options
-from podwire.linux import growing, processes
-from podwire.linux.cgroups import KernelCgroups
+from podwire.linux.cgroups.groups import KernelCgroups
 from podwire.linux.errors import LinuxError
-from podwire.linux.mount_namespaces import of_process
-from podwire.linux.mounts import mounted
-from podwire.linux.network import KernelNetwork
-from podwire.linux.nft import TABLE, KernelElements
+from podwire.linux.fs import append_log
+from podwire.linux.fs.mounts import mounted
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.nft.table import TABLE, KernelElements
+from podwire.linux.proc import processes
+from podwire.linux.proc.mount_namespaces import of_process
 from podwire.nriplugins.network.policy.program import TABLE as POLICIES
 from podwire.runtime.records import FILE
 from podwire.runtime.sandbox_kernel import MARK
@@ -43,7 +44,7 @@ def owners(options: Options) -> set[str]:
 def _records(options: Options, kind: str) -> Iterator[dict[str, Any]]:
     for path in options.state.glob(f"runtime/{kind}/*/{FILE}"):
         with contextlib.suppress(OSError, msgspec.MsgspecError):
-            yield growing.newest(path.read_bytes(), msgspec.json.decode, msgspec.MsgspecError)
+            yield append_log.newest(path.read_bytes(), msgspec.json.decode, msgspec.MsgspecError)
 
 
 def _claims(options: Options) -> Iterator[Trace]:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from podwire.cluster.told_checks import ToldChecks
-from podwire.linux import processes
-from podwire.seams import Tap
+from podwire.interfaces import Tap
+from podwire.linux.proc import processes
 from podwire.trace.participants import CNI_PLUGIN, KUBELET, RUNTIME
 from podwire.transports.tapped import Execution, Run, Tapped, watched_run
 

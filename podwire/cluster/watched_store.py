@@ -1,7 +1,7 @@
 """A store whose writes are told: the joint between the API server and its store, whichever that is."""
 
+from podwire.interfaces import Tap
 from podwire.protocols.storage import Item, Page, Watch
-from podwire.seams import Tap
 from podwire.store import AnyStore
 from podwire.trace.participants import API_SERVER, STORE
 from podwire.transports.tapped import Stored, Tapped

@@ -17,8 +17,8 @@ from podwire.cniplugins.pod_link import check_name
 from podwire.cniplugins.skeleton import Call, Plugin, all_of, pod_netns
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
-from podwire.linux.namespaces import identity
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.proc.namespaces import identity
 from podwire.linux.values import Link
 from podwire.protocols.cni import results
 from podwire.protocols.cni.config import Valid

@@ -20,8 +20,8 @@ from zlib import crc32
 
 from podwire.cniplugins.skeleton import Call, all_of
 from podwire.linux import errors as linux
-from podwire.linux.files import take_its_place, unusable
-from podwire.linux.stopwatch import step
+from podwire.linux.fs.files import take_its_place, unusable
+from podwire.linux.proc.stopwatch import step
 from podwire.protocols.cni.config import PluginConfig, Valid
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.values import Object, dumped, loaded_object, taken

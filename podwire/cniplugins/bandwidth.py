@@ -14,7 +14,7 @@ from podwire.cniplugins.chained import agree
 from podwire.cniplugins.skeleton import Call, all_of
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Bucket, Ifb, Link
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Interface, Result

@@ -8,8 +8,8 @@ from podwire.cniplugins.bridge_links import FORWARDING
 from podwire.cniplugins.bridge_settings import Settings, gateway_of
 from podwire.cniplugins.netfilter import Netfilter
 from podwire.linux import errors as linux
-from podwire.linux.network import KernelNetwork
-from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.sysctls import KernelSysctls
 from podwire.linux.values import MAIN, Link
 from podwire.protocols.cni import results
 from podwire.protocols.cni.errors import CniError, Code

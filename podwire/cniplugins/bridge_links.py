@@ -9,10 +9,10 @@ from podwire.cniplugins.bridge_settings import Plan, Settings
 from podwire.cniplugins.pod_link import address, announce, route, wait_until_found, write_ipv6
 from podwire.cniplugins.skeleton import Later
 from podwire.linux import errors as linux
-from podwire.linux.departures import delete_link
-from podwire.linux.network import KernelNetwork
-from podwire.linux.stopwatch import step
-from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.net.deferred_deletion import delete_link
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.sysctls import KernelSysctls
+from podwire.linux.proc.stopwatch import step
 from podwire.linux.values import Bridge, Interface, Link, Veth
 from podwire.protocols.cni.errors import CniError, Code
 

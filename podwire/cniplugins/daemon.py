@@ -29,7 +29,7 @@ from podwire.cniplugins.netfilter import Netfilter
 from podwire.cniplugins.skeleton import PLUGINS, Streams, answer, translated
 from podwire.failpoints import declare, failpoint
 from podwire.linux import syscalls
-from podwire.linux.namespaces import identity, visit
+from podwire.linux.proc.namespaces import identity, visit
 from podwire.protocols.cni import errors, versions
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.values import dumped

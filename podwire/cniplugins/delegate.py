@@ -7,8 +7,8 @@ from importlib import import_module
 
 from podwire.cniplugins.skeleton import PLUGINS, Call, Plugin, at_once
 from podwire.linux import errors as linux
-from podwire.linux.processes import Finished, run
-from podwire.linux.stopwatch import step
+from podwire.linux.proc.processes import Finished, run
+from podwire.linux.proc.stopwatch import step
 from podwire.protocols.cni import results
 from podwire.protocols.cni.config import VALID_ATTACHMENTS, Valid, checked_type
 from podwire.protocols.cni.errors import CniError, Code, decode

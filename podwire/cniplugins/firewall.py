@@ -23,8 +23,8 @@ from podwire.cniplugins.netfilter import Netfilter, opened
 from podwire.cniplugins.skeleton import Call
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
-from podwire.linux import keys
-from podwire.linux.nft import TABLE, KernelRuleset
+from podwire.linux.nft import keys
+from podwire.linux.nft.table import TABLE, KernelRuleset
 from podwire.linux.values import Element
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code

@@ -17,8 +17,8 @@ from podwire.cniplugins.attachments import LONGEST_ALIAS, MARK, Attachments, Rec
 from podwire.cniplugins.netfilter import opened
 from podwire.cniplugins.skeleton import Call, all_of
 from podwire.linux import errors as linux
-from podwire.linux.departures import delete_link
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.deferred_deletion import delete_link
+from podwire.linux.net.network import KernelNetwork
 from podwire.protocols.cni.config import Valid
 
 _SHOWN = 64  # of a container id, in a mark

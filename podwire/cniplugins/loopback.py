@@ -5,7 +5,7 @@ from ipaddress import ip_interface
 
 from podwire.cniplugins.skeleton import Call, Plugin, pod_netns
 from podwire.linux import errors as linux
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import IP, Interface, Result
 

@@ -15,7 +15,7 @@ from podwire.cniplugins.pod_link import address, announce, route, wait_until_fou
 from podwire.cniplugins.skeleton import Call
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Link, Macvlan
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Interface, Result

@@ -15,7 +15,7 @@ from functools import partial
 from ipaddress import ip_network
 
 from podwire.linux import errors as linux
-from podwire.linux.nft import TABLE, KernelElements, KernelRuleset
+from podwire.linux.nft.table import TABLE, KernelElements, KernelRuleset
 from podwire.linux.values import Change, Element
 from podwire.protocols.cni.values import Interface, Network
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from functools import cached_property
 
 from podwire.cniplugins.skeleton import Call
-from podwire.linux.conntrack import KernelConntrack
-from podwire.linux.nft import KernelElements
+from podwire.linux.net.conntrack import KernelConntrack
+from podwire.linux.nft.table import KernelElements
 
 
 class Netfilter:

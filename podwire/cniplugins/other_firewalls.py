@@ -14,8 +14,8 @@ from struct import pack
 
 from podwire.cniplugins.netfilter import Netfilter
 from podwire.linux import errors as linux
-from podwire.linux.chains import Chain, Rule
-from podwire.linux.nft import TABLE, KernelRuleset
+from podwire.linux.nft.chains import Chain, Rule
+from podwire.linux.nft.table import TABLE, KernelRuleset
 from podwire.protocols.cni.errors import CniError, Code
 
 MARK = 0x1000

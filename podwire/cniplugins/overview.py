@@ -9,7 +9,7 @@ from podwire.ipam import host_local, ranges
 from podwire.ipam.leases import Held, is_gone
 from podwire.ipam.ranges import RangeSet
 from podwire.linux import errors as linux
-from podwire.linux.namespaces import identity
+from podwire.linux.proc.namespaces import identity
 from podwire.protocols.cni import results
 from podwire.protocols.cni.config import NetworkList, parse_list, parse_single, plugin_config, request
 from podwire.protocols.cni.errors import CniError

@@ -6,10 +6,10 @@ from contextlib import suppress
 
 from podwire.cniplugins.bridge_settings import gateway_of
 from podwire.linux import errors as linux
-from podwire.linux.namespaces import visit
-from podwire.linux.network import KernelNetwork
-from podwire.linux.stopwatch import step
-from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.sysctls import KernelSysctls
+from podwire.linux.proc.namespaces import visit
+from podwire.linux.proc.stopwatch import step
 from podwire.linux.values import MAIN, Link
 from podwire.linux.values import Route as KernelRoute
 from podwire.protocols.cni.errors import CniError, Code

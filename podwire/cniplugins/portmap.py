@@ -13,9 +13,9 @@ from podwire.cniplugins.portmap_settings import Mapping, Settings, addresses, el
 from podwire.cniplugins.skeleton import Call, Plugin
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
-from podwire.linux import keys
-from podwire.linux.network import KernelNetwork
-from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.sysctls import KernelSysctls
+from podwire.linux.nft import keys
 from podwire.linux.values import Element, Interface
 from podwire.protocols.cni.config import Valid
 from podwire.protocols.cni.errors import CniError, Code

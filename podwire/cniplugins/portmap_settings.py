@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from podwire.cniplugins import nat
-from podwire.linux import keys
+from podwire.linux.nft import keys
 from podwire.linux.values import Element
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code

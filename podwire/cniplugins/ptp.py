@@ -21,7 +21,7 @@ from podwire.cniplugins.ptp_settings import parse_settings
 from podwire.cniplugins.skeleton import Call, all_of
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Link, Route, Veth
 from podwire.protocols.cni import results
 from podwire.protocols.cni.errors import CniError, Code

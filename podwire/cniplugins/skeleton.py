@@ -13,8 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from podwire.linux import errors as linux
-from podwire.linux.namespaces import identity
-from podwire.linux.stopwatch import Stopwatch, step
+from podwire.linux.proc.namespaces import identity
+from podwire.linux.proc.stopwatch import Stopwatch, step
 from podwire.protocols.cni import errors, results, versions
 from podwire.protocols.cni.config import PluginConfig, Valid, plugin_config, valid_attachments
 from podwire.protocols.cni.errors import CniError, Code

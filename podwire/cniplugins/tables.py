@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from podwire.cniplugins import bridge, firewall, nat, portmap, spoofing
-from podwire.linux.nft import TABLE, KernelElements, KernelRuleset
+from podwire.linux.nft.table import TABLE, KernelElements, KernelRuleset
 
 SETS: dict[str, tuple[str, ...]] = {
     "inet": (*bridge.MASQUERADES, *portmap.SETS, *firewall.SETS),

@@ -13,9 +13,9 @@ from podwire.cniplugins.skeleton import Call, all_of
 from podwire.cniplugins.tuning_settings import NETWORK, Settings, parse_settings, patterns, told
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
-from podwire.linux.namespaces import identity
-from podwire.linux.network import KernelNetwork
-from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.sysctls import KernelSysctls
+from podwire.linux.proc.namespaces import identity
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Result
 

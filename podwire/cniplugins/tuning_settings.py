@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from podwire.linux import errors as linux
-from podwire.linux.sysctls import parts
+from podwire.linux.net.sysctls import parts
 from podwire.protocols.cni import args
 from podwire.protocols.cni.config import PluginConfig
 from podwire.protocols.cni.errors import CniError, Code

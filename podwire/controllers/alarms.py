@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from podwire.seams import Clock
+from podwire.interfaces import Clock
 
 Key = TypeVar("Key", bound=Hashable)
 

@@ -12,6 +12,7 @@ from podwire.controllers.ports import Api
 from podwire.controllers.queue import WorkQueue
 from podwire.controllers.seen import Seen, resource_of
 from podwire.controllers.telling import Teller
+from podwire.interfaces import Clock
 from podwire.objects import claims, pods
 from podwire.objects.claims import NotGenerated, PodClaim
 from podwire.objects.pods import Pod
@@ -20,7 +21,6 @@ from podwire.protocols.k8sapi.client_side.events import WARNING
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object
-from podwire.seams import Clock
 
 log = logging.getLogger(__name__)
 

@@ -17,6 +17,7 @@ from podwire.controllers.ports import Api
 from podwire.controllers.queue import WorkQueue
 from podwire.controllers.seen import Seen, resource_of
 from podwire.controllers.telling import Teller
+from podwire.interfaces import Clock
 from podwire.objects import claims, pods, slices
 from podwire.objects.claims import ResourceClaim
 from podwire.objects.device_taints import NO_EXECUTE, DeviceTaint, DeviceTaintRule, read_rule
@@ -25,7 +26,6 @@ from podwire.protocols.k8sapi.client_side.events import NORMAL
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object
-from podwire.seams import Clock
 
 log = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from podwire.controllers.kinds import EVENTS
 from podwire.controllers.ports import Api
 from podwire.controllers.queue import WorkQueue
 from podwire.controllers.seen import Seen, resource_of
+from podwire.interfaces import Clock
 from podwire.objects.times import parse
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object
-from podwire.seams import Clock
 
 TTL = 3600.0
 

@@ -14,6 +14,7 @@ from podwire.controllers.ports import Api
 from podwire.controllers.queue import WorkQueue
 from podwire.controllers.seen import Seen, resource_of
 from podwire.controllers.telling import Teller
+from podwire.interfaces import Clock
 from podwire.objects import pods
 from podwire.objects.nodes import Taint
 from podwire.objects.pods import Toleration
@@ -23,7 +24,6 @@ from podwire.protocols.k8sapi.client_side import Scope
 from podwire.protocols.k8sapi.client_side.events import NORMAL
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object
-from podwire.seams import Clock
 
 log = logging.getLogger(__name__)
 

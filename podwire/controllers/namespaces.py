@@ -9,12 +9,12 @@ from podwire.controllers.kinds import NAMESPACES, KnownKinds, preferred
 from podwire.controllers.ports import Api
 from podwire.controllers.queue import NotYet, WorkQueue
 from podwire.controllers.seen import Seen, from_object, resource_of
+from podwire.interfaces import Clock
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.client_side import Propagation, Scope
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object
-from podwire.seams import Clock
 
 log = logging.getLogger(__name__)
 

@@ -12,13 +12,13 @@ from podwire.controllers.ports import Api
 from podwire.controllers.queue import WorkQueue
 from podwire.controllers.seen import Seen, resource_of
 from podwire.controllers.telling import Teller
+from podwire.interfaces import Clock
 from podwire.objects.nodes import Taint, read
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.client_side import ClientError, Scope
 from podwire.protocols.k8sapi.client_side.events import NORMAL, WARNING
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object, version_of
-from podwire.seams import Clock
 
 log = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ from podwire.controllers.kinds import NODES, PODS
 from podwire.controllers.ports import Api
 from podwire.controllers.queue import WorkQueue
 from podwire.controllers.seen import Seen, resource_of
+from podwire.interfaces import Clock
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.client_side import Scope
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object
-from podwire.seams import Clock
 
 log = logging.getLogger(__name__)
 

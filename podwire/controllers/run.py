@@ -19,7 +19,7 @@ from podwire.controllers.node_life import NodeLife
 from podwire.controllers.pod_gc import PodGc
 from podwire.controllers.ports import Absent, Api, Complete, Feed, Present, Tidings
 from podwire.controllers.seen import Seen, resource_of
-from podwire.seams import Clock
+from podwire.interfaces import Clock
 
 ANNOUNCED_AFTER = 1.0
 """A server announces a new kind at the latest so long after its definition says that it is served."""

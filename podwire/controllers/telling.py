@@ -3,11 +3,11 @@
 import logging
 
 from podwire.controllers.ports import Api
+from podwire.interfaces import Clock
 from podwire.protocols.k8sapi.client_side import ClientError
 from podwire.protocols.k8sapi.client_side.events import CORE_V1, Names, Note, Reference, Source, Told, short
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object
-from podwire.seams import Clock
 
 log = logging.getLogger(__name__)
 

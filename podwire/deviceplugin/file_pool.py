@@ -9,7 +9,7 @@ from podwire.deviceplugin.config import Pool as Settings
 from podwire.deviceplugin.devices import Device, Handed
 from podwire.deviceplugin.host import View
 from podwire.deviceplugin.ports import Unusable
-from podwire.linux.travels import Ended, Seen
+from podwire.linux.net.link_moves import Ended, Seen
 
 
 class FilePool:

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from podwire.deviceplugin.snapshots import Snapshot
-from podwire.linux.kept_addresses import KeptAddress, KeptAddresses
-from podwire.linux.links import KernelLinks
-from podwire.linux.netlink import Netlink
-from podwire.linux.routes import KernelRoutes
-from podwire.linux.sysfs import Hardware, Sysfs
-from podwire.linux.travels import Distant
+from podwire.linux.net.link_moves import Distant
+from podwire.linux.net.links import KernelLinks
+from podwire.linux.net.netlink import Netlink
+from podwire.linux.net.routes import KernelRoutes
+from podwire.linux.net.snapshot_addresses import KeptAddress, KeptAddresses
+from podwire.linux.net.sysfs import Hardware, Sysfs
 from podwire.linux.values import Link
 
 

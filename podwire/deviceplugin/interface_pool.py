@@ -20,11 +20,11 @@ from podwire.deviceplugin.records import Record, Records
 from podwire.deviceplugin.snapshots import Snapshot, restore, taken
 from podwire.failpoints import declare, failpoint
 from podwire.linux.errors import LinuxError, NoSuchLink
-from podwire.linux.netlink import Netlink
-from podwire.linux.sysfs import Hardware
-from podwire.linux.travels import Ended, Seen, no_carrier
+from podwire.linux.net.link_locations import Whereabouts
+from podwire.linux.net.link_moves import Ended, Seen, no_carrier
+from podwire.linux.net.netlink import Netlink
+from podwire.linux.net.sysfs import Hardware
 from podwire.linux.values import Link
-from podwire.linux.whereabouts import Whereabouts
 
 RECORDED = declare("device-plugin.recorded", "a device is on record, and the kubelet has not heard of it")
 OUT = declare("device-plugin.out", "it is on record that a device is out, and it is not handed out yet")

@@ -17,12 +17,12 @@ from podwire.deviceplugin.ports import Unusable
 from podwire.deviceplugin.records import Record, Records
 from podwire.deviceplugin.snapshots import taken
 from podwire.linux.errors import LinuxError
-from podwire.linux.netlink import Netlink
-from podwire.linux.sysfs import Sysfs
-from podwire.linux.taps import DEVICE
-from podwire.linux.travels import Ended, Seen, no_carrier
+from podwire.linux.net.link_locations import Whereabouts
+from podwire.linux.net.link_moves import Ended, Seen, no_carrier
+from podwire.linux.net.netlink import Netlink
+from podwire.linux.net.sysfs import Sysfs
+from podwire.linux.net.taps import DEVICE
 from podwire.linux.values import Link
-from podwire.linux.whereabouts import Whereabouts
 
 CNI_MARK = "podwire:"
 """Begins the alias of a link that a CNI plugin of ours has put into a pod, until DEL takes it away."""

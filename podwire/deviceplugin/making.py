@@ -11,9 +11,9 @@ from podwire.deviceplugin.host import View
 from podwire.deviceplugin.matching import MARK
 from podwire.failpoints import declare, failpoint
 from podwire.linux.errors import NoSuchLink
-from podwire.linux.links import KernelLinks
-from podwire.linux.netlink import Netlink
-from podwire.linux.taps import make_tap
+from podwire.linux.net.links import KernelLinks
+from podwire.linux.net.netlink import Netlink
+from podwire.linux.net.taps import make_tap
 from podwire.linux.values import Link, Macvlan, Veth
 
 MADE = declare("device-plugin.made", "a link of a pool is made, and not yet all that it should be")

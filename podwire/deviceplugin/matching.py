@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from podwire.deviceplugin.config import Interfaces
-from podwire.linux.sysfs import Hardware
+from podwire.linux.net.sysfs import Hardware
 from podwire.linux.values import Link
 
 MARK = "podwire-device:"

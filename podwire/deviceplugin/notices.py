@@ -6,8 +6,8 @@ import logging
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
-from podwire.linux import inotify
 from podwire.linux.errors import LinuxError
+from podwire.linux.fs import inotify
 
 LOOK_SECONDS = 1.0
 """How often to look where the kernel does not tell."""

@@ -15,8 +15,8 @@ from podwire.deviceplugin.offer import Offer
 from podwire.deviceplugin.ports import Kubelet
 from podwire.deviceplugin.registering import Registrar
 from podwire.deviceplugin.stock import Stock
-from podwire.linux import monitor
-from podwire.linux.travels import Travels
+from podwire.linux.net import monitor
+from podwire.linux.net.link_moves import Travels
 from podwire.protocols.grpc_status import RpcError
 
 QUIET_SECONDS = 0.02

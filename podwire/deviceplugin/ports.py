@@ -7,7 +7,7 @@ from typing import Protocol
 from podwire.deviceplugin.config import Pool as Settings
 from podwire.deviceplugin.devices import Device, Handed
 from podwire.deviceplugin.host import View
-from podwire.linux.travels import Ended, Seen
+from podwire.linux.net.link_moves import Ended, Seen
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
 from podwire.protocols.grpc_methods import Handler
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from podwire.linux.kept_addresses import KeptAddress, KeptAddresses
-from podwire.linux.links import KernelLinks
-from podwire.linux.netlink import Netlink
+from podwire.linux.net.links import KernelLinks
+from podwire.linux.net.netlink import Netlink
+from podwire.linux.net.snapshot_addresses import KeptAddress, KeptAddresses
 from podwire.linux.values import Link
 
 

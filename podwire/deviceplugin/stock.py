@@ -15,10 +15,10 @@ from podwire.deviceplugin.made_pool import MadePool
 from podwire.deviceplugin.making import sweep_taps
 from podwire.deviceplugin.ports import Pool
 from podwire.deviceplugin.records import Records
-from podwire.linux.links import KernelLinks
-from podwire.linux.netlink import Netlink
-from podwire.linux.sysfs import Sysfs
-from podwire.linux.travels import Ended, Seen
+from podwire.linux.net.link_moves import Ended, Seen
+from podwire.linux.net.links import KernelLinks
+from podwire.linux.net.netlink import Netlink
+from podwire.linux.net.sysfs import Sysfs
 
 _log = logging.getLogger("podwire.deviceplugin")
 _SAID = 20

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from podwire.dradriver.ports import Record
-from podwire.linux.namespaces import visit
+from podwire.linux.proc.namespaces import visit
 
 FILE = Path("/proc/thread-self/net/dev")
 """Of the network namespace that the thread is in."""

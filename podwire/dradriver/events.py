@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from podwire.dradriver.names import COMPONENT
 from podwire.dradriver.offers import ClaimRef, PodRef
 from podwire.dradriver.ports import Api
+from podwire.interfaces import Clock
 from podwire.protocols.k8sapi.client_side import recorder
 from podwire.protocols.k8sapi.client_side.events import Reference
-from podwire.seams import Clock
 
 UNHEALTHY, HEALTHY = "NetworkDeviceUnhealthy", "NetworkDeviceHealthy"
 RECORD_DAMAGED = "NetworkDeviceRecordDamaged"

@@ -12,7 +12,7 @@ from podwire.dradriver.attaching.records import ATTACHED, PREPARED, Record, Reco
 from podwire.dradriver.damage import Damage, Damaged
 from podwire.dradriver.names import COMPONENT, DRIVER
 from podwire.linux.errors import LinuxError
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 
 Object = dict[str, Any]
 

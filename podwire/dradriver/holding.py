@@ -17,9 +17,9 @@ from urllib.parse import quote
 from podwire.dradriver.hearing import heard
 from podwire.dradriver.offers import Offered, Order
 from podwire.dradriver.ports import Attachments, Inventory, Record
-from podwire.linux import inotify
 from podwire.linux.errors import LinuxError
-from podwire.linux.files import replace_file
+from podwire.linux.fs import inotify
+from podwire.linux.fs.files import replace_file
 
 _log = logging.getLogger("podwire.dradriver")
 

@@ -13,7 +13,7 @@ from podwire.dradriver.offers import Order
 from podwire.dradriver.pins import Pins
 from podwire.dradriver.ports import Addressing, Api, Attachments, Devices, Record, Trace
 from podwire.dradriver.status import Statuses
-from podwire.turns import Turns
+from podwire.tasks.keyed_locks import Turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from podwire.dradriver.settings import Settings
-from podwire.linux.sysfs import Hardware
+from podwire.linux.net.sysfs import Hardware
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

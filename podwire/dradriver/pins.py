@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from podwire.linux import errors, syscalls
-from podwire.linux.namespaces import KernelNamespaces, identity
+from podwire.linux.proc.namespaces import KernelNamespaces, identity
 
 _BIND = 4096
 

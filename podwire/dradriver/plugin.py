@@ -14,7 +14,7 @@ from podwire.dradriver.names import NRI_INDEX, NRI_NAME
 from podwire.dradriver.offers import Order, PodRef
 from podwire.nri import Adjustment, Plugin, Runtime, Updates, pb
 from podwire.protocols.grpc_status import FailedPrecondition
-from podwire.transports.shielding import Shielded
+from podwire.tasks.uncancelled import Shielded
 
 _log = logging.getLogger("podwire.dradriver")
 

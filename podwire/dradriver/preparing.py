@@ -33,7 +33,7 @@ from podwire.dradriver.rescuing import rescue
 from podwire.dradriver.service import Ready
 from podwire.dradriver.status import DeviceState
 from podwire.failpoints import FailpointHit, declare, failpoint
-from podwire.linux.processes import boot_id
+from podwire.linux.proc.processes import boot_id
 from podwire.objects import claims as claim_objects
 from podwire.objects.claims import POD_CLAIM, ResourceClaim
 from podwire.protocols.k8sapi.client_side import ClientError

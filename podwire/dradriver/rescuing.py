@@ -13,7 +13,7 @@ from urllib.parse import quote
 from podwire.dradriver.attaching.records import TAG
 from podwire.dradriver.damage import Damaged
 from podwire.linux.errors import LinuxError
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Link
 
 _log = logging.getLogger("podwire.dradriver")

@@ -12,11 +12,11 @@ from typing import Any
 from podwire.dradriver.names import CLAIMS, COMPONENT, DRIVER
 from podwire.dradriver.offers import ClaimRef
 from podwire.dradriver.ports import Api
+from podwire.interfaces import Clock
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.client_side import ClientError
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object
-from podwire.seams import Clock
 
 _log = logging.getLogger("podwire.dradriver")
 

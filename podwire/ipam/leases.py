@@ -20,8 +20,8 @@ from podwire.ipam import ranges
 from podwire.ipam.entries import Entries, Lease, Owner, is_address
 from podwire.ipam.ranges import RangeSet
 from podwire.linux import errors as linux
-from podwire.linux.files import sync_directory, unusable
-from podwire.linux.namespaces import identity
+from podwire.linux.fs.files import sync_directory, unusable
+from podwire.linux.proc.namespaces import identity
 from podwire.protocols.cni.config import Valid
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.values import Address, address

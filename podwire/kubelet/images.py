@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from podwire.interfaces import Clock
 from podwire.kubelet.config.credentials import BadSecret, credentials
 from podwire.kubelet.config.fields import quoted
 from podwire.kubelet.config.image_names import BadImageName, default_policy, image_name, with_tag
@@ -15,7 +16,6 @@ from podwire.protocols.cri import methods
 from podwire.protocols.grpc_status import NotFound, RpcError
 from podwire.protocols.k8sapi.client_side.events import NORMAL, WARNING
 from podwire.protocols.k8sapi.watch import Object
-from podwire.seams import Clock
 
 Tell = Callable[[Pod, Container, str, str, str], None]
 """Is told of a container: type, reason, message of an event."""

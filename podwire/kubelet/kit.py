@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from podwire.interfaces import Clock
 from podwire.kubelet.backoff import Backoff
 from podwire.kubelet.claims import ClaimManager
 from podwire.kubelet.config.fields import NodeFacts
@@ -18,7 +19,6 @@ from podwire.kubelet.runtime_view import RuntimeView
 from podwire.kubelet.volumes import Volumes
 from podwire.protocols.k8sapi.client_side.recorder import Recorder
 from podwire.protocols.k8sapi.watch import Object
-from podwire.seams import Clock
 
 CRASH_SECONDS = 10.0, 300.0
 """Between two starts of a container that ends again and again."""

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from podwire.interfaces import Clock
 from podwire.kubelet.claims import ClaimManager, ClaimSettings, NotUnprepared
 from podwire.kubelet.claims import Listeners as ClaimListeners
 from podwire.kubelet.claims.errors import WAITING
@@ -40,7 +41,6 @@ from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Added, Deleted, Synced, Updated
 from podwire.protocols.podresources.methods import ALL as POD_RESOURCES_CALLS
 from podwire.protocols.registration.methods import DEVICE_PLUGIN, DRA_PLUGIN
-from podwire.seams import Clock
 
 log = logging.getLogger(__name__)
 

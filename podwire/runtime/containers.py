@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from podwire.failpoints import declare, failpoint
-from podwire.linux.cgroups import warm_up
+from podwire.interfaces import Clock
+from podwire.linux.cgroups.groups import warm_up
 from podwire.linux.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import FailedPrecondition, Internal, NotFound, RpcError
@@ -32,7 +33,6 @@ from podwire.runtime.sandbox import Sandbox
 from podwire.runtime.sandboxes import Sandboxes
 from podwire.runtime.shims import Shims
 from podwire.runtime.signals import stop_signal
-from podwire.seams import Clock
 
 _log = logging.getLogger("podwire.runtime.containers")
 

@@ -5,8 +5,8 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from podwire.interfaces import Clock
 from podwire.protocols.cri import cri_pb2 as pb
-from podwire.seams import Clock
 
 BEHIND = 1000
 """Events that a listener may be behind before it is cut; it lists anew and listens again."""

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
+from podwire.interfaces import ByteStream
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import FailedPrecondition, InvalidArgument
 from podwire.protocols.k8sapi.server_side import Socket
@@ -14,7 +15,6 @@ from podwire.runtime.forwarding import Forwarding
 from podwire.runtime.offers import Gone, Offer, Offers
 from podwire.runtime.port_connections import Inflow, Reach, Streams, carry, connected
 from podwire.runtime.sandbox import Sandbox
-from podwire.seams import ByteStream
 from podwire.transports.spdy_server import Frames
 
 

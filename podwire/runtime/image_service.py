@@ -3,12 +3,12 @@
 import asyncio
 from dataclasses import dataclass
 
+from podwire.interfaces import Clock
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_methods import Handler, UnaryHandler
 from podwire.protocols.grpc_status import InvalidArgument, NotFound
 from podwire.runtime.failures import telling, whole
 from podwire.runtime.images import Image, Images
-from podwire.seams import Clock
 
 
 @dataclass(frozen=True, slots=True)

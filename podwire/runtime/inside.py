@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from podwire.linux import processes
 from podwire.linux.errors import NoSuchProcess
-from podwire.linux.processes import Child
+from podwire.linux.proc import processes
+from podwire.linux.proc.processes import Child
 from podwire.runtime import descriptors
 
 PID = "pid"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from podwire.linux.errors import LinuxError, NoSuchLink
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 from podwire.protocols.grpc_status import FailedPrecondition
 
 

@@ -7,12 +7,12 @@ import secrets
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
+from podwire.interfaces import ByteStream, Clock
 from podwire.protocols.grpc_status import ResourceExhausted
 from podwire.protocols.k8sapi.server_side import Answer, Request, Response, Socket, Tunnel, Upgrade
 from podwire.protocols.streaming import spdy, upgrading
 from podwire.protocols.streaming.channels import PROTOCOLS
 from podwire.protocols.streaming.remote_command import Channel, Streams
-from podwire.seams import ByteStream, Clock
 from podwire.transports.spdy_server import VERSIONS, Frames, SpdySocket
 
 SECONDS = 60.0

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from podwire.linux.errors import LinuxError
-from podwire.linux.namespaces import visit
+from podwire.linux.proc.namespaces import visit
 
 WAITING = 64
 """Pieces that may wait for a port which reads slowly; then its client's whole connection waits."""

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import msgspec
 from google.protobuf.message import DecodeError
 
-from podwire.linux import growing
+from podwire.linux.fs import append_log
 from podwire.linux.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
 
@@ -102,7 +102,7 @@ class Records(Generic[Record]):
         home = self.home(record.id)
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            growing.put(home / FILE, msgspec.json.encode(record), durably=False)
+            append_log.put(home / FILE, msgspec.json.encode(record), durably=False)
         except BaseException:
             if not (home / FILE).exists():
                 shutil.rmtree(home, ignore_errors=True)
@@ -111,7 +111,7 @@ class Records(Generic[Record]):
     def settle(self, id_: str) -> None:
         """It outlives a loss of power from now on. Only what must be given back to others needs that: namespaces,
         cgroups and processes end with the machine, and a writable layer without a record is swept."""
-        growing.settle(self.home(id_) / FILE)
+        append_log.settle(self.home(id_) / FILE)
 
     def remove(self, id_: str) -> None:
         """Forget one, with its directory; the record itself goes first, so that a crash leaves only litter."""
@@ -125,7 +125,7 @@ class Records(Generic[Record]):
         for id_ in sorted(each.name for each in self._directory.iterdir()) if self._directory.exists() else ():
             try:
                 data = (self.home(id_) / FILE).read_bytes()
-                record = growing.newest(data, self._decoder.decode, msgspec.MsgspecError) if data else None
+                record = append_log.newest(data, self._decoder.decode, msgspec.MsgspecError) if data else None
             except FileNotFoundError:
                 record = None
             except (OSError, msgspec.MsgspecError) as error:

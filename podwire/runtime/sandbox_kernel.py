@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from podwire.linux.errors import LinuxError, NoSuchMount, NoSuchSysctl, Refused
-from podwire.linux.mounts import KernelMounts
-from podwire.linux.namespaces import KernelNamespaces
-from podwire.linux.network import KernelNetwork
-from podwire.linux.sysctls import NAMESPACED, KernelSysctls
+from podwire.linux.fs.mounts import KernelMounts
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.sysctls import NAMESPACED, KernelSysctls
+from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import InvalidArgument
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from podwire.failpoints import declare, failpoint
+from podwire.interfaces import Clock
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import (
     AlreadyExists,
@@ -32,7 +33,6 @@ from podwire.runtime.records import Records, SandboxRecord
 from podwire.runtime.sandbox import Sandbox, attachment, pod_of
 from podwire.runtime.sandbox_kernel import SandboxKernel
 from podwire.runtime.spec.build import NODE, Pod
-from podwire.seams import Clock
 
 _log = logging.getLogger("podwire.runtime.sandboxes")
 

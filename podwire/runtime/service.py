@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from podwire import __version__
+from podwire.interfaces import Clock
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_methods import Handler, UnaryHandler
 from podwire.protocols.grpc_status import FailedPrecondition, InvalidArgument
@@ -20,7 +21,6 @@ from podwire.runtime.ports import Network
 from podwire.runtime.sandbox import Sandbox
 from podwire.runtime.sandboxes import Sandboxes
 from podwire.runtime.usage import Usage
-from podwire.seams import Clock
 
 _log = logging.getLogger("podwire.runtime")
 

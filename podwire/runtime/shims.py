@@ -16,8 +16,8 @@ from typing import Self
 
 import msgspec
 
-from podwire.linux import processes
 from podwire.linux.errors import DeadlinePassed, LinuxError, NoSuchProcess
+from podwire.linux.proc import processes
 from podwire.protocols.grpc_status import Internal, NotFound
 from podwire.runtime import descriptors
 from podwire.runtime.bundles import Mounted

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from podwire.interfaces import Clock
 from podwire.linux.errors import LinuxError
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.runtime.bundles import Bundles
 from podwire.runtime.container import Container
 from podwire.runtime.sandbox import Sandbox
-from podwire.seams import Clock
 
 
 @dataclass(frozen=True, slots=True)

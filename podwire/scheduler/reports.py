@@ -4,13 +4,13 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
+from podwire.interfaces import Clock
 from podwire.objects.pods import Pod
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.client_side import ClientError, PatchType
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.scheduler.kinds import PODS
 from podwire.scheduler.ports import Api
-from podwire.seams import Clock
 
 log = logging.getLogger("podwire.scheduler")
 

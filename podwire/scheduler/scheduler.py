@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from podwire.failpoints import declare, failpoint
+from podwire.interfaces import Clock
 from podwire.objects import nodes
 from podwire.objects.claims import ResourceClaim
 from podwire.objects.nodes import Node
@@ -30,7 +31,6 @@ from podwire.scheduler.ports import Api
 from podwire.scheduler.queue import FIRST_PAUSE, LONGEST_PAUSE, PodQueue
 from podwire.scheduler.reports import GATED, Reports, Verdict
 from podwire.scheduler.snapshot import Snapshot
-from podwire.seams import Clock
 
 log = logging.getLogger("podwire.scheduler")
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from podwire.linux.inotify import CREATE, DELETE_SELF, GONE, MODIFY, MOVE_SELF, Inotify
+from podwire.linux.fs.inotify import CREATE, DELETE_SELF, GONE, MODIFY, MOVE_SELF, Inotify
 from podwire.trace.participants import (
     API_SERVER,
     CNI_PLUGIN,

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from podwire.interfaces import EVENT
 from podwire.protocols.grpc_status import OK
-from podwire.seams import EVENT
 
 MOST_DETAIL = 32 * 1024
 """Bytes of a record's detail as JSON."""

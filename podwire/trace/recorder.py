@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 from google.protobuf.message import Message
 
-from podwire.linux.processes import Finished
-from podwire.seams import Hop
+from podwire.interfaces import Hop
+from podwire.linux.proc.processes import Finished
 from podwire.trace.record import MOST_DETAIL, Record, encode
 from podwire.transports.tapped import Execution, Stored
 from podwire.transports.tapped_http import Answered, Asked

@@ -4,7 +4,7 @@ import time
 
 
 class SystemClock:
-    """Implements podwire.seams.Clock."""
+    """Implements podwire.interfaces.Clock."""
 
     def wall(self) -> float:
         return time.time()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from podwire.linux import syscalls
 from podwire.linux.errors import LinuxError
-from podwire.linux.namespaces import in_thread
+from podwire.linux.proc.namespaces import in_thread
 from podwire.transports import unix
 
 QUEUE = 8192

@@ -12,9 +12,9 @@ from urllib.parse import quote
 import grpc
 from google.protobuf.message import DecodeError, Message
 
+from podwire.interfaces import Tap
 from podwire.protocols.grpc_methods import MAX_MESSAGE, ServerStream, Unary
 from podwire.protocols.grpc_status import Internal, RpcError, from_code
-from podwire.seams import Tap
 from podwire.transports.tapped import Tapped
 
 Asked = TypeVar("Asked", bound=Message)

@@ -18,6 +18,7 @@ from urllib.parse import quote
 import grpc
 from google.protobuf.message import DecodeError, Message
 
+from podwire.interfaces import Tap
 from podwire.protocols import grpc_call
 from podwire.protocols.grpc_methods import (
     MAX_MESSAGE,
@@ -36,9 +37,8 @@ from podwire.protocols.grpc_status import (
     details,
     from_exception,
 )
-from podwire.seams import Tap
+from podwire.tasks.uncancelled import Shielded
 from podwire.transports import unix
-from podwire.transports.shielding import Shielded
 from podwire.transports.tapped import Passing, Tapped
 
 log = logging.getLogger(__name__)

@@ -13,10 +13,10 @@ from urllib.parse import urlencode
 import aiohttp
 from yarl import URL
 
+from podwire.interfaces import Tap
 from podwire.protocols.k8sapi.client_side import Http, Incoming, Interrupted, Reply, Unreachable
 from podwire.protocols.k8sapi.client_side.http import Query
 from podwire.protocols.k8sapi.kubeconfig import Access
-from podwire.seams import Tap
 from podwire.transports.credentials import ssl_context, token_source
 from podwire.transports.tapped_http import TappedHttp
 

@@ -18,13 +18,13 @@ import aiohttp
 from aiohttp import WSCloseCode
 from yarl import URL
 
+from podwire.interfaces import ByteStream
 from podwire.protocols.k8sapi.server_side import Request, Response, Socket, Stream, Tunnel, Upgrade
 from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
 from podwire.protocols.streaming import spdy as spdy_frames
 from podwire.protocols.streaming import upgrading
 from podwire.protocols.streaming.channels import CLOSE, PROTOCOLS, V5
 from podwire.protocols.streaming.remote_command import Channel
-from podwire.seams import ByteStream
 from podwire.transports import http_switch, spdy_client
 from podwire.transports.http_client import attentive_socket
 from podwire.transports.http_websocket_client import MAX_REFUSAL, FarSocket, HandshakeRefused, dial, told_refusal
@@ -151,7 +151,7 @@ async def _pass_on(source: Socket, sink: Socket, *, halves: bool) -> None:
 
 
 class Messages:
-    """The messages of a WebSocket as bytes, wherever they are cut. Implements podwire.seams.ByteStream."""
+    """The messages of a WebSocket as bytes, wherever they are cut. Implements podwire.interfaces.ByteStream."""
 
     def __init__(self, socket: Socket) -> None:
         self._socket = socket

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
+from podwire.interfaces import Tap
 from podwire.protocols.k8sapi.server_side import Handler
-from podwire.seams import Tap
 from podwire.transports.http_connection import Connection, HttpLimits
 from podwire.transports.http_exchange import Exchanges
 from podwire.transports.tapped_http import watched

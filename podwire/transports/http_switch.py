@@ -15,7 +15,7 @@ _SWITCHING = 101
 
 
 class FarBytes:
-    """The client's end of a connection that has left HTTP. Implements podwire.seams.ByteStream."""
+    """The client's end of a connection that has left HTTP. Implements podwire.interfaces.ByteStream."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader

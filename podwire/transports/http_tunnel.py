@@ -18,7 +18,7 @@ WAITING = 64 * 1024
 
 
 class Wire:
-    """The bytes of a connection. Implements podwire.seams.ByteStream."""
+    """The bytes of a connection. Implements podwire.interfaces.ByteStream."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport

@@ -7,10 +7,10 @@ command that reads to the end would never end.
 from collections import deque
 from collections.abc import Iterable
 
+from podwire.interfaces import ByteStream
 from podwire.protocols.streaming import spdy
 from podwire.protocols.streaming.channels import CLOSE, V4, V5
 from podwire.protocols.streaming.remote_command import Channel
-from podwire.seams import ByteStream
 from podwire.transports import http_switch
 
 READ = 64 * 1024

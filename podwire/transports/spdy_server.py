@@ -8,10 +8,10 @@ import contextlib
 from collections import deque
 from collections.abc import Collection
 
+from podwire.interfaces import ByteStream
 from podwire.protocols.streaming import outcome, spdy
 from podwire.protocols.streaming.channels import CLOSE, V4, V5, half_close
 from podwire.protocols.streaming.remote_command import Channel
-from podwire.seams import ByteStream
 
 V3, V2 = "v3.channel.k8s.io", "v2.channel.k8s.io"
 VERSIONS = (V4, V3, V2)

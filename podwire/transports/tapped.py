@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from podwire.linux.processes import Finished
+from podwire.interfaces import EVENT, Hop, Tap
+from podwire.linux.proc.processes import Finished
 from podwire.protocols.grpc_status import OK, Cancelled, RpcError
-from podwire.seams import EVENT, Hop, Tap
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ class Stored(NamedTuple):
 
 
 Run = Callable[..., Finished]
-"""Runs a program to its end; the same arguments as podwire.linux.processes.run."""
+"""Runs a program to its end; the same arguments as podwire.linux.proc.processes.run."""
 
 
 def watched_run(run: Run, tapped: Tapped, method: Callable[[Execution], str]) -> Run:

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+from podwire.interfaces import Tap
 from podwire.protocols.k8sapi.client_side import Incoming, Reply
 from podwire.protocols.k8sapi.client_side.http import Http, Query
 from podwire.protocols.k8sapi.server_side import Answer, Handler, Request, Response, Stream
-from podwire.seams import Tap
 from podwire.transports.tapped import Passing, Tapped
 
 NOBODY = "client"

@@ -3,7 +3,7 @@
 import pytest
 
 from podwire.apiserver.catalog import builtin_resources
-from podwire.apiserver.schema import Schemas
+from podwire.kinds.schema import Schemas
 from podwire.protocols.k8sapi.builtin import BUILTIN
 
 RESOURCES = {(each.kind.api_version, each.kind.kind): each for each in builtin_resources(Schemas())}

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from podwire.apiserver.apply.last_applied import ANNOTATION
 from podwire.apiserver.tracking import author_name
+from podwire.kinds.apply.last_applied import ANNOTATION
 from tests.apiserver.conftest import CONFIGS, PODS
 
 AGENT = {"user-agent": "kubelet/v1.36.0 (linux/amd64) kubernetes/abc"}

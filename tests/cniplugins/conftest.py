@@ -20,10 +20,10 @@ from podwire.cniplugins.pod_link import wait_until_found
 from podwire.cniplugins.skeleton import Streams, answer
 from podwire.linux import errors as linux
 from podwire.linux import syscalls
-from podwire.linux.namespaces import KernelNamespaces, in_thread, visit
-from podwire.linux.network import KernelNetwork
-from podwire.linux.nft import KernelElements
-from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.sysctls import KernelSysctls
+from podwire.linux.nft.table import KernelElements
+from podwire.linux.proc.namespaces import KernelNamespaces, in_thread, visit
 from podwire.linux.values import Link, Veth
 
 PATIENCE = 60.0

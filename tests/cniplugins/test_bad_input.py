@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 
 ADD = {"CNI_COMMAND": "ADD", "CNI_CONTAINERID": "a", "CNI_IFNAME": "eth0"}
 IPAM = {"type": "host-local", "subnet": "10.88.0.0/24"}

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwire.cniplugins.bandwidth_settings import Limit, Settings, bucket, parse_settings
-from podwire.linux.namespaces import visit
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.proc.namespaces import visit
 from podwire.protocols.cni.config import plugin_config
 from podwire.protocols.cni.errors import CniError
 

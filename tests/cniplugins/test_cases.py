@@ -10,7 +10,7 @@ import pytest
 
 from podwire.cniplugins.pod_link import kernel_routes
 from podwire.linux import syscalls
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 from podwire.protocols.cni.results import IP, Route
 from podwire.protocols.cni.values import interface, network
 

@@ -5,9 +5,9 @@ from ipaddress import ip_interface, ip_network
 
 import pytest
 
-from podwire.linux.network import KernelNetwork
-from podwire.linux.nft import KernelElements
-from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.sysctls import KernelSysctls
+from podwire.linux.nft.table import KernelElements
 from podwire.linux.values import Change, Route
 
 MAPPING = {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 
 DUAL = ("10.88.0.0/24", "fd88::/64")
 ADDING = [

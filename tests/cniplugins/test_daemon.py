@@ -15,8 +15,8 @@ import pytest
 import podwire.cniplugins.daemon
 from podwire.cniplugins import wire
 from podwire.cniplugins.daemon import Daemon
-from podwire.linux.namespaces import visit
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.proc.namespaces import visit
 
 DUAL = ("10.88.0.0/24", "fd88::/64")
 VERSION = {"CNI_COMMAND": "VERSION"}

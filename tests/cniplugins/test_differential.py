@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from podwire.linux import syscalls
-from podwire.linux.namespaces import in_thread, visit
-from podwire.linux.network import KernelNetwork
-from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.sysctls import KernelSysctls
+from podwire.linux.proc.namespaces import in_thread, visit
 from podwire.linux.values import Route, Veth
 
 PLACES = (Path("/usr/lib/cni"), Path(__file__).parents[2] / ".venv/debian/usr/lib/cni")

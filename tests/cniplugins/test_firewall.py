@@ -8,7 +8,7 @@ import pytest
 
 from podwire.cniplugins.firewall import ISOLATED_SETS, SETS
 from podwire.linux import errors as linux
-from podwire.linux.nft import KernelElements, KernelRuleset
+from podwire.linux.nft.table import KernelElements, KernelRuleset
 
 NETS = {"cni0": ("10.88.0.0/24", "fd88::/64"), "cni1": ("10.89.0.0/24", "fd89::/64")}
 
@@ -182,7 +182,7 @@ def test_garbage_that_has_lost_its_record_is_known_by_its_marks(host, attach):
 def test_status_tells_of_a_host_without_nft(host, config, refused, monkeypatch):
     told = config()
     assert host.call("STATUS", "", told, "") is None
-    monkeypatch.setattr("podwire.linux.nft._ENVIRONMENT", {"PATH": "/nowhere"})
+    monkeypatch.setattr("podwire.linux.nft.table._ENVIRONMENT", {"PATH": "/nowhere"})
     with refused(50, "nft"):
         host.call("STATUS", "", told, "")
 

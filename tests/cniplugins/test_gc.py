@@ -8,7 +8,7 @@ import pytest
 import podwire.cniplugins.attachments
 from podwire.cniplugins.attachments import Attachments
 from podwire.cniplugins.skeleton import Call
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 from podwire.protocols.cni.config import plugin_config
 from podwire.protocols.cni.verbs import Invocation
 

@@ -10,7 +10,7 @@ import pytest
 from podwire.cniplugins import host_device_settings
 from podwire.cniplugins.host_device_settings import chosen, links_in, parse_settings
 from podwire.linux import syscalls
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Bridge, Link, Veth
 from podwire.protocols.cni.config import plugin_config
 from podwire.protocols.cni.errors import CniError

@@ -6,8 +6,8 @@ from ipaddress import ip_network
 
 import pytest
 
-from podwire.linux.network import KernelNetwork
-from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.sysctls import KernelSysctls
 from podwire.linux.values import Route, Veth
 
 all_ways = pytest.mark.parametrize("way", ["in process", "program", "daemon"])

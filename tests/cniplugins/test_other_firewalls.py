@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from podwire.linux.nft import KernelRuleset
+from podwire.linux.nft.table import KernelRuleset
 
 IPTABLES = """
 add table {family} filter

@@ -7,10 +7,10 @@ from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
 
-from podwire.linux.namespaces import visit
-from podwire.linux.network import KernelNetwork
-from podwire.linux.nft import KernelElements, KernelRuleset
-from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.sysctls import KernelSysctls
+from podwire.linux.nft.table import KernelElements, KernelRuleset
+from podwire.linux.proc.namespaces import visit
 from podwire.linux.values import Route
 
 DUAL = ("10.88.0.0/24", "fd88::/64")

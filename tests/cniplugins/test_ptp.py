@@ -5,9 +5,9 @@ import signal
 
 import pytest
 
-from podwire.linux.network import KernelNetwork
-from podwire.linux.nft import KernelRuleset
-from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.sysctls import KernelSysctls
+from podwire.linux.nft.table import KernelRuleset
 from podwire.linux.values import Veth
 
 all_ways = pytest.mark.parametrize("way", ["in process", "program", "daemon"])

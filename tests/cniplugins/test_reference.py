@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 
 PLACES = (Path("/usr/lib/cni"), Path(__file__).parents[2] / ".venv/debian/usr/lib/cni")
 

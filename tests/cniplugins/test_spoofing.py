@@ -18,9 +18,9 @@ from podwire.cniplugins.spoofing import (
     link_local,
     unguard,
 )
-from podwire.linux.namespaces import visit
-from podwire.linux.network import KernelNetwork
-from podwire.linux.nft import KernelRuleset
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.nft.table import KernelRuleset
+from podwire.linux.proc.namespaces import visit
 from podwire.protocols.cni.errors import CniError
 
 DUAL = ("10.88.0.0/24", "fd88::/64")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from podwire.linux.network import KernelNetwork
-from podwire.linux.nft import KernelRuleset
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.nft.table import KernelRuleset
 from podwire.linux.values import Veth
 
 
@@ -82,7 +82,7 @@ def test_a_place_that_cannot_be_written_is_told(host, refused, key, tmp_path):
 
 def test_without_nft_nothing_can_be_masqueraded_mapped_or_guarded(host, refused, monkeypatch):
     host.way = "in process"
-    monkeypatch.setattr("podwire.linux.nft._ENVIRONMENT", {"PATH": "/nowhere"})
+    monkeypatch.setattr("podwire.linux.nft.table._ENVIRONMENT", {"PATH": "/nowhere"})
     status(host, host.bridge())
     guarded = [host.bridge(macspoofchk=True), host.bridge(ipspoofchk=True)]
     for config in (host.bridge(ipMasq=True), host.portmap({}) | {"prevResult": None}, *guarded):
@@ -94,7 +94,7 @@ def test_with_the_table_there_nft_is_not_needed(host, monkeypatch):
     host.way = "in process"
     host.pod("a")
     host.add("a", host.bridge(ipMasq=True))
-    monkeypatch.setattr("podwire.linux.nft._ENVIRONMENT", {"PATH": "/nowhere"})
+    monkeypatch.setattr("podwire.linux.nft.table._ENVIRONMENT", {"PATH": "/nowhere"})
     status(host, host.bridge(ipMasq=True))
 
 

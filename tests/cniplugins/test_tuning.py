@@ -9,8 +9,8 @@ import pytest
 
 from podwire.cniplugins import tuning
 from podwire.cniplugins.tuning_settings import parse_settings
-from podwire.linux.network import KernelNetwork
-from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.sysctls import KernelSysctls
 from podwire.linux.values import Veth
 from podwire.protocols.cni.config import plugin_config
 from podwire.protocols.cni.errors import CniError

@@ -19,8 +19,8 @@ import pytest
 import yaml
 
 from podwire.linux import syscalls
-from podwire.linux.namespaces import KernelNamespaces, in_thread
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.proc.namespaces import KernelNamespaces, in_thread
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
 from podwire.protocols.podresources import podresources_pb2 as resources
 

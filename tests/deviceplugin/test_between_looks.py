@@ -6,7 +6,7 @@ import pytest
 
 from podwire.deviceplugin.config import config
 from podwire.deviceplugin.stock import Stock
-from podwire.linux.travels import Travels
+from podwire.linux.net.link_moves import Travels
 
 NICS = {"name": "pool", "interfaces": {"names": ["nic*"]}}
 VETHS = {"name": "pool", "make": {"kind": "veth", "parent": "br0", "count": 1, "prefix": "pv"}}

@@ -12,11 +12,11 @@ from podwire.deviceplugin.duties import Duty, duty
 from podwire.deviceplugin.matching import Candidate, ids, reserved, wants
 from podwire.deviceplugin.records import Record, Records
 from podwire.deviceplugin.snapshots import Snapshot, decoded, encoded, taken
-from podwire.linux.kept_addresses import KeptAddress
-from podwire.linux.sysfs import Hardware, Sysfs
-from podwire.linux.travels import Ended, Seen
+from podwire.linux.net.link_locations import Away, Whereabouts
+from podwire.linux.net.link_moves import Ended, Seen
+from podwire.linux.net.snapshot_addresses import KeptAddress
+from podwire.linux.net.sysfs import Hardware, Sysfs
 from podwire.linux.values import Link
-from podwire.linux.whereabouts import Away, Whereabouts
 
 ADDRESS = KeptAddress(2, 24, 0, 0, ((1, "0a000001"), (2, "0a000001")))
 

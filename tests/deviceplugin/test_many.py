@@ -7,7 +7,8 @@ import pytest
 from podwire.deviceplugin import notices
 from podwire.deviceplugin.config import config
 from podwire.deviceplugin.stock import Stock
-from podwire.linux import errors, inotify
+from podwire.linux import errors
+from podwire.linux.fs import inotify
 
 MANY = 10_000
 

@@ -25,8 +25,8 @@ from podwire.dradriver.driver import Driver
 from podwire.dradriver.names import CLAIMS, DRIVER, EVENTS, SLICES
 from podwire.dradriver.parameters import API_VERSION, KIND
 from podwire.linux import syscalls
-from podwire.linux.namespaces import KernelNamespaces, in_thread
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.proc.namespaces import KernelNamespaces, in_thread
 from podwire.nri.host import Host, Settings
 from podwire.protocols.dra import dra_v1_pb2 as dra
 from podwire.protocols.k8sapi.client_side import Client, Scope

@@ -4,7 +4,7 @@ import pytest
 
 from podwire.dradriver import orders as judging
 from podwire.dradriver.offers import ClaimRef, Offered, PodRef, Refused
-from podwire.linux.sysfs import Hardware
+from podwire.linux.net.sysfs import Hardware
 from podwire.objects import claims
 
 POD = PodRef(namespace="default", name="pod", uid="p1")

@@ -8,7 +8,7 @@ from podwire.ipam import entries
 from podwire.ipam.entries import Owner
 from podwire.ipam.leases import Leases
 from podwire.ipam.ranges import parse_sets
-from podwire.linux.namespaces import KernelNamespaces
+from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.protocols.cni.errors import CniError
 
 SMALL = parse_sets({"subnet": "10.1.0.0/29"})

@@ -20,8 +20,8 @@ from podwire.kubelet.kit import Dns
 from podwire.kubelet.node import NodeSettings
 from podwire.kubelet.observed import UID
 from podwire.kubelet.reports import PODS
+from podwire.linux.fs.mounts import KernelMounts
 from podwire.linux.machine import RealMachine
-from podwire.linux.mounts import KernelMounts
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import NotFound
 from podwire.protocols.k8sapi.builtin import BUILTIN

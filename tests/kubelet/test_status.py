@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwire.apiserver.patches import strategic
-from podwire.apiserver.schema import Schemas
+from podwire.kinds.patches import strategic
+from podwire.kinds.schema import Schemas
 from podwire.kubelet.container_status import View
 from podwire.kubelet.observed import NOTHING, Sandbox, SeenContainer, together
 from podwire.kubelet.status import changes, pod_status, rejected

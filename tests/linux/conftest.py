@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 from podwire.linux import errors, syscalls
-from podwire.linux.cgroups import KernelCgroups
-from podwire.linux.conntrack import KernelConntrack
-from podwire.linux.mounts import KernelMounts, mounted
-from podwire.linux.namespaces import KernelNamespaces, in_thread
-from podwire.linux.network import KernelNetwork
-from podwire.linux.nft import KernelElements, KernelRuleset
-from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.cgroups.groups import KernelCgroups
+from podwire.linux.fs.mounts import KernelMounts, mounted
+from podwire.linux.net.conntrack import KernelConntrack
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.sysctls import KernelSysctls
+from podwire.linux.nft.table import KernelElements, KernelRuleset
+from podwire.linux.proc.namespaces import KernelNamespaces, in_thread
 
 TAG = f"pwt{uuid.uuid4().hex[:8]}"
 """In the name of everything that outlives a namespace."""

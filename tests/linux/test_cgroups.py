@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwire.linux import cgroup_layout, errors
-from podwire.linux.cgroup_layout import CONTROLLERS, Setting, Tree, homes, settings, weight
-from podwire.linux.cgroups import KernelCgroups, warm_up
-from podwire.linux.mounts import parse_mountinfo
+from podwire.linux import errors
+from podwire.linux.cgroups import layout
+from podwire.linux.cgroups.groups import KernelCgroups, warm_up
+from podwire.linux.cgroups.layout import CONTROLLERS, Setting, Tree, homes, settings, weight
+from podwire.linux.fs.mounts import parse_mountinfo
 from podwire.linux.values import Limits
 
 HYBRID = """\
@@ -223,7 +224,7 @@ def test_whoever_writes_into_every_door_is_in(kernel, group, spawned):
 
 
 def test_trees_of_a_hybrid_machine_are_found_once_each():
-    found = cgroup_layout.trees(parse_mountinfo(HYBRID), lambda mount: "hugetlb misc")
+    found = layout.trees(parse_mountinfo(HYBRID), lambda mount: "hugetlb misc")
     assert found == [
         Tree(1, "/sys/fs/cgroup/cpu,cpuacct", frozenset(("cpu", "cpuacct"))),
         Tree(1, "/sys/fs/cgroup/memory", frozenset(("memory",))),
@@ -233,7 +234,7 @@ def test_trees_of_a_hybrid_machine_are_found_once_each():
 
 
 def test_the_tree_of_a_unified_machine_is_one():
-    found = cgroup_layout.trees(parse_mountinfo(UNIFIED), lambda mount: "cpuset cpu io memory hugetlb pids rdma")
+    found = layout.trees(parse_mountinfo(UNIFIED), lambda mount: "cpuset cpu io memory hugetlb pids rdma")
     assert [each.version for each in found] == [2]
     assert found[0].controllers == {"cpuset", "cpu", "io", "memory", "hugetlb", "pids"}
 
@@ -285,9 +286,9 @@ def test_use_is_read_from_either_version():
         "memory.events": "low 0\noom 2\noom_kill 1\n",
         "pids.current": "3\n",
     }
-    found = cgroup_layout.usage(lambda _, file: second.get(file), {"memory": Tree(2, "/", frozenset())})
+    found = layout.usage(lambda _, file: second.get(file), {"memory": Tree(2, "/", frozenset())})
     assert found == (1_500_000, 5000, 4000, 700, 9, 2, 3, 1)
-    nothing = cgroup_layout.usage(lambda *_: None, {})
+    nothing = layout.usage(lambda *_: None, {})
     assert set(nothing) == {None}
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from podwire.linux.conntrack import KernelConntrack
-from podwire.linux.namespaces import visit
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.conntrack import KernelConntrack
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.proc.namespaces import visit
 
 RULESET = """
 table inet podwire {

@@ -6,8 +6,8 @@ from contextlib import suppress
 import pytest
 
 from podwire.linux import errors
-from podwire.linux.departures import delete_link
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.deferred_deletion import delete_link
+from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Bridge, Veth
 
 

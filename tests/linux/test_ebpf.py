@@ -6,11 +6,11 @@ from struct import Struct
 
 import pytest
 
-from podwire.linux import bpf, ebpf
-from podwire.linux.netlink import Netlink
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net import bpf, ebpf
+from podwire.linux.net.netlink import Netlink
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.wire import CREATE, EXCL, Request, nested, text, u32
 from podwire.linux.values import Ifb, Veth
-from podwire.linux.wire import CREATE, EXCL, Request, nested, text, u32
 
 CLASSIFIER, XDP = 3, 6
 LOAD, ATTACH = 5, 8

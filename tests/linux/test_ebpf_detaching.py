@@ -6,12 +6,13 @@ from struct import Struct
 
 import pytest
 
-from podwire.linux import ebpf, errors, syscalls
-from podwire.linux.ebpf_detaching import detach_programs
-from podwire.linux.netlink import Netlink
-from podwire.linux.network import KernelNetwork
+from podwire.linux import errors, syscalls
+from podwire.linux.net import ebpf
+from podwire.linux.net.ebpf_detach import detach_programs
+from podwire.linux.net.netlink import Netlink
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.wire import Request, nested, u32
 from podwire.linux.values import Veth
-from podwire.linux.wire import Request, nested, u32
 
 CLASSIFIER, XDP = 3, 6
 TCX_IN, TCX_OUT, ON_XDP = 46, 47, 37

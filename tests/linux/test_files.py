@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from podwire.linux import errors
-from podwire.linux.files import open_beneath, open_in_root, remove_durably, replace_file, sweep, write_durably
+from podwire.linux.fs.files import open_beneath, open_in_root, remove_durably, replace_file, sweep, write_durably
 
 
 def test_a_file_is_put_in_place_with_its_mode(tmp_path):
@@ -27,7 +27,7 @@ def test_a_file_is_put_in_place_with_its_mode(tmp_path):
 
 def test_a_file_is_synced_before_its_name_and_its_name_before_the_return(tmp_path):
     """Seen from outside, by strace."""
-    script = f"from podwire.linux.files import write_durably; write_durably({str(tmp_path / 'record')!r}, b'x')"
+    script = f"from podwire.linux.fs.files import write_durably; write_durably({str(tmp_path / 'record')!r}, b'x')"
     log = tmp_path / "log"
     calls = "fsync,rename,renameat,renameat2,openat,write"
     subprocess.run(["strace", "-o", log, "-e", f"trace={calls}", sys.executable, "-c", script], check=True)

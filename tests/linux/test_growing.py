@@ -3,11 +3,12 @@ import os
 
 import pytest
 
-from podwire.linux import errors, growing
+from podwire.linux import errors
+from podwire.linux.fs import append_log
 
 
 def read(path):
-    return growing.newest(path.read_bytes(), json.loads, ValueError)
+    return append_log.newest(path.read_bytes(), json.loads, ValueError)
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def path(tmp_path):
 
 def test_the_newest_counts(path):
     for each in range(3):
-        growing.put(path, b"%d" % each)
+        append_log.put(path, b"%d" % each)
         assert read(path) == each
     assert path.read_bytes() == b"0\n1\n2"
     assert path.stat().st_mode & 0o777 == 0o600
@@ -27,31 +28,31 @@ def test_the_newest_counts(path):
 def test_only_the_first_waits_for_the_disk(path, monkeypatch):
     waits = []
     monkeypatch.setattr(os, "fsync", waits.append)
-    growing.put(path, b"0")
+    append_log.put(path, b"0")
     assert len(waits) == 2, "the file, and its name"
-    growing.put(path, b"1")
+    append_log.put(path, b"1")
     assert len(waits) == 2
 
 
 def test_a_first_one_can_be_brought_to_the_disk_later(path, monkeypatch):
     waits = []
-    growing.put(path, b"0", durably=False)
+    append_log.put(path, b"0", durably=False)
     monkeypatch.setattr(os, "fsync", waits.append)
-    growing.put(path, b"1", durably=False)
+    append_log.put(path, b"1", durably=False)
     assert not waits
-    growing.settle(path)
+    append_log.settle(path)
     assert len(waits) == 2, "the file, and its name"
     with pytest.raises(errors.LinuxError, match=r"write .*nothing"):
-        growing.settle(path.with_name("nothing"))
+        append_log.settle(path.with_name("nothing"))
 
 
 @pytest.mark.parametrize("torn", [b"\n", b'\n{"a', b"\n{\n[", b"\n\0\0\0\0"])
 def test_a_line_that_is_not_whole_counts_for_nothing_and_spoils_no_other(path, torn):
-    growing.put(path, b"0")
-    growing.put(path, b"1")
+    append_log.put(path, b"0")
+    append_log.put(path, b"1")
     path.write_bytes(path.read_bytes() + torn)
     assert read(path) == 1
-    growing.put(path, b"2")
+    append_log.put(path, b"2")
     assert read(path) == 2
 
 
@@ -65,27 +66,27 @@ def test_where_nothing_is_whole_nothing_is_told(path, data):
 def test_a_file_that_grew_too_long_is_put_in_place_anew(path):
     lines = [json.dumps(str(number) * 3000).encode() for number in range(9)] * 4
     for each in lines:
-        growing.put(path, each)
-        assert path.stat().st_size <= growing.LONGEST + 2 * len(each)
+        append_log.put(path, each)
+        assert path.stat().st_size <= append_log.LONGEST + 2 * len(each)
     assert read(path) == json.loads(lines[-1])
 
 
 def test_what_takes_the_place_of_all_before_it_is_on_the_disk(path, monkeypatch):
-    growing.put(path, b"0")
-    path.write_bytes(b"0\n" * growing.LONGEST)
+    append_log.put(path, b"0")
+    path.write_bytes(b"0\n" * append_log.LONGEST)
     waits = []
     monkeypatch.setattr(os, "fsync", waits.append)
-    growing.put(path, b"1", durably=False)
+    append_log.put(path, b"1", durably=False)
     assert (path.read_bytes(), len(waits)) == (b"1", 2)
 
 
 def test_what_cannot_be_written_is_told_by_name(path):
     with pytest.raises(errors.NoSuchPath, match=r"write .*nowhere"):
-        growing.put(path.parent / "nowhere" / "value", b"0")
+        append_log.put(path.parent / "nowhere" / "value", b"0")
     with pytest.raises(errors.LinuxError, match=r"write .*Is a directory"):
-        growing.put(path.parent, b"0")
+        append_log.put(path.parent, b"0")
 
 
 def test_a_full_disk_leaves_what_was_there():
     with pytest.raises(errors.LinuxError, match="No space left"):
-        growing.put("/dev/full", b"0")
+        append_log.put("/dev/full", b"0")

@@ -35,7 +35,9 @@ def pulled_in(module: str) -> tuple[set[str], set[str]]:
     return set(others.split()), set(ours.split())
 
 
-@pytest.mark.parametrize("module", sorted(each.stem for each in ROOM.glob("[a-z]*.py")))
+@pytest.mark.parametrize(
+    "module", sorted(".".join(path.relative_to(ROOM).with_suffix("").parts) for path in ROOM.rglob("[a-z]*.py"))
+)
 def test_a_file_is_light_to_import_and_knows_only_this_room(module):
     others, ours = pulled_in(module)
     assert others - {"collections_abc", "sre", "typing", "stat"} <= ALLOWED

@@ -1,7 +1,7 @@
 import pytest
 
-from podwire.linux import inotify
 from podwire.linux.errors import NoSuchPath
+from podwire.linux.fs import inotify
 
 
 @pytest.fixture

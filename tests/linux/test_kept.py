@@ -8,15 +8,16 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from podwire.linux import errors, link_sysctls
-from podwire.linux.ethtool import Ethtool
-from podwire.linux.kept_addresses import KeptAddresses
-from podwire.linux.kept_neighbours import KeptNeighbours
-from podwire.linux.kept_queues import KeptQueues
-from podwire.linux.kept_routes import KeptRoutes
-from podwire.linux.kept_rules import KeptRules
-from podwire.linux.netlink import Netlink
-from podwire.linux.network import KernelNetwork
+from podwire.linux import errors
+from podwire.linux.net import link_sysctls
+from podwire.linux.net.ethtool import Ethtool
+from podwire.linux.net.netlink import Netlink
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.snapshot_addresses import KeptAddresses
+from podwire.linux.net.snapshot_neighbours import KeptNeighbours
+from podwire.linux.net.snapshot_qdiscs import KeptQueues
+from podwire.linux.net.snapshot_routes import KeptRoutes
+from podwire.linux.net.snapshot_rules import KeptRules
 from podwire.linux.values import Veth
 
 

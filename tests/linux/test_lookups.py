@@ -8,9 +8,9 @@ from contextlib import contextmanager
 import pytest
 
 from podwire.linux import errors
-from podwire.linux import expressions as do
-from podwire.linux.namespaces import visit
-from podwire.linux.tables import ADDRESS4, INPUT, NUMBER, PORT, PROTOCOL, TWO_NUMBERS, Chain, Set, Table
+from podwire.linux.nft import expressions as do
+from podwire.linux.nft.tables import ADDRESS4, INPUT, NUMBER, PORT, PROTOCOL, TWO_NUMBERS, Chain, Set, Table
+from podwire.linux.proc.namespaces import visit
 from podwire.linux.values import Change, Counted, Element
 
 TABLE = "judge"

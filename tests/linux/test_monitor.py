@@ -7,14 +7,15 @@ from ipaddress import IPv4Interface, IPv4Network, IPv6Interface, ip_address
 
 import pytest
 
-from podwire.linux import errors, monitor
-from podwire.linux.monitor import Changed, Monitor, messages
-from podwire.linux.netlink import NETFILTER
-from podwire.linux.network import KernelNetwork
-from podwire.linux.nft import KernelElements, KernelRuleset
-from podwire.linux.sysctls import KernelSysctls
+from podwire.linux import errors
+from podwire.linux.net import monitor
+from podwire.linux.net.monitor import Changed, Monitor, messages
+from podwire.linux.net.netlink import NETFILTER
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.sysctls import KernelSysctls
+from podwire.linux.net.wire import HEADER
+from podwire.linux.nft.table import KernelElements, KernelRuleset
 from podwire.linux.values import Bridge, Element, Route, Rule, Veth
-from podwire.linux.wire import HEADER
 
 ANYWHERE = IPv4Network("0.0.0.0/0")
 

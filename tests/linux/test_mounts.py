@@ -3,7 +3,7 @@
 import pytest
 
 from podwire.linux import errors, syscalls
-from podwire.linux.mounts import parse_mountinfo
+from podwire.linux.fs.mounts import parse_mountinfo
 
 
 @pytest.fixture

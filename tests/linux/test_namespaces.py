@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from podwire.linux import errors, namespaces, syscalls
-from podwire.linux.namespaces import in_thread, visit
+from podwire.linux import errors, syscalls
+from podwire.linux.proc import namespaces
+from podwire.linux.proc.namespaces import in_thread, visit
 from podwire.linux.values import Veth
 
 

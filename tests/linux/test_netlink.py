@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from podwire.linux import errors, wire
-from podwire.linux.netlink import Netlink
+from podwire.linux import errors
+from podwire.linux.net import wire
+from podwire.linux.net.netlink import Netlink
+from podwire.linux.net.wire import Request
 from podwire.linux.values import Bridge, Route, Veth
-from podwire.linux.wire import Request
 
 
 @pytest.fixture

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwire.linux import errors, keys, nft
-from podwire.linux.nft import TABLE, KernelRuleset
+from podwire.linux import errors
+from podwire.linux.nft import keys
+from podwire.linux.nft import table as ruleset
+from podwire.linux.nft.table import TABLE, KernelRuleset
 from podwire.linux.values import Change, Element
 
 RULESET = """
@@ -188,7 +190,7 @@ def test_a_key_of_the_wrong_length_is_refused(kernel, tmp_path):
 
 
 def test_without_nft_it_is_said_so(kernel, tmp_path, monkeypatch):
-    monkeypatch.setitem(nft._ENVIRONMENT, "PATH", str(tmp_path))
+    monkeypatch.setitem(ruleset._ENVIRONMENT, "PATH", str(tmp_path))
     with pytest.raises(errors.Unsupported, match="not installed"):
         KernelRuleset().apply("")
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from podwire.linux import errors, overlay
-from podwire.linux.overlay import mount_overlay, mount_relative, takes_layers_singly
+from podwire.linux import errors
+from podwire.linux.fs import overlay
+from podwire.linux.fs.overlay import mount_overlay, mount_relative, takes_layers_singly
 
 
 def layers(root, count, name="layer-{}"):

@@ -7,8 +7,8 @@ from ipaddress import ip_interface
 import pytest
 
 from podwire.linux import errors
-from podwire.linux.namespaces import visit
-from podwire.linux.packets import ARP, IPV4, DatagramSocket, FrameSocket, index_of
+from podwire.linux.net.packets import ARP, IPV4, DatagramSocket, FrameSocket, index_of
+from podwire.linux.proc.namespaces import visit
 from podwire.linux.values import Veth
 
 

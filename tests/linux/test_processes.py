@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from podwire.linux import errors, syscalls
-from podwire.linux.processes import boot_id, open_process, reap, run, send_signal, spawn, start_time, wait
+from podwire.linux.proc.processes import boot_id, open_process, reap, run, send_signal, spawn, start_time, wait
 
 PATH = {"PATH": "/usr/bin:/bin"}
 
@@ -152,7 +152,7 @@ def test_standard_files_can_be_handed_on_in_any_order(tmp_path):
     out = os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT)
     script = f"""
 import os
-from podwire.linux.processes import reap, spawn
+from podwire.linux.proc.processes import reap, spawn
 os.dup2({out}, 2)
 child = spawn(["sh", "-c", "echo out; echo err >&2"], env={PATH!r}, files=(0, 2, 1))
 raise SystemExit(reap(child))

@@ -5,11 +5,11 @@ import os
 import pytest
 
 from podwire.linux import errors
-from podwire.linux.link_attributes import Attributes, WholeLinks
-from podwire.linux.namespaces import KernelNamespaces, open_namespace
-from podwire.linux.netlink import Netlink
-from podwire.linux.network import KernelNetwork
-from podwire.linux.stacked_links import FEATURES, Stacked, make, supports
+from podwire.linux.net.link_attributes import Attributes, WholeLinks
+from podwire.linux.net.netlink import Netlink
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.stacked_links import FEATURES, Stacked, make, supports
+from podwire.linux.proc.namespaces import KernelNamespaces, open_namespace
 from podwire.linux.values import Veth
 
 

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from podwire.linux import stopwatch
-from podwire.linux.stopwatch import REST, Stopwatch, step
+from podwire.linux.proc import stopwatch
+from podwire.linux.proc.stopwatch import REST, Stopwatch, step
 
 
 @pytest.fixture

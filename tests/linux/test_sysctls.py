@@ -3,7 +3,7 @@
 import pytest
 
 from podwire.linux import errors
-from podwire.linux.sysctls import NAMESPACED, KernelSysctls, parts
+from podwire.linux.net.sysctls import NAMESPACED, KernelSysctls, parts
 
 
 def test_a_parameter_of_a_network_is_its_own(kernel, tmp_path):

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from podwire.linux.network import KernelNetwork
-from podwire.linux.speeds import Speeds
-from podwire.linux.sysfs import Hardware, Rdma, Sysfs
+from podwire.linux.net.link_speeds import Speeds
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.sysfs import Hardware, Rdma, Sysfs
 from podwire.linux.values import Bridge, Veth
 
 PHYSICAL, VIRTUAL = "0000:3b:00.0", "0000:3b:00.2"

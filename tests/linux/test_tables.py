@@ -6,8 +6,8 @@ from ipaddress import ip_network
 import pytest
 
 from podwire.linux import errors
-from podwire.linux import expressions as nft
-from podwire.linux.tables import FORWARD, INPUT, OUTPUT, Chain, KernelTables, Table, same
+from podwire.linux.nft import expressions as nft
+from podwire.linux.nft.tables import FORWARD, INPUT, OUTPUT, Chain, KernelTables, Table, same
 
 LET = nft.verdict("accept")
 DROP = nft.verdict("drop")

@@ -7,11 +7,11 @@ from contextlib import closing
 import pytest
 
 from podwire.linux import errors
-from podwire.linux.kept_addresses import KeptAddresses
-from podwire.linux.netlink import Netlink
-from podwire.linux.network import KernelNetwork
-from podwire.linux.taps import make_tap
-from podwire.linux.travels import Distant, Ended, Seen, Travels
+from podwire.linux.net.link_moves import Distant, Ended, Seen, Travels
+from podwire.linux.net.netlink import Netlink
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.snapshot_addresses import KeptAddresses
+from podwire.linux.net.taps import make_tap
 from podwire.linux.values import Veth
 
 

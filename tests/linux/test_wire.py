@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwire.linux import wire
+from podwire.linux.net import wire
 
 KINDS = st.integers(1, 0x3FFF)
 

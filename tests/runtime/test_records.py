@@ -3,8 +3,8 @@ import logging
 import msgspec
 import pytest
 
-from podwire.linux import growing
 from podwire.linux.errors import LinuxError
+from podwire.linux.fs import append_log
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.runtime.records import FILE, ContainerRecord, NewerRecord, Records, SandboxRecord
 
@@ -87,7 +87,7 @@ def test_a_first_record_that_cannot_be_written_leaves_nothing(records, monkeypat
         raise LinuxError(28, "write")
 
     records.write(sandbox("old"))
-    monkeypatch.setattr(growing, "put", full)
+    monkeypatch.setattr(append_log, "put", full)
     for id_ in ("new", "old"):
         with pytest.raises(LinuxError):
             records.write(sandbox(id_))

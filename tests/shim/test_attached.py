@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from podwire.linux.namespaces import KernelNamespaces
+from podwire.linux.proc.namespaces import KernelNamespaces
 
 
 def check(shim, environment, file, state):

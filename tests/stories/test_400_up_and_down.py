@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from podwire.cluster.runtime import Options
-from podwire.linux.cgroups import KernelCgroups
+from podwire.linux.cgroups.groups import KernelCgroups
 
 PODWIRE = Path(sys.executable).with_name("podwire")
 BEGINNING, OWNER = "pwup-", ".owner"

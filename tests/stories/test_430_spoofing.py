@@ -19,7 +19,7 @@ PODWIRE = Path(sys.executable).with_name("podwire")
 SECONDS = 90.0
 SEND = """
 import json, socket, sys
-from podwire.linux.namespaces import visit
+from podwire.linux.proc.namespaces import visit
 
 speaker, listener, frames = json.load(sys.stdin)
 with visit(listener):

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from podwire.seams import Hop
+from podwire.interfaces import Hop
 from podwire.trace import collector
 from podwire.trace.collector import Collector
 from podwire.trace.follow import follow

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwire.linux.processes import Finished
+from podwire.interfaces import EVENT, Hop
+from podwire.linux.proc.processes import Finished
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.nri import nri_pb2
-from podwire.seams import EVENT, Hop
 from podwire.trace.digest import digested
 from podwire.trace.pods import About, Pods
 from podwire.trace.record import MOST_DETAIL, decode, encode, pod_id

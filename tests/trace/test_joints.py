@@ -11,12 +11,12 @@ import pytest
 from podwire.cluster import cni_joints, tracing
 from podwire.cluster.watched_store import watched_store
 from podwire.cniplugins.skeleton import Streams, answer
-from podwire.linux import processes
-from podwire.linux.namespaces import KernelNamespaces, visit
+from podwire.interfaces import Hop
+from podwire.linux.proc import processes
+from podwire.linux.proc.namespaces import KernelNamespaces, visit
 from podwire.protocols.cni.verbs import Invocation
 from podwire.protocols.storage import Stale
 from podwire.runtime.cni.plugins import PluginFailed, Plugins
-from podwire.seams import Hop
 from podwire.store import MemoryStore
 from podwire.trace.participants import KUBELET
 from podwire.trace.recorder import Recorder

@@ -5,11 +5,11 @@ import logging
 
 import pytest
 
-from podwire.linux import processes
+from podwire.interfaces import EVENT
+from podwire.linux.proc import processes
 from podwire.protocols.grpc_status import NotFound
 from podwire.protocols.k8sapi.client_side import Interrupted, Reply
 from podwire.protocols.k8sapi.server_side import Request, Response, Stream, Upgrade
-from podwire.seams import EVENT
 from podwire.transports.tapped import Execution, Tapped, watched_run
 from podwire.transports.tapped_http import TappedHttp, watched
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from podwire.apiserver.ports import Store
 from podwire.apiserver.registry import PREFIX
 from podwire.apiserver.stored import Object, pack, unpack
+from podwire.interfaces import Clock
 from podwire.objects.times import parse, rfc3339
 from podwire.protocols.storage import Item, KeyExists, Stale
-from podwire.seams import Clock
 
 ADDRESSES = f"{PREFIX}ipaddresses/"
 NODE_PORTS = f"{PREFIX}ranges/servicenodeports/"

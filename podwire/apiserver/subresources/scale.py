@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 from podwire.apiserver import applying, bodies, patching, stored
-from podwire.apiserver.apply.builtin import builtin_types
 from podwire.apiserver.call import Call, WriteOptions, write_options
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.registry import Resource
@@ -13,6 +12,7 @@ from podwire.apiserver.render import answer
 from podwire.apiserver.stored import Object
 from podwire.apiserver.updates import Write
 from podwire.apiserver.verbs import body_of
+from podwire.kinds.apply.builtin import builtin_types
 from podwire.objects.selectors import from_labels, from_object
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.server_side import Answer

@@ -19,11 +19,11 @@ from podwire.cluster.hardware.functions import Function, functions, links
 from podwire.cluster.hardware.planting import SYS, write
 from podwire.cluster.hardware.profile import Profile
 from podwire.cluster.hardware.tree import CLASS_NET, class_entry, shown
-from podwire.linux import monitor
 from podwire.linux.errors import LinuxError
-from podwire.linux.netlink import Netlink
-from podwire.linux.network import KernelNetwork
-from podwire.linux.travels import Distant
+from podwire.linux.net import monitor
+from podwire.linux.net.link_moves import Distant
+from podwire.linux.net.netlink import Netlink
+from podwire.linux.net.network import KernelNetwork
 
 _log = logging.getLogger("podwire.hardware")
 

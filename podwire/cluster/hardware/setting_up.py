@@ -14,9 +14,9 @@ from podwire.cluster.hardware.functions import functions, links
 from podwire.cluster.hardware.keeping import Keeper
 from podwire.cluster.hardware.planting import plant
 from podwire.cluster.hardware.profile import Profile
-from podwire.linux.mount_namespaces import is_pinned
-from podwire.linux.namespaces import KernelNamespaces, open_namespace
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.proc.mount_namespaces import is_pinned
+from podwire.linux.proc.namespaces import KernelNamespaces, open_namespace
 
 T = TypeVar("T")
 

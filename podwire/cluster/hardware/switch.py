@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from podwire.cluster.hardware.functions import Function
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Bridge, Link, Veth
 
 BRIDGE = "switch0"

@@ -14,8 +14,8 @@ import msgspec
 
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.slots import LAST, Slot
-from podwire.linux.files import write_durably
-from podwire.linux.processes import boot_id
+from podwire.linux.fs.files import write_durably
+from podwire.linux.proc.processes import boot_id
 
 DIRECTORY = Path("/var/lib/podwire/slots")
 _LOCK = ".lock"

@@ -17,8 +17,8 @@ from podwire.cluster.up.nodespace import NodeSpace, remove_pins
 from podwire.cluster.up.notes import hold
 from podwire.cluster.up.state import BrokenState, State
 from podwire.cluster.up.stop import StillThere, kill, stop
-from podwire.linux.cgroups import KernelCgroups
-from podwire.linux.mounts import KernelMounts, mounted
+from podwire.linux.cgroups.groups import KernelCgroups
+from podwire.linux.fs.mounts import KernelMounts, mounted
 
 Step = Callable[[], None]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from podwire.cluster.up.layout import Layout
-from podwire.linux.mount_namespaces import of_process
+from podwire.linux.proc.mount_namespaces import of_process
 
 _PROC = Path("/proc")
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from podwire.cluster.up.slots import Network, Slot
-from podwire.linux.network import KernelNetwork
-from podwire.linux.nft import KernelRuleset
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.nft.table import KernelRuleset
 from podwire.linux.values import Route
 
 TABLE = "podwire_nodes"

@@ -14,7 +14,7 @@ from podwire.cluster.up.nodes import Node
 from podwire.cluster.up.nodespace import NodeSpace
 from podwire.cluster.up.prepare import Prepared
 from podwire.dradriver.config import Config as NetworkDriver
-from podwire.linux.namespaces import open_namespace
+from podwire.linux.proc.namespaces import open_namespace
 from podwire.nri.errors import NriError
 from podwire.nri.host.configuration import BadConfiguration
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig

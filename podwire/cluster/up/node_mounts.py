@@ -14,7 +14,7 @@ from pathlib import Path
 
 from podwire.cluster.up.layout import Layout
 from podwire.linux.errors import LinuxError
-from podwire.linux.mounts import KernelMounts
+from podwire.linux.fs.mounts import KernelMounts
 
 STANDARD = (
     "etc/cdi",

@@ -13,11 +13,11 @@ from typing import NoReturn, TypeVar
 
 from podwire.cluster.up import node_mounts
 from podwire.cluster.up.layout import Layout
-from podwire.linux import mount_namespaces
 from podwire.linux.errors import LinuxError, NoSuchMount, Refused
-from podwire.linux.mounts import KernelMounts, mounted
-from podwire.linux.namespaces import KernelNamespaces, identity, in_thread
-from podwire.linux.network import KernelNetwork
+from podwire.linux.fs.mounts import KernelMounts, mounted
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.proc import mount_namespaces
+from podwire.linux.proc.namespaces import KernelNamespaces, identity, in_thread
 
 T = TypeVar("T")
 Work = Callable[[], None]

@@ -12,8 +12,8 @@ from podwire.cluster.files import write_private
 from podwire.cluster.processes import memory_of
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.supervisor import Process
-from podwire.linux import processes
 from podwire.linux.errors import LinuxError, NoSuchProcess
+from podwire.linux.proc import processes
 
 SUPERVISOR = "supervisor"
 

@@ -18,7 +18,7 @@ from podwire.cluster.up.slots import Slot, collisions
 from podwire.cluster.up.state import NodeRecord, State
 from podwire.dradriver.config import Config as NetworkDriver
 from podwire.linux.errors import NoSuchLink
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 from podwire.runtime.cni import Checking
 from podwire.runtime.cni.checker import REPORTING
 

@@ -7,8 +7,8 @@ import time
 
 from podwire.cluster.up import marks, notes
 from podwire.cluster.up.layout import Layout
-from podwire.linux import processes
 from podwire.linux.errors import NoSuchProcess
+from podwire.linux.proc import processes
 
 PATIENCE = 40.0
 """Seconds for the supervisor, which gives each of its components ten."""

@@ -16,7 +16,7 @@ from podwire.cluster.up import child
 from podwire.cluster.up.child import Component
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.restarts import Restarts
-from podwire.linux import processes
+from podwire.linux.proc import processes
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 10.0

@@ -13,10 +13,10 @@ from podwire.cluster.up.claims import Claims
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.nodespace import NodeSpace
 from podwire.cluster.up.slots import TABLES
-from podwire.linux import processes
 from podwire.linux.errors import LinuxError
-from podwire.linux.mounts import mounted
-from podwire.linux.network import KernelNetwork
+from podwire.linux.fs.mounts import mounted
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.proc import processes
 
 OWNER = "cluster"
 """Whose all of this is: the cluster that the record tells of."""

@@ -13,9 +13,9 @@ from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.slots import Interface, Network, Slot
 from podwire.cniplugins import tables
 from podwire.linux.errors import AddressExists, LinkExists, NoSuchLink
-from podwire.linux.network import KernelNetwork
-from podwire.linux.nft import KernelRuleset
-from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.sysctls import KernelSysctls
+from podwire.linux.nft.table import KernelRuleset
 from podwire.linux.values import Bridge, Route, Veth
 
 PLUGINS_MARK = "podwire"

@@ -23,7 +23,7 @@ from podwire.dradriver.addressing.pools import Pool
 from podwire.dradriver.offers import Refused
 from podwire.dradriver.settings import Interface
 from podwire.failpoints import declare, failpoint
-from podwire.linux.files import replace_file
+from podwire.linux.fs.files import replace_file
 
 _log = logging.getLogger("podwire.dradriver")
 

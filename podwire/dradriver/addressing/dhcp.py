@@ -17,8 +17,8 @@ from typing import TypeVar
 
 from podwire.dradriver.addressing.listening import Listening
 from podwire.linux import errors as linux
-from podwire.linux.network import KernelNetwork
-from podwire.linux.packets import ARP, IPV4, DatagramSocket, Frame, FrameSocket, index_of
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.packets import ARP, IPV4, DatagramSocket, Frame, FrameSocket, index_of
 from podwire.protocols.dhcp import asking as ask
 from podwire.protocols.dhcp import messages, packets
 from podwire.protocols.dhcp.asking import Asking, Client, Stage

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from podwire.dradriver.addressing.keys import Key, claim_prefix
-from podwire.linux.files import remove_durably, sync_directory, write_durably
+from podwire.linux.fs.files import remove_durably, sync_directory, write_durably
 from podwire.protocols.dhcp.leases import Lease
 
 log = logging.getLogger(__name__)

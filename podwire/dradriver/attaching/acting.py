@@ -9,10 +9,11 @@ from podwire.dradriver.attaching.places import Place
 from podwire.dradriver.attaching.records import Record
 from podwire.dradriver.attaching.steps import Step
 from podwire.failpoints import failpoint
-from podwire.linux import errors, link_sysctls
-from podwire.linux.ebpf_detaching import detach_programs
-from podwire.linux.link_attributes import Attributes, Whole, WholeLinks
-from podwire.linux.links import KernelLinks
+from podwire.linux import errors
+from podwire.linux.net import link_sysctls
+from podwire.linux.net.ebpf_detach import detach_programs
+from podwire.linux.net.link_attributes import Attributes, Whole, WholeLinks
+from podwire.linux.net.links import KernelLinks
 from podwire.linux.values import Link
 
 _log = logging.getLogger("podwire.dradriver")

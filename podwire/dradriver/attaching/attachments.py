@@ -22,9 +22,9 @@ from podwire.dradriver.offers import ClaimRef, Order, PodRef, Refused
 from podwire.dradriver.settings import Interface
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors
-from podwire.linux.addresses import KernelAddresses
-from podwire.linux.link_attributes import WholeLinks
-from podwire.linux.links import KernelLinks
+from podwire.linux.net.addresses import KernelAddresses
+from podwire.linux.net.link_attributes import WholeLinks
+from podwire.linux.net.links import KernelLinks
 
 _log = logging.getLogger("podwire.dradriver")
 

@@ -6,15 +6,15 @@ from podwire.dradriver.attaching import steps
 from podwire.dradriver.attaching.places import Place
 from podwire.dradriver.settings import Route
 from podwire.linux import errors, values
-from podwire.linux.addresses import KernelAddresses
-from podwire.linux.kept_addresses import KeptAddresses
-from podwire.linux.kept_neighbours import KeptNeighbours
-from podwire.linux.kept_routes import KeptRoutes
-from podwire.linux.kept_rules import KeptRules
-from podwire.linux.neighbours import KernelNeighbours
-from podwire.linux.netlink import Batch, Sender
-from podwire.linux.routes import KernelRoutes
-from podwire.linux.rules import KernelRules
+from podwire.linux.net.addresses import KernelAddresses
+from podwire.linux.net.neighbours import KernelNeighbours
+from podwire.linux.net.netlink import Batch, Sender
+from podwire.linux.net.routes import KernelRoutes
+from podwire.linux.net.rules import KernelRules
+from podwire.linux.net.snapshot_addresses import KeptAddresses
+from podwire.linux.net.snapshot_neighbours import KeptNeighbours
+from podwire.linux.net.snapshot_routes import KeptRoutes
+from podwire.linux.net.snapshot_rules import KeptRules
 
 
 def add_addresses(pod: Place, index: int, step: steps.AddAddresses) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from podwire.dradriver.attaching.records import Record
 from podwire.dradriver.attaching.snapshots import Snapshot
-from podwire.linux.link_attributes import Whole
+from podwire.linux.net.link_attributes import Whole
 
 
 def found(record: Record, links: Iterable[Whole]) -> Whole | None:

@@ -9,15 +9,15 @@ from podwire.dradriver.attaching import steps
 from podwire.dradriver.attaching.places import Place
 from podwire.dradriver.settings import Made, Vrf
 from podwire.linux import errors
-from podwire.linux.departures import delete_link
-from podwire.linux.link_attributes import Attributes, WholeLinks
-from podwire.linux.links import KernelLinks
-from podwire.linux.netlink import Batch
-from podwire.linux.stacked_links import Stacked
-from podwire.linux.stacked_links import make as make_stacked
-from podwire.linux.sysctls import KernelSysctls
-from podwire.linux.taps import make_tap
-from podwire.linux.traffic import KernelTraffic
+from podwire.linux.net.deferred_deletion import delete_link
+from podwire.linux.net.link_attributes import Attributes, WholeLinks
+from podwire.linux.net.links import KernelLinks
+from podwire.linux.net.netlink import Batch
+from podwire.linux.net.stacked_links import Stacked
+from podwire.linux.net.stacked_links import make as make_stacked
+from podwire.linux.net.sysctls import KernelSysctls
+from podwire.linux.net.taps import make_tap
+from podwire.linux.net.traffic import KernelTraffic
 from podwire.linux.values import Ifb, Veth
 
 _ACROSS_VRFS = ("net.ipv4.tcp_l3mdev_accept", "net.ipv4.udp_l3mdev_accept")

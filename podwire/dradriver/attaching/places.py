@@ -5,9 +5,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TypeVar
 
-from podwire.linux.ethtool import Ethtool
-from podwire.linux.namespaces import open_namespace, visit
-from podwire.linux.netlink import Netlink
+from podwire.linux.net.ethtool import Ethtool
+from podwire.linux.net.netlink import Netlink
+from podwire.linux.proc.namespaces import open_namespace, visit
 from podwire.linux.values import Path
 
 T = TypeVar("T")

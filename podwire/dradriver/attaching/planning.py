@@ -14,10 +14,10 @@ from podwire.dradriver.attaching.snapshots import Snapshot
 from podwire.dradriver.attaching.steps import Step
 from podwire.dradriver.settings import IP, WHOLE, Interface, Network, Route, Settings
 from podwire.linux import values
-from podwire.linux.kept_addresses import KeptAddress
-from podwire.linux.kept_routes import KeptRoute
-from podwire.linux.kept_rules import KeptRule
-from podwire.linux.link_attributes import Attributes
+from podwire.linux.net.link_attributes import Attributes
+from podwire.linux.net.snapshot_addresses import KeptAddress
+from podwire.linux.net.snapshot_routes import KeptRoute
+from podwire.linux.net.snapshot_rules import KeptRule
 
 _LABEL = 3
 _GLOBAL = 0

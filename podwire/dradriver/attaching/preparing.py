@@ -15,12 +15,13 @@ from podwire.dradriver.inventory.uplinks import needed, uplinks
 from podwire.dradriver.offers import Order, Refused
 from podwire.dradriver.settings import WHOLE, Interface
 from podwire.failpoints import declare, failpoint
-from podwire.linux import errors, link_sysctls
-from podwire.linux.kept_routes import KeptRoutes
-from podwire.linux.link_attributes import Attributes, WholeLinks
-from podwire.linux.links import KernelLinks
-from podwire.linux.routes import KernelRoutes
-from podwire.linux.stacked_links import FEATURES, supports
+from podwire.linux import errors
+from podwire.linux.net import link_sysctls
+from podwire.linux.net.link_attributes import Attributes, WholeLinks
+from podwire.linux.net.links import KernelLinks
+from podwire.linux.net.routes import KernelRoutes
+from podwire.linux.net.snapshot_routes import KeptRoutes
+from podwire.linux.net.stacked_links import FEATURES, supports
 from podwire.linux.values import Link
 
 WAITING = declare("network-driver.waiting", "an interface that waits for a DHCP server's answer is made, and is not up")

@@ -28,8 +28,8 @@ from podwire.dradriver.attaching.coding import decoded, encoded
 from podwire.dradriver.attaching.snapshots import Snapshot
 from podwire.dradriver.offers import Order, Refused
 from podwire.dradriver.settings import Interface, Route
-from podwire.linux import growing
-from podwire.linux.files import remove_durably, replace_file, sweep, write_durably
+from podwire.linux.fs import append_log
+from podwire.linux.fs.files import remove_durably, replace_file, sweep, write_durably
 
 _log = logging.getLogger("podwire.dradriver")
 
@@ -225,7 +225,7 @@ class Records:
         """What was promised to a claim outlives a loss of power from now on."""
         for path in [self._path(each) for each in self.of_claim(claim_uid)]:
             if path in self._unsettled:
-                growing.settle(path)
+                append_log.settle(path)
                 self._unsettled.discard(path)
 
     def note(self, record: Record) -> None:

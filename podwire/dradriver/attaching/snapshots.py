@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from podwire.dradriver.attaching.places import Place
-from podwire.linux import errors, link_sysctls
-from podwire.linux.kept_addresses import KeptAddress, KeptAddresses
-from podwire.linux.kept_neighbours import KeptNeighbour, KeptNeighbours
-from podwire.linux.kept_queues import KeptQueue, KeptQueues
-from podwire.linux.kept_routes import KeptRoute, KeptRoutes
-from podwire.linux.kept_rules import KeptRule, KeptRules
-from podwire.linux.link_attributes import Attributes, Whole, WholeLinks
+from podwire.linux import errors
+from podwire.linux.net import link_sysctls
+from podwire.linux.net.link_attributes import Attributes, Whole, WholeLinks
+from podwire.linux.net.snapshot_addresses import KeptAddress, KeptAddresses
+from podwire.linux.net.snapshot_neighbours import KeptNeighbour, KeptNeighbours
+from podwire.linux.net.snapshot_qdiscs import KeptQueue, KeptQueues
+from podwire.linux.net.snapshot_routes import KeptRoute, KeptRoutes
+from podwire.linux.net.snapshot_rules import KeptRule, KeptRules
 from podwire.linux.values import LOCAL, MAIN
 
 _DEFAULT = 253

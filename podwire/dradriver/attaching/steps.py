@@ -11,11 +11,11 @@ from typing import ClassVar
 from podwire.dradriver.attaching.snapshots import Snapshot
 from podwire.dradriver.settings import Interface, Made, Neighbour, Route, Vrf
 from podwire.failpoints import declare
-from podwire.linux.kept_addresses import KeptAddress
-from podwire.linux.kept_neighbours import KeptNeighbour
-from podwire.linux.kept_routes import KeptRoute
-from podwire.linux.kept_rules import KeptRule
-from podwire.linux.link_attributes import Attributes
+from podwire.linux.net.link_attributes import Attributes
+from podwire.linux.net.snapshot_addresses import KeptAddress
+from podwire.linux.net.snapshot_neighbours import KeptNeighbour
+from podwire.linux.net.snapshot_routes import KeptRoute
+from podwire.linux.net.snapshot_rules import KeptRule
 from podwire.linux.values import Bucket, Rule
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from podwire.dradriver.inventory.config import Config, Shared
 from podwire.dradriver.inventory.uplinks import below, needed, uplinks
-from podwire.linux.sysfs import Hardware
+from podwire.linux.net.sysfs import Hardware
 from podwire.linux.values import Link, Route
 
 OWN = re.compile(r"podwire([:-].*)?", re.DOTALL)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from podwire.dradriver.inventory.config import LEAST_BANDWIDTH, Shared
 from podwire.dradriver.names import DRIVER
-from podwire.linux.sysfs import Hardware, Rdma
+from podwire.linux.net.sysfs import Hardware, Rdma
 from podwire.linux.values import Interface, Link
 from podwire.objects.quantity import parse
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from podwire.dradriver.hearing import heard
 from podwire.dradriver.inventory.choosing import is_nobodys
 from podwire.dradriver.inventory.listing import Listing
-from podwire.linux import monitor
 from podwire.linux.errors import LinuxError
-from podwire.linux.travels import Ended, Seen, Travels
+from podwire.linux.net import monitor
+from podwire.linux.net.link_moves import Ended, Seen, Travels
 from podwire.linux.values import Link
 
 HEAR_SECONDS, QUIET_SECONDS = 0.05, 0.05

@@ -19,11 +19,11 @@ from podwire.dradriver.inventory.health import Condition, Health, Judge
 from podwire.dradriver.inventory.looking import Host, View
 from podwire.dradriver.inventory.subscribers import Subscribers
 from podwire.dradriver.offers import Offered
-from podwire.linux.sysfs import Sysfs
-from podwire.linux.travels import Ended, Seen, no_carrier
+from podwire.interfaces import Clock
+from podwire.linux.net.link_locations import Whereabouts
+from podwire.linux.net.link_moves import Ended, Seen, no_carrier
+from podwire.linux.net.sysfs import Sysfs
 from podwire.linux.values import Link
-from podwire.linux.whereabouts import Whereabouts
-from podwire.seams import Clock
 
 _log = logging.getLogger("podwire.dradriver")
 

@@ -9,15 +9,15 @@ from podwire.dradriver.inventory.choosing import Choice, chosen
 from podwire.dradriver.inventory.config import Config
 from podwire.dradriver.inventory.devices import Facts, Programs
 from podwire.dradriver.inventory.uplinks import below
-from podwire.linux import ebpf
-from podwire.linux.addresses import KernelAddresses
-from podwire.linux.links import KernelLinks
-from podwire.linux.namespaces import visit
-from podwire.linux.netlink import Netlink
-from podwire.linux.routes import KernelRoutes
-from podwire.linux.speeds import Speeds
-from podwire.linux.sysfs import Hardware, Sysfs
-from podwire.linux.travels import Distant
+from podwire.linux.net import ebpf
+from podwire.linux.net.addresses import KernelAddresses
+from podwire.linux.net.link_moves import Distant
+from podwire.linux.net.link_speeds import Speeds
+from podwire.linux.net.links import KernelLinks
+from podwire.linux.net.netlink import Netlink
+from podwire.linux.net.routes import KernelRoutes
+from podwire.linux.net.sysfs import Hardware, Sysfs
+from podwire.linux.proc.namespaces import visit
 from podwire.linux.values import Interface, Link
 
 _DEEPEST = 8

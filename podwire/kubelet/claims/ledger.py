@@ -9,8 +9,8 @@ from pathlib import Path
 from podwire.kubelet.claims.lost import salvaged
 from podwire.kubelet.claims.records import Record, decode, encode
 from podwire.kubelet.sealed import Damaged
-from podwire.linux import files
 from podwire.linux.errors import LinuxError
+from podwire.linux.fs import files
 
 log = logging.getLogger(__name__)
 

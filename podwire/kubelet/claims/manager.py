@@ -22,7 +22,7 @@ from podwire.kubelet.claims.together import together
 from podwire.kubelet.claims.uses import Use
 from podwire.kubelet.claims.watches import CLAIMS, Watches
 from podwire.kubelet.ports import Api, PluginDoor
-from podwire.linux.processes import boot_id
+from podwire.linux.proc.processes import boot_id
 from podwire.objects import claims
 from podwire.objects.claims import ResourceClaim
 from podwire.objects.containers import Container

@@ -11,7 +11,7 @@ from podwire.kubelet.claims.plan import Parting, Preparing, parting, preparing
 from podwire.kubelet.claims.records import Device, Record, User
 from podwire.kubelet.claims.together import together
 from podwire.objects.claims import ResourceClaim
-from podwire.turns import Turns
+from podwire.tasks.keyed_locks import Turns
 
 NOTED = declare("claims.noted", "it is on disk that a pod uses its claims; no driver was asked yet")
 ANSWERED = declare("claims.prepared", "all drivers have prepared a pod's claims; that is not written yet")

@@ -12,8 +12,8 @@ from pathlib import Path
 from podwire.failpoints import declare, failpoint
 from podwire.kubelet.devices.records import Record, decode, decode_names, encode
 from podwire.kubelet.sealed import Damaged
-from podwire.linux import files
 from podwire.linux.errors import LinuxError
+from podwire.linux.fs import files
 
 log = logging.getLogger(__name__)
 

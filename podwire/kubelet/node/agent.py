@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from podwire.interfaces import Clock
 from podwire.kubelet.config.fields import NodeFacts
 from podwire.kubelet.node import build, conditions
 from podwire.kubelet.node.build import Seen
@@ -20,7 +21,6 @@ from podwire.protocols.k8sapi.client_side import ClientError, PatchType, Scope
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Added, Deleted, Object, Synced, Updated, version_of
-from podwire.seams import Clock
 
 _log = logging.getLogger("podwire.kubelet.node")
 

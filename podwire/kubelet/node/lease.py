@@ -3,13 +3,13 @@
 import asyncio
 import logging
 
+from podwire.interfaces import Clock
 from podwire.kubelet.ports import Api
 from podwire.objects.times import rfc3339_micro
 from podwire.protocols.k8sapi.client_side import ClientError
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object
-from podwire.seams import Clock
 
 _log = logging.getLogger("podwire.kubelet.node")
 

@@ -4,13 +4,13 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 
+from podwire.interfaces import Clock
 from podwire.kubelet.observed import SeenContainer
 from podwire.kubelet.probes.ports import Prober
 from podwire.kubelet.probes.threshold import Unhealthy
 from podwire.kubelet.probes.worker import Means, Tell, Watched
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
-from podwire.seams import Clock
 
 
 class Probes:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from podwire.interfaces import Clock
 from podwire.kubelet.observed import SeenContainer
 from podwire.kubelet.probes import threshold
 from podwire.kubelet.probes.check import Result, Subject, check
@@ -14,7 +15,6 @@ from podwire.kubelet.probes.threshold import Kind, Unhealthy
 from podwire.logs import about
 from podwire.objects.containers import Container, Probe
 from podwire.objects.pods import Pod
-from podwire.seams import Clock
 
 _log = logging.getLogger("podwire.kubelet.probes")
 

@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from podwire.interfaces import Clock
 from podwire.kubelet.ports import Api
 from podwire.protocols.k8sapi.client_side import ClientError
 from podwire.protocols.k8sapi.server_side import Request
 from podwire.protocols.k8sapi.status import ApiError, Reason
-from podwire.seams import Clock
 
 MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"

@@ -5,7 +5,7 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Iterator
 
-from podwire.linux import inotify
+from podwire.linux.fs import inotify
 
 WRITTEN = inotify.MODIFY
 LEFT = inotify.CLOSE_WRITE | inotify.ATTRIB

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from podwire.interfaces import Clock
 from podwire.kubelet.observed import Observed
 from podwire.kubelet.ports import Cri, PodBook
 from podwire.kubelet.server import routes, summary, targets
@@ -29,7 +30,6 @@ from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
 from podwire.protocols.prometheus import CONTENT_TYPE
 from podwire.protocols.streaming import portforward, spdy, upgrading
 from podwire.protocols.streaming.remote_command import Channel
-from podwire.seams import Clock
 
 OFFER_SECONDS = 30.0
 OUR_RUNTIME = "podwire"

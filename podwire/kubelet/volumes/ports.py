@@ -1,4 +1,4 @@
-"""What volumes need of the kernel; `linux/mounts.py` has it. Called in worker threads."""
+"""What volumes need of the kernel; `linux/fs/mounts.py` has it. Called in worker threads."""
 
 from collections.abc import Sequence
 from typing import Protocol

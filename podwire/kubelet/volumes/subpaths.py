@@ -13,7 +13,8 @@ from pathlib import Path
 
 from podwire.kubelet.volumes.errors import VolumeError
 from podwire.kubelet.volumes.ports import Mounts
-from podwire.linux import errors, files
+from podwire.linux import errors
+from podwire.linux.fs import files
 
 
 def bind(volume: Path, subpath: str, target: Path, mounts: Mounts) -> None:

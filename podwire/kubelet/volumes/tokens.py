@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
+from podwire.interfaces import Clock
 from podwire.kubelet.ports import Api
 from podwire.kubelet.volumes.errors import VolumeError
 from podwire.objects import times
@@ -12,7 +13,6 @@ from podwire.objects.volumes import TokenSource
 from podwire.protocols.k8sapi.client_side import ClientError
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object
-from podwire.seams import Clock
 
 USED_LIFE = 0.8
 """The part of its life after which a token is replaced."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from podwire.interfaces import Clock
 from podwire.kubelet.config.fields import NodeFacts
 from podwire.kubelet.ports import Api
 from podwire.kubelet.references import References
@@ -23,7 +24,6 @@ from podwire.objects.containers import Container, VolumeMount
 from podwire.objects.pods import Pod
 from podwire.objects.volumes import Volume
 from podwire.protocols.cri import cri_pb2 as pb
-from podwire.seams import Clock
 
 log = logging.getLogger(__name__)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from podwire.interfaces import Tap
 from podwire.nri.host.peer import Peer
 from podwire.nri.host.ports import Node
 from podwire.nri.host.records import Records
@@ -23,7 +24,6 @@ from podwire.protocols.nri.events import Event, Subscription
 from podwire.protocols.nri.names import BadName, PluginId, plugin_id
 from podwire.protocols.nri.updates import check_updates
 from podwire.protocols.ttrpc import mux
-from podwire.seams import Tap
 from podwire.transports.trunk import Services, Trunk, TrunkError
 
 log = logging.getLogger(__name__)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from podwire.interfaces import Tap
 from podwire.nri.host.admission import Admission, Runtime, log_failed
 from podwire.nri.host.creating import Adjusted, Creation, refuse_evictions
 from podwire.nri.host.door import Door
@@ -29,7 +30,6 @@ from podwire.protocols.nri.events import Event
 from podwire.protocols.nri.names import PluginId
 from podwire.protocols.nri.required import required_for
 from podwire.protocols.nri.updates import UpdateMerger
-from podwire.seams import Tap
 
 log = logging.getLogger(__name__)
 

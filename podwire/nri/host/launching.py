@@ -8,7 +8,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from podwire.linux import processes
+from podwire.linux.proc import processes
 from podwire.nri.host.installed import Installed
 from podwire.transports.trunk import Trunk, over_socket
 

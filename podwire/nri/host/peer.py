@@ -5,12 +5,12 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from podwire.interfaces import Tap
 from podwire.nri.host.records import Record
 from podwire.protocols.grpc_status import RpcError, Unimplemented, from_code
 from podwire.protocols.nri import methods
 from podwire.protocols.nri.events import ALL, Event, Subscription, as_state_change
 from podwire.protocols.nri.names import PluginId
-from podwire.seams import Tap
 from podwire.transports.tapped import Tapped
 from podwire.transports.trunk import Trunk, TrunkError
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from podwire.linux import processes
+from podwire.linux.proc import processes
 from podwire.protocols.nri.names import PluginId
 
 SOCKET = "{socket}"

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from podwire.interfaces import Clock
 from podwire.nriplugins.network.keeper import Keeper
 from podwire.nriplugins.network.kinds import POLICIES
 from podwire.nriplugins.network.meter import Meter
@@ -15,7 +16,6 @@ from podwire.nriplugins.network.statuses import Statuses
 from podwire.nriplugins.network.watching import Watches
 from podwire.protocols.k8sapi.client_side.recorder import Recorder
 from podwire.protocols.prometheus import Labels
-from podwire.seams import Clock
 
 COMPONENT = "podwire-nri-network"
 """How API servers and people know it."""

@@ -5,7 +5,7 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 from podwire.linux.errors import NoSuchLink
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Address, Link
 from podwire.nriplugins.network.policy.values import Attachment
 

@@ -5,8 +5,8 @@ from contextlib import contextmanager, suppress
 from threading import Thread
 
 from podwire.linux.errors import NoSuchNamespace
-from podwire.linux.network import KernelNetwork
-from podwire.linux.tables import KernelTables
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.nft.tables import KernelTables
 from podwire.nriplugins.network import mesh, routes
 from podwire.nriplugins.network.known import Resources
 from podwire.nriplugins.network.local import Local

@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 from podwire.linux.errors import LinuxError
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import IP
 from podwire.nriplugins.network.attachment import look
 from podwire.nriplugins.network.kinds import NAMESPACES, PODS

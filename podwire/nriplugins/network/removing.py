@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from podwire.linux.errors import NoSuchNamespace, WrongKind
-from podwire.linux.network import KernelNetwork
-from podwire.linux.tables import KernelTables
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.nft.tables import KernelTables
 from podwire.nriplugins.network import mesh, routes
 from podwire.nriplugins.network.policy.program import TABLE
 

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from podwire.interfaces import Clock
 from podwire.nriplugins.network.kinds import CUSTOM
 from podwire.nriplugins.network.local import Local
 from podwire.nriplugins.network.ports import Api
@@ -20,7 +21,6 @@ from podwire.protocols.k8sapi.client_side import ClientError
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object, key_of, version_of
-from podwire.seams import Clock
 
 _log = logging.getLogger("podwire.nriplugins.network")
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from podwire.seams import ByteStream
+from podwire.interfaces import ByteStream
 
 
 class BodyTooLarge(Exception):

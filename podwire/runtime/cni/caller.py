@@ -22,7 +22,7 @@ import msgspec
 
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
-from podwire.linux.namespaces import identity
+from podwire.linux.proc.namespaces import identity
 from podwire.protocols.cni import results
 from podwire.protocols.cni.config import NetworkList
 from podwire.protocols.cni.errors import CniError

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
-from podwire.linux.namespaces import identity
+from podwire.linux.proc.namespaces import identity
 from podwire.protocols.cni import results, versions
 from podwire.protocols.cni.config import PREV_RESULT_SINCE, VALID_ATTACHMENTS, NetworkList, request
 from podwire.protocols.cni.errors import CniError, Code

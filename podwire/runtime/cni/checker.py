@@ -22,10 +22,11 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from podwire.interfaces import Clock
 from podwire.linux.errors import LinuxError
-from podwire.linux.monitor import Changed, Monitor
-from podwire.linux.netlink import NETFILTER
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.monitor import Changed, Monitor
+from podwire.linux.net.netlink import NETFILTER
+from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Link
 from podwire.protocols.cni import results
 from podwire.protocols.cni.errors import CniError
@@ -37,7 +38,6 @@ from podwire.runtime.cni.concerns import Concerns
 from podwire.runtime.cni.memory import Attached
 from podwire.runtime.cni.turns import Turn
 from podwire.runtime.cni.watcher import Watcher
-from podwire.seams import Clock
 
 _log = logging.getLogger("podwire.runtime.cni")
 

@@ -14,8 +14,8 @@ So the coming and going of one pod is nothing to the others.
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
-from podwire.linux import monitor
-from podwire.linux.monitor import Changed
+from podwire.linux.net import monitor
+from podwire.linux.net.monitor import Changed
 from podwire.linux.values import Link
 
 Shape = tuple[object, ...]

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from podwire.linux import growing
-from podwire.linux.files import remove_durably, sweep
+from podwire.linux.fs import append_log
+from podwire.linux.fs.files import remove_durably, sweep
 from podwire.protocols.cni.config import NetworkList
 
 _log = logging.getLogger("podwire.runtime.cni")
@@ -66,7 +66,7 @@ class Memory:
         return self._directory / f"{id_}{_BETWEEN}{ifname}{_ENDING}"
 
     def write(self, attached: Attached) -> None:
-        growing.put(self._path(attached.id, attached.ifname), msgspec.json.encode(attached))
+        append_log.put(self._path(attached.id, attached.ifname), msgspec.json.encode(attached))
 
     def read(self, id_: str, ifname: str) -> Attached | None:
         """None when there is none; raises OSError or MsgspecError for one that cannot be read."""
@@ -74,7 +74,7 @@ class Memory:
             data = self._path(id_, ifname).read_bytes()
         except FileNotFoundError:
             return None
-        return growing.newest(data, self._decoder.decode, msgspec.MsgspecError)
+        return append_log.newest(data, self._decoder.decode, msgspec.MsgspecError)
 
     def remove(self, id_: str, ifname: str) -> None:
         remove_durably(self._path(id_, ifname))

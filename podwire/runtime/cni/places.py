@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from podwire.linux import inotify
 from podwire.linux.errors import LinuxError
+from podwire.linux.fs import inotify
 
 _log = logging.getLogger("podwire.runtime.cni")
 

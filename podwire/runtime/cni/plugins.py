@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from podwire.linux import errors as linux
-from podwire.linux.processes import Finished, run
+from podwire.linux.proc.processes import Finished, run
 from podwire.protocols.cni.config import checked_type
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.errors import decode as decode_error
@@ -71,7 +71,7 @@ class Plugins:
     def __init__(
         self, directories: Sequence[Path], limits: Limits | None = None, run: Callable[..., Finished] = run
     ) -> None:
-        """`run` runs a program to its end, as podwire.linux.processes.run does."""
+        """`run` runs a program to its end, as podwire.linux.proc.processes.run does."""
         self.directories = tuple(directories)
         self._limits = limits or Limits()
         self._run_program = run

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 
 from podwire.linux.errors import LinuxError
-from podwire.linux.monitor import Changed, Monitor
+from podwire.linux.net.monitor import Changed, Monitor
 
 _log = logging.getLogger("podwire.runtime.cni")
 

@@ -3,7 +3,7 @@
 import ctypes
 import os
 
-from podwire.linux import files
+from podwire.linux.fs import files
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from podwire.failpoints import declare, failpoint
+from podwire.interfaces import Clock
 from podwire.objects import claims
 from podwire.objects.claims import FINALIZER, Consumer, ResourceClaim
 from podwire.objects.pods import Pod
@@ -19,7 +20,6 @@ from podwire.scheduler.claims.book import Book, Decided
 from podwire.scheduler.kinds import CLAIMS
 from podwire.scheduler.ports import Api
 from podwire.scheduler.queue import FIRST_PAUSE, LONGEST_PAUSE
-from podwire.seams import Clock
 
 log = logging.getLogger("podwire.scheduler")
 

@@ -8,7 +8,7 @@ from podwire.cluster.hardware.keeping import settled
 from podwire.cluster.hardware.planting import write
 from podwire.cluster.hardware.switch import names
 from podwire.cluster.hardware.tree import Machine, Symlink, class_entry, cpu_list, directories, share, shown, tree
-from podwire.linux.sysfs import Sysfs
+from podwire.linux.net.sysfs import Sysfs
 from podwire.linux.values import Link
 
 

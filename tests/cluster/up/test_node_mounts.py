@@ -79,7 +79,7 @@ import os, sys
 from pathlib import Path
 from podwire.cluster.up.node_mounts import Cover, compose
 from podwire.linux import mount_namespaces
-from podwire.linux.mounts import KernelMounts
+from podwire.linux.fs.mounts import KernelMounts
 
 mount_namespaces.leave_for_own()
 KernelMounts().set_propagation("/", "rprivate")

@@ -24,7 +24,7 @@ from podwire.failpoints import KNOWN
 from podwire.ipam import ranges
 from podwire.ipam.entries import Owner
 from podwire.ipam.leases import Leases
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Veth
 from podwire.protocols.cni.errors import CniError
 

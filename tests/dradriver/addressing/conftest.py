@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from podwire.linux.namespaces import KernelNamespaces
-from podwire.linux.network import KernelNetwork
-from podwire.linux.packets import ARP, IPV4, FrameSocket, index_of
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.packets import ARP, IPV4, FrameSocket, index_of
+from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.linux.values import Veth
 from podwire.protocols.dhcp import messages, options, packets
 from podwire.protocols.dhcp.messages import NOWHERE, REPLY, Message, Type

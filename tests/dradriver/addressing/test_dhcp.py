@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from podwire.dradriver.addressing.dhcp import DhcpClient, NoLease, Spot, Timing, Withdrawn, _Talk
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 from podwire.protocols.dhcp import options
 from podwire.protocols.dhcp.messages import Type
 

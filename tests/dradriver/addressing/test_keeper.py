@@ -13,7 +13,7 @@ from podwire.dradriver.addressing.keeper import DhcpKeeper, What
 from podwire.dradriver.addressing.keys import Key
 from podwire.dradriver.addressing.leases import KeptLeases, Place
 from podwire.dradriver.offers import ClaimRef
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 from podwire.protocols.dhcp.messages import EVERYBODY, Type
 
 FIRST = IPv4Address("10.77.0.100")

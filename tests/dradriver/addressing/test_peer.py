@@ -7,7 +7,7 @@ from ipaddress import ip_interface
 import pytest
 
 from podwire.dradriver.addressing.dhcp import DhcpClient, NoLease, Spot, Timing, Withdrawn
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
 
 BUSYBOX = shutil.which("busybox")
 PATIENT = Timing(acquire=60, answer=30, probe=0)

@@ -13,11 +13,11 @@ import pytest
 from podwire.dradriver.attaching import Attachments
 from podwire.dradriver.offers import ClaimRef, Offered, Order, PodRef
 from podwire.dradriver.settings import Made, Settings
-from podwire.linux import link_sysctls
-from podwire.linux.ethtool import Ethtool
-from podwire.linux.namespaces import KernelNamespaces, visit
-from podwire.linux.network import KernelNetwork
-from podwire.linux.sysfs import Hardware
+from podwire.linux.net import link_sysctls
+from podwire.linux.net.ethtool import Ethtool
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.sysfs import Hardware
+from podwire.linux.proc.namespaces import KernelNamespaces, visit
 
 PATIENCE = 60.0
 MOMENTARY = {

@@ -13,9 +13,9 @@ from podwire.dradriver.attaching import ATTACHED, PREPARED, AttachFailed
 from podwire.dradriver.offers import Refused
 from podwire.dradriver.settings import Made, Route, Vrf
 from podwire.linux import syscalls
-from podwire.linux.netlink import Netlink
-from podwire.linux.network import KernelNetwork
-from podwire.linux.wire import Request, nested, u32
+from podwire.linux.net.netlink import Netlink
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.wire import Request, nested, u32
 
 
 def test_a_link_moves_with_all_that_it_has_and_comes_back_as_it_was(host):

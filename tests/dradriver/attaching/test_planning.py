@@ -16,12 +16,12 @@ from podwire.dradriver.attaching.shaping import bucket
 from podwire.dradriver.attaching.snapshots import Snapshot, different, rules_of
 from podwire.dradriver.offers import ClaimRef, Offered, Order, PodRef
 from podwire.dradriver.settings import KINDS, Made, Neighbour, Route, Rule, Settings, Vrf
-from podwire.linux.kept_addresses import KeptAddress
-from podwire.linux.kept_neighbours import KeptNeighbour
-from podwire.linux.kept_routes import KeptRoute
-from podwire.linux.kept_rules import KeptRule
-from podwire.linux.link_attributes import Attributes, Whole
-from podwire.linux.sysfs import Hardware
+from podwire.linux.net.link_attributes import Attributes, Whole
+from podwire.linux.net.snapshot_addresses import KeptAddress
+from podwire.linux.net.snapshot_neighbours import KeptNeighbour
+from podwire.linux.net.snapshot_routes import KeptRoute
+from podwire.linux.net.snapshot_rules import KeptRule
+from podwire.linux.net.sysfs import Hardware
 from podwire.linux.values import Link
 
 MAC = "02:00:00:00:00:01"

@@ -12,10 +12,10 @@ from ipaddress import ip_address, ip_interface, ip_network
 import pytest
 
 from podwire.dradriver.settings import Made, Neighbour, Route, Rule
-from podwire.linux import link_sysctls
-from podwire.linux.ethtool import Ethtool
-from podwire.linux.namespaces import visit
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net import link_sysctls
+from podwire.linux.net.ethtool import Ethtool
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.proc.namespaces import visit
 
 MAC = "02:11:22:33:44:55"
 BR = Made(kind="veth", bridge="br0")

@@ -9,9 +9,9 @@ import pytest
 
 from podwire.dradriver.inventory.config import Config
 from podwire.dradriver.inventory.inventory import Inventory
-from podwire.linux.namespaces import KernelNamespaces
-from podwire.linux.network import KernelNetwork
-from podwire.linux.sysfs import Sysfs
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.sysfs import Sysfs
+from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.transports.clock import SystemClock
 
 

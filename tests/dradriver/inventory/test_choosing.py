@@ -6,7 +6,7 @@ import pytest
 
 from podwire.dradriver.inventory.choosing import chosen, label, labels
 from podwire.dradriver.inventory.config import Config, Shared
-from podwire.linux.sysfs import Hardware
+from podwire.linux.net.sysfs import Hardware
 from podwire.linux.values import Link, Route
 
 UP = Route(ip_network("0.0.0.0/0"), None, 2)

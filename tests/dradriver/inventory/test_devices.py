@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwire.apiserver.validation import slices as validation
 from podwire.dradriver.inventory.config import Shared
 from podwire.dradriver.inventory.devices import (
     NO_CARRIER,
@@ -19,7 +18,8 @@ from podwire.dradriver.inventory.devices import (
     split,
     tainted,
 )
-from podwire.linux.sysfs import Hardware, Rdma
+from podwire.kinds.validation import slices as validation
+from podwire.linux.net.sysfs import Hardware, Rdma
 from podwire.linux.values import Link
 
 LINK = Link(3, "eth1", "", "02:00:00:00:00:01", 9000, True, "up")

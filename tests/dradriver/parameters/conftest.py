@@ -10,7 +10,7 @@ import yaml
 from podwire.dradriver.offers import Offered
 from podwire.dradriver.parameters import API_VERSION, KIND, effective
 from podwire.dradriver.settings import Settings
-from podwire.linux.sysfs import Hardware
+from podwire.linux.net.sysfs import Hardware
 from podwire.objects import claims
 from podwire.objects.claims import ResourceClaim
 

@@ -18,8 +18,8 @@ from podwire.kubelet.config.fields import NodeFacts
 from podwire.kubelet.references import References
 from podwire.kubelet.volumes import Volumes
 from podwire.linux import syscalls
-from podwire.linux.mounts import KernelMounts, mounted
-from podwire.linux.namespaces import in_thread
+from podwire.linux.fs.mounts import KernelMounts, mounted
+from podwire.linux.proc.namespaces import in_thread
 from podwire.objects import pods
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.client_side import Client

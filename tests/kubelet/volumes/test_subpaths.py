@@ -7,7 +7,7 @@ import pytest
 
 from podwire.kubelet.volumes import NotReady, subpaths
 from podwire.kubelet.volumes.errors import VolumeError
-from podwire.linux.mounts import KernelMounts
+from podwire.linux.fs.mounts import KernelMounts
 
 EMPTY = {"name": "v", "emptyDir": {}}
 

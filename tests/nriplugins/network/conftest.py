@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from podwire.linux.namespaces import KernelNamespaces, visit
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.proc.namespaces import KernelNamespaces, visit
 from podwire.linux.values import Bridge, Route, Veth
 
 PATIENCE = 30.0

@@ -5,8 +5,8 @@ from ipaddress import ip_interface
 
 import pytest
 
-from podwire.linux.namespaces import KernelNamespaces
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.linux.values import Address, Bridge, Link, Macvlan, Veth
 from podwire.nriplugins.network.attachment import Hanging, decide, look, own_link
 from podwire.nriplugins.network.policy.values import Attachment

@@ -5,8 +5,8 @@ from ipaddress import ip_interface
 
 import pytest
 
-from podwire.linux.namespaces import KernelNamespaces
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.linux.values import Bridge, Veth
 from podwire.nriplugins.network.kinds import NAMESPACES, PODS, POLICIES
 from podwire.nriplugins.network.local import Local

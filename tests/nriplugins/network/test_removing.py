@@ -2,9 +2,9 @@
 
 import uuid
 
-from podwire.linux.namespaces import KernelNamespaces
-from podwire.linux.network import KernelNetwork
-from podwire.linux.tables import KernelTables
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.nft.tables import KernelTables
+from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.nriplugins.network import mesh, routes
 from podwire.nriplugins.network.policy import Kernel
 from podwire.nriplugins.network.removing import remove_all

@@ -11,9 +11,9 @@ import pytest
 
 from podwire.cniplugins.install import install
 from podwire.linux import syscalls
-from podwire.linux.namespaces import KernelNamespaces, in_thread
-from podwire.linux.network import KernelNetwork
-from podwire.linux.nft import KernelElements
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.nft.table import KernelElements
+from podwire.linux.proc.namespaces import KernelNamespaces, in_thread
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.runtime.cni import Checker, Checking, turns
 from podwire.runtime.cni.checker import AT_ONCE, Pods

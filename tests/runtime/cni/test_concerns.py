@@ -2,8 +2,8 @@
 
 import pytest
 
-from podwire.linux import monitor
-from podwire.linux.monitor import Changed
+from podwire.linux.net import monitor
+from podwire.linux.net.monitor import Changed
 from podwire.linux.values import Link
 from podwire.runtime.cni.concerns import Concerns
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from podwire.cniplugins.install import install
-from podwire.linux.namespaces import KernelNamespaces
+from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.protocols.cni.config import VALID_ATTACHMENTS
 from podwire.protocols.grpc_status import DeadlineExceeded
 from podwire.runtime.cni import Keeper

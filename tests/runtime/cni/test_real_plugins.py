@@ -5,8 +5,8 @@ import socket
 
 from podwire.cniplugins.install import install
 from podwire.linux import syscalls
-from podwire.linux.namespaces import KernelNamespaces, in_thread, visit
-from podwire.linux.network import KernelNetwork
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.proc.namespaces import KernelNamespaces, in_thread, visit
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.runtime.ports import Attachment
 

@@ -27,9 +27,9 @@ from podwire.cluster.runtime import Options
 from podwire.cluster.up import marks
 from podwire.cluster.up.claims import Claims
 from podwire.cluster.up.layout import Layout
-from podwire.linux.cgroups import KernelCgroups
-from podwire.linux.mount_namespaces import of_process
-from podwire.linux.mounts import KernelMounts
+from podwire.linux.cgroups.groups import KernelCgroups
+from podwire.linux.fs.mounts import KernelMounts
+from podwire.linux.proc.mount_namespaces import of_process
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
 from podwire.protocols.grpc_status import NotFound, Unavailable

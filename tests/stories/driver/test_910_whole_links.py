@@ -7,11 +7,11 @@ from struct import Struct
 
 import pytest
 
-from podwire.linux import bpf, ebpf
-from podwire.linux.namespaces import visit
-from podwire.linux.netlink import Netlink
-from podwire.linux.network import KernelNetwork
-from podwire.linux.wire import CREATE, EXCL, Request, nested, text, u32
+from podwire.linux.net import bpf, ebpf
+from podwire.linux.net.netlink import Netlink
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.wire import CREATE, EXCL, Request, nested, text, u32
+from podwire.linux.proc.namespaces import visit
 
 ODD = "net-nvwhqnk7gy"
 """The device of `mlx5_6`, which is no DNS label."""

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from podwire.linux.namespaces import visit
+from podwire.linux.proc.namespaces import visit
 
 MEGABYTE = 1_000_000
 CONFIG = {

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from podwire.linux.namespaces import visit
+from podwire.linux.proc.namespaces import visit
 from podwire.nriplugins.network.manifests import Settings, manifests
 from podwire.protocols.k8sapi.watch import Object
 from podwire.runtime.images.build import ROOT_REFERENCE

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from podwire.linux.namespaces import visit
+from podwire.linux.proc.namespaces import visit
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from podwire.cluster.runtime import Options
-from podwire.linux.cgroups import KernelCgroups
+from podwire.linux.cgroups.groups import KernelCgroups
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
 from podwire.protocols.grpc_status import RpcError

@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from podwire.linux.namespaces import visit
+from podwire.linux.proc.namespaces import visit
 from podwire.protocols.streaming.client_side import ClientSide, Stderr, Stdout
 from podwire.protocols.streaming.outcome import Exited
 from podwire.protocols.streaming.terminal import Size

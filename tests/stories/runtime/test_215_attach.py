@@ -7,7 +7,7 @@ import socket
 import aiohttp
 import pytest
 
-from podwire.linux.namespaces import visit
+from podwire.linux.proc.namespaces import visit
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.streaming.client_side import ClientSide, Stderr, Stdout
 from podwire.protocols.streaming.outcome import Exited

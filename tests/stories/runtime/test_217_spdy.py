@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from podwire.linux.namespaces import visit
+from podwire.linux.proc.namespaces import visit
 from podwire.protocols.streaming import outcome, spdy
 from podwire.protocols.streaming.channels import half_close
 from podwire.protocols.streaming.remote_command import Channel

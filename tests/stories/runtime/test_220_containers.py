@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podwire.linux.cgroups import KernelCgroups
+from podwire.linux.cgroups.groups import KernelCgroups
 from podwire.protocols.cri import cri_pb2 as pb
 
 IMAGE = "podwire.local/busybox:latest"

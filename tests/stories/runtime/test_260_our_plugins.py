@@ -10,7 +10,7 @@ import time
 import pytest
 
 from podwire.cniplugins.install import install
-from podwire.linux.nft import TABLE
+from podwire.linux.nft.table import TABLE
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import RpcError
 

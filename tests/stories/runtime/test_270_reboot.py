@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 from podwire.cniplugins.install import install
-from podwire.linux.cgroups import KernelCgroups
+from podwire.linux.cgroups.groups import KernelCgroups
 from podwire.protocols.cri import cri_pb2 as pb
 
 POOL = 5

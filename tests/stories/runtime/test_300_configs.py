@@ -11,7 +11,7 @@ from podwire.kubelet.config.environment import ConfigError, environment
 from podwire.kubelet.config.fields import NodeFacts
 from podwire.kubelet.config.sandbox import sandbox_config
 from podwire.kubelet.images import ImageError, ImagePuller
-from podwire.linux.cgroups import KernelCgroups
+from podwire.linux.cgroups.groups import KernelCgroups
 from podwire.objects import pods
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.transports import grpc_client

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from podwire.apiserver.admission.policies.policies import GROUP, Policies, bound
-from podwire.apiserver.admission.policies.policy import Binding, Policy, binding_of, policy_of
 from podwire.apiserver.admission.policies.type_checking import checked
 from podwire.apiserver.bootstrap import SYSTEM
 from podwire.apiserver.engine import Engine
@@ -14,6 +13,7 @@ from podwire.apiserver.keepers import follow
 from podwire.apiserver.stored import Object, unpack
 from podwire.apiserver.tracking import SERVER, Author
 from podwire.apiserver.updates import Write
+from podwire.kinds.policies.policy import Binding, Policy, binding_of, policy_of
 from podwire.protocols.cel import Unavailable
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.storage import Change, Item, StorageError

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from podwire.apiserver.admission.policies.policy import Binding, Policy
 from podwire.apiserver.ports import Store
 from podwire.apiserver.registry import Registry, Resource
 from podwire.apiserver.stored import Object
+from podwire.kinds.policies.policy import Binding, Policy
 from podwire.objects.selectors import from_object
 
 Json = Mapping[str, Any]

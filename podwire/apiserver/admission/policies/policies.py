@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from podwire.apiserver.admission.chain import Operation
-from podwire.apiserver.admission.policies.evaluation import evaluate
 from podwire.apiserver.admission.policies.incoming import Incoming
-from podwire.apiserver.admission.policies.matching import Constraints
 from podwire.apiserver.admission.policies.params import Misconfigured, Parameters
-from podwire.apiserver.admission.policies.policy import Binding, Policy
 from podwire.apiserver.admission.policies.ruling import Ruling
 from podwire.apiserver.ports import Store
 from podwire.apiserver.registry import PREFIX, Registry, Resource
 from podwire.apiserver.stored import Object, unpack
+from podwire.kinds.policies.evaluation import evaluate
+from podwire.kinds.policies.matching import Constraints
+from podwire.kinds.policies.policy import Binding, Policy
 from podwire.protocols.k8sapi.kinds import Kind
 
 GROUP = "admissionregistration.k8s.io"

@@ -7,8 +7,8 @@ import msgspec
 
 from podwire.apiserver import notices
 from podwire.apiserver.admission.chain import Operation
-from podwire.apiserver.admission.policies.evaluation import Failure, Outcome
-from podwire.apiserver.admission.policies.policy import Binding, Policy
+from podwire.kinds.policies.evaluation import Failure, Outcome
+from podwire.kinds.policies.policy import Binding, Policy
 from podwire.protocols.k8sapi.status import ApiError, named, qualified
 
 _log = logging.getLogger("podwire.apiserver.audit")

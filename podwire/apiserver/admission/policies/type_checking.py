@@ -10,9 +10,9 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from podwire.apiserver.admission.policies.policy import Compiler
 from podwire.apiserver.registry import Registry
-from podwire.apiserver.schema.definitions import Definitions, Schema, load
+from podwire.kinds.policies.policy import Compiler
+from podwire.kinds.schema.definitions import Definitions, Schema, load
 from podwire.protocols.cel import CompileError, types
 from podwire.protocols.cel.types import Type
 from podwire.protocols.k8sapi.kinds import Kind

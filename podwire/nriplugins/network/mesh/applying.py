@@ -3,7 +3,7 @@
 from typing import NamedTuple, Protocol
 
 from podwire.linux import errors
-from podwire.linux.tables import Table, same
+from podwire.linux.nft.tables import Table, same
 from podwire.nriplugins.network.mesh.plan import NOTHING, Plan
 from podwire.nriplugins.network.mesh.ruleset import TABLE, table
 from podwire.nriplugins.network.resources import Trouble, Why

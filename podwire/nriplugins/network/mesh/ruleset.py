@@ -13,8 +13,8 @@ a proxy that is told its own port as the destination and connects there.
 from collections.abc import Iterable
 from sys import byteorder
 
-from podwire.linux import expressions as nft
-from podwire.linux.tables import INPUT, OUTPUT, PREROUTING, Chain, Table
+from podwire.linux.nft import expressions as nft
+from podwire.linux.nft.tables import INPUT, OUTPUT, PREROUTING, Chain, Table
 from podwire.nriplugins.network.mesh.plan import Plan, Redirection
 
 TABLE = "podwire-mesh"

@@ -8,9 +8,9 @@ heard; `heal` finds it whenever it is called.
 from contextlib import ExitStack
 
 from podwire.linux import errors
-from podwire.linux.inotify import MODIFY, Inotify
-from podwire.linux.namespaces import visit
-from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.fs.inotify import MODIFY, Inotify
+from podwire.linux.net.sysctls import KernelSysctls
+from podwire.linux.proc.namespaces import visit
 from podwire.linux.values import Path
 
 CALLS = ("net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables")

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
-from podwire.linux import keys
+from podwire.linux.nft import keys
 from podwire.linux.values import IP, Element
 from podwire.nriplugins.network.policy.classes import Class, ClassKey, class_key
 from podwire.nriplugins.network.policy.elements import (

@@ -5,8 +5,8 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 from podwire.linux import errors
-from podwire.linux.conntrack import KernelConntrack
-from podwire.linux.nft import KernelElements
+from podwire.linux.net.conntrack import KernelConntrack
+from podwire.linux.nft.table import KernelElements
 from podwire.linux.values import IP, Change, Counted, Element, Path
 from podwire.nriplugins.network.policy.content import SETS, VERDICTS, Wanted
 from podwire.nriplugins.network.policy.elements import key_of

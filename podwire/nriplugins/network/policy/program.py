@@ -12,8 +12,8 @@ that feed lookups and would end in an assertion, sees a constant there.
 from collections.abc import Iterable, Sequence
 from struct import Struct
 
-from podwire.linux import expressions as do
-from podwire.linux.tables import (
+from podwire.linux.nft import expressions as do
+from podwire.linux.nft.tables import (
     ADDRESS4,
     ADDRESS6,
     FORWARD,

@@ -6,7 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 from podwire.linux import errors
-from podwire.linux.network import KernelNetwork, Parts
+from podwire.linux.net.network import KernelNetwork, Parts
 from podwire.nriplugins.network.resources import Trouble, Why
 from podwire.nriplugins.network.routes.plan import NOTHING, Changes, Plan, There, WantedRoute, WantedRule, diff
 

@@ -6,6 +6,7 @@ import logging
 from collections import deque
 from typing import Protocol
 
+from podwire.interfaces import Clock
 from podwire.objects.pods import Pod
 from podwire.protocols.k8sapi.client_side.events import (
     CORE_V1,
@@ -23,7 +24,6 @@ from podwire.protocols.k8sapi.client_side.http import ClientError
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object
-from podwire.seams import Clock
 
 _log = logging.getLogger("podwire.events")
 

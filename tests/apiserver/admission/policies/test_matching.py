@@ -2,7 +2,7 @@
 
 import pytest
 
-from podwire.apiserver.admission.policies.matching import Constraints, Target, constraints
+from podwire.kinds.policies.matching import Constraints, Target, constraints
 from podwire.protocols.k8sapi.kinds import Kind
 
 PODS = Kind(group="", version="v1", resource="pods", kind="Pod")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from podwire.linux.tables import Chain, KernelTables, Table
+from podwire.linux.nft.tables import Chain, KernelTables, Table
 from podwire.nriplugins.network import mesh
 from podwire.nriplugins.network.mesh.ruleset import TABLE
 from podwire.nriplugins.network.resources import Pod, Why

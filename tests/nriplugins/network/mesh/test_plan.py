@@ -2,7 +2,7 @@
 
 import pytest
 
-from podwire.linux import expressions
+from podwire.linux.nft import expressions
 from podwire.nriplugins.network.mesh import Plan, plan, read
 from podwire.nriplugins.network.mesh.ruleset import table
 from podwire.nriplugins.network.resources import MESH, Pod, Why

@@ -12,9 +12,9 @@ from itertools import count
 
 import pytest
 
-from podwire.linux.namespaces import KernelNamespaces, visit
-from podwire.linux.network import KernelNetwork
-from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.sysctls import KernelSysctls
+from podwire.linux.proc.namespaces import KernelNamespaces, visit
 from podwire.linux.values import Bridge, Route, Veth
 from podwire.nriplugins.network.policy import Content, Kernel, LocalPod, Model, explain
 from podwire.nriplugins.network.policy.bridges import CALLS, Bridges

@@ -9,8 +9,8 @@ from shutil import which
 
 import pytest
 
-from podwire.linux.conntrack import KernelConntrack
-from podwire.linux.namespaces import visit
+from podwire.linux.net.conntrack import KernelConntrack
+from podwire.linux.proc.namespaces import visit
 from podwire.nriplugins.network.policy import Content, Kernel, LocalPod
 from podwire.nriplugins.network.policy.policies import policy_of
 

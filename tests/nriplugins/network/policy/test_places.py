@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from podwire.linux import errors
-from podwire.linux.namespaces import visit
-from podwire.linux.network import KernelNetwork
-from podwire.linux.nft import KernelRuleset
-from podwire.linux.sysctls import KernelSysctls
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.sysctls import KernelSysctls
+from podwire.linux.nft.table import KernelRuleset
+from podwire.linux.proc.namespaces import visit
 from podwire.nriplugins.network.policy import Content, Kernel, LocalPod, explain
 from podwire.nriplugins.network.policy.bridges import CALLS, Bridges, NotJudged
 from podwire.nriplugins.network.policy.values import Attachment

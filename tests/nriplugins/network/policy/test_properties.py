@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from podwire.linux.namespaces import KernelNamespaces
+from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.nriplugins.network.policy import Content, Kernel, LocalPod, Model, explain
 from podwire.nriplugins.network.policy.elements import key_of
 from podwire.nriplugins.network.policy.policies import policy_of

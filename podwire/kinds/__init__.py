@@ -1,0 +1,1 @@
+"""Defines each Kubernetes kind: schema, defaults, validation, conversion, columns. Pure: no I/O, no event loop."""

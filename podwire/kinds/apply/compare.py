@@ -1,0 +1,161 @@
+"""What has changed between two values, as sets of fields. Equal parts are passed over at the price of `==`."""
+
+from typing import Any, cast
+
+from podwire.kinds.apply.fields import parts, whole
+from podwire.kinds.apply.fieldsets import FIELD, HERE, FieldSet, union
+from podwire.kinds.apply.types import BadElement, Elements, Leaf, Members, Type, elements_of, members_of
+
+
+class Comparison:
+    """No field is in more than one of the three. `given` is what has a new value now, `lost` that and what is gone:
+    whoever owned it does so no more."""
+
+    __slots__ = ("added", "given", "lost", "modified", "removed")
+
+    def __init__(self, removed: FieldSet, modified: FieldSet, added: FieldSet) -> None:
+        self.removed = removed
+        self.modified = modified
+        self.added = added
+        self.given = union(modified, added)
+        self.lost = union(self.given, removed)
+
+    @property
+    def same(self) -> bool:
+        return not self.lost
+
+
+def compare(of: Type, old: Any, new: Any) -> Comparison:
+    """From the old object to the new one."""
+    walk = _Walk()
+    walk.values(of, old, new)
+    return Comparison(walk.removed, walk.modified, walk.added)
+
+
+def given(of: Type, old: Any, new: Any) -> FieldSet:
+    """What has a new value now, where nobody asks what was lost."""
+    walk = _Walk()
+    walk.values(of, old, new)
+    return union(walk.modified, walk.added)
+
+
+class _Walk:
+    """One level of both values; `values` says whether they differ as wholes."""
+
+    __slots__ = ("added", "modified", "removed")
+
+    def __init__(self) -> None:
+        self.removed: FieldSet = {}
+        self.modified: FieldSet = {}
+        self.added: FieldSet = {}
+
+    def values(self, of: Type, old: Any, new: Any) -> bool:
+        """Fill the sets from what is below; True when the value is to be taken as one and is another."""
+        if type(of) is Leaf:
+            return True  # nobody comes here with equal values
+        if not (old or new):
+            return type(old) is not type(new) or old != new
+        if (members := _members(of, old, new)) is not None:
+            self._members(members, old or {}, new or {})
+            return False
+        if (elements := _elements(of, old, new)) is not None:
+            self._elements(elements, old or [], new or [])
+            return False
+        for value, gone in ((old, True), (new, False)):  # another kind of value: its parts come or go with it
+            below = {key: each for key, each in whole(of, value).items() if key != HERE}
+            if gone:
+                self.removed.update(below)
+            else:
+                self.added.update(below)
+        return True
+
+    def _members(self, of: Members, old: dict[str, Any], new: dict[str, Any]) -> None:
+        if not old:
+            self.added = parts(of, new)
+            return
+        known, fresh = of.known, {}
+        for name, after in new.items():
+            if name not in old:
+                fresh[name] = after
+            elif (before := old[name]) is not after and before != after:
+                key, kind = known[name]
+                if type(kind) is Leaf:
+                    self.modified[key] = FIELD
+                elif kind is not None:
+                    self._below(key, kind, before, after)
+        if fresh:
+            self.added.update(parts(of, fresh))
+        if len(old) > len(new) - len(fresh):
+            self.removed.update(parts(of, {name: each for name, each in old.items() if name not in new}))
+
+    def _elements(self, of: Elements, old: list[Any], new: list[Any]) -> None:
+        if len(old) == len(new) and (names := _names(of, new)) and names == _names(of, old):
+            for name, then, now in zip(names, old, new, strict=True):  # the same elements in the same places
+                if then is not now and then != now:
+                    self._below(name, of.element, then, now)
+            return
+        self._moved_elements(of, _named(of, old), _named(of, new))
+
+    def _moved_elements(self, of: Elements, before: dict[str, list[Any]], after: dict[str, list[Any]]) -> None:
+        for name, now in after.items():
+            then = before.get(name)
+            if then is None:
+                self.added[name] = whole(of.element, now[0]) if len(now) == 1 else {}
+            elif then != now:
+                self._same_name(name, of, then, now)
+        for name, then in before.items():
+            if name not in after:
+                self.removed[name] = whole(of.element, then[0]) if len(then) == 1 else {}
+
+    def _same_name(self, name: str, of: Elements, then: list[Any], now: list[Any]) -> None:
+        """Elements of one name. There should be one on each side; several are taken as one value."""
+        if len(then) == len(now) == 1:
+            self._below(name, of.element, then[0], now[0])
+        else:
+            self.modified[name] = {}
+
+    def _below(self, key: str, of: Type, old: Any, new: Any) -> None:
+        inner = _Walk()
+        if of.by_member and type(old) is dict and type(new) is dict:
+            inner._members(cast("Members", of), old, new)
+        elif inner.values(of, old, new):
+            self.modified[key] = FIELD
+        if inner.removed:
+            self.removed[key] = inner.removed
+        if inner.modified:
+            self.modified[key] = {HERE: FIELD, **inner.modified} if key in self.modified else inner.modified
+        if inner.added:
+            self.added[key] = inner.added
+
+
+def _members(of: Type, old: Any, new: Any) -> Members | None:
+    """How both are compared member by member; a null stands for an object without members."""
+    if (old is None or isinstance(old, dict)) and (new is None or isinstance(new, dict)):
+        return members_of(of, old or new)
+    return None
+
+
+def _elements(of: Type, old: Any, new: Any) -> Elements | None:
+    if (old is None or isinstance(old, list)) and (new is None or isinstance(new, list)):
+        return elements_of(of, old or new)
+    return None
+
+
+def _names(of: Elements, values: list[Any]) -> list[str] | None:
+    """The names of elements; None where one has none or two have the same."""
+    try:
+        names = [of.name(each) for each in values]
+    except BadElement:
+        return None
+    return names if len(set(names)) == len(names) else None
+
+
+def _named(of: Elements, values: list[Any]) -> dict[str, list[Any]]:
+    """The elements by name. One that has none cannot be owned and is left out."""
+    found: dict[str, list[Any]] = {}
+    for each in values:
+        try:
+            found.setdefault(of.name(each), []).append(each)
+        except BadElement:
+            continue
+    return found

@@ -1,0 +1,80 @@
+"""An object without some of its fields."""
+
+from typing import Any
+
+from podwire.kinds.apply.fieldsets import HERE, FieldSet
+from podwire.kinds.apply.types import (
+    BadElement,
+    Deduced,
+    Elements,
+    ListMap,
+    MapOf,
+    Members,
+    SetList,
+    Struct,
+    Type,
+    elements_of,
+    members_of,
+)
+
+
+def remove(of: Type, value: Any, fields: FieldSet) -> Any:
+    """The value without the fields, each with everything below it; None when nothing is left."""
+    if not fields:
+        return value
+    if (members := members_of(of, value)) is not None:
+        return _members(members, value, fields) or None
+    if (elements := elements_of(of, value)) is not None:
+        return _elements(elements, value, fields) or None
+    return value if _is_scalar(value) else None
+
+
+def _is_scalar(value: Any) -> bool:
+    return not isinstance(value, dict | list)
+
+
+def _members(of: Members, value: dict[str, Any], fields: FieldSet) -> dict[str, Any]:
+    kept = {}
+    for name, each in value.items():
+        below = fields.get(f"f:{name}")
+        if below is None:
+            kept[name] = each
+        elif below and HERE not in below:
+            kind = of.member(name)
+            left = remove(kind, each, below) if kind is not None else each
+            if left is not None:
+                kept[name] = left
+    return kept
+
+
+def _elements(of: Elements, value: list[Any], fields: FieldSet) -> list[Any]:
+    kept = []
+    for each in value:
+        try:
+            below = fields.get(of.name(each))
+        except BadElement:
+            below = None
+        if below is None:
+            kept.append(each)
+        elif below and HERE not in below:
+            kept.append(remove(of.element, each, below))
+    return kept
+
+
+def with_named(of: Type | None, fields: FieldSet) -> FieldSet:
+    """The set and, as its fields, the members of Structs that lead to them: .spec where .spec.replicas is in it."""
+    found: FieldSet = {}
+    for key, below in fields.items():
+        if key == HERE or not below:
+            found[key] = below
+            continue
+        inner = with_named(_below(of, key), below)
+        named = key.startswith("f:") and isinstance(of, Struct) and of.names(key[2:])
+        found[key] = {HERE: {}, **inner} if named else inner
+    return found
+
+
+def _below(of: Type | None, key: str) -> Type | None:
+    if key.startswith("f:"):
+        return of.member(key[2:]) if isinstance(of, MapOf | Struct | Deduced) else None
+    return of.element if isinstance(of, ListMap | SetList) else None

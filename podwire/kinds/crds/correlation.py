@@ -1,0 +1,72 @@
+"""What was there before: which old value belongs to a new one, and in which order old lists are shown to rules.
+
+Elements of a list belong together when the schema says what names them (list-type map). Sets and such lists have no
+order, but CEL compares lists in order: so an old list is shown in the new one's order, and equal sets are equal.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from podwire.kinds.crds.checks import identity
+
+Json = Mapping[str, Any]
+Align = Callable[[Any, Any], Any]
+"""From the old value and the new one to the old one in the new one's order."""
+
+
+def name_of(keys: tuple[str, ...], element: Any) -> Any:
+    """What names an element of a list-type map."""
+    return tuple(identity(element.get(key)) for key in keys) if isinstance(element, dict) else None
+
+
+def map_keys(schema: Json) -> tuple[str, ...]:
+    """What names the elements of a list; nothing, unless it is of type map."""
+    if schema.get("x-kubernetes-list-type") != "map":
+        return ()
+    return tuple(schema.get("x-kubernetes-list-map-keys") or ())
+
+
+def aligning(schema: Json) -> Align | None:
+    """How old values of a schema are put in order; None where there is nothing to order."""
+    properties = {name: found for name, each in (schema.get("properties") or {}).items() if (found := aligning(each))}
+    values, items = schema.get("additionalProperties"), schema.get("items")
+    rest = aligning(values) if isinstance(values, dict) else None
+    below = aligning(items) if isinstance(items, dict) else None
+    if schema.get("type") == "array" and (schema.get("x-kubernetes-list-type") in ("map", "set") or below):
+        return _list(schema, below)
+    if properties or rest:
+        return _object(properties, rest)
+    return None
+
+
+def _list(schema: Json, below: Align | None) -> Align:
+    keys = map_keys(schema)
+    in_order = schema.get("x-kubernetes-list-type") not in ("map", "set")
+
+    def align(old: Any, new: Any) -> Any:
+        if not isinstance(old, list) or not isinstance(new, list):
+            return old
+        if in_order:
+            return [below(*pair) if below else pair[0] for pair in zip(old, new, strict=False)] + old[len(new) :]
+        places = {name_of(keys, each) if keys else identity(each): index for index, each in enumerate(new)}
+        named = [(places.get(name_of(keys, each) if keys else identity(each), len(new)), each) for each in old]
+        named.sort(key=lambda pair: pair[0])
+        if below is None:
+            return [each for _, each in named]
+        return [below(each, new[place]) if place < len(new) else each for place, each in named]
+
+    return align
+
+
+def _object(properties: Mapping[str, Align], rest: Align | None) -> Align:
+    def align(old: Any, new: Any) -> Any:
+        if not isinstance(old, dict) or not isinstance(new, dict):
+            return old
+        aligned = dict(old)
+        for name, each in old.items():
+            below = properties.get(name, rest)
+            if below is not None and name in new:
+                aligned[name] = below(each, new[name])
+        return aligned
+
+    return align

@@ -1,0 +1,91 @@
+"""The kinds that a CustomResourceDefinition makes: one for each version that it serves."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from podwire.kinds.schema.discovery import version_order
+from podwire.protocols.k8sapi.kinds import Column, Kind, Subresource
+
+Json = Mapping[str, Any]
+
+_VERBS = ("get", "patch", "update")
+
+
+def names_of(crd: Json) -> Json:
+    """The names that are in force: the accepted ones, or before any are accepted those asked for."""
+    accepted: Json = (crd.get("status") or {}).get("acceptedNames") or {}
+    wanted: Json = crd["spec"]["names"]
+    return accepted if accepted.get("plural") and accepted.get("kind") else wanted
+
+
+def kinds_of(crd: Json) -> list[Kind]:
+    """One kind for each served version, in the definition's order."""
+    return [_kind(crd, each) for each in crd["spec"]["versions"] if each.get("served")]
+
+
+def storage_version(crd: Json) -> str:
+    """The version in which objects are stored."""
+    return next(str(each["name"]) for each in crd["spec"]["versions"] if each.get("storage"))
+
+
+def selectable_fields(version: Json) -> tuple[str, ...]:
+    """The field-selector paths that a version adds, such as `spec.color`."""
+    return tuple(each["jsonPath"].removeprefix(".") for each in version.get("selectableFields") or [])
+
+
+def scale_path(version: Json, name: str) -> tuple[str, ...]:
+    """The words of a path that the scale subresource of a version names, such as `specReplicasPath`."""
+    scale: Json = (version.get("subresources") or {}).get("scale") or {}
+    return tuple(filter(None, scale.get(name, "").split(".")))
+
+
+def written_otherwise(crd: Json) -> bool:
+    """Whether stored objects may be other than a version's schema has them: another version's is another, or the
+    definition has changed since it was made."""
+    schemas = [each.get("schema") for each in crd["spec"]["versions"]]
+    return (crd["metadata"].get("generation") or 1) > 1 or any(each != schemas[0] for each in schemas)
+
+
+def deprecation(crd: Json, version: Json) -> str:
+    """What whoever uses a deprecated version is told: the author's words, or which newer version to use."""
+    if not version.get("deprecated"):
+        return ""
+    if version.get("deprecationWarning"):
+        return str(version["deprecationWarning"])
+    group, kind = crd["spec"]["group"], names_of(crd)["kind"]
+    newer = [each["name"] for each in crd["spec"]["versions"] if each.get("served") and not each.get("deprecated")]
+    newer = [each for each in newer if version_order(each) < version_order(version["name"])]
+    told = f"{group}/{version['name']} {kind} is deprecated"
+    return f"{told}; use {group}/{min(newer, key=version_order)} {kind}" if newer else told
+
+
+def _kind(crd: Json, version: Json) -> Kind:
+    spec, names = crd["spec"], names_of(crd)
+    kind = names["kind"]
+    return Kind(
+        group=spec["group"],
+        version=version["name"],
+        resource=names["plural"],
+        kind=kind,
+        namespaced=spec.get("scope") == "Namespaced",
+        singular=names.get("singular") or kind.lower(),
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        subresources=tuple(_subresources(version.get("subresources") or {})),
+        columns=tuple(_columns(version)),
+        listed_as=names.get("listKind") or "",
+    )
+
+
+def _subresources(asked: Json) -> list[Subresource]:
+    found = []
+    if asked.get("scale") is not None:
+        found.append(Subresource("scale", _VERBS, "Scale", "autoscaling", "v1"))
+    if asked.get("status") is not None:
+        found.append(Subresource("status", _VERBS))
+    return found
+
+
+def _columns(version: Json) -> list[Column]:
+    asked = version.get("additionalPrinterColumns") or [{"name": "Age"}]
+    return [Column("Name"), *(Column(each["name"], wide=each.get("priority", 0) > 0) for each in asked)]

@@ -1,0 +1,92 @@
+"""Which names a definition gets, and whether it may be served: the status that the server gives it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from podwire.kinds.crds.kinds import storage_version
+from podwire.objects.times import rfc3339
+from podwire.protocols.k8sapi.kinds import Kind
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What becomes of the names: those in force, and why not all asked for."""
+
+    names: dict[str, Any]
+    reason: str = ""
+    message: str = ""
+
+
+def condition(crd: Json, name: str) -> bool:
+    """Whether a condition of the definition holds."""
+    found = (crd.get("status") or {}).get("conditions") or []
+    return any(each.get("type") == name and each.get("status") == "True" for each in found)
+
+
+def established(crd: Json, now: float, existing_kinds: Iterable[Kind]) -> dict[str, Any]:
+    """The status of a definition, given the kinds of its group that others have (other definitions, built-in ones)."""
+    before: Json = crd.get("status") or {}
+    others = [each for each in existing_kinds if each.group == crd["spec"]["group"]]
+    verdict = _judged(crd["spec"]["names"], before.get("acceptedNames") or {}, others)
+    when = rfc3339(now)
+    if verdict.reason:
+        accepted = _condition("NamesAccepted", "False", verdict.reason, verdict.message, when)
+    else:
+        accepted = _condition("NamesAccepted", "True", "NoConflicts", "no conflicts found", when)
+    served = _condition("Established", "True", "InitialNamesAccepted", "the initial names have been accepted", when)
+    if verdict.reason and not condition(crd, "Established"):
+        served = _condition("Established", "False", "NotAccepted", "not all names are accepted", when)
+    stored = list(before.get("storedVersions") or [])
+    storage = storage_version(crd)
+    return {
+        **before,
+        "acceptedNames": verdict.names,
+        "conditions": _merged(before.get("conditions") or [], (accepted, served)),
+        "storedVersions": stored if storage in stored else [*stored, storage],
+    }
+
+
+def _judged(wanted: Json, accepted: Json, others: list[Kind]) -> _Verdict:
+    """Each name on its own: one that others have stays what it was; of several conflicts the last is told."""
+    resources = {word for each in others for word in (each.resource, each.singular, *each.short_names)}
+    kinds = {word for each in others for word in (each.kind, each.list_kind)}
+    verdict = dict(accepted)
+    reason = message = ""
+    for word, taken in (("plural", resources), ("singular", resources), ("shortNames", resources),
+                        ("kind", kinds), ("listKind", kinds)):  # fmt: skip
+        if word not in wanted:
+            verdict.pop(word, None)
+            continue
+        clashes = [each for each in _listed(wanted[word]) if each in taken and each not in _listed(accepted.get(word))]
+        if clashes:
+            reason = f"{word[0].upper()}{word[1:]}Conflict"
+            message = ", ".join(f'"{each}" is already in use' for each in clashes)
+        else:
+            verdict[word] = wanted[word]
+    if wanted.get("categories"):
+        verdict["categories"] = wanted["categories"]
+    else:
+        verdict.pop("categories", None)
+    return _Verdict({"plural": "", "kind": "", **verdict}, reason, message)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _condition(name: str, status: str, reason: str, message: str, when: str) -> dict[str, Any]:
+    return {"type": name, "status": status, "reason": reason, "message": message, "lastTransitionTime": when}
+
+
+def _merged(before: list[Json], after: Iterable[dict[str, Any]]) -> list[Json]:
+    """The conditions with the new ones in their places; one whose status stays keeps the time of its last change."""
+    merged = {each.get("type"): each for each in before}
+    for each in after:
+        old = merged.get(each["type"])
+        if old is not None and old.get("status") == each["status"] and old.get("lastTransitionTime"):
+            each["lastTransitionTime"] = old["lastTransitionTime"]
+        merged[each["type"]] = each
+    return list(merged.values())

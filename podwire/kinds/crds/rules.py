@@ -1,0 +1,226 @@
+"""x-kubernetes-validations: the rules of a schema, compiled once and run over every object that is written."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from podwire.kinds.crds.checks import NOWHERE, child
+from podwire.kinds.crds.correlation import Align, aligning, map_keys, name_of
+from podwire.kinds.crds.declared import Declared, declare
+from podwire.kinds.crds.rule_paths import BadFieldPath, normalized
+from podwire.protocols.cel import CelError, Program, Values, compile_expression
+from podwire.protocols.cel.errors import OVERLOAD
+from podwire.protocols.cel.types import Type, optional
+from podwire.protocols.k8sapi.status import OMITTED, FieldError, Problem, duplicate, forbidden, invalid, required
+
+Json = Mapping[str, Any]
+
+WORD = "x-kubernetes-validations"
+SECONDS = 1.0
+"""Processor time that all rules of one object may take together."""
+LONGEST_MESSAGE = 5 * 1024
+
+_BLOCKING = (Problem.NOT_SUPPORTED, Problem.REQUIRED, Problem.TOO_LONG, Problem.TOO_MANY)
+_NOT_RUN = (
+    "some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation"
+)
+_SPENT = "validation failed due to running out of cost budget, no further validation rules will be run"
+
+
+def variables(declared: Declared, rule: Json) -> dict[str, Type]:
+    """What an expression of a rule may speak of."""
+    old = optional(declared.type) if rule.get("optionalOldSelf") else declared.type
+    return {"self": declared.type, "oldSelf": old}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: whether it holds, and what is said when it does not."""
+
+    told: Json
+    program: Program
+    message: Program | None
+    field: str
+
+    @property
+    def name(self) -> str:
+        """How the rule is called in errors."""
+        return str(self.told.get("message") or self.told["rule"]).strip()
+
+    @property
+    def compares(self) -> bool:
+        return "oldSelf" in self.program.names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleTree:
+    """The rules of a schema and of all below it; absent where there are none."""
+
+    kind: str
+    declared: Declared
+    rules: tuple[Rule, ...]
+    align: Align | None
+    keys: tuple[str, ...]
+    properties: Mapping[str, "RuleTree"]
+    values: "RuleTree | None"
+    items: "RuleTree | None"
+
+
+def compile_rules(schema: Json, *, root: bool = True) -> RuleTree | None:
+    """The rules of a schema that has been found right; None when it has none."""
+    items, values = schema.get("items"), schema.get("additionalProperties")
+    properties = {name: found for name, each in (schema.get("properties") or {}).items() if (found := _under(each))}
+    below = _under(items), _under(values)
+    told = schema.get(WORD) or []
+    if not told and not properties and not any(below):
+        return None
+    declared = declare(schema, root=root)
+    if declared is None:
+        return None  # nothing that rules may speak of
+    return RuleTree(
+        kind=schema.get("type", ""),
+        declared=declared,
+        rules=tuple(_rule(each, declared, schema) for each in told),
+        align=aligning(schema) if told else None,
+        keys=map_keys(schema),
+        properties=properties,
+        items=below[0],
+        values=below[1],
+    )
+
+
+def _under(schema: Any) -> RuleTree | None:
+    if not isinstance(schema, dict):
+        return None
+    return compile_rules(schema, root=bool(schema.get("x-kubernetes-embedded-resource")))
+
+
+def _rule(told: Json, declared: Declared, schema: Json) -> Rule:
+    known = variables(declared, told)
+    message = told.get("messageExpression")
+    try:
+        field = normalized(told["fieldPath"], schema) if told.get("fieldPath") else ""
+    except BadFieldPath:
+        field = ""
+    return Rule(
+        told, compile_expression(told["rule"], known), compile_expression(message, known) if message else None, field
+    )
+
+
+def run_rules(
+    tree: RuleTree | None, new: Any, old: Any = None, before: Sequence[FieldError] = (), path: str = ""
+) -> list[FieldError]:
+    """What the rules find wrong with a value; `before` is what the schema itself has found, which may keep them from
+    being run. `old` is what it was before, None for what is new."""
+    if tree is None:
+        return []
+    if any(each.problem in _BLOCKING or "must be of type" in each.detail for each in before):
+        return [invalid(NOWHERE, None, _NOT_RUN)]
+    run = _Run(time.thread_time() + SECONDS)
+    run.walk(tree, path, new, old)
+    return run.errors
+
+
+class _Run:
+    """One walk over an object."""
+
+    def __init__(self, ends: float) -> None:
+        self.errors: list[FieldError] = []
+        self._ends = ends
+        self._spent = False
+
+    def walk(self, tree: RuleTree, path: str, new: Any, old: Any) -> None:
+        if new is None or self._spent:
+            return
+        if tree.rules:
+            self._judge(tree, path, new, old)
+        for each, where, value, before in _parts(tree, path, new, old):
+            self.walk(each, where, value, before)
+
+    def _judge(self, tree: RuleTree, path: str, new: Any, old: Any) -> None:
+        values: Values | CelError = _values(tree, new, old)
+        for rule in tree.rules:
+            if rule.compares and old is None and not rule.told.get("optionalOldSelf"):
+                continue  # there is no transition
+            if time.thread_time() > self._ends:
+                self._stop(invalid(path or NOWHERE, tree.kind, _SPENT))
+                return
+            outcome = values if isinstance(values, CelError) else rule.program.run(values)
+            if isinstance(outcome, CelError):
+                self._failed(rule, tree, path, outcome)
+            elif outcome is not True and isinstance(values, Values):
+                self.errors.append(_violation(rule, tree, path, new, _message(rule, values)))
+            if self._spent:
+                return
+
+    def _failed(self, rule: Rule, tree: RuleTree, path: str, error: CelError) -> None:
+        text = f"{error} evaluating rule: {rule.name}"
+        if error.message == OVERLOAD:
+            text = (
+                f"'{error}': call arguments did not match a supported operator, function or macro signature for rule: "
+                f"{rule.name}"
+            )
+        if error.out_of_budget:
+            words = "no further validation rules will be run due to call cost exceeds limit for rule"
+            text = f"'{error}': {words}: {rule.name}"
+            self._spent = True
+        self.errors.append(invalid(path or NOWHERE, tree.kind, text))
+
+    def _stop(self, error: FieldError) -> None:
+        self.errors.append(error)
+        self._spent = True
+
+
+def _values(tree: RuleTree, new: Any, old: Any) -> Values | CelError:
+    convert = tree.declared.convert
+    try:
+        known = {"self": convert(new) if convert else new}
+        if old is not None and any(each.compares for each in tree.rules):
+            aligned = tree.align(old, new) if tree.align else old
+            known["oldSelf"] = convert(aligned) if convert else aligned
+    except ValueError as error:
+        return CelError(str(error))
+    return Values(known)
+
+
+def _parts(tree: RuleTree, path: str, new: Any, old: Any) -> Iterator[tuple[RuleTree, str, Any, Any]]:
+    """What lies below a value and has rules, each with what it was before."""
+    if isinstance(new, dict):
+        before = old if isinstance(old, dict) else {}
+        for name, value in new.items():
+            if (each := tree.properties.get(name)) is not None:
+                yield each, child(path, name), value, before.get(name)
+            elif tree.values is not None:
+                yield tree.values, f"{path}[{name}]", value, before.get(name)
+    elif isinstance(new, list) and tree.items is not None:
+        known = {}
+        if tree.keys and isinstance(old, list):
+            known = {name_of(tree.keys, each): each for each in old}
+        for index, value in enumerate(new):
+            yield tree.items, f"{path}[{index}]", value, known.get(name_of(tree.keys, value)) if known else None
+
+
+def _message(rule: Rule, values: Values) -> str:
+    """What the rule says; its own expression's text when that is one line of sensible length."""
+    if rule.message is not None:
+        found = rule.message.run(values)
+        text = found.strip() if isinstance(found, str) else ""
+        if text and "\n" not in text and len(text.encode()) <= LONGEST_MESSAGE:
+            return text
+    return str(rule.told.get("message") or f"failed rule: {rule.name}").strip()
+
+
+def _violation(rule: Rule, tree: RuleTree, path: str, value: Any, message: str) -> FieldError:
+    where = (child(path, rule.field) if rule.field else path) or NOWHERE
+    shown = OMITTED if tree.kind in ("array", "object") else value
+    match rule.told.get("reason"):
+        case "FieldValueForbidden":
+            return forbidden(where, message)
+        case "FieldValueRequired":
+            return required(where, message)
+        case "FieldValueDuplicate":
+            return duplicate(where, shown)
+        case _:
+            return invalid(where, shown, message)

@@ -1,0 +1,224 @@
+"""A version's structural schema as a shape: what it leaves out, what it fills in, and what it finds wrong.
+
+Objects go three ways through it, in this order:
+
+    decode          fields that the schema does not know are left out and reported, nulls are left out
+    apply_defaults  absent fields that have a default get a copy of it
+    validate        types and values are checked (a wrong type is no decoding error for a custom resource)
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from podwire.kinds.crds.automaton import TooCostly, metered
+from podwire.kinds.crds.checks import Check, child, compiled
+from podwire.kinds.crds.rules import compile_rules, run_rules
+from podwire.kinds.shape import Field, Report, Shape
+from podwire.protocols.k8sapi.status import ApiError, FieldError, Reason, forbidden
+
+Json = Mapping[str, Any]
+
+MOST_ADDED = 1_500_000
+"""Bytes that defaults may add to an object: as many as the store takes."""
+MOST_REPORTED = 100
+"""Unknown fields that one body can have reported, as for built-in kinds."""
+NAMED = 8
+"""Bytes that a member's name takes at least; so many defaults of nothing add up as well."""
+
+_IDENTITY = ("apiVersion", "kind")
+_MERGED = frozenset(["merge"])
+
+
+class Node:
+    """One schema within another: which of a value's fields stay, and their defaults."""
+
+    __slots__ = ("_default_size", "_embedded", "_items", "_meta", "_open", "_properties", "_values", "defaulting",
+                 "list_map_keys", "list_type", "map_type", "nullable", "schema")  # fmt: skip
+
+    def __init__(self, schema: Json, meta: Shape) -> None:
+        self.schema = schema
+        self.nullable = bool(schema.get("nullable"))
+        self.list_type = str(schema.get("x-kubernetes-list-type") or "atomic")
+        self.list_map_keys = tuple(schema.get("x-kubernetes-list-map-keys") or ())
+        self.map_type = str(schema.get("x-kubernetes-map-type") or "granular")
+        values, items = schema.get("additionalProperties"), schema.get("items")
+        self._meta = meta
+        self._embedded = bool(schema.get("x-kubernetes-embedded-resource"))
+        self._open = bool(schema.get("x-kubernetes-preserve-unknown-fields")) or values is True
+        self._properties = {name: Node(each, meta) for name, each in (schema.get("properties") or {}).items()}
+        self._values = Node(values, meta) if isinstance(values, dict) else None
+        self._items = Node(items, meta) if isinstance(items, dict) else None
+        below = [*self._properties.values(), *(each for each in (self._values, self._items) if each)]
+        self.defaulting: bool = "default" in schema or any(each.defaulting for each in below)
+        self._default_size = len(msgspec.json.encode(schema["default"])) if "default" in schema else 0
+
+    def decode(self, value: Any, path: str, report: Report) -> Any:
+        if isinstance(value, dict):
+            return self._decode_object(value, path, report)
+        if isinstance(value, list) and self._items is not None:
+            item = self._items
+            return [item.decode(each, f"{path}[{index}]", report) for index, each in enumerate(value)]
+        return value
+
+    def _decode_object(self, value: dict[str, Any], path: str, report: Report) -> dict[str, Any]:
+        kept: dict[str, Any] = {}
+        for name, each in value.items():
+            if self._embedded and name == "metadata":
+                if each is not None:
+                    kept[name] = self._meta.decode(each, child(path, name), report)
+                continue
+            node = self._properties.get(name, self._values)
+            if node is not None:
+                if each is not None or node.nullable:
+                    kept[name] = node.decode(each, child(path, name), report)
+            elif self._open or (self._embedded and name in _IDENTITY):
+                kept[name] = each
+            else:
+                report.unknown.append(child(path, name))
+        return kept
+
+    def fill(self, value: Any, growth: "Growth") -> None:
+        """Put defaults into a value, in place."""
+        if isinstance(value, dict):
+            self._fill_object(value, growth)
+        elif isinstance(value, list) and self._items is not None and self._items.defaulting:
+            for index, each in enumerate(value):
+                value[index] = self._items.filled(each, growth)
+
+    def _fill_object(self, value: dict[str, Any], growth: "Growth") -> None:
+        for name, node in self._properties.items():
+            if not node.defaulting:
+                continue
+            if name in value:
+                value[name] = node.filled(value[name], growth)
+            elif "default" in node.schema:
+                value[name] = node.filled(node.default(growth), growth)
+        if self._values is not None and self._values.defaulting:
+            for name, each in value.items():  # the keys stay, so they may be set while walking
+                value[name] = self._values.filled(each, growth)
+
+    def filled(self, value: Any, growth: "Growth") -> Any:
+        """The value with its defaults; the default itself where there is a null that may not be one."""
+        if value is None and not self.nullable and "default" in self.schema:
+            value = self.default(growth)
+        self.fill(value, growth)
+        return value
+
+    def default(self, growth: "Growth") -> Any:
+        growth.spend(self._default_size + NAMED)
+        return fresh(self.schema["default"])
+
+    def field(self, name: str) -> Field | None:
+        if self._embedded and name == "metadata":
+            return Field(self._meta)
+        node = self._properties.get(name, self._values)
+        if node is None:
+            return Field(_ANYTHING) if self._open or (self._embedded and name in _IDENTITY) else None
+        if node.list_type == "atomic":
+            return Field(node)
+        key = node.list_map_keys[0] if len(node.list_map_keys) == 1 else ""
+        return Field(node, merge_key=key, strategies=_MERGED)
+
+    @property
+    def element(self) -> Shape | None:
+        return self._items
+
+
+class Growth:
+    """What defaults may still add to one object, in bytes. A default of kilobytes may stand in each of ten thousand
+    elements: together they are too large long before anybody has written them down to measure them."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MOST_ADDED
+
+    def spend(self, size: int) -> None:
+        self.left -= size
+        if self.left < 0:
+            raise ApiError(Reason.TOO_LARGE, f"Request entity too large: its defaults are more than {MOST_ADDED} bytes")
+
+
+class _Anything:
+    """What nobody has described."""
+
+    def decode(self, value: Any, path: str, report: Report) -> Any:  # noqa: ARG002 - a Shape is asked for all three
+        return value
+
+    def field(self, name: str) -> Field | None:  # noqa: ARG002 - every name is fine
+        return Field(self)
+
+    @property
+    def element(self) -> Shape | None:
+        return self
+
+
+_ANYTHING = _Anything()
+
+
+class Structural:
+    """The schema of one version of a custom resource. A Shape; `metadata` is not the schema's but `meta_shape`'s."""
+
+    def __init__(self, schema: Json, meta_shape: Shape) -> None:
+        self._root = Node({**schema, "x-kubernetes-embedded-resource": True}, meta_shape)
+        self._check: Check = compiled(schema)
+        self._rules = compile_rules(schema)
+
+    def decode(self, value: Any, path: str, report: Report) -> Any:
+        """The object without what the schema does not know. Raises TypeMismatch for metadata only."""
+        known = len(report.unknown)
+        kept = self._root.decode(value, path, report)
+        report.unknown[known:] = sorted(report.unknown[known:])[:MOST_REPORTED]
+        return kept
+
+    def field(self, name: str) -> Field | None:
+        return self._root.field(name)
+
+    @property
+    def element(self) -> Shape | None:
+        return None
+
+    def apply_defaults(self, obj: dict[str, Any]) -> None:
+        """Fill in defaults, in place."""
+        if self._root.defaulting:
+            self._root.fill(obj, Growth())
+
+    def as_read(self, obj: dict[str, Any]) -> dict[str, Any]:
+        """What this schema makes of an object that another one has let pass: an earlier one, or another version's."""
+        seen: dict[str, Any] = self.decode(obj, "", Report())
+        self.apply_defaults(seen)
+        return seen
+
+    def validate(self, value: Any, path: str = "", *, old: Any = None) -> list[FieldError]:
+        """What is wrong with an object; its metadata is judged elsewhere, but for what the schema says of it. Rules may
+        compare it with what it was, if it was."""
+        errors = judged(self._check, value, path)
+        return errors + run_rules(self._rules, value, old, errors)
+
+
+def judged(check: Check, value: Any, path: str) -> list[FieldError]:
+    """What a check finds, within the time that a request may take for it."""
+    errors: list[FieldError] = []
+    try:
+        with metered():
+            check(value, path, errors)
+    except TooCostly as error:
+        why = "too much text for patterns as dear as those of its schema"
+        errors.append(forbidden(error.path, why))
+    return errors
+
+
+def fresh(value: Any) -> Any:
+    """A copy that nobody else holds: defaults are filled in by many requests."""
+    if isinstance(value, dict):
+        return {key: fresh(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [fresh(each) for each in value]
+    return value
+
+
+def compile_schema(schema: Json, meta_shape: Shape) -> Structural:
+    """The shape of a version's `schema.openAPIV3Schema`, which `definition` has found to be structural."""
+    return Structural(schema, meta_shape)

@@ -1,0 +1,140 @@
+"""Where a rule leans on the order of a list that has none.
+
+Lists of type set and map are equal in any order upstream. CEL here compares in order, which is right for the one
+comparison that rules are full of, `self.x == oldSelf.x`: the old list is shown in the new one's order (`correlation`).
+Every other comparison of such a list, and adding to one, would come out wrong, and so is refused.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from podwire.kinds.crds.declared import escape
+from podwire.protocols.cel.syntax import Call, Comprehension, Const, Ident, Made, Node, Select, binds
+
+Json = Mapping[str, Any]
+
+COMPARED = "lists of type set or map can be compared with what they were before only; use sets.equivalent() or a macro"
+ADDED = "lists of type set or map cannot be added; use a macro"
+
+
+@dataclass(frozen=True, slots=True)
+class _From:
+    """What is known of a value: its schema, and the way that led to it from `self` or `oldSelf`, if one did."""
+
+    schema: Any = None
+    root: str = ""
+    path: tuple[str, ...] = ()
+
+    def into(self, schema: Any, step: str = "") -> "_From":
+        return _From(schema, self.root, (*self.path, step)) if step and self.root else _From(schema)
+
+    @property
+    def unordered(self) -> bool:
+        return isinstance(self.schema, dict) and _has_unordered(_Same(self.schema))
+
+    def counterpart(self, other: "_From") -> bool:
+        return bool(self.root and other.root) and self.root != other.root and self.path == other.path
+
+
+_UNKNOWN = _From()
+Scope = Mapping[str, _From]
+
+
+def misuses(root: Node, schema: Json) -> Iterator[tuple[Node, str]]:
+    """The nodes of a rule that would come out wrong, and why."""
+    walk = _Walk()
+    walk.seen(root, {"self": _From(schema, "self"), "oldSelf": _From(schema, "oldSelf")})
+    yield from walk.found
+
+
+class _Walk:
+    def __init__(self) -> None:
+        self.found: list[tuple[Node, str]] = []
+
+    def seen(self, node: Node, scope: Scope) -> _From:
+        """What is known of the value of a node."""
+        match node:
+            case Ident():
+                return scope.get(node.name, _UNKNOWN)
+            case Select():
+                return _field(self.seen(node.operand, scope), node.field)
+            case Call():
+                return self._call(node, [self.seen(each, scope) for each in node.args])
+            case Made():
+                for each in node.parts:
+                    self.seen(each, scope)
+            case Comprehension():
+                return self._comprehension(node, scope)
+        return _UNKNOWN
+
+    def _call(self, node: Call, args: list[_From]) -> _From:
+        match node.function:
+            case "_==_" | "_!=_" if any(each.unordered for each in args) and not args[0].counterpart(args[1]):
+                if not any(isinstance(each, Const) for each in node.args):  # null, or of another type
+                    self.found.append((node, COMPARED))
+            case "_+_" if any(_is_unordered(each.schema) for each in args):
+                self.found.append((node, ADDED))
+            case "_?._" if isinstance(name := node.args[1], Const):
+                return _field(args[0], str(name.value))
+            case "_[_]" | "_[?_]":
+                return _element(args[0])
+            case "value" | "optional.of" | "dyn" | "or" | "orValue":
+                return args[0]
+            case "_?_:_":
+                return args[1] if args[1].schema is not None else args[2]
+        return _UNKNOWN
+
+    def _comprehension(self, node: Comprehension, scope: Scope) -> _From:
+        start = self.seen(node.start, scope)
+        if binds(node):
+            # The old object comes as an optional, bound to its own name.
+            bound = start if start.schema is not None else scope.get(node.accumulator, _UNKNOWN)
+            return self.seen(node.result, {**scope, node.accumulator: bound})
+        over = self.seen(node.range, scope)
+        inner = {**scope, node.accumulator: start, node.variables[-1]: _element(over)}
+        for each in (node.condition, node.step):
+            self.seen(each, inner)
+        return self.seen(node.result, {**scope, node.accumulator: start})
+
+
+def _field(value: _From, name: str) -> _From:
+    schema = value.schema if isinstance(value.schema, dict) else {}
+    for each, below in (schema.get("properties") or {}).items():
+        if escape(each) == name:
+            return value.into(below, name)
+    return value.into(schema.get("additionalProperties"), name)
+
+
+def _element(value: _From) -> _From:
+    """An element; of a keyed list it is as good as the list: those of one name are aligned, others are not equal."""
+    schema = value.schema if isinstance(value.schema, dict) else {}
+    keyed = schema.get("x-kubernetes-list-type") == "map"
+    return value.into(schema.get("items") or schema.get("additionalProperties"), "[]" if keyed else "")
+
+
+def _is_unordered(schema: Any) -> bool:
+    return isinstance(schema, dict) and schema.get("x-kubernetes-list-type") in ("map", "set")
+
+
+class _Same:
+    """A schema by its identity: it is looked through once, however often it is met."""
+
+    __slots__ = ("schema",)
+
+    def __init__(self, schema: Json) -> None:
+        self.schema = schema
+
+    def __hash__(self) -> int:
+        return id(self.schema)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.schema is other.schema
+
+
+@lru_cache(maxsize=256)
+def _has_unordered(same: _Same) -> bool:
+    schema = same.schema
+    below = [*(schema.get("properties") or {}).values(), schema.get("items"), schema.get("additionalProperties")]
+    return _is_unordered(schema) or any(_has_unordered(_Same(each)) for each in below if isinstance(each, dict))

@@ -1,0 +1,252 @@
+"""Strategic merge patch: a merge patch that knows which lists are sets and which are merged by a key.
+
+Directives of an object: `$patch: replace|delete|merge`, `$retainKeys: [names]`, and for its list `x`
+`$setElementOrder/x: [...]` and `$deleteFromPrimitiveList/x: [...]`. An element of a merged list may be
+`{$patch: delete, <merge key>: value}`; `{$patch: replace}` among them replaces the whole list.
+
+Order: elements that the patch (or its `$setElementOrder`) names come in its order; the others keep their place
+before the first named element that stood behind them.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from podwire.kinds.patches import PatchError
+from podwire.kinds.shape import Field, Shape
+
+_PATCH = "$patch"
+_RETAIN = "$retainKeys"
+_ORDER = "$setElementOrder/"
+_REMOVE = "$deleteFromPrimitiveList/"
+_ABSENT = object()
+
+Object = dict[str, Any]
+Identity = Callable[[Any], Any]
+"""What makes two elements of a list the same one."""
+
+
+def apply(obj: Object, patch: Any, shape: Shape) -> Object:
+    """The object after the patch. Raises PatchError."""
+    if not isinstance(patch, dict):
+        raise PatchError(400, "a strategic merge patch must be an object")
+    return _merged_object(obj, patch, shape, "")
+
+
+def _merged_object(original: Object, patch: Object, shape: Shape | None, path: str) -> Object:
+    directive = _directive(patch, path)
+    if directive == "replace":
+        return _members(patch)
+    if directive == "delete":
+        return {}
+    merged = _retained(original, patch, path)
+    for key, value in patch.items():
+        if key.startswith(_ORDER):
+            _order(merged, patch, key.removeprefix(_ORDER), shape, path)
+        elif key.startswith(_REMOVE):
+            _remove(merged, key.removeprefix(_REMOVE), value, path)
+        elif key not in (_PATCH, _RETAIN) and _ORDER + key not in patch:
+            _merge_member(merged, key, value, shape, path)
+    return merged
+
+
+def _merge_member(merged: Object, key: str, value: Any, shape: Shape | None, path: str) -> None:
+    here = _below(path, key)
+    current = merged.get(key)
+    member = shape.field(key) if shape else None
+    result: Any
+    if isinstance(value, dict) and isinstance(current, dict) and not _replaces(member):
+        result = _merged_object(current, value, member.shape if member else None, here)
+    elif isinstance(value, list) and isinstance(current, list) and _merges(member):
+        result = _merged_list(current, value, member, here)
+    else:
+        result = _taken(value)
+    if result is _ABSENT:
+        merged.pop(key, None)
+    else:
+        merged[key] = result
+
+
+def _below(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def _directive(patch: Object, path: str) -> str:
+    directive = patch.get(_PATCH, "merge")
+    if directive not in ("merge", "replace", "delete"):
+        raise PatchError(400, f"{path or 'the patch'}: unknown patch type: {directive}")
+    return str(directive)
+
+
+def _replaces(member: Field | None) -> bool:
+    return member is not None and "replace" in member.strategies
+
+
+def _merges(member: Field | None) -> bool:
+    return member is not None and "merge" in member.strategies
+
+
+def _retained(original: Object, patch: Object, path: str) -> Object:
+    """A copy of the object, less what `$retainKeys` does not name."""
+    if _RETAIN not in patch:
+        return dict(original)
+    names = patch[_RETAIN]
+    if not _all_strings(names):
+        raise PatchError(400, f"{path or 'the patch'}: invalid patch format of retainKeys")
+    kept = set(names)
+    for key, value in patch.items():
+        if value is not None and key not in kept and not key.startswith("$"):
+            raise PatchError(400, f"{path or 'the patch'}: {key} is set, but $retainKeys does not name it")
+    return {key: value for key, value in original.items() if key in kept}
+
+
+def _all_strings(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _taken(value: Any) -> Any:
+    """A value as it enters the object where there is nothing to merge it with; _ABSENT if it asks to be deleted."""
+    if isinstance(value, list):
+        return [taken for taken in map(_taken, value) if taken is not _ABSENT]
+    if not isinstance(value, dict):
+        return _ABSENT if value is None else value
+    if value.get(_PATCH) == "delete" or value == {_PATCH: "replace"}:
+        return _ABSENT
+    return _members(value)
+
+
+def _members(patch: Object) -> Object:
+    """The members of an object without nulls and directives."""
+    members = {key: _taken(value) for key, value in patch.items() if not _is_directive(key)}
+    return {key: value for key, value in members.items() if value is not _ABSENT}
+
+
+def _is_directive(key: str) -> bool:
+    return key in (_PATCH, _RETAIN) or key.startswith((_ORDER, _REMOVE))
+
+
+def _remove(merged: Object, key: str, values: Any, path: str) -> None:
+    if not isinstance(values, list):
+        raise PatchError(400, f"{_below(path, key)}: invalid patch format of primitive list")
+    current = merged.get(key)
+    if isinstance(current, list):
+        unwanted = {_itself(each) for each in values}
+        merged[key] = [each for each in current if _itself(each) not in unwanted]
+
+
+def _order(merged: Object, patch: Object, key: str, shape: Shape | None, path: str) -> None:
+    """Merge the list `key`, if the patch has it, and put it in the order that the patch sets."""
+    here = _below(path, key)
+    wanted = patch[_ORDER + key]
+    if not isinstance(wanted, list):
+        raise PatchError(400, f"{here}: invalid patch format of setElementOrder list")
+    member = shape.field(key) if shape else None
+    identity = _identity(member)
+    _check_order(patch.get(key), wanted, identity, here)
+    before = merged.get(key)
+    if key in patch:
+        _merge_member(merged, key, patch[key], shape, path)
+    after = merged.get(key)
+    if isinstance(after, list):
+        merged[key] = _ordered(after, wanted, before if isinstance(before, list) else [], identity)
+
+
+def _check_order(patched: Any, wanted: list[Any], identity: Identity, path: str) -> None:
+    """What the patch sets must be named in the order that it asks for; each side may have more than the other."""
+    if not isinstance(patched, list) or not wanted:
+        return
+    rest = iter(map(identity, wanted))  # `in` uses it up to the match, so what comes later must be found later
+    for each in patched:
+        if not (isinstance(each, dict) and _PATCH in each) and identity(each) not in rest:
+            raise PatchError(422, f"{path}: the order in the patch list doesn't match its $setElementOrder list")
+
+
+def _merged_list(original: list[Any], patch: list[Any], member: Field | None, path: str) -> list[Any]:
+    if not any(isinstance(each, dict) for each in (*original, *patch)):
+        unique = {_itself(each): each for each in (*original, *patch)}
+        return _ordered(list(unique.values()), patch, original, _itself)
+    key = member.merge_key if member else ""
+    if not key:
+        raise PatchError(422, f"{path}: cannot merge lists without merge key")
+    left, named, replaced = _special_elements(original, patch, key, path)
+    if replaced:
+        return [_taken(each) for each in named]
+    identity = _identity(member)
+    positions: dict[Any, int] = {}
+    for index, each in enumerate(left):
+        positions.setdefault(identity(each), index)
+    merged = list(left)
+    for each in named:
+        at = positions.setdefault(identity(each), len(merged))
+        if at == len(merged):
+            merged.append(_members(each))
+        else:
+            merged[at] = _merged_object(merged[at], each, member.shape.element if member else None, f"{path}[{at}]")
+    return _ordered(merged, named, left, identity)
+
+
+def _special_elements(
+    original: list[Any], patch: list[Any], key: str, path: str
+) -> tuple[list[Object], list[Object], bool]:
+    """The original without what the patch deletes, the patch's other elements, and whether they replace the list."""
+    named: list[Object] = []
+    deleted: set[Any] = set()
+    replaced = False
+    for each in patch:
+        if not isinstance(each, dict):
+            raise PatchError(422, f"{path}: list element types are not identical")
+        directive = _directive(each, path)
+        if directive == "replace":
+            replaced = True
+            continue
+        if key not in each:
+            raise PatchError(422, f"{path}: an element does not contain declared merge key: {key}")
+        if directive == "delete":
+            deleted.add(_itself(each[key]))
+        else:
+            named.append(each)
+    if not all(isinstance(each, dict) for each in original):
+        raise PatchError(422, f"{path}: list element types are not identical")
+    return [each for each in original if _itself(each.get(key)) not in deleted], named, replaced
+
+
+def _ordered(items: list[Any], wanted: list[Any], before: list[Any], identity: Identity) -> list[Any]:
+    """The items in the order wanted; those not named there go where they stood `before`, relative to the named."""
+    places = _places(wanted, identity)
+    known = [(identity(each), each) for each in items]
+    named = sorted((each for each in known if each[0] in places), key=lambda each: places[each[0]])
+    others = [each for each in known if each[0] not in places]
+    if not others:
+        return [each for _, each in named]
+    stood = _places(before, identity)
+    result: list[Any] = []
+    at = 0
+    for key, each in named:
+        place = stood.get(key, -1)
+        while at < len(others) and stood.get(others[at][0], place) < place:
+            result.append(others[at][1])
+            at += 1
+        result.append(each)
+    return result + [each for _, each in others[at:]]
+
+
+def _places(items: list[Any], identity: Identity) -> dict[Any, int]:
+    places: dict[Any, int] = {}
+    for index, each in enumerate(items):
+        places.setdefault(identity(each), index)
+    return places
+
+
+def _identity(member: Field | None) -> Identity:
+    key = member.merge_key if member else ""
+    if not key:
+        return _itself
+    return lambda element: _itself(element.get(key)) if isinstance(element, dict) else _itself(element)
+
+
+def _itself(value: Any) -> Any:
+    """A scalar as a key: true is not 1. What cannot be a merge key is the same as nothing but itself."""
+    if type(value) is str:
+        return value
+    if isinstance(value, (dict, list)):
+        return (object, id(value))
+    return (bool, value) if isinstance(value, bool) else value

@@ -1,0 +1,1 @@
+"""ValidatingAdmissionPolicy: compiled expressions, match constraints and their evaluation."""

@@ -1,0 +1,147 @@
+"""Policies and bindings, compiled from their stored form."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from podwire.kinds.policies.expressions import Expression, compiled, variable_type
+from podwire.kinds.policies.matching import Constraints, constraints
+from podwire.protocols.cel import CompileError, Unavailable
+from podwire.protocols.cel.types import DYN, Type
+from podwire.protocols.k8sapi.status import Reason
+
+Json = Mapping[str, Any]
+Compiled = Expression | str
+"""An expression, or why there is none: what cannot be compiled is an error when it is needed, and fails as the policy
+says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What must hold, and what is said when it does not."""
+
+    text: str
+    holds: Compiled
+    message: str
+    told: Compiled | None
+    reason: Reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """A ValidatingAdmissionPolicy, ready to be run."""
+
+    name: str
+    constraints: Constraints
+    fails: bool
+    """Whether what cannot be evaluated is refused, rather than let pass."""
+    params: tuple[str, str] | None
+    """apiVersion and kind of the parameters."""
+    variables: Mapping[str, Compiled] = field(default_factory=dict)
+    conditions: tuple[Compiled, ...] = ()
+    validations: tuple[Validation, ...] = ()
+    annotations: tuple[tuple[str, Compiled], ...] = ()
+
+    @cached_property
+    def needs_namespace(self) -> bool:
+        return any("namespaceObject" in each.program.names for each in self._expressions())
+
+    def _expressions(self) -> Iterator[Expression]:
+        of_validations = (part for each in self.validations for part in (each.holds, each.told))
+        of_annotations = (each for _, each in self.annotations)
+        for each in (*self.variables.values(), *self.conditions, *of_validations, *of_annotations):
+            if isinstance(each, Expression):
+                yield each
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """A ValidatingAdmissionPolicyBinding."""
+
+    name: str
+    policy: str
+    constraints: Constraints
+    params: Json | None
+    actions: tuple[str, ...]
+
+
+def binding_of(obj: Json) -> Binding:
+    """A stored binding; raises ValueError for a selector that is none."""
+    spec = obj["spec"]
+    return Binding(
+        name=obj["metadata"]["name"],
+        policy=spec.get("policyName") or "",
+        constraints=constraints(spec.get("matchResources")),
+        params=spec.get("paramRef"),
+        actions=tuple(spec.get("validationActions") or ()),
+    )
+
+
+def policy_of(obj: Json) -> Policy:
+    """A stored policy; raises ValueError for a selector that is none."""
+    spec = obj["spec"]
+    kind = spec.get("paramKind")
+    compiler = Compiler(params=kind is not None)
+    for each in spec.get("variables") or ():
+        compiler.define(each["name"], each["expression"])
+    return Policy(
+        name=obj["metadata"]["name"],
+        constraints=constraints(spec.get("matchConstraints")),
+        fails=spec.get("failurePolicy", "Fail") != "Ignore",
+        params=(kind.get("apiVersion", ""), kind.get("kind", "")) if kind else None,
+        variables=compiler.variables,
+        conditions=tuple(
+            compiler.tried(each["expression"].strip(), composed=False) for each in spec.get("matchConditions") or ()
+        ),
+        validations=tuple(_validation(each, compiler) for each in spec.get("validations") or ()),
+        annotations=tuple(
+            (each["key"], compiler.tried(each["valueExpression"])) for each in spec.get("auditAnnotations") or ()
+        ),
+    )
+
+
+def _validation(told: Json, compiler: "Compiler") -> Validation:
+    message = told.get("messageExpression") or ""
+    return Validation(
+        told["expression"],
+        compiler.tried(told["expression"]),
+        (told.get("message") or "").strip(),
+        compiler.tried(message) if message else None,
+        Reason(told.get("reason") or Reason.INVALID),
+    )
+
+
+class Compiler:
+    """Compiles the expressions of one policy, whose variables later ones may use; over objects of which more may be
+    known than that they are some."""
+
+    def __init__(self, *, params: bool, objects: Type = DYN) -> None:
+        self._params = params
+        self._objects = objects
+        self._types: dict[str, Type] = {}
+        self.variables: dict[str, Compiled] = {}
+
+    def compiled(self, text: str, *, composed: bool = True) -> Expression:
+        """Raises CompileError and Unavailable. Conditions are not `composed`: they know no variables."""
+        variables = self._types if composed else None
+        return compiled(text, params=self._params, variables=variables, objects=self._objects)
+
+    def tried(self, text: str, *, composed: bool = True) -> Compiled:
+        try:
+            return self.compiled(text, composed=composed)
+        except (CompileError, Unavailable) as error:
+            return f"compilation error: compilation failed: {error}"
+
+    def define(self, name: str, text: str) -> str:
+        """Add a variable; why it cannot be one, if so. Whatever is wrong with it, others may speak of it."""
+        found = self.tried(text)
+        self.variables[name], self._types[name] = found, DYN
+        if isinstance(found, str):
+            return found.removeprefix("compilation error: ")
+        try:
+            self._types[name] = variable_type(found.program.returns)
+        except ValueError as error:
+            self.variables[name] = str(error)
+            return str(error)
+        return ""

@@ -1,0 +1,157 @@
+"""Values that are not objects or lists: each checked and put into the one form in which the server writes it."""
+
+import binascii
+import re
+from collections.abc import Callable
+from typing import Any
+
+from podwire.kinds.schema.instants import micro_time, time
+from podwire.kinds.schema.mismatch import Mismatch, too_deep
+from podwire.kinds.shape import Field, Report, Shape, TypeMismatch
+from podwire.objects.quantity import Quantity
+
+Read = Callable[[Any, str, Report], Any]
+"""A shape's walk: value, path, report to the value in normal form."""
+
+DEEPEST = 100
+"""Levels of nesting that an open value may have; a body that nests deeper serves nobody."""
+
+_DIGITS_OF_BASE64 = re.compile(r"[A-Za-z0-9+/]*")
+
+
+class Scalar:
+    """A value with no members; `zero` is what Go shows for one that was not given."""
+
+    __slots__ = ("go_type", "read", "zero")
+
+    element: Shape | None = None
+
+    def __init__(self, go_type: str, read: Read, zero: Callable[[], Any]) -> None:
+        self.go_type = go_type
+        self.read = read
+        self.zero = zero
+
+    def decode(self, value: Any, path: str, report: Report) -> Any:
+        return self.zero() if value is None else self.read(value, path, report)
+
+    def field(self, name: str) -> Field | None:  # noqa: ARG002 - a Shape's signature
+        return None
+
+
+def _string(value: Any, _path: str, _report: Report) -> Any:
+    if type(value) is str:
+        return value
+    raise Mismatch(value, "string")
+
+
+def _boolean(value: Any, _path: str, _report: Report) -> Any:
+    if type(value) is bool:
+        return value
+    raise Mismatch(value, "bool")
+
+
+def _integer(bits: int) -> Read:
+    low, high = -(1 << bits - 1), (1 << bits - 1) - 1
+
+    def read(value: Any, _path: str, _report: Report) -> Any:
+        if type(value) is int and low <= value <= high:
+            return value
+        raise Mismatch(value, f"int{bits}", literal=True)  # 1.0 too: Go reads digits only
+
+    return read
+
+
+def _number(value: Any, _path: str, _report: Report) -> Any:
+    if type(value) is int:
+        return value
+    if type(value) is float:
+        return int(value) if value.is_integer() and abs(value) < 1e21 else value
+    raise Mismatch(value, "float64")
+
+
+def _int_or_string(value: Any, path: str, report: Report) -> Any:
+    return value if type(value) is str else _INT32(value, path, report)
+
+
+def _quantity(value: Any, _path: str, _report: Report) -> Any:
+    kind = type(value)
+    text = value if kind is str else repr(value) if kind is int or kind is float else "?"
+    try:
+        return Quantity.parse(text).canonical()
+    except ValueError as error:
+        raise TypeMismatch(str(error)) from None
+
+
+def _bytes(value: Any, _path: str, _report: Report) -> Any:
+    """Base64 without line breaks."""
+    if type(value) is not str:
+        raise Mismatch(value, "[]uint8")
+    text = value.replace("\n", "").replace("\r", "")
+    try:
+        content = binascii.a2b_base64(text, strict_mode=True)
+    except ValueError:
+        raise TypeMismatch(f"illegal base64 data at input byte {_illegal_byte(text)}") from None
+    return binascii.b2a_base64(content, newline=False).decode("ascii")
+
+
+def _illegal_byte(text: str) -> int:
+    """Where base64 stops being base64."""
+    digits = _DIGITS_OF_BASE64.match(text)
+    end = digits.end() if digits else 0
+    whole = end - end % 4
+    if end == len(text):
+        return whole
+    padding = text[end : whole + 4]
+    complete = end - whole >= 2 and padding == "=" * (whole + 4 - end)
+    return whole + 4 if complete else end
+
+
+def _time(value: Any, _path: str, _report: Report) -> Any:
+    if type(value) is not str:
+        raise Mismatch(value, "string")
+    return time(value)
+
+
+def _micro_time(value: Any, _path: str, _report: Report) -> Any:
+    if type(value) is not str:
+        raise Mismatch(value, "string")
+    return micro_time(value)
+
+
+def _anything(value: Any, _path: str, _report: Report) -> Any:
+    refuse_depth(value)
+    return value
+
+
+def refuse_depth(value: Any, limit: int = DEEPEST) -> None:
+    """Raise TypeMismatch if lists and objects nest deeper than `limit`; level by level, so that nothing overflows."""
+    level = [value] if type(value) is dict or type(value) is list else []
+    for _ in range(limit):
+        if not level:
+            return
+        level = [
+            each
+            for holder in level
+            for each in (holder.values() if type(holder) is dict else holder)
+            if type(each) is dict or type(each) is list
+        ]
+    raise too_deep()
+
+
+def _none() -> None:
+    return None
+
+
+_INT32 = _integer(32)
+
+STRING = Scalar("string", _string, str)
+BOOLEAN = Scalar("bool", _boolean, bool)
+INT32 = Scalar("int32", _INT32, int)
+INT64 = Scalar("int64", _integer(64), int)
+NUMBER = Scalar("float64", _number, int)
+BYTES = Scalar("[]uint8", _bytes, str)
+QUANTITY = Scalar("resource.Quantity", _quantity, lambda: "0")
+INT_OR_STRING = Scalar("intstr.IntOrString", _int_or_string, int)
+TIME = Scalar("v1.Time", _time, _none)
+MICRO_TIME = Scalar("v1.MicroTime", _micro_time, _none)
+ANYTHING = Scalar("runtime.RawExtension", _anything, _none)

@@ -1,0 +1,115 @@
+"""Endpoints and EndpointSlices: where a Service's traffic may go."""
+
+from collections.abc import Sequence
+
+from podwire.kinds.validation.addresses import endpoint_ip
+from podwire.kinds.validation.pod_values import Choice, Errors, Object, named, port_number
+from podwire.kinds.validation.rules import Rules, unchanged
+from podwire.kinds.validation.service import PROTOCOLS
+from podwire.objects import names
+from podwire.protocols.k8sapi.status import FieldError, duplicate, invalid, required, too_many
+
+MOST_ENDPOINTS = 1000
+MOST_ADDRESSES = 100
+MOST_PORTS = 20000
+
+_ADDRESS_TYPES = Choice(("FQDN", "IPv4", "IPv6"))
+
+
+def create_endpoints(obj: Object) -> list[FieldError]:
+    errors: Errors = []
+    for index, subset in enumerate(obj.get("subsets") or ()):
+        path = f"subsets[{index}]"
+        if not subset.get("addresses") and not subset.get("notReadyAddresses"):
+            errors.append(required(path, "must specify `addresses` or `notReadyAddresses`"))
+        for field in ("addresses", "notReadyAddresses"):
+            for place, address in enumerate(subset.get(field) or ()):
+                _address(address, f"{path}.{field}[{place}]", errors)
+        _ports(subset.get("ports") or (), f"{path}.ports", errors)
+    return errors
+
+
+def update_endpoints(new: Object, old: Object) -> list[FieldError]:
+    return [] if new.get("subsets") == old.get("subsets") else create_endpoints(new)
+
+
+def _address(address: Object, path: str, errors: Errors) -> None:
+    endpoint_ip(address.get("ip", ""), f"{path}.ip", errors)
+    if hostname := address.get("hostname"):
+        named(names.dns_label, hostname, f"{path}.hostname", errors)
+    if (node := address.get("nodeName")) is not None:
+        named(names.dns_subdomain, node, f"{path}.nodeName", errors)
+
+
+def _ports(ports: Sequence[Object], path: str, errors: Errors) -> None:
+    for index, port in enumerate(ports):
+        place = f"{path}[{index}]"
+        if name := port.get("name"):
+            named(names.dns_label, name, f"{place}.name", errors)
+        elif len(ports) > 1:
+            errors.append(required(f"{place}.name"))
+        port_number(port.get("port", 0), f"{place}.port", errors)
+        PROTOCOLS.require(port.get("protocol"), f"{place}.protocol", errors)
+
+
+def create_slice(obj: Object) -> list[FieldError]:
+    errors: Errors = []
+    kind = obj.get("addressType", "")
+    _ADDRESS_TYPES.require(kind, "addressType", errors)
+    endpoints = obj.get("endpoints") or ()
+    if len(endpoints) > MOST_ENDPOINTS:
+        errors.append(too_many("endpoints", len(endpoints), MOST_ENDPOINTS))
+        return errors
+    for index, endpoint in enumerate(endpoints):
+        _slice_endpoint(endpoint, kind, f"endpoints[{index}]", errors)
+    _slice_ports(obj.get("ports") or (), errors)
+    return errors
+
+
+def update_slice(new: Object, old: Object) -> list[FieldError]:
+    errors: Errors = []
+    unchanged(new.get("addressType"), old.get("addressType"), "addressType", errors)
+    return errors + create_slice(new)
+
+
+def _slice_endpoint(endpoint: Object, kind: str, path: str, errors: Errors) -> None:
+    addresses = endpoint.get("addresses") or ()
+    if not addresses:
+        errors.append(required(f"{path}.addresses", "must contain at least 1 address"))
+    elif len(addresses) > MOST_ADDRESSES:
+        errors.append(too_many(f"{path}.addresses", len(addresses), MOST_ADDRESSES))
+    for index, address in enumerate(addresses):
+        place = f"{path}.addresses[{index}]"
+        if kind == "FQDN":
+            named(names.dns_subdomain, address.removesuffix("."), place, errors)
+        elif kind in ("IPv4", "IPv6"):
+            endpoint_ip(address, place, errors)
+            if names.is_ip(address) and (":" in address) is not (kind == "IPv6"):
+                errors.append(invalid(place, address, f"must be an {kind} address"))
+    if (node := endpoint.get("nodeName")) is not None:
+        named(names.dns_subdomain, node, f"{path}.nodeName", errors)
+    if (hostname := endpoint.get("hostname")) is not None:
+        named(names.dns_label, hostname, f"{path}.hostname", errors)
+
+
+def _slice_ports(ports: Sequence[Object], errors: Errors) -> None:
+    if len(ports) > MOST_PORTS:
+        errors.append(too_many("ports", len(ports), MOST_PORTS))
+        return
+    seen: set[str] = set()
+    for index, port in enumerate(ports):
+        path, name = f"ports[{index}]", port.get("name") or ""
+        if name:
+            named(names.dns_label, name, f"{path}.name", errors)
+        if name in seen:
+            errors.append(duplicate(f"{path}.name", name))
+        seen.add(name)
+        PROTOCOLS.require(port.get("protocol"), f"{path}.protocol", errors)
+        if (number := port.get("port")) is not None:
+            port_number(number, f"{path}.port", errors)
+
+
+RULES = {
+    ("", "Endpoints"): Rules(create_endpoints, update_endpoints),
+    ("discovery.k8s.io", "EndpointSlice"): Rules(create_slice, update_slice),
+}

@@ -1,0 +1,63 @@
+"""Leases and priority classes: a few numbers each."""
+
+from podwire.kinds.validation.pod_values import Choice, Errors, Object, non_negative
+from podwire.kinds.validation.rules import Rules, unchanged
+from podwire.protocols.k8sapi.status import FieldError, forbidden, invalid
+
+HIGHEST_USER_PRIORITY = 1_000_000_000
+SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+
+_PREEMPTION_POLICIES = Choice(("PreemptLowerPriority", "Never"))
+
+
+def create_lease(obj: Object) -> list[FieldError]:
+    errors: Errors = []
+    spec = obj.get("spec") or {}
+    if (seconds := spec.get("leaseDurationSeconds")) is not None and seconds <= 0:
+        errors.append(invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0"))
+    non_negative(spec.get("leaseTransitions") or 0, "spec.leaseTransitions", errors)
+    if spec.get("preferredHolder") and not spec.get("strategy"):
+        errors.append(forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined"))
+    return errors
+
+
+def update_lease(new: Object, _old: Object) -> list[FieldError]:
+    return create_lease(new)
+
+
+def create_priority_class(obj: Object) -> list[FieldError]:
+    errors: Errors = []
+    name, value = (obj.get("metadata") or {}).get("name", ""), obj.get("value") or 0
+    if name.startswith("system-"):
+        if reason := _not_a_system_class(name, value, bool(obj.get("globalDefault"))):
+            detail = "priority class names with 'system-' prefix are reserved for system use only. error: "
+            errors.append(forbidden("metadata.name", detail + reason))
+    elif value > HIGHEST_USER_PRIORITY:
+        detail = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
+        errors.append(forbidden("value", detail))
+    if (policy := obj.get("preemptionPolicy")) is not None:
+        _PREEMPTION_POLICIES.require(policy, "preemptionPolicy", errors)
+    return errors
+
+
+def _not_a_system_class(name: str, value: int, default: bool) -> str:
+    known = SYSTEM_CLASSES.get(name)
+    if known is None:
+        return f"{name} is not a known system priority class"
+    if value != known:
+        return f"value of {name} PriorityClass must be {known}"
+    return f"globalDefault of {name} PriorityClass must be false" if default else ""
+
+
+def update_priority_class(new: Object, old: Object) -> list[FieldError]:
+    errors: Errors = []
+    if (new.get("value") or 0) != (old.get("value") or 0):
+        errors.append(forbidden("value", "may not be changed in an update."))
+    unchanged(new.get("preemptionPolicy"), old.get("preemptionPolicy"), "preemptionPolicy", errors)
+    return errors
+
+
+RULES = {
+    ("coordination.k8s.io", "Lease"): Rules(create_lease, update_lease),
+    ("scheduling.k8s.io", "PriorityClass"): Rules(create_priority_class, update_priority_class),
+}

@@ -1,0 +1,1 @@
+"""Control groups of version 1, 2 or both."""

@@ -1,0 +1,236 @@
+"""Control groups, of version 1, 2 or both: a group is one path, made in every tree that there is.
+
+Whoever is put into a group is in it in all trees, so that one of version 2 can be killed at once even where version 1
+does the counting. Paths are relative to the roots of the trees: `podwire/pod-…/container-…`.
+"""
+
+import errno
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from time import monotonic, sleep
+
+from podwire.linux import errors
+from podwire.linux.cgroups import layout
+from podwire.linux.cgroups.layout import Setting, Tree
+from podwire.linux.fs.mounts import mounted
+from podwire.linux.proc import processes
+from podwire.linux.values import Limits, Usage
+
+_NAMES: errors.Names = {errno.ENOENT: errors.NoSuchCgroup, errno.ENODEV: errors.NoSuchCgroup}
+_FREEZING = 0.2  # seconds; a task that does not freeze in this time is killed all the same
+
+
+def found_trees() -> list[Tree]:
+    """Those of the calling thread's mount namespace."""
+    return layout.trees(mounted(), lambda mount: _read(f"{mount}/cgroup.controllers") or "")
+
+
+class KernelCgroups:
+    def __init__(self, trees: list[Tree] | None = None) -> None:
+        self.trees = found_trees() if trees is None else trees
+        self._home = layout.homes(self.trees)
+
+    def create(self, path: str) -> None:
+        """Make a group and those above it; one that is there stays as it is."""
+        steps = plain_steps(path)
+        for tree in self.trees:
+            for parent, child in zip(("", *steps), steps, strict=False):
+                self._make(tree, _join(tree, parent), _join(tree, child))
+
+    def _make(self, tree: Tree, parent: str, child: str) -> None:
+        if tree.version == 2:
+            _enable(parent, tree.controllers)
+        try:
+            os.mkdir(child)
+        except FileExistsError:
+            return
+        except OSError as error:
+            raise errors.of(error, f"make the cgroup {child}", _NAMES) from error
+        if tree.version == 1 and "cpuset" in tree.controllers:
+            for file in ("cpuset.cpus", "cpuset.mems"):  # empty at first, and then nobody may enter
+                _write(f"{child}/{file}", _read(f"{parent}/{file}") or "")
+
+    def limit(self, path: str, limits: Limits) -> None:
+        """NoSuchCgroup, Unsupported, Refused for a number that the kernel does not take, Busy below what is in use."""
+        for each in layout.settings(limits, self._home):
+            self._set(path, each)
+
+    def _set(self, path: str, setting: Setting) -> None:
+        directory = _join(self._home[setting.controller], path)
+        operation = f"set {setting.file} of the cgroup {path} to {setting.value}"
+        try:
+            _write(f"{directory}/{setting.file}", setting.value)
+        except errors.NoSuchCgroup as error:
+            if os.path.isdir(directory):
+                told = f"no {setting.file} here"
+                raise errors.Unsupported(errno.EOPNOTSUPP, operation, told) from error
+            raise errors.NoSuchCgroup(errno.ENOENT, operation) from error
+        except errors.LinuxError as error:
+            raise type(error)(error.errno, operation) from error
+
+    def remove(self, path: str) -> None:
+        """Remove a group and all below it; nothing happens when there is none. Busy while a process is in it."""
+        for tree in self.trees:
+            top = _join(tree, path)
+            for directory, _, _ in sorted(os.walk(top), reverse=True):
+                try:
+                    os.rmdir(directory)
+                except FileNotFoundError:
+                    pass
+                except OSError as error:
+                    raise errors.of(error, f"remove the cgroup {directory}") from error
+
+    def below(self, path: str) -> list[str]:
+        """Every group below one, in whichever tree: also those that a crash left in some trees only."""
+        found = set()
+        for tree in self.trees:
+            top = _join(tree, path)
+            for directory, _, _ in os.walk(top):
+                found.add(f"{path}/{os.path.relpath(directory, top)}")
+        return sorted(found - {f"{path}/."})
+
+    def doors(self, path: str) -> list[str]:
+        """The files into which a process that is to be in the group writes `0`, one of each tree."""
+        return [f"{_join(tree, path)}/cgroup.procs" for tree in self.trees]
+
+    def enter(self, path: str, pid: int) -> None:
+        """Put a process in. NoSuchCgroup, NoSuchProcess."""
+        for door in self.doors(path):
+            names: errors.Names = {**_NAMES, errno.ESRCH: errors.NoSuchProcess}
+            _write(door, str(pid), f"put process {pid} into the cgroup {path}", names)
+
+    def pids(self, path: str) -> list[int]:
+        """Who is in the group or below it, in any tree."""
+        found: set[int] = set()
+        for tree in self.trees:
+            for directory, _, _ in os.walk(_join(tree, path)):
+                found.update(map(int, (_read(f"{directory}/cgroup.procs") or "").split()))
+        return sorted(found - {0})  # 0 is a process of a PID namespace that cannot be seen from here
+
+    def usage(self, path: str) -> Usage:
+        """NoSuchCgroup."""
+        if not any(os.path.isdir(_join(tree, path)) for tree in self.trees):
+            raise errors.NoSuchCgroup(errno.ENOENT, f"read the usage of the cgroup {path}")
+
+        def read(controller: str, file: str) -> str | None:
+            tree = self._home.get(controller)
+            return None if tree is None else _read(f"{_join(tree, path)}/{file}")
+
+        return layout.usage(read, self._home)
+
+    def kill(self, path: str, patience: float = 10.0) -> None:
+        """Kill all in the group and below, and wait until they have ended. Busy when one does not in that many seconds.
+
+        1. Version 2 kills its whole subtree at once.  2. Who is left in a tree of version 1 is frozen, so that it
+        cannot fork, killed and thawed.  3. Again, until nobody is there.
+        """
+        until = monotonic() + patience
+        if os.getpid() in self.pids(path):
+            raise errors.Refused(errno.EDEADLK, f"kill the cgroup {path}", "this process is in it")
+        tried = False
+        while pids := self.pids(path):
+            victims = list(_opened(pids))
+            if tried or not self._kill_at_once(path):
+                self._kill_frozen(path, victims)
+            tried = True
+            ended = [processes.wait(pidfd, until - monotonic()) for pidfd in victims]
+            for pidfd in victims:
+                os.close(pidfd)
+            if not all(ended) or monotonic() > until:
+                raise errors.Busy(errno.EBUSY, f"kill the cgroup {path}", f"it still has {self.pids(path)}")
+
+    def _kill_at_once(self, path: str) -> bool:
+        """Whether a tree of version 2 could do it."""
+        done = False
+        for tree in self.trees:
+            if tree.version == 2:
+                with suppress(errors.NoSuchCgroup):
+                    _write(f"{_join(tree, path)}/cgroup.kill", "1")
+                    done = True
+        return done
+
+    def _kill_frozen(self, path: str, victims: list[int]) -> None:
+        with self._frozen(path):
+            victims += _opened(self.pids(path))
+            for pidfd in victims:
+                processes.send_signal(pidfd, signal.SIGKILL)
+
+    @contextmanager
+    def _frozen(self, path: str) -> Iterator[None]:
+        tree = self._home.get("freezer")
+        if tree is None:
+            yield
+            return
+        state = f"{_join(tree, path)}/freezer.state"
+        with suppress(errors.LinuxError):
+            _write(state, "FROZEN")
+            until = monotonic() + _FREEZING
+            while (_read(state) or "").strip() == "FREEZING" and monotonic() < until:
+                sleep(0.001)  # the kernel tells nobody when a version 1 group has frozen
+        try:
+            yield
+        finally:
+            with suppress(errors.NoSuchCgroup):
+                _write(state, "THAWED")
+
+
+def warm_up() -> None:
+    """Move this process to where it is already, in one tree of version 1.
+
+    The kernel waits for all processors before it moves a process, 6 to 8 ms, and then keeps the way open for about 12:
+    who is going to put a process into a group soon calls this while something else is being done.
+    """
+    for line in (_read("/proc/self/cgroup") or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers:
+            with suppress(errors.LinuxError):
+                _write(f"/sys/fs/cgroup/{controllers.removeprefix('name=')}{path}/cgroup.procs", "0")
+            return
+
+
+def _opened(pids: list[int]) -> Iterator[int]:
+    for pid in pids:
+        with suppress(OSError):
+            yield os.pidfd_open(pid)
+
+
+def plain_steps(path: str) -> list[str]:
+    """A path and those above it, the uppermost first. Escapes when it is not plain."""
+    parts = path.split("/")
+    if not all(parts) or "." in parts or ".." in parts:
+        raise errors.Escapes(errno.EXDEV, f"use the cgroup {path!r}", "its path must be relative and plain")
+    return ["/".join(parts[: each + 1]) for each in range(len(parts))]
+
+
+def _join(tree: Tree, path: str) -> str:
+    return f"{tree.mount}/{path}" if path else tree.mount
+
+
+def _enable(parent: str, controllers: frozenset[str]) -> None:
+    """Let a version 2 group's children have controllers, as far as the kernel lets them; a limit notices the rest."""
+    there = set((_read(f"{parent}/cgroup.controllers") or "").split()) & controllers
+    on = set((_read(f"{parent}/cgroup.subtree_control") or "").split())
+    for each in sorted(there - on):
+        with suppress(errors.LinuxError):
+            _write(f"{parent}/cgroup.subtree_control", f"+{each}")
+
+
+def _read(path: str) -> str | None:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def _write(path: str, value: str, operation: str = "", names: errors.Names = _NAMES) -> None:
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(file, value.encode())
+        finally:
+            os.close(file)
+    except OSError as error:
+        raise errors.of(error, operation or f"write {value!r} to {path}", names) from error

@@ -1,0 +1,1 @@
+"""Files, mounts, overlay file systems and inotify."""

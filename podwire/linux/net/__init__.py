@@ -1,0 +1,1 @@
+"""Network namespaces by netlink: links, addresses, routes, rules, neighbours, queueing disciplines."""

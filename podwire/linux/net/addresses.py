@@ -1,0 +1,71 @@
+"""IP addresses of links by rtnetlink."""
+
+import errno
+from ipaddress import IPv4Address, IPv4Interface, IPv6Interface
+from struct import Struct
+
+from podwire.linux import errors
+from podwire.linux.net import wire
+from podwire.linux.net.netlink import Sender
+from podwire.linux.net.wire import CREATE, EXCL, Request, attribute, u8, u32
+from podwire.linux.values import PROTOCOL, Address, Interface
+
+_NEW, _DELETE, _GET = 20, 21, 22
+_MESSAGE = Struct("=BBBBI")  # family, prefix length, flags, scope, index
+_ADDRESS, _LOCAL, _BROADCAST, _FLAGS, _PROTO = 1, 2, 4, 8, 11
+_NODAD, _TENTATIVE, _NO_PREFIX_ROUTE = 0x02, 0x40, 0x200
+_FAMILY = {4: 2, 6: 10}
+
+_ERRORS: errors.Names = {
+    errno.EEXIST: errors.AddressExists,
+    errno.EADDRNOTAVAIL: errors.NoSuchAddress,
+    errno.ENODEV: errors.NoSuchLink,
+}
+
+
+class KernelAddresses:
+    def __init__(self, netlink: Sender) -> None:
+        self._netlink = netlink
+
+    def add(self, index: int, interface: Interface, *, dad: bool = False, prefix_route: bool = True) -> None:
+        """Give a link an address, tagged as ours. AddressExists, NoSuchLink.
+
+        Without `dad` an IPv6 address can be used at once: nobody is asked whether somebody else has it.
+        Without `prefix_route` the address brings no route to its network.
+        """
+        flags = (0 if dad else _NODAD) | (0 if prefix_route else _NO_PREFIX_ROUTE)
+        body = _body(index, interface) + u32(_FLAGS, flags) + u8(_PROTO, PROTOCOL)
+        if isinstance(interface, IPv4Interface) and interface.network.prefixlen < 31:
+            body += attribute(_BROADCAST, interface.network.broadcast_address.packed)
+        self._netlink.do(Request(_NEW, CREATE | EXCL, body, f"add address {interface} to link {index}", _ERRORS))
+
+    def delete(self, index: int, interface: Interface) -> None:
+        """NoSuchAddress, NoSuchLink."""
+        body = _body(index, interface)
+        self._netlink.do(Request(_DELETE, 0, body, f"delete address {interface} of link {index}", _ERRORS))
+
+    def list(self, index: int | None = None) -> list[Address]:
+        """All of a link, or of the namespace."""
+        body = _MESSAGE.pack(0, 0, 0, 0, index or 0)
+        found = [_parsed(each) for each in self._netlink.dump(Request(_GET, 0, body, "list addresses", _ERRORS))]
+        return [each for each in found if index in (None, each.ifindex)]
+
+
+def _body(index: int, interface: Interface) -> bytes:
+    packed = interface.ip.packed
+    head = _MESSAGE.pack(_FAMILY[interface.version], interface.network.prefixlen, 0, _scope(interface), index)
+    return head + attribute(_LOCAL, packed) + attribute(_ADDRESS, packed)
+
+
+def _scope(interface: Interface) -> int:
+    """Host for loopback, link for link-local, else global: how far the address is known."""
+    return 254 if interface.is_loopback else 253 if interface.is_link_local else 0
+
+
+def _parsed(body: bytes) -> Address:
+    family, length, _, _, index = _MESSAGE.unpack_from(body)
+    told = wire.attributes(body, _MESSAGE.size)
+    packed = told.get(_LOCAL) or told.get(_ADDRESS) or IPv4Address(0).packed
+    interface: Interface = IPv4Interface((packed, length)) if family == 2 else IPv6Interface((packed, length))
+    tentative = bool(wire.number(told.get(_FLAGS)) & _TENTATIVE)
+    return Address(index, interface, wire.number(told.get(_PROTO)), tentative)

@@ -1,0 +1,106 @@
+"""What a link's hardware or driver does by itself (features), and the flags that only its driver knows, by netlink.
+
+The socket is one of generic netlink and belongs to one namespace; links are named by their indexes.
+"""
+
+import errno
+from collections.abc import Mapping
+from struct import Struct
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from podwire.linux import errors
+from podwire.linux.net import wire
+from podwire.linux.net.netlink import Netlink
+from podwire.linux.net.wire import Request, attribute, nested, text, u32
+from podwire.linux.values import Path
+
+GENERIC = 16
+_HEAD = Struct("=BBH")  # command, version, nothing
+_CONTROL, _GET_FAMILY, _FAMILY_ID, _FAMILY_NAME = 0x10, 3, 1, 2
+_GET_FEATURES, _SET_FEATURES, _GET_FLAGS, _SET_FLAGS = 11, 12, 13, 14
+_INDEX, _HEADER_FLAGS, _NO_REPLY = 1, 3, 2
+_HEADER, _CAN, _WANTED, _ACTIVE, _FLAGS = 1, 2, 3, 4, 2
+_BITS, _BIT, _NO_MASK, _BIT_NAME, _BIT_VALUE = 3, 1, 1, 2, 3
+
+_ERRORS: errors.Names = {errno.ENODEV: errors.NoSuchLink}
+
+
+class Features(NamedTuple):
+    """By the kernel's names, as `tx-tcp-segmentation`."""
+
+    wanted: frozenset[str]
+    """Those that are asked for; what others depend on can keep them off."""
+    active: frozenset[str]
+    changeable: frozenset[str]
+
+
+class Ethtool:
+    def __init__(self, netns: Path | int | None = None) -> None:
+        self._netlink = Netlink(netns, protocol=GENERIC)
+        self._family = 0
+
+    def close(self) -> None:
+        self._netlink.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def features(self, index: int) -> Features:
+        """NoSuchLink."""
+        told = self._ask(_GET_FEATURES, index, "features")
+        return Features(*(_names(told.get(kind, b"")) for kind in (_WANTED, _ACTIVE, _CAN)))
+
+    def set_features(self, index: int, values: Mapping[str, bool]) -> None:
+        """Ask for some and not for others; a name that the kernel does not know is Refused. NoSuchLink."""
+        self._set(_SET_FEATURES, index, _WANTED, values, "features")
+
+    def flags(self, index: int) -> dict[str, bool]:
+        """The driver's private flags; none for a driver that has none. NoSuchLink."""
+        try:
+            told = self._ask(_GET_FLAGS, index, "private flags")
+        except errors.Unsupported:
+            return {}
+        return _bits(told.get(_FLAGS, b""))
+
+    def set_flags(self, index: int, values: Mapping[str, bool]) -> None:
+        """Unsupported by a driver that has none; NoSuchLink."""
+        self._set(_SET_FLAGS, index, _FLAGS, values, "private flags")
+
+    def _ask(self, command: int, index: int, what: str) -> dict[int, bytes]:
+        body = _HEAD.pack(command, 1, 0) + nested(_HEADER, u32(_INDEX, index))
+        answer = self._netlink.ask(Request(self._number(), 0, body, f"read the {what} of link {index}", _ERRORS))
+        return wire.attributes(answer, _HEAD.size)
+
+    def _set(self, command: int, index: int, kind: int, values: Mapping[str, bool], what: str) -> None:
+        bits = [
+            nested(_BIT, text(_BIT_NAME, name), attribute(_BIT_VALUE, b"") if value else b"")
+            for name, value in values.items()
+        ]
+        body = _HEAD.pack(command, 1, 0) + nested(_HEADER, u32(_INDEX, index), u32(_HEADER_FLAGS, _NO_REPLY))
+        body += nested(kind, nested(_BITS, *bits))
+        self._netlink.do(Request(self._number(), 0, body, f"set the {what} of link {index}", _ERRORS))
+
+    def _number(self) -> int:
+        """The kernel's number for this conversation, which it gives out when it starts."""
+        if not self._family:
+            body = _HEAD.pack(_GET_FAMILY, 1, 0) + text(_FAMILY_NAME, "ethtool")
+            answer = self._netlink.ask(Request(_CONTROL, 0, body, "find ethtool", {errno.ENOENT: errors.Unsupported}))
+            self._family = wire.number(wire.attributes(answer, _HEAD.size)[_FAMILY_ID])
+        return self._family
+
+
+def _bits(packed: bytes) -> dict[str, bool]:
+    told = wire.attributes(packed)
+    found = {}
+    for _, bit in wire.each_attribute(told.get(_BITS, b"")):
+        each = wire.attributes(bit)
+        found[wire.string(each.get(_BIT_NAME, b""))] = _BIT_VALUE in each or _NO_MASK in told
+    return found
+
+
+def _names(packed: bytes) -> frozenset[str]:
+    return frozenset(name for name, value in _bits(packed).items() if value)

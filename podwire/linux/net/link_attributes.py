@@ -1,0 +1,135 @@
+"""What one message can set of a link, all at once, on its way to another namespace too; and what a link is, in full.
+
+The kernel moves first and sets then: a value that it does not take leaves the link in the other namespace, as it was.
+"""
+
+import errno
+from struct import Struct
+from typing import NamedTuple
+
+from podwire.linux import errors
+from podwire.linux.net import wire
+from podwire.linux.net.links import checked_name, mac_bytes, parsed
+from podwire.linux.net.netlink import Sender
+from podwire.linux.net.wire import Request, attribute, text, u32
+from podwire.linux.values import Link
+
+_SET, _GET = 19, 18
+_MESSAGE = Struct("=BxHiII")  # family, type, index, flags, which flags change
+_ADDRESS, _NAME, _MTU, _MASTER, _QUEUE, _ALIAS, _NETNS_FD, _EXT_MASK = 1, 3, 4, 10, 13, 20, 28, 29
+_GSO_SEGMENTS, _GSO, _PERMANENT, _GRO, _TSO, _GSO_IPV4, _GRO_IPV4 = 40, 41, 54, 58, 59, 63, 64
+_UP, _PROMISCUOUS, _ALL_MULTICAST = 0x1, 0x100, 0x200
+_SKIP_STATISTICS = 1 << 3
+
+ERRORS: errors.Names = {
+    errno.EEXIST: errors.LinkExists,
+    errno.ENODEV: errors.NoSuchLink,
+    errno.ENXIO: errors.NoSuchLink,
+    errno.EBADF: errors.NoSuchNamespace,
+}
+
+
+class Attributes(NamedTuple):
+    """None stays as it is."""
+
+    name: str | None = None
+    mac: str | None = None
+    mtu: int | None = None
+    queue: int | None = None
+    alias: str | None = None
+    """Empty takes it away."""
+    master: int | None = None
+    up: bool | None = None
+    promiscuous: bool | None = None
+    all_multicast: bool | None = None
+    gso_max_size: int | None = None
+    gso_max_segments: int | None = None
+    gro_max_size: int | None = None
+    gso_ipv4_max_size: int | None = None
+    gro_ipv4_max_size: int | None = None
+
+
+class Whole(NamedTuple):
+    """A link, and what else there is to know of it; None where the kernel tells nothing."""
+
+    link: Link
+    permanent_mac: str = ""
+    """That of the hardware; empty for a link that has none."""
+    gso_max_size: int | None = None
+    gso_max_segments: int | None = None
+    gro_max_size: int | None = None
+    gso_ipv4_max_size: int | None = None
+    gro_ipv4_max_size: int | None = None
+    tso_max_size: int | None = None
+    """More than this gso_max_size cannot be."""
+
+
+class WholeLinks:
+    """The links of one namespace."""
+
+    def __init__(self, netlink: Sender) -> None:
+        self._netlink = netlink
+
+    def get(self, link: int | str) -> Whole:
+        """NoSuchLink."""
+        index, name = (link, b"") if isinstance(link, int) else (0, text(_NAME, checked_name(link)))
+        body = _MESSAGE.pack(0, 0, index, 0, 0) + name + u32(_EXT_MASK, _SKIP_STATISTICS)
+        return _whole(self._netlink.ask(Request(_GET, 0, body, f"find link {link}", ERRORS)))
+
+    def list(self) -> list[Whole]:
+        body = _MESSAGE.pack(0, 0, 0, 0, 0) + u32(_EXT_MASK, _SKIP_STATISTICS)
+        return [_whole(each) for each in self._netlink.dump(Request(_GET, 0, body, "list links", ERRORS))]
+
+    def change(self, index: int, attributes: Attributes, netns: int | None = None) -> None:
+        """With `netns`, an open namespace, it goes there first and arrives down. LinkExists when its name is taken."""
+        body, flags, mask = packed(attributes)
+        there = b"" if netns is None else u32(_NETNS_FD, netns)
+        head = _MESSAGE.pack(0, 0, index, flags, mask)
+        verb = "change" if netns is None else "move"
+        self._netlink.do(Request(_SET, 0, head + there + body, f"{verb} link {index}", ERRORS))
+
+
+def packed(attributes: Attributes) -> tuple[bytes, int, int]:
+    """The bytes of the attributes, the flags, and which of them count."""
+    numbers = (
+        (_MTU, attributes.mtu),
+        (_MASTER, attributes.master),
+        (_QUEUE, attributes.queue),
+        (_GSO, attributes.gso_max_size),
+        (_GSO_SEGMENTS, attributes.gso_max_segments),
+        (_GRO, attributes.gro_max_size),
+        (_GSO_IPV4, attributes.gso_ipv4_max_size),
+        (_GRO_IPV4, attributes.gro_ipv4_max_size),
+    )
+    parts = [u32(kind, value) for kind, value in numbers if value is not None]
+    if attributes.name is not None:
+        parts.append(text(_NAME, checked_name(attributes.name)))
+    if attributes.mac is not None:
+        parts.append(attribute(_ADDRESS, mac_bytes(attributes.mac)))
+    if attributes.alias is not None:
+        parts.append(attribute(_ALIAS, attributes.alias.encode() or b"\0"))
+    wanted = (
+        (_UP, attributes.up),
+        (_PROMISCUOUS, attributes.promiscuous),
+        (_ALL_MULTICAST, attributes.all_multicast),
+    )
+    flags = sum(flag for flag, value in wanted if value)
+    return b"".join(parts), flags, sum(flag for flag, value in wanted if value is not None)
+
+
+def _whole(body: bytes) -> Whole:
+    told = wire.attributes(body, _MESSAGE.size)
+
+    def size(kind: int) -> int | None:
+        return wire.number(told[kind]) if kind in told else None
+
+    return Whole(
+        link=parsed(body),
+        permanent_mac=told.get(_PERMANENT, b"").hex(":"),
+        gso_max_size=size(_GSO),
+        gso_max_segments=size(_GSO_SEGMENTS),
+        gro_max_size=size(_GRO),
+        gso_ipv4_max_size=size(_GSO_IPV4),
+        gro_ipv4_max_size=size(_GRO_IPV4),
+        tso_max_size=size(_TSO),
+    )

@@ -1,0 +1,179 @@
+"""Links that leave for other network namespaces, and how they fare there, seen from the one that they left.
+
+The kernel has a number for each namespace that a link went to. By it we hear of a link wherever it is, and ask
+for it, without entering the namespace and without knowing a path to it.
+"""
+
+import errno
+from _socket import AF_NETLINK, CMSG_SPACE, SO_RCVBUF, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_RAW, SOL_SOCKET, socket
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import suppress
+from struct import Struct
+from typing import NamedTuple
+
+from podwire.linux import errors
+from podwire.linux.net import wire
+from podwire.linux.net.links import parsed
+from podwire.linux.net.netlink import ROUTE, Netlink
+from podwire.linux.net.wire import HEADER, Request, u32
+from podwire.linux.proc.namespaces import visit
+from podwire.linux.values import Link, Path
+
+_SOL_NETLINK, _LISTEN_ALL = 270, 8
+_BUFFER_FORCED = 33
+_ROOM, _CHUNK = 1 << 20, 1 << 17
+_LINKS, _NAMESPACES = 1 << 1 - 1, 1 << 28 - 1
+_NEW, _DELETED, _GET, _DELETED_ID, _GET_ID = 16, 17, 18, 89, 90
+_MESSAGE = Struct("=BxHiII")
+_ID_MESSAGE = Struct("=B3x")
+_SIGNED = Struct("=i")
+_NEW_NAMESPACE, _TARGET_NAMESPACE, _NEW_INDEX = 45, 46, 49
+_NAMESPACE_ID, _NAMESPACE_FD = 1, 3
+_EXT_MASK, _SKIP_STATISTICS = 29, 1 << 3
+_NO_CARRIER = ("down", "lowerlayerdown", "notpresent")
+
+_ERRORS: errors.Names = {
+    errno.ENODEV: errors.NoSuchLink,
+    errno.EINVAL: errors.NoSuchNamespace,
+    errno.ENXIO: errors.NoSuchLink,
+}
+
+
+class Seen(NamedTuple):
+    """A link that came, changed or went."""
+
+    link: Link
+    gone: bool = False
+    netns: int | None = None
+    """The kernel's number of the namespace where this happened; None is the one that listens."""
+    went: tuple[int, int] | None = None
+    """Of one that is gone because it moved: the number of the namespace where it is now, and its index there."""
+
+
+class Ended(NamedTuple):
+    """A namespace is no more. What was in it went without a word: links of software ended, others are on the host."""
+
+    netns: int
+
+
+class Travels:
+    """One socket that hears of links, here and in every namespace that this one has a number for."""
+
+    def __init__(self, netns: Path | int | None = None) -> None:
+        """In the namespace at a path or behind a descriptor; None is the calling thread's own."""
+        if netns is None:
+            self._socket = _opened()
+        else:
+            with visit(netns):
+                self._socket = _opened()
+        self.lost = False
+        """Whether more was told than there was room for; whoever reads it sets it back."""
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def read(self) -> list[Seen | Ended]:
+        """What was told since the last time."""
+        found: list[Seen | Ended] = []
+        while True:
+            try:
+                data, beside, _, _ = self._socket.recvmsg(_CHUNK, CMSG_SPACE(_SIGNED.size))
+            except BlockingIOError:
+                return found
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise errors.of(error, "hear of links") from error
+                self.lost = True
+            else:
+                found += _messages(data, _number(beside))
+
+
+class Distant:
+    """Links in other namespaces, by the numbers that the kernel has for these."""
+
+    def __init__(self, netlink: Netlink) -> None:
+        self._netlink = netlink
+
+    def namespaces(self) -> list[int]:
+        request = Request(_GET_ID, 0, _ID_MESSAGE.pack(0), "list namespaces", _ERRORS)
+        told = (wire.attributes(each, _ID_MESSAGE.size) for each in self._netlink.dump(request))
+        return [_signed(each[_NAMESPACE_ID]) for each in told if _NAMESPACE_ID in each]
+
+    def number(self, netns: int) -> int | None:
+        """The number of the namespace behind a descriptor; None as long as no link has led there."""
+        body = _ID_MESSAGE.pack(0) + u32(_NAMESPACE_FD, netns)
+        told = self._netlink.ask(Request(_GET_ID, 0, body, "find a namespace's number", _ERRORS))
+        found = _signed(wire.attributes(told, _ID_MESSAGE.size)[_NAMESPACE_ID])
+        return found if found >= 0 else None
+
+    def links(self, netns: int) -> list[Link]:
+        """NoSuchNamespace."""
+        body = _MESSAGE.pack(0, 0, 0, 0, 0) + u32(_EXT_MASK, _SKIP_STATISTICS) + u32(_TARGET_NAMESPACE, netns)
+        request = Request(_GET, 0, body, f"list the links of namespace {netns}", _ERRORS)
+        return [parsed(each) for each in self._netlink.dump(request)]
+
+    def find(self, wanted: Mapping[tuple[str, str], Hashable]) -> dict[Hashable, tuple[int, Link]]:
+        """Those of the wanted that are in other namespaces, by MAC address and kind: a pod calls them what it likes."""
+        found: dict[Hashable, tuple[int, Link]] = {}
+        for netns in self.namespaces() if wanted else ():
+            try:
+                there = self.links(netns)
+            except errors.LinuxError:  # it ended meanwhile
+                continue
+            found |= {wanted[each.mac, each.kind]: (netns, each) for each in there if (each.mac, each.kind) in wanted}
+        return found
+
+
+def no_carrier(link: Link) -> str:
+    """Why a link cannot carry anything; a link that is down does not know."""
+    return f"{link.name} has no carrier" if link.up and link.state in _NO_CARRIER else ""
+
+
+def _opened() -> socket:
+    made = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, ROUTE)
+    try:
+        for option in (SO_RCVBUF, _BUFFER_FORCED):
+            with suppress(OSError):  # with less room something is lost sooner
+                made.setsockopt(SOL_SOCKET, option, _ROOM)
+        made.setsockopt(_SOL_NETLINK, _LISTEN_ALL, 1)
+        made.bind((0, _LINKS | _NAMESPACES))
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _number(beside: list[tuple[int, int, bytes]]) -> int | None:
+    for level, kind, data in beside:
+        if (level, kind) == (_SOL_NETLINK, _LISTEN_ALL):
+            return _signed(data)
+    return None
+
+
+def _signed(data: bytes) -> int:
+    number: int = _SIGNED.unpack_from(data)[0]
+    return number
+
+
+def _messages(data: bytes, netns: int | None) -> Iterator[Seen | Ended]:
+    at = 0
+    while at + HEADER.size <= len(data):
+        length, kind, *_ = HEADER.unpack_from(data, at)
+        if length < HEADER.size:
+            return
+        body = data[at + HEADER.size : at + length]
+        if kind in (_NEW, _DELETED) and body[0] == 0:  # of another family is a place in a bridge
+            yield Seen(parsed(body), kind == _DELETED, netns, _went(body))
+        elif kind == _DELETED_ID and netns is None:  # others have other numbers for the same namespaces
+            yield Ended(_signed(wire.attributes(body, _ID_MESSAGE.size)[_NAMESPACE_ID]))
+        at += (length + 3) & ~3
+
+
+def _went(body: bytes) -> tuple[int, int] | None:
+    told = wire.attributes(body, _MESSAGE.size)
+    if _NEW_NAMESPACE not in told:
+        return None
+    return _signed(told[_NEW_NAMESPACE]), wire.number(told.get(_NEW_INDEX))

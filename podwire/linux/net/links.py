@@ -1,0 +1,252 @@
+"""Network interfaces by rtnetlink: made, found, changed, moved, deleted."""
+
+import errno
+import os
+from struct import Struct
+
+from podwire.linux import errors
+from podwire.linux.errors import LinkExists, NoSuchLink
+from podwire.linux.net import wire
+from podwire.linux.net.netlink import Netlink, Sender
+from podwire.linux.net.wire import CREATE, EXCL, Request, attribute, nested, text, u8, u32
+from podwire.linux.proc.namespaces import open_namespace
+from podwire.linux.values import Bridge, Ifb, Link, Macvlan, NewLink, Path, Veth
+
+_NEW, _DELETE, _GET, _SET = 16, 17, 18, 19
+_MESSAGE = Struct("=BxHiII")  # family, type, index, flags, which flags change
+_BRIDGE_FAMILY = 7
+_UP, _PROMISCUOUS, _ALL_MULTICAST = 0x1, 0x100, 0x200
+_NEW_INDEX_IN_PEER = 1  # VETH_INFO_PEER
+_MODES = {"private": 1, "vepa": 2, "bridge": 4, "passthru": 8}
+_MODE_NAMES = {number: name for name, number in _MODES.items()}
+_STATES = ("unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up")
+_SKIP_STATISTICS = 1 << 3
+
+_ADDRESS, _NAME, _MTU, _LINK, _MASTER, _OPERSTATE, _LINKINFO, _ALIAS = 1, 3, 4, 5, 10, 16, 18, 20
+_NETNS_FD, _EXT_MASK, _LINK_NETNSID, _PROTINFO, _QUEUE = 28, 29, 37, 12, 13
+_XDP, _XDP_ATTACHED = 43, 2
+_INFO_KIND, _INFO_DATA, _INFO_SLAVE_DATA = 1, 2, 5
+_MACVLAN_MODE, _MACVLAN_QUEUE = 1, 7
+_PORT_HAIRPIN, _PORT_ISOLATED = 4, 33
+
+_ERRORS: errors.Names = {
+    errno.EEXIST: LinkExists,
+    errno.ENODEV: NoSuchLink,
+    errno.ENXIO: NoSuchLink,
+    errno.EBADF: errors.NoSuchNamespace,
+}
+
+
+def checked_name(name: str) -> str:
+    """A name that the kernel takes as it is; a `%` would be filled in by the kernel, so it is refused here."""
+    bad = not name or len(name.encode()) > 15 or name in (".", "..")
+    if bad or any(each in "/:%\0" or each.isspace() for each in name):
+        told = "1 to 15 bytes without '/', ':', '%' and spaces"
+        raise errors.Refused(errno.EINVAL, f"name a link {name!r}", told)
+    return name
+
+
+def mac_bytes(mac: str) -> bytes:
+    try:
+        packed = bytes.fromhex(mac.replace(":", ""))
+    except ValueError:
+        packed = b""
+    if len(packed) != 6:
+        raise errors.Refused(errno.EINVAL, f"use the MAC address {mac!r}", "six pairs of hex digits are needed")
+    return packed
+
+
+class KernelLinks:
+    """The links of one namespace. A link is named by its index, or by its name."""
+
+    def __init__(self, netlink: Sender) -> None:
+        self._netlink = netlink
+
+    def list(self) -> list[Link]:
+        body = _MESSAGE.pack(0, 0, 0, 0, 0) + u32(_EXT_MASK, _SKIP_STATISTICS)
+        return [parsed(each) for each in self._netlink.dump(Request(_GET, 0, body, "list links", _ERRORS))]
+
+    def get(self, link: int | str) -> Link:
+        """NoSuchLink."""
+        head, name = _which(link)
+        body = head + name + u32(_EXT_MASK, _SKIP_STATISTICS)
+        return parsed(self._netlink.ask(Request(_GET, 0, body, f"find link {link}", _ERRORS)))
+
+    def add(self, new: NewLink) -> None:
+        """Make a link. LinkExists, also when it is the peer's name that is taken; NoSuchLink for a missing parent."""
+        match new:
+            case Veth():
+                requests = _new_veth(new)
+            case Bridge():
+                requests = [_new_bridge(new)]
+            case Macvlan():
+                requests = [_new_macvlan(new)]
+            case Ifb():
+                requests = [_new(new.name, new.up, _common(new.mtu, ""), "ifb", b"")]
+        if new.alias:
+            # The kernel takes no alias when it makes a link. Both requests are worked off in one system call that
+            # no signal interrupts, so nobody finds the link without its owner tag.
+            requests.append(_change(new.name, text(_ALIAS, new.alias), f"tag link {new.name}"))
+        self._netlink.do(*requests)
+
+    def change(
+        self,
+        link: int | str,
+        *,
+        up: bool | None = None,
+        name: str | None = None,
+        mtu: int | None = None,
+        mac: str | None = None,
+        alias: str | None = None,
+        master: int | None = None,
+        promiscuous: bool | None = None,
+        all_multicast: bool | None = None,
+        queue: int | None = None,
+    ) -> None:
+        """Change what is given and leave the rest; master 0 leaves the bridge."""
+        parts = [
+            b"" if name is None else text(_NAME, checked_name(name)),
+            b"" if mtu is None else u32(_MTU, mtu),
+            b"" if mac is None else attribute(_ADDRESS, mac_bytes(mac)),
+            b"" if alias is None else attribute(_ALIAS, alias.encode() or b"\0"),
+            b"" if master is None else u32(_MASTER, master),
+            b"" if queue is None else u32(_QUEUE, queue),
+        ]
+        wanted = ((_UP, up), (_PROMISCUOUS, promiscuous), (_ALL_MULTICAST, all_multicast))
+        flags = sum(flag for flag, value in wanted if value)
+        mask = sum(flag for flag, value in wanted if value is not None)
+        self._netlink.do(_change(link, b"".join(parts), f"change link {link}", flags, mask, renamed=name is not None))
+
+    def set_port(self, link: int, *, hairpin: bool | None = None, isolated: bool | None = None) -> None:
+        """Flags of a bridge's port: hairpin sends back where it came from, isolated ports reach no isolated port."""
+        flags = [
+            b"" if hairpin is None else u8(_PORT_HAIRPIN, hairpin),
+            b"" if isolated is None else u8(_PORT_ISOLATED, isolated),
+        ]
+        body = _MESSAGE.pack(_BRIDGE_FAMILY, 0, link, 0, 0) + nested(_PROTINFO, *flags)
+        self._netlink.do(Request(_SET, 0, body, f"change bridge port {link}", _ERRORS))
+
+    def move(self, link: int | str, netns: Path, name: str | None = None) -> None:
+        """Put it into another namespace, there under another name if one is given. It arrives down. LinkExists."""
+        operation = f"move link {link} to {os.fspath(netns)}"
+        head, old = _which(link)
+        if name is not None:
+            checked_name(name)
+            found = self.get(link)
+            if found.name != name:
+                _check_free(name, netns, operation)
+            head, old = _MESSAGE.pack(0, 0, found.ifindex, 0, 0), b""
+        there = open_namespace(netns)
+        body = head + old + (text(_NAME, name) if name else b"") + u32(_NETNS_FD, there)
+        self._netlink.do(Request(_SET, 0, body, operation, _ERRORS, (there,)))
+
+    def delete(self, link: int | str) -> None:
+        """A veth's peer goes with it, wherever it is. NoSuchLink."""
+        head, name = _which(link)
+        self._netlink.do(Request(_DELETE, 0, head + name, f"delete link {link}", _ERRORS))
+
+
+def _check_free(name: str, netns: Path, operation: str) -> None:
+    """The kernel moves first and names then: a name that is taken would leave the link there under its old one."""
+    with Netlink(netns) as there:
+        try:
+            KernelLinks(there).get(name)
+        except NoSuchLink:
+            return
+    raise LinkExists(errno.EEXIST, operation)
+
+
+def _which(link: int | str) -> tuple[bytes, bytes]:
+    if isinstance(link, int):
+        return _MESSAGE.pack(0, 0, link, 0, 0), b""
+    return _MESSAGE.pack(0, 0, 0, 0, 0), text(_NAME, checked_name(link))
+
+
+def _change(
+    link: int | str, parts: bytes, operation: str, flags: int = 0, mask: int = 0, *, renamed: bool = False
+) -> Request:
+    if isinstance(link, int):
+        return Request(_SET, 0, _MESSAGE.pack(0, 0, link, flags, mask) + parts, operation, _ERRORS)
+    if renamed:
+        raise errors.Refused(errno.EINVAL, operation, "a link is renamed by its index")
+    body = _MESSAGE.pack(0, 0, 0, flags, mask) + text(_NAME, checked_name(link)) + parts
+    return Request(_SET, 0, body, operation, _ERRORS)
+
+
+def _new(name: str, up: bool, parts: bytes, kind: str, data: bytes, held: tuple[int, ...] = ()) -> Request:
+    flags = _UP if up else 0
+    info = nested(_LINKINFO, attribute(_INFO_KIND, kind.encode()), data)
+    body = _MESSAGE.pack(0, 0, 0, flags, flags) + text(_NAME, checked_name(name)) + parts + info
+    return Request(_NEW, CREATE | EXCL, body, f"add {kind} {name}", _ERRORS, held)
+
+
+def _common(mtu: int, mac: str) -> bytes:
+    return (u32(_MTU, mtu) if mtu else b"") + (attribute(_ADDRESS, mac_bytes(mac)) if mac else b"")
+
+
+def _opened(netns: Path | None) -> tuple[int, ...]:
+    """The last thing before a request is made: nothing that can fail may come between this and its sending."""
+    return () if netns is None else (open_namespace(netns),)
+
+
+def _new_veth(new: Veth) -> list[Request]:
+    checked_name(new.name)
+    peer = _MESSAGE.pack(0, 0, new.peer_index, 0, 0)
+    peer += text(_NAME, checked_name(new.peer)) + _common(new.mtu, new.peer_mac)
+    parts = _common(new.mtu, new.mac) + (u32(_MASTER, new.master) if new.master else b"")
+    held = _opened(new.peer_netns)
+    if held:
+        peer += u32(_NETNS_FD, held[0])
+    return [_new(new.name, new.up, parts, "veth", nested(_INFO_DATA, nested(_NEW_INDEX_IN_PEER, peer)), held)]
+
+
+def _new_bridge(new: Bridge) -> Request:
+    return _new(new.name, new.up, _common(new.mtu, new.mac), "bridge", b"")
+
+
+def _new_macvlan(new: Macvlan) -> Request:
+    if new.mode not in _MODES:
+        raise errors.Refused(
+            errno.EINVAL, f"add macvlan {new.name}", f"mode {new.mode!r} is none of {', '.join(_MODES)}"
+        )
+    if new.alias and new.netns is not None:
+        raise errors.Refused(errno.EINVAL, f"add macvlan {new.name}", "it is marked first, and then moved")
+    checked_name(new.name)
+    parts = _common(new.mtu, new.mac) + u32(_LINK, new.parent)
+    queue = u32(_MACVLAN_QUEUE, new.queue) if new.queue else b""
+    data = nested(_INFO_DATA, u32(_MACVLAN_MODE, _MODES[new.mode]), queue)
+    held = _opened(new.netns)
+    if held:
+        parts += u32(_NETNS_FD, held[0])
+    return _new(new.name, False, parts, "macvlan", data, held)
+
+
+def parsed(body: bytes) -> Link:
+    """A link as the kernel tells of it: when asked, or by itself."""
+    _, _, index, flags, _ = _MESSAGE.unpack_from(body)
+    told = wire.attributes(body, _MESSAGE.size)
+    info = wire.attributes(told.get(_LINKINFO, b""))
+    port = wire.attributes(info.get(_INFO_SLAVE_DATA, b""))
+    kind = wire.string(info.get(_INFO_KIND, b""))
+    own = wire.attributes(info.get(_INFO_DATA, b"")) if kind == "macvlan" else {}
+    state = wire.number(told.get(_OPERSTATE))
+    return Link(
+        ifindex=index,
+        name=wire.string(told[_NAME]),
+        kind=kind,
+        mac=told.get(_ADDRESS, b"").hex(":"),
+        mtu=wire.number(told.get(_MTU)),
+        up=bool(flags & _UP),
+        state=_STATES[state] if state < len(_STATES) else "unknown",
+        master=wire.number(told.get(_MASTER)),
+        peer=wire.number(told.get(_LINK)),
+        peer_netns=wire.number(told[_LINK_NETNSID]) if _LINK_NETNSID in told else None,
+        alias=wire.string(told.get(_ALIAS, b"")),
+        promiscuous=bool(flags & _PROMISCUOUS),
+        hairpin=bool(wire.number(port.get(_PORT_HAIRPIN))),
+        isolated=bool(wire.number(port.get(_PORT_ISOLATED))),
+        all_multicast=bool(flags & _ALL_MULTICAST),
+        queue=wire.number(told.get(_QUEUE)),
+        xdp=bool(wire.number(wire.attributes(told.get(_XDP, b"")).get(_XDP_ATTACHED))),
+        mode=_MODE_NAMES.get(wire.number(own.get(_MACVLAN_MODE)), ""),
+    )

@@ -1,0 +1,111 @@
+"""IP addresses exactly as they are: kept, and given back later with all that the kernel was told of them."""
+
+import errno
+from collections.abc import Sequence
+from ipaddress import IPv4Interface, IPv6Interface
+from struct import Struct
+from typing import NamedTuple
+
+from podwire.linux import errors
+from podwire.linux.net import wire
+from podwire.linux.net.netlink import Sender
+from podwire.linux.net.wire import CREATE, REPLACE, Request, attribute, u32
+from podwire.linux.values import Interface
+
+_NEW, _DELETE, _GET = 20, 21, 22
+_MESSAGE = Struct("=BBBBI")  # family, prefix length, flags, scope, index
+_LIFETIMES = Struct("=IIII")  # preferred, valid, and when it was made and changed
+_ADDRESS, _LOCAL, _LABEL, _BROADCAST, _CACHE, _FLAGS, _PRIORITY, _PROTOCOL = 1, 2, 3, 4, 6, 8, 9, 11
+_KEPT = (_ADDRESS, _LOCAL, _LABEL, _BROADCAST, _PRIORITY, _PROTOCOL)
+_ASKED_FOR = 0x02 | 0x04 | 0x10 | 0x100 | 0x200 | 0x400  # flags that somebody sets; the others follow from the link
+_ADVERTISED, _LINK_LOCAL = 2, 3  # by routers, and made of the MAC address: they come by themselves
+_FOR_EVER = 0xFFFFFFFF
+
+_ERRORS: errors.Names = {
+    errno.EEXIST: errors.AddressExists,
+    errno.EADDRNOTAVAIL: errors.NoSuchAddress,
+    errno.ENODEV: errors.NoSuchLink,
+}
+
+
+class _Fields(NamedTuple):
+    family: int
+    prefix: int
+    scope: int
+    flags: int
+    attributes: tuple[tuple[int, str], ...]
+    """By the kernel's numbers, in hex."""
+    preferred: int = _FOR_EVER
+    valid: int = _FOR_EVER
+
+
+class KeptAddress(_Fields):
+    """One address. Two that differ only in how long they are still valid are the same."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KeptAddress) and self[:5] == other[:5]
+
+    def __hash__(self) -> int:
+        return hash(self[:5])
+
+    @property
+    def interface(self) -> Interface:
+        """The address itself, with the length of its network."""
+        told = dict(self.attributes)
+        packed = bytes.fromhex(told.get(_LOCAL) or told.get(_ADDRESS, ""))
+        return IPv4Interface((packed, self.prefix)) if self.family == 2 else IPv6Interface((packed, self.prefix))
+
+
+class KeptAddresses:
+    """Reads and writes them on one netlink socket."""
+
+    def __init__(self, netlink: Sender) -> None:
+        self._netlink = netlink
+
+    def list(self) -> dict[int, tuple[KeptAddress, ...]]:
+        """By the index of their link, in the kernel's order; without those that routers advertise."""
+        found: dict[int, tuple[KeptAddress, ...]] = {}
+        for body in self._netlink.dump(Request(_GET, 0, _MESSAGE.pack(0, 0, 0, 0, 0), "list addresses", _ERRORS)):
+            index = _MESSAGE.unpack_from(body)[4]
+            told = wire.attributes(body, _MESSAGE.size)
+            if wire.number(told.get(_PROTOCOL)) != _ADVERTISED:
+                found[index] = (*found.get(index, ()), _kept(body, told))
+        return found
+
+    def add(self, index: int, address: KeptAddress) -> None:
+        """In place of the same one if it is there. NoSuchLink."""
+        self._netlink.do(_request(_NEW, CREATE | REPLACE, index, address, "add"))
+
+    def put(self, index: int, wanted: Sequence[KeptAddress], found: Sequence[KeptAddress]) -> None:
+        """Make a link's addresses what is wanted; those that are right, or the kernel's own, stay. NoSuchLink."""
+        for each in found:
+            if each not in wanted and (_PROTOCOL, f"{_LINK_LOCAL:02x}") not in each.attributes:
+                self._netlink.do(_request(_DELETE, 0, index, each, "delete"))
+        for each in wanted:
+            if each not in found:
+                self.add(index, each)
+
+
+def _kept(body: bytes, told: dict[int, bytes]) -> KeptAddress:
+    family, prefix, flags, scope, _ = _MESSAGE.unpack_from(body)
+    preferred, valid = _LIFETIMES.unpack(told[_CACHE])[:2] if _CACHE in told else (_FOR_EVER, _FOR_EVER)
+    return KeptAddress(
+        family,
+        prefix,
+        scope,
+        wire.number(told.get(_FLAGS), flags) & _ASKED_FOR,
+        tuple((kind, told[kind].hex()) for kind in _KEPT if kind in told),
+        preferred,
+        valid,
+    )
+
+
+def _request(kind: int, flags: int, index: int, kept: KeptAddress, verb: str) -> Request:
+    body = _MESSAGE.pack(kept.family, kept.prefix, 0, kept.scope, index)
+    body += b"".join(attribute(number, bytes.fromhex(value)) for number, value in kept.attributes)
+    if kind == _NEW:
+        body += u32(_FLAGS, kept.flags)
+        body += attribute(_CACHE, _LIFETIMES.pack(kept.preferred, kept.valid, 0, 0))
+    return Request(kind, flags, body, f"{verb} an address of link {index}", _ERRORS)

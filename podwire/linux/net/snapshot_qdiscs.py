@@ -1,0 +1,114 @@
+"""Queues that somebody gave a link (qdiscs, classes), kept and given back: the kernel drops them when a link moves.
+
+Filters are not: what a filter is made of cannot always be told by the kernel. They are counted, and told as lost.
+"""
+
+import errno
+from collections.abc import Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from podwire.linux import errors
+from podwire.linux.net import wire
+from podwire.linux.net.netlink import Sender
+from podwire.linux.net.wire import CREATE, REPLACE, Request, attribute
+
+_NEW_QDISC, _GET_QDISC, _NEW_CLASS, _GET_CLASS, _GET_FILTER = 36, 38, 40, 42, 46
+_MESSAGE = Struct("=BxxxiIII")  # family, index, handle, parent, info
+_KIND, _OPTIONS = 1, 2
+_ROOT, _HOOK = 0xFFFFFFFF, 0xFFFFFFF1
+_HOOKS = (0xFFFFFFF2, 0xFFFFFFF3)  # of clsact: what comes in, what leaves
+_HTB_INIT = 2
+_MADE_OF_CLASSES = frozenset(("drr", "hfsc", "htb", "qfq"))
+"""Kinds whose classes somebody makes; those of others are there by themselves."""
+
+_ERRORS: errors.Names = {errno.ENODEV: errors.NoSuchLink, errno.EEXIST: errors.QdiscExists}
+
+
+class KeptQueue(NamedTuple):
+    is_class: bool
+    handle: int
+    parent: int
+    kind: str
+    options: str
+    """In hex; what they mean is between the kernel and the kind."""
+    filters: int = 0
+
+
+class KeptQueues:
+    """Of one namespace."""
+
+    def __init__(self, netlink: Sender) -> None:
+        self._netlink = netlink
+
+    def list(self, index: int) -> tuple[KeptQueue, ...]:
+        """Those of a link that somebody made; those that the kernel gives every link have no handle."""
+        queues = [each for each in self._dump(_GET_QDISC, index) if each.handle >> 16]
+        if not queues:
+            return ()
+        classes = [each for each in self._dump(_GET_CLASS, index) if each.kind in _MADE_OF_CLASSES]
+        counted = [each._replace(filters=self._filters(index, each)) for each in queues]
+        return tuple(sorted((*counted, *classes), key=_order))
+
+    def _dump(self, kind: int, index: int) -> tuple[KeptQueue, ...]:
+        request = Request(kind, 0, _MESSAGE.pack(0, index, 0, 0, 0), f"list the queues of link {index}", _ERRORS)
+        bodies = [each for each in self._netlink.dump(request) if _MESSAGE.unpack_from(each)[1] == index]
+        return tuple(_kept(each, is_class=kind == _GET_CLASS) for each in bodies)
+
+    def _filters(self, index: int, queue: KeptQueue) -> int:
+        parents = _HOOKS if queue.kind == "clsact" else (queue.handle,)
+        found = 0
+        for parent in parents:
+            body = _MESSAGE.pack(0, index, 0, parent, 0)
+            try:
+                found += len(self._netlink.dump(Request(_GET_FILTER, 0, body, "list filters", _ERRORS)))
+            except errors.LinuxError:  # its kind has none
+                continue
+        return found
+
+    def put(self, index: int, wanted: Sequence[KeptQueue]) -> tuple[str, ...]:
+        """Make those that are missing; returns what could not be had again, in words."""
+        found = {each.handle for each in self.list(index)} if wanted else set()
+        lost = []
+        for each in wanted:
+            if each.handle in found:
+                continue
+            try:
+                self._make(index, each)
+            except errors.LinuxError as error:
+                lost.append(str(error))
+            if each.filters:
+                lost.append(f"{each.filters} filters of the {each.kind} queue {each.handle >> 16:x}:")
+        return tuple(lost)
+
+    def _make(self, index: int, queue: KeptQueue) -> None:
+        kind, flags = (_NEW_CLASS, CREATE) if queue.is_class else (_NEW_QDISC, CREATE | REPLACE)
+        body = _MESSAGE.pack(0, index, queue.handle, queue.parent, 0) + attribute(_KIND, queue.kind.encode() + b"\0")
+        if queue.options:
+            body += attribute(_OPTIONS, bytes.fromhex(queue.options))
+        what = "class" if queue.is_class else "queue"
+        told = f"{queue.handle >> 16:x}:" + (f"{queue.handle & 0xFFFF:x}" if queue.is_class else "")
+        self._netlink.do(Request(kind, flags, body, f"make the {queue.kind} {what} {told} of link {index}", _ERRORS))
+
+
+def _order(queue: KeptQueue) -> tuple[int, bool, bool]:
+    """What hangs on the link, then classes, the upper ones first, then what hangs on classes."""
+    on_link = queue.parent in (_ROOT, _HOOK) and not queue.is_class
+    return (0 if on_link else 1 if queue.is_class else 2), queue.parent != _ROOT, bool(queue.parent & 0xFFFF)
+
+
+def _kept(body: bytes, *, is_class: bool) -> KeptQueue:
+    _, _, handle, parent, _ = _MESSAGE.unpack_from(body)
+    told = wire.attributes(body, _MESSAGE.size)
+    kind, options = wire.string(told.get(_KIND, b"")), told.get(_OPTIONS, b"")
+    if kind == "htb" and not is_class:
+        options = _as_asked(options)
+    return KeptQueue(is_class, handle, parent, kind, options.hex())
+
+
+def _as_asked(options: bytes) -> bytes:
+    """The kernel tells its version of htb in full, and takes no more than the first part of it."""
+    told = wire.attributes(options)
+    whole = wire.number(told[_HTB_INIT][:4])
+    told[_HTB_INIT] = wire.U32.pack(whole >> 16 or whole) + told[_HTB_INIT][4:]
+    return b"".join(attribute(kind, value) for kind, value in told.items())

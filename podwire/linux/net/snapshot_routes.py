@@ -1,0 +1,172 @@
+"""Routes of a link exactly as they are: kept, and given back later with all that the kernel was told of them.
+
+Left out are those that come by themselves: the kernel's own, by addresses, and those that routers advertise.
+"""
+
+import errno
+from collections.abc import Iterator, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from struct import Struct
+from typing import NamedTuple
+
+from podwire.linux import errors
+from podwire.linux.net import wire
+from podwire.linux.net.netlink import Sender
+from podwire.linux.net.wire import CREATE, EXCL, REPLACE, Request, attribute, u32
+from podwire.linux.values import IP, LOCAL, MAIN, Network
+
+_NEW, _GET = 24, 26
+_MESSAGE = Struct("=BBBBBBBBI")  # family, prefix lengths, tos, table, protocol, scope, kind, flags
+_DESTINATION, _OUT, _GATEWAY, _SOURCE, _MULTIPATH, _CACHE, _TABLE, _VIA, _EXPIRES = 1, 4, 5, 7, 9, 12, 15, 18, 23
+_COMES_AND_GOES = frozenset((_OUT, _CACHE, _EXPIRES))
+_HOP = Struct("=HBBi")  # length, flags, hops, link
+_APPEND = 0x800
+_ASKED_FOR = 0x04  # onlink; other flags tell how a route fares
+_CLONED = 0x200
+_KERNEL, _ADVERTISED = 2, 9
+
+_ERRORS: errors.Names = {
+    errno.EEXIST: errors.RouteExists,
+    errno.ESRCH: errors.NoSuchRoute,
+    errno.ENOENT: errors.NoSuchRoute,
+    errno.ENODEV: errors.NoSuchLink,
+}
+
+
+class KeptRoute(NamedTuple):
+    family: int
+    prefix: int
+    source_prefix: int
+    tos: int
+    table: int
+    protocol: int
+    scope: int
+    kind: int
+    flags: int
+    attributes: tuple[tuple[int, str], ...]
+    """By the kernel's numbers, in hex. In a multipath route the link is 0 wherever it is ours."""
+
+    @property
+    def destination(self) -> Network:
+        packed = bytes.fromhex(dict(self.attributes).get(_DESTINATION, ""))
+        if self.family == 2:
+            return IPv4Network((packed or bytes(4), self.prefix))
+        return IPv6Network((packed or bytes(16), self.prefix))
+
+    @property
+    def gateway(self) -> IP | None:
+        told = dict(self.attributes)
+        packed = bytes.fromhex(told.get(_GATEWAY, "") or told.get(_VIA, "")[4:])
+        return ip_address(packed) if packed else None
+
+    @property
+    def source(self) -> IP | None:
+        packed = bytes.fromhex(dict(self.attributes).get(_SOURCE, ""))
+        return ip_address(packed) if packed else None
+
+    @property
+    def shares(self) -> bool:
+        """Whether other links carry it, too."""
+        return _MULTIPATH in dict(self.attributes)
+
+    @property
+    def to_link(self) -> bool:
+        """Whether others may need it to reach their gateways."""
+        return self.gateway is None and not self.shares
+
+
+class KeptRoutes:
+    """Of one namespace."""
+
+    def __init__(self, netlink: Sender) -> None:
+        self._netlink = netlink
+
+    def list(self, index: int) -> tuple[KeptRoute, ...]:
+        """Those of a link in all tables but the kernel's local one, in the kernel's order."""
+        return tuple(each for family in (2, 10) for each in self._list(family, index))
+
+    def _list(self, family: int, index: int) -> Iterator[KeptRoute]:
+        body = _MESSAGE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0) + u32(_OUT, index)
+        for each in self._netlink.dump(Request(_GET, 0, body, f"list the routes of link {index}", _ERRORS)):
+            found = _kept(each, index)
+            if found is not None:
+                yield found
+
+    def leads_out(self, index: int) -> bool:
+        """Whether a default route of the main table goes through a link, whoever made it."""
+        for family in (2, 10):
+            body = _MESSAGE.pack(family, 0, 0, 0, MAIN, 0, 0, 0, 0) + u32(_OUT, index)
+            for each in self._netlink.dump(Request(_GET, 0, body, f"list the routes of link {index}", _ERRORS)):
+                told = wire.attributes(each, _MESSAGE.size)
+                if _MESSAGE.unpack_from(each)[1] == 0 and _uses(told, index):
+                    return True
+        return False
+
+    def add(self, index: int, route: KeptRoute, *, alone: bool = False) -> None:
+        """RouteExists, with `alone` also for another one to the same destination; Unreachable, when its gateway is."""
+        head = _MESSAGE.pack(
+            route.family,
+            route.prefix,
+            route.source_prefix,
+            route.tos,
+            route.table if route.table < 256 else 0,
+            route.protocol,
+            route.scope,
+            route.kind,
+            route.flags,
+        )
+        told = [(kind, bytes.fromhex(value)) for kind, value in route.attributes]
+        parts = [attribute(kind, _own(value, 0, index) if kind == _MULTIPATH else value) for kind, value in told]
+        if not route.shares:
+            parts.append(u32(_OUT, index))
+        # Of a route that several links carry, the kernel keeps what is left when one goes; others may be to the same.
+        flags = CREATE | (EXCL if alone else REPLACE if route.shares and route.family == 2 else _APPEND)
+        self._netlink.do(Request(_NEW, flags, head + b"".join(parts), f"add route {route.destination}", _ERRORS))
+
+    def put(self, index: int, wanted: Sequence[KeptRoute]) -> tuple[str, ...]:
+        """Add those that are missing, those without a gateway first; returns what could not be added, in words."""
+        found = self.list(index)
+        failed = []
+        for each in sorted((each for each in wanted if each not in found), key=lambda each: not each.to_link):
+            try:
+                self.add(index, each)
+            except errors.RouteExists:
+                continue
+            except errors.LinuxError as error:
+                failed.append(str(error))
+        return tuple(failed)
+
+
+def _kept(body: bytes, index: int) -> KeptRoute | None:
+    family, prefix, source_prefix, tos, table, protocol, scope, kind, flags = _MESSAGE.unpack_from(body)
+    told = wire.attributes(body, _MESSAGE.size)
+    table = wire.number(told.get(_TABLE), table)
+    if protocol in (_KERNEL, _ADVERTISED) or table == LOCAL or flags & _CLONED or not _uses(told, index):
+        return None
+    if _MULTIPATH in told:
+        told[_MULTIPATH] = _own(told[_MULTIPATH], index, 0)
+    attributes = tuple((number, told[number].hex()) for number in sorted(told.keys() - _COMES_AND_GOES))
+    return KeptRoute(family, prefix, source_prefix, tos, table, protocol, scope, kind, flags & _ASKED_FOR, attributes)
+
+
+def _uses(told: dict[int, bytes], index: int) -> bool:
+    """Older kernels list the routes of all links, whatever they are asked."""
+    return wire.number(told.get(_OUT)) == index or index in _links(told.get(_MULTIPATH, b""))
+
+
+def _links(hops: bytes) -> Iterator[int]:
+    at = 0
+    while at + _HOP.size <= len(hops):
+        length, _, _, index = _HOP.unpack_from(hops, at)
+        yield index
+        at += (length + 3) & ~3
+
+
+def _own(hops: bytes, was: int, becomes: int) -> bytes:
+    """The same with another index of our link, and without what tells how each hop fares."""
+    changed, at = bytearray(hops), 0
+    while at + _HOP.size <= len(hops):
+        length, flags, weight, index = _HOP.unpack_from(hops, at)
+        _HOP.pack_into(changed, at, length, flags & _ASKED_FOR, weight, becomes if index == was else index)
+        at += (length + 3) & ~3
+    return bytes(changed)

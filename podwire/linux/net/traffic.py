@@ -1,0 +1,133 @@
+"""How fast packets may pass a link, by rtnetlink: a token bucket for what leaves it, a detour for what comes in.
+
+What leaves a link waits in its root qdisc. What comes in has no queue: it is sent through another link, an ifb, whose
+root qdisc holds it back, and comes in after that.
+"""
+
+import errno
+from struct import Struct
+
+from podwire.linux import errors
+from podwire.linux.net import wire
+from podwire.linux.net.netlink import Sender
+from podwire.linux.net.wire import CREATE, EXCL, Request, attribute, nested, text, u32
+from podwire.linux.values import Bucket
+
+HANDLE = 0x7077 << 16
+"""The owner tag of our buckets: no other handle is ever deleted."""
+_NEW_QDISC, _DELETE_QDISC, _GET_QDISC, _NEW_FILTER, _GET_FILTER = 36, 37, 38, 44, 46
+_MESSAGE = Struct("=BxxxiIII")  # family, index, handle, parent, info
+_ROOT, _INGRESS, _INGRESS_HANDLE = 0xFFFFFFFF, 0xFFFFFFF1, 0xFFFF0000
+_KIND, _OPTIONS = 1, 2
+
+_RATE = Struct("=BBHhHI")  # cell log, link layer, overhead, cell alignment, least packet, bytes per second
+_PARAMETERS = Struct("=12s12sIII")  # rate, peak rate, limit, buffer in ticks, largest packet
+_TBF_PARAMETERS, _TBF_RATE64, _TBF_BURST = 1, 4, 6
+_U64 = Struct("=Q")
+_ETHERNET = 1
+_MOST = 0xFFFFFFFF
+_TICK = 64e-9  # seconds
+
+_EVERYTHING = 3  # ETH_P_ALL
+_FIRST = 1  # a filter's priority
+_SELECTOR = Struct("=BBBxHHhhI")  # flags, shift, keys, mask, offsets …
+_KEY = Struct("=IIii")  # mask, value, offset, its mask
+_SELECT, _ACTIONS, _TERMINAL = 5, 7, 1
+_ACTION_KIND, _ACTION_OPTIONS, _MIRRED_PARAMETERS = 1, 2, 2
+_MIRRED = Struct("=IIiiiiI")  # index, capabilities, verdict, references, bindings, where to, link
+_STOLEN, _TO_ITS_QUEUE = 4, 1
+
+_ERRORS: errors.Names = {
+    errno.EEXIST: errors.QdiscExists,
+    errno.ENODEV: errors.NoSuchLink,
+    errno.ENOENT: errors.NoSuchQdisc,
+}
+_GONE: errors.Names = {**_ERRORS, errno.EINVAL: errors.NoSuchQdisc}  # there is one, and it is not ours
+
+
+class KernelTraffic:
+    """Of the links of one namespace, named by their indexes."""
+
+    def __init__(self, netlink: Sender) -> None:
+        self._netlink = netlink
+
+    def shape(self, index: int, bucket: Bucket) -> None:
+        """Hold back what leaves a link. QdiscExists where somebody does so already; NoSuchLink."""
+        rate = _RATE.pack(0, _ETHERNET, 0, 0, 0, min(bucket.rate, _MOST))
+        parameters = _PARAMETERS.pack(rate, bytes(_RATE.size), bucket.limit, 0, 0)
+        options = [
+            attribute(_TBF_PARAMETERS, parameters),
+            u32(_TBF_BURST, bucket.burst),
+            attribute(_TBF_RATE64, _U64.pack(bucket.rate)) if bucket.rate > _MOST else b"",
+        ]
+        body = _MESSAGE.pack(0, index, HANDLE, _ROOT, 0) + text(_KIND, "tbf") + nested(_OPTIONS, *options)
+        self._netlink.do(Request(_NEW_QDISC, CREATE | EXCL, body, f"shape link {index}", _ERRORS))
+
+    def shaped(self, index: int) -> Bucket | None:
+        """Our bucket; its burst is right but for some bytes, as the kernel keeps it as a time."""
+        found = self._qdisc(index, HANDLE)
+        return None if found is None else _bucket(wire.attributes(found.get(_OPTIONS, b"")))
+
+    def _qdisc(self, index: int, handle: int) -> dict[int, bytes] | None:
+        """The kernel lists those of all links, whatever it is asked."""
+        request = Request(_GET_QDISC, 0, _MESSAGE.pack(0, index, 0, 0, 0), f"find the qdisc of link {index}", _ERRORS)
+        for body in self._netlink.dump(request):
+            if _MESSAGE.unpack_from(body)[1:3] == (index, handle):
+                return wire.attributes(body, _MESSAGE.size)
+        return None
+
+    def unshape(self, index: int) -> None:
+        """NoSuchQdisc, also for one that is not ours; NoSuchLink."""
+        body = _MESSAGE.pack(0, index, HANDLE, _ROOT, 0)
+        self._netlink.do(Request(_DELETE_QDISC, 0, body, f"unshape link {index}", _GONE))
+
+    def redirect(self, index: int, to: int) -> None:
+        """Let all that comes in by a link pass the queue of another first. QdiscExists, NoSuchLink."""
+        operation = f"redirect link {index} to {to}"
+        hook = _MESSAGE.pack(0, index, _INGRESS_HANDLE, _INGRESS, 0) + text(_KIND, "ingress")
+        self._netlink.do(Request(_NEW_QDISC, CREATE | EXCL, hook, operation, _ERRORS))
+        self._netlink.do(Request(_NEW_FILTER, CREATE | EXCL, _detour(index, to), operation, _ERRORS))
+
+    def hooked(self, index: int) -> bool:
+        """Whether somebody looks at what comes in by a link, to redirect it or to do something else with it."""
+        return self._qdisc(index, _INGRESS_HANDLE) is not None
+
+    def redirected(self, index: int) -> int:
+        """Where all that comes in goes; 0 when it goes nowhere else."""
+        body = _MESSAGE.pack(0, index, 0, _INGRESS_HANDLE, 0)
+        try:
+            found = self._netlink.dump(Request(_GET_FILTER, 0, body, f"find the filters of link {index}", _GONE))
+        except errors.NoSuchQdisc:
+            return 0
+        return next(filter(None, map(_target, found)), 0)
+
+    def unredirect(self, index: int) -> None:
+        """NoSuchQdisc, NoSuchLink."""
+        body = _MESSAGE.pack(0, index, _INGRESS_HANDLE, _INGRESS, 0)
+        self._netlink.do(Request(_DELETE_QDISC, 0, body, f"end the redirection of link {index}", _GONE))
+
+
+def _bucket(told: dict[int, bytes]) -> Bucket:
+    rated, _, limit, ticks, _ = _PARAMETERS.unpack_from(told[_TBF_PARAMETERS])
+    rate = wire.number(told[_TBF_RATE64]) if _TBF_RATE64 in told else _RATE.unpack(rated)[-1]
+    return Bucket(rate, round(ticks * _TICK * rate), limit)
+
+
+def _detour(index: int, to: int) -> bytes:
+    """A filter that matches everything: a key whose mask is 0, for kernels without a classifier of that purpose."""
+    selector = _SELECTOR.pack(_TERMINAL, 0, 1, 0, 0, 0, 0, 0) + _KEY.pack(0, 0, 0, 0)
+    mirred = attribute(_MIRRED_PARAMETERS, _MIRRED.pack(0, 0, _STOLEN, 0, 0, _TO_ITS_QUEUE, to))
+    action = nested(1, text(_ACTION_KIND, "mirred"), nested(_ACTION_OPTIONS, mirred))
+    options = nested(_OPTIONS, attribute(_SELECT, selector), nested(_ACTIONS, action))
+    info = _FIRST << 16 | int.from_bytes(_EVERYTHING.to_bytes(2, "big"), "little")
+    return _MESSAGE.pack(0, index, 0, _INGRESS_HANDLE, info) + text(_KIND, "u32") + options
+
+
+def _target(body: bytes) -> int:
+    """The link that a filter sends packets to; 0 when it does something else."""
+    options = wire.attributes(wire.attributes(body, _MESSAGE.size).get(_OPTIONS, b""))
+    for _, action in wire.each_attribute(options.get(_ACTIONS, b"")):
+        told = wire.attributes(wire.attributes(action).get(_ACTION_OPTIONS, b""))
+        if _MIRRED_PARAMETERS in told:
+            return int(_MIRRED.unpack_from(told[_MIRRED_PARAMETERS])[-1])
+    return 0

@@ -1,0 +1,1 @@
+"""nftables by netlink, and by the `nft` program for whole rulesets."""

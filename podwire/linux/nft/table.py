@@ -1,0 +1,200 @@
+"""Our nftables table: its ruleset set once by the `nft` program, the elements of its sets and maps by netlink.
+
+A transaction happens whole or not at all. The socket is kept: closing one after a deletion waits for the kernel's
+deferred work, milliseconds each time.
+"""
+
+import errno
+from collections.abc import Iterator
+from struct import Struct
+
+from podwire.linux import errors
+from podwire.linux.net import wire
+from podwire.linux.net.netlink import NETFILTER, Netlink, Refusal
+from podwire.linux.net.wire import CREATE, EXCL, REQUEST, Request, attribute, nested, text
+from podwire.linux.nft import keys
+from podwire.linux.nft.chains import KernelChains
+from podwire.linux.nft.expressions import VERDICTS, decision
+from podwire.linux.nft.tables import KernelTables, Message, transaction
+from podwire.linux.proc.namespaces import visit
+from podwire.linux.proc.processes import Finished, run
+from podwire.linux.proc.stopwatch import step
+from podwire.linux.values import Change, Counted, Element, Path
+
+TABLE = "podwire"
+_FAMILIES = {"inet": 1, "bridge": 7}
+_SUBSYSTEM = 10
+_NEW, _GET, _DELETE = (_SUBSYSTEM << 8 | each for each in (12, 13, 14))
+_MESSAGE = Struct(">BBH")  # family, version, resource
+_TABLE, _SET, _ELEMENTS, _LIST_ELEMENT = 1, 2, 3, 1
+_KEY, _DATA, _USERDATA, _EXPRESSION, _KEY_END = 1, 2, 6, 7, 10
+_EXPRESSION_DATA, _COUNTED_BYTES, _COUNTED_PACKETS = 2, 1, 2
+_VALUE, _VERDICT, _CODE, _CHAIN = 1, 2, 1, 2
+_WORDS = {code & 0xFFFFFFFF: word for word, code in VERDICTS.items()}
+_PER_MESSAGE = 200  # a nest of elements ends at 64 KiB
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+_PATIENCE = 20.0
+
+
+class KernelElements:
+    """The elements of one table in one namespace, on a socket that is kept until `close`."""
+
+    def __init__(
+        self,
+        netns: Path | int | None = None,
+        table: str = TABLE,
+        family: str = "inet",
+        netlink: Netlink | None = None,
+    ) -> None:
+        self._netlink = Netlink(netns, protocol=NETFILTER) if netlink is None else netlink
+        self._table, self._family = table, _FAMILIES[family]
+
+    def of(self, family: str) -> "KernelElements":
+        """The table of that name in another family (`bridge`), by the same socket."""
+        return KernelElements(None, self._table, family, self._netlink)
+
+    def tables(self) -> KernelTables:
+        """Whole ones, by the same socket."""
+        return KernelTables(netlink=self._netlink)
+
+    def chains(self) -> KernelChains:
+        """Anybody's, by the same socket."""
+        return KernelChains(self._netlink)
+
+    def close(self) -> None:
+        self._netlink.close()
+
+    def add(self, name: str, *elements: Element) -> None:
+        """All or none. ElementExists, also for a key that has other data; NoSuchTable, NoSuchSet."""
+        self.change(Change(name, add=elements))
+
+    def delete(self, name: str, *elements: Element) -> None:
+        """All or none, by their keys. NoSuchElement, NoSuchTable, NoSuchSet."""
+        self.change(Change(name, delete=elements))
+
+    def change(self, *changes: Change) -> None:
+        """One transaction over several sets, in the order given."""
+        messages = [each for change in changes for each in self._messages(change)]
+        if not messages:
+            return
+        framed = transaction(messages)
+        answers = self._netlink.exchange(framed)
+        for (kind, _, body), refusal in zip(framed, answers, strict=True):
+            if refusal is not None:
+                raise _named(kind, body, refusal, f"change elements of {', '.join(each.set for each in changes)}")
+
+    def _messages(self, change: Change) -> Iterator[Message]:
+        for kind, flags, elements in ((_DELETE, 0, change.delete), (_NEW, CREATE | EXCL, change.add)):
+            for start in range(0, len(elements), _PER_MESSAGE):
+                packed = [_packed(each, kind == _NEW) for each in elements[start : start + _PER_MESSAGE]]
+                yield kind, REQUEST | flags, self._head(change.set) + nested(_ELEMENTS, *packed)
+
+    def _head(self, name: str) -> bytes:
+        return _MESSAGE.pack(self._family, 0, 0) + text(_TABLE, self._table) + text(_SET, name)
+
+    def list(self, name: str) -> list[Element]:
+        """NoSuchTable, NoSuchSet."""
+        return [_parsed(each) for each in self._listed(name)]
+
+    def counted(self, name: str) -> dict[bytes, Counted]:
+        """How often each was found, by key, in a set whose elements count. NoSuchTable, NoSuchSet."""
+        return dict(_counts(each) for each in self._listed(name))
+
+    def _listed(self, name: str) -> Iterator[bytes]:
+        names: errors.Names = {errno.ENOENT: errors.NoSuchSet}
+        request = Request(_GET, 0, self._head(name), f"list elements of {name}", names)
+        for body in self._netlink.dump(request):
+            told = wire.attributes(body, _MESSAGE.size)
+            yield from (each for _, each in wire.each_attribute(told.get(_ELEMENTS, b"")))
+
+
+class KernelRuleset:
+    """The ruleset of one namespace, as text."""
+
+    def __init__(self, netns: Path | int | None = None) -> None:
+        self._netns = netns
+
+    def apply(self, ruleset: str) -> None:
+        """Hand a text to `nft -f -`: one transaction. BadRuleset with what nft said; Unsupported without nft."""
+        self._told("apply", self._nft("-f", "-", stdin=ruleset))
+
+    def check(self, ruleset: str) -> None:
+        """Whether it could be applied; nothing is changed. The same errors."""
+        self._told("check", self._nft("-c", "-f", "-", stdin=ruleset))
+
+    def _told(self, what: str, done: Finished) -> None:
+        if done.code != 0:
+            told = done.stderr.decode("utf-8", "replace").strip()
+            raise errors.BadRuleset(errno.EINVAL, f"{what} the nft ruleset", told)
+
+    def delete_table(self, table: str = TABLE, family: str = "inet") -> None:
+        """The table with all that is in it; nothing happens when there is none."""
+        self.apply(f"add table {family} {table}\ndelete table {family} {table}\n")
+
+    def _nft(self, *arguments: str, stdin: str) -> Finished:
+        argv = ("nft", *arguments)
+        try:
+            if self._netns is None:
+                with step("nft"):
+                    return run(argv, env=_ENVIRONMENT, stdin=stdin.encode(), deadline=_PATIENCE)
+            with visit(self._netns), step("nft"):  # the child starts where its parent's thread is
+                return run(argv, env=_ENVIRONMENT, stdin=stdin.encode(), deadline=_PATIENCE)
+        except errors.NoSuchPath as error:
+            raise errors.Unsupported(errno.ENOENT, "run nft", "it is not installed") from error
+
+
+def _packed(element: Element, whole: bool) -> bytes:
+    parts = [nested(_KEY, attribute(_VALUE, element.key))]
+    if element.end:
+        parts.append(nested(_KEY_END, attribute(_VALUE, element.end)))
+    if whole and element.data:
+        data = element.data
+        parts.append(nested(_DATA, attribute(_VALUE, data) if isinstance(data, bytes) else decision(data)))
+    if whole and element.comment:
+        parts.append(attribute(_USERDATA, keys.comment(element.comment)))
+    return nested(_LIST_ELEMENT, *parts)
+
+
+def _parsed(body: bytes) -> Element:
+    told = wire.attributes(body)
+    key = wire.attributes(told.get(_KEY, b"")).get(_VALUE, b"")
+    data = wire.attributes(told.get(_DATA, b""))
+    comment = keys.commented(told.get(_USERDATA, b""))
+    end = wire.attributes(told.get(_KEY_END, b"")).get(_VALUE, b"")
+    if _VERDICT not in data:
+        return Element(key, data.get(_VALUE, b""), comment, end)
+    verdict = wire.attributes(data[_VERDICT])
+    word, chain = _WORDS[wire.big(verdict.get(_CODE))], wire.string(verdict.get(_CHAIN, b""))
+    return Element(key, f"{word} {chain}".strip(), comment, end)
+
+
+def _counts(body: bytes) -> tuple[bytes, Counted]:
+    told = wire.attributes(body)
+    key = wire.attributes(told.get(_KEY, b"")).get(_VALUE, b"")
+    data = wire.attributes(wire.attributes(told.get(_EXPRESSION, b"")).get(_EXPRESSION_DATA, b""))
+    return key, Counted(wire.big(data.get(_COUNTED_PACKETS)), wire.big(data.get(_COUNTED_BYTES)))
+
+
+def _named(kind: int, body: bytes, refusal: Refusal, operation: str) -> errors.LinuxError:
+    """What is missing or there already: the kernel points at the attribute of the request that it stumbled on."""
+    at = None if refusal.offset is None else refusal.offset - wire.HEADER.size
+    pointed = None if at is None else wire.ATTRIBUTE.unpack_from(body, at)[1] & wire.TYPE_MASK
+    missing = {_TABLE: errors.NoSuchTable, _SET: errors.NoSuchSet} if at is not None and at < _elements_at(body) else {}
+    names: errors.Names = {
+        errno.ENOENT: missing.get(pointed or 0, errors.NoSuchElement),
+        errno.EEXIST: errors.ElementExists,
+    }
+    if kind == _NEW:
+        names = {**names, errno.EBUSY: errors.ElementExists}  # the key is there with other data
+    return errors.named(refusal.number, operation, refusal.words, names)
+
+
+def _elements_at(body: bytes) -> int:
+    """Where the elements begin; before them are the names of table and set."""
+    at = _MESSAGE.size
+    while at < len(body):
+        length, kind = wire.ATTRIBUTE.unpack_from(body, at)
+        if kind & wire.TYPE_MASK == _ELEMENTS:
+            return at
+        at += (length + 3) & ~3
+    return at

@@ -1,0 +1,1 @@
+"""Processes and the namespaces that they run in."""

@@ -1,0 +1,1 @@
+"""Helpers for asyncio tasks that every component needs: keyed locks, uncancelled sections, debounce, retry."""

@@ -1,0 +1,34 @@
+from podwire.kinds.crds import kinds_of, selectable_fields, storage_version
+
+
+def test_each_served_version_is_a_kind(cron_tab):
+    first = cron_tab["spec"]["versions"][0]
+    cron_tab["spec"]["versions"] += [
+        {"name": "v2", "served": True, "storage": False, "schema": first["schema"]},
+        {"name": "v0", "served": False, "storage": False, "schema": first["schema"]},
+    ]
+    one, two = kinds_of(cron_tab)
+    assert (one.api_version, one.resource, one.kind, one.namespaced) == (
+        "stable.example.com/v1",
+        "crontabs",
+        "CronTab",
+        True,
+    )
+    assert (one.short_names, one.categories, one.list_kind) == (("ct",), ("all",), "CronTabList")
+    assert [(each.name, each.kind) for each in one.subresources] == [("scale", "Scale"), ("status", "")]
+    assert [(each.name, each.wide) for each in one.columns] == [
+        ("Name", False),
+        ("Spec", False),
+        ("Replicas", False),
+        ("Ready", True),
+        ("Age", False),
+    ]
+    assert (two.version, two.subresources, [each.name for each in two.columns]) == ("v2", (), ["Name", "Age"])
+    assert storage_version(cron_tab) == "v1"
+    assert selectable_fields(first) == ("spec.policy",)
+
+
+def test_accepted_names_are_the_ones_in_force(cron_tab):
+    cron_tab["status"] = {"acceptedNames": {**cron_tab["spec"]["names"], "shortNames": [], "listKind": "CronTabs"}}
+    (kind,) = kinds_of(cron_tab)
+    assert (kind.short_names, kind.list_kind) == ((), "CronTabs")
