@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from podwire.apiserver.ports import Store
-from podwire.apiserver.registry import PREFIX
-from podwire.apiserver.stored import unpack
+from podwire.kinds.resource import PREFIX
+from podwire.kinds.stored import unpack
 
 _PLACES = {"Pod": "pods", "Secret": "secrets", "Node": "minions"}
 

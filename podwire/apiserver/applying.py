@@ -6,11 +6,11 @@ from typing import Any
 from podwire.apiserver import bodies, patching
 from podwire.apiserver.bodies import Body
 from podwire.apiserver.call import Call, boolean_option
-from podwire.apiserver.registry import Resource
-from podwire.apiserver.stored import Object
 from podwire.apiserver.tracking import ENTRIES, Tracker
 from podwire.apiserver.updates import Change
 from podwire.kinds.apply.checks import complaints, told
+from podwire.kinds.resource import Resource
+from podwire.kinds.stored import Object
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.server_side import Request
 from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request, conflict, invalid_object, required

@@ -22,7 +22,6 @@ from podwire.apiserver.admission.requesters import Requesters
 from podwire.apiserver.admission.runtime_classes import RuntimeClasses
 from podwire.apiserver.authn import Authenticator
 from podwire.apiserver.authz import Authorizer
-from podwire.apiserver.catalog import builtin_resources
 from podwire.apiserver.custom import CustomResources, DefinitionFinalizer
 from podwire.apiserver.endpoints import Check, Endpoints
 from podwire.apiserver.engine import Engine, Identity
@@ -36,6 +35,7 @@ from podwire.apiserver.server import ApiServer, Limits
 from podwire.apiserver.tokens import Tokens, discovery, key_set
 from podwire.apiserver.users import User
 from podwire.interfaces import Clock
+from podwire.kinds.catalog import builtin_resources
 from podwire.kinds.schema import OpenApi, Schemas
 from podwire.kinds.schema.definitions import load
 from podwire.protocols.k8sapi.builtin import BUILTIN

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from podwire.apiserver.registry import Resource
-from podwire.apiserver.stored import Object
+from podwire.kinds.resource import Resource
 from podwire.kinds.shape import Report, Shape, TypeMismatch
+from podwire.kinds.stored import Object
 from podwire.protocols.k8sapi import codec, protobuf, yamls
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.server_side import BodyTooLarge, Request

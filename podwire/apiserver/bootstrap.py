@@ -4,10 +4,10 @@ import ipaddress
 
 from podwire.apiserver.admission.pods import SYSTEM_PRIORITIES
 from podwire.apiserver.engine import Engine
-from podwire.apiserver.registry import Resource
-from podwire.apiserver.stored import Object
 from podwire.apiserver.updates import Write
 from podwire.apiserver.users import AUTHENTICATED, MASTERS, User
+from podwire.kinds.resource import Resource
+from podwire.kinds.stored import Object
 from podwire.protocols.k8sapi.status import ApiError, Reason
 
 SYSTEM = User("system:apiserver", groups=(MASTERS, AUTHENTICATED))

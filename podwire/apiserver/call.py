@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from podwire.apiserver.authn import User
 from podwire.apiserver.negotiate import Form
-from podwire.apiserver.registry import Resource
 from podwire.apiserver.tracking import Author, author_name
+from podwire.kinds.resource import Resource
 from podwire.protocols.k8sapi.codec import MAX_INT, MIN_INT
 from podwire.protocols.k8sapi.paths import Target
 from podwire.protocols.k8sapi.server_side import Request

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from podwire.apiserver.admission import Admission, Operation
 from podwire.apiserver.authn import User
 from podwire.apiserver.ports import Store
-from podwire.apiserver.registry import Resource
-from podwire.apiserver.stored import Object
 from podwire.apiserver.tracking import SERVER, Author, Tracker
 from podwire.interfaces import Clock
 from podwire.kinds.defaults import creation as first_status
+from podwire.kinds.resource import Resource
+from podwire.kinds.stored import Object
 from podwire.objects.names import generate_name
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.status import (

@@ -9,8 +9,6 @@ from podwire.apiserver.admission.chain import Operation
 from podwire.apiserver.bootstrap import SYSTEM
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.keepers import follow
-from podwire.apiserver.registry import Resource, ScalePaths, storage_prefix
-from podwire.apiserver.stored import Object, unpack
 from podwire.apiserver.tracking import SERVER, Author
 from podwire.apiserver.updates import Write
 from podwire.kinds import validation
@@ -28,8 +26,10 @@ from podwire.kinds.crds import (
 from podwire.kinds.crds import definition as crd
 from podwire.kinds.crds.kinds import deprecation, written_otherwise
 from podwire.kinds.crds.structural import Structural
+from podwire.kinds.resource import Resource, ScalePaths, storage_prefix
 from podwire.kinds.schema import OpenApi
 from podwire.kinds.shape import Shape
+from podwire.kinds.stored import Object, unpack
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError, FieldError
 from podwire.protocols.storage import Change, Item

@@ -6,10 +6,10 @@ from typing import Any
 from podwire.apiserver.admission import Admission, Operation
 from podwire.apiserver.authn import User
 from podwire.apiserver.ports import Store
-from podwire.apiserver.registry import Resource
-from podwire.apiserver.stored import Object
 from podwire.apiserver.updates import finished
 from podwire.interfaces import Clock
+from podwire.kinds.resource import Resource
+from podwire.kinds.stored import Object
 from podwire.objects.times import parse, rfc3339
 from podwire.protocols.k8sapi.status import conflict, invalid, invalid_object, not_found, not_supported
 from podwire.protocols.storage import Item, Stale

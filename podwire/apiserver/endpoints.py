@@ -3,8 +3,8 @@
 import platform
 from collections.abc import Callable, Mapping
 
-from podwire.apiserver import stored
 from podwire.apiserver.registry import Registry
+from podwire.kinds import stored
 from podwire.kinds.schema import Discovery, OpenApi
 from podwire.kinds.schema.documents import Document
 from podwire.protocols.k8sapi.server_side import Request, Response

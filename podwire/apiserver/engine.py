@@ -8,14 +8,15 @@ from podwire.apiserver.authz import Authorizer
 from podwire.apiserver.creation import Creator
 from podwire.apiserver.deletes import Deleter
 from podwire.apiserver.ports import Kubelets, Store
-from podwire.apiserver.registry import Registry, Resource
-from podwire.apiserver.stored import Object
+from podwire.apiserver.registry import Registry
 from podwire.apiserver.tokens import Tokens
 from podwire.apiserver.tracking import Tracker
 from podwire.apiserver.updates import Updater
 from podwire.interfaces import Clock
+from podwire.kinds.resource import Resource
 from podwire.kinds.schema import Schemas
 from podwire.kinds.shape import Shape
+from podwire.kinds.stored import Object
 
 
 @dataclass(frozen=True, slots=True)

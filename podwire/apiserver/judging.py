@@ -7,7 +7,7 @@ from typing import Any
 from podwire.apiserver.admission import Operation
 from podwire.apiserver.call import Call, boolean_option
 from podwire.apiserver.engine import Engine
-from podwire.apiserver.stored import Object
+from podwire.kinds.stored import Object
 
 _CONNECTIONS: Mapping[tuple[str, str], str] = {
     ("pods", "attach"): "PodAttachOptions",

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from podwire.apiserver.admission.holdings import ADDRESSES, NODE_PORTS, SERVICES, Holdings, held_by, holder_of
 from podwire.apiserver.ports import Store
-from podwire.apiserver.stored import unpack
+from podwire.kinds.stored import unpack
 from podwire.protocols.storage import Change, Gone, Item, SlowWatcher, StorageError
 
 _log = logging.getLogger("podwire.apiserver.keepers")

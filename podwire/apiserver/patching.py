@@ -6,10 +6,10 @@ from typing import Any
 
 from podwire.apiserver import bodies
 from podwire.apiserver.bodies import Body
-from podwire.apiserver.registry import Resource
-from podwire.apiserver.stored import Object
 from podwire.apiserver.updates import Change
 from podwire.kinds.patches import PatchError, json_patch, merge_patch, strategic
+from podwire.kinds.resource import Resource
+from podwire.kinds.stored import Object
 from podwire.protocols.k8sapi.status import ApiError, Reason
 
 JSON_PATCH = "application/json-patch+json"

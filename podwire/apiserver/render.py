@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from podwire.apiserver import stored
 from podwire.apiserver.negotiate import Form, Shown
-from podwire.apiserver.registry import Resource
+from podwire.kinds import stored
+from podwire.kinds.resource import Resource
 from podwire.protocols.k8sapi.server_side import Request, Response
 from podwire.protocols.k8sapi.status import ApiError, bad_request
 from podwire.protocols.storage import Item

@@ -3,15 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-from podwire.apiserver import bodies, judging, stored
+from podwire.apiserver import bodies, judging
 from podwire.apiserver.authz import Attributes
 from podwire.apiserver.call import Call, write_options
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.render import answer
-from podwire.apiserver.stored import Object
 from podwire.apiserver.tokens import BadToken, Named, TokenTooLong
 from podwire.apiserver.users import User
 from podwire.apiserver.verbs import Verb, body_of
+from podwire.kinds import stored
+from podwire.kinds.stored import Object
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.server_side import Answer

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from podwire.apiserver.registry import PREFIX
 from podwire.apiserver.users import ACCOUNT_PREFIX, User
+from podwire.kinds.resource import PREFIX
 
 CLUSTER_ROLES, ROLES = f"{PREFIX}clusterroles/", f"{PREFIX}roles/"
 CLUSTER_BINDINGS, BINDINGS = f"{PREFIX}clusterrolebindings/", f"{PREFIX}rolebindings/"

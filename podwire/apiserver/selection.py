@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from podwire.apiserver import stored
-from podwire.apiserver.registry import Resource
-from podwire.apiserver.stored import Object
+from podwire.kinds import stored
+from podwire.kinds.resource import Resource
+from podwire.kinds.stored import Object
 from podwire.objects.selectors import FieldRequirement, FieldSelector, LabelSelector, parse_fields, parse_labels
 from podwire.protocols.k8sapi.server_side import Request
 from podwire.protocols.k8sapi.status import bad_request

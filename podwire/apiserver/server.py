@@ -16,11 +16,11 @@ from podwire.apiserver.call import Call, boolean_option
 from podwire.apiserver.endpoints import Endpoints, page_not_found
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.places import Places
-from podwire.apiserver.registry import Resource
 from podwire.apiserver.render import refusal, told, warning
 from podwire.apiserver.subresources import binding
 from podwire.apiserver.users import User
 from podwire.apiserver.verbs import VERBS, Verb
+from podwire.kinds.resource import Resource
 from podwire.protocols.k8sapi import paths
 from podwire.protocols.k8sapi.paths import BadPath, Target
 from podwire.protocols.k8sapi.server_side import Answer, Request, Response, Tunnel, Upgrade

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-from podwire.apiserver.registry import Registry, Resource
-from podwire.apiserver.stored import Object
+from podwire.apiserver.registry import Registry
 from podwire.interfaces import Clock
 from podwire.kinds.apply import last_applied
 from podwire.kinds.apply.conflicts import refusal
@@ -22,6 +21,8 @@ from podwire.kinds.apply.managers import (
     written,
 )
 from podwire.kinds.apply.ownership import Applied, Conflicts, Version, View, applied, created, unmanaged, updated
+from podwire.kinds.resource import Resource
+from podwire.kinds.stored import Object
 from podwire.objects.times import rfc3339
 
 ENTRIES = "managedFields"

@@ -13,9 +13,9 @@ from podwire.apiserver.admission import Admission, Operation
 from podwire.apiserver.authn import User
 from podwire.apiserver.creation import check_namespace, counts_generations, mismatch, packed
 from podwire.apiserver.ports import Store
-from podwire.apiserver.registry import Resource
-from podwire.apiserver.stored import Object
 from podwire.apiserver.tracking import ENTRIES, SERVER, Author, Tracker, unchanged_but_for_times
+from podwire.kinds.resource import Resource
+from podwire.kinds.stored import Object
 from podwire.protocols.k8sapi.status import (
     MODIFIED,
     ApiError,

@@ -2,17 +2,18 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from podwire.apiserver import applying, bodies, lists, patching, stored, watches
+from podwire.apiserver import applying, bodies, lists, patching, watches
 from podwire.apiserver.authz import Attributes
 from podwire.apiserver.bodies import Body
 from podwire.apiserver.call import Call, WriteOptions, boolean_option, integer_option, write_options
 from podwire.apiserver.deletes import Deleted, DeleteOptions, options_of
 from podwire.apiserver.engine import Engine
-from podwire.apiserver.registry import Resource
 from podwire.apiserver.render import Renderer, answer
-from podwire.apiserver.stored import Object
 from podwire.apiserver.updates import Write, another_uid
+from podwire.kinds import stored
+from podwire.kinds.resource import Resource
 from podwire.kinds.shape import Report, TypeMismatch
+from podwire.kinds.stored import Object
 from podwire.protocols.k8sapi.server_side import Answer, Response
 from podwire.protocols.k8sapi.status import (
     ApiError,

@@ -11,15 +11,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, I
 from dataclasses import dataclass
 
 from podwire.apiserver import selection as select
-from podwire.apiserver import stored
 from podwire.apiserver.call import Call, boolean_option, integer_option, revision_option
 from podwire.apiserver.lists import fresh
 from podwire.apiserver.negotiate import Form, Shown
 from podwire.apiserver.ports import Store
-from podwire.apiserver.registry import Resource
 from podwire.apiserver.render import Renderer
 from podwire.apiserver.selection import Selection, View
 from podwire.interfaces import Clock
+from podwire.kinds import stored
+from podwire.kinds.resource import Resource
 from podwire.protocols.k8sapi.server_side import Request, Stream
 from podwire.protocols.k8sapi.status import ApiError, Reason, forbidden, invalid_object, not_supported
 from podwire.protocols.storage import Change, Gone, Item, SlowWatcher, StorageError, Watch

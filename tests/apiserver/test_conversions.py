@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podwire.apiserver import conversions
+from podwire.kinds import conversions
 
 EVENTS = "/api/v1/namespaces/default/events"
 NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"

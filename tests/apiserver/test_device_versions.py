@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podwire.apiserver import device_versions
+from podwire.kinds import device_versions
 
 GROUP = "/apis/resource.k8s.io"
 VERSIONS = ("v1", "v1beta2", "v1beta1")

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from podwire.apiserver.registry import Registry, Resource, storage_prefix
+from podwire.apiserver.registry import Registry
+from podwire.kinds.resource import Resource, storage_prefix
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.storage import Item

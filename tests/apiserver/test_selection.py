@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwire.apiserver import selection, stored
+from podwire.apiserver import selection
+from podwire.kinds import stored
 from podwire.protocols.storage import Change, Item
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podwire.apiserver import stored
+from podwire.kinds import stored
 from podwire.protocols.storage import Item
 
 TEXTS = st.text(max_size=12)

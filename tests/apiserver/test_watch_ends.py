@@ -8,8 +8,8 @@ import random
 import pytest
 
 from podwire.apiserver import watches
-from podwire.apiserver.registry import Resource
 from podwire.apiserver.server import Limits
+from podwire.kinds.resource import Resource
 from podwire.protocols.k8sapi.server_side import Stream
 from podwire.protocols.storage import StoreUnavailable
 from podwire.store.memory import MemoryStore

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from podwire.apiserver.bootstrap import SYSTEM
-from podwire.apiserver.registry import Resource
+from podwire.kinds.resource import Resource
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from podwire.apiserver.registry import Registry
-from podwire.apiserver.registry import storage_prefix as prefix
 from podwire.cluster.feed import StoreFeed
 from podwire.controllers import Absent, Complete, Present
+from podwire.kinds.resource import storage_prefix as prefix
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.storage import SlowWatcher
 from podwire.store import MemoryStore

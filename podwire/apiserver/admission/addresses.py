@@ -13,7 +13,7 @@ from functools import partial
 from podwire.apiserver.admission import service_types
 from podwire.apiserver.admission.chain import Operation
 from podwire.apiserver.admission.holdings import ADDRESSES, NODE_PORTS, Holdings, held_by
-from podwire.apiserver.stored import Object
+from podwire.kinds.stored import Object
 from podwire.objects.names import is_ip
 from podwire.protocols.k8sapi.status import ApiError, Reason, invalid, invalid_object
 

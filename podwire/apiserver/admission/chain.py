@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from podwire.apiserver.authn import User
-from podwire.apiserver.registry import Resource
-from podwire.apiserver.stored import Object
+from podwire.kinds.resource import Resource
+from podwire.kinds.stored import Object
 from podwire.protocols.storage import Item
 
 

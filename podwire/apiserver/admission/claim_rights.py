@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from podwire.apiserver.admission.chain import Operation
 from podwire.apiserver.authz import Attributes, Authorizer, forbidden
-from podwire.apiserver.stored import Object
+from podwire.kinds.stored import Object
 
 GROUP = "resource.k8s.io"
 NODE_NAME = "authentication.kubernetes.io/node-name"

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from podwire.apiserver.admission.chain import Operation
 from podwire.apiserver.ports import Store
-from podwire.apiserver.registry import PREFIX
-from podwire.apiserver.stored import Object, unpack
+from podwire.kinds.resource import PREFIX
+from podwire.kinds.stored import Object, unpack
 from podwire.protocols.k8sapi.status import forbidden, invalid_object
 
 GROUP = "resource.k8s.io"

@@ -11,9 +11,9 @@ import uuid
 from dataclasses import dataclass
 
 from podwire.apiserver.ports import Store
-from podwire.apiserver.registry import PREFIX
-from podwire.apiserver.stored import Object, pack, unpack
 from podwire.interfaces import Clock
+from podwire.kinds.resource import PREFIX
+from podwire.kinds.stored import Object, pack, unpack
 from podwire.objects.times import parse, rfc3339
 from podwire.protocols.storage import Item, KeyExists, Stale
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from podwire.apiserver.admission.chain import Operation
 from podwire.apiserver.ports import Store
-from podwire.apiserver.registry import PREFIX
-from podwire.apiserver.stored import Object, unpack
+from podwire.kinds.resource import PREFIX
+from podwire.kinds.stored import Object, unpack
 from podwire.objects.names import generate_name
 from podwire.protocols.k8sapi.status import ApiError, access_denied
 

@@ -4,7 +4,7 @@ A client that replaces a service need not repeat what the server chose for it, a
 take out what the new type has no use for.
 """
 
-from podwire.apiserver.stored import Object
+from podwire.kinds.stored import Object
 
 INSIDE = ("ClusterIP", "NodePort", "LoadBalancer")
 

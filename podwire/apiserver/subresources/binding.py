@@ -1,12 +1,13 @@
 """binding: a pod is given its node, once."""
 
-from podwire.apiserver import bodies, judging, stored
+from podwire.apiserver import bodies, judging
 from podwire.apiserver.call import Call, write_options
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.render import answer
-from podwire.apiserver.stored import Object
 from podwire.apiserver.updates import Write
 from podwire.apiserver.verbs import body_of
+from podwire.kinds import stored
+from podwire.kinds.stored import Object
 from podwire.objects.names import dns_subdomain
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.server_side import Answer

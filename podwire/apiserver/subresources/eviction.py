@@ -2,16 +2,17 @@
 
 from dataclasses import replace
 
-from podwire.apiserver import bodies, judging, stored
+from podwire.apiserver import bodies, judging
 from podwire.apiserver.call import Call, write_options
 from podwire.apiserver.deletes import DeleteOptions, options_of
 from podwire.apiserver.engine import Engine
-from podwire.apiserver.registry import Resource
 from podwire.apiserver.render import answer
-from podwire.apiserver.stored import Object
 from podwire.apiserver.subresources.binding import check_place
 from podwire.apiserver.updates import Write
 from podwire.apiserver.verbs import body_of
+from podwire.kinds import stored
+from podwire.kinds.resource import Resource
+from podwire.kinds.stored import Object
 from podwire.objects.selectors import from_object
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.kinds import Kind

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 from podwire.apiserver.call import boolean_option, integer_option
 from podwire.apiserver.ports import Query
-from podwire.apiserver.stored import Object
+from podwire.kinds.stored import Object
 from podwire.objects import times
 from podwire.protocols.k8sapi.server_side import Request
 from podwire.protocols.k8sapi.status import (

@@ -7,8 +7,8 @@ from podwire.apiserver import judging
 from podwire.apiserver.call import Call
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.ports import Kubelet, Query
-from podwire.apiserver.stored import Object
 from podwire.apiserver.subresources import kubelet_paths
+from podwire.kinds.stored import Object
 from podwire.protocols.k8sapi.server_side import Answer, Response
 from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request, named, not_found
 

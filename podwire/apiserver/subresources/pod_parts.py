@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from podwire.apiserver import applying, bodies, patching
 from podwire.apiserver.call import Call, write_options
 from podwire.apiserver.engine import Engine
-from podwire.apiserver.stored import Object
 from podwire.apiserver.tracking import ENTRIES
 from podwire.apiserver.updates import Change, Write
 from podwire.apiserver.verbs import body_of, show
+from podwire.kinds.stored import Object
 from podwire.protocols.k8sapi.server_side import Answer
 
 

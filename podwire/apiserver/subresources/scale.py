@@ -4,15 +4,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from podwire.apiserver import applying, bodies, patching, stored
+from podwire.apiserver import applying, bodies, patching
 from podwire.apiserver.call import Call, WriteOptions, write_options
 from podwire.apiserver.engine import Engine
-from podwire.apiserver.registry import Resource
 from podwire.apiserver.render import answer
-from podwire.apiserver.stored import Object
 from podwire.apiserver.updates import Write
 from podwire.apiserver.verbs import body_of
+from podwire.kinds import stored
 from podwire.kinds.apply.builtin import builtin_types
+from podwire.kinds.resource import Resource
+from podwire.kinds.stored import Object
 from podwire.objects.selectors import from_labels, from_object
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.server_side import Answer

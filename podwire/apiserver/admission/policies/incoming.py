@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import Any
 
 from podwire.apiserver.admission.chain import Operation
-from podwire.apiserver.registry import Resource
-from podwire.apiserver.stored import Object
 from podwire.apiserver.users import User
 from podwire.kinds.policies.matching import Target
+from podwire.kinds.resource import Resource
+from podwire.kinds.stored import Object
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.storage import Item
 

@@ -10,10 +10,10 @@ from podwire.apiserver.admission.policies.type_checking import checked
 from podwire.apiserver.bootstrap import SYSTEM
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.keepers import follow
-from podwire.apiserver.stored import Object, unpack
 from podwire.apiserver.tracking import SERVER, Author
 from podwire.apiserver.updates import Write
 from podwire.kinds.policies.policy import Binding, Policy, binding_of, policy_of
+from podwire.kinds.stored import Object, unpack
 from podwire.protocols.cel import Unavailable
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.storage import Change, Item, StorageError

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from podwire.apiserver.ports import Store
-from podwire.apiserver.registry import Registry, Resource
-from podwire.apiserver.stored import Object
+from podwire.apiserver.registry import Registry
 from podwire.kinds.policies.policy import Binding, Policy
+from podwire.kinds.resource import Resource
+from podwire.kinds.stored import Object
 from podwire.objects.selectors import from_object
 
 Json = Mapping[str, Any]

@@ -10,11 +10,12 @@ from podwire.apiserver.admission.policies.incoming import Incoming
 from podwire.apiserver.admission.policies.params import Misconfigured, Parameters
 from podwire.apiserver.admission.policies.ruling import Ruling
 from podwire.apiserver.ports import Store
-from podwire.apiserver.registry import PREFIX, Registry, Resource
-from podwire.apiserver.stored import Object, unpack
+from podwire.apiserver.registry import Registry
 from podwire.kinds.policies.evaluation import evaluate
 from podwire.kinds.policies.matching import Constraints
 from podwire.kinds.policies.policy import Binding, Policy
+from podwire.kinds.resource import PREFIX, Resource
+from podwire.kinds.stored import Object, unpack
 from podwire.protocols.k8sapi.kinds import Kind
 
 GROUP = "admissionregistration.k8s.io"

@@ -7,7 +7,7 @@ itself and not in `exactly`, and what a device is lies in its `basic`.
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from podwire.apiserver.stored import Object
+from podwire.kinds.stored import Object
 
 GROUP = "resource.k8s.io"
 

@@ -2,12 +2,12 @@
 
 from functools import partial
 
-from podwire.apiserver.conversions import conversions
-from podwire.apiserver.registry import Conversion, Resource, storage_prefix
-from podwire.apiserver.stored import Object
 from podwire.kinds import defaults, tables, validation
 from podwire.kinds.apply.builtin import builtin_types
+from podwire.kinds.conversions import conversions
+from podwire.kinds.resource import Conversion, Resource, storage_prefix
 from podwire.kinds.schema import Schemas
+from podwire.kinds.stored import Object
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import FieldError

@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from podwire.apiserver import device_versions
-from podwire.apiserver.registry import Conversion
-from podwire.apiserver.stored import Object
+from podwire.kinds import device_versions
+from podwire.kinds.resource import Conversion
+from podwire.kinds.stored import Object
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.kinds import Kind
 

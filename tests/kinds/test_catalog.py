@@ -2,7 +2,7 @@
 
 import pytest
 
-from podwire.apiserver.catalog import builtin_resources
+from podwire.kinds.catalog import builtin_resources
 from podwire.kinds.schema import Schemas
 from podwire.protocols.k8sapi.builtin import BUILTIN
 

@@ -1,0 +1,147 @@
+"""One served resource: what the API server's verbs need to know of a kind, built-in or custom."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from podwire.kinds import stored
+from podwire.kinds.apply.ownership import Version
+from podwire.kinds.apply.types import DEDUCED, Type
+from podwire.kinds.shape import Report, Shape
+from podwire.kinds.stored import Object
+from podwire.protocols.k8sapi.kinds import Kind
+from podwire.protocols.k8sapi.status import FieldError
+from podwire.protocols.storage import Item
+
+PREFIX = "/registry/"
+
+_STORAGE_NAMES = {
+    ("", "nodes"): "minions",
+    ("", "services"): "services/specs",
+    ("", "endpoints"): "services/endpoints",
+    ("", "replicationcontrollers"): "controllers",
+    ("networking.k8s.io", "ingresses"): "ingress",
+    ("apiregistration.k8s.io", "apiservices"): "apiregistration.k8s.io/apiservices",
+    ("apiextensions.k8s.io", "customresourcedefinitions"): "apiextensions.k8s.io/customresourcedefinitions",
+}
+"""Kubernetes keeps these under other names than their resource's."""
+
+
+def storage_prefix(kind: Kind, *, custom: bool = False) -> str:
+    """Where objects of a kind lie; the group is left out for built-in kinds, as upstream does."""
+    if custom:
+        return f"{PREFIX}{kind.group}/{kind.resource}/"
+    return f"{PREFIX}{_STORAGE_NAMES.get((kind.group, kind.resource), kind.resource)}/"
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """A kind that is stored in the form of another version."""
+
+    stored: Kind
+    to_stored: Callable[[Object], Object]
+    from_stored: Callable[[Object], Object]
+    judged: bool = False
+    """Defaults and rules are those of the stored version, whose words errors use too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalePaths:
+    """Where an object says what a Scale shows; built-in kinds all say it in the same place."""
+
+    wanted: tuple[str, ...] = ("spec", "replicas")
+    present: tuple[str, ...] = ("status", "replicas")
+    selector: tuple[str, ...] = ()
+    """The place of a selector written as a string, which only custom kinds have; empty for none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resource:
+    """One served resource: what the verbs need to know of it."""
+
+    kind: Kind
+    shape: Shape
+    prefix: str
+    custom: bool = False
+    stored_api_version: str = ""
+    """Where stored objects carry another version than the served one but need no conversion (CRD versions)."""
+    conversion: Conversion | None = None
+    default: Callable[[Object], None]
+    validate: Callable[[Object], list[FieldError]]
+    validate_update: Callable[[Object, Object, str], list[FieldError]]
+    columns: Callable[[], list[dict[str, Any]]]
+    cells: Callable[[Object, float], list[Any]]
+    selectable: tuple[str, ...] = ()
+    """Extra field-selector paths of a CRD."""
+    scale: ScalePaths = ScalePaths()
+    as_read: Callable[[Object], Object] | None = None
+    """What an object looks like to this version's schema, where it may have been written by another one."""
+    warning: str = ""
+    """What every answer says besides, such as that a version is deprecated."""
+    typed: Type = DEDUCED
+    """Which parts of an object can be owned."""
+
+    @cached_property
+    def name(self) -> str:
+        return self.kind.resource
+
+    @cached_property
+    def group(self) -> str:
+        return self.kind.group
+
+    @cached_property
+    def empty(self) -> Object:
+        """An object of this kind of which nothing has been said, for comparing only."""
+        return {"metadata": {}, **self.shape.decode({}, "", Report())}
+
+    @cached_property
+    def version(self) -> Version:
+        """This kind as ownership sees it."""
+        return Version(self.kind.api_version, self.typed)
+
+    @cached_property
+    def has_status(self) -> bool:
+        return self.kind.subresource("status") is not None
+
+    @cached_property
+    def stored_kind(self) -> Kind:
+        return self.conversion.stored if self.conversion else self.kind
+
+    @cached_property
+    def stored_head(self) -> bytes:
+        return stored.head(self.stored_api_version or self.stored_kind.api_version, self.kind.kind)
+
+    @cached_property
+    def served_head(self) -> bytes:
+        return stored.head(self.kind.api_version, self.kind.kind)
+
+    def key(self, namespace: str, name: str) -> str:
+        return f"{self.prefix}{namespace}/{name}" if self.kind.namespaced else f"{self.prefix}{name}"
+
+    def scope(self, namespace: str) -> str:
+        """The prefix of all objects in a namespace, or everywhere."""
+        return f"{self.prefix}{namespace}/" if self.kind.namespaced and namespace else self.prefix
+
+    def pack(self, obj: Object) -> bytes:
+        """The bytes to store for an object in the served version."""
+        if self.conversion:
+            return stored.pack(self.conversion.to_stored(obj))
+        if self.stored_api_version:
+            return stored.pack({**obj, "apiVersion": self.stored_api_version})
+        return stored.pack(obj)
+
+    def unpack(self, item: Item) -> Object:
+        """The object in the served version; a fresh copy."""
+        obj = stored.unpack(item)
+        if self.conversion:
+            return self.conversion.from_stored(obj)
+        if self.custom:
+            obj["apiVersion"] = self.kind.api_version  # it may lie there in any version that ever was the stored one
+        return self.as_read(obj) if self.as_read else obj
+
+    def serve(self, item: Item) -> bytes:
+        """The object's JSON in the served version, straight from the stored bytes where it can be."""
+        if self.conversion or self.as_read or (self.custom and not item.value.startswith(self.stored_head)):
+            return stored.encode(self.unpack(item))
+        return stored.splice(item.value, item.revision, self.stored_head, self.served_head)
