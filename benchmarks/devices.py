@@ -30,7 +30,7 @@ from podwire.kubelet.devices import DeviceManager, DeviceSettings, Listeners
 from podwire.kubelet.node import NodeAgent, NodeSettings
 from podwire.kubelet.node.agent import NODES
 from podwire.linux import syscalls
-from podwire.linux.machine import RealMachine
+from podwire.linux.machine import KernelMachine
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Veth
 from podwire.objects import pods
@@ -149,7 +149,7 @@ async def _bench(folder: Path) -> AsyncIterator[Bench]:
         server = await stack.enter_async_context(running(options))
         access = credentials.load(server.kubeconfig)
         client = Client(await stack.enter_async_context(http_client.connect(access, user_agent="podwire-kubelet")))
-        agent = NodeAgent(client, SystemClock(), RealMachine(), NodeSettings(name=NODE), lambda *_: None)
+        agent = NodeAgent(client, SystemClock(), KernelMachine(), NodeSettings(name=NODE), lambda *_: None)
         agent.runtime_is(True)
         listeners = Listeners(node=agent.devices_are, waiting=lambda: None, holder=lambda _uid, _trouble: None)
         manager = DeviceManager(UnixDoor(), folder / "kubelet", DeviceSettings(), listeners)

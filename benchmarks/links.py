@@ -4,7 +4,7 @@ import os
 import time
 
 from podwire.linux import syscalls
-from podwire.linux.net.link_attributes import Attributes, WholeLinks
+from podwire.linux.net.link_attributes import Attributes, DetailedLinks
 from podwire.linux.net.links import KernelLinks
 from podwire.linux.net.netlink import Netlink
 from podwire.linux.proc.namespaces import in_thread
@@ -44,5 +44,5 @@ def _taken(netlink: Netlink, target: int) -> float:
         links.change(each, up=True)
     index = links.get(LINK).ifindex
     begun = time.perf_counter()
-    WholeLinks(netlink).change(index, Attributes(), target)
+    DetailedLinks(netlink).change(index, Attributes(), target)
     return time.perf_counter() - begun

@@ -19,7 +19,7 @@ from podwire.cluster.controllers import in_process
 from podwire.cluster.files import write_private
 from podwire.cluster.kubelet_proxy import kubelet_proxy
 from podwire.cluster.watched_store import watched_store
-from podwire.linux.machine import RealMachine
+from podwire.linux.machine import KernelMachine
 from podwire.protocols.k8sapi.kubeconfig import Access, Pem, write_kubeconfig
 from podwire.store import AnyStore, open_store
 from podwire.trace.participants import API_SERVER
@@ -119,7 +119,7 @@ def _reached_at(options: Options) -> str:
     address = next(iter(options.also), options.host)
     if not ipaddress.ip_address(address).is_unspecified:
         return address
-    return next((str(each) for each in RealMachine().addresses()), LOOPBACK)
+    return next((str(each) for each in KernelMachine().addresses()), LOOPBACK)
 
 
 def _settings(options: Options, store: AnyStore, kubelets: Kubelets) -> Settings:

@@ -94,7 +94,7 @@ def _nft() -> Finding:
 def _overlay() -> Finding:
     def there() -> None:
         with tempfile.TemporaryDirectory(prefix="podwire-doctor-") as directory:
-            mount_namespaces.leave_for_own()
+            mount_namespaces.unshare_mounts()
             mounts = KernelMounts()
             mounts.set_propagation("/", "rprivate")
             places = {each: Path(directory, each) for each in ("lower", "upper", "work", "merged")}

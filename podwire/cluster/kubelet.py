@@ -21,7 +21,7 @@ from podwire.kubelet.server import Meter
 from podwire.linux.errors import LinuxError
 from podwire.linux.fs import inotify
 from podwire.linux.fs.mounts import KernelMounts
-from podwire.linux.machine import RealMachine
+from podwire.linux.machine import KernelMachine
 from podwire.objects.nodes import Taint
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import Access, Pem
@@ -103,7 +103,7 @@ async def run(options: Options) -> None:
             cri=cri,
             clock=SystemClock(),
             mounts=KernelMounts(),
-            machine=RealMachine(),
+            machine=KernelMachine(),
             sockets=ProbeSockets(),
             pod_started=meter.pod_started,
             network_files=lambda: changes_below(options.cni_dirs),

@@ -193,7 +193,7 @@ def told_timings(stopwatch: Stopwatch) -> str:
 _CODES: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Code], ...] = (
     ((linux.Busy, linux.DeadlinePassed, _Stopped), Code.TRY_AGAIN_LATER),
     ((linux.NoSuchNamespace, linux.WrongKind), Code.BAD_NETNS),
-    ((linux.NoRoom, linux.NoSuchPath), Code.IO_FAILURE),
+    ((linux.OutOfResources, linux.NoSuchPath), Code.IO_FAILURE),
     (linux.LinuxError, Code.REFUSED),
     (OSError, Code.IO_FAILURE),
 )

@@ -9,7 +9,7 @@ from podwire.deviceplugin.config import Pool as Settings
 from podwire.deviceplugin.devices import Device, Handed
 from podwire.deviceplugin.host import View
 from podwire.deviceplugin.ports import Unusable
-from podwire.linux.net.link_moves import Ended, Seen
+from podwire.linux.net.link_moves import LinkEvent, NamespaceEnded
 
 
 class FilePool:
@@ -21,7 +21,7 @@ class FilePool:
         self._devices: tuple[Device, ...] = ()
         self._why: str | None = None
 
-    def learn(self, told: Sequence[Seen | Ended], *, lost: bool) -> None:
+    def learn(self, told: Sequence[LinkEvent | NamespaceEnded], *, lost: bool) -> None:
         """Files are not links."""
 
     def look(self, _view: View, _held: Collection[str] | None) -> None:

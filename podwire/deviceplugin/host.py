@@ -4,18 +4,18 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from podwire.deviceplugin.snapshots import Snapshot
-from podwire.linux.net.link_moves import Distant
+from podwire.linux.net.link_moves import RemoteLinks
 from podwire.linux.net.links import KernelLinks
 from podwire.linux.net.netlink import Netlink
 from podwire.linux.net.routes import KernelRoutes
-from podwire.linux.net.snapshot_addresses import KeptAddress, KeptAddresses
+from podwire.linux.net.snapshot_addresses import SavedAddress, SavedAddresses
 from podwire.linux.net.sysfs import Hardware, Sysfs
 from podwire.linux.values import Link
 
 
 class View(NamedTuple):
     links: Mapping[int, Link]
-    addresses: Mapping[int, tuple[KeptAddress, ...]]
+    addresses: Mapping[int, tuple[SavedAddress, ...]]
     uplinks: frozenset[int]
     """Those that a default route goes through."""
     hardware: Mapping[int, Hardware] = {}
@@ -53,10 +53,10 @@ def looked(netlink: Netlink) -> View:
     links = {each.ifindex: each for each in KernelLinks(netlink).list()}
     routes = [each for family in (4, 6) for each in KernelRoutes(netlink).list(family)]
     uplinks = frozenset(each.ifindex for each in routes if not each.destination.prefixlen and each.ifindex)
-    return View(links, KeptAddresses(netlink).list(), uplinks)
+    return View(links, SavedAddresses(netlink).list(), uplinks)
 
 
 def found_elsewhere(netlink: Netlink, wanted: Mapping[str, Snapshot]) -> dict[str, tuple[int, Link]]:
     """Those of the wanted that are in other namespaces, by kind and MAC address: a pod calls them what it likes."""
     keys = {(each.mac, each.kind): key for key, each in wanted.items() if each.mac}
-    return {str(key): found for key, found in Distant(netlink).find(keys).items()}
+    return {str(key): found for key, found in RemoteLinks(netlink).find(keys).items()}

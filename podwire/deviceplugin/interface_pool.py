@@ -20,8 +20,8 @@ from podwire.deviceplugin.records import Record, Records
 from podwire.deviceplugin.snapshots import Snapshot, restore, taken
 from podwire.failpoints import declare, failpoint
 from podwire.linux.errors import LinuxError, NoSuchLink
-from podwire.linux.net.link_locations import Whereabouts
-from podwire.linux.net.link_moves import Ended, Seen, no_carrier
+from podwire.linux.net.link_locations import LinkLocations
+from podwire.linux.net.link_moves import LinkEvent, NamespaceEnded, no_carrier
 from podwire.linux.net.netlink import Netlink
 from podwire.linux.net.sysfs import Hardware
 from podwire.linux.values import Link
@@ -69,12 +69,12 @@ class InterfacePool:
         self.settings = settings
         self._source, self._records, self._netlink = source, records, netlink
         self._owner_of = owner_of
-        self._where = Whereabouts()
+        self._where = LinkLocations()
         self._known = {key: _Known(each, Hardware()) for key, each in records.read().items()}
         self._left_out: dict[str, str] = {}
         self._searched = self._dropped = False
 
-    def learn(self, told: Sequence[Seen | Ended], *, lost: bool) -> None:
+    def learn(self, told: Sequence[LinkEvent | NamespaceEnded], *, lost: bool) -> None:
         self._where.learn(told)
         if lost:
             self._where.doubt()

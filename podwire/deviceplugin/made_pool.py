@@ -17,8 +17,8 @@ from podwire.deviceplugin.ports import Unusable
 from podwire.deviceplugin.records import Record, Records
 from podwire.deviceplugin.snapshots import taken
 from podwire.linux.errors import LinuxError
-from podwire.linux.net.link_locations import Whereabouts
-from podwire.linux.net.link_moves import Ended, Seen, no_carrier
+from podwire.linux.net.link_locations import LinkLocations
+from podwire.linux.net.link_moves import LinkEvent, NamespaceEnded, no_carrier
 from podwire.linux.net.netlink import Netlink
 from podwire.linux.net.sysfs import Sysfs
 from podwire.linux.net.taps import DEVICE
@@ -50,12 +50,12 @@ class MadePool:
         self.settings = settings
         self._source, self._records, self._sysfs, self._netlink = source, records, sysfs, netlink
         self._recorded = records.read()
-        self._where = Whereabouts()
+        self._where = LinkLocations()
         self._known = {f"{source.prefix}{number}": _Known() for number in range(source.count)}
         self._parent: Link | None = None
         self._searched = False
 
-    def learn(self, told: Sequence[Seen | Ended], *, lost: bool) -> None:
+    def learn(self, told: Sequence[LinkEvent | NamespaceEnded], *, lost: bool) -> None:
         self._where.learn(told)
         if lost:
             self._where.doubt()

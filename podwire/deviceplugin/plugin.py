@@ -16,7 +16,7 @@ from podwire.deviceplugin.ports import Kubelet
 from podwire.deviceplugin.registering import Registrar
 from podwire.deviceplugin.stock import Stock
 from podwire.linux.net import monitor
-from podwire.linux.net.link_moves import Travels
+from podwire.linux.net.link_moves import LinkMoves
 from podwire.protocols.grpc_status import RpcError
 
 QUIET_SECONDS = 0.02
@@ -61,7 +61,7 @@ class Plugin:
 
     async def run(self) -> None:
         """Until cancelled. The first look comes before anybody hears of devices, and the first question before that."""
-        with contextlib.closing(monitor.Monitor()) as host, contextlib.closing(Travels()) as travels:
+        with contextlib.closing(monitor.Monitor()) as host, contextlib.closing(LinkMoves()) as travels:
             await self._question()
             await self._look(travels)
             registrar = Registrar(self._paths.device_plugins, self._offers, self._kubelet)
@@ -83,7 +83,7 @@ class Plugin:
 
         return await asyncio.shield(asyncio.ensure_future(alone()))
 
-    async def _look(self, travels: Travels) -> None:
+    async def _look(self, travels: LinkMoves) -> None:
         told = travels.read()
         lost, travels.lost = travels.lost, False
         try:
@@ -110,7 +110,7 @@ class Plugin:
             if offer.prefers != before:
                 self._directory_changed.set()  # kubelets hear of that only when a plugin registers
 
-    async def _follow_links(self, host: monitor.Monitor, travels: Travels) -> None:
+    async def _follow_links(self, host: monitor.Monitor, travels: LinkMoves) -> None:
         loop = asyncio.get_running_loop()
 
         def told() -> None:

@@ -7,7 +7,7 @@ from typing import Protocol
 from podwire.deviceplugin.config import Pool as Settings
 from podwire.deviceplugin.devices import Device, Handed
 from podwire.deviceplugin.host import View
-from podwire.linux.net.link_moves import Ended, Seen
+from podwire.linux.net.link_moves import LinkEvent, NamespaceEnded
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
 from podwire.protocols.grpc_methods import Handler
 
@@ -41,7 +41,7 @@ class Pool(Protocol):
 
     settings: Settings
 
-    def learn(self, told: Sequence[Seen | Ended], *, lost: bool) -> None:
+    def learn(self, told: Sequence[LinkEvent | NamespaceEnded], *, lost: bool) -> None:
         """What the kernel told of links since the last look, and whether that is not all."""
         ...
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from podwire.linux.net.links import KernelLinks
 from podwire.linux.net.netlink import Netlink
-from podwire.linux.net.snapshot_addresses import KeptAddress, KeptAddresses
+from podwire.linux.net.snapshot_addresses import SavedAddress, SavedAddresses
 from podwire.linux.values import Link
 
 
@@ -24,10 +24,10 @@ class Snapshot:
     up: bool
     promiscuous: bool
     all_multicast: bool
-    addresses: tuple[KeptAddress, ...] = ()
+    addresses: tuple[SavedAddress, ...] = ()
 
 
-def taken(link: Link, addresses: Sequence[KeptAddress]) -> Snapshot:
+def taken(link: Link, addresses: Sequence[SavedAddress]) -> Snapshot:
     return Snapshot(
         name=link.name,
         kind=link.kind,
@@ -51,7 +51,7 @@ def restore(netlink: Netlink, ifindex: int, wanted: Snapshot) -> bool:
 
     Raises NoSuchLink when it leaves meanwhile, LinkExists when its name is another's.
     """
-    links, kept = KernelLinks(netlink), KeptAddresses(netlink)
+    links, kept = KernelLinks(netlink), SavedAddresses(netlink)
     now = taken(links.get(ifindex), kept.list().get(ifindex, ()))
     if now == wanted:
         return False
@@ -68,7 +68,7 @@ def restore(netlink: Netlink, ifindex: int, wanted: Snapshot) -> bool:
     )
     if wanted.up:
         links.change(ifindex, up=True)
-    kept.put(ifindex, wanted.addresses, kept.list().get(ifindex, ()))
+    kept.restore(ifindex, wanted.addresses, kept.list().get(ifindex, ()))
     return True
 
 
@@ -82,6 +82,6 @@ def decoded(raw: dict[str, Any]) -> Snapshot:
     return Snapshot(**{**raw, "addresses": addresses})
 
 
-def _address(raw: dict[str, Any]) -> KeptAddress:
+def _address(raw: dict[str, Any]) -> SavedAddress:
     attributes = tuple((int(kind), bytes.fromhex(value).hex()) for kind, value in raw["attributes"])
-    return KeptAddress(**{**raw, "attributes": attributes})
+    return SavedAddress(**{**raw, "attributes": attributes})

@@ -15,7 +15,7 @@ from podwire.deviceplugin.made_pool import MadePool
 from podwire.deviceplugin.making import sweep_taps
 from podwire.deviceplugin.ports import Pool
 from podwire.deviceplugin.records import Records
-from podwire.linux.net.link_moves import Ended, Seen
+from podwire.linux.net.link_moves import LinkEvent, NamespaceEnded
 from podwire.linux.net.links import KernelLinks
 from podwire.linux.net.netlink import Netlink
 from podwire.linux.net.sysfs import Sysfs
@@ -53,12 +53,12 @@ class Stock:
             case Files():
                 return FilePool(pool, pool.source)
 
-    def look(self, told: Sequence[Seen | Ended] = (), *, lost: bool = False) -> None:
+    def look(self, told: Sequence[LinkEvent | NamespaceEnded] = (), *, lost: bool = False) -> None:
         """Bring all pools in line with the host. Raises LinuxError."""
         self.learn(told, lost=lost)
         self.settle(self.view())
 
-    def learn(self, told: Sequence[Seen | Ended], *, lost: bool) -> None:
+    def learn(self, told: Sequence[LinkEvent | NamespaceEnded], *, lost: bool) -> None:
         """What the kernel told meanwhile, and whether it told more than was heard. A view is taken after this."""
         for pool in self._pools.values():
             pool.learn(told, lost=lost)

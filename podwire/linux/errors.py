@@ -17,9 +17,9 @@ LinuxError                   an OSError: `errno`, and `operation`, what was trie
 ├── Busy                     in use, or changing while it is read; trying again may help
 ├── NotPermitted             a capability is missing
 ├── Unsupported              this kernel does not have it
-├── NoRoom                   no memory, no disk, no quota
+├── OutOfResources                   no memory, no disk, no quota
 ├── WrongKind                it is there and is something else (a namespace of another type, not a namespace)
-├── Escapes                  a path leads out of where it must stay
+├── PathEscapes                  a path leads out of where it must stay
 ├── DeadlinePassed           a program or the kernel did not answer in time
 ├── TooMuchOutput            a program wrote more than it may
 ├── BadRuleset               nft does not take this text; carries what it said
@@ -165,7 +165,7 @@ class Unsupported(LinuxError):
     pass
 
 
-class NoRoom(LinuxError):
+class OutOfResources(LinuxError):
     pass
 
 
@@ -173,7 +173,7 @@ class WrongKind(LinuxError):
     pass
 
 
-class Escapes(LinuxError):
+class PathEscapes(LinuxError):
     pass
 
 
@@ -215,25 +215,25 @@ GENERAL: Names = {
     errno.EAFNOSUPPORT: Unsupported,
     errno.EPROTONOSUPPORT: Unsupported,
     errno.ENOSYS: Unsupported,
-    errno.ENOMEM: NoRoom,
-    errno.ENOBUFS: NoRoom,
-    errno.ENOSPC: NoRoom,
-    errno.EDQUOT: NoRoom,
-    errno.EMFILE: NoRoom,
-    errno.ENFILE: NoRoom,
-    errno.EXDEV: Escapes,
+    errno.ENOMEM: OutOfResources,
+    errno.ENOBUFS: OutOfResources,
+    errno.ENOSPC: OutOfResources,
+    errno.EDQUOT: OutOfResources,
+    errno.EMFILE: OutOfResources,
+    errno.ENFILE: OutOfResources,
+    errno.EXDEV: PathEscapes,
     errno.ETIMEDOUT: DeadlinePassed,
 }
 
 
-def named(number: int, operation: str, detail: str = "", names: Names | None = None) -> LinuxError:
+def from_errno(number: int, operation: str, detail: str = "", names: Names | None = None) -> LinuxError:
     """The error for an errno: as this kind of operation names it, else as all do, else `Refused`."""
     kind = (names or {}).get(number) or GENERAL.get(number, Refused)
     return kind(number, operation, detail)
 
 
-def of(error: OSError, operation: str, names: Names | None = None) -> LinuxError:
+def from_oserror(error: OSError, operation: str, names: Names | None = None) -> LinuxError:
     """The same for an error that Python raised; one that has its name already keeps it."""
     if isinstance(error, LinuxError):
         return error
-    return named(error.errno or errno.EIO, operation, "" if error.filename is None else str(error.filename), names)
+    return from_errno(error.errno or errno.EIO, operation, "" if error.filename is None else str(error.filename), names)

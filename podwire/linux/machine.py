@@ -29,7 +29,7 @@ class Facts(NamedTuple):
     boot_id: str
 
 
-class Left(NamedTuple):
+class FreeResources(NamedTuple):
     """What is left at this moment: of memory, of the disk that a path is on, of process ids."""
 
     memory: int
@@ -42,7 +42,7 @@ class Left(NamedTuple):
     pids_size: int
 
 
-class RealMachine:
+class KernelMachine:
     """The machine as /proc, /sys and /etc below `root` tell it, and the network of the calling thread."""
 
     def __init__(self, root: Path = "/") -> None:
@@ -63,12 +63,12 @@ class RealMachine:
             boot_id=self._read("proc/sys/kernel/random/boot_id"),
         )
 
-    def left(self, path: Path) -> Left:
+    def left(self, path: Path) -> FreeResources:
         """The path need not be there yet: the disk is that of its nearest parent that is."""
         disk = os.statvfs(_nearest(os.fspath(path)))
         limits = [int(self._read(f"proc/sys/kernel/{each}") or 0) for each in ("pid_max", "threads-max")]
         pids = min((each for each in limits if each), default=0)
-        return Left(
+        return FreeResources(
             memory=meminfo(self._read("proc/meminfo")).get("MemAvailable", 0),
             disk=disk.f_bavail * disk.f_frsize,
             disk_size=disk.f_blocks * disk.f_frsize,

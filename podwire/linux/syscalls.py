@@ -24,7 +24,7 @@ _NO_EXCHANGE = frozenset({errno.ENOENT, errno.EINVAL, errno.ENOSYS, errno.EOPNOT
 
 def _checked(result: int, operation: str, names: errors.Names | None = None) -> int:
     if result < 0:
-        raise errors.named(ctypes.get_errno(), operation, names=names)
+        raise errors.from_errno(ctypes.get_errno(), operation, names=names)
     return result
 
 
@@ -58,7 +58,7 @@ def exchange(one: str, other: str) -> bool:
         return True
     if ctypes.get_errno() in _NO_EXCHANGE:
         return False
-    raise errors.named(ctypes.get_errno(), f"exchange {one} and {other}")
+    raise errors.from_errno(ctypes.get_errno(), f"exchange {one} and {other}")
 
 
 def die_with_parent(number: int) -> None:
@@ -92,5 +92,5 @@ def syscall(number: int, operation: str, *arguments: int | bytes | None, names: 
 def openat2(directory: int, path: str, flags: int, mode: int, resolve: int) -> int:
     """Open a path under rules on how it may be resolved; the descriptor is close-on-exec."""
     how = b"".join(each.to_bytes(8, byteorder) for each in (flags | os.O_CLOEXEC, mode, resolve))
-    names: errors.Names = {2: errors.NoSuchPath, 20: errors.NoSuchPath, 40: errors.Escapes, 17: errors.Exists}
+    names: errors.Names = {2: errors.NoSuchPath, 20: errors.NoSuchPath, 40: errors.PathEscapes, 17: errors.Exists}
     return syscall(OPENAT2, f"open {path}", directory, _bytes(path), how, len(how), names=names)

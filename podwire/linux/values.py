@@ -146,7 +146,7 @@ class Neighbour(NamedTuple):
     permanent: bool = True
 
 
-class Pinned(NamedTuple):
+class PinnedNamespace(NamedTuple):
     """A namespace that a path keeps alive."""
 
     name: str
@@ -175,7 +175,7 @@ class Element(NamedTuple):
     """The last of the keys that it stands for, in a set of ranges."""
 
 
-class Counted(NamedTuple):
+class Counter(NamedTuple):
     """What an nft counter says."""
 
     packets: int
@@ -190,7 +190,7 @@ class Change(NamedTuple):
     delete: Sequence[Element] = ()
 
 
-class Mounted(NamedTuple):
+class Mount(NamedTuple):
     """One line of mountinfo."""
 
     id: int

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from podwire.linux.errors import NoRoom, of
+from podwire.linux.errors import OutOfResources, from_oserror
 from podwire.protocols import grpc_call
 from podwire.protocols.grpc_status import (
     FailedPrecondition,
@@ -33,8 +33,8 @@ def as_rpc(error: ImageError | OSError) -> RpcError:
     """The error to tell. A full disk passes; everything else from the kernel is our fault, with its reason."""
     if isinstance(error, ImageError):
         return _IMAGES.get(type(error), Internal)(f"image: {error}")
-    named = of(error, "use the disk")
-    return ResourceExhausted(str(named)) if isinstance(named, NoRoom) else Internal(str(named))
+    named = from_oserror(error, "use the disk")
+    return ResourceExhausted(str(named)) if isinstance(named, OutOfResources) else Internal(str(named))
 
 
 def telling(handler: Callable[[Asked], Awaitable[Answered]]) -> Callable[[Asked], Awaitable[Answered]]:

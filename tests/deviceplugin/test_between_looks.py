@@ -6,7 +6,7 @@ import pytest
 
 from podwire.deviceplugin.config import config
 from podwire.deviceplugin.stock import Stock
-from podwire.linux.net.link_moves import Travels
+from podwire.linux.net.link_moves import LinkMoves
 
 NICS = {"name": "pool", "interfaces": {"names": ["nic*"]}}
 VETHS = {"name": "pool", "make": {"kind": "veth", "parent": "br0", "count": 1, "prefix": "pv"}}
@@ -19,7 +19,7 @@ def test_a_link_that_comes_back_between_two_looks_is_made_what_it_was(host, tmp_
     host.ip("link add nic0 type veth peer name far0")
     host.ip("link add br0 up type bridge")
     stock = Stock(config({"pools": [pool]}), state=tmp_path / "state", sysfs=tmp_path, cdi=tmp_path / "cdi")
-    with closing(stock), closing(Travels()) as travels:
+    with closing(stock), closing(LinkMoves()) as travels:
         stock.look()
         stock.heard({}, stock.asks())
         stock.allocate("pool", [link])

@@ -12,13 +12,13 @@ from podwire.deviceplugin.duties import Duty, duty
 from podwire.deviceplugin.matching import Candidate, ids, reserved, wants
 from podwire.deviceplugin.records import Record, Records
 from podwire.deviceplugin.snapshots import Snapshot, decoded, encoded, taken
-from podwire.linux.net.link_locations import Away, Whereabouts
-from podwire.linux.net.link_moves import Ended, Seen
-from podwire.linux.net.snapshot_addresses import KeptAddress
+from podwire.linux.net.link_locations import Elsewhere, LinkLocations
+from podwire.linux.net.link_moves import LinkEvent, NamespaceEnded
+from podwire.linux.net.snapshot_addresses import SavedAddress
 from podwire.linux.net.sysfs import Hardware, Sysfs
 from podwire.linux.values import Link
 
-ADDRESS = KeptAddress(2, 24, 0, 0, ((1, "0a000001"), (2, "0a000001")))
+ADDRESS = SavedAddress(2, 24, 0, 0, ((1, "0a000001"), (2, "0a000001")))
 
 
 def link(ifindex=5, name="eth5", **keys):
@@ -133,57 +133,65 @@ def test_a_cdi_kind_has_no_dots_in_its_class_and_begins_with_a_letter():
 
 
 def test_a_link_that_leaves_is_followed_and_known_when_it_comes_back_under_another_index():
-    where = Whereabouts()
+    where = LinkLocations()
     where.at_home("nic", 5)
     where.present({1, 5})
-    where.learn([Seen(link(5), gone=True, went=(0, 7))])
-    assert where.away("nic") == Away((0, 7))
+    where.learn([LinkEvent(link(5), gone=True, went=(0, 7))])
+    assert where.away("nic") == Elsewhere((0, 7))
     down = link(7, "eth0")
-    where.learn([Seen(down, netns=0)])
-    assert where.away("nic") == Away((0, 7), down)
-    where.learn([Seen(down, gone=True, netns=0, went=(3, 9)), Seen(link(9, "x"))])
+    where.learn([LinkEvent(down, netns=0)])
+    assert where.away("nic") == Elsewhere((0, 7), down)
+    where.learn([LinkEvent(down, gone=True, netns=0, went=(3, 9)), LinkEvent(link(9, "x"))])
     assert where.device_at(9) == "nic"
 
 
 def test_a_link_that_moves_on_is_not_taken_for_one_that_the_host_had():
-    where = Whereabouts()
+    where = LinkLocations()
     where.at_home("nic", 5)
     for _ in range(3):  # nothing came lately
         where.present({1, 5, 9})
-    where.learn([Seen(link(5), gone=True, went=(0, 7)), Seen(link(7), gone=True, netns=0, went=(1, 9))])
+    where.learn([LinkEvent(link(5), gone=True, went=(0, 7)), LinkEvent(link(7), gone=True, netns=0, went=(1, 9))])
     assert where.device_at(9) is None
-    assert where.away("nic") == Away()
+    assert where.away("nic") == Elsewhere()
 
 
 def test_a_look_that_is_faster_than_the_kernels_word_loses_nothing():
-    where = Whereabouts()
+    where = LinkLocations()
     where.at_home("nic", 5)
     where.present({1, 5})
     where.present({1})
-    assert where.away("nic") == Away()
-    where.learn([Seen(link(5), gone=True, went=(0, 5))])
-    assert where.away("nic") == Away((0, 5))
+    assert where.away("nic") == Elsewhere()
+    where.learn([LinkEvent(link(5), gone=True, went=(0, 5))])
+    assert where.away("nic") == Elsewhere((0, 5))
     where.present({1, 5})
-    where.learn([Seen(link(5), gone=True, netns=0, went=(3, 5))])
+    where.learn([LinkEvent(link(5), gone=True, netns=0, went=(3, 5))])
     assert where.device_at(5) == "nic"
 
 
 def test_a_namespace_that_ends_says_nothing_of_its_links():
-    where = Whereabouts()
+    where = LinkLocations()
     for key, ifindex in (("there", 5), ("elsewhere", 6)):
         where.at_home(key, ifindex)
-    where.learn([Seen(link(5), gone=True, went=(0, 5)), Seen(link(6), gone=True, went=(1, 6)), Ended(0)])
-    assert where.away("there") == Away()
-    assert where.away("elsewhere") == Away((1, 6))
+    where.learn(
+        [LinkEvent(link(5), gone=True, went=(0, 5)), LinkEvent(link(6), gone=True, went=(1, 6)), NamespaceEnded(0)]
+    )
+    assert where.away("there") == Elsewhere()
+    assert where.away("elsewhere") == Elsewhere((1, 6))
     where.doubt()
-    assert where.away("elsewhere") == Away()
+    assert where.away("elsewhere") == Elsewhere()
 
 
 def test_deletion_is_told_apart_from_leaving():
-    where = Whereabouts()
+    where = LinkLocations()
     where.at_home("free", 5)
     where.at_home("held", 6)
-    where.learn([Seen(link(6), gone=True, went=(0, 6)), Seen(link(6), gone=True, netns=0), Seen(link(5), gone=True)])
+    where.learn(
+        [
+            LinkEvent(link(6), gone=True, went=(0, 6)),
+            LinkEvent(link(6), gone=True, netns=0),
+            LinkEvent(link(5), gone=True),
+        ]
+    )
     assert where.deleted("free")
     assert where.deleted("held")
 
@@ -210,7 +218,7 @@ def test_a_virtio_link_has_the_address_of_the_pci_device_above_it(tmp_path: Path
 
 NUMBERS = st.integers(0, 2**32 - 1)
 ADDRESSES = st.builds(
-    KeptAddress,
+    SavedAddress,
     st.sampled_from([2, 10]),
     st.integers(0, 128),
     st.integers(0, 255),

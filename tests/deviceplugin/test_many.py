@@ -71,7 +71,7 @@ def test_links_that_flap_are_told_as_they_end_up(host):
 
 class Exhausted(inotify.Inotify):
     def __init__(self) -> None:
-        raise errors.NoRoom(24, "watch files")
+        raise errors.OutOfResources(24, "watch files")
 
 
 async def test_directories_are_looked_at_when_the_kernel_has_no_more_watches(tmp_path, monkeypatch, caplog):

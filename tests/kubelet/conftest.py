@@ -21,7 +21,7 @@ from podwire.kubelet.node import NodeSettings
 from podwire.kubelet.observed import UID
 from podwire.kubelet.reports import PODS
 from podwire.linux.fs.mounts import KernelMounts
-from podwire.linux.machine import RealMachine
+from podwire.linux.machine import KernelMachine
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import NotFound
 from podwire.protocols.k8sapi.builtin import BUILTIN
@@ -295,7 +295,7 @@ async def world(api_server, root, tmp_path, monkeypatch):
     monkeypatch.setattr(starting, "RETRY_SECONDS", 0.1)
     line, runtime = Line(api_server), Runtime()
     outside = Outside(
-        api=line, cri=runtime, clock=SystemClock(), mounts=KernelMounts(), machine=RealMachine(),
+        api=line, cri=runtime, clock=SystemClock(), mounts=KernelMounts(), machine=KernelMachine(),
         sockets=ProbeSockets(), network_files=forever, pod_started=lambda *_: None, plugins=UnixDoor(),
     )  # fmt: skip
     made = World(Client(api_server), line, runtime, outside, root, tmp_path / "logs")

@@ -77,7 +77,7 @@ def test_groups_are_made_with_those_above_and_found(kernel, group):
 
 @pytest.mark.parametrize("path", ["", "/a", "a/", "a//b", "../a", "a/../b", "."])
 def test_a_group_stays_below_the_root(kernel, path):
-    with pytest.raises(errors.Escapes):
+    with pytest.raises(errors.PathEscapes):
         kernel.cgroups.create(path)
 
 

@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from podwire.linux import errors
-from podwire.linux.errors import LinuxError, named, of
+from podwire.linux.errors import LinuxError, from_errno, from_oserror
 
 
 def classes(kind=LinuxError):
@@ -31,7 +31,7 @@ def test_the_tree_in_the_docstring_is_the_tree():
     ],
 )
 def test_an_errno_gets_its_name(number, names, kind):
-    error = named(number, "do this", "for that", names)
+    error = from_errno(number, "do this", "for that", names)
     assert type(error) is kind
     assert (error.errno, error.operation, error.detail) == (number, "do this", "for that")
     assert str(error).startswith("do this: ")
@@ -47,9 +47,12 @@ def test_what_is_raised_is_an_os_error_and_survives_pickling():
 
 def test_a_named_error_keeps_its_name():
     error = errors.NoSuchLink(errno.ENODEV, "find link eth0")
-    assert of(error, "something else") is error
-    assert type(of(FileNotFoundError(errno.ENOENT, "x", "/path"), "open")) is errors.Missing
-    assert str(of(FileNotFoundError(errno.ENOENT, "x", "/path"), "open")) == "open: No such file or directory (/path)"
+    assert from_oserror(error, "something else") is error
+    assert type(from_oserror(FileNotFoundError(errno.ENOENT, "x", "/path"), "open")) is errors.Missing
+    assert (
+        str(from_oserror(FileNotFoundError(errno.ENOENT, "x", "/path"), "open"))
+        == "open: No such file or directory (/path)"
+    )
 
 
 def test_nothing_here_is_the_name_of_a_builtin():

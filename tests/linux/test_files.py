@@ -54,7 +54,7 @@ def test_a_full_disk_leaves_the_old_file(kernel, tmp_path):
     small.mkdir()
     kernel.mounts.mount("small", small, "tmpfs", ["size=65536"])
     write_durably(small / "record", b"old")
-    with pytest.raises(errors.NoRoom):
+    with pytest.raises(errors.OutOfResources):
         write_durably(small / "record", b"x" * 100_000)
     assert (small / "record").read_bytes() == b"old"
     assert list(small.iterdir()) == [small / "record"]
@@ -119,12 +119,12 @@ def test_a_path_that_stays_beneath_is_opened(root, path):
 
 @pytest.mark.parametrize("path", ["../name", "etc/../../name", "up", "absolute", "/etc/name", "etc-name"])
 def test_a_path_that_leads_out_is_refused(root, path):
-    with pytest.raises(errors.Escapes):
+    with pytest.raises(errors.PathEscapes):
         open_beneath(root, path)
 
 
 def test_symlinks_can_be_refused_altogether(root):
-    with pytest.raises(errors.Escapes):
+    with pytest.raises(errors.PathEscapes):
         open_beneath(root, "near", symlinks=False)
     assert read(open_beneath(root, "etc/name", symlinks=False)) == "inside"
 
@@ -145,7 +145,7 @@ def test_a_file_is_made_beneath_and_not_beyond(root, tmp_path):
     assert (tmp_path / "root" / "etc" / "new").stat().st_mode & 0o777 == 0o640 & ~_umask()
     with pytest.raises(errors.Exists):
         open_beneath(root, "etc/new", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
-    with pytest.raises(errors.Escapes):
+    with pytest.raises(errors.PathEscapes):
         open_beneath(root, "../new", os.O_WRONLY | os.O_CREAT, 0o640)
     assert not (tmp_path / "new").exists()
 

@@ -13,11 +13,11 @@ from podwire.linux.net import link_sysctls
 from podwire.linux.net.ethtool import Ethtool
 from podwire.linux.net.netlink import Netlink
 from podwire.linux.net.network import KernelNetwork
-from podwire.linux.net.snapshot_addresses import KeptAddresses
-from podwire.linux.net.snapshot_neighbours import KeptNeighbours
-from podwire.linux.net.snapshot_qdiscs import KeptQueues
-from podwire.linux.net.snapshot_routes import KeptRoutes
-from podwire.linux.net.snapshot_rules import KeptRules
+from podwire.linux.net.snapshot_addresses import SavedAddresses
+from podwire.linux.net.snapshot_neighbours import SavedNeighbours
+from podwire.linux.net.snapshot_qdiscs import SavedQdiscs
+from podwire.linux.net.snapshot_routes import SavedRoutes
+from podwire.linux.net.snapshot_rules import SavedRules
 from podwire.linux.values import Veth
 
 
@@ -58,14 +58,14 @@ def test_a_route_comes_back_exactly(kernel, route):
         ip("addr add fd00::1/64 dev v0 nodad")
         ip(f"{'-6 ' if route.startswith('fd') else ''}route add {route}")
         before = ip("route show table all"), ip("-6 route show table all")
-        kept = KeptRoutes(netlink).list(index)
+        kept = SavedRoutes(netlink).list(index)
         assert len(kept) == 1
-        addresses = KeptAddresses(netlink).list()[index]
+        addresses = SavedAddresses(netlink).list()[index]
         ip("link set v0 down")
         ip("link set v0 up")
-        KeptAddresses(netlink).put(index, addresses, KeptAddresses(netlink).list().get(index, ()))
-        assert KeptRoutes(netlink).put(index, kept) == ()
-        assert KeptRoutes(netlink).list(index) == kept
+        SavedAddresses(netlink).restore(index, addresses, SavedAddresses(netlink).list().get(index, ()))
+        assert SavedRoutes(netlink).restore(index, kept) == ()
+        assert SavedRoutes(netlink).list(index) == kept
         destination = route.removeprefix("unicast ").split()[0]
         assert [each for each in ip("route show table all") if each["dst"] == destination] == [
             each for each in before[0] if each["dst"] == destination
@@ -80,7 +80,7 @@ def test_a_kept_route_tells_what_it_is(kernel):
         ip("addr add 10.0.0.1/24 dev v0")
         ip("route add 10.2.0.0/16 via 10.0.0.9 dev v0 src 10.0.0.1")
         ip("route add 10.3.0.0/16 dev v0")
-        far, near = sorted(KeptRoutes(netlink).list(index), key=lambda each: each.destination)
+        far, near = sorted(SavedRoutes(netlink).list(index), key=lambda each: each.destination)
         assert (far.destination, far.gateway, far.source) == (
             ip_network("10.2.0.0/16"),
             ip_address("10.0.0.9"),
@@ -94,27 +94,27 @@ def test_routes_of_other_links_of_the_kernel_and_of_routers_are_left_out(kernel)
         ip("addr add 10.0.0.1/24 dev v0")
         ip("route add 10.9.0.0/16 dev w0")
         ip("-6 route add fd09::/64 dev v0 proto ra")
-        assert KeptRoutes(netlink).list(index) == ()
+        assert SavedRoutes(netlink).list(index) == ()
 
 
 def test_a_route_that_cannot_be_had_any_more_is_told(kernel):
     with links() as (index, netlink):
         ip("addr add 10.0.0.1/24 dev v0")
         ip("route add 10.2.0.0/16 via 10.0.0.9 dev v0")
-        kept = KeptRoutes(netlink).list(index)
+        kept = SavedRoutes(netlink).list(index)
         ip("addr flush dev v0")
-        (told,) = KeptRoutes(netlink).put(index, kept)
+        (told,) = SavedRoutes(netlink).restore(index, kept)
         assert told.startswith("add route 10.2.0.0/16")
 
 
 def test_a_route_alone_does_not_stand_beside_another(kernel):
     with links() as (index, netlink):
         ip("route add 10.2.0.0/16 dev v0")
-        (kept,) = KeptRoutes(netlink).list(index)
+        (kept,) = SavedRoutes(netlink).list(index)
         ip("route del 10.2.0.0/16")
         ip("route add 10.2.0.0/16 dev w0")
         with pytest.raises(errors.RouteExists):
-            KeptRoutes(netlink).add(index, kept, alone=True)
+            SavedRoutes(netlink).add(index, kept, alone=True)
 
 
 @pytest.mark.parametrize(("route", "leads"), [("default dev v0 metric 5", True), ("10.0.0.0/8 dev v0", False)])
@@ -122,7 +122,7 @@ def test_a_link_leads_out_by_a_default_route(kernel, route, leads):
     with links() as (index, netlink):
         ip(f"route add {route}")
         ip("route add default dev w0 metric 9 table 100")
-        assert KeptRoutes(netlink).leads_out(index) is leads
+        assert SavedRoutes(netlink).leads_out(index) is leads
 
 
 RULES = [
@@ -140,23 +140,23 @@ def test_a_rule_comes_back_exactly(kernel, rule):
     with links() as (_, netlink):
         ip(f"rule add {rule}")
         before = ip("rule show")
-        (kept,) = KeptRules(netlink).list()
-        KeptRules(netlink).delete(kept)
-        assert KeptRules(netlink).list() == ()
+        (kept,) = SavedRules(netlink).list()
+        SavedRules(netlink).delete(kept)
+        assert SavedRules(netlink).list() == ()
         with pytest.raises(errors.NoSuchRule):
-            KeptRules(netlink).delete(kept)
-        KeptRules(netlink).add(kept)
+            SavedRules(netlink).delete(kept)
+        SavedRules(netlink).add(kept)
         assert ip("rule show") == before
         with pytest.raises(errors.RuleExists):
-            KeptRules(netlink).add(kept)
+            SavedRules(netlink).add(kept)
 
 
 def test_a_rule_names_its_link_by_another_name(kernel):
     with links() as (_, netlink):
         ip("rule add iif v0 table 100 priority 500")
-        (kept,) = KeptRules(netlink).list()
+        (kept,) = SavedRules(netlink).list()
         assert (kept.priority, kept.names("v0"), kept.names("w0")) == (500, True, False)
-        KeptRules(netlink).add(kept.renamed("v0", "net1"))
+        SavedRules(netlink).add(kept.renamed("v0", "net1"))
         assert sorted(each.get("iif", "") for each in ip("rule show") if each["priority"] == 500) == ["net1", "v0"]
 
 
@@ -169,13 +169,13 @@ def test_neighbours_that_were_set_come_back_and_others_do_not(kernel):
         ip("neigh add 10.0.0.7 lladdr 02:00:00:00:00:07 dev w0 nud permanent")
         ip("neigh add proxy 10.0.0.6 dev v0")
         before = ip("neigh show nud permanent"), ip("neigh show proxy")
-        kept = KeptNeighbours(netlink).list(index)
+        kept = SavedNeighbours(netlink).list(index)
         assert {str(each.address) for each in kept} == {"10.0.0.9", "fd00::9", "10.0.0.6"}
         ip("neigh flush dev v0 nud permanent")
         ip("-6 neigh flush dev v0 nud permanent")
         ip("neigh del proxy 10.0.0.6 dev v0")
-        assert KeptNeighbours(netlink).list(index) == ()
-        KeptNeighbours(netlink).put(index, kept)
+        assert SavedNeighbours(netlink).list(index) == ()
+        SavedNeighbours(netlink).restore(index, kept)
         assert (ip("neigh show nud permanent"), ip("neigh show proxy")) == before
 
 
@@ -205,28 +205,28 @@ def test_queues_that_somebody_made_come_back(kernel, commands):
         for each in commands:
             tc(each)
         before = tc("qdisc show dev v0"), tc("class show dev v0")
-        kept = KeptQueues(netlink).list(index)
+        kept = SavedQdiscs(netlink).list(index)
         assert len(kept) == len(commands)
         tc(f"qdisc del dev v0 {'clsact' if 'clsact' in commands[0] else 'root'}")
-        assert KeptQueues(netlink).list(index) == ()
-        assert KeptQueues(netlink).put(index, kept) == ()
+        assert SavedQdiscs(netlink).list(index) == ()
+        assert SavedQdiscs(netlink).restore(index, kept) == ()
         assert (tc("qdisc show dev v0"), tc("class show dev v0")) == before
-        assert KeptQueues(netlink).put(index, kept) == ()
+        assert SavedQdiscs(netlink).restore(index, kept) == ()
 
 
 def test_filters_that_are_lost_are_counted(kernel):
     with links() as (index, netlink):
         tc("qdisc add dev v0 clsact")
         tc("filter add dev v0 ingress protocol ip u32 match u32 0 0 flowid 1:1")
-        kept = KeptQueues(netlink).list(index)
+        kept = SavedQdiscs(netlink).list(index)
         tc("qdisc del dev v0 clsact")
-        (told,) = KeptQueues(netlink).put(index, kept)
+        (told,) = SavedQdiscs(netlink).restore(index, kept)
         assert told.endswith("filters of the clsact queue ffff:")
 
 
 def test_queues_that_every_link_has_are_left_out(kernel):
     with links() as (index, netlink):
-        assert KeptQueues(netlink).list(index) == ()
+        assert SavedQdiscs(netlink).list(index) == ()
 
 
 def test_sysctls_of_a_link_are_put_back_as_far_as_they_can_be(kernel):
@@ -235,9 +235,9 @@ def test_sysctls_of_a_link_are_put_back_as_far_as_they_can_be(kernel):
         link_sysctls.write("v0", {"ipv4/arp_ignore": "3", "ipv6/accept_ra": "0"})
         changed = link_sysctls.read_all("v0")
         assert (changed["ipv4/arp_ignore"], changed["ipv6/accept_ra"]) == ("3", "0")
-        assert link_sysctls.put("v0", before) == ()
+        assert link_sysctls.restore("v0", before) == ()
         assert link_sysctls.read_all("v0") == before
-        (told,) = link_sysctls.put("v0", {**before, "ipv4/nonsense": "1"})
+        (told,) = link_sysctls.restore("v0", {**before, "ipv4/nonsense": "1"})
         assert "ipv4/conf/v0/nonsense" in told
         with pytest.raises(errors.NoSuchSysctl):
             link_sysctls.write("v9", {"ipv4/arp_ignore": "1"})

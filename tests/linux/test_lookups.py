@@ -11,7 +11,7 @@ from podwire.linux import errors
 from podwire.linux.nft import expressions as do
 from podwire.linux.nft.tables import ADDRESS4, INPUT, NUMBER, PORT, PROTOCOL, TWO_NUMBERS, Chain, Set, Table
 from podwire.linux.proc.namespaces import visit
-from podwire.linux.values import Change, Counted, Element
+from podwire.linux.values import Change, Counter, Element
 
 TABLE = "judge"
 R, ASIDE = 0, 12
@@ -140,7 +140,7 @@ def test_elements_that_count_tell_how_often_they_were_found(kernel, opened):
     elements.add("counts", Element(ip(9) + number(7)), Element(ip(9) + number(8)))
     for _ in range(3):
         assert not comes(path, 2, 53)
-    assert elements.counted("counts") == {ip(9) + number(7): Counted(3, 3 * 29), ip(9) + number(8): Counted(0, 0)}
+    assert elements.counted("counts") == {ip(9) + number(7): Counter(3, 3 * 29), ip(9) + number(8): Counter(0, 0)}
 
 
 def test_new_rules_leave_the_elements(kernel, opened):

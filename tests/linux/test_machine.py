@@ -6,7 +6,7 @@ from ipaddress import ip_address, ip_interface, ip_network
 import pytest
 
 from podwire.linux import machine
-from podwire.linux.machine import RealMachine
+from podwire.linux.machine import KernelMachine
 from podwire.linux.values import Address, Route
 
 MEMINFO = """\
@@ -42,7 +42,7 @@ def root(tmp_path):
 
 
 def test_what_a_machine_is_and_has(root):
-    facts = RealMachine(root).facts()
+    facts = KernelMachine(root).facts()
     assert facts == machine.Facts(
         cpus=5,
         memory=24684100 * 1024,
@@ -58,31 +58,31 @@ def test_what_a_machine_is_and_has(root):
 
 
 def test_what_is_left_of_it(root, tmp_path):
-    left = RealMachine(root).left(tmp_path)
+    left = KernelMachine(root).left(tmp_path)
     assert left.memory == 24078952 * 1024
     assert (left.pids, left.pids_size) == (1000, 1093)
     assert 0 <= left.disk <= left.disk_size > 0
 
 
 def test_the_disk_is_that_of_the_nearest_directory(root, tmp_path):
-    real = RealMachine(root)
+    real = KernelMachine(root)
     assert real.left(tmp_path / "not" / "there" / "yet").disk_size == real.left(tmp_path).disk_size
 
 
 def test_what_a_machine_does_not_tell_is_empty(tmp_path):
-    facts = RealMachine(tmp_path).facts()
+    facts = KernelMachine(tmp_path).facts()
     assert (facts.memory, facts.hugepages, facts.os_image, facts.machine_id) == (0, (), "", "")
     assert facts.cpus >= 1
-    assert RealMachine(tmp_path).left(tmp_path).pids_size == 0
+    assert KernelMachine(tmp_path).left(tmp_path).pids_size == 0
 
 
 def test_without_a_firmware_that_names_it_a_system_is_known_by_its_machine_id(root):
     (root / "sys/class/dmi/id/product_uuid").unlink()
-    assert RealMachine(root).facts().system_uuid == "m-m-m"
+    assert KernelMachine(root).facts().system_uuid == "m-m-m"
 
 
 def test_this_machine_tells_of_itself(tmp_path):
-    real = RealMachine()
+    real = KernelMachine()
     facts, left = real.facts(), real.left(tmp_path)
     assert facts.memory > left.memory > 0
     assert facts.kernel == os.uname().release

@@ -52,7 +52,7 @@ def test_removing_what_is_not_there_is_no_error(kernel, tmp_path):
 def test_a_name_stays_in_its_directory(kernel, tmp_path, name):
     pinned = kernel.namespaces(tmp_path / "ns")
     for call in (pinned.create, pinned.remove, pinned.path):
-        with pytest.raises(errors.Escapes):
+        with pytest.raises(errors.PathEscapes):
             call(name)
     assert pinned.list() == []
 

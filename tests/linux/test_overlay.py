@@ -4,7 +4,7 @@ import pytest
 
 from podwire.linux import errors
 from podwire.linux.fs import overlay
-from podwire.linux.fs.overlay import mount_overlay, mount_relative, takes_layers_singly
+from podwire.linux.fs.overlay import mount_overlay, mount_relative, supports_single_layers
 
 
 def layers(root, count, name="layer-{}"):
@@ -30,10 +30,10 @@ def places(tmp_path):
 def way(request, monkeypatch):
     """As newer kernels take layers, and as older ones do."""
     if request.param == "layer by layer":
-        if not takes_layers_singly():
+        if not supports_single_layers():
             pytest.skip("this kernel has no lowerdir+")
     else:
-        monkeypatch.setattr(overlay, "takes_layers_singly", lambda: False)
+        monkeypatch.setattr(overlay, "supports_single_layers", lambda: False)
 
 
 def test_the_topmost_layer_wins_and_writes_go_to_the_upper_one(kernel, tmp_path, places, way):
@@ -98,7 +98,7 @@ def test_a_target_that_is_not_there_is_missing(kernel, tmp_path, way):
 
 
 def test_the_kernels_reason_is_told(kernel, tmp_path, places):
-    if not takes_layers_singly():
+    if not supports_single_layers():
         pytest.skip("this kernel has no lowerdir+")
     with pytest.raises(errors.LinuxError, match=r"(?i)unknown parameter|nonsense"):
         mount_overlay(places["merged"], layers(tmp_path, 1), options=["nonsense=1"])

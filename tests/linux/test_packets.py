@@ -82,7 +82,7 @@ def test_what_is_sent_to_others_is_heard_on_demand_until_the_socket_is_closed(ke
         return link["promiscuity"]
 
     assert promiscuity() == 0
-    heard.hear_all()
+    heard.set_promiscuous()
     assert promiscuity() == 1
     heard.close()
     assert promiscuity() == 0

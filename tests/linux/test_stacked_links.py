@@ -5,7 +5,7 @@ import os
 import pytest
 
 from podwire.linux import errors
-from podwire.linux.net.link_attributes import Attributes, WholeLinks
+from podwire.linux.net.link_attributes import Attributes, DetailedLinks
 from podwire.linux.net.netlink import Netlink
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.stacked_links import FEATURES, Stacked, make, supports
@@ -46,20 +46,20 @@ def test_a_link_is_made_where_it_is_to_be_with_all_that_it_is_to_be(cable, new, 
     wanted = Attributes(name="net1", mac="02:00:00:00:00:77", mtu=1300, queue=55, gso_max_size=40000, up=True)
     make(here, new._replace(parent=parent), wanted, there)
     os.close(there)
-    found = WholeLinks(pod).get("net1")
+    found = DetailedLinks(pod).get("net1")
     assert (found.link.kind, found.link.mac, found.link.mtu, found.link.queue) == (kind, wanted.mac, 1300, 55)
     assert (found.gso_max_size, found.link.up) == (40000, True)
     with pytest.raises(errors.NoSuchLink):
-        WholeLinks(here).get("net1")
+        DetailedLinks(here).get("net1")
 
 
 @pytest.mark.parametrize("kind", sorted(FEATURES))
 def test_a_kernel_is_asked_for_a_kind_and_makes_nothing(cable, kind):
     parent, here, _, there = cable()
     os.close(there)
-    before = WholeLinks(here).list()
+    before = DetailedLinks(here).list()
     has = supports(here, kind)
-    assert WholeLinks(here).list() == before
+    assert DetailedLinks(here).list() == before
     if not has:
         with pytest.raises(errors.Unsupported, match=rf"{kind}|{FEATURES[kind]}"):
             make(here, Stacked(kind, parent=parent, vlan=5, table=9, vni=1), Attributes(name="net1"))
@@ -85,14 +85,14 @@ def test_a_link_moves_and_changes_in_one_message(cable):
         gso_ipv4_max_size=50000,
         gro_ipv4_max_size=60000,
     )
-    WholeLinks(here).change(parent, wanted, there)
+    DetailedLinks(here).change(parent, wanted, there)
     os.close(there)
-    found = WholeLinks(pod).get("net1")
+    found = DetailedLinks(pod).get("net1")
     assert (found.link.mac, found.link.mtu, found.link.alias, found.link.up) == (wanted.mac, 1400, "mine", False)
     assert found[2:7] == (70000, 100, 80000, 50000, 60000)
-    WholeLinks(pod).change(found.link.ifindex, Attributes(alias="", promiscuous=True, all_multicast=True, up=True))
-    again = WholeLinks(pod).get(found.link.ifindex).link
+    DetailedLinks(pod).change(found.link.ifindex, Attributes(alias="", promiscuous=True, all_multicast=True, up=True))
+    again = DetailedLinks(pod).get(found.link.ifindex).link
     assert (again.alias, again.promiscuous, again.all_multicast, again.up) == ("", True, True, True)
-    assert [each.link.name for each in WholeLinks(pod).list()] == ["lo", "net1"]
+    assert [each.link.name for each in DetailedLinks(pod).list()] == ["lo", "net1"]
     with pytest.raises(errors.NoSuchLink):
-        WholeLinks(pod).change(99, Attributes(mtu=1300))
+        DetailedLinks(pod).change(99, Attributes(mtu=1300))

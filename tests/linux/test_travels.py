@@ -7,10 +7,10 @@ from contextlib import closing
 import pytest
 
 from podwire.linux import errors
-from podwire.linux.net.link_moves import Distant, Ended, Seen, Travels
+from podwire.linux.net.link_moves import LinkEvent, LinkMoves, NamespaceEnded, RemoteLinks
 from podwire.linux.net.netlink import Netlink
 from podwire.linux.net.network import KernelNetwork
-from podwire.linux.net.snapshot_addresses import KeptAddresses
+from podwire.linux.net.snapshot_addresses import SavedAddresses
 from podwire.linux.net.taps import make_tap
 from podwire.linux.values import Veth
 
@@ -18,23 +18,23 @@ from podwire.linux.values import Veth
 def test_a_link_is_heard_of_wherever_it_goes(kernel, tmp_path):
     namespaces = kernel.namespaces(tmp_path)
     pod = namespaces.create("pod").path
-    with KernelNetwork() as network, closing(Travels()) as travels:
+    with KernelNetwork() as network, closing(LinkMoves()) as travels:
         network.links.add(Veth("v0", "v1"))
         index = network.links.get("v0").ifindex
         travels.read()
         network.links.move("v0", pod, "eth0")
-        [left] = [each for each in travels.read() if isinstance(each, Seen) and each.netns is None and each.gone]
+        [left] = [each for each in travels.read() if isinstance(each, LinkEvent) and each.netns is None and each.gone]
         assert left.link.ifindex == index
         number, there = left.went
         with Netlink() as netlink:
-            assert number in Distant(netlink).namespaces()
-            assert [each.name for each in Distant(netlink).links(number) if each.ifindex == there] == ["eth0"]
+            assert number in RemoteLinks(netlink).namespaces()
+            assert [each.name for each in RemoteLinks(netlink).links(number) if each.ifindex == there] == ["eth0"]
         with KernelNetwork(pod) as inside:
             inside.links.change("eth0", up=True)
-            changed = [each for each in travels.read() if isinstance(each, Seen) and each.netns == number]
+            changed = [each for each in travels.read() if isinstance(each, LinkEvent) and each.netns == number]
             assert changed[-1].link.up
             inside.links.delete("eth0")
-        gone = [each for each in travels.read() if isinstance(each, Seen) and each.netns == number and each.gone]
+        gone = [each for each in travels.read() if isinstance(each, LinkEvent) and each.netns == number and each.gone]
         assert [(each.link.name, each.went) for each in gone] == [("eth0", None)]
     namespaces.remove("pod")
 
@@ -42,20 +42,20 @@ def test_a_link_is_heard_of_wherever_it_goes(kernel, tmp_path):
 def test_a_namespace_that_ends_is_told_of(kernel, tmp_path):
     namespaces = kernel.namespaces(tmp_path)
     pod = namespaces.create("pod").path
-    with KernelNetwork() as network, closing(Travels()) as travels:
+    with KernelNetwork() as network, closing(LinkMoves()) as travels:
         network.links.add(Veth("v0", "v1"))
         network.links.move("v0", pod)
-        [left] = [each for each in travels.read() if isinstance(each, Seen) and each.went]
+        [left] = [each for each in travels.read() if isinstance(each, LinkEvent) and each.went]
         namespaces.remove("pod")
         told = []
         import select
 
-        while not any(isinstance(each, Ended) for each in told):
+        while not any(isinstance(each, NamespaceEnded) for each in told):
             assert select.select([travels.fileno()], [], [], 60)[0], "nothing was told"
             told += travels.read()
-        assert Ended(left.went[0]) in told
+        assert NamespaceEnded(left.went[0]) in told
         with Netlink() as netlink, pytest.raises(errors.LinuxError):
-            Distant(netlink).links(left.went[0])
+            RemoteLinks(netlink).links(left.went[0])
 
 
 def test_a_tap_stays_when_nobody_holds_it(kernel):
@@ -85,11 +85,11 @@ def test_addresses_come_back_to_the_last_word(kernel):
         ):
             subprocess.run(["ip", "addr", "add", *each.split(), "dev", "v0"], check=True)
         before = dump()
-        kept = KeptAddresses(netlink)
+        kept = SavedAddresses(netlink)
         wanted = kept.list()[index]
         subprocess.run(["ip", "addr", "flush", "dev", "v0"], check=True)
         subprocess.run(["ip", "addr", "add", "10.9.9.9/24", "dev", "v0"], check=True)
-        kept.put(index, wanted, kept.list()[index])
+        kept.restore(index, wanted, kept.list()[index])
         assert [each for each in dump() if each["scope"] != "link"] == [
             each for each in before if each["scope"] != "link"
         ]

@@ -11,20 +11,20 @@ KINDS = st.integers(1, 0x3FFF)
 @given(st.lists(st.tuples(KINDS, st.binary(max_size=40))))
 def test_attributes_are_read_as_they_were_written(pairs):
     packed = b"".join(wire.attribute(kind, value) for kind, value in pairs)
-    assert list(wire.each_attribute(packed)) == pairs
+    assert list(wire.iter_attributes(packed)) == pairs
     assert len(packed) % 4 == 0
 
 
 @given(KINDS, st.lists(st.tuples(KINDS, st.binary(max_size=9)), max_size=4))
 def test_a_nest_holds_its_attributes(kind, pairs):
     packed = wire.nested(kind, *(wire.attribute(*each) for each in pairs))
-    ((found, inner),) = wire.each_attribute(packed)
-    assert (found, list(wire.each_attribute(inner))) == (kind, pairs)
+    ((found, inner),) = wire.iter_attributes(packed)
+    assert (found, list(wire.iter_attributes(inner))) == (kind, pairs)
 
 
 @given(st.binary(max_size=60))
 def test_no_bytes_make_reading_fail_or_go_on_for_ever(data):
-    assert len(list(wire.each_attribute(data))) <= len(data)
+    assert len(list(wire.iter_attributes(data))) <= len(data)
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0")))

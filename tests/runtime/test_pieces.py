@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwire.linux.errors import Busy, NoRoom
+from podwire.linux.errors import Busy, OutOfResources
 from podwire.linux.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import (
@@ -154,7 +154,7 @@ def test_a_score_that_may_not_be_lowered_is_not(tmp_path):
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (NoRoom(errno.ENOSPC, "write x"), ResourceExhausted),
+        (OutOfResources(errno.ENOSPC, "write x"), ResourceExhausted),
         (OSError(errno.ENOSPC, "no space"), ResourceExhausted),
         (Busy(errno.EBUSY, "remove y"), Internal),
         (PermissionError(errno.EACCES, "no", "/x"), Internal),

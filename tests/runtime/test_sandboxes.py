@@ -3,7 +3,7 @@ import errno
 
 import pytest
 
-from podwire.linux.errors import NoRoom
+from podwire.linux.errors import OutOfResources
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import (
     AlreadyExists,
@@ -65,8 +65,8 @@ async def test_a_failed_attachment_leaves_nothing(node, asked):
 
 
 async def test_a_failed_kernel_leaves_nothing_and_the_network_is_not_asked(node, asked):
-    node.kernel.refuses = NoRoom(errno.ENOSPC, "make")
-    with pytest.raises(NoRoom):
+    node.kernel.refuses = OutOfResources(errno.ENOSPC, "make")
+    with pytest.raises(OutOfResources):
         await node.sandboxes.run(asked())
     assert node.clean
     assert node.network.adds == 0
@@ -172,10 +172,10 @@ async def test_a_disk_that_refuses_records_takes_no_pod_and_lets_pods_go(node, a
     sandbox = node.sandboxes.get(await node.sandboxes.run(asked()))
 
     def full(_record):
-        raise NoRoom(errno.ENOSPC, "write")
+        raise OutOfResources(errno.ENOSPC, "write")
 
     monkeypatch.setattr(node.records, "write", full)
-    with pytest.raises(NoRoom):
+    with pytest.raises(OutOfResources):
         await node.sandboxes.run(asked("late"))
     await node.stop(sandbox)
     await node.sandboxes.remove(sandbox)

@@ -21,7 +21,7 @@ from podwire.cluster.hardware.profile import Profile
 from podwire.cluster.hardware.tree import CLASS_NET, class_entry, shown
 from podwire.linux.errors import LinuxError
 from podwire.linux.net import monitor
-from podwire.linux.net.link_moves import Distant
+from podwire.linux.net.link_moves import RemoteLinks
 from podwire.linux.net.netlink import Netlink
 from podwire.linux.net.network import KernelNetwork
 
@@ -107,7 +107,7 @@ class Keeper:
 
     def _number(self) -> int | None:
         with Netlink() as here:
-            return Distant(here).number(self._far)
+            return RemoteLinks(here).number(self._far)
 
     def _show(self, names: Collection[str], present: Mapping[str, str], *, lingering: bool) -> None:
         there = {name: self._shown_as(each) for name, each in self._cards.items()}

@@ -171,7 +171,7 @@ def _made(space: NodeSpace, furnish: Work | None) -> str:
     """`made`, or what went wrong."""
     try:
         mount_namespaces.enter(net=space.net)
-        mount_namespaces.leave_for_own()
+        mount_namespaces.unshare_mounts()
         _furnish(space, furnish)
     except Exception as error:  # noqa: BLE001 - told to the parent, which tells the user
         return f"{type(error).__name__}: {error}"

@@ -273,7 +273,7 @@ def _client(socket: FrameSocket, spot: Spot) -> Client:
     client = spot.client
     if socket.mac == client.mac:
         return client
-    socket.hear_all()
+    socket.set_promiscuous()
     return replace(client, broadcast=True)
 
 

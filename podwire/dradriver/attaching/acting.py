@@ -12,7 +12,7 @@ from podwire.failpoints import failpoint
 from podwire.linux import errors
 from podwire.linux.net import link_sysctls
 from podwire.linux.net.ebpf_detach import detach_programs
-from podwire.linux.net.link_attributes import Attributes, Whole, WholeLinks
+from podwire.linux.net.link_attributes import Attributes, DetailedLinks, LinkDetails
 from podwire.linux.net.links import KernelLinks
 from podwire.linux.values import Link
 
@@ -41,7 +41,7 @@ class Hands:
 
     def look_on_host(self) -> Link | None:
         """Under the names that it can have there, before all links are asked for."""
-        links = WholeLinks(self._host.netlink)
+        links = DetailedLinks(self._host.netlink)
         likely = []
         for name in finding.names_on_host(self._record):
             with suppress(errors.NoSuchLink):
@@ -51,11 +51,11 @@ class Hands:
 
     def look(self) -> None:
         """Find it in the pod, else on the host, under whatever name."""
-        there = None if self._pod is None else finding.found(self._record, WholeLinks(self._pod.netlink).list())
+        there = None if self._pod is None else finding.found(self._record, DetailedLinks(self._pod.netlink).list())
         if self._is_at(self._pod, there) is None and self.look_on_host() is None:
-            self._is_at(self._host, finding.found(self._record, WholeLinks(self._host.netlink).list()))
+            self._is_at(self._host, finding.found(self._record, DetailedLinks(self._host.netlink).list()))
 
-    def _is_at(self, place: Place | None, there: Whole | None) -> Link | None:
+    def _is_at(self, place: Place | None, there: LinkDetails | None) -> Link | None:
         self.here, self.ifindex = (None, 0) if there is None else (place, there.link.ifindex)
         return None if there is None else there.link
 
@@ -71,7 +71,7 @@ class Hands:
     def _do(self, step: Step) -> None:  # noqa: C901 - one line for each kind of step
         match step:
             case steps.TakeDown():
-                WholeLinks(self._host.netlink).change(self.ifindex, Attributes(alias=step.tag, up=False))
+                DetailedLinks(self._host.netlink).change(self.ifindex, Attributes(alias=step.tag, up=False))
             case steps.Move():
                 self._move(step)
             case steps.Make():
@@ -142,7 +142,7 @@ class Hands:
         with suppress(errors.NoSuchLink):
             KernelLinks(self._there.netlink).get(name)
             raise errors.LinkExists(errno.EEXIST, f"name the link {name}", "the pod has such a link")
-        WholeLinks(self._host.netlink).change(self.ifindex, step.attributes, self._there.netns)
+        DetailedLinks(self._host.netlink).change(self.ifindex, step.attributes, self._there.netns)
         self.here, self.ifindex = self._there, KernelLinks(self._there.netlink).get(name).ifindex
 
     def _set_mtu(self, mtu: int) -> None:
@@ -183,14 +183,14 @@ class Hands:
     def _return(self, step: steps.Return) -> None:
         if self._pod is None or self.here is not self._pod:
             return
-        links = WholeLinks(self._pod.netlink)
+        links = DetailedLinks(self._pod.netlink)
         links.change(self.ifindex, Attributes(up=False))
         try:
             self._leave(links, step.attributes)
         except errors.LinkExists:
             self._leave(links, step.attributes._replace(name=step.spare))
 
-    def _leave(self, links: WholeLinks, attributes: Attributes) -> None:
+    def _leave(self, links: DetailedLinks, attributes: Attributes) -> None:
         """The name is found out before: by the time that the kernel misses it, the link is under way."""
         name = attributes.name or ""
         with suppress(errors.NoSuchLink):

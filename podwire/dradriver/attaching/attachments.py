@@ -23,7 +23,7 @@ from podwire.dradriver.settings import Interface
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors
 from podwire.linux.net.addresses import KernelAddresses
-from podwire.linux.net.link_attributes import WholeLinks
+from podwire.linux.net.link_attributes import DetailedLinks
 from podwire.linux.net.links import KernelLinks
 
 _log = logging.getLogger("podwire.dradriver")
@@ -223,7 +223,7 @@ class Attachments:
     def _all_there(self, records: Iterable[Record], pod: Place) -> bool:
         if any(each.stage != ATTACHED or each.progress.identity != pod.identity for each in records):
             return False
-        links = WholeLinks(pod.netlink).list()
+        links = DetailedLinks(pod.netlink).list()
         return all(found(each, links) is not None for each in records)
 
     def _undo(self, record: Record, pod: Place | None, *, final: bool = False) -> tuple[str, ...]:

@@ -11,10 +11,10 @@ from podwire.linux.net.neighbours import KernelNeighbours
 from podwire.linux.net.netlink import Batch, Sender
 from podwire.linux.net.routes import KernelRoutes
 from podwire.linux.net.rules import KernelRules
-from podwire.linux.net.snapshot_addresses import KeptAddresses
-from podwire.linux.net.snapshot_neighbours import KeptNeighbours
-from podwire.linux.net.snapshot_routes import KeptRoutes
-from podwire.linux.net.snapshot_rules import KeptRules
+from podwire.linux.net.snapshot_addresses import SavedAddresses
+from podwire.linux.net.snapshot_neighbours import SavedNeighbours
+from podwire.linux.net.snapshot_routes import SavedRoutes
+from podwire.linux.net.snapshot_rules import SavedRules
 
 
 def add_addresses(pod: Place, index: int, step: steps.AddAddresses) -> None:
@@ -22,7 +22,7 @@ def add_addresses(pod: Place, index: int, step: steps.AddAddresses) -> None:
     for given in step.given:
         KernelAddresses(batch).add(index, given)
     for carried in step.carried:
-        KeptAddresses(batch).add(index, carried)
+        SavedAddresses(batch).add(index, carried)
     batch.send()
 
 
@@ -37,7 +37,7 @@ def add_routes(pod: Place, index: int, step: steps.AddRoutes) -> None:
             _add_or_has(pod, index, given)
         for carried in step.carried:
             try:
-                KeptRoutes(pod.netlink).add(index, carried, alone=True)
+                SavedRoutes(pod.netlink).add(index, carried, alone=True)
             except errors.RouteExists:
                 continue
 
@@ -46,7 +46,7 @@ def _add_routes(sender: Sender, index: int, step: steps.AddRoutes) -> None:
     for given in step.given:
         KernelRoutes(sender).add(_route(given, index))
     for carried in step.carried:
-        KeptRoutes(sender).add(index, carried, alone=True)
+        SavedRoutes(sender).add(index, carried, alone=True)
 
 
 def _add_or_has(pod: Place, index: int, route: Route) -> None:
@@ -91,7 +91,7 @@ def add_rules(pod: Place, step: steps.AddRules) -> None:
             continue
     for carried in step.carried:
         try:
-            KeptRules(pod.netlink).add(carried)
+            SavedRules(pod.netlink).add(carried)
         except errors.RuleExists:
             continue
 
@@ -104,7 +104,7 @@ def delete_rules(pod: Place, step: steps.DeleteRules) -> None:
             continue
     for carried in step.carried:
         try:
-            KeptRules(pod.netlink).delete(carried)
+            SavedRules(pod.netlink).delete(carried)
         except errors.NoSuchRule:
             continue
 
@@ -114,5 +114,5 @@ def add_neighbours(pod: Place, index: int, step: steps.AddNeighbours) -> None:
     for given in step.given:
         KernelNeighbours(batch).replace(values.Neighbour(index, given.address, given.mac))
     for carried in step.carried:
-        KeptNeighbours(batch).add(index, carried)
+        SavedNeighbours(batch).add(index, carried)
     batch.send()

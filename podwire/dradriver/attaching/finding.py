@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 from podwire.dradriver.attaching.records import Record
 from podwire.dradriver.attaching.snapshots import Snapshot
-from podwire.linux.net.link_attributes import Whole
+from podwire.linux.net.link_attributes import LinkDetails
 
 
-def found(record: Record, links: Iterable[Whole]) -> Whole | None:
+def found(record: Record, links: Iterable[LinkDetails]) -> LinkDetails | None:
     """By its mark, else by its MAC address, else by the name that it has before it has either.
 
     Never one that cannot be it: a pod can mark and name links, too.
@@ -18,7 +18,7 @@ def found(record: Record, links: Iterable[Whole]) -> Whole | None:
     return next(iter(known or [each for each in candidates if each.link.name == record.waiting_name]), None)
 
 
-def _can_be(record: Record, whole: Whole) -> bool:
+def _can_be(record: Record, whole: LinkDetails) -> bool:
     link = whole.link
     if record.snapshot is not None:
         return _is_same(record.snapshot, whole)
@@ -26,7 +26,7 @@ def _can_be(record: Record, whole: Whole) -> bool:
     return link.kind == ("tun" if kind == "tap" else kind) and link.name != record.host_end
 
 
-def _is_same(snapshot: Snapshot, whole: Whole) -> bool:
+def _is_same(snapshot: Snapshot, whole: LinkDetails) -> bool:
     """What no move and no pod can change: what kind of link it is, what it is made on, what its hardware says."""
     alike = whole.link.kind == snapshot.kind and whole.permanent_mac == snapshot.permanent_mac
     return alike and (snapshot.kind == "" or whole.link.peer == snapshot.peer)

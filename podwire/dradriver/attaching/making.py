@@ -10,7 +10,7 @@ from podwire.dradriver.attaching.places import Place
 from podwire.dradriver.settings import Made, Vrf
 from podwire.linux import errors
 from podwire.linux.net.deferred_deletion import delete_link
-from podwire.linux.net.link_attributes import Attributes, WholeLinks
+from podwire.linux.net.link_attributes import Attributes, DetailedLinks
 from podwire.linux.net.links import KernelLinks
 from podwire.linux.net.netlink import Batch
 from podwire.linux.net.stacked_links import Stacked
@@ -42,7 +42,7 @@ def make(host: Place, there: Place, step: steps.Make) -> int:
             parent = KernelLinks(host.netlink).get(step.parent)
             make_stacked(host.netlink, _stacked(step.made, parent.ifindex), step.attributes, there.netns)
     index = KernelLinks(there.netlink).get(name).ifindex
-    WholeLinks(there.netlink).change(index, rest)
+    DetailedLinks(there.netlink).change(index, rest)
     return index
 
 

@@ -15,9 +15,9 @@ from podwire.dradriver.attaching.steps import Step
 from podwire.dradriver.settings import IP, WHOLE, Interface, Network, Route, Settings
 from podwire.linux import values
 from podwire.linux.net.link_attributes import Attributes
-from podwire.linux.net.snapshot_addresses import KeptAddress
-from podwire.linux.net.snapshot_routes import KeptRoute
-from podwire.linux.net.snapshot_rules import KeptRule
+from podwire.linux.net.snapshot_addresses import SavedAddress
+from podwire.linux.net.snapshot_routes import SavedRoute
+from podwire.linux.net.snapshot_rules import SavedRule
 
 _LABEL = 3
 _GLOBAL = 0
@@ -99,7 +99,7 @@ def sysctls(settings: Settings) -> dict[str, str]:
     return {name: str(int(value)) for name, value in wanted.items() if value is not None}
 
 
-def addresses(record: Record) -> tuple[tuple[KeptAddress, ...], tuple[Interface, ...]]:
+def addresses(record: Record) -> tuple[tuple[SavedAddress, ...], tuple[Interface, ...]]:
     """Those of the host that stay with the link, and those that are given; one or the other."""
     settings, snapshot = record.order.settings, record.snapshot
     given = record.addresses if record.addresses is not None else settings.addresses
@@ -109,7 +109,7 @@ def addresses(record: Record) -> tuple[tuple[KeptAddress, ...], tuple[Interface,
     return tuple(_carried(each) for each in snapshot.addresses if each.scope == _GLOBAL), ()
 
 
-def _carried(address: KeptAddress) -> KeptAddress:
+def _carried(address: SavedAddress) -> SavedAddress:
     """Without its label, which begins with the name that the link had, and without asking who else has it."""
     kept = tuple(each for each in address.attributes if each[0] != _LABEL)
     flags = address.flags | (_NO_DAD if address.family == _IPV6 else 0)
@@ -122,7 +122,7 @@ def networks(record: Record) -> tuple[Network, ...]:
     return (*(each.network for each in given), *(each.interface.network for each in carried))
 
 
-def _routes(record: Record, carried: Sequence[KeptRoute]) -> Iterable[Step]:
+def _routes(record: Record, carried: Sequence[SavedRoute]) -> Iterable[Step]:
     """Those to what is on the link first: others' gateways may be there."""
     settings = record.order.settings
     given = (*(_in_vrf(each, settings) for each in settings.routes), *leased_routes(record))
@@ -152,7 +152,7 @@ def _in_vrf(route: Route, settings: Settings) -> Route:
     )
 
 
-def carried_routes(record: Record) -> tuple[KeptRoute, ...]:
+def carried_routes(record: Record) -> tuple[SavedRoute, ...]:
     """Routes of the host that can be had in the pod too, and that nobody gave another way."""
     settings, snapshot = record.order.settings, record.snapshot
     if snapshot is None:
@@ -187,7 +187,7 @@ def _holds(network: Network, address: IP) -> bool:
             return address.version == network.version and address in network
 
 
-def rules(record: Record, ways: Sequence[KeptRoute]) -> steps.AddRules:
+def rules(record: Record, ways: Sequence[SavedRoute]) -> steps.AddRules:
     settings = record.order.settings
     given = tuple(
         values.Rule(
@@ -202,7 +202,7 @@ def rules(record: Record, ways: Sequence[KeptRoute]) -> steps.AddRules:
     return steps.AddRules(given, () if settings.vrf else carried_rules(record, ways))
 
 
-def carried_rules(record: Record, ways: Sequence[KeptRoute]) -> tuple[KeptRule, ...]:
+def carried_rules(record: Record, ways: Sequence[SavedRoute]) -> tuple[SavedRule, ...]:
     """Rules of the host that lead to what the pod has, under the name that the link has there."""
     if record.snapshot is None:
         return ()
@@ -211,7 +211,7 @@ def carried_rules(record: Record, ways: Sequence[KeptRoute]) -> tuple[KeptRule, 
     return tuple(each.renamed(name, becomes) for each in record.snapshot.rules if _fits(each, name, tables))
 
 
-def _fits(rule: KeptRule, name: str, tables: set[int]) -> bool:
+def _fits(rule: SavedRule, name: str, tables: set[int]) -> bool:
     """Whether it leads into a table of the pod, and names no other link than ours."""
     others = {rule.input, rule.output} - {"", name}
     return rule.table in tables and not others

@@ -17,10 +17,10 @@ from podwire.dradriver.settings import WHOLE, Interface
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors
 from podwire.linux.net import link_sysctls
-from podwire.linux.net.link_attributes import Attributes, WholeLinks
+from podwire.linux.net.link_attributes import Attributes, DetailedLinks
 from podwire.linux.net.links import KernelLinks
 from podwire.linux.net.routes import KernelRoutes
-from podwire.linux.net.snapshot_routes import KeptRoutes
+from podwire.linux.net.snapshot_routes import SavedRoutes
 from podwire.linux.net.stacked_links import FEATURES, supports
 from podwire.linux.values import Link
 
@@ -126,7 +126,7 @@ def ready(host: Place, record: Record) -> None:
         hands.ifindex = making.make(host, host, replace(make_step(record), attributes=wanted))
         failpoint(WAITING)
     _stay_silent(host, record.waiting_name)
-    WholeLinks(host.netlink).change(hands.ifindex, Attributes(up=True))
+    DetailedLinks(host.netlink).change(hands.ifindex, Attributes(up=True))
 
 
 def _stay_silent(host: Place, link: str) -> None:
@@ -137,7 +137,7 @@ def _stay_silent(host: Place, link: str) -> None:
 
 def _ready_whole(host: Place, snapshot: Snapshot, mac: str) -> None:
     """It asks with the MAC address that it is to have."""
-    links = WholeLinks(host.netlink)
+    links = DetailedLinks(host.netlink)
     now = links.get(snapshot.name).link
     if now.mac != mac:
         links.change(now.ifindex, Attributes(up=False))
@@ -149,5 +149,5 @@ def check_free_to_go(host: Place, link: Link | None, record: Record) -> None:
     """Once more, when it is about to go: the host may need by now what it did not need before. Raises Refused."""
     if link is None:
         raise Refused("", f"the link {record.order.offered.link} is not on the host")
-    if KeptRoutes(host.netlink).leads_out(link.ifindex):
+    if SavedRoutes(host.netlink).leads_out(link.ifindex):
         check_not_needed(host, {each.ifindex: each for each in KernelLinks(host.netlink).list()}, link)

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from podwire.dradriver.attaching.places import Place
 from podwire.linux import errors
 from podwire.linux.net import link_sysctls
-from podwire.linux.net.link_attributes import Attributes, Whole, WholeLinks
-from podwire.linux.net.snapshot_addresses import KeptAddress, KeptAddresses
-from podwire.linux.net.snapshot_neighbours import KeptNeighbour, KeptNeighbours
-from podwire.linux.net.snapshot_qdiscs import KeptQueue, KeptQueues
-from podwire.linux.net.snapshot_routes import KeptRoute, KeptRoutes
-from podwire.linux.net.snapshot_rules import KeptRule, KeptRules
+from podwire.linux.net.link_attributes import Attributes, DetailedLinks, LinkDetails
+from podwire.linux.net.snapshot_addresses import SavedAddress, SavedAddresses
+from podwire.linux.net.snapshot_neighbours import SavedNeighbour, SavedNeighbours
+from podwire.linux.net.snapshot_qdiscs import SavedQdisc, SavedQdiscs
+from podwire.linux.net.snapshot_routes import SavedRoute, SavedRoutes
+from podwire.linux.net.snapshot_rules import SavedRule, SavedRules
 from podwire.linux.values import LOCAL, MAIN
 
 _DEFAULT = 253
@@ -29,25 +29,25 @@ class Snapshot:
     """What it is connected to or made on, by index; 0 for nothing. It stays when the link moves."""
     attributes: Attributes
     """All that one message sets, without name and master."""
-    addresses: tuple[KeptAddress, ...] = ()
-    routes: tuple[KeptRoute, ...] = ()
-    rules: tuple[KeptRule, ...] = ()
+    addresses: tuple[SavedAddress, ...] = ()
+    routes: tuple[SavedRoute, ...] = ()
+    rules: tuple[SavedRule, ...] = ()
     """Those that name it, or look into tables that its routes are in. They stay on the host."""
-    neighbours: tuple[KeptNeighbour, ...] = ()
+    neighbours: tuple[SavedNeighbour, ...] = ()
     features: tuple[str, ...] = ()
     """Those that are asked for, of all that can be changed."""
     changeable: tuple[str, ...] = ()
     flags: Mapping[str, bool] = field(default_factory=dict)
     """The driver's private ones."""
     sysctls: Mapping[str, str] = field(default_factory=dict)
-    queues: tuple[KeptQueue, ...] = ()
+    queues: tuple[SavedQdisc, ...] = ()
 
 
 def taken(host: Place, index: int) -> Snapshot:
     """NoSuchLink."""
-    whole = WholeLinks(host.netlink).get(index)
+    whole = DetailedLinks(host.netlink).get(index)
     features = host.ethtool.features(index)
-    routes = KeptRoutes(host.netlink).list(index)
+    routes = SavedRoutes(host.netlink).list(index)
     return Snapshot(
         name=whole.link.name,
         kind=whole.link.kind,
@@ -55,19 +55,19 @@ def taken(host: Place, index: int) -> Snapshot:
         permanent_mac=whole.permanent_mac,
         peer=whole.link.peer,
         attributes=attributes_of(whole),
-        addresses=KeptAddresses(host.netlink).list().get(index, ()),
+        addresses=SavedAddresses(host.netlink).list().get(index, ()),
         routes=routes,
-        rules=rules_of(whole.link.name, routes, KeptRules(host.netlink).list()),
-        neighbours=KeptNeighbours(host.netlink).list(index),
+        rules=rules_of(whole.link.name, routes, SavedRules(host.netlink).list()),
+        neighbours=SavedNeighbours(host.netlink).list(index),
         features=tuple(sorted(features.wanted & features.changeable)),
         changeable=tuple(sorted(features.changeable)),
         flags=host.ethtool.flags(index),
         sysctls=host.visited(lambda: link_sysctls.read_all(whole.link.name)),
-        queues=KeptQueues(host.netlink).list(index),
+        queues=SavedQdiscs(host.netlink).list(index),
     )
 
 
-def attributes_of(whole: Whole) -> Attributes:
+def attributes_of(whole: LinkDetails) -> Attributes:
     link = whole.link
     return Attributes(
         mac=link.mac or None,
@@ -85,7 +85,7 @@ def attributes_of(whole: Whole) -> Attributes:
     )
 
 
-def rules_of(name: str, routes: tuple[KeptRoute, ...], rules: tuple[KeptRule, ...]) -> tuple[KeptRule, ...]:
+def rules_of(name: str, routes: tuple[SavedRoute, ...], rules: tuple[SavedRule, ...]) -> tuple[SavedRule, ...]:
     """Those that concern a link."""
     tables = {each.table for each in routes} - _EVERYBODYS
     return tuple(each for each in rules if each.names(name) or each.table in tables)
@@ -102,18 +102,18 @@ def restore(host: Place, index: int, wanted: Snapshot) -> tuple[str, ...]:
 
     Its alias comes last: until then it says whose the link is. NoSuchLink.
     """
-    links = WholeLinks(host.netlink)
+    links = DetailedLinks(host.netlink)
     lost = _restore_link(host, index, wanted)
     name = links.get(index).link.name
-    lost += host.visited(lambda: link_sysctls.put(name, wanted.sysctls))
+    lost += host.visited(lambda: link_sysctls.restore(name, wanted.sysctls))
     if wanted.attributes.up:
         links.change(index, Attributes(up=True))
-    addresses = KeptAddresses(host.netlink)
-    addresses.put(index, wanted.addresses, addresses.list().get(index, ()))
-    lost += KeptRoutes(host.netlink).put(index, wanted.routes)
-    KeptNeighbours(host.netlink).put(index, wanted.neighbours)
+    addresses = SavedAddresses(host.netlink)
+    addresses.restore(index, wanted.addresses, addresses.list().get(index, ()))
+    lost += SavedRoutes(host.netlink).restore(index, wanted.routes)
+    SavedNeighbours(host.netlink).restore(index, wanted.neighbours)
     lost += _restore_hardware(host, index, wanted)
-    lost += KeptQueues(host.netlink).put(index, wanted.queues)
+    lost += SavedQdiscs(host.netlink).restore(index, wanted.queues)
     now = links.get(index).link
     if now.alias != wanted.attributes.alias:
         links.change(index, Attributes(alias=wanted.attributes.alias))
@@ -121,7 +121,7 @@ def restore(host: Place, index: int, wanted: Snapshot) -> tuple[str, ...]:
 
 
 def _restore_link(host: Place, index: int, wanted: Snapshot) -> tuple[str, ...]:
-    links = WholeLinks(host.netlink)
+    links = DetailedLinks(host.netlink)
     now = links.get(index)
     changes = different(wanted.attributes, attributes_of(now))._replace(alias=None, up=None)
     renamed = now.link.name != wanted.name

@@ -12,10 +12,10 @@ from podwire.dradriver.attaching.snapshots import Snapshot
 from podwire.dradriver.settings import Interface, Made, Neighbour, Route, Vrf
 from podwire.failpoints import declare
 from podwire.linux.net.link_attributes import Attributes
-from podwire.linux.net.snapshot_addresses import KeptAddress
-from podwire.linux.net.snapshot_neighbours import KeptNeighbour
-from podwire.linux.net.snapshot_routes import KeptRoute
-from podwire.linux.net.snapshot_rules import KeptRule
+from podwire.linux.net.snapshot_addresses import SavedAddress
+from podwire.linux.net.snapshot_neighbours import SavedNeighbour
+from podwire.linux.net.snapshot_routes import SavedRoute
+from podwire.linux.net.snapshot_rules import SavedRule
 from podwire.linux.values import Bucket, Rule
 
 
@@ -65,7 +65,7 @@ class SetSysctls(Step, name="set sysctls", done="sysctls"):
 @dataclass(frozen=True)
 class AddAddresses(Step, name="add addresses", done="addresses"):
     given: tuple[Interface, ...] = ()
-    carried: tuple[KeptAddress, ...] = ()
+    carried: tuple[SavedAddress, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,19 +92,19 @@ class JoinVrf(Step, name="join the VRF", done="vrf"):
 @dataclass(frozen=True)
 class AddRoutes(Step, name="add routes", done="routes"):
     given: tuple[Route, ...] = ()
-    carried: tuple[KeptRoute, ...] = ()
+    carried: tuple[SavedRoute, ...] = ()
 
 
 @dataclass(frozen=True)
 class AddRules(Step, name="add rules", done="rules"):
     given: tuple[Rule, ...] = ()
-    carried: tuple[KeptRule, ...] = ()
+    carried: tuple[SavedRule, ...] = ()
 
 
 @dataclass(frozen=True)
 class AddNeighbours(Step, name="add neighbours", done="neighbours"):
     given: tuple[Neighbour, ...] = ()
-    carried: tuple[KeptNeighbour, ...] = ()
+    carried: tuple[SavedNeighbour, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class DeleteQueue(Step, name="delete the queue of what comes in", done="queue-de
 @dataclass(frozen=True)
 class DeleteRules(Step, name="delete rules", done="rules-deleted"):
     given: tuple[Rule, ...] = ()
-    carried: tuple[KeptRule, ...] = ()
+    carried: tuple[SavedRule, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from podwire.dradriver.inventory.choosing import is_nobodys
 from podwire.dradriver.inventory.listing import Listing
 from podwire.linux.errors import LinuxError
 from podwire.linux.net import monitor
-from podwire.linux.net.link_moves import Ended, Seen, Travels
+from podwire.linux.net.link_moves import LinkEvent, LinkMoves, NamespaceEnded
 from podwire.linux.values import Link
 
 HEAR_SECONDS, QUIET_SECONDS = 0.05, 0.05
@@ -36,7 +36,7 @@ class Following:
         """Links that came since the last look, and do not matter."""
         self._sure = False
         """Whether a look is due for any other reason."""
-        self._told: list[Seen | Ended] = []
+        self._told: list[LinkEvent | NamespaceEnded] = []
         self._lost = False
         self._looks = False
         self._trouble = ""
@@ -48,7 +48,7 @@ class Following:
         inventory.subscribers.look_at(self._stale)
         with contextlib.ExitStack() as stack:
             host = stack.enter_context(contextlib.closing(monitor.Monitor(inventory.netns)))
-            travels = stack.enter_context(contextlib.closing(Travels(inventory.netns)))
+            travels = stack.enter_context(contextlib.closing(LinkMoves(inventory.netns)))
             stack.enter_context(heard(host.fileno(), HEAR_SECONDS, lambda: self._heard_host(host)))
             stack.enter_context(heard(travels.fileno(), HEAR_SECONDS, lambda: self._heard_travels(travels)))
             stack.callback(self._stop_timer)
@@ -94,7 +94,7 @@ class Following:
                 return True
         return False
 
-    def _heard_travels(self, travels: Travels) -> None:
+    def _heard_travels(self, travels: LinkMoves) -> None:
         told = travels.read()
         self._lost = self._lost or travels.lost
         travels.lost = False
@@ -104,17 +104,17 @@ class Following:
         if self._lost or (not self._looks and self._told):
             self._stale()
 
-    def _keep(self, told: Iterable[Seen | Ended]) -> None:
+    def _keep(self, told: Iterable[LinkEvent | NamespaceEnded]) -> None:
         self._told += told
         if len(self._told) > MOST_TOLD:
             self._told, self._lost = [], True
 
-    def _concern(self, told: Iterable[Seen | Ended]) -> bool:
+    def _concern(self, told: Iterable[LinkEvent | NamespaceEnded]) -> bool:
         """Whether it is about a device: one of the host that leaves, or one that is elsewhere."""
         places = self._inventory.places()
         numbers = {netns for netns, _ in places}
         for each in told:
-            if isinstance(each, Ended):
+            if isinstance(each, NamespaceEnded):
                 if each.netns in numbers:
                     return True
             elif each.netns is None:
@@ -157,6 +157,6 @@ class Following:
             self._timer = None
 
 
-async def _finished(inventory: Listing, told: list[Seen | Ended], lost: bool) -> float | None:
+async def _finished(inventory: Listing, told: list[LinkEvent | NamespaceEnded], lost: bool) -> float | None:
     """A look is finished also when nobody waits for it any more: its sockets are closed afterwards."""
     return await asyncio.shield(asyncio.to_thread(inventory.look, told, lost=lost))

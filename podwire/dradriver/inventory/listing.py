@@ -20,8 +20,8 @@ from podwire.dradriver.inventory.looking import Host, View
 from podwire.dradriver.inventory.subscribers import Subscribers
 from podwire.dradriver.offers import Offered
 from podwire.interfaces import Clock
-from podwire.linux.net.link_locations import Whereabouts
-from podwire.linux.net.link_moves import Ended, Seen, no_carrier
+from podwire.linux.net.link_locations import LinkLocations
+from podwire.linux.net.link_moves import LinkEvent, NamespaceEnded, no_carrier
 from podwire.linux.net.sysfs import Sysfs
 from podwire.linux.values import Link
 
@@ -58,7 +58,7 @@ class Listing:
         self._judge = Judge(self.config.patience)
         self._host = Host(sysfs, netns)
         self._turn = threading.RLock()
-        self._where = Whereabouts()
+        self._where = LinkLocations()
         self._known: dict[str, Known] = {}
         self._held: dict[str, _Held] = {}
         self._home: dict[str, Link] = {}
@@ -135,7 +135,7 @@ class Listing:
                 del self._held[device]
         self.subscribers.stale()
 
-    def look(self, told: Sequence[Seen | Ended] = (), *, lost: bool = False) -> float | None:
+    def look(self, told: Sequence[LinkEvent | NamespaceEnded] = (), *, lost: bool = False) -> float | None:
         """See how things are. Returns after how many seconds to look again, if nothing happens. Raises LinuxError.
 
         `told` is what the kernel told meanwhile, `lost` that it told more than was heard.

@@ -11,7 +11,7 @@ from podwire.dradriver.inventory.devices import Facts, Programs
 from podwire.dradriver.inventory.uplinks import below
 from podwire.linux.net import ebpf
 from podwire.linux.net.addresses import KernelAddresses
-from podwire.linux.net.link_moves import Distant
+from podwire.linux.net.link_moves import RemoteLinks
 from podwire.linux.net.link_speeds import Speeds
 from podwire.linux.net.links import KernelLinks
 from podwire.linux.net.netlink import Netlink
@@ -43,7 +43,7 @@ class Host:
         except BaseException:
             self._netlink.close()
             raise
-        self.distant = Distant(self._netlink)
+        self.distant = RemoteLinks(self._netlink)
 
     def close(self) -> None:
         self._netlink.close()

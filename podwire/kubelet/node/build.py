@@ -7,7 +7,7 @@ from podwire.kubelet.node import conditions
 from podwire.kubelet.node.conditions import Readiness
 from podwire.kubelet.node.resources import allocatable, capacity
 from podwire.kubelet.node.settings import NodeSettings
-from podwire.linux.machine import Facts, Left
+from podwire.linux.machine import Facts, FreeResources
 from podwire.objects.nodes import ContainerImage
 from podwire.objects.quantity import NANO, Quantity
 from podwire.protocols.k8sapi.watch import Object
@@ -22,7 +22,7 @@ class Seen:
     """What the agent knows of its node at one moment."""
 
     facts: Facts
-    left: Left
+    left: FreeResources
     addresses: tuple[str, ...]
     runtime: Readiness
     runtime_version: str = ""

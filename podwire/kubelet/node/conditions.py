@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from podwire.kubelet.node.settings import Thresholds
-from podwire.linux.machine import Left
+from podwire.linux.machine import FreeResources
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.k8sapi.watch import Object
 
@@ -67,7 +67,7 @@ _WORDS = {
 }
 
 
-def pressures(left: Left, limits: Thresholds) -> dict[str, bool]:
+def pressures(left: FreeResources, limits: Thresholds) -> dict[str, bool]:
     """By condition. Where a file system makes inodes as they are needed, they do not run out."""
     short_of_inodes = left.inodes_size > 0 and left.inodes < limits.inodes * left.inodes_size
     return {

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 from podwire.kubelet.node.settings import NodeSettings
-from podwire.linux.machine import Facts, Left
+from podwire.linux.machine import Facts, FreeResources
 from podwire.objects.quantity import NANO, Format, Quantity, parse
 
 CPU, MEMORY, PODS, STORAGE = "cpu", "memory", "pods", "ephemeral-storage"
 
 
-def capacity(facts: Facts, left: Left, settings: NodeSettings) -> dict[str, str]:
+def capacity(facts: Facts, left: FreeResources, settings: NodeSettings) -> dict[str, str]:
     return {
         CPU: str(facts.cpus),
         STORAGE: binary(left.disk_size),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from podwire.linux.machine import Facts, Left
+from podwire.linux.machine import Facts, FreeResources
 from podwire.linux.values import IP
 from podwire.objects.nodes import Taint
 
@@ -13,11 +13,11 @@ MEBI = 1024**2
 
 
 class Machine(Protocol):
-    """`linux.machine.RealMachine` is one; called in worker threads."""
+    """`linux.machine.KernelMachine` is one; called in worker threads."""
 
     def facts(self) -> Facts: ...
 
-    def left(self, path: str) -> Left: ...
+    def left(self, path: str) -> FreeResources: ...
 
     def addresses(self) -> tuple[IP, ...]: ...
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from podwire.linux.values import Mounted, Path
+from podwire.linux.values import Mount, Path
 
 
 class Mounts(Protocol):
@@ -13,6 +13,6 @@ class Mounts(Protocol):
 
     def unmount(self, target: Path, *, lazily: bool = False) -> None: ...
 
-    def list(self) -> list[Mounted]: ...
+    def list(self) -> list[Mount]: ...
 
     def is_mounted(self, target: Path) -> bool: ...

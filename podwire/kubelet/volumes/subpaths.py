@@ -27,7 +27,7 @@ def bind(volume: Path, subpath: str, target: Path, mounts: Mounts) -> None:
             _clear(target, mounts)
             _make_target(target, directory=stat.S_ISDIR(status.st_mode))
             mounts.bind(f"/proc/self/fd/{found}", target)
-    except errors.Escapes as error:
+    except errors.PathEscapes as error:
         raise VolumeError(f'subpath "{subpath}" not within volume path "{volume}"') from error
     except OSError as error:
         raise VolumeError(f'failed to prepare subPath "{subpath}": {error}') from error

@@ -47,7 +47,7 @@ class KernelCgroups:
         except FileExistsError:
             return
         except OSError as error:
-            raise errors.of(error, f"make the cgroup {child}", _NAMES) from error
+            raise errors.from_oserror(error, f"make the cgroup {child}", _NAMES) from error
         if tree.version == 1 and "cpuset" in tree.controllers:
             for file in ("cpuset.cpus", "cpuset.mems"):  # empty at first, and then nobody may enter
                 _write(f"{child}/{file}", _read(f"{parent}/{file}") or "")
@@ -80,7 +80,7 @@ class KernelCgroups:
                 except FileNotFoundError:
                     pass
                 except OSError as error:
-                    raise errors.of(error, f"remove the cgroup {directory}") from error
+                    raise errors.from_oserror(error, f"remove the cgroup {directory}") from error
 
     def below(self, path: str) -> list[str]:
         """Every group below one, in whichever tree: also those that a crash left in some trees only."""
@@ -197,10 +197,10 @@ def _opened(pids: list[int]) -> Iterator[int]:
 
 
 def plain_steps(path: str) -> list[str]:
-    """A path and those above it, the uppermost first. Escapes when it is not plain."""
+    """A path and those above it, the uppermost first. PathEscapes when it is not plain."""
     parts = path.split("/")
     if not all(parts) or "." in parts or ".." in parts:
-        raise errors.Escapes(errno.EXDEV, f"use the cgroup {path!r}", "its path must be relative and plain")
+        raise errors.PathEscapes(errno.EXDEV, f"use the cgroup {path!r}", "its path must be relative and plain")
     return ["/".join(parts[: each + 1]) for each in range(len(parts))]
 
 
@@ -233,4 +233,4 @@ def _write(path: str, value: str, operation: str = "", names: errors.Names = _NA
         finally:
             os.close(file)
     except OSError as error:
-        raise errors.of(error, operation or f"write {value!r} to {path}", names) from error
+        raise errors.from_oserror(error, operation or f"write {value!r} to {path}", names) from error

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from podwire.linux import errors
-from podwire.linux.values import Limits, Mounted, Usage
+from podwire.linux.values import Limits, Mount, Usage
 
 CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "pids", "freezer", "devices", "blkio", "io", "hugetlb")
 """Those that limit, count or stop what a pod does; groups are made in no other tree."""
@@ -27,7 +27,7 @@ class Setting(NamedTuple):
     value: str
 
 
-def trees(mounts: Iterable[Mounted], unified: Callable[[str], str]) -> list[Tree]:
+def trees(mounts: Iterable[Mount], unified: Callable[[str], str]) -> list[Tree]:
     """The trees in which groups are made; `unified` tells a version 2 tree's own list of controllers."""
     found: dict[tuple[int, frozenset[str]], Tree] = {}
     for each in mounts:

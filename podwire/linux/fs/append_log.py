@@ -25,13 +25,13 @@ def put(path: Path, line: bytes, *, durably: bool = True) -> None:
     except FileNotFoundError:
         return (write_durably if durably else replace_file)(path, line)
     except OSError as error:
-        raise errors.of(error, f"write {os.fspath(path)}") from error
+        raise errors.from_oserror(error, f"write {os.fspath(path)}") from error
     try:
         if os.fstat(file).st_size > LONGEST:
             return write_durably(path, line)  # it takes the place of all before it
         write_all(file, b"\n" + line)
     except OSError as error:
-        raise errors.of(error, f"write {os.fspath(path)}") from error
+        raise errors.from_oserror(error, f"write {os.fspath(path)}") from error
     finally:
         os.close(file)
 
@@ -46,7 +46,7 @@ def settle(path: Path) -> None:
             os.close(file)
         sync_directory(os.path.dirname(os.fspath(path)) or ".")
     except OSError as error:
-        raise errors.of(error, f"write {os.fspath(path)}") from error
+        raise errors.from_oserror(error, f"write {os.fspath(path)}") from error
 
 
 def newest(data: bytes, decode: Callable[[bytes], T], broken: type[Exception]) -> T:

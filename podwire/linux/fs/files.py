@@ -45,7 +45,7 @@ def _put(path: Path, data: bytes, mode: int, *, durably: bool) -> None:
     except OSError as error:
         with suppress(OSError):
             os.unlink(temporary)
-        raise errors.of(error, f"write {where}", {errno.ENOENT: errors.NoSuchPath}) from error
+        raise errors.from_oserror(error, f"write {where}", {errno.ENOENT: errors.NoSuchPath}) from error
 
 
 def take_its_place(temporary: str, where: str) -> None:
@@ -68,7 +68,7 @@ def remove_durably(path: Path) -> None:
     except FileNotFoundError:
         pass
     except OSError as error:
-        raise errors.of(error, f"remove {where}") from error
+        raise errors.from_oserror(error, f"remove {where}") from error
 
 
 def sweep(directory: Path) -> None:
@@ -104,7 +104,7 @@ def write_all(file: int, data: bytes) -> None:
 
 
 def open_beneath(directory: int, path: str, flags: int = os.O_RDONLY, mode: int = 0, *, symlinks: bool = True) -> int:
-    """Open a path that must not lead out of an open directory by `..`, absolutely, or by a symlink. Escapes."""
+    """Open a path that must not lead out of an open directory by `..`, absolutely, or by a symlink. PathEscapes."""
     rule = _BENEATH | _NO_MAGICLINKS | (0 if symlinks else _NO_SYMLINKS)
     return _open(directory, path, flags, mode, rule)
 

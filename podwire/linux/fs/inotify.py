@@ -35,7 +35,9 @@ class Inotify:
     def __init__(self) -> None:
         self._descriptor = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._descriptor < 0:
-            raise errors.named(ctypes.get_errno(), "watch files", names={24: errors.NoRoom, 23: errors.NoRoom})
+            raise errors.from_errno(
+                ctypes.get_errno(), "watch files", names={24: errors.OutOfResources, 23: errors.OutOfResources}
+            )
 
     def fileno(self) -> int:
         return int(self._descriptor)
@@ -44,8 +46,8 @@ class Inotify:
         """Watch a path; the same file again is the same watch, with the new mask."""
         watch = _libc.inotify_add_watch(self._descriptor, os.fsencode(path), ctypes.c_uint32(mask))
         if watch < 0:
-            names: errors.Names = {2: errors.NoSuchPath, 20: errors.NoSuchPath, 28: errors.NoRoom}
-            raise errors.named(ctypes.get_errno(), f"watch {os.fspath(path)}", names=names)
+            names: errors.Names = {2: errors.NoSuchPath, 20: errors.NoSuchPath, 28: errors.OutOfResources}
+            raise errors.from_errno(ctypes.get_errno(), f"watch {os.fspath(path)}", names=names)
         return int(watch)
 
     def add_nearest(self, directory: str | os.PathLike[str], mask: int) -> int:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from podwire.linux import errors, syscalls
-from podwire.linux.values import Mounted, Path
+from podwire.linux.values import Mount, Path
 
 _READ_ONLY, _REMOUNT, _BIND, _RECURSIVE = 1, 32, 4096, 16384
 _FLAGS = {
@@ -79,7 +79,7 @@ class KernelMounts:
         """The uppermost mount there. NoSuchMount; Busy unless `lazily`, which hides it now and ends it when unused."""
         syscalls.umount(os.fspath(target), _NOFOLLOW | (_DETACH if lazily else 0))
 
-    def list(self) -> list[Mounted]:
+    def list(self) -> list[Mount]:
         return mounted()
 
     def is_mounted(self, target: Path) -> bool:
@@ -87,28 +87,28 @@ class KernelMounts:
         return any(each.target == where for each in mounted())
 
 
-def _remount_read_only(mount: Mounted) -> None:
+def _remount_read_only(mount: Mount) -> None:
     kept = 0
     for each in mount.options:
         kept |= _FLAGS.get(each, 0)
     syscalls.mount(None, mount.target, None, _BIND | _REMOUNT | _READ_ONLY | kept, None)
 
 
-def mounted() -> list[Mounted]:
+def mounted() -> list[Mount]:
     """What the calling thread sees."""
     with open("/proc/thread-self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         return parse_mountinfo(file.read())
 
 
-def parse_mountinfo(text: str) -> list[Mounted]:
+def parse_mountinfo(text: str) -> list[Mount]:
     return [_parsed(line) for line in text.splitlines()]
 
 
-def _parsed(line: str) -> Mounted:
+def _parsed(line: str) -> Mount:
     words = line.split(" ")
     end = words.index("-", 6)
     kind, source, options = words[end + 1 : end + 4]
-    return Mounted(
+    return Mount(
         id=int(words[0]),
         parent=int(words[1]),
         device=words[2],

@@ -35,14 +35,14 @@ def mount_overlay(
     writable = (
         {"upperdir": os.fspath(upper), "workdir": os.fspath(work)} if upper is not None and work is not None else {}
     )
-    if takes_layers_singly():
+    if supports_single_layers():
         _by_fsconfig(os.fspath(target), layers, writable, options)
     else:
         mount_relative(os.fspath(target), layers, writable, options)
 
 
 @cache
-def takes_layers_singly() -> bool:
+def supports_single_layers() -> bool:
     """Whether this kernel takes layers one by one."""
     try:
         context = syscalls.syscall(syscalls.FSOPEN, "open the overlay file system", b"overlay", _CLOEXEC)
@@ -96,7 +96,7 @@ def _short(path: str, held: list[int]) -> str:
     try:
         held.append(os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
     except OSError as error:
-        raise errors.of(error, f"open the layer {path}") from error
+        raise errors.from_oserror(error, f"open the layer {path}") from error
     return f"/proc/self/fd/{held[-1]}"
 
 

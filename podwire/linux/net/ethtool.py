@@ -96,7 +96,7 @@ class Ethtool:
 def _bits(packed: bytes) -> dict[str, bool]:
     told = wire.attributes(packed)
     found = {}
-    for _, bit in wire.each_attribute(told.get(_BITS, b"")):
+    for _, bit in wire.iter_attributes(told.get(_BITS, b"")):
         each = wire.attributes(bit)
         found[wire.string(each.get(_BIT_NAME, b""))] = _BIT_VALUE in each or _NO_MASK in told
     return found

@@ -49,7 +49,7 @@ class Attributes(NamedTuple):
     gro_ipv4_max_size: int | None = None
 
 
-class Whole(NamedTuple):
+class LinkDetails(NamedTuple):
     """A link, and what else there is to know of it; None where the kernel tells nothing."""
 
     link: Link
@@ -64,19 +64,19 @@ class Whole(NamedTuple):
     """More than this gso_max_size cannot be."""
 
 
-class WholeLinks:
+class DetailedLinks:
     """The links of one namespace."""
 
     def __init__(self, netlink: Sender) -> None:
         self._netlink = netlink
 
-    def get(self, link: int | str) -> Whole:
+    def get(self, link: int | str) -> LinkDetails:
         """NoSuchLink."""
         index, name = (link, b"") if isinstance(link, int) else (0, text(_NAME, checked_name(link)))
         body = _MESSAGE.pack(0, 0, index, 0, 0) + name + u32(_EXT_MASK, _SKIP_STATISTICS)
         return _whole(self._netlink.ask(Request(_GET, 0, body, f"find link {link}", ERRORS)))
 
-    def list(self) -> list[Whole]:
+    def list(self) -> list[LinkDetails]:
         body = _MESSAGE.pack(0, 0, 0, 0, 0) + u32(_EXT_MASK, _SKIP_STATISTICS)
         return [_whole(each) for each in self._netlink.dump(Request(_GET, 0, body, "list links", ERRORS))]
 
@@ -117,13 +117,13 @@ def packed(attributes: Attributes) -> tuple[bytes, int, int]:
     return b"".join(parts), flags, sum(flag for flag, value in wanted if value is not None)
 
 
-def _whole(body: bytes) -> Whole:
+def _whole(body: bytes) -> LinkDetails:
     told = wire.attributes(body, _MESSAGE.size)
 
     def size(kind: int) -> int | None:
         return wire.number(told[kind]) if kind in told else None
 
-    return Whole(
+    return LinkDetails(
         link=parsed(body),
         permanent_mac=told.get(_PERMANENT, b"").hex(":"),
         gso_max_size=size(_GSO),

@@ -7,13 +7,13 @@ again whatever it is called by then.
 from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple
 
-from podwire.linux.net.link_moves import Ended, Seen
+from podwire.linux.net.link_moves import LinkEvent, NamespaceEnded
 from podwire.linux.values import Link
 
 Key = Hashable
 
 
-class Away(NamedTuple):
+class Elsewhere(NamedTuple):
     """In another namespace: its number and the link's index there, or None when only its absence is known."""
 
     place: tuple[int, int] | None = None
@@ -21,10 +21,10 @@ class Away(NamedTuple):
     """How it was there when last heard of."""
 
 
-class Whereabouts:
+class LinkLocations:
     def __init__(self) -> None:
         self._home: dict[int, Key] = {}
-        self._away: dict[Key, Away] = {}
+        self._away: dict[Key, Elsewhere] = {}
         self._deleted: set[Key] = set()
         self._indices: set[int] = set()
         self._newcomers: tuple[set[int], set[int]] = (set(), set())
@@ -41,7 +41,7 @@ class Whereabouts:
     def elsewhere(self, key: Key, netns: int, link: Link) -> None:
         """This link, found in another namespace, is the device."""
         self.forget(key)
-        self._away[key] = Away((netns, link.ifindex), link)
+        self._away[key] = Elsewhere((netns, link.ifindex), link)
 
     def forget(self, key: Key) -> None:
         for ifindex in [each for each, owner in self._home.items() if owner == key]:
@@ -58,16 +58,16 @@ class Whereabouts:
         """Whether what is told of a link of the host is of use: it is a device, or was one a moment ago."""
         return ifindex in self._home or ifindex in self._missed
 
-    def away(self, key: Key) -> Away | None:
+    def away(self, key: Key) -> Elsewhere | None:
         return self._away.get(key)
 
     def deleted(self, key: Key) -> bool:
         """Whether its link is known to be no more."""
         return key in self._deleted
 
-    def learn(self, told: Iterable[Seen | Ended]) -> None:
+    def learn(self, told: Iterable[LinkEvent | NamespaceEnded]) -> None:
         for each in told:
-            if isinstance(each, Ended):
+            if isinstance(each, NamespaceEnded):
                 self._lose(lambda place, netns=each.netns: place[0] == netns)  # type: ignore[misc]  # a default binds it
             elif each.netns is None:
                 self._here(each)
@@ -81,7 +81,7 @@ class Whereabouts:
         self._indices = there
         for ifindex in [each for each in self._home if each not in self._indices]:
             self._missed[ifindex] = key = self._home.pop(ifindex)
-            self._away.setdefault(key, Away())
+            self._away.setdefault(key, Elsewhere())
 
     def doubt(self) -> None:
         """Something was not told: nobody is known to be anywhere but here."""
@@ -89,9 +89,9 @@ class Whereabouts:
 
     def _lose(self, lost: Callable[[tuple[int, int]], bool]) -> None:
         for key in [each for each, away in self._away.items() if away.place is not None and lost(away.place)]:
-            self._away[key] = Away()
+            self._away[key] = Elsewhere()
 
-    def _here(self, seen: Seen) -> None:
+    def _here(self, seen: LinkEvent) -> None:
         if not seen.gone:
             return
         self._indices.discard(seen.link.ifindex)
@@ -102,19 +102,19 @@ class Whereabouts:
         if seen.went is None:
             self._deleted.add(key)
         else:
-            self._away[key] = Away(seen.went)
+            self._away[key] = Elsewhere(seen.went)
 
-    def _there(self, netns: int, seen: Seen) -> None:
+    def _there(self, netns: int, seen: LinkEvent) -> None:
         place = (netns, seen.link.ifindex)
         for key in [each for each, away in self._away.items() if away.place == place]:
             if not seen.gone:
-                self._away[key] = Away(place, seen.link)
+                self._away[key] = Elsewhere(place, seen.link)
             elif seen.went is None:
                 del self._away[key]
                 self._deleted.add(key)
             else:
                 # Where to is told by a number that only the namespace it leaves understands; its index is everywhere's.
-                self._away[key] = Away()
+                self._away[key] = Elsewhere()
                 self._returning(seen.went[1], key)
 
     def _returning(self, ifindex: int, key: Key) -> None:

@@ -39,7 +39,7 @@ _ERRORS: errors.Names = {
 }
 
 
-class Seen(NamedTuple):
+class LinkEvent(NamedTuple):
     """A link that came, changed or went."""
 
     link: Link
@@ -50,13 +50,13 @@ class Seen(NamedTuple):
     """Of one that is gone because it moved: the number of the namespace where it is now, and its index there."""
 
 
-class Ended(NamedTuple):
+class NamespaceEnded(NamedTuple):
     """A namespace is no more. What was in it went without a word: links of software ended, others are on the host."""
 
     netns: int
 
 
-class Travels:
+class LinkMoves:
     """One socket that hears of links, here and in every namespace that this one has a number for."""
 
     def __init__(self, netns: Path | int | None = None) -> None:
@@ -75,9 +75,9 @@ class Travels:
     def close(self) -> None:
         self._socket.close()
 
-    def read(self) -> list[Seen | Ended]:
+    def read(self) -> list[LinkEvent | NamespaceEnded]:
         """What was told since the last time."""
-        found: list[Seen | Ended] = []
+        found: list[LinkEvent | NamespaceEnded] = []
         while True:
             try:
                 data, beside, _, _ = self._socket.recvmsg(_CHUNK, CMSG_SPACE(_SIGNED.size))
@@ -85,13 +85,13 @@ class Travels:
                 return found
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
-                    raise errors.of(error, "hear of links") from error
+                    raise errors.from_oserror(error, "hear of links") from error
                 self.lost = True
             else:
                 found += _messages(data, _number(beside))
 
 
-class Distant:
+class RemoteLinks:
     """Links in other namespaces, by the numbers that the kernel has for these."""
 
     def __init__(self, netlink: Netlink) -> None:
@@ -158,7 +158,7 @@ def _signed(data: bytes) -> int:
     return number
 
 
-def _messages(data: bytes, netns: int | None) -> Iterator[Seen | Ended]:
+def _messages(data: bytes, netns: int | None) -> Iterator[LinkEvent | NamespaceEnded]:
     at = 0
     while at + HEADER.size <= len(data):
         length, kind, *_ = HEADER.unpack_from(data, at)
@@ -166,9 +166,9 @@ def _messages(data: bytes, netns: int | None) -> Iterator[Seen | Ended]:
             return
         body = data[at + HEADER.size : at + length]
         if kind in (_NEW, _DELETED) and body[0] == 0:  # of another family is a place in a bridge
-            yield Seen(parsed(body), kind == _DELETED, netns, _went(body))
+            yield LinkEvent(parsed(body), kind == _DELETED, netns, _went(body))
         elif kind == _DELETED_ID and netns is None:  # others have other numbers for the same namespaces
-            yield Ended(_signed(wire.attributes(body, _ID_MESSAGE.size)[_NAMESPACE_ID]))
+            yield NamespaceEnded(_signed(wire.attributes(body, _ID_MESSAGE.size)[_NAMESPACE_ID]))
         at += (length + 3) & ~3
 
 

@@ -58,10 +58,10 @@ def write(link: str, values: Mapping[str, str]) -> None:
         except FileNotFoundError as error:
             raise errors.NoSuchSysctl(error.errno or 0, f"write {value} to {path}") from error
         except OSError as error:
-            raise errors.of(error, f"write {value} to {path}") from error
+            raise errors.from_oserror(error, f"write {value} to {path}") from error
 
 
-def put(link: str, wanted: Mapping[str, str]) -> tuple[str, ...]:
+def restore(link: str, wanted: Mapping[str, str]) -> tuple[str, ...]:
     """Write those that are different; returns what could not be written, in words."""
     now, failed = read_all(link), []
     for name, value in wanted.items():

@@ -83,8 +83,8 @@ class Monitor:
         except errors.LinuxError:
             raise
         except OSError as error:
-            names: errors.Names = dict.fromkeys((errno.EMFILE, errno.ENFILE, errno.ENOBUFS), errors.NoRoom)
-            raise errors.of(error, "watch a network namespace", names) from error
+            names: errors.Names = dict.fromkeys((errno.EMFILE, errno.ENFILE, errno.ENOBUFS), errors.OutOfResources)
+            raise errors.from_oserror(error, "watch a network namespace", names) from error
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -102,7 +102,7 @@ class Monitor:
                 return found
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
-                    raise errors.of(error, "hear what changes") from error
+                    raise errors.from_oserror(error, "hear what changes") from error
                 found.append(Changed(ANYTHING))
             else:
                 found += messages(data, self._parse)
@@ -192,7 +192,7 @@ def _nft(kind: int, body: bytes) -> Changed | None:
     if number not in (_NEW_ELEMENT, _GONE_ELEMENT):
         return Changed(RULESET, gone)
     elements = wire.attributes(body, _NFT_HEAD).get(_ELEMENTS, b"")
-    return Changed(ELEMENT, gone, comments=tuple(_comment(each) for _, each in wire.each_attribute(elements)))
+    return Changed(ELEMENT, gone, comments=tuple(_comment(each) for _, each in wire.iter_attributes(elements)))
 
 
 def _comment(element: bytes) -> str:

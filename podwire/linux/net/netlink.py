@@ -91,7 +91,7 @@ class Netlink:
         framed = [(each.kind, each.flags | REQUEST | ACK, each.body) for each in requests]
         for request, refusal in zip(requests, self.exchange(framed), strict=True):
             if refusal is not None:
-                yield errors.named(refusal.number, request.operation, refusal.words, request.errors)
+                yield errors.from_errno(refusal.number, request.operation, refusal.words, request.errors)
 
     def exchange(self, framed: Sequence[tuple[int, int, bytes]]) -> list[Refusal | None]:
         """Send (kind, flags, body) messages as one; what became of each that asked for an acknowledgement."""
@@ -167,7 +167,7 @@ class Netlink:
         except BlockingIOError as error:
             raise errors.DeadlinePassed(errno.ETIMEDOUT, "wait for the kernel's answer") from error
         except OSError as error:
-            raise errors.of(error, "receive the kernel's answer") from error
+            raise errors.from_oserror(error, "receive the kernel's answer") from error
         start = 0
         while start + 16 <= len(data):
             length, kind, flags, seq, _ = HEADER.unpack_from(data, start)
@@ -219,7 +219,7 @@ def _packet(seq: int, kind: int, flags: int, body: bytes) -> bytes:
 
 
 def _named(request: Request, refusal: Refusal) -> errors.LinuxError:
-    return errors.named(refusal.number, request.operation, refusal.words, request.errors)
+    return errors.from_errno(refusal.number, request.operation, refusal.words, request.errors)
 
 
 def _refusal(kind: int, flags: int, body: bytes) -> Refusal | None:

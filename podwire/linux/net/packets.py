@@ -44,9 +44,9 @@ _LARGEST = 1 << 16
 _NAMES: errors.Names = {
     errno.ENODEV: errors.NoSuchLink,
     errno.ENXIO: errors.NoSuchLink,
-    errno.EMFILE: errors.NoRoom,
-    errno.ENFILE: errors.NoRoom,
-    errno.ENOBUFS: errors.NoRoom,
+    errno.EMFILE: errors.OutOfResources,
+    errno.ENFILE: errors.OutOfResources,
+    errno.ENOBUFS: errors.OutOfResources,
 }
 
 T = TypeVar("T")
@@ -76,13 +76,13 @@ class FrameSocket:
         self._ifindex = ifindex
         self._socket = _entered(netns, lambda: _opened(ifindex, kind, program), "hear frames")
 
-    def hear_all(self) -> None:
+    def set_promiscuous(self) -> None:
         """Also what is sent to hardware addresses that are not the link's, until the socket is closed."""
         try:
             told = _REQUEST.pack(self._ifindex, _PROMISCUOUS, 0, b"")
             self._socket.setsockopt(_SOL_PACKET, _MEMBERSHIP, told)
         except OSError as error:
-            raise errors.of(error, "hear all frames", _NAMES) from error
+            raise errors.from_oserror(error, "hear all frames", _NAMES) from error
 
     @property
     def mac(self) -> bytes:
@@ -98,7 +98,7 @@ class FrameSocket:
         try:
             self._socket.send(frame)
         except OSError as error:
-            raise errors.of(error, "send a frame", _NAMES) from error
+            raise errors.from_oserror(error, "send a frame", _NAMES) from error
 
     def read(self) -> list[Frame]:
         found: list[Frame] = []
@@ -108,7 +108,7 @@ class FrameSocket:
             except BlockingIOError:
                 return found
             except OSError as error:  # ENETDOWN is told once, when the link goes down
-                raise errors.of(error, "hear frames", _NAMES) from error
+                raise errors.from_oserror(error, "hear frames", _NAMES) from error
             found.append(Frame(data, _is_checksummed(beside)))
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ class DatagramSocket:
         try:
             self._socket.sendto(data, to)
         except OSError as error:
-            raise errors.of(error, f"send UDP to {to[0]}", _NAMES) from error
+            raise errors.from_oserror(error, f"send UDP to {to[0]}", _NAMES) from error
 
     def read(self) -> list[Datagram]:
         """What came. That an earlier one could not be delivered is told here by the kernel, and is no news."""
@@ -141,7 +141,7 @@ class DatagramSocket:
             except ConnectionRefusedError:
                 continue
             except OSError as error:
-                raise errors.of(error, "hear UDP", _NAMES) from error
+                raise errors.from_oserror(error, "hear UDP", _NAMES) from error
 
     def close(self) -> None:
         self._socket.close()
@@ -168,7 +168,7 @@ def _entered(netns: Path | int | None, work: Callable[[], T], operation: str) ->
     except errors.LinuxError:
         raise
     except OSError as error:
-        raise errors.of(error, operation, _NAMES) from error
+        raise errors.from_oserror(error, operation, _NAMES) from error
 
 
 def _opened(ifindex: int, kind: int, program: bytes) -> socket:

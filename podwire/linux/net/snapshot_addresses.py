@@ -39,13 +39,13 @@ class _Fields(NamedTuple):
     valid: int = _FOR_EVER
 
 
-class KeptAddress(_Fields):
+class SavedAddress(_Fields):
     """One address. Two that differ only in how long they are still valid are the same."""
 
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, KeptAddress) and self[:5] == other[:5]
+        return isinstance(other, SavedAddress) and self[:5] == other[:5]
 
     def __hash__(self) -> int:
         return hash(self[:5])
@@ -58,15 +58,15 @@ class KeptAddress(_Fields):
         return IPv4Interface((packed, self.prefix)) if self.family == 2 else IPv6Interface((packed, self.prefix))
 
 
-class KeptAddresses:
+class SavedAddresses:
     """Reads and writes them on one netlink socket."""
 
     def __init__(self, netlink: Sender) -> None:
         self._netlink = netlink
 
-    def list(self) -> dict[int, tuple[KeptAddress, ...]]:
+    def list(self) -> dict[int, tuple[SavedAddress, ...]]:
         """By the index of their link, in the kernel's order; without those that routers advertise."""
-        found: dict[int, tuple[KeptAddress, ...]] = {}
+        found: dict[int, tuple[SavedAddress, ...]] = {}
         for body in self._netlink.dump(Request(_GET, 0, _MESSAGE.pack(0, 0, 0, 0, 0), "list addresses", _ERRORS)):
             index = _MESSAGE.unpack_from(body)[4]
             told = wire.attributes(body, _MESSAGE.size)
@@ -74,11 +74,11 @@ class KeptAddresses:
                 found[index] = (*found.get(index, ()), _kept(body, told))
         return found
 
-    def add(self, index: int, address: KeptAddress) -> None:
+    def add(self, index: int, address: SavedAddress) -> None:
         """In place of the same one if it is there. NoSuchLink."""
         self._netlink.do(_request(_NEW, CREATE | REPLACE, index, address, "add"))
 
-    def put(self, index: int, wanted: Sequence[KeptAddress], found: Sequence[KeptAddress]) -> None:
+    def restore(self, index: int, wanted: Sequence[SavedAddress], found: Sequence[SavedAddress]) -> None:
         """Make a link's addresses what is wanted; those that are right, or the kernel's own, stay. NoSuchLink."""
         for each in found:
             if each not in wanted and (_PROTOCOL, f"{_LINK_LOCAL:02x}") not in each.attributes:
@@ -88,10 +88,10 @@ class KeptAddresses:
                 self.add(index, each)
 
 
-def _kept(body: bytes, told: dict[int, bytes]) -> KeptAddress:
+def _kept(body: bytes, told: dict[int, bytes]) -> SavedAddress:
     family, prefix, flags, scope, _ = _MESSAGE.unpack_from(body)
     preferred, valid = _LIFETIMES.unpack(told[_CACHE])[:2] if _CACHE in told else (_FOR_EVER, _FOR_EVER)
-    return KeptAddress(
+    return SavedAddress(
         family,
         prefix,
         scope,
@@ -102,7 +102,7 @@ def _kept(body: bytes, told: dict[int, bytes]) -> KeptAddress:
     )
 
 
-def _request(kind: int, flags: int, index: int, kept: KeptAddress, verb: str) -> Request:
+def _request(kind: int, flags: int, index: int, kept: SavedAddress, verb: str) -> Request:
     body = _MESSAGE.pack(kept.family, kept.prefix, 0, kept.scope, index)
     body += b"".join(attribute(number, bytes.fromhex(value)) for number, value in kept.attributes)
     if kind == _NEW:

@@ -22,7 +22,7 @@ _FAMILIES = (2, 10)
 _ERRORS: errors.Names = {errno.ENODEV: errors.NoSuchLink}
 
 
-class KeptNeighbour(NamedTuple):
+class SavedNeighbour(NamedTuple):
     family: int
     state: int
     flags: int
@@ -35,30 +35,30 @@ class KeptNeighbour(NamedTuple):
         return ip_address(bytes.fromhex(dict(self.attributes)[_ADDRESS]))
 
 
-class KeptNeighbours:
+class SavedNeighbours:
     """Of one namespace."""
 
     def __init__(self, netlink: Sender) -> None:
         self._netlink = netlink
 
-    def list(self, index: int) -> tuple[KeptNeighbour, ...]:
+    def list(self, index: int) -> tuple[SavedNeighbour, ...]:
         """Those that stay for good, and those that the link answers for."""
         return (*self._list(index, 0), *self._list(index, _PROXY))
 
-    def _list(self, index: int, flags: int) -> tuple[KeptNeighbour, ...]:
+    def _list(self, index: int, flags: int) -> tuple[SavedNeighbour, ...]:
         # The kernel lists proxies of all links: it takes no index with them.
         narrowed = b"" if flags else u32(_INDEX, index)
         request = Request(_GET, 0, _MESSAGE.pack(0, 0, 0, flags, 0) + narrowed, "list neighbours", _ERRORS)
         kept = (_kept(body, index) for body in self._netlink.dump(request))
         return tuple(each for each in kept if each is not None)
 
-    def add(self, index: int, neighbour: KeptNeighbour) -> None:
+    def add(self, index: int, neighbour: SavedNeighbour) -> None:
         """In place of another one with the same address. NoSuchLink."""
         head = _MESSAGE.pack(neighbour.family, index, neighbour.state, neighbour.flags, neighbour.kind)
         body = head + b"".join(attribute(kind, bytes.fromhex(value)) for kind, value in neighbour.attributes)
         self._netlink.do(Request(_NEW, CREATE | REPLACE, body, f"add neighbour {neighbour.address}", _ERRORS))
 
-    def put(self, index: int, wanted: Sequence[KeptNeighbour]) -> None:
+    def restore(self, index: int, wanted: Sequence[SavedNeighbour]) -> None:
         """Add those that are missing."""
         found = self.list(index) if wanted else ()
         for each in wanted:
@@ -66,11 +66,11 @@ class KeptNeighbours:
                 self.add(index, each)
 
 
-def _kept(body: bytes, index: int) -> KeptNeighbour | None:
+def _kept(body: bytes, index: int) -> SavedNeighbour | None:
     family, whose, state, flags, kind = _MESSAGE.unpack_from(body)
     told = wire.attributes(body, _MESSAGE.size)
     stays = state & _PERMANENT or flags & _PROXY
     if whose != index or family not in _FAMILIES or not stays or _ADDRESS not in told:
         return None
     attributes = tuple((number, told[number].hex()) for number in _KEPT if number in told)
-    return KeptNeighbour(family, state & _PERMANENT, flags, kind, attributes)
+    return SavedNeighbour(family, state & _PERMANENT, flags, kind, attributes)

@@ -25,7 +25,7 @@ _MADE_OF_CLASSES = frozenset(("drr", "hfsc", "htb", "qfq"))
 _ERRORS: errors.Names = {errno.ENODEV: errors.NoSuchLink, errno.EEXIST: errors.QdiscExists}
 
 
-class KeptQueue(NamedTuple):
+class SavedQdisc(NamedTuple):
     is_class: bool
     handle: int
     parent: int
@@ -35,13 +35,13 @@ class KeptQueue(NamedTuple):
     filters: int = 0
 
 
-class KeptQueues:
+class SavedQdiscs:
     """Of one namespace."""
 
     def __init__(self, netlink: Sender) -> None:
         self._netlink = netlink
 
-    def list(self, index: int) -> tuple[KeptQueue, ...]:
+    def list(self, index: int) -> tuple[SavedQdisc, ...]:
         """Those of a link that somebody made; those that the kernel gives every link have no handle."""
         queues = [each for each in self._dump(_GET_QDISC, index) if each.handle >> 16]
         if not queues:
@@ -50,12 +50,12 @@ class KeptQueues:
         counted = [each._replace(filters=self._filters(index, each)) for each in queues]
         return tuple(sorted((*counted, *classes), key=_order))
 
-    def _dump(self, kind: int, index: int) -> tuple[KeptQueue, ...]:
+    def _dump(self, kind: int, index: int) -> tuple[SavedQdisc, ...]:
         request = Request(kind, 0, _MESSAGE.pack(0, index, 0, 0, 0), f"list the queues of link {index}", _ERRORS)
         bodies = [each for each in self._netlink.dump(request) if _MESSAGE.unpack_from(each)[1] == index]
         return tuple(_kept(each, is_class=kind == _GET_CLASS) for each in bodies)
 
-    def _filters(self, index: int, queue: KeptQueue) -> int:
+    def _filters(self, index: int, queue: SavedQdisc) -> int:
         parents = _HOOKS if queue.kind == "clsact" else (queue.handle,)
         found = 0
         for parent in parents:
@@ -66,7 +66,7 @@ class KeptQueues:
                 continue
         return found
 
-    def put(self, index: int, wanted: Sequence[KeptQueue]) -> tuple[str, ...]:
+    def restore(self, index: int, wanted: Sequence[SavedQdisc]) -> tuple[str, ...]:
         """Make those that are missing; returns what could not be had again, in words."""
         found = {each.handle for each in self.list(index)} if wanted else set()
         lost = []
@@ -81,7 +81,7 @@ class KeptQueues:
                 lost.append(f"{each.filters} filters of the {each.kind} queue {each.handle >> 16:x}:")
         return tuple(lost)
 
-    def _make(self, index: int, queue: KeptQueue) -> None:
+    def _make(self, index: int, queue: SavedQdisc) -> None:
         kind, flags = (_NEW_CLASS, CREATE) if queue.is_class else (_NEW_QDISC, CREATE | REPLACE)
         body = _MESSAGE.pack(0, index, queue.handle, queue.parent, 0) + attribute(_KIND, queue.kind.encode() + b"\0")
         if queue.options:
@@ -91,19 +91,19 @@ class KeptQueues:
         self._netlink.do(Request(kind, flags, body, f"make the {queue.kind} {what} {told} of link {index}", _ERRORS))
 
 
-def _order(queue: KeptQueue) -> tuple[int, bool, bool]:
+def _order(queue: SavedQdisc) -> tuple[int, bool, bool]:
     """What hangs on the link, then classes, the upper ones first, then what hangs on classes."""
     on_link = queue.parent in (_ROOT, _HOOK) and not queue.is_class
     return (0 if on_link else 1 if queue.is_class else 2), queue.parent != _ROOT, bool(queue.parent & 0xFFFF)
 
 
-def _kept(body: bytes, *, is_class: bool) -> KeptQueue:
+def _kept(body: bytes, *, is_class: bool) -> SavedQdisc:
     _, _, handle, parent, _ = _MESSAGE.unpack_from(body)
     told = wire.attributes(body, _MESSAGE.size)
     kind, options = wire.string(told.get(_KIND, b"")), told.get(_OPTIONS, b"")
     if kind == "htb" and not is_class:
         options = _as_asked(options)
-    return KeptQueue(is_class, handle, parent, kind, options.hex())
+    return SavedQdisc(is_class, handle, parent, kind, options.hex())
 
 
 def _as_asked(options: bytes) -> bytes:

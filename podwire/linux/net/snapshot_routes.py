@@ -33,7 +33,7 @@ _ERRORS: errors.Names = {
 }
 
 
-class KeptRoute(NamedTuple):
+class SavedRoute(NamedTuple):
     family: int
     prefix: int
     source_prefix: int
@@ -75,17 +75,17 @@ class KeptRoute(NamedTuple):
         return self.gateway is None and not self.shares
 
 
-class KeptRoutes:
+class SavedRoutes:
     """Of one namespace."""
 
     def __init__(self, netlink: Sender) -> None:
         self._netlink = netlink
 
-    def list(self, index: int) -> tuple[KeptRoute, ...]:
+    def list(self, index: int) -> tuple[SavedRoute, ...]:
         """Those of a link in all tables but the kernel's local one, in the kernel's order."""
         return tuple(each for family in (2, 10) for each in self._list(family, index))
 
-    def _list(self, family: int, index: int) -> Iterator[KeptRoute]:
+    def _list(self, family: int, index: int) -> Iterator[SavedRoute]:
         body = _MESSAGE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0) + u32(_OUT, index)
         for each in self._netlink.dump(Request(_GET, 0, body, f"list the routes of link {index}", _ERRORS)):
             found = _kept(each, index)
@@ -102,7 +102,7 @@ class KeptRoutes:
                     return True
         return False
 
-    def add(self, index: int, route: KeptRoute, *, alone: bool = False) -> None:
+    def add(self, index: int, route: SavedRoute, *, alone: bool = False) -> None:
         """RouteExists, with `alone` also for another one to the same destination; Unreachable, when its gateway is."""
         head = _MESSAGE.pack(
             route.family,
@@ -123,7 +123,7 @@ class KeptRoutes:
         flags = CREATE | (EXCL if alone else REPLACE if route.shares and route.family == 2 else _APPEND)
         self._netlink.do(Request(_NEW, flags, head + b"".join(parts), f"add route {route.destination}", _ERRORS))
 
-    def put(self, index: int, wanted: Sequence[KeptRoute]) -> tuple[str, ...]:
+    def restore(self, index: int, wanted: Sequence[SavedRoute]) -> tuple[str, ...]:
         """Add those that are missing, those without a gateway first; returns what could not be added, in words."""
         found = self.list(index)
         failed = []
@@ -137,7 +137,7 @@ class KeptRoutes:
         return tuple(failed)
 
 
-def _kept(body: bytes, index: int) -> KeptRoute | None:
+def _kept(body: bytes, index: int) -> SavedRoute | None:
     family, prefix, source_prefix, tos, table, protocol, scope, kind, flags = _MESSAGE.unpack_from(body)
     told = wire.attributes(body, _MESSAGE.size)
     table = wire.number(told.get(_TABLE), table)
@@ -146,7 +146,7 @@ def _kept(body: bytes, index: int) -> KeptRoute | None:
     if _MULTIPATH in told:
         told[_MULTIPATH] = _own(told[_MULTIPATH], index, 0)
     attributes = tuple((number, told[number].hex()) for number in sorted(told.keys() - _COMES_AND_GOES))
-    return KeptRoute(family, prefix, source_prefix, tos, table, protocol, scope, kind, flags & _ASKED_FOR, attributes)
+    return SavedRoute(family, prefix, source_prefix, tos, table, protocol, scope, kind, flags & _ASKED_FOR, attributes)
 
 
 def _uses(told: dict[int, bytes], index: int) -> bool:

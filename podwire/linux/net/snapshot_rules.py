@@ -22,7 +22,7 @@ _ERRORS: errors.Names = {
 }
 
 
-class KeptRule(NamedTuple):
+class SavedRule(NamedTuple):
     family: int
     destination_prefix: int
     source_prefix: int
@@ -42,18 +42,18 @@ class KeptRule(NamedTuple):
     def names(self, link: str) -> bool:
         return link in (self.input, self.output)
 
-    def renamed(self, was: str, becomes: str) -> "KeptRule":
+    def renamed(self, was: str, becomes: str) -> "SavedRule":
         swapped = {was: becomes}
         return self._replace(input=swapped.get(self.input, self.input), output=swapped.get(self.output, self.output))
 
 
-class KeptRules:
+class SavedRules:
     """Of one namespace."""
 
     def __init__(self, netlink: Sender) -> None:
         self._netlink = netlink
 
-    def list(self) -> tuple[KeptRule, ...]:
+    def list(self) -> tuple[SavedRule, ...]:
         """Without the kernel's own."""
         bodies = [
             body
@@ -64,16 +64,16 @@ class KeptRules:
         ]
         return tuple(each for each in map(_kept, bodies) if each is not None)
 
-    def add(self, rule: KeptRule) -> None:
+    def add(self, rule: SavedRule) -> None:
         """RuleExists."""
         self._netlink.do(Request(_NEW, CREATE | EXCL, _body(rule), f"add rule {rule.priority}", _ERRORS))
 
-    def delete(self, rule: KeptRule) -> None:
+    def delete(self, rule: SavedRule) -> None:
         """NoSuchRule."""
         self._netlink.do(Request(_DELETE, 0, _body(rule), f"delete rule {rule.priority}", _ERRORS))
 
 
-def _body(rule: KeptRule) -> bytes:
+def _body(rule: SavedRule) -> bytes:
     head = _MESSAGE.pack(
         rule.family,
         rule.destination_prefix,
@@ -89,13 +89,13 @@ def _body(rule: KeptRule) -> bytes:
     return head + b"".join(parts)
 
 
-def _kept(body: bytes) -> KeptRule | None:
+def _kept(body: bytes) -> SavedRule | None:
     family, to_length, from_length, tos, table, action, flags = _MESSAGE.unpack_from(body)
     told = wire.attributes(body, _MESSAGE.size)
     if wire.number(told.get(_PROTOCOL)) == _KERNEL:
         return None
     others = tuple((number, told[number].hex()) for number in sorted(told.keys() - {_INPUT, _OUTPUT}))
-    return KeptRule(
+    return SavedRule(
         family,
         to_length,
         from_length,

@@ -69,4 +69,4 @@ class KernelSysctls:
                 finally:
                     os.close(file)
             except OSError as error:
-                raise errors.of(error, operation, names) from error
+                raise errors.from_oserror(error, operation, names) from error

@@ -27,4 +27,4 @@ def make_tap(name: str) -> None:
         finally:
             os.close(opened)
     except OSError as error:
-        raise errors.of(error, f"add tap {name}", _ERRORS) from error
+        raise errors.from_oserror(error, f"add tap {name}", _ERRORS) from error

@@ -126,7 +126,7 @@ def _detour(index: int, to: int) -> bytes:
 def _target(body: bytes) -> int:
     """The link that a filter sends packets to; 0 when it does something else."""
     options = wire.attributes(wire.attributes(body, _MESSAGE.size).get(_OPTIONS, b""))
-    for _, action in wire.each_attribute(options.get(_ACTIONS, b"")):
+    for _, action in wire.iter_attributes(options.get(_ACTIONS, b"")):
         told = wire.attributes(wire.attributes(action).get(_ACTION_OPTIONS, b""))
         if _MIRRED_PARAMETERS in told:
             return int(_MIRRED.unpack_from(told[_MIRRED_PARAMETERS])[-1])

@@ -56,7 +56,7 @@ def text(kind: int, value: str) -> bytes:
     return attribute(kind, value.encode() + b"\0")
 
 
-def each_attribute(data: bytes, start: int = 0) -> Iterator[tuple[int, bytes]]:
+def iter_attributes(data: bytes, start: int = 0) -> Iterator[tuple[int, bytes]]:
     """Kinds and values in order; a broken tail ends the walk, as it does in the kernel."""
     end = len(data)
     while start + 4 <= end:
@@ -68,7 +68,7 @@ def each_attribute(data: bytes, start: int = 0) -> Iterator[tuple[int, bytes]]:
 
 
 def attributes(data: bytes, start: int = 0) -> dict[int, bytes]:
-    return dict(each_attribute(data, start))
+    return dict(iter_attributes(data, start))
 
 
 def string(value: bytes) -> str:

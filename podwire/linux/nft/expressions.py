@@ -55,7 +55,7 @@ def rule(*expressions: Expression) -> bytes:
 
 def told(packed: bytes) -> Iterator[tuple[str, dict[int, bytes]]]:
     """Name and attributes of each expression of a rule."""
-    for _, each in wire.each_attribute(packed):
+    for _, each in wire.iter_attributes(packed):
         parts = wire.attributes(each)
         yield wire.string(parts.get(_NAME, b"")), wire.attributes(parts.get(_DATA, b""))
 

@@ -19,7 +19,7 @@ from podwire.linux.nft.tables import KernelTables, Message, transaction
 from podwire.linux.proc.namespaces import visit
 from podwire.linux.proc.processes import Finished, run
 from podwire.linux.proc.stopwatch import step
-from podwire.linux.values import Change, Counted, Element, Path
+from podwire.linux.values import Change, Counter, Element, Path
 
 TABLE = "podwire"
 _FAMILIES = {"inet": 1, "bridge": 7}
@@ -96,7 +96,7 @@ class KernelElements:
         """NoSuchTable, NoSuchSet."""
         return [_parsed(each) for each in self._listed(name)]
 
-    def counted(self, name: str) -> dict[bytes, Counted]:
+    def counted(self, name: str) -> dict[bytes, Counter]:
         """How often each was found, by key, in a set whose elements count. NoSuchTable, NoSuchSet."""
         return dict(_counts(each) for each in self._listed(name))
 
@@ -105,7 +105,7 @@ class KernelElements:
         request = Request(_GET, 0, self._head(name), f"list elements of {name}", names)
         for body in self._netlink.dump(request):
             told = wire.attributes(body, _MESSAGE.size)
-            yield from (each for _, each in wire.each_attribute(told.get(_ELEMENTS, b"")))
+            yield from (each for _, each in wire.iter_attributes(told.get(_ELEMENTS, b"")))
 
 
 class KernelRuleset:
@@ -168,11 +168,11 @@ def _parsed(body: bytes) -> Element:
     return Element(key, f"{word} {chain}".strip(), comment, end)
 
 
-def _counts(body: bytes) -> tuple[bytes, Counted]:
+def _counts(body: bytes) -> tuple[bytes, Counter]:
     told = wire.attributes(body)
     key = wire.attributes(told.get(_KEY, b"")).get(_VALUE, b"")
     data = wire.attributes(wire.attributes(told.get(_EXPRESSION, b"")).get(_EXPRESSION_DATA, b""))
-    return key, Counted(wire.big(data.get(_COUNTED_PACKETS)), wire.big(data.get(_COUNTED_BYTES)))
+    return key, Counter(wire.big(data.get(_COUNTED_PACKETS)), wire.big(data.get(_COUNTED_BYTES)))
 
 
 def _named(kind: int, body: bytes, refusal: Refusal, operation: str) -> errors.LinuxError:
@@ -186,7 +186,7 @@ def _named(kind: int, body: bytes, refusal: Refusal, operation: str) -> errors.L
     }
     if kind == _NEW:
         names = {**names, errno.EBUSY: errors.ElementExists}  # the key is there with other data
-    return errors.named(refusal.number, operation, refusal.words, names)
+    return errors.from_errno(refusal.number, operation, refusal.words, names)
 
 
 def _elements_at(body: bytes) -> int:

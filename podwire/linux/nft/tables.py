@@ -158,7 +158,7 @@ class KernelTables:
     def _transact(self, messages: Sequence[Message], operation: str, names: errors.Names | None = None) -> None:
         for refusal in self._netlink.exchange(transaction(messages)):
             if refusal is not None:
-                raise errors.named(refusal.number, operation, refusal.words, names)
+                raise errors.from_errno(refusal.number, operation, refusal.words, names)
 
 
 def transaction(messages: Sequence[Message]) -> list[Message]:

@@ -21,7 +21,7 @@ def pin(process: int, path: Path) -> int:
     return identity(where, "mnt")
 
 
-def leave_for_own() -> None:
+def unshare_mounts() -> None:
     """Give the calling thread a mount namespace of its own, a copy of the present one."""
     syscalls.unshare(syscalls.NEWNS)
 

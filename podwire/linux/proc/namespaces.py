@@ -13,7 +13,7 @@ from threading import Thread
 from typing import TypeVar
 
 from podwire.linux import errors, syscalls
-from podwire.linux.values import Path, Pinned
+from podwire.linux.values import Path, PinnedNamespace
 
 KINDS = {"net": syscalls.NEWNET, "ipc": syscalls.NEWIPC, "mnt": syscalls.NEWNS}
 _GET_TYPE = 0xB703  # ioctl NS_GET_NSTYPE
@@ -34,7 +34,7 @@ def open_namespace(path: Path, kind: str = "net") -> int:
         handle = os.open(where, os.O_PATH | os.O_CLOEXEC)
     except OSError as error:
         names: errors.Names = dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.ESRCH), errors.NoSuchNamespace)
-        raise errors.of(error, f"open the namespace {where}", names) from error
+        raise errors.from_oserror(error, f"open the namespace {where}", names) from error
     try:
         if syscalls.filesystem_magic(handle) != syscalls.NSFS_MAGIC:
             raise errors.NoSuchNamespace(errno.ENOENT, f"open the namespace {where}", "nothing is pinned there")
@@ -112,10 +112,10 @@ class KernelNamespaces:
 
     def path(self, name: str) -> str:
         if not name or name in (".", "..") or "/" in name or "\0" in name:
-            raise errors.Escapes(errno.EXDEV, f"name a namespace {name!r}", "it must be one part of a path")
+            raise errors.PathEscapes(errno.EXDEV, f"name a namespace {name!r}", "it must be one part of a path")
         return f"{self._directory}/{name}"
 
-    def create(self, name: str) -> Pinned:
+    def create(self, name: str) -> PinnedNamespace:
         """Make and pin one. A file that a crash left without a namespace is used again. NamespaceExists."""
         path = self.path(name)
         operation = f"make the {self._kind} namespace {path}"
@@ -123,7 +123,7 @@ class KernelNamespaces:
             os.makedirs(self._directory, mode=0o755, exist_ok=True)
             file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o444)
         except OSError as error:
-            raise errors.of(error, operation) from error
+            raise errors.from_oserror(error, operation) from error
         try:
             # Of two who make the same one, the second is told: it gets no lock, or what it has locked is no longer what
             # is seen at the path, because the first has pinned its namespace over it.
@@ -139,10 +139,10 @@ class KernelNamespaces:
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.unlink(path)
-            raise errors.of(error, operation) from error
+            raise errors.from_oserror(error, operation) from error
         finally:
             os.close(file)
-        return Pinned(name, path, identity(path, self._kind))
+        return PinnedNamespace(name, path, identity(path, self._kind))
 
     def _pin(self, path: str) -> None:
         syscalls.unshare(KINDS[self._kind])
@@ -161,15 +161,15 @@ class KernelNamespaces:
         except FileNotFoundError:
             pass
         except OSError as error:
-            raise errors.of(error, f"remove the namespace {path}") from error
+            raise errors.from_oserror(error, f"remove the namespace {path}") from error
 
-    def list(self) -> list[Pinned]:
+    def list(self) -> list[PinnedNamespace]:
         """All that is in the directory; also files that pin nothing, with inode 0."""
         try:
             names = sorted(os.listdir(self._directory))
         except FileNotFoundError:
             return []
-        return [Pinned(each, f"{self._directory}/{each}", self._inode(each)) for each in names]
+        return [PinnedNamespace(each, f"{self._directory}/{each}", self._inode(each)) for each in names]
 
     def _inode(self, name: str) -> int:
         try:

@@ -94,7 +94,7 @@ def spawn(
         pid = os.posix_spawn(_program(argv[0], env), list(argv), dict(env), **own)
     except OSError as error:
         names: errors.Names = {errno.ENOENT: errors.NoSuchPath, errno.ENOTDIR: errors.NoSuchPath}
-        raise errors.of(error, f"run {argv[0]}", names) from error
+        raise errors.from_oserror(error, f"run {argv[0]}", names) from error
     finally:
         _close([each for each in raised if each not in files])
     return Child(pid, os.pidfd_open(pid), start_time(pid))
@@ -218,7 +218,7 @@ def open_process(pid: int, started: int) -> int:
     try:
         pidfd = os.pidfd_open(pid)
     except OSError as error:
-        raise errors.of(
+        raise errors.from_oserror(
             error, operation, {errno.EINVAL: errors.NoSuchProcess, errno.ESRCH: errors.NoSuchProcess}
         ) from error
     try:
@@ -237,7 +237,7 @@ def send_signal(pidfd: int, number: int) -> bool:
     except ProcessLookupError:
         return False
     except OSError as error:
-        raise errors.of(error, f"send signal {number}") from error
+        raise errors.from_oserror(error, f"send signal {number}") from error
     return True
 
 

@@ -48,7 +48,7 @@ class Exclusion:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise linux.of(error, f"lock {path}") from error
+            raise linux.from_oserror(error, f"lock {path}") from error
         try:
             yield opened
         finally:

@@ -81,7 +81,7 @@ from podwire.cluster.up.node_mounts import Cover, compose
 from podwire.linux import mount_namespaces
 from podwire.linux.fs.mounts import KernelMounts
 
-mount_namespaces.leave_for_own()
+mount_namespaces.unshare_mounts()
 KernelMounts().set_propagation("/", "rprivate")
 base = sys.argv[1].lstrip("/")
 shown = {f"{base}/cni/net.d": Path(sys.argv[2])}

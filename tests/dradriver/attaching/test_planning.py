@@ -16,11 +16,11 @@ from podwire.dradriver.attaching.shaping import bucket
 from podwire.dradriver.attaching.snapshots import Snapshot, different, rules_of
 from podwire.dradriver.offers import ClaimRef, Offered, Order, PodRef
 from podwire.dradriver.settings import KINDS, Made, Neighbour, Route, Rule, Settings, Vrf
-from podwire.linux.net.link_attributes import Attributes, Whole
-from podwire.linux.net.snapshot_addresses import KeptAddress
-from podwire.linux.net.snapshot_neighbours import KeptNeighbour
-from podwire.linux.net.snapshot_routes import KeptRoute
-from podwire.linux.net.snapshot_rules import KeptRule
+from podwire.linux.net.link_attributes import Attributes, LinkDetails
+from podwire.linux.net.snapshot_addresses import SavedAddress
+from podwire.linux.net.snapshot_neighbours import SavedNeighbour
+from podwire.linux.net.snapshot_routes import SavedRoute
+from podwire.linux.net.snapshot_rules import SavedRule
 from podwire.linux.net.sysfs import Hardware
 from podwire.linux.values import Link
 
@@ -32,7 +32,7 @@ def address(text, *, scope=0, flags=0, label="nic0"):
     it = ip_interface(text)
     packed = it.ip.packed.hex()
     named = ((3, (label + "\0").encode().hex()),) if it.version == 4 else ()
-    return KeptAddress(
+    return SavedAddress(
         2 if it.version == 4 else 10, it.network.prefixlen, scope, flags, ((1, packed), (2, packed), *named)
     )
 
@@ -43,14 +43,14 @@ def route(text, gateway="", *, table=MAIN, source=""):
     told += [(5, ip_address(gateway).packed.hex())] if gateway else []
     told += [(7, ip_address(source).packed.hex())] if source else []
     scope = 0 if gateway else 253
-    return KeptRoute(2 if it.version == 4 else 10, it.prefixlen, 0, 0, table, 4, scope, 1, 0, tuple(told))
+    return SavedRoute(2 if it.version == 4 else 10, it.prefixlen, 0, 0, table, 4, scope, 1, 0, tuple(told))
 
 
 def rule(table, *, iif="", priority=500):
-    return KeptRule(2, 0, 0, 0, table, 1, 0, iif, "", ((6, priority.to_bytes(4, "little").hex()),))
+    return SavedRule(2, 0, 0, 0, table, 1, 0, iif, "", ((6, priority.to_bytes(4, "little").hex()),))
 
 
-NEIGHBOUR = KeptNeighbour(2, 0x80, 0, 0, ((1, ip_address("10.9.1.254").packed.hex()), (2, "0200000000fe")))
+NEIGHBOUR = SavedNeighbour(2, 0x80, 0, 0, ((1, ip_address("10.9.1.254").packed.hex()), (2, "0200000000fe")))
 SNAPSHOT = Snapshot(
     name="nic0",
     kind="veth",
@@ -296,7 +296,7 @@ def test_a_bucket_lets_every_packet_pass_and_no_more_than_the_rate(bits, mtu):
 
 
 def link(ifindex, *, name="x", kind="veth", mac="02:00:00:00:00:99", peer=7, alias=""):
-    return Whole(Link(ifindex, name, kind, mac, 1500, True, "up", peer=peer, alias=alias))
+    return LinkDetails(Link(ifindex, name, kind, mac, 1500, True, "up", peer=peer, alias=alias))
 
 
 TAG = recorded().tag

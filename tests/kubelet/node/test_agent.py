@@ -19,7 +19,7 @@ from podwire.kubelet.node import agent as agent_module
 from podwire.kubelet.node import lease as lease_module
 from podwire.kubelet.node.agent import NODES
 from podwire.kubelet.node.lease import LEASES, NAMESPACE
-from podwire.linux.machine import Facts, Left
+from podwire.linux.machine import Facts, FreeResources
 from podwire.objects.nodes import ContainerImage
 from podwire.objects.times import parse
 from podwire.protocols.k8sapi.client_side import Client, PatchType, Unreachable
@@ -53,7 +53,7 @@ class SmallMachine:
         )
 
     def left(self, path):
-        return Left(memory=self.memory, disk=GIB, disk_size=GIB, inodes=9, inodes_size=9, pids=9, pids_size=9)
+        return FreeResources(memory=self.memory, disk=GIB, disk_size=GIB, inodes=9, inodes_size=9, pids=9, pids_size=9)
 
     def addresses(self):
         return ()

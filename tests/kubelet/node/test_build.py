@@ -6,7 +6,7 @@ from podwire.kubelet.node import NodeSettings, Readiness, Thresholds, build, con
 from podwire.kubelet.node.build import Seen
 from podwire.kubelet.node.lease import lease, renewed
 from podwire.kubelet.node.resources import allocatable
-from podwire.linux.machine import Facts, Left
+from podwire.linux.machine import Facts, FreeResources
 from podwire.objects.nodes import ContainerImage, Taint
 from podwire.protocols.cri import cri_pb2 as pb
 
@@ -24,7 +24,9 @@ FACTS = Facts(
     system_uuid="u",
     boot_id="b",
 )
-LEFT = Left(memory=4 * GIB, disk=50 * GIB, disk_size=100 * GIB, inodes=0, inodes_size=0, pids=900, pids_size=1000)
+LEFT = FreeResources(
+    memory=4 * GIB, disk=50 * GIB, disk_size=100 * GIB, inodes=0, inodes_size=0, pids=900, pids_size=1000
+)
 SETTINGS = NodeSettings(name="n1", pod_cidrs=("10.1.0.0/24",), labels={"rack": "a"})
 READY = Readiness(True)
 
