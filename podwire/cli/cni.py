@@ -17,7 +17,7 @@ from podwire.cniplugins.attachments import DATA
 from podwire.cniplugins.daemon import GRACE
 from podwire.cniplugins.install import SOCKET, Foreign, install
 from podwire.cniplugins.overview import Pool, Unreadable, attached, pools
-from podwire.runtime.cni.checks import CHECKS, Checked, kept
+from podwire.runtime.cni.check_results import CHECKS, Checked, kept
 from podwire.transports.unix import CannotListen
 
 DIRECTORY = Path("/opt/cni/bin")

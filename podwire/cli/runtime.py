@@ -10,7 +10,7 @@ from podwire.cluster import nri
 from podwire.cluster.runtime import OCI_RUNTIMES, NoRuntime, Options, RunsAlready, running
 from podwire.nri.host.configuration import BadConfiguration
 from podwire.runtime.cni import Checking
-from podwire.runtime.cni.checker import ACTIONS, INTERVAL, REPORT
+from podwire.runtime.cni.check import ACTIONS, INTERVAL, REPORT
 from podwire.runtime.records import NewerRecord
 from podwire.transports.unix import CannotListen
 

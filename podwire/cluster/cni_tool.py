@@ -22,9 +22,9 @@ from podwire.protocols.cni.values import Object
 from podwire.protocols.cni.verbs import VERBS, is_id, is_ifname
 from podwire.protocols.cni.versions import at_least
 from podwire.runtime.cni import Conflists, Plugins
+from podwire.runtime.cni.cache import Attached, Memory, by_hand, valid
 from podwire.runtime.cni.chain import AddFailed, Chain, still
-from podwire.runtime.cni.exclusion import LOCKS, Exclusion
-from podwire.runtime.cni.memory import Attached, Memory, by_hand, valid
+from podwire.runtime.cni.gc_lock import LOCKS, Exclusion
 from podwire.runtime.cni.plugins import PluginFailed
 
 _log = logging.getLogger("podwire.cni")

@@ -8,10 +8,10 @@ from podwire import __version__
 from podwire.cluster import tracing
 from podwire.nri.host import Host, Settings
 from podwire.nri.host.configuration import BadConfiguration, load
-from podwire.runtime.bundles import Bundles
+from podwire.runtime.containers.bundles import Bundles
+from podwire.runtime.cri.runtime_service import NAME
 from podwire.runtime.nri import Seat, Updating
-from podwire.runtime.sandbox import Sandbox
-from podwire.runtime.service import NAME
+from podwire.runtime.sandboxes.sandbox import Sandbox
 from podwire.trace.participants import RUNTIME
 
 FILE = "etc/podwire/nri.yaml"

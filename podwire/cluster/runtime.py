@@ -22,24 +22,24 @@ from podwire.linux.fs.mounts import KernelMounts
 from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.linux.proc.processes import boot_id
 from podwire.protocols.cri import methods
-from podwire.runtime.bundles import Bundles
 from podwire.runtime.cdi import Registry
 from podwire.runtime.cni import Caller, Checker, Checking, Conflists, Keeper, Plugins
-from podwire.runtime.cni.checker import REPORTING, Pods
-from podwire.runtime.containers import Containers
-from podwire.runtime.events import Events
-from podwire.runtime.executions import Executions
-from podwire.runtime.forwardings import Forwardings
-from podwire.runtime.host import Host
-from podwire.runtime.image_service import ImageService
+from podwire.runtime.cni.check import REPORTING, Pods
+from podwire.runtime.containers.bundles import Bundles
+from podwire.runtime.containers.host import Host
+from podwire.runtime.containers.lifecycle import Containers
+from podwire.runtime.containers.shim import Shims
+from podwire.runtime.cri.events import Events
+from podwire.runtime.cri.image_service import ImageService
+from podwire.runtime.cri.runtime_service import RuntimeService
+from podwire.runtime.cri.stats import Usage
 from podwire.runtime.images import Images
-from podwire.runtime.offers import Offers
 from podwire.runtime.records import ContainerRecord, Records, SandboxRecord
-from podwire.runtime.sandbox_kernel import SandboxKernel
-from podwire.runtime.sandboxes import Sandboxes
-from podwire.runtime.service import RuntimeService
-from podwire.runtime.shims import Shims
-from podwire.runtime.usage import Usage
+from podwire.runtime.sandboxes.kernel import SandboxKernel
+from podwire.runtime.sandboxes.lifecycle import Sandboxes
+from podwire.runtime.streaming.exec import Executions
+from podwire.runtime.streaming.portforward import Forwardings
+from podwire.runtime.streaming.server import Offers
 from podwire.shim import find
 from podwire.trace.participants import KUBELET, RUNTIME
 from podwire.transports import grpc_server, http_server

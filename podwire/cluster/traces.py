@@ -22,7 +22,7 @@ from podwire.linux.proc import processes
 from podwire.linux.proc.mount_namespaces import of_process
 from podwire.nriplugins.network.policy.program import TABLE as POLICIES
 from podwire.runtime.records import FILE
-from podwire.runtime.sandbox_kernel import MARK
+from podwire.runtime.sandboxes.kernel import MARK
 
 NFT_SECONDS = 10.0
 _COMMENT = re.compile(rb'"comment": ?"([^"]*)"')

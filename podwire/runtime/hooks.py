@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 from podwire.linux.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
-from podwire.runtime.container import Container
-from podwire.runtime.sandbox import Sandbox
+from podwire.runtime.containers.container import Container
+from podwire.runtime.sandboxes.sandbox import Sandbox
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

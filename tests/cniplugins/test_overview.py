@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from podwire.protocols.cni.errors import CniError
-from podwire.runtime.cni.checks import CHECKS, Checks
+from podwire.runtime.cni.check_results import CHECKS, Checks
 from podwire.runtime.cni.plugins import PluginFailed
 
 PODWIRE = str(Path(sys.executable).with_name("podwire"))

@@ -8,9 +8,9 @@ import pytest
 
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import Unknown
-from podwire.runtime.events import Events
+from podwire.runtime.cri.events import Events
 from podwire.runtime.records import Records, SandboxRecord
-from podwire.runtime.sandboxes import Sandboxes
+from podwire.runtime.sandboxes.lifecycle import Sandboxes
 
 
 class Clock:

@@ -7,10 +7,10 @@ import socket
 import pytest
 
 from podwire.protocols.streaming import portforward, spdy
-from podwire.runtime import forwarding
-from podwire.runtime.forwarding import Forwarding
-from podwire.runtime.forwardings import Channels
-from podwire.runtime.port_connections import Inflow, connected
+from podwire.runtime.streaming import portforward_spdy
+from podwire.runtime.streaming.port_connection import Inflow, connected
+from podwire.runtime.streaming.portforward import Channels
+from podwire.runtime.streaming.portforward_spdy import Forwarding
 from podwire.transports import spdy_server
 from podwire.transports.spdy_server import Frames
 
@@ -263,7 +263,7 @@ async def test_the_streams_of_a_pair_must_agree(client, listening):
 
 
 async def test_the_second_stream_is_not_waited_for_for_ever(client, monkeypatch):
-    monkeypatch.setattr(forwarding, "PAIR_SECONDS", 0.01)
+    monkeypatch.setattr(portforward_spdy, "PAIR_SECONDS", 0.01)
     await client.open(1, "error", 80)
     await client.until(lambda: client.ended == [1])
     assert b"timed out" in client.data[1]

@@ -5,8 +5,8 @@ import pytest
 from podwire.protocols.grpc_status import ResourceExhausted
 from podwire.protocols.k8sapi.server_side import Request, Response, Tunnel, Upgrade
 from podwire.protocols.streaming.remote_command import Streams
-from podwire.runtime import offers
-from podwire.runtime.offers import Gone, Offer, Offers, talk
+from podwire.runtime.streaming import server
+from podwire.runtime.streaming.server import Gone, Offer, Offers, talk
 
 SPDY = {"upgrade": "SPDY/3.1", "x-stream-protocol-version": "v5.channel.k8s.io, v4.channel.k8s.io"}
 WEBSOCKET = {"upgrade": "websocket"}
@@ -66,7 +66,7 @@ async def test_each_offer_is_good_once_and_for_a_minute(made, clock):
     url, late = made.add("exec", exec_()), made.add("attach", exec_())
     assert isinstance(await ask(made, url), Upgrade)
     assert (await ask(made, url)).status == 404
-    clock.now = offers.SECONDS + 1
+    clock.now = server.SECONDS + 1
     assert (await ask(made, late)).status == 404
 
 
@@ -79,10 +79,10 @@ async def test_what_has_ended_meanwhile_is_told(made):
 
 
 def test_only_so_many_wait_at_once(made, clock, monkeypatch):
-    monkeypatch.setattr(offers, "OFFERS", 2)
+    monkeypatch.setattr(server, "OFFERS", 2)
     made.add("exec", exec_())
     made.add("exec", exec_())
     with pytest.raises(ResourceExhausted):
         made.add("exec", exec_())
-    clock.now = offers.SECONDS + 1
+    clock.now = server.SECONDS + 1
     made.add("exec", exec_())

@@ -19,22 +19,22 @@ from podwire.protocols.grpc_status import (
     NotFound,
     ResourceExhausted,
 )
-from podwire.runtime import events as events_module
-from podwire.runtime import statuses
-from podwire.runtime.container import Container, reason_of
-from podwire.runtime.devices import asked_devices
-from podwire.runtime.events import Events
-from podwire.runtime.failures import as_rpc, telling
-from podwire.runtime.files import resolv_conf
-from podwire.runtime.host import Host
-from podwire.runtime.ids import check_container, check_sandbox, name_of, new_id
+from podwire.runtime.containers.container import Container, reason_of
+from podwire.runtime.containers.devices import asked_devices
+from podwire.runtime.containers.host import Host
+from podwire.runtime.containers.stop_signal import number, stop_signal
+from podwire.runtime.cri import events as events_module
+from podwire.runtime.cri import statuses
+from podwire.runtime.cri.errors import as_rpc, telling
+from podwire.runtime.cri.events import Events
+from podwire.runtime.cri.resources import limits_of
+from podwire.runtime.cri.stats import interface_counters
+from podwire.runtime.cri.validation import check_container, check_sandbox, name_of, new_id
 from podwire.runtime.images.errors import BadReference, ImageInUse, NoSuchImage, StoreFull
-from podwire.runtime.limits import limits_of
 from podwire.runtime.ports import Exited
 from podwire.runtime.records import ContainerRecord, SandboxRecord
-from podwire.runtime.sandbox import Sandbox
-from podwire.runtime.signals import number, stop_signal
-from podwire.runtime.usage import interface_counters
+from podwire.runtime.sandboxes.pod_files import resolv_conf
+from podwire.runtime.sandboxes.sandbox import Sandbox
 
 
 def test_ids_are_new_and_of_64_hexadecimal_digits():

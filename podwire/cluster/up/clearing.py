@@ -17,7 +17,7 @@ from podwire.cluster.up.nodespace import NodeSpace
 from podwire.linux import syscalls
 from podwire.protocols.cri import methods
 from podwire.protocols.grpc_status import RpcError
-from podwire.runtime.sandbox import Sandbox
+from podwire.runtime.sandboxes.sandbox import Sandbox
 from podwire.transports import grpc_client
 
 _log = logging.getLogger("podwire.down")

@@ -20,7 +20,7 @@ from podwire.dradriver.config import Config as NetworkDriver
 from podwire.linux.errors import NoSuchLink
 from podwire.linux.net.network import KernelNetwork
 from podwire.runtime.cni import Checking
-from podwire.runtime.cni.checker import REPORTING
+from podwire.runtime.cni.check import REPORTING
 
 
 class Refused(Exception):

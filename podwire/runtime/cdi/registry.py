@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from podwire.runtime.cdi.files import SUFFIXES, DeviceNode, Edits, File, NetDevice, read
 from podwire.runtime.cdi.names import BadDevice, Name, parse_name
+from podwire.runtime.cdi.spec_files import SUFFIXES, DeviceNode, Edits, File, NetDevice, read
 
 _log = logging.getLogger("podwire.runtime.cdi")
 

@@ -22,9 +22,9 @@ from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.values import Object
 from podwire.protocols.cni.verbs import VERBS, Invocation
 from podwire.protocols.cni.versions import at_least
-from podwire.runtime.cni.memory import Attached
+from podwire.runtime.cni.arguments import of_plugin
+from podwire.runtime.cni.cache import Attached
 from podwire.runtime.cni.plugins import PluginFailed, Plugins
-from podwire.runtime.cni.told import of_plugin
 
 ADDED = declare("runtime.cni-added", "a plugin has answered ADD, and that is not remembered yet")
 DELETED = declare("runtime.cni-deleted", "a plugin has answered DEL, the attachment is still remembered")

@@ -20,9 +20,9 @@ from podwire.runtime.images.contents import CONTAINERD_NAME
 from podwire.runtime.images.documents import digest_of
 from podwire.runtime.images.errors import BadImage
 from podwire.runtime.images.image import Image
-from podwire.runtime.images.images import Images
 from podwire.runtime.images.platforms import this_machine
 from podwire.runtime.images.references import parse
+from podwire.runtime.images.store import Images
 
 ROOT_REFERENCE = "podwire.local/busybox:latest"
 BUSYBOX = Path("/bin/busybox")

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import msgspec
 
-from podwire.runtime.images.disk import Disk
 from podwire.runtime.images.documents import digest_of
 from podwire.runtime.images.references import is_digest
+from podwire.runtime.images.staging import Disk
 
 
 class Record(msgspec.Struct, frozen=True):

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from podwire.runtime.images.disk import Disk
 from podwire.runtime.images.errors import BadReference
 from podwire.runtime.images.records import Broken, decode
+from podwire.runtime.images.staging import Disk
 from podwire.runtime.images.unpack import Usage
 
 _CONTAINER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)

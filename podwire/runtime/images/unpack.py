@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from podwire.runtime.images import durable, names, tar
-from podwire.runtime.images.attributes import dress, dress_by_name, set_time
+from podwire.runtime.images import durable, entry_names, tar
 from podwire.runtime.images.beneath import open_beneath
 from podwire.runtime.images.directories import OPAQUE, READABLE, Directories, is_whiteout
+from podwire.runtime.images.entry_names import Place, Role
 from podwire.runtime.images.errors import BadImage, OverLimit
+from podwire.runtime.images.file_attributes import dress, dress_by_name, set_time
 from podwire.runtime.images.limits import Budget, Limits
-from podwire.runtime.images.names import Place, Role
 from podwire.runtime.images.streams import Pieces
 from podwire.runtime.images.tar import Entry, Kind
 
@@ -85,7 +85,7 @@ class _Layer:
 
     def add(self, entry: Entry, field: str) -> None:
         self._pay(entry, field)
-        place = names.place(entry.name, self._limits, field)
+        place = entry_names.place(entry.name, self._limits, field)
         if place.role is Role.IGNORED:
             return
         if self._replaced:  # a path may lead elsewhere now
@@ -190,7 +190,7 @@ class _Layer:
 
     def _hardlink(self, entry: Entry, parent: int, _path: bytes, base: bytes, field: str) -> None:
         """A second name. Owner, mode and time are the file's, and were set where its first name is."""
-        parts = names.components(entry.link, self._limits, field)
+        parts = entry_names.components(entry.link, self._limits, field)
         if not parts:
             raise BadImage(field, "a hard link to nothing")
         other, _ = self.directories.open(parts[:-1], field, make=False)

@@ -15,10 +15,10 @@ from podwire.linux.net.network import KernelNetwork
 from podwire.linux.nft.table import KernelElements
 from podwire.linux.proc.namespaces import KernelNamespaces, in_thread
 from podwire.protocols.cri import cri_pb2 as pb
-from podwire.runtime.cni import Checker, Checking, turns
-from podwire.runtime.cni.checker import AT_ONCE, Pods
-from podwire.runtime.cni.checks import CHECKS, kept
-from podwire.runtime.cni.watcher import SETTLED
+from podwire.runtime.cni import Checker, Checking, check_schedule
+from podwire.runtime.cni.check import AT_ONCE, Pods
+from podwire.runtime.cni.check_results import CHECKS, kept
+from podwire.runtime.cni.netns_watch import SETTLED
 from podwire.runtime.ports import Attachment
 from podwire.transports.clock import SystemClock
 
@@ -33,7 +33,7 @@ LATER = {"exit": 1, "stdout": json.dumps({"cniVersion": "1.1.0", "code": 11, "ms
 def soon(monkeypatch):
     """Nobody waits for a start that is not there."""
     for each in ("FIRST", "QUIET", "CONFIRM", "AFTER_RESTART"):
-        monkeypatch.setattr(turns, each, 0.1)
+        monkeypatch.setattr(check_schedule, each, 0.1)
 
 
 class Told:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from podwire.protocols.cni.errors import CniError, Code
-from podwire.runtime.cni.checks import Check, Checks, Findings, gives_word, judged, kept
+from podwire.runtime.cni.check_results import Check, Checks, Findings, gives_word, judged, kept
 from podwire.runtime.cni.plugins import PluginFailed, PluginMissing
 
 

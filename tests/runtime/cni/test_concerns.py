@@ -5,7 +5,7 @@ import pytest
 from podwire.linux.net import monitor
 from podwire.linux.net.monitor import Changed
 from podwire.linux.values import Link
-from podwire.runtime.cni.concerns import Concerns
+from podwire.runtime.cni.affected_pods import Concerns
 
 
 def link(ifindex, name, kind="veth", master=0, *, up=True):

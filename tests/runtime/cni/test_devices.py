@@ -3,7 +3,7 @@
 import pytest
 
 from podwire.protocols.grpc_status import InvalidArgument
-from podwire.runtime.cni.told import DEVICES, capabilities, of_plugin
+from podwire.runtime.cni.arguments import DEVICES, capabilities, of_plugin
 from podwire.runtime.ports import Attachment
 
 NIC = "example.org/nic"

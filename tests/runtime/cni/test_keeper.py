@@ -11,7 +11,7 @@ import pytest
 
 from podwire.protocols.grpc_status import RpcError, Unknown
 from podwire.runtime.cni import Keeper
-from podwire.runtime.cni.keeper import LONGEST, Attempts, again, pause, planned
+from podwire.runtime.cni.reconciler import LONGEST, Attempts, again, pause, planned
 
 NO = {"exit": 1, "stdout": json.dumps({"cniVersion": "1.1.0", "code": 50, "msg": "the pool is full"})}
 SECONDS = 30
@@ -93,9 +93,9 @@ async def test_a_failed_attempt_that_is_not_undone_is_undone_later(node, pod):
 
 @pytest.mark.parametrize("where", ["plugin", "configuration"])
 async def test_a_change_of_plugins_or_configurations_is_a_reason_to_try_at_once(node, pod, where, monkeypatch):
-    monkeypatch.setattr("podwire.runtime.cni.keeper.SHORTEST", 3600.0)
-    monkeypatch.setattr("podwire.runtime.cni.keeper.LONGEST", 3600.0)
-    monkeypatch.setattr("podwire.runtime.cni.keeper.pause", lambda *_: 3600.0)
+    monkeypatch.setattr("podwire.runtime.cni.reconciler.SHORTEST", 3600.0)
+    monkeypatch.setattr("podwire.runtime.cni.reconciler.LONGEST", 3600.0)
+    monkeypatch.setattr("podwire.runtime.cni.reconciler.pause", lambda *_: 3600.0)
     node.network("one", cniVersion="1.0.0")
     async with kept(node) as caller:
         await caller.attach(pod)
@@ -115,8 +115,8 @@ async def test_a_change_of_plugins_or_configurations_is_a_reason_to_try_at_once(
 
 
 async def test_a_plugin_that_writes_beside_itself_is_no_change(node, pod, monkeypatch):
-    monkeypatch.setattr("podwire.runtime.cni.keeper.pause", lambda *_: 3600.0)
-    monkeypatch.setattr("podwire.runtime.cni.places.SETTLED", 0.01)
+    monkeypatch.setattr("podwire.runtime.cni.reconciler.pause", lambda *_: 3600.0)
+    monkeypatch.setattr("podwire.runtime.cni.config_watch.SETTLED", 0.01)
     node.network("one")
     async with kept(node):
         await until(lambda: verbs(node, "GC"))

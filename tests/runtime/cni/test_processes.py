@@ -14,7 +14,7 @@ from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.protocols.cni.config import VALID_ATTACHMENTS
 from podwire.protocols.grpc_status import DeadlineExceeded
 from podwire.runtime.cni import Keeper
-from podwire.runtime.cni.keeper import HOUR
+from podwire.runtime.cni.reconciler import HOUR
 from podwire.runtime.ports import Attachment
 
 SECONDS = 60

@@ -63,7 +63,7 @@ def test_what_is_not_there_is_not_found_and_removing_it_changes_nothing(images, 
 def test_the_beginning_of_two_ids_is_ambiguous(images, take, monkeypatch):
     for number in range(3):
         take(f"image{number}", f"file{number}")
-    monkeypatch.setattr("podwire.runtime.images.images.SHORTEST_ID", 0)
+    monkeypatch.setattr("podwire.runtime.images.store.SHORTEST_ID", 0)
     with pytest.raises(AmbiguousImage):
         images.status("sha256:")
 

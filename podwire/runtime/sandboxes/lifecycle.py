@@ -24,14 +24,14 @@ from podwire.protocols.grpc_status import (
     NotFound,
     RpcError,
 )
-from podwire.runtime.events import Events
-from podwire.runtime.files import write_pod_files
+from podwire.runtime.cri.events import Events
+from podwire.runtime.cri.validation import check_sandbox, name_of, new_id
 from podwire.runtime.hooks import Hooks
-from podwire.runtime.ids import check_sandbox, name_of, new_id
 from podwire.runtime.ports import Attachment, Network
 from podwire.runtime.records import Records, SandboxRecord
-from podwire.runtime.sandbox import Sandbox, attachment, pod_of
-from podwire.runtime.sandbox_kernel import SandboxKernel
+from podwire.runtime.sandboxes.kernel import SandboxKernel
+from podwire.runtime.sandboxes.pod_files import write_pod_files
+from podwire.runtime.sandboxes.sandbox import Sandbox, attachment, pod_of
 from podwire.runtime.spec.build import NODE, Pod
 
 _log = logging.getLogger("podwire.runtime.sandboxes")

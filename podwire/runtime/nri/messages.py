@@ -6,9 +6,9 @@ from typing import Any
 
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.oci import container_of
-from podwire.runtime.container import Container
+from podwire.runtime.containers.container import Container
 from podwire.runtime.nri.resources import from_cri, from_limits
-from podwire.runtime.sandbox import Sandbox
+from podwire.runtime.sandboxes.sandbox import Sandbox
 
 STATES = {
     "created": pb.CONTAINER_CREATED,

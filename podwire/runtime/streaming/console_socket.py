@@ -6,8 +6,8 @@ import os
 import socket
 from pathlib import Path
 
-from podwire.runtime import descriptors
-from podwire.runtime.inside import Inside
+from podwire.runtime.streaming.exec_process import Inside
+from podwire.tasks import descriptors
 
 NAME = "tty"
 

@@ -31,13 +31,13 @@ from podwire.linux.values import Link
 from podwire.protocols.cni import results
 from podwire.protocols.cni.errors import CniError
 from podwire.protocols.grpc_status import RpcError
-from podwire.runtime.cni import turns
-from podwire.runtime.cni.caller import Caller
-from podwire.runtime.cni.checks import Findings
-from podwire.runtime.cni.concerns import Concerns
-from podwire.runtime.cni.memory import Attached
-from podwire.runtime.cni.turns import Turn
-from podwire.runtime.cni.watcher import Watcher
+from podwire.runtime.cni import check_schedule
+from podwire.runtime.cni.affected_pods import Concerns
+from podwire.runtime.cni.cache import Attached
+from podwire.runtime.cni.check_results import Findings
+from podwire.runtime.cni.check_schedule import Turn
+from podwire.runtime.cni.netns_watch import Watcher
+from podwire.runtime.cni.network import Caller
 
 _log = logging.getLogger("podwire.runtime.cni")
 
@@ -112,16 +112,16 @@ class Checker:
         self._watcher.remove(id_)
 
     async def _take_up(self) -> None:
-        now, within = _now(), min(self._interval, turns.AFTER_RESTART)
+        now, within = _now(), min(self._interval, check_schedule.AFTER_RESTART)
         for each in await self._caller.attached():
             if self._pods.is_ready(each):
-                self._turns[each] = Turn(now + turns.phase(each) * within)
+                self._turns[each] = Turn(now + check_schedule.phase(each) * within)
 
     def _attaching(self) -> None:
-        self._quiet = _now() + turns.QUIET
+        self._quiet = _now() + check_schedule.QUIET
 
     def _attached(self, id_: str) -> None:
-        self._turns[id_] = Turn(_now() + turns.FIRST)
+        self._turns[id_] = Turn(_now() + check_schedule.FIRST)
         self._wake.set()
 
     def _hear(self, key: str, changes: list[Changed]) -> None:
@@ -129,7 +129,7 @@ class Checker:
         if key in (_HOST_LINKS, _HOST_RULES):
             concerned = {id_ for each in changes for id_ in self._concerns.of(each, self._failing)}
         for each in concerned & self._turns.keys():
-            turns.hint(self._turns[each], _now(), self._interval)
+            check_schedule.hint(self._turns[each], _now(), self._interval)
             self._wake.set()
 
     async def _run(self) -> None:
@@ -139,12 +139,14 @@ class Checker:
                 self._wake.clear()
                 busy = sum(each.busy for each in self._turns.values())
                 waiting = sorted(
-                    (turns.starts_at(turn, self._quiet), id_) for id_, turn in self._turns.items() if not turn.busy
+                    (check_schedule.starts_at(turn, self._quiet), id_)
+                    for id_, turn in self._turns.items()
+                    if not turn.busy
                 )
                 due = [id_ for at, id_ in waiting if at <= _now()][: AT_ONCE - busy]
                 for each in due:
                     turn = self._turns[each]
-                    hinted = turns.begin(turn, each, _now(), self._interval)
+                    hinted = check_schedule.begin(turn, each, _now(), self._interval)
                     checks.create_task(self._attend(each, turn, hinted), name=f"check {each}")
                 full = busy + len(due) >= AT_ONCE or len(due) == len(waiting)
                 await self._sleep(None if full else waiting[len(due)][0])
@@ -175,7 +177,7 @@ class Checker:
         except (RpcError, OSError, CniError, msgspec.MsgspecError) as error:
             self._tell_unknown(id_, str(error))
         finally:
-            turns.found(turn, hinted, news)
+            check_schedule.found(turn, hinted, news)
             turn.busy = False
             self._wake.set()
 
@@ -220,7 +222,7 @@ class Checker:
 
     async def _confirm(self, id_: str, turn: Turn, findings: Findings) -> None:
         if findings.before is None or findings.before.ok:
-            turn.due = min(turn.due, _now() + turns.CONFIRM)
+            turn.due = min(turn.due, _now() + check_schedule.CONFIRM)
         else:
             self.leave(id_)
             await self._pods.lose(id_)

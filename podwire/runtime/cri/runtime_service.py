@@ -11,16 +11,16 @@ from podwire.interfaces import Clock
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_methods import Handler, UnaryHandler
 from podwire.protocols.grpc_status import FailedPrecondition, InvalidArgument
-from podwire.runtime import statuses
-from podwire.runtime.containers import Containers
-from podwire.runtime.events import Events
-from podwire.runtime.executions import Executions
-from podwire.runtime.failures import telling, whole
-from podwire.runtime.forwardings import Forwardings
+from podwire.runtime.containers.lifecycle import Containers
+from podwire.runtime.cri import statuses
+from podwire.runtime.cri.errors import telling, whole
+from podwire.runtime.cri.events import Events
+from podwire.runtime.cri.stats import Usage
 from podwire.runtime.ports import Network
-from podwire.runtime.sandbox import Sandbox
-from podwire.runtime.sandboxes import Sandboxes
-from podwire.runtime.usage import Usage
+from podwire.runtime.sandboxes.lifecycle import Sandboxes
+from podwire.runtime.sandboxes.sandbox import Sandbox
+from podwire.runtime.streaming.exec import Executions
+from podwire.runtime.streaming.portforward import Forwardings
 
 _log = logging.getLogger("podwire.runtime")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from podwire.runtime.spec.capabilities import named
 
-_log = logging.getLogger("podwire.runtime.host")
+_log = logging.getLogger("podwire.runtime.containers")
 
 
 @dataclass

@@ -11,10 +11,10 @@ from podwire.protocols.k8sapi.server_side import Socket
 from podwire.protocols.streaming import portforward
 from podwire.protocols.streaming.channels import Violation
 from podwire.protocols.streaming.upgrading import PORT_FORWARD
-from podwire.runtime.forwarding import Forwarding
-from podwire.runtime.offers import Gone, Offer, Offers
-from podwire.runtime.port_connections import Inflow, Reach, Streams, carry, connected
-from podwire.runtime.sandbox import Sandbox
+from podwire.runtime.sandboxes.sandbox import Sandbox
+from podwire.runtime.streaming.port_connection import Inflow, Reach, Streams, carry, connected
+from podwire.runtime.streaming.portforward_spdy import Forwarding
+from podwire.runtime.streaming.server import Gone, Offer, Offers
 from podwire.transports.spdy_server import Frames
 
 

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import NamedTuple
 
 from podwire.protocols.grpc_status import RpcError
-from podwire.runtime.cni.caller import Caller
+from podwire.runtime.cni.network import Caller
 
 _log = logging.getLogger("podwire.runtime.cni")
 

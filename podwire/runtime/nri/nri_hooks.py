@@ -11,13 +11,13 @@ from podwire.protocols.grpc_status import RpcError, Unavailable
 from podwire.protocols.nri import Event
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.names import PluginId
-from podwire.runtime.container import Container
-from podwire.runtime.containers import Containers
+from podwire.runtime.containers.container import Container
+from podwire.runtime.containers.lifecycle import Containers
 from podwire.runtime.hooks import Draft
-from podwire.runtime.nri.describing import described, pod_of, refreshed
-from podwire.runtime.nri.drafting import OomScore, Resolve, redrafted
+from podwire.runtime.nri.adjustment import OomScore, Resolve, redrafted
+from podwire.runtime.nri.messages import described, pod_of, refreshed
 from podwire.runtime.nri.resources import from_cri, from_limits, overlaid
-from podwire.runtime.sandbox import Sandbox
+from podwire.runtime.sandboxes.sandbox import Sandbox
 
 _log = logging.getLogger("podwire.runtime.nri")
 

@@ -16,8 +16,8 @@ from podwire.protocols.streaming.outcome import Exited, Failed
 from podwire.protocols.streaming.remote_command import Streams
 from podwire.protocols.streaming.server_side import ServerSide, Stdin, StdinEnded
 from podwire.protocols.streaming.terminal import Size
-from podwire.runtime.dialogue import carried
-from podwire.runtime.shims import Line, Shims
+from podwire.runtime.containers.shim import Line, Shims
+from podwire.runtime.streaming.duplex import carried
 
 _log = logging.getLogger(__name__)
 

@@ -31,11 +31,11 @@ from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import Internal, InvalidArgument, NotFound
 from podwire.protocols.nri.oci.cdi import inject
 from podwire.runtime.cdi import BadDevice, Registry, links_of
-from podwire.runtime.devices import asked_devices
-from podwire.runtime.host import Host
+from podwire.runtime.containers.devices import asked_devices
+from podwire.runtime.containers.host import Host
+from podwire.runtime.cri.resources import limits_of
 from podwire.runtime.images import Image, ImageError, Images
 from podwire.runtime.images.errors import NoSuchImage
-from podwire.runtime.limits import limits_of
 from podwire.runtime.spec import Container, Pod, build
 from podwire.runtime.spec.users import Accounts, User, user_of
 

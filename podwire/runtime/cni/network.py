@@ -5,9 +5,9 @@ Attaching: 1. remember durably what is about to be asked.  2. ADD by each plugin
 one before.  3. Remember the result.  When a plugin fails, those that were asked are asked to DEL in reverse order, the
 failing one first; what cannot be given back stays remembered.
 
-Detaching: DEL in reverse order with the configuration of ADD's time. A plugin that fails does not keep the others from
-giving back; all failures are told, and nothing is forgotten before all have succeeded: what is `pending` is remembered
-on disk as leaving, and tried again by the keeper, whether or not anybody asks.
+Detaching: DEL in reverse order with the configuration of ADD's time. A plugin that fails does not stop the DEL of the
+others. All failures are reported, and the cached attachment is removed only after all plugins have succeeded: an
+attachment that is `pending` is marked as leaving on disk, and the reconciler retries it.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ from podwire.protocols.cni.results import Result
 from podwire.protocols.cni.values import Object
 from podwire.protocols.cni.verbs import is_id
 from podwire.protocols.grpc_status import FailedPrecondition, InvalidArgument, Unavailable
-from podwire.runtime.cni import told
+from podwire.runtime.cni import arguments
+from podwire.runtime.cni.cache import Attached, Memory, by_hand, valid
 from podwire.runtime.cni.chain import AddFailed, Chain, collects, is_checked, still
-from podwire.runtime.cni.checks import CHECKS, Checks, Findings, gives_word
+from podwire.runtime.cni.check_results import CHECKS, Checks, Findings, gives_word
+from podwire.runtime.cni.config_watch import Places
 from podwire.runtime.cni.conflists import ENDINGS, Conflists
-from podwire.runtime.cni.exclusion import LOCKS, Exclusion
-from podwire.runtime.cni.memory import Attached, Memory, by_hand, valid
-from podwire.runtime.cni.places import Places
+from podwire.runtime.cni.gc_lock import LOCKS, Exclusion
 from podwire.runtime.cni.plugins import PluginFailed, Plugins
 from podwire.runtime.ports import Attachment
 
@@ -187,7 +187,7 @@ class Caller:
             raise Unavailable(self.trouble())
         self._detach(pod)  # what an attempt before a crash left: ADD never comes twice without DEL
         try:
-            args, inode = told.arguments(pod), identity(pod.netns)
+            args, inode = arguments.arguments(pod), identity(pod.netns)
         except linux.LinuxError as error:
             raise FailedPrecondition(f"CNI: {error}") from error
         except CniError as error:
@@ -295,7 +295,7 @@ class Caller:
         network = self._conflists.default()
         if network is None:
             raise Unavailable(self.trouble())
-        return _described(pod, network, told.arguments(pod), 0)
+        return _described(pod, network, arguments.arguments(pod), 0)
 
     def _used(self) -> list[NetworkList]:
         """Networks that tidy up and that we attach pods to; whoever uses another one knows what stays there."""
@@ -328,7 +328,7 @@ def _described(pod: Attachment, network: NetworkList, args: str, inode: int) -> 
         netns=pod.netns,
         netns_inode=inode,
         args=args,
-        capabilities=told.capabilities(pod),
+        capabilities=arguments.capabilities(pod),
         name=network.name,
         version=network.version,
         plugins=network.plugins,

@@ -11,7 +11,7 @@ from pathlib import Path
 from podwire.linux.errors import NoSuchProcess
 from podwire.linux.proc import processes
 from podwire.linux.proc.processes import Child
-from podwire.runtime import descriptors
+from podwire.tasks import descriptors
 
 PID = "pid"
 """The file in which the OCI runtime leaves the process's number."""

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 
 from podwire.protocols.cri import cri_pb2 as pb
-from podwire.runtime.container import Container
-from podwire.runtime.sandbox import Sandbox
+from podwire.runtime.containers.container import Container
+from podwire.runtime.sandboxes.sandbox import Sandbox
 
 _CONTAINER_STATES = {
     "created": pb.CONTAINER_CREATED,

@@ -19,9 +19,9 @@ import msgspec
 from podwire.linux.errors import DeadlinePassed, LinuxError, NoSuchProcess
 from podwire.linux.proc import processes
 from podwire.protocols.grpc_status import Internal, NotFound
-from podwire.runtime import descriptors
-from podwire.runtime.bundles import Mounted
+from podwire.runtime.containers.bundles import Mounted
 from podwire.runtime.ports import Exited, Started
+from podwire.tasks import descriptors
 
 START_SECONDS = 60.0
 FORGET_SECONDS = 10.0

@@ -25,15 +25,15 @@ from podwire.protocols.grpc_status import (
 )
 from podwire.protocols.k8sapi.server_side import Socket
 from podwire.protocols.streaming.remote_command import Streams
-from podwire.runtime import descriptors
-from podwire.runtime.attachments import Attachment
-from podwire.runtime.bundles import Bundles
-from podwire.runtime.container import Container
-from podwire.runtime.conversations import Conversation, Files
-from podwire.runtime.inside import PID, Inside
-from podwire.runtime.offers import Gone, Offers, talk
+from podwire.runtime.containers.bundles import Bundles
+from podwire.runtime.containers.container import Container
+from podwire.runtime.containers.shim import Shims
 from podwire.runtime.ports import Output
-from podwire.runtime.shims import Shims
+from podwire.runtime.streaming.attach import Attachment
+from podwire.runtime.streaming.exec_process import PID, Inside
+from podwire.runtime.streaming.exec_session import Conversation, Files
+from podwire.runtime.streaming.server import Gone, Offers, talk
+from podwire.tasks import descriptors
 
 OUTPUT_BYTES = 16 * 1024 * 1024
 """Of both outputs together; a client takes no larger message."""

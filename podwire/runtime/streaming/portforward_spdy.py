@@ -8,7 +8,7 @@ import contextlib
 from dataclasses import dataclass, field
 
 from podwire.protocols.streaming import spdy
-from podwire.runtime.port_connections import Inflow, Reach, carry
+from podwire.runtime.streaming.port_connection import Inflow, Reach, carry
 from podwire.transports.spdy_server import Frames
 
 PAIR_SECONDS = 30.0

@@ -19,20 +19,20 @@ from podwire.linux.cgroups.groups import warm_up
 from podwire.linux.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import FailedPrecondition, Internal, NotFound, RpcError
-from podwire.runtime.bundles import Bundles, Planned
-from podwire.runtime.container import Container, happens, reason_of, same
-from podwire.runtime.events import Events
+from podwire.runtime.containers.bundles import Bundles, Planned
+from podwire.runtime.containers.container import Container, happens, reason_of, same
+from podwire.runtime.containers.net_devices import move_links
+from podwire.runtime.containers.shim import Shims
+from podwire.runtime.containers.stop_signal import stop_signal
+from podwire.runtime.cri.events import Events
+from podwire.runtime.cri.resources import changed, limits_of
+from podwire.runtime.cri.validation import check_container, new_id
 from podwire.runtime.hooks import Draft, Hooks
-from podwire.runtime.ids import check_container, new_id
 from podwire.runtime.images import ImageError
-from podwire.runtime.limits import changed, limits_of
-from podwire.runtime.links import move_links
 from podwire.runtime.ports import Started
 from podwire.runtime.records import ContainerRecord, Records
-from podwire.runtime.sandbox import Sandbox
-from podwire.runtime.sandboxes import Sandboxes
-from podwire.runtime.shims import Shims
-from podwire.runtime.signals import stop_signal
+from podwire.runtime.sandboxes.lifecycle import Sandboxes
+from podwire.runtime.sandboxes.sandbox import Sandbox
 
 _log = logging.getLogger("podwire.runtime.containers")
 

@@ -16,10 +16,10 @@ from podwire.protocols.streaming.outcome import Exited, Failed
 from podwire.protocols.streaming.remote_command import Streams
 from podwire.protocols.streaming.server_side import ServerSide, Stdin, StdinEnded
 from podwire.protocols.streaming.terminal import Size
-from podwire.runtime import descriptors
-from podwire.runtime.dialogue import carried
-from podwire.runtime.inside import Inside
-from podwire.runtime.terminals import Door
+from podwire.runtime.streaming.console_socket import Door
+from podwire.runtime.streaming.duplex import carried
+from podwire.runtime.streaming.exec_process import Inside
+from podwire.tasks import descriptors
 
 Files = tuple[int, int, int]
 

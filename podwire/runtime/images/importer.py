@@ -17,13 +17,13 @@ from podwire.failpoints import declare, failpoint
 from podwire.runtime.images import archives, beneath, contents, durable, layers, references
 from podwire.runtime.images.archives import Archive
 from podwire.runtime.images.contents import Found
-from podwire.runtime.images.disk import Disk
 from podwire.runtime.images.documents import OCI_CONFIG, OCI_MANIFEST, Descriptor, chain_ids, digest_of
 from podwire.runtime.images.errors import BadImage
 from podwire.runtime.images.limits import Budget, Limits
 from podwire.runtime.images.platforms import Machine
 from podwire.runtime.images.records import Record, Records
 from podwire.runtime.images.snapshots import Snapshots
+from podwire.runtime.images.staging import Disk
 
 UNPACKED = declare("images.unpacked", "an archive's layers are unpacked in staging; nothing is synced")
 SYNCED = declare("images.synced", "they are synced; nothing is in place")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from podwire.linux.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import AlreadyExists
-from podwire.runtime.limits import limits_of
+from podwire.runtime.cri.resources import limits_of
 from podwire.runtime.ports import Exited
 from podwire.runtime.records import ContainerRecord
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from podwire.interfaces import Clock
 from podwire.linux.errors import LinuxError
 from podwire.protocols.cri import cri_pb2 as pb
-from podwire.runtime.bundles import Bundles
-from podwire.runtime.container import Container
-from podwire.runtime.sandbox import Sandbox
+from podwire.runtime.containers.bundles import Bundles
+from podwire.runtime.containers.container import Container
+from podwire.runtime.sandboxes.sandbox import Sandbox
 
 
 @dataclass(frozen=True, slots=True)

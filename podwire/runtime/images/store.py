@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from podwire.failpoints import declare, failpoint
-from podwire.runtime.images import documents, importing, references
+from podwire.runtime.images import documents, importer, references
 from podwire.runtime.images.directories import is_opaque
-from podwire.runtime.images.disk import Disk
 from podwire.runtime.images.errors import AmbiguousImage, BadImage, BadReference, ImageInUse, NoSuchImage
 from podwire.runtime.images.image import Image, ImageConfig, image_config
 from podwire.runtime.images.limits import Limits
 from podwire.runtime.images.platforms import Machine, this_machine
 from podwire.runtime.images.records import Broken, Record, Records
 from podwire.runtime.images.snapshots import Containers, Hold, Snapshots, Writable
+from podwire.runtime.images.staging import Disk
 
 log = logging.getLogger(__name__)
 
@@ -148,9 +148,9 @@ class Images:
 
         Raises BadImage, BadReference, StoreFull; the image at which it happened then leaves nothing.
         """
-        store = importing.Store(self._disk, self._records, self._snapshots)
+        store = importer.Store(self._disk, self._records, self._snapshots)
         try:
-            ids = importing.import_archive(store, path, name, self._limits, self._machine)
+            ids = importer.import_archive(store, path, name, self._limits, self._machine)
         except Exception:
             self._sweep()
             raise

@@ -7,7 +7,7 @@ from podwire.interfaces import Clock
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_methods import Handler, UnaryHandler
 from podwire.protocols.grpc_status import InvalidArgument, NotFound
-from podwire.runtime.failures import telling, whole
+from podwire.runtime.cri.errors import telling, whole
 from podwire.runtime.images import Image, Images
 
 

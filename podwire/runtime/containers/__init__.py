@@ -1,0 +1,1 @@
+"""Containers: create, start, stop, remove; bundles for the OCI runtime and the shim that runs it."""

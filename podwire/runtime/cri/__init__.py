@@ -1,0 +1,1 @@
+"""The server side of CRI: RuntimeService, ImageService, their messages, events, statistics and error codes."""

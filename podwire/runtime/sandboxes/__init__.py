@@ -1,0 +1,1 @@
+"""Pod sandboxes: RunPodSandbox, StopPodSandbox, RemovePodSandbox; namespaces, shared memory and pod files."""
