@@ -13,9 +13,9 @@ from benchmarks.clusters import Cluster, podwire
 from benchmarks.figures import MEASURED, Figure, Peer
 from benchmarks.links import moves
 from benchmarks.machine import CannotMeasure
-from podwire.dradriver.manifests import SHARED, WHOLE, Deployment, network_driver
 from podwire.dradriver.names import DRIVER
-from podwire.dradriver.parameters import API_VERSION, KIND
+from podwire.dradriver.parameters.schema import API_VERSION, KIND
+from podwire.dradriver.publish.manifests import SHARED, WHOLE, Deployment, network_driver
 from podwire.trace.participants import KUBELET, NETWORK_DRIVER
 from podwire.trace.segments import Reader
 from podwire.trace.story import Arrow, Stories, Turn

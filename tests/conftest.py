@@ -29,7 +29,7 @@ ROTA = {
     "tests/cniplugins/crash/": 3,
     "tests/deviceplugin/test_crash.py": 3,
     "tests/deviceplugin/test_plugin.py": 3,
-    "tests/dradriver/addressing/": 2,
+    "tests/dradriver/addresses/": 2,
     "tests/shim/": 2,
     "tests/stories/cluster/": 4,
     "tests/stories/containerd/": 3,

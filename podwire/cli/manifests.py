@@ -9,7 +9,7 @@ import yaml
 from podwire.cli.main import UserError
 from podwire.cli.options import say
 from podwire.dradriver.config import load
-from podwire.dradriver.manifests import Deployment, network_driver
+from podwire.dradriver.publish.manifests import Deployment, network_driver
 from podwire.nriplugins.network.manifests import Settings, manifests
 from podwire.protocols.settings import BadConfig
 

@@ -12,7 +12,7 @@ from podwire.cluster.network_driver import CDI, KUBELET, STATE, Options
 from podwire.cluster.up.layout import BadPrefix
 from podwire.cluster.up.state import BrokenState, NewerState
 from podwire.dradriver.config import Config, load
-from podwire.dradriver.inventory.filtering import Filter
+from podwire.dradriver.inventory.filter import Filter
 from podwire.nri.errors import NriError
 from podwire.nri.starting import SOCKET
 from podwire.protocols.k8sapi.client_side import ClientError

@@ -6,8 +6,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from podwire.cluster.leakcheck import Trace
-from podwire.dradriver.attaching.records import OWN_NAME, TAG
-from podwire.dradriver.damage import SUFFIX
+from podwire.dradriver.attach.records import OWN_NAME, TAG
+from podwire.dradriver.claims.damaged_records import SUFFIX
 from podwire.dradriver.names import DRIVER
 from podwire.linux.net.network import KernelNetwork
 

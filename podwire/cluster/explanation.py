@@ -12,10 +12,10 @@ from podwire.cluster.up import state
 from podwire.cluster.up.layout import Layout, layout_of
 from podwire.cluster.up.nodespace import NodeSpace
 from podwire.cluster.up.state import NodeRecord
-from podwire.dradriver.explaining import Object, Sight, explained, seen_on_host
+from podwire.dradriver.claims.explanation import Object, Sight, explained, seen_on_host
 from podwire.dradriver.instances import Busy, InstanceLock
 from podwire.dradriver.names import CLAIMS, COMPONENT, DRIVER, EVENTS, PODS
-from podwire.dradriver.sockets import sockets
+from podwire.dradriver.publish.sockets import sockets
 from podwire.protocols.k8sapi.client_side import Client, Scope
 from podwire.protocols.k8sapi.kubeconfig import Access
 from podwire.transports import credentials, http_client

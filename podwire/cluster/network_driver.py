@@ -12,27 +12,27 @@ from podwire import nri
 from podwire.cluster import tracing
 from podwire.cluster.own_calls import OwnCalls
 from podwire.cluster.pages import page
-from podwire.dradriver.addressing.addresses import Addresses
-from podwire.dradriver.attaching.attachments import Attachments
-from podwire.dradriver.cdi import CdiFiles
+from podwire.dradriver.addresses.address_store import Addresses
+from podwire.dradriver.addresses.manager import Leasing
+from podwire.dradriver.attach.attachments import Attachments
+from podwire.dradriver.attach.netns_pins import Pins
+from podwire.dradriver.claims.cdi import CdiFiles
+from podwire.dradriver.claims.damaged_records import Damage
+from podwire.dradriver.claims.metadata import MetadataFiles
+from podwire.dradriver.claims.prepared_devices import Holding
 from podwire.dradriver.config import Config
-from podwire.dradriver.damage import Damage
 from podwire.dradriver.driver import Driver, Parts
-from podwire.dradriver.events import Recorder
-from podwire.dradriver.holding import Holding
 from podwire.dradriver.instances import InstanceLock, Voice
 from podwire.dradriver.inventory.inventory import Inventory
-from podwire.dradriver.inventory.publisher import Publisher
 from podwire.dradriver.kit import Kit
-from podwire.dradriver.leasing import Leasing
-from podwire.dradriver.metadata import MetadataFiles
-from podwire.dradriver.metrics import Meter
 from podwire.dradriver.names import COMPONENT, DRIVER
-from podwire.dradriver.pins import Pins
 from podwire.dradriver.ports import Passing
+from podwire.dradriver.publish.claim_status import Statuses
+from podwire.dradriver.publish.events import Recorder
+from podwire.dradriver.publish.metrics import Meter
+from podwire.dradriver.publish.publisher import Publisher
+from podwire.dradriver.publish.sockets import sockets
 from podwire.dradriver.shims import installed
-from podwire.dradriver.sockets import sockets
-from podwire.dradriver.status import Statuses
 from podwire.dradriver.waiting import begun
 from podwire.linux.net.sysfs import Sysfs
 from podwire.protocols.grpc_methods import Handler, Method

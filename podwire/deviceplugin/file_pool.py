@@ -7,7 +7,7 @@ from pathlib import Path
 from podwire.deviceplugin.config import Files
 from podwire.deviceplugin.config import Pool as Settings
 from podwire.deviceplugin.devices import Device, Handed
-from podwire.deviceplugin.host import View
+from podwire.deviceplugin.host_view import View
 from podwire.deviceplugin.ports import Unusable
 from podwire.linux.net.link_moves import LinkEvent, NamespaceEnded
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from podwire.deviceplugin.config import Interfaces
 from podwire.deviceplugin.config import Pool as Settings
 from podwire.deviceplugin.devices import Device, Handed
-from podwire.deviceplugin.duties import Duty, duty
-from podwire.deviceplugin.host import View, found_elsewhere
-from podwire.deviceplugin.matching import Candidate, ids, reserved, wants
+from podwire.deviceplugin.host_view import View, found_elsewhere
 from podwire.deviceplugin.ports import Unusable
 from podwire.deviceplugin.records import Record, Records
+from podwire.deviceplugin.restore_decision import Duty, duty
+from podwire.deviceplugin.selection import Candidate, ids, reserved, wants
 from podwire.deviceplugin.snapshots import Snapshot, restore, taken
 from podwire.failpoints import declare, failpoint
 from podwire.linux.errors import LinuxError, NoSuchLink

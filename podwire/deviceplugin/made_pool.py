@@ -11,8 +11,8 @@ from typing import Any
 from podwire.deviceplugin.config import Make
 from podwire.deviceplugin.config import Pool as Settings
 from podwire.deviceplugin.devices import Device, Handed
-from podwire.deviceplugin.host import View, found_elsewhere
-from podwire.deviceplugin.making import is_ours, make_link, parent_trouble, remove_link
+from podwire.deviceplugin.host_view import View, found_elsewhere
+from podwire.deviceplugin.made_links import is_ours, make_link, parent_trouble, remove_link
 from podwire.deviceplugin.ports import Unusable
 from podwire.deviceplugin.records import Record, Records
 from podwire.deviceplugin.snapshots import taken

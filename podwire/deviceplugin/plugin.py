@@ -10,11 +10,11 @@ from typing import TypeVar
 
 from podwire.deviceplugin.config import Config, Files
 from podwire.deviceplugin.devices import Handed
-from podwire.deviceplugin.notices import changes
-from podwire.deviceplugin.offer import Offer
+from podwire.deviceplugin.directory_watch import changes
+from podwire.deviceplugin.inventory import Stock
+from podwire.deviceplugin.pool_service import Offer
 from podwire.deviceplugin.ports import Kubelet
-from podwire.deviceplugin.registering import Registrar
-from podwire.deviceplugin.stock import Stock
+from podwire.deviceplugin.registrar import Registrar
 from podwire.linux.net import monitor
 from podwire.linux.net.link_moves import LinkMoves
 from podwire.protocols.grpc_status import RpcError

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from podwire.dradriver.addressing.pools import Pool, parse_pools
+from podwire.dradriver.addresses.pools import Pool, parse_pools
+from podwire.dradriver.claims.allocations import Refused
 from podwire.dradriver.inventory.config import KEYS, config
 from podwire.dradriver.inventory.config import Config as Offering
-from podwire.dradriver.offers import Refused
 from podwire.protocols.settings import BadConfig, parsed
 
 POOLS = "pools"

@@ -6,25 +6,25 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 
 from podwire.dradriver import service
-from podwire.dradriver.attaching.attachments import Attachments
-from podwire.dradriver.attaching.records import ATTACHED
-from podwire.dradriver.chardev import CharacterDevices, PodResources
-from podwire.dradriver.counters import counted
-from podwire.dradriver.damage import whose
-from podwire.dradriver.describing import Describing
-from podwire.dradriver.events import RECORD_DAMAGED
-from podwire.dradriver.holding import Holding
+from podwire.dradriver.attach.attachments import Attachments
+from podwire.dradriver.attach.pods import Moving
+from podwire.dradriver.attach.records import ATTACHED
+from podwire.dradriver.claims.character_device_plugin import CharacterDevices, PodResources
+from podwire.dradriver.claims.container_files import Describing
+from podwire.dradriver.claims.damaged_records import whose
+from podwire.dradriver.claims.prepared_devices import Holding
+from podwire.dradriver.dra_hooks import Preparing
 from podwire.dradriver.instances import Voice
 from podwire.dradriver.inventory.inventory import Inventory
-from podwire.dradriver.inventory.publisher import Publisher
 from podwire.dradriver.kit import Kit
-from podwire.dradriver.moving import Moving
-from podwire.dradriver.plugin import NetworkDriverPlugin
+from podwire.dradriver.nri_hooks import NetworkDriverPlugin
 from podwire.dradriver.ports import Addressing, Door, Record, Served
-from podwire.dradriver.preparing import Preparing
-from podwire.dradriver.registration import Registration
+from podwire.dradriver.publish.events import RECORD_DAMAGED
+from podwire.dradriver.publish.interface_counters import counted
+from podwire.dradriver.publish.publisher import Publisher
+from podwire.dradriver.publish.registration import Registration
+from podwire.dradriver.publish.sockets import Sockets
 from podwire.dradriver.service import Health, Told
-from podwire.dradriver.sockets import Sockets
 from podwire.protocols.deviceplugin.methods import PLUGIN
 from podwire.protocols.k8sapi.client_side.events import WARNING
 from podwire.protocols.prometheus import Labels, Samples

@@ -3,16 +3,16 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from podwire.dradriver.cdi import CdiFiles
-from podwire.dradriver.damage import Damage
-from podwire.dradriver.events import Recorder
+from podwire.dradriver.attach.netns_pins import Pins
+from podwire.dradriver.claims.allocations import Order
+from podwire.dradriver.claims.cdi import CdiFiles
+from podwire.dradriver.claims.damaged_records import Damage
+from podwire.dradriver.claims.metadata import MetadataFiles
 from podwire.dradriver.instances import InstanceLock
-from podwire.dradriver.metadata import MetadataFiles
-from podwire.dradriver.metrics import Meter
-from podwire.dradriver.offers import Order
-from podwire.dradriver.pins import Pins
 from podwire.dradriver.ports import Addressing, Api, Attachments, Devices, Record, Trace
-from podwire.dradriver.status import Statuses
+from podwire.dradriver.publish.claim_status import Statuses
+from podwire.dradriver.publish.events import Recorder
+from podwire.dradriver.publish.metrics import Meter
 from podwire.tasks.keyed_locks import Turns
 
 

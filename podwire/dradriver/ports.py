@@ -5,10 +5,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
-from podwire.dradriver.addressing.keys import Key
-from podwire.dradriver.attaching.records import Terms
-from podwire.dradriver.offers import Offered, Order
-from podwire.dradriver.settings import Interface
+from podwire.dradriver.addresses.keys import Key
+from podwire.dradriver.attach.records import Terms
+from podwire.dradriver.claims.allocations import Offered, Order
+from podwire.dradriver.parameters.settings import Interface
 from podwire.protocols.grpc_methods import Handler, Method
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Object

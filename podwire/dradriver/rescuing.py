@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from podwire.dradriver.attaching.records import TAG
-from podwire.dradriver.damage import Damaged
+from podwire.dradriver.attach.records import TAG
+from podwire.dradriver.claims.damaged_records import Damaged
 from podwire.linux.errors import LinuxError
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Link

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Protocol
 
-from podwire.dradriver.offers import ClaimRef
+from podwire.dradriver.claims.allocations import ClaimRef
 from podwire.protocols import grpc_call
 from podwire.protocols.dra import dra_v1_pb2, dra_v1beta1_pb2, health_v1_pb2, health_v1alpha1_pb2
 from podwire.protocols.dra.methods import (

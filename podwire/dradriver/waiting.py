@@ -8,12 +8,12 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 
 from podwire.dradriver import service
+from podwire.dradriver.claims.allocations import ClaimRef
 from podwire.dradriver.instances import Busy, InstanceLock
-from podwire.dradriver.offers import ClaimRef
 from podwire.dradriver.ports import Door
-from podwire.dradriver.registration import Registration
+from podwire.dradriver.publish.registration import Registration
+from podwire.dradriver.publish.sockets import Sockets
 from podwire.dradriver.service import Health, Ready
-from podwire.dradriver.sockets import Sockets
 from podwire.protocols.registration.methods import ALL as REGISTRATION
 
 START_PATIENCE = 5.0

@@ -5,7 +5,7 @@ from contextlib import closing
 import pytest
 
 from podwire.deviceplugin.config import config
-from podwire.deviceplugin.stock import Stock
+from podwire.deviceplugin.inventory import Stock
 from podwire.linux.net.link_moves import LinkMoves
 
 NICS = {"name": "pool", "interfaces": {"names": ["nic*"]}}

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from podwire.deviceplugin.config import Interfaces
 from podwire.deviceplugin.devices import cdi_kind, preferred
-from podwire.deviceplugin.duties import Duty, duty
-from podwire.deviceplugin.matching import Candidate, ids, reserved, wants
 from podwire.deviceplugin.records import Record, Records
+from podwire.deviceplugin.restore_decision import Duty, duty
+from podwire.deviceplugin.selection import Candidate, ids, reserved, wants
 from podwire.deviceplugin.snapshots import Snapshot, decoded, encoded, taken
 from podwire.linux.net.link_locations import Elsewhere, LinkLocations
 from podwire.linux.net.link_moves import LinkEvent, NamespaceEnded

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from podwire.deviceplugin import notices
+from podwire.deviceplugin import directory_watch
 from podwire.deviceplugin.config import config
-from podwire.deviceplugin.stock import Stock
+from podwire.deviceplugin.inventory import Stock
 from podwire.linux import errors
 from podwire.linux.fs import inotify
 
@@ -76,8 +76,8 @@ class Exhausted(inotify.Inotify):
 
 async def test_directories_are_looked_at_when_the_kernel_has_no_more_watches(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(inotify, "Inotify", Exhausted)
-    monkeypatch.setattr(notices, "LOOK_SECONDS", 0.001)
-    told = notices.changes([tmp_path])
+    monkeypatch.setattr(directory_watch, "LOOK_SECONDS", 0.001)
+    told = directory_watch.changes([tmp_path])
     for _ in range(3):
         await anext(told)
     await told.aclose()
@@ -85,7 +85,7 @@ async def test_directories_are_looked_at_when_the_kernel_has_no_more_watches(tmp
 
 
 async def test_a_directory_that_comes_later_is_waited_for(tmp_path):
-    told = notices.changes([tmp_path / "a" / "b"])
+    told = directory_watch.changes([tmp_path / "a" / "b"])
     await anext(told)
     (tmp_path / "a").mkdir()
     await anext(told)

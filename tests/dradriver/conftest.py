@@ -23,7 +23,7 @@ from podwire.dradriver import driver as driver_module
 from podwire.dradriver.config import Config
 from podwire.dradriver.driver import Driver
 from podwire.dradriver.names import CLAIMS, DRIVER, EVENTS, SLICES
-from podwire.dradriver.parameters import API_VERSION, KIND
+from podwire.dradriver.parameters.schema import API_VERSION, KIND
 from podwire.linux import syscalls
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.proc.namespaces import KernelNamespaces, in_thread

@@ -6,10 +6,10 @@ import re
 import pytest
 
 from podwire.cluster.network_driver import _Door
-from podwire.dradriver import instances, plugin, preparing, waiting
+from podwire.dradriver import dra_hooks, instances, nri_hooks, waiting
 from podwire.dradriver.instances import Busy, InstanceLock
 from podwire.dradriver.names import DRIVER
-from podwire.dradriver.sockets import sockets
+from podwire.dradriver.publish.sockets import sockets
 from podwire.protocols.grpc_status import RpcError
 
 NET1 = {"name": "net1"}
@@ -17,8 +17,8 @@ NET1 = {"name": "net1"}
 
 async def test_nobody_hangs_while_another_instance_has_the_lock(driver_node, monkeypatch):
     """A stopped one has it for ever; kubelet and runtime are told of it, operators too, and it goes on afterwards."""
-    monkeypatch.setattr(preparing, "PREPARE_PATIENCE", 0.2)
-    monkeypatch.setattr(plugin, "HOOK_PATIENCE", 0.2)
+    monkeypatch.setattr(dra_hooks, "PREPARE_PATIENCE", 0.2)
+    monkeypatch.setattr(nri_hooks, "HOOK_PATIENCE", 0.2)
     monkeypatch.setattr(instances, "SOON", 0.0)
     node = driver_node
     node.veth("lan1")

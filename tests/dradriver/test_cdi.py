@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from podwire.dradriver.cdi import CdiFiles, Mount, Part, device_id, spec, variable
-from podwire.dradriver.metadata import Described, MetadataFiles
-from podwire.dradriver.offers import ClaimRef
-from podwire.dradriver.status import Network
+from podwire.dradriver.claims.allocations import ClaimRef
+from podwire.dradriver.claims.cdi import CdiFiles, Mount, Part, device_id, spec, variable
+from podwire.dradriver.claims.metadata import Described, MetadataFiles
+from podwire.dradriver.publish.claim_status import Network
 from podwire.runtime.cdi import Registry
 
 UID = "0a1b2c3d-0000-4000-8000-123456789abc"

@@ -5,7 +5,8 @@ import contextlib
 import grpc
 import pytest
 
-from podwire.dradriver import devnodes, preparing
+from podwire.dradriver import dra_hooks
+from podwire.dradriver.claims import character_devices
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
 from podwire.protocols.grpc_status import RpcError
 from podwire.protocols.nri import nri_pb2
@@ -158,7 +159,7 @@ async def test_a_claim_can_ask_for_character_devices_beside_its_interface(driver
 
 
 async def test_what_the_node_has_not_is_refused_with_the_field(driver_node, monkeypatch):
-    monkeypatch.setattr(preparing, "is_character_device", lambda path: path != "/dev/net/tun")
+    monkeypatch.setattr(dra_hooks, "is_character_device", lambda path: path != "/dev/net/tun")
     node = driver_node
     node.veth("lan1")
     async with node.driving():
@@ -174,7 +175,7 @@ async def test_what_is_gone_since_is_refused_when_a_container_wants_it(driver_no
     async with pod_resources(node) as kubelet, node.driving():
         pod, _ = await node.prepared("lan1", interface=ASKS)
         kubelet.pods["pod"] = ["chardev-0"]
-        monkeypatch.setattr(devnodes, "is_character_device", lambda _path: False)
+        monkeypatch.setattr(character_devices, "is_character_device", lambda _path: False)
         with pytest.raises(grpc.aio.AioRpcError, match="/dev/net/tun: the pod's claim brings it"):
             await allocate(node, "chardev-0")
         sandbox = node.sandbox(pod)

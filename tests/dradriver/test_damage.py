@@ -6,9 +6,9 @@ import pytest
 
 from podwire.cluster import claim_traces
 from podwire.cluster.leakcheck import leaks
-from podwire.dradriver.addressing.pools import parse_pools
+from podwire.dradriver.addresses.pools import parse_pools
+from podwire.dradriver.claims.explanation import seen_on_host
 from podwire.dradriver.config import Config
-from podwire.dradriver.explaining import seen_on_host
 from podwire.dradriver.inventory.config import config
 
 SHARE = {"name": "net1", "kind": "veth", "addressPool": "lab"}

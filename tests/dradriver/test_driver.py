@@ -6,8 +6,8 @@ import uuid
 
 import pytest
 
-from podwire.dradriver.addressing.pools import parse_pools
-from podwire.dradriver.attaching.attachments import Attachments
+from podwire.dradriver.addresses.pools import parse_pools
+from podwire.dradriver.attach.attachments import Attachments
 from podwire.dradriver.config import Config
 from podwire.dradriver.inventory.config import config
 from podwire.dradriver.names import DRIVER

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from podwire.dradriver.claims.damaged_records import Damage, Damaged
+from podwire.dradriver.claims.explanation import Sight, explained, seen_on_host
 from podwire.dradriver.config import load
-from podwire.dradriver.counters import parse
-from podwire.dradriver.damage import Damage, Damaged
-from podwire.dradriver.explaining import Sight, explained, seen_on_host
-from podwire.dradriver.metrics import Meter
+from podwire.dradriver.publish.interface_counters import parse
+from podwire.dradriver.publish.metrics import Meter
 from podwire.protocols.settings import BadConfig
 
 REQUEST = {"name": "nic", "exactly": {"deviceClassName": "whole", "count": 1}}

@@ -2,10 +2,10 @@
 
 import pytest
 
-from podwire.dradriver import manifests
-from podwire.dradriver.manifests import Deployment, network_driver
 from podwire.dradriver.names import CLAIMS, PODS, SLICES
-from podwire.dradriver.sockets import sockets
+from podwire.dradriver.publish import manifests
+from podwire.dradriver.publish.manifests import Deployment, network_driver
+from podwire.dradriver.publish.sockets import sockets
 from podwire.protocols.cel import compile_expression
 from podwire.protocols.cel.devices import VARIABLES
 from podwire.protocols.k8sapi.client_side import Client

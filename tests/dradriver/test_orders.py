@@ -2,8 +2,8 @@
 
 import pytest
 
-from podwire.dradriver import orders as judging
-from podwire.dradriver.offers import ClaimRef, Offered, PodRef, Refused
+from podwire.dradriver.claims import resolution as judging
+from podwire.dradriver.claims.allocations import ClaimRef, Offered, PodRef, Refused
 from podwire.linux.net.sysfs import Hardware
 from podwire.objects import claims
 

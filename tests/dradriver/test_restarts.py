@@ -1,7 +1,7 @@
 """Drivers, kubelets and machines are started again, another instance takes over: what pods claim goes on."""
 
-from podwire.dradriver import preparing
-from podwire.dradriver.attaching import attachments
+from podwire.dradriver import dra_hooks
+from podwire.dradriver.attach import attachments
 from podwire.dradriver.names import DRIVER, SLICES
 from podwire.protocols.nri import nri_pb2 as pb
 
@@ -91,7 +91,7 @@ async def test_after_a_boot_the_pod_that_had_a_claim_is_answered_the_same_while_
     boot = node.root / "boot"
     boot.write_text("another\n")
     monkeypatch.setattr(attachments, "_BOOT", boot)
-    monkeypatch.setattr(preparing, "boot_id", lambda: "another")
+    monkeypatch.setattr(dra_hooks, "boot_id", lambda: "another")
     async with node.driving():
         await node.offered("lan1")
         assert (await node.kubelet.prepare(claim))[0] == before

@@ -5,8 +5,8 @@ import asyncio
 import grpc
 import pytest
 
+from podwire.dradriver.claims.explanation import explained, seen_on_host
 from podwire.dradriver.config import Config
-from podwire.dradriver.explaining import explained, seen_on_host
 from podwire.dradriver.inventory.config import config
 from podwire.dradriver.names import CLAIMS
 from podwire.protocols.dra import health_v1_pb2, health_v1alpha1_pb2

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from podwire.dradriver.sockets import LONGEST, sockets
+from podwire.dradriver.publish.sockets import LONGEST, sockets
 
 KUBELET = Path("/var/lib/kubelet")
 UID = "0a1b2c3d-0000-4000-8000-123456789abc"

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-from podwire.dradriver.inventory.following import Following
+from podwire.dradriver.inventory.link_watch import Following
 from podwire.dradriver.inventory.listing import Listing
 
 

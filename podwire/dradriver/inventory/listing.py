@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from podwire.dradriver.inventory.choosing import is_nobodys, labels
+from podwire.dradriver.claims.allocations import Offered
 from podwire.dradriver.inventory.config import Config
 from podwire.dradriver.inventory.devices import GONE, NO_CARRIER, Facts, attributes, entry, published, tainted
-from podwire.dradriver.inventory.filtering import Filter
+from podwire.dradriver.inventory.filter import Filter
 from podwire.dradriver.inventory.health import Condition, Health, Judge
-from podwire.dradriver.inventory.looking import Host, View
+from podwire.dradriver.inventory.host_view import Host, View
+from podwire.dradriver.inventory.selection import is_nobodys, labels
 from podwire.dradriver.inventory.subscribers import Subscribers
-from podwire.dradriver.offers import Offered
 from podwire.interfaces import Clock
 from podwire.linux.net.link_locations import LinkLocations
 from podwire.linux.net.link_moves import LinkEvent, NamespaceEnded, no_carrier

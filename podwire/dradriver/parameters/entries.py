@@ -4,7 +4,7 @@ from typing import Any
 
 from podwire.dradriver.parameters import texts
 from podwire.dradriver.parameters.forms import Choice, Clash, Entries, Number, Text
-from podwire.dradriver.settings import Neighbour, Route, Rule
+from podwire.dradriver.parameters.settings import Neighbour, Route, Rule
 
 MAIN = 254
 LARGEST = 2**32 - 1

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from podwire.dradriver.parameters import forms, schema, texts
 from podwire.dradriver.parameters.forms import Choice, Entries, Flag, Form, Group, Number, Switches, Text, Texts
-from podwire.dradriver.settings import CHARACTER_DEVICES
+from podwire.dradriver.parameters.settings import CHARACTER_DEVICES
 
 INDEXES = "variables.indexes"
 """A list of numbers from 0, as many as the longest list has entries: CEL has no other way to count."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from podwire.dradriver.offers import Refused
+from podwire.dradriver.claims.allocations import Refused
 
 TAKEN_BACK = None
 """What null says: as if nobody had said anything of this field."""

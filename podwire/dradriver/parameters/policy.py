@@ -4,7 +4,7 @@ schema; the driver judges everything again, with the device at hand."""
 from typing import Any
 
 from podwire.dradriver.names import DRIVER
-from podwire.dradriver.parameters import clashes, entries, forms
+from podwire.dradriver.parameters import entries, field_checks, forms
 from podwire.dradriver.parameters.expressions import (
     INDEXES,
     Check,
@@ -184,11 +184,11 @@ def _interface_clashes() -> list[str]:
     """The same that `clashes` knows of one interface; here all fields are of their types."""
     dhcp = f"{said('s.v', 'dhcp')} && s.v.dhcp"
     found = [
-        _clash("dhcp", f"{dhcp} && {said('s.v', other)} && size(s.v.{other}) > 0", clashes.not_with(other))
+        _clash("dhcp", f"{dhcp} && {said('s.v', other)} && size(s.v.{other}) > 0", field_checks.not_with(other))
         for other in ("addresses", "addressPool")
     ]
     kind = said("s.v", "kind")
-    for path, kinds in clashes.BELONGS.items():
+    for path, kinds in field_checks.BELONGS.items():
         name = path.partition(".")[2]
         wrong = f"{kind} && {said('s.v', name)} && !(s.v.kind in {constants(kinds)})"
         found.append(_clash(name, wrong, f"belongs to {' and '.join(kinds)}"))
@@ -198,14 +198,14 @@ def _interface_clashes() -> list[str]:
         found.append(first([Check(wrong, why)], "s.at + '.mode'"))
     ipvlan = f"{kind} && s.v.kind == 'ipvlan'"
     six = "s.v.addresses.exists(a, cidr(a).ip().family() == 6)"
-    small = f"{said('s.v', 'mtu')} && s.v.mtu < {clashes.LOWEST_IPV6_MTU} && {said('s.v', 'addresses')} && {six}"
+    small = f"{said('s.v', 'mtu')} && s.v.mtu < {field_checks.LOWEST_IPV6_MTU} && {said('s.v', 'addresses')} && {six}"
     itself = f"{said('s.v', 'vrf')} && {said('s.v.vrf', 'name')} && {said('s.v', 'name')} && s.v.vrf.name == s.v.name"
     return [
         *found,
-        _clash("mac", f"{ipvlan} && {said('s.v', 'mac')}", clashes.NO_OWN_MAC),
-        _clash("dhcp", f"{ipvlan} && {dhcp}", clashes.NO_DHCP),
-        _clash("mtu", small, clashes.TOO_SMALL),
-        _clash("vrf.name", itself, clashes.ITSELF),
+        _clash("mac", f"{ipvlan} && {said('s.v', 'mac')}", field_checks.NO_OWN_MAC),
+        _clash("dhcp", f"{ipvlan} && {dhcp}", field_checks.NO_DHCP),
+        _clash("mtu", small, field_checks.TOO_SMALL),
+        _clash("vrf.name", itself, field_checks.ITSELF),
     ]
 
 
@@ -217,7 +217,7 @@ def _top_clashes() -> list[str]:
     group = f"{said('s.v', 'interface')} && {said('s.v.interface', 'vrf')}"
     vrf = f"{group} && ({said('s.v.interface.vrf', 'name')} || {said('s.v.interface.vrf', 'table')})"
     rules = f"{said('s.v', 'rules')} && size(s.v.rules) > 0"
-    return [_clash("rules", f"{vrf} && {rules}", clashes.NO_RULES), *_route_clashes(), *_rule_clashes()]
+    return [_clash("rules", f"{vrf} && {rules}", field_checks.NO_RULES), *_route_clashes(), *_rule_clashes()]
 
 
 def _route_clashes() -> list[str]:

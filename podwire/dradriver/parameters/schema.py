@@ -4,7 +4,7 @@ from podwire.dradriver.names import DRIVER
 from podwire.dradriver.parameters import texts
 from podwire.dradriver.parameters.entries import NEIGHBOURS, OWN_TABLE, ROUTES, RULES
 from podwire.dradriver.parameters.forms import Choice, Flag, Form, Group, Number, Switches, Text, Texts
-from podwire.dradriver.settings import CHARACTER_DEVICES, KINDS, WHOLE
+from podwire.dradriver.parameters.settings import CHARACTER_DEVICES, KINDS, WHOLE
 
 API_VERSION = f"{DRIVER}/v1alpha1"
 KIND = "InterfaceParameters"

@@ -3,7 +3,7 @@
 import ipaddress
 import re
 
-from podwire.dradriver.settings import IP, Interface, Network
+from podwire.dradriver.parameters.settings import IP, Interface, Network
 
 LONGEST_NAME = 15
 RESERVED_NAMES = ("all", "default", "eth0", "lo")

@@ -4,8 +4,8 @@ from ipaddress import ip_network
 
 import pytest
 
-from podwire.dradriver.inventory.choosing import chosen, label, labels
 from podwire.dradriver.inventory.config import Config, Shared
+from podwire.dradriver.inventory.selection import chosen, label, labels
 from podwire.linux.net.sysfs import Hardware
 from podwire.linux.values import Link, Route
 

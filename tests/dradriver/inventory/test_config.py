@@ -4,7 +4,7 @@ import pytest
 
 from podwire.dradriver.config import load
 from podwire.dradriver.inventory.config import Config, Shared, config
-from podwire.dradriver.inventory.filtering import Filter
+from podwire.dradriver.inventory.filter import Filter
 from podwire.dradriver.inventory.health import Condition, Health, Judge
 from podwire.protocols.settings import BadConfig
 

@@ -8,7 +8,7 @@ import pytest
 
 from podwire.dradriver.inventory.config import Shared
 from podwire.dradriver.inventory.devices import GONE, NO_CARRIER
-from podwire.dradriver.inventory.following import Following
+from podwire.dradriver.inventory.link_watch import Following
 from podwire.linux.net.monitor import NEXT_HOP, Changed
 from podwire.linux.values import Bridge, Ifb, Macvlan, Route, Veth
 from podwire.protocols.settings import BadConfig

@@ -7,9 +7,9 @@ import logging
 import pytest
 
 from podwire.cluster.loopback import LoopbackHttp
-from podwire.dradriver.inventory.publisher import Publisher
 from podwire.dradriver.inventory.subscribers import Subscribers
 from podwire.dradriver.names import NODES, SLICES
+from podwire.dradriver.publish.publisher import Publisher
 from podwire.linux.values import Bridge, Veth
 from podwire.protocols.k8sapi.client_side import Client, Scope, Unreachable
 from podwire.protocols.k8sapi.status import ApiError
@@ -200,7 +200,7 @@ async def test_what_a_kubelet_deletes_is_put_back_at_once(api, node, publishing,
 
 
 async def test_who_deletes_again_and_again_is_answered_more_slowly(api, node, publishing, monkeypatch, until):
-    monkeypatch.setattr("podwire.dradriver.inventory.publisher.QUARREL_SECONDS", 600.0)
+    monkeypatch.setattr("podwire.dradriver.publish.publisher.QUARREL_SECONDS", 600.0)
     async with publishing(Devices("eth1")) as publisher:
         await publisher.settled()
         loop = asyncio.get_running_loop()

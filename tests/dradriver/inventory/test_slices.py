@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwire.dradriver.inventory.slices import Create, Delete, Pool, Replace, Write, plan, slice_name
+from podwire.dradriver.publish.slices import Create, Delete, Pool, Replace, Write, plan, slice_name
 from podwire.objects import names
 
 POOL = Pool("net.podwire.dev", "n1")

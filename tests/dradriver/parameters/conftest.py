@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from podwire.dradriver.offers import Offered
-from podwire.dradriver.parameters import API_VERSION, KIND, effective
-from podwire.dradriver.settings import Settings
+from podwire.dradriver.claims.allocations import Offered
+from podwire.dradriver.parameters.effective import effective
+from podwire.dradriver.parameters.schema import API_VERSION, KIND
+from podwire.dradriver.parameters.settings import Settings
 from podwire.linux.net.sysfs import Hardware
 from podwire.objects import claims
 from podwire.objects.claims import ResourceClaim

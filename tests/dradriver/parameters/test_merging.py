@@ -4,9 +4,9 @@ from ipaddress import ip_interface
 
 import pytest
 
-from podwire.dradriver.offers import Refused
-from podwire.dradriver.parameters import effective
-from podwire.dradriver.settings import Route, Vrf
+from podwire.dradriver.claims.allocations import Refused
+from podwire.dradriver.parameters.effective import effective
+from podwire.dradriver.parameters.settings import Route, Vrf
 
 CLASS = "FromClass"
 

@@ -8,7 +8,7 @@ import yaml
 
 from podwire.dradriver.parameters.entries import SCOPES
 from podwire.dradriver.parameters.forms import Entries, Group
-from podwire.dradriver.parameters.reading import Source, read
+from podwire.dradriver.parameters.reader import Source, read
 from podwire.dradriver.parameters.schema import FIELDS, PATHS
 
 PAGE = Path(__file__).parents[3] / "docs/network-parameters.md"

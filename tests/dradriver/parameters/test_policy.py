@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from podwire.dradriver.offers import Refused
-from podwire.dradriver.parameters import clashes
+from podwire.dradriver.claims.allocations import Refused
+from podwire.dradriver.parameters import field_checks
 from podwire.dradriver.parameters.policy import LONGEST_LIST, NAME, policy
-from podwire.dradriver.parameters.reading import Source, read
+from podwire.dradriver.parameters.reader import Source, read
 from podwire.dradriver.parameters.schema import FIELDS, LOCKS
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.status import ApiError
@@ -129,7 +129,7 @@ def refuses(said, says):
     """Whether the driver would, whatever the device is."""
     try:
         found = read(Source(where="", class_name="", parameters=said(says)["opaque"]["parameters"]))
-        clashes.judge(found.said, str)
+        field_checks.judge(found.said, str)
     except Refused:
         return True
     return False

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwire.dradriver.offers import Refused
-from podwire.dradriver.parameters import API_VERSION, KIND
-from podwire.dradriver.parameters.merging import merged
-from podwire.dradriver.parameters.reading import Source, read
+from podwire.dradriver.claims.allocations import Refused
+from podwire.dradriver.parameters.merge import merged
+from podwire.dradriver.parameters.reader import Source, read
+from podwire.dradriver.parameters.schema import API_VERSION, KIND
 
 HEAD = {"apiVersion": API_VERSION, "kind": KIND}
 VALUES = {

@@ -4,7 +4,7 @@ from ipaddress import ip_interface
 
 import pytest
 
-from podwire.dradriver.offers import Refused
+from podwire.dradriver.claims.allocations import Refused
 
 CLAIM = "spec.devices.config[0].opaque.parameters"
 CLASS = "deviceClass net.example spec.config[0].opaque.parameters"

@@ -4,9 +4,8 @@ from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
 
-from podwire.dradriver.offers import Refused
-from podwire.dradriver.parameters import together
-from podwire.dradriver.settings import Made, Route, Rule, Settings, Vrf
+from podwire.dradriver.claims.allocations import Refused
+from podwire.dradriver.parameters.settings import Made, Route, Rule, Settings, Vrf
 
 NET = ip_network("10.0.0.0/8")
 MACVLAN = Made(kind="macvlan", mode="bridge")
@@ -91,13 +90,13 @@ def named(interfaces):
 
 @pytest.mark.parametrize("interfaces", FINE.values(), ids=list(FINE))
 def test_these_get_along(interfaces):
-    together(named(interfaces))
+    check_pod_interfaces(named(interfaces))
 
 
 @pytest.mark.parametrize(("interfaces", "field", "reason"), REFUSED.values(), ids=list(REFUSED))
 def test_these_do_not(interfaces, field, reason):
     with pytest.raises(Refused) as refused:
-        together(named(interfaces))
+        check_pod_interfaces(named(interfaces))
     assert refused.value.field == f"second: {field}"
     assert reason in refused.value.reason
 
@@ -105,4 +104,4 @@ def test_these_do_not(interfaces, field, reason):
 def test_two_devices_of_one_request_are_two():
     both = (interface("net1"), interface("net1"))
     with pytest.raises(Refused, match=r'nic: interface\.name: nic has "net1" in this pod too'):
-        together([("nic", each) for each in both])
+        check_pod_interfaces([("nic", each) for each in both])

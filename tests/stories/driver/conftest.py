@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
-from podwire.dradriver.manifests import SHARED, WHOLE, Deployment, network_driver
+from podwire.dradriver.publish.manifests import SHARED, WHOLE, Deployment, network_driver
 from podwire.linux.proc.namespaces import visit
 from podwire.protocols.k8sapi.watch import Object
 from podwire.runtime.images.build import ROOT_REFERENCE

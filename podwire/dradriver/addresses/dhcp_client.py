@@ -1,0 +1,325 @@
+"""A DHCP client: what `protocols/dhcp` decides, said on a link. Keeps nothing, and runs any number of conversations.
+
+Before an interface has its address, and where the address must not be seen yet, frames are sent and heard as they are.
+The hardware address need not be the link's: so a lease can be had on a parent for a child that is not made yet.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from ipaddress import IPv4Address
+from itertools import count
+from math import inf
+from typing import TypeVar
+
+from podwire.dradriver.addresses.frame_queue import Listening
+from podwire.linux import errors as linux
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.net.packets import ARP, IPV4, DatagramSocket, Frame, FrameSocket, index_of
+from podwire.protocols.dhcp import asking as ask
+from podwire.protocols.dhcp import messages, packets
+from podwire.protocols.dhcp.asking import Asking, Client, Stage
+from podwire.protocols.dhcp.leases import Lease
+from podwire.protocols.dhcp.messages import CLIENT_PORT, EVERYBODY, NOWHERE, SERVER_PORT, Message
+from podwire.protocols.dhcp.options import Malformed
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """In seconds."""
+
+    acquire: float = 10.0
+    """For a whole conversation; whoever wants the lease tries again."""
+    answer: float = 10.0
+    """For the answer to one renewal."""
+    probe: float = 0.2
+    """For an ARP answer from whoever has the address already. RFC 5227 has more, and a pod waits for this."""
+    after_conflict: float = 10.0
+    """Before asking again when somebody had it (RFC 2131, section 3.1.5)."""
+
+
+class NoLease(Exception):
+    """No lease came of it; may be different next time."""
+
+
+class Withdrawn(NoLease):
+    """A server said that the client may not have this address any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot:
+    """Where to speak, and as whom."""
+
+    ifindex: int
+    mac: str
+    client_id: bytes
+    hostname: str = ""
+    netns: str | None = None
+    """None is the driver's own."""
+
+    @property
+    def client(self) -> Client:
+        return Client(mac=bytes.fromhex(self.mac.replace(":", "")), client_id=self.client_id, hostname=self.hostname)
+
+
+class DhcpClient:
+    def __init__(self, timing: Timing | None = None, chance: random.Random | None = None) -> None:
+        self._timing = timing or Timing()
+        self._chance = chance or random.Random()
+
+    async def acquire(
+        self,
+        ifindex: int,
+        mac: str,
+        *,
+        client_id: bytes,
+        hostname: str = "",
+        netns: str | None = None,
+        remembered: IPv4Address | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - the reason must tell how far it came
+    ) -> Lease:
+        """A lease on a link that is up; of the remembered address, if a server lets the client have it. NoLease."""
+        spot = Spot(ifindex=ifindex, mac=mac, client_id=client_id, hostname=hostname, netns=netns)
+        limit = self._timing.acquire if timeout is None else timeout
+        talk = _Talk(spot, replace(self._timing, acquire=limit), self._chance, remembered)
+        try:
+            async with asyncio.timeout(limit):
+                return await talk.to_the_end()
+        except TimeoutError:
+            raise NoLease(f"DHCP: {talk.standing}, after {limit:g} s") from None
+        except linux.Unreachable as error:
+            raise NoLease("DHCP: the link is down") from error
+        except linux.LinuxError as error:
+            raise NoLease(f"DHCP: {error}") from error
+
+    async def confirm(self, spot: Spot, address: IPv4Address, within: float = inf) -> Lease:
+        """This address and no other, from a link that does not have it: Withdrawn when a server says no, NoLease."""
+
+        def heard(asking: Asking, frame: Frame) -> Lease | str | None:
+            message, via = _message(frame)
+            found = ask.heard(asking, message, via, 0) if message else None
+            return found.told if isinstance(found, Asking) else found
+
+        with _frames(spot) as (socket, frames):
+            client = _client(socket, spot)
+            begun = ask.begin(client, self._xid(), address)
+            said = _frame(client, ask.spoken(begun, 0))
+            return await self._judged(within, frames, lambda: socket.send(said), lambda frame: heard(begun, frame))
+
+    async def renew(self, lease: Lease, spot: Spot, link: str, within: float = inf) -> Lease:
+        """More time from the lease's own server, on the link that has the address. Withdrawn, NoLease."""
+        client, xid = spot.client, self._xid()
+        message = messages.encode(ask.prolonging(client, lease, xid))
+        with _frames(spot) as (_, frames):
+            speaker = DatagramSocket(link, str(lease.address.ip), CLIENT_PORT, netns=spot.netns)
+            try:
+                to = (str(lease.server), SERVER_PORT)
+                judge = partial(_prolonged, client, lease, xid)
+                return await self._judged(within, frames, lambda: speaker.send(message, to), judge)
+            finally:
+                speaker.close()
+
+    async def rebind(self, lease: Lease, spot: Spot, within: float = inf) -> Lease:
+        """More time from any server. Withdrawn, NoLease."""
+        client, xid = spot.client, self._xid()
+        with _frames(spot) as (socket, frames):
+            said = _frame(client, ask.prolonging(client, lease, xid), source=lease.address.ip)
+            return await self._judged(
+                within, frames, lambda: socket.send(said), partial(_prolonged, client, lease, xid)
+            )
+
+    def release(self, lease: Lease, spot: Spot) -> None:
+        """Give it back. Nobody answers, so nobody waits. A link that is down is up for that moment."""
+        client = spot.client
+        message = ask.releasing(client, lease, self._xid())
+        said = _frame(client, message, source=lease.address.ip, target=lease.server, to=lease.via)
+        try:
+            _send(spot, said)
+        except linux.Unreachable:
+            with KernelNetwork(spot.netns) as network:
+                network.links.change(spot.ifindex, up=True)
+                try:
+                    _send(spot, said)
+                finally:
+                    network.links.change(spot.ifindex, up=False)
+
+    async def _judged(
+        self,
+        within: float,
+        frames: Listening[Frame],
+        say: Callable[[], None],
+        judge: Callable[[Frame], Lease | str | None],
+    ) -> Lease:
+        """What the first frame that means something says. A link that just came up may drop what is sent first."""
+        limit = min(within, self._timing.answer)
+        try:
+            async with asyncio.timeout(limit):
+                for tries in count():
+                    say()
+                    found = await _first(frames, judge, ask.patience(tries, self._chance.random()))
+                    if found is not None:
+                        break
+        except TimeoutError:
+            raise NoLease(f"DHCP: no server answered within {limit:g} s") from None
+        if isinstance(found, Lease):
+            return found
+        raise Withdrawn(f"DHCP: the server withdrew the address: {found}")
+
+    def _xid(self) -> int:
+        return self._chance.getrandbits(32)
+
+
+class _Talk:
+    """One conversation, from nothing to a lease."""
+
+    def __init__(self, spot: Spot, timing: Timing, chance: random.Random, remembered: IPv4Address | None) -> None:
+        self._spot, self._timing, self._chance = spot, timing, chance
+        self._asking = ask.begin(spot.client, self._xid(), remembered)
+        self._conflict = ""
+
+    @property
+    def standing(self) -> str:
+        """How far it came, for people."""
+        asking = self._asking
+        if self._conflict:
+            return self._conflict
+        if asking.told:
+            return f"the server refused what it had offered ({asking.told}), and there was nothing better"
+        if asking.stage is Stage.REQUESTING:
+            return f"{asking.server} offered {asking.wanted} and did not confirm it"
+        return "no server answered"
+
+    async def to_the_end(self) -> Lease:
+        begun = asyncio.get_running_loop().time()
+        with _frames(self._spot) as (socket, frames):
+            client = _client(socket, self._spot)
+            self._asking = replace(self._asking, client=client)
+            while True:
+                await asyncio.sleep(ask.pause(self._asking))
+                elapsed = asyncio.get_running_loop().time() - begun
+                socket.send(_frame(client, ask.spoken(self._asking, elapsed)))
+                found = await self._answer(frames)
+                if isinstance(found, Asking):
+                    self._asking = found
+                elif not await self._is_taken(found):
+                    return found
+                else:
+                    socket.send(_frame(client, ask.declining(client, found, self._xid())))
+                    await self._rest(begun)
+                    self._asking = ask.begin(client, self._xid())
+
+    async def _rest(self, begun: float) -> None:
+        """If there is no time for that, whoever tries again later will have rested."""
+        left = begun + self._timing.acquire - asyncio.get_running_loop().time()
+        if left < self._timing.after_conflict:
+            raise NoLease(f"DHCP: {self._conflict}")
+        await asyncio.sleep(self._timing.after_conflict)
+
+    async def _answer(self, frames: Listening[Frame]) -> Asking | Lease:
+        wait = ask.patience(self._asking.tries, self._chance.random())
+        found: Asking | Lease | None = await _first(frames, self._heard, wait)
+        return found or ask.unanswered(self._asking, self._xid())
+
+    def _heard(self, frame: Frame) -> Asking | Lease | None:
+        message, via = _message(frame)
+        return ask.heard(self._asking, message, via, self._xid()) if message else None
+
+    async def _is_taken(self, lease: Lease) -> bool:
+        if not self._timing.probe:
+            return False
+        mac, address = self._asking.client.mac, lease.address.ip
+        socket = FrameSocket(self._spot.ifindex, ARP, netns=self._spot.netns)
+        with Listening(socket) as frames:
+            socket.send(packets.probe(mac, address))
+            found = await _first(frames, lambda frame: _taken(frame, mac, address), self._timing.probe)
+        if found is not None:
+            self._conflict = f"{address} was leased, but {found.hex(':')} has it"
+        return found is not None
+
+    def _xid(self) -> int:
+        return self._chance.getrandbits(32)
+
+
+def spot_of(link: str, *, mac: str, client_id: bytes, hostname: str = "", netns: str | None = None) -> Spot:
+    """By the link's name. NoSuchLink, NoSuchNamespace."""
+    ifindex = index_of(link, netns)
+    return Spot(ifindex=ifindex, mac=mac, client_id=client_id, hostname=hostname, netns=netns)
+
+
+@contextmanager
+def _frames(spot: Spot) -> Iterator[tuple[FrameSocket, Listening[Frame]]]:
+    """The socket of a spot, and what comes to it for a client's port."""
+    socket = FrameSocket(spot.ifindex, IPV4, udp_port=CLIENT_PORT, netns=spot.netns)
+    with Listening(socket) as frames:
+        yield socket, frames
+
+
+def _send(spot: Spot, frame: bytes) -> None:
+    """From a socket of its own: one that met a link that is down remembers that."""
+    socket = FrameSocket(spot.ifindex, IPV4, netns=spot.netns)
+    try:
+        socket.send(frame)
+    finally:
+        socket.close()
+
+
+def _client(socket: FrameSocket, spot: Spot) -> Client:
+    """One with another hardware address than the link's cannot hear what is sent to it, unless everything is heard."""
+    client = spot.client
+    if socket.mac == client.mac:
+        return client
+    socket.set_promiscuous()
+    return replace(client, broadcast=True)
+
+
+def _frame(
+    client: Client,
+    message: Message,
+    *,
+    source: IPv4Address = NOWHERE,
+    target: IPv4Address = EVERYBODY,
+    to: bytes = b"",
+) -> bytes:
+    data = messages.encode(message)
+    to = to or packets.ETHERNET_BROADCAST
+    return packets.encode(packets.Datagram(source, CLIENT_PORT, target, SERVER_PORT, data, client.mac, to))
+
+
+def _message(frame: Frame) -> tuple[Message | None, bytes]:
+    try:
+        datagram = packets.decode(frame.data, checksummed=frame.checksummed)
+        return messages.decode(datagram.data), datagram.source_mac
+    except Malformed:
+        return None, b""
+
+
+def _prolonged(client: Client, lease: Lease, xid: int, frame: Frame) -> Lease | str | None:
+    message, via = _message(frame)
+    found = ask.prolonged(client, lease, xid, message) if message else None
+    return replace(found, via=via) if isinstance(found, Lease) else found
+
+
+def _taken(frame: Frame, mac: bytes, address: IPv4Address) -> bytes | None:
+    """Who has the address."""
+    try:
+        heard = packets.decode_arp(frame.data)
+    except Malformed:
+        return None
+    return heard.sender_mac if packets.is_taken(heard, mac, address) else None
+
+
+async def _first(frames: Listening[Frame], judge: Callable[[Frame], T | None], wait: float) -> T | None:
+    """What the first frame that means something means; None when none came in time."""
+    try:
+        async with asyncio.timeout(wait):
+            while True:
+                found = judge(await frames.next())
+                if found is not None:
+                    return found
+    except TimeoutError:
+        return None

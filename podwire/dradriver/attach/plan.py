@@ -1,0 +1,283 @@
+"""What has to be done to bring a device into its pod, and to bring it back. Pure.
+
+Into the pod, in this order: a link is configured while it is down, it goes up with its addresses and sysctls in place,
+and what needs it up (routes, rules that lead to them, neighbours, queues) comes last.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from ipaddress import IPv4Network, IPv6Network
+
+from podwire.dradriver.attach import steps
+from podwire.dradriver.attach.records import Record
+from podwire.dradriver.attach.shaping import bucket
+from podwire.dradriver.attach.snapshots import Snapshot
+from podwire.dradriver.attach.steps import Step
+from podwire.dradriver.parameters.settings import IP, WHOLE, Interface, Network, Route, Settings
+from podwire.linux import values
+from podwire.linux.net.link_attributes import Attributes
+from podwire.linux.net.snapshot_addresses import SavedAddress
+from podwire.linux.net.snapshot_routes import SavedRoute
+from podwire.linux.net.snapshot_rules import SavedRule
+
+_LABEL = 3
+_GLOBAL = 0
+_NO_DAD = 0x02
+_IPV6 = 10
+
+
+def plan(record: Record, *, waits_on_host: bool = False) -> tuple[Step, ...]:
+    """Into the pod. `waits_on_host`: an interface made for the claim is there already, on the host."""
+    settings = record.order.settings
+    carried, given = addresses(record)
+    ways = carried_routes(record)
+    found = (
+        *_arrival(record, waits_on_host),
+        *((steps.SetMtu(record.mtu),) if record.mtu and settings.mtu is None else ()),
+        steps.SetSysctls(sysctls(settings)),
+        steps.AddAddresses(given, carried),
+        steps.BringUp(),
+        steps.SetFeatures(dict(settings.features), dict(settings.private_flags)),
+        *((steps.DetachPrograms(),) if settings.detach_ebpf else ()),
+        *((steps.JoinVrf(settings.vrf),) if settings.vrf else ()),
+        *_routes(record, ways),
+        rules(record, ways),
+        neighbours(record),
+        *_shaping(record),
+    )
+    return tuple(each for each in found if not _is_empty(each))
+
+
+def _is_empty(step: Step) -> bool:
+    match step:
+        case steps.SetSysctls(values=some):
+            return not some
+        case steps.SetFeatures():
+            return not step.features and not step.flags
+        case steps.AddAddresses() | steps.AddRoutes() | steps.AddRules() | steps.AddNeighbours():
+            return not step.given and not step.carried
+        case steps.TakeAway():
+            return not step.routes and not step.addresses
+    return False
+
+
+def _arrival(record: Record, waits_on_host: bool) -> tuple[Step, ...]:
+    if record.order.settings.made.kind == WHOLE or waits_on_host:
+        return steps.TakeDown(record.tag), steps.Move(attributes(record))
+    return (make_step(record),)
+
+
+def make_step(record: Record) -> steps.Make:
+    made = record.order.settings.made
+    host_end = record.host_end if made.kind == "veth" else ""
+    parent = made.bridge or record.order.offered.link
+    return steps.Make(made, attributes(record), parent, host_end, record.tag, record.waiting_name)
+
+
+def attributes(record: Record) -> Attributes:
+    """What it is to be in the pod; a link that moves keeps what nobody said anything of."""
+    settings = record.order.settings
+    made = settings.made.kind != WHOLE
+    return Attributes(
+        name=settings.name,
+        mac=record.mac if made and settings.made.kind != "ipvlan" else settings.mac,
+        mtu=settings.mtu,
+        gso_max_size=settings.gso_max_size,
+        gro_max_size=settings.gro_max_size,
+        gso_ipv4_max_size=settings.gso_ipv4_max_size,
+        gro_ipv4_max_size=settings.gro_ipv4_max_size,
+    )
+
+
+def sysctls(settings: Settings) -> dict[str, str]:
+    """By family and name, as the kernel has them."""
+    wanted: dict[str, int | None] = {
+        "ipv4/forwarding": settings.forwarding,
+        "ipv6/forwarding": settings.forwarding,
+        "ipv4/arp_ignore": settings.arp_ignore,
+        "ipv4/arp_announce": settings.arp_announce,
+    }
+    return {name: str(int(value)) for name, value in wanted.items() if value is not None}
+
+
+def addresses(record: Record) -> tuple[tuple[SavedAddress, ...], tuple[Interface, ...]]:
+    """Those of the host that stay with the link, and those that are given; one or the other."""
+    settings, snapshot = record.order.settings, record.snapshot
+    given = record.addresses if record.addresses is not None else settings.addresses
+    if given is not None or settings.dhcp or settings.pool or snapshot is None:
+        return (), given or ()
+    # Those for the link alone come by themselves wherever the link is.
+    return tuple(_carried(each) for each in snapshot.addresses if each.scope == _GLOBAL), ()
+
+
+def _carried(address: SavedAddress) -> SavedAddress:
+    """Without its label, which begins with the name that the link had, and without asking who else has it."""
+    kept = tuple(each for each in address.attributes if each[0] != _LABEL)
+    flags = address.flags | (_NO_DAD if address.family == _IPV6 else 0)
+    return address._replace(attributes=kept, flags=flags)
+
+
+def networks(record: Record) -> tuple[Network, ...]:
+    """Those that the pod reaches without a gateway, by the link's addresses."""
+    carried, given = addresses(record)
+    return (*(each.network for each in given), *(each.interface.network for each in carried))
+
+
+def _routes(record: Record, carried: Sequence[SavedRoute]) -> Iterable[Step]:
+    """Those to what is on the link first: others' gateways may be there."""
+    settings = record.order.settings
+    given = (*(_in_vrf(each, settings) for each in settings.routes), *leased_routes(record))
+    near = steps.AddRoutes(
+        tuple(each for each in given if each.gateway is None), tuple(each for each in carried if each.to_link)
+    )
+    far = steps.AddRoutes(
+        tuple(each for each in given if each.gateway is not None), tuple(each for each in carried if not each.to_link)
+    )
+    return near, far
+
+
+def leased_routes(record: Record) -> tuple[Route, ...]:
+    return tuple(_in_vrf(each, record.order.settings) for each in record.routes)
+
+
+def _in_vrf(route: Route, settings: Settings) -> Route:
+    if settings.vrf is None or route.table != values.MAIN:
+        return route
+    return Route(
+        destination=route.destination,
+        gateway=route.gateway,
+        source=route.source,
+        scope=route.scope,
+        table=settings.vrf.table,
+        metric=route.metric,
+    )
+
+
+def carried_routes(record: Record) -> tuple[SavedRoute, ...]:
+    """Routes of the host that can be had in the pod too, and that nobody gave another way."""
+    settings, snapshot = record.order.settings, record.snapshot
+    if snapshot is None:
+        return ()
+    given = {(each.destination, each.table) for each in (*settings.routes, *record.routes)}
+    free = [each for each in snapshot.routes if (each.destination, each.table) not in given and not each.shares]
+    near = [*networks(record), *(each.destination for each in free if each.to_link)]
+    near += [each.destination for each in settings.routes if each.gateway is None]
+    own = _own_addresses(record)
+    table = settings.vrf.table if settings.vrf else 0
+    return tuple(
+        each._replace(table=table) if table and each.table == values.MAIN else each
+        for each in free
+        if _reached(each.gateway, near) and (each.source is None or each.source in own)
+    )
+
+
+def _own_addresses(record: Record) -> set[IP]:
+    carried, given = addresses(record)
+    return {each.ip for each in given} | {each.interface.ip for each in carried}
+
+
+def _reached(gateway: IP | None, near: Sequence[Network]) -> bool:
+    if gateway is None or gateway.is_link_local:
+        return True
+    return any(_holds(each, gateway) for each in near)
+
+
+def _holds(network: Network, address: IP) -> bool:
+    match network:
+        case IPv4Network() | IPv6Network():
+            return address.version == network.version and address in network
+
+
+def rules(record: Record, ways: Sequence[SavedRoute]) -> steps.AddRules:
+    settings = record.order.settings
+    given = tuple(
+        values.Rule(
+            priority=each.priority,
+            table=each.table,
+            family=(each.source or each.destination or IPv4Network("0.0.0.0/0")).version,
+            source=each.source,
+            destination=each.destination,
+        )
+        for each in settings.rules
+    )
+    return steps.AddRules(given, () if settings.vrf else carried_rules(record, ways))
+
+
+def carried_rules(record: Record, ways: Sequence[SavedRoute]) -> tuple[SavedRule, ...]:
+    """Rules of the host that lead to what the pod has, under the name that the link has there."""
+    if record.snapshot is None:
+        return ()
+    tables = {each.table for each in ways}
+    name, becomes = record.snapshot.name, record.order.settings.name
+    return tuple(each.renamed(name, becomes) for each in record.snapshot.rules if _fits(each, name, tables))
+
+
+def _fits(rule: SavedRule, name: str, tables: set[int]) -> bool:
+    """Whether it leads into a table of the pod, and names no other link than ours."""
+    others = {rule.input, rule.output} - {"", name}
+    return rule.table in tables and not others
+
+
+def neighbours(record: Record) -> steps.AddNeighbours:
+    given = record.order.settings.neighbours
+    mine = {each.address for each in given}
+    carried = record.snapshot.neighbours if record.snapshot else ()
+    return steps.AddNeighbours(given, tuple(each for each in carried if each.address not in mine))
+
+
+def _shaping(record: Record) -> tuple[Step, ...]:
+    settings = record.order.settings
+    if settings.bits_per_second is None:
+        return ()
+    host_end = record.host_end if settings.made.kind == "veth" else ""
+    mtu = settings.mtu or record.mtu or record.order.offered.mtu
+    return (steps.Shape(bucket(settings.bits_per_second, mtu), host_end, record.queue_name, record.tag),)
+
+
+def change(before: Record, after: Record, there: Collection[Interface]) -> tuple[Step, ...]:
+    """From one lease to the next, for an interface that is in its pod and has these addresses.
+
+    With its last address the kernel takes all routes and neighbours of a link, also those that the claim names: with
+    the next one they come back.
+    """
+    settings, had, has = before.order.settings, before.addresses or (), after.addresses or ()
+    old, new = leased_routes(before), leased_routes(after)
+    away = steps.TakeAway(
+        tuple(each for each in old if each not in new), tuple(each for each in had if each not in has)
+    )
+    found: list[Step] = [away, steps.AddAddresses(tuple(each for each in has if each not in there))]
+    if settings.mtu is None and before.mtu != after.mtu:
+        found.append(steps.SetMtu(after.mtu or before.order.offered.mtu))
+    if set(had) != set(has) or not set(has) <= set(there):
+        found += [*_routes(after, carried_routes(after)), neighbours(after)] if has else []
+    else:
+        added = tuple(each for each in new if each not in old)
+        found += [steps.AddRoutes(tuple(each for each in added if each.gateway is None))]
+        found += [steps.AddRoutes(tuple(each for each in added if each.gateway is not None))]
+    return tuple(each for each in found if not _is_empty(each))
+
+
+def inverse(record: Record, done: Sequence[Step]) -> tuple[Step, ...]:
+    """What undoes these steps, or any part of them that was done: what is not there is fine with every one of them."""
+    return tuple(step for each in reversed(done) for step in _inverse(record, each))
+
+
+def _inverse(record: Record, step: Step) -> tuple[Step, ...]:
+    match step:
+        case steps.Shape(host_end=""):
+            return (steps.DeleteQueue(step.queue),)
+        case steps.AddRules():
+            return (steps.DeleteRules(step.given, step.carried),)
+        case steps.JoinVrf():
+            return (steps.DeleteVrf(step.vrf),)
+        case steps.Move() if record.snapshot is not None:
+            return (steps.Return(back(record.snapshot), record.waiting_name),)
+        case steps.Move() | steps.Make():
+            return (steps.Unmake(record.host_end if record.order.settings.made.kind == "veth" else ""),)
+        case steps.TakeDown() if record.snapshot is not None:
+            return (steps.Restore(record.snapshot),)
+    return ()
+
+
+def back(snapshot: Snapshot) -> Attributes:
+    """On the way to the host: it arrives down, and says whose it is until all is as it was."""
+    return snapshot.attributes._replace(name=snapshot.name, alias=None, up=None)

@@ -1,0 +1,197 @@
+"""What became of a claim, for people: what it asks for, what it was given, how far that got on this node, and why.
+
+`explained` is pure; `seen_on_host` looks.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from podwire.dradriver.attach.records import ATTACHED, PREPARED, Record, Records
+from podwire.dradriver.claims.damaged_records import Damage, Damaged
+from podwire.dradriver.names import COMPONENT, DRIVER
+from podwire.linux.errors import LinuxError
+from podwire.linux.net.network import KernelNetwork
+
+Object = dict[str, Any]
+
+_REASONS = (
+    "FailedScheduling",
+    "WaitingForDynamicResources",
+    "FailedPrepareDynamicResources",
+    "FailedUnprepareDynamicResources",
+    "FailedCreatePodSandBox",
+)
+"""Of other participants' events, those that are about claims or may be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A device of the claim on this node."""
+
+    record: Record
+    link: str
+    """How its link is on the host; empty when it is not there."""
+    pod_there: bool
+    """Whether the pod's network namespace exists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """All that a look at the node gave."""
+
+    devices: tuple[Seen, ...] = ()
+    damaged: tuple[Damaged, ...] = ()
+    """Records that could not be read."""
+    unknown: str = ""
+    """Why nothing could be seen."""
+
+
+def seen_on_host(state: Path, claim_uid: str) -> Sight:
+    """Blocks; raises OSError."""
+    if not state.is_dir():
+        return Sight(unknown="no network driver has worked here; `podwire up --network-driver` runs one")
+    records = Records(state)
+    found = records.of_claim(claim_uid)
+    with KernelNetwork() as network:
+        devices = tuple(_seen(network, each) for each in found)
+    return Sight(devices=devices, damaged=tuple(Damage(state).found(claim_uid)))
+
+
+def _seen(network: KernelNetwork, record: Record) -> Seen:
+    there = bool(record.netns) and Path(record.netns).exists()
+    return Seen(record=record, link=_link(network, record.order.offered.link), pod_there=there)
+
+
+def _link(network: KernelNetwork, name: str) -> str:
+    try:
+        link = network.links.get(name)
+    except LinuxError:
+        return ""
+    return f"{link.name}, {'up' if link.up else 'down'}, mtu {link.mtu}, {link.mac}"
+
+
+def explained(claim: Object, *, pods: Sequence[Object], events: Sequence[Object], node: str, sight: Sight) -> list[str]:
+    meta = claim["metadata"]
+    lines = [f"claim {meta['namespace']}/{meta['name']}"]
+    lines += _indented(_asked(claim))
+    users = [each for each in pods if _uses(each, meta["name"])]
+    lines += ["allocation"]
+    lines += _indented(_allocation(claim, users))
+    lines += [f"on this node, {node}"]
+    lines += _indented(_here(claim, node, sight))
+    lines += ["told in its status"]
+    lines += _indented(_status(claim) or ["nothing yet"])
+    if told := list(_events(claim, users, events)):
+        lines += ["events", *_indented(told)]
+    return lines
+
+
+def _indented(lines: Iterable[str]) -> Iterator[str]:
+    return (f"  {each}" for each in lines)
+
+
+def _asked(claim: Object) -> Iterator[str]:
+    for request in claim["spec"].get("devices", {}).get("requests") or ():
+        for each in [request.get("exactly"), *(request.get("firstAvailable") or ())]:
+            if each:
+                count = "all devices" if each.get("allocationMode") == "All" else f"{each.get('count', 1)} device(s)"
+                yield f"request {request['name']}: {count} of class {each.get('deviceClassName')}"
+
+
+def _allocation(claim: Object, users: Sequence[Object]) -> Iterator[str]:
+    status = claim.get("status") or {}
+    if when := claim["metadata"].get("deletionTimestamp"):
+        yield f"deleted at {when}: it goes when no pod has it any more, and no other pod gets it"
+    if "allocation" not in status:
+        yield "none: the scheduler has given it no devices"
+        if not users:
+            yield "no pod uses it: a claim is allocated when a pod that names it is scheduled"
+        for pod in users:
+            why = _condition(pod, "PodScheduled")
+            yield f"pod {pod['metadata']['name']}: {why or 'is not looked at by the scheduler yet'}"
+        return
+    for each in status["allocation"].get("devices", {}).get("results") or ():
+        ours = "" if each["driver"] == DRIVER else f", which is the business of {each['driver']}"
+        share = f", share {each['shareID']}" if each.get("shareID") else ""
+        yield f"request {each['request']}: device {each['device']} of pool {each['pool']}{share}{ours}"
+    reserved = [f"{each['resource'].removesuffix('s')} {each['name']}" for each in status.get("reservedFor") or ()]
+    yield f"reserved for {', '.join(reserved) or 'nobody: its pod is gone, or not scheduled'}"
+
+
+def _condition(pod: Object, type_: str) -> str:
+    for each in (pod.get("status") or {}).get("conditions") or ():
+        if each["type"] == type_ and each["status"] != "True":
+            return str(each.get("message") or each.get("reason") or "")
+    return ""
+
+
+def _here(claim: Object, node: str, sight: Sight) -> Iterator[str]:
+    if sight.unknown:
+        yield f"not known: {sight.unknown}"
+        return
+    seen = sight.devices
+    results = (((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}).get("results") or ()
+    wanted = [each for each in results if each["driver"] == DRIVER]
+    known = {*(each.record.order.offered.device for each in seen), *(each.device for each in sight.damaged)}
+    for each in wanted:
+        if each["pool"] != node:
+            yield f"{each['device']}: is on node {each['pool']}; ask there"
+        elif each["device"] not in known:
+            yield f"{each['device']}: not prepared; no kubelet has asked for it, or it was refused (see events)"
+    for each in seen:
+        yield from _device(each)
+    for each in sight.damaged:
+        yield f"{each.device}: {each.told}"
+    if not wanted and not seen and not sight.damaged:
+        yield "nothing"
+
+
+def _device(seen: Seen) -> Iterator[str]:
+    record, order = seen.record, seen.record.order
+    pod = f"pod {order.pod.namespace}/{order.pod.name}"
+    name = order.offered.device
+    match record.stage:
+        case stage if stage == ATTACHED:
+            there = (
+                "" if seen.pod_there else ", whose network namespace is gone: it is brought back with the next event"
+            )
+            ips = ", ".join(map(str, record.addresses or ())) or record.lapse or "the addresses that it has on the host"
+            yield f"{name}: attached to {pod} as {order.settings.name}, {record.mac}, {ips}{there}"
+        case stage if stage == PREPARED:
+            yield f"{name}: prepared for {pod}, not attached{_why(record)}"
+        case _:
+            yield f"{name}: on its way into {pod} or back; the driver was interrupted{_why(record)}"
+    if record.stage != ATTACHED or order.offered.shared:
+        yield f"{name}: on the host {seen.link or f'there is no link {order.offered.link}'}"
+    for lost in record.lost:
+        yield f"{name}: could not be brought back as it was: {lost}"
+
+
+def _why(record: Record) -> str:
+    return f": {record.failure}" if record.failure else ": its sandbox has not started, or has ended"
+
+
+def _status(claim: Object) -> list[str]:
+    return [
+        f"{each['device']}: {condition['type']} {condition['status']}, {condition['reason']}: {condition['message']}"
+        for each in (claim.get("status") or {}).get("devices") or ()
+        if each["driver"] == DRIVER
+        for condition in each.get("conditions") or ()
+    ]
+
+
+def _events(claim: Object, users: Sequence[Object], events: Sequence[Object]) -> Iterator[str]:
+    uids = {claim["metadata"]["uid"], *(each["metadata"]["uid"] for each in users)}
+    about = [each for each in events if each.get("involvedObject", {}).get("uid") in uids]
+    for each in sorted(about, key=lambda each: each.get("lastTimestamp") or each.get("eventTime") or ""):
+        if each["reason"] in _REASONS or each.get("source", {}).get("component") == COMPONENT:
+            when = each.get("lastTimestamp") or each.get("eventTime")
+            yield f"{when} {each['involvedObject']['kind']} {each['reason']}: {each['message']}"
+
+
+def _uses(pod: Object, claim: str) -> bool:
+    named = {each.get("resourceClaimName") for each in pod["spec"].get("resourceClaims") or ()}
+    made = {each.get("resourceClaimName") for each in (pod.get("status") or {}).get("resourceClaimStatuses") or ()}
+    return claim in named | made

@@ -1,0 +1,367 @@
+"""Addresses from pools and of claims: unique, durable, the same again whatever happened."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from ipaddress import ip_interface
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from podwire.dradriver.addresses.address_store import Addresses, Unreadable
+from podwire.dradriver.addresses.assignments import Exhausted
+from podwire.dradriver.addresses.keys import Key
+from podwire.dradriver.addresses.pools import parse_pools
+from podwire.dradriver.claims.allocations import ClaimRef, Refused
+
+POOLS = parse_pools(
+    {
+        "lab": {"subnet": "10.9.0.0/29", "gateway": "10.9.0.1"},
+        "dual": {"ranges": [[{"subnet": "10.8.0.0/29"}], [{"subnet": "fd00:8::/64", "gateway": "fd00:8::1"}]]},
+        "part": {"subnet": "10.9.0.0/29", "rangeStart": "10.9.0.4", "exclude": ["10.9.0.5"]},
+    }
+)
+
+
+def key(claim, device="eth1", request="nic", share_id=""):
+    ref = ClaimRef(namespace="default", name=claim, uid=f"uid-{claim}")
+    return Key(claim=ref, request=request, device=device, share_id=share_id)
+
+
+def texts(given):
+    return [str(each) for each in given]
+
+
+@pytest.fixture
+def addresses(tmp_path):
+    return Addresses(tmp_path / "state", POOLS, patience=0.3)
+
+
+def test_a_key_gets_one_address_of_each_set_and_the_same_again(addresses, tmp_path):
+    given = addresses.reserve(key("a"), pool="dual")
+    assert texts(given) == ["10.8.0.2/29", "fd00:8::2/64"]
+    assert addresses.reserve(key("a"), pool="dual") == given
+    assert Addresses(tmp_path / "state", POOLS).reserve(key("a"), pool="dual") == given
+
+
+@pytest.mark.parametrize(
+    ("families", "given"),
+    [
+        pytest.param([4], ["10.8.0.2/29"], id="only the old"),
+        pytest.param([6], ["fd00:8::2/64"], id="only the new"),
+        pytest.param([6, 4], ["10.8.0.2/29", "fd00:8::2/64"], id="both"),
+    ],
+)
+def test_a_claim_gets_the_families_that_it_asks_for(addresses, families, given):
+    assert texts(addresses.reserve(key("a"), pool="dual", families=families)) == given
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(key("b"), id="another claim"),
+        pytest.param(key("a", device="eth2"), id="another device"),
+        pytest.param(key("a", request="nic/second"), id="another request"),
+        pytest.param(key("a", share_id="s2"), id="another share"),
+    ],
+)
+def test_another_key_gets_another_address(addresses, other):
+    assert addresses.reserve(key("a"), pool="lab") != addresses.reserve(other, pool="lab")
+
+
+def test_what_a_claim_gave_back_rests_until_all_others_had_their_turn(addresses):
+    addresses.reserve(key("a"), pool="lab")
+    addresses.release("uid-a")
+    given = [texts(addresses.reserve(key(f"b{each}"), pool="lab")) for each in range(5)]
+    assert given == [["10.9.0.3/29"], ["10.9.0.4/29"], ["10.9.0.5/29"], ["10.9.0.6/29"], ["10.9.0.2/29"]]
+
+
+def test_a_full_pool_tells_its_size_and_who_holds_most(addresses):
+    for device in ("eth1", "eth2", "eth3"):
+        addresses.reserve(key("greedy", device=device), pool="lab")
+    for claim in ("b", "c"):
+        addresses.reserve(key(claim), pool="lab")
+    with pytest.raises(Exhausted) as full:
+        addresses.reserve(key("late"), pool="lab")
+    assert str(full.value) == (
+        "pool lab: no address is left in 10.9.0.1 to 10.9.0.6, all 5 are held;"
+        " most by default/greedy (3), default/b (1), default/c (1)"
+    )
+    addresses.release("uid-b")
+    assert addresses.reserve(key("late"), pool="lab")
+
+
+def test_what_a_claim_names_itself_is_not_given_from_a_pool_nor_to_another(addresses):
+    own = ip_interface("10.9.0.2/24")
+    assert addresses.reserve(key("a"), wanted=[own]) == (own,)
+    assert texts(addresses.reserve(key("b"), pool="lab")) == ["10.9.0.3/29"]
+    with pytest.raises(Refused) as refused:
+        addresses.reserve(key("c"), wanted=[ip_interface("10.9.0.3/16")])
+    assert str(refused.value) == ("interface.addresses: 10.9.0.3 is held by claim default/b, request nic, device eth1")
+    addresses.release("uid-b")
+    assert texts(addresses.reserve(key("c"), wanted=[ip_interface("10.9.0.3/16")])) == ["10.9.0.3/16"]
+
+
+def test_a_claim_may_name_one_address_for_two_of_its_own_devices(addresses):
+    anycast = ip_interface("192.0.2.1/32")
+    for device in ("eth1", "eth2"):
+        assert addresses.reserve(key("a", device=device), wanted=[anycast]) == (anycast,)
+    addresses.release("uid-a")
+    assert addresses.reserve(key("b"), wanted=[anycast]) == (anycast,)
+
+
+def test_whoever_asks_for_something_else_gives_back_what_it_had(addresses):
+    addresses.reserve(key("a"), pool="lab")
+    addresses.reserve(key("a"), wanted=[ip_interface("192.0.2.7/24")])
+    assert [texts(each.interfaces) for each in addresses.held()] == [["192.0.2.7/24"]]
+
+
+def test_what_is_refused_changes_nothing(addresses):
+    addresses.reserve(key("a"), wanted=[ip_interface("192.0.2.7/24")])
+    addresses.reserve(key("b"), pool="lab")
+    before = addresses.held()
+    with pytest.raises(Refused):
+        addresses.reserve(key("b"), pool="lab", wanted=[ip_interface("192.0.2.7/24")])
+    assert addresses.held() == before
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        pytest.param(
+            {"pool": "no"}, "interface.addressPool: this node has no pool 'no'; it has dual, lab, part", id="pool"
+        ),
+        pytest.param(
+            {"pool": "lab", "families": [6]}, "interface.addressPool: pool lab has no IPv6 addresses", id="family"
+        ),
+        pytest.param(
+            {"pool": "lab", "wanted": [ip_interface("10.9.0.1/29")]},
+            "interface.addresses: 10.9.0.1 is the gateway of pool lab",
+            id="gateway",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_reason(addresses, asked, told):
+    with pytest.raises(Refused) as refused:
+        addresses.reserve(key("a"), **asked)
+    assert str(refused.value) == told
+
+
+def test_pools_that_overlap_never_give_the_same(addresses):
+    given = {texts(addresses.reserve(key(f"l{each}"), pool="lab"))[0] for each in range(3)}
+    given |= {texts(addresses.reserve(key(f"p{each}"), pool="part"))[0] for each in range(1)}
+    assert given == {"10.9.0.2/29", "10.9.0.3/29", "10.9.0.4/29", "10.9.0.6/29"}
+    with pytest.raises(Exhausted):
+        addresses.reserve(key("p9"), pool="part")
+
+
+def test_claims_that_are_gone_give_everything_back(addresses):
+    for claim in ("a", "b", "c"):
+        addresses.reserve(key(claim), pool="lab")
+    freed = addresses.settle({"uid-b"}, ())
+    assert [each.name for each in freed] == ["a", "c"]
+    assert [each.name for each in addresses.held()] == ["b"]
+    addresses.release("uid-nobody")
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"version": 2}', b'{"version":1,"held":[{}]}'])
+def test_a_damaged_book_gives_nothing_away(addresses, tmp_path, damage):
+    addresses.reserve(key("a"), pool="lab")
+    (tmp_path / "state" / "addresses.json").write_bytes(damage)
+    with pytest.raises(Unreadable, match=r"addresses\.json"):
+        addresses.reserve(key("b"), pool="lab")
+    assert (tmp_path / "state" / "addresses.json").read_bytes() == damage
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"version":1,"held":[{}]}'])
+def test_a_book_that_a_loss_of_power_took_is_written_anew_from_what_is_known(addresses, tmp_path, damage, caplog):
+    given = {each: addresses.reserve(key(each), pool="lab") for each in "ab"}
+    known = addresses.held()
+    (tmp_path / "state" / "addresses.json").write_bytes(damage)
+    assert addresses.settle({"uid-a", "uid-b"}, known) == ()
+    assert "begun anew" in caplog.text
+    assert {each: addresses.reserve(key(each), pool="lab") for each in "ab"} == given
+    assert addresses.held() == known
+
+
+def test_a_book_of_before_learns_what_is_known_and_changes_nothing_else(addresses, tmp_path):
+    addresses.reserve(key("a"), pool="lab")
+    before = (tmp_path / "state" / "addresses.json").read_bytes()
+    given = addresses.reserve(key("b"), pool="lab")
+    known = addresses.held()
+    (tmp_path / "state" / "addresses.json").write_bytes(before)
+    addresses.settle({"uid-a", "uid-b", "uid-c"}, known)
+    assert addresses.held() == known
+    assert addresses.reserve(key("b"), pool="lab") == given
+    assert addresses.reserve(key("c"), pool="lab") not in (given, known[0].interfaces)
+
+
+def test_a_book_of_a_later_driver_is_not_begun_anew(addresses, tmp_path):
+    addresses.reserve(key("a"), pool="lab")
+    (tmp_path / "state" / "addresses.json").write_bytes(b'{"version": 2}')
+    with pytest.raises(Unreadable, match="is of version 2"):
+        addresses.settle({"uid-a"}, ())
+
+
+def test_a_driver_that_holds_the_lock_for_ever_is_named_as_the_reason(addresses, tmp_path):
+    addresses.reserve(key("a"), pool="lab")
+    with (tmp_path / "state" / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(TimeoutError, match="another driver holds the lock"):
+            addresses.reserve(key("b"), pool="lab")
+    assert addresses.reserve(key("b"), pool="lab")
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"a": 1}, "pools.a: is no object"),
+        ({"a": {}}, "pools.a: neither subnet nor ranges"),
+        ({"a": {"subnet": "10.0.0.1/24"}}, "pools.a.subnet: 10.0.0.1/24 has bits set beyond its prefix"),
+        (
+            {"a": {"subnet": "10.0.0.0/24", "range": 1}},
+            "pools.a.range: unknown field; a pool has subnet, rangeStart, rangeEnd, gateway, ranges, exclude",
+        ),
+        ({"a": {"ranges": [[{"subnet": "x"}]]}}, 'pools.a.ranges[0][0].subnet: "x" is no network such as 10.1.0.0/16'),
+        ({"a": {"ranges": [[3]]}}, "pools.a.ranges[0]: 3 is no object"),
+        (
+            {"a": {"subnet": "10.0.0.0/29", "exclude": ["10.0.0.0/28"]}},
+            "pools.a.exclude: nothing is left of 10.0.0.1 to 10.0.0.6",
+        ),
+    ],
+)
+def test_a_pool_that_makes_no_sense_is_refused_with_its_field(config, told):
+    with pytest.raises(Refused) as refused:
+        parse_pools(config)
+    assert str(refused.value) == told
+
+
+RESERVE = """
+import sys
+from podwire.dradriver.addresses.address_store import Addresses
+from podwire.dradriver.addresses.keys import Key
+from podwire.dradriver.addresses.pools import parse_pools
+from podwire.dradriver.claims.allocations import ClaimRef
+
+pools = parse_pools({"big": {"subnet": "10.7.0.0/24"}})
+for number in range(int(sys.argv[3])):
+    claim = ClaimRef(namespace="default", name=f"{sys.argv[2]}{number}", uid=f"{sys.argv[2]}{number}")
+    given = Addresses(sys.argv[1], pools).reserve(Key(claim=claim, request="nic", device="eth1"), pool="big")
+    print(*given, flush=True)
+"""
+
+
+def reserving(directory, who, many, failpoints=""):
+    words = [sys.executable, "-c", RESERVE, str(directory), who, str(many)]
+    return subprocess.Popen(
+        words, stdout=subprocess.PIPE, text=True, env={**os.environ, "PODWIRE_FAILPOINTS": failpoints}
+    )
+
+
+def test_two_drivers_at_once_never_give_one_address_twice(tmp_path):
+    drivers = [reserving(tmp_path / "state", who, 40) for who in ("old", "new")]
+    given = [line for each in drivers for line in each.communicate(timeout=60)[0].splitlines()]
+    assert len(given) == len(set(given)) == 80
+
+
+@pytest.mark.parametrize(
+    ("where", "again"),
+    [
+        pytest.param("addresses.chosen", "10.7.0.2/24", id="before it was written"),
+        pytest.param("addresses.written", "10.7.0.2/24", id="after it was written"),
+    ],
+)
+def test_a_driver_that_is_killed_gives_the_same_afterwards(tmp_path, where, again):
+    died = reserving(tmp_path / "state", "a", 1, f"{where}=kill")
+    assert (died.communicate(timeout=60)[0], died.returncode) == ("", -signal.SIGKILL)
+    assert reserving(tmp_path / "state", "a", 1).communicate(timeout=60)[0] == f"{again}\n"
+    assert reserving(tmp_path / "state", "b", 1).communicate(timeout=60)[0] == "10.7.0.3/24\n"
+
+
+class _Died(Exception):
+    pass
+
+
+class Whatever(RuleBasedStateMachine):
+    """Any sequence of demands, returns, collections and crashes, by two drivers."""
+
+    def __init__(self):
+        super().__init__()
+        self._directory = tempfile.TemporaryDirectory()
+        self.told = {}
+
+    def teardown(self):
+        self._directory.cleanup()
+
+    def addresses(self):
+        return Addresses(Path(self._directory.name) / "state", POOLS)
+
+    @rule(
+        claim=st.sampled_from("abcd"),
+        device=st.sampled_from(["eth1", "eth2"]),
+        pool=st.sampled_from(["", "lab", "dual", "part"]),
+        static=st.sampled_from([(), ("10.9.0.4/29",), ("10.8.0.3/24",), ("192.0.2.1/24",)]),
+        crash=st.sampled_from([None, None, "addresses.chosen", "addresses.written"]),
+    )
+    def reserve(self, claim, device, pool, static, crash):
+        asked = {"pool": pool, "wanted": [ip_interface(each) for each in static]}
+        dying(crash)
+        try:
+            given = self.addresses().reserve(key(claim, device), **asked)
+        except (Refused, Exhausted):
+            return
+        except _Died:
+            given = None
+        finally:
+            dying(None)
+        again = self.addresses().reserve(key(claim, device), **asked)
+        assert given in (None, again)
+        self.told[claim, device] = again
+
+    @rule(claim=st.sampled_from("abcd"))
+    def release(self, claim):
+        self.addresses().release(f"uid-{claim}")
+        self.told = {who: what for who, what in self.told.items() if who[0] != claim}
+
+    @rule(live=st.sets(st.sampled_from("abcd")))
+    def collect(self, live):
+        self.addresses().settle({f"uid-{each}" for each in live}, ())
+        self.told = {who: what for who, what in self.told.items() if who[0] in live}
+
+    @invariant()
+    def what_was_told_is_held_and_no_address_is_of_two_claims(self):
+        held = {(each.name, each.device): each.interfaces for each in self.addresses().held()}
+        assert held == self.told
+        owners = {}
+        for (claim, _), given in held.items():
+            for each in given:
+                assert owners.setdefault(each.ip, claim) == claim
+
+
+def dying(where):
+    """A failpoint in this process that ends the call instead of the process."""
+    import podwire.dradriver.addresses.address_store as room
+
+    def hit(name):
+        if name == where:
+            raise _Died
+
+    room.failpoint = hit
+
+
+@pytest.fixture(autouse=True)
+def _failpoints(monkeypatch):
+    import podwire.dradriver.addresses.address_store as room
+
+    monkeypatch.setattr(room, "failpoint", room.failpoint)
+
+
+@pytest.mark.usefixtures("_failpoints")
+class TestWhatever(Whatever.TestCase):
+    settings = settings(max_examples=40, stateful_step_count=20, deadline=None)

@@ -1,0 +1,123 @@
+"""A driver killed at any step, and another one after it: all devices are in the pod, or the host is as it was."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from ipaddress import ip_interface, ip_network
+
+import pytest
+
+from podwire.dradriver.attach import steps
+from podwire.dradriver.attach.coding import encoded
+from podwire.dradriver.parameters.settings import Made, Rule
+from podwire.failpoints import KNOWN
+
+SOAK = bool(os.environ.get("PODWIRE_SOAK"))
+SEED = int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or int(time.time()) // 3600
+"""The same for all workers of a run; set it to repeat a run."""
+
+CHILD = """
+import json, sys
+from pathlib import Path
+from podwire.dradriver.attach.attachments import Attachments
+from ipaddress import ip_interface
+from podwire.dradriver.attach.coding import decoded
+from podwire.dradriver.attach.records import Terms
+from podwire.dradriver.claims.allocations import Order
+state, verb, pod, orders = sys.argv[1:]
+attachments = Attachments(Path(state))
+match verb:
+    case "prepare":
+        attachments.prepare([decoded(Order, each) for each in json.loads(orders)])
+    case "attach":
+        attachments.attach("pod-uid", pod)
+    case "follow":
+        for record in attachments.records():
+            if record.order.settings.dhcp:
+                attachments.follow(record.key, Terms(addresses=(ip_interface("10.6.0.1/24"),), mtu=1400))
+                attachments.follow(record.key, Terms(addresses=(ip_interface("10.6.0.2/24"),), mtu=1300))
+    case "detach":
+        attachments.detach("pod-uid", pod)
+"""
+
+INTO = ("begun", "down", "moved", "made", "sysctls", "addresses", "up", "features", "rules", "neighbours", "routes")
+CASES = [
+    *(("prepare", each) for each in ("recorded", "waiting")),
+    *(("attach", each) for each in (*INTO, "shaped", "complete", "noted")),
+    *(("follow", each) for each in ("mtu", "taken-away")),
+    *(
+        ("detach", each)
+        for each in ("untold", "queue-deleted", "rules-deleted", "returned", "deleted", "restored", "back")
+    ),
+]
+AFTER = ("the pod lives", "the pod is gone", "its namespace is gone")
+ALL = [(*each, after) for each in CASES for after in AFTER]
+SAMPLE = ALL if SOAK else random.Random(SEED).sample(ALL, 6)
+
+
+def test_every_step_is_killed_after():
+    """But for those that this kernel cannot do, and those that hardware would need."""
+    declared = {each.done for each in steps.Step.__subclasses__()}
+    told = {f"network-driver.{each}" for _, each in CASES}
+    assert declared - told == {f"network-driver.{each}" for each in ("vrf", "vrf-deleted", "programs")}
+    assert told <= KNOWN.keys()
+
+
+def orders(host):
+    """Devices of all kinds, whose ways have all steps between them."""
+    veth, macvlan = Made(kind="veth", bridge="br0"), Made(kind="macvlan")
+    return [
+        host.order(
+            arp_ignore=1, features={"rx-gro": True}, rules=(Rule(priority=9, table=9, source=ip_network("::/0")),)
+        ),
+        host.order("nic1", made=macvlan, name="net2", bits_per_second=10**9, addresses=(ip_interface("10.7.0.1/24"),)),
+        host.order("br0", made=veth, name="net3", bits_per_second=10**9, addresses=(ip_interface("10.8.0.1/24"),)),
+        host.order("br0", made=veth, name="net4", dhcp=True, share="share-2"),
+    ]
+
+
+def killed(host, verb, pod, wanted, at=""):
+    """A driver that lives for one call, or dies in it."""
+    told = json.dumps([encoded(each) for each in wanted])
+    env = {**os.environ, "PODWIRE_FAILPOINTS": f"network-driver.{at}=kill" if at else ""}
+    command = [sys.executable, "-c", CHILD, str(host.state), verb, pod, told]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == (-9 if at else 0), done.stderr
+
+
+@pytest.mark.parametrize(("verb", "at", "after"), SAMPLE)
+def test_a_driver_that_is_killed_is_followed_by_one_that_finishes_or_undoes(host, verb, at, after):
+    host.nic()
+    host.nic("nic1", "far1", "02:00:00:00:00:02")
+    host.bridge()
+    host.furnish()
+    before, pod, wanted = host.dump(), host.pod(), orders(host)
+    for each in ("prepare", "attach", "follow", "detach"):
+        killed(host, each, pod, wanted, at if each == verb else "")
+        if each == verb:
+            break
+    next_one = host.attachments()
+    if after == "the pod lives":
+        next_one.prepare(wanted)
+        next_one.reconcile({"pod-uid": pod})
+        assert next_one.is_attached("pod-uid", pod)
+        assert {each["ifname"] for each in host.ip("link show", pod)} >= {"lo", "net1", "net2", "net3", "net4"}
+        assert host.ip("addr show dev net1", pod)[0]["addr_info"][0]["local"] == "10.9.1.1"
+        next_one.detach("pod-uid", pod)
+    else:
+        whole_is_inside = any(each["ifname"] == "net1" for each in host.ip("link show", pod))
+        if after == "its namespace is gone":
+            host.remove()
+        next_one.reconcile({})
+        if after == "its namespace is gone" and whole_is_inside:
+            lost = [each.lost for each in next_one.records() if each.order.offered.device == "nic0"]
+            assert lost == [("nic0: the link is gone, with the pod's namespace",)]
+            return
+    for each in wanted:
+        next_one.unprepare(each.claim.uid)
+    host.settled(before)
+    if after != "its namespace is gone":
+        assert [each["ifname"] for each in host.ip("link show", pod)] == ["lo"]
