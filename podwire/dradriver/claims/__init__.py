@@ -1,1 +1,1 @@
-"""Claims that NodePrepareResources was asked for: their allocations, the prepared devices, and the files that containers get."""
+"""Claims that the kubelet wants prepared: allocations, prepared devices, and the files that containers get."""

@@ -1,1 +1,1 @@
-"""Opaque parameters of classes and claims: read strictly, merged, validated; the admission policy from the same table."""
+"""Opaque parameters of classes and claims: read strictly, merged, validated; also as an admission policy."""

@@ -5,6 +5,7 @@ from ipaddress import ip_address, ip_interface, ip_network
 import pytest
 
 from podwire.dradriver.claims.allocations import Refused
+from podwire.dradriver.parameters.pod_checks import check_pod_interfaces
 from podwire.dradriver.parameters.settings import Made, Route, Rule, Settings, Vrf
 
 NET = ip_network("10.0.0.0/8")
