@@ -7,7 +7,7 @@ from typing import Protocol
 from podwire.deviceplugin.config import Pool as Settings
 from podwire.deviceplugin.devices import Device, Handed
 from podwire.deviceplugin.host_view import View
-from podwire.linux.net.link_moves import NamespaceEnded, LinkEvent
+from podwire.linux.net.link_moves import LinkEvent, NamespaceEnded
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
 from podwire.protocols.grpc_methods import Handler
 
