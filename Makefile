@@ -14,7 +14,7 @@ help: ## Show this
 demo: set-up ## Bring a cluster up, play the flows with real clients, show them, leave nothing behind
 	@.venv/bin/podwire demo
 
-test: ## Lint, types, import rules and all tests, in at most 15 minutes
+test: ## Lint, types, import rules and all tests that are not marked `soak`
 	@scripts/test
 
 soak: ## The same tests with all their rounds, for as long as they take

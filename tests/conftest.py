@@ -1,89 +1,68 @@
-"""What holds for all tests."""
+"""Fixtures and hooks for all tests."""
 
 import contextlib
 import gc
 import logging
 import os
 import signal
-import zlib
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How long an example takes says more about the machine's other work than about ours; a test that hangs is ended by
-# pytest-timeout. Under `make soak` there are twenty times as many examples.
+# No deadline per example: the duration says more about the machine's other work than about ours, and pytest-timeout
+# ends a test that hangs. `make soak` runs twenty times as many examples.
 settings.register_profile("sample", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("soak", settings.get_profile("sample"), max_examples=2000)
 settings.load_profile("soak" if os.environ.get("PODWIRE_SOAK") else "sample")
 
 
-# gRPC would begin its threads anew after every fork, where the one who forks is: in another network namespace, if a
-# test visits one.
+# With fork support gRPC would restart its threads after every fork, in the network namespace of the forking thread: a
+# test may be visiting another one just then.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-ROTA = {
-    "tests/apiserver/abuse/": 2,
-    "tests/benchmarks/": 3,
-    "tests/cli/test_demo.py": 3,
-    "tests/cniplugins/crash/": 3,
-    "tests/deviceplugin/test_crash.py": 3,
-    "tests/deviceplugin/test_plugin.py": 3,
-    "tests/dradriver/addresses/": 2,
-    "tests/shim/": 2,
-    "tests/stories/cluster/": 4,
-    "tests/stories/containerd/": 3,
-    "tests/stories/driver/": 5,
-    "tests/stories/kubelet/": 5,
-    "tests/stories/network/": 4,
-    "tests/stories/runtime/": 3,
-    "tests/stories/test_010_kubectl_tour.py": 3,
-    "tests/stories/test_015_kubectl_makes_and_administers.py": 2,
-    "tests/stories/test_020_custom_resources.py": 2,
-    "tests/stories/test_021_custom_rules.py": 2,
-    "tests/stories/test_025_": 2,
-    "tests/stories/test_036_network_parameters.py": 2,
-    "tests/stories/test_060_two_servers.py": 2,
-    "tests/stories/test_080_abuse.py": 2,
-    "tests/stories/test_300_logs_exec.py": 3,
-    "tests/stories/test_400_up_and_down.py": 3,
-    "tests/stories/test_410_up_on_the_host.py": 2,
-    "tests/stories/test_420_up_with_containerd.py": 2,
-    "tests/stories/test_440_nodes.py": 2,
-    "tests/stories/test_500_demo.py::test_every_step": 1,
-    "tests/stories/test_500_demo.py": 3,
-    "tests/stories/test_510_pages.py": 4,
-}
-"""Long rounds of which a run of `make test` plays one in so many; its seed says which. `make soak` plays them all."""
+SOAK = bool(os.environ.get("PODWIRE_SOAK"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--counts", metavar="FILE", help="write the counts to FILE, and the failed tests to FILE.failed")
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """`scripts/test` prints these counts in its last line, however the run ended."""
+    file = config.getoption("--counts")
+    if not file:
+        return
+    stats = terminalreporter.stats
+    failed = sorted({report.nodeid for outcome in ("failed", "error") for report in stats.get(outcome, ())})
+    numbers = {"passed": len(stats.get("passed", ())), "failed": len(failed), "skipped": len(stats.get("skipped", ()))}
+    Path(file).write_text(", ".join(f"{number} {outcome}" for outcome, number in numbers.items()), encoding="utf-8")
+    Path(f"{file}.failed").write_text("".join(f"{nodeid}\n" for nodeid in failed), encoding="utf-8")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    seed = os.environ.get("PODWIRE_CRASH_SEED", "")
-    if not seed or os.environ.get("PODWIRE_SOAK"):
+    """Deselects what is marked `soak`; a run that names such a test by its node id plays it."""
+    if SOAK or any("::" in argument for argument in config.args):
         return
-    idle = [each for each in items if each.get_closest_marker("only_soak") or not _has_its_turn(each.nodeid, seed)]
-    if idle:
-        config.hook.pytest_deselected(items=idle)
-        left_out = set(idle)
-        items[:] = [each for each in items if each not in left_out]
+    deselected = [item for item in items if item.get_closest_marker("soak")]
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = [item for item in items if not item.get_closest_marker("soak")]
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of tests and all that they import stay until the end: nobody needs to look through them for garbage."""
+    """Tests and their imports live until the end: freezing them keeps the garbage collector from scanning them."""
     gc.collect()
     gc.freeze()
 
 
-def _has_its_turn(name: str, seed: str) -> bool:
-    turns = next((number for beginning, number in ROTA.items() if name.startswith(beginning)), 1)
-    return zlib.crc32(f"{seed} {name}".encode()) % turns == 0
-
-
 @pytest.fixture(autouse=True)
-def _logging_as_it_was() -> Iterator[None]:
-    """A program that is run within a test sets up how it logs; the next test hears what it would have heard."""
+def _restore_logging() -> Iterator[None]:
+    """A program that runs inside a test configures logging; the next test starts from the same configuration."""
     loggers = [logging.getLogger(name) for name in ("", "podwire", "podwire.nri")]
-    before = [(each.handlers[:], each.level) for each in loggers]
+    before = [(logger.handlers[:], logger.level) for logger in loggers]
     yield
     for logger, (handlers, level) in zip(loggers, before, strict=True):
         logger.handlers[:] = handlers
@@ -91,20 +70,20 @@ def _logging_as_it_was() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _signals_as_they_were() -> Iterator[None]:
-    """A daemon that is run within a test stays deaf when it has ended; what the next test starts would be born deaf."""
-    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+def _restore_signals() -> Iterator[None]:
+    """A daemon that runs inside a test ignores signals after its end; children of the next test would inherit that."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     yield
-    for each, handler in before.items():
-        if signal.getsignal(each) is not handler:
-            signal.signal(each, handler)
+    for number, handler in before.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _grpc_at_home() -> Iterator[None]:
-    """gRPC makes its threads where the caller is, and keeps them for as long as there is a channel. Made by a test that
-    visits another network namespace, they would be there still when the next one looks for its server."""
-    import grpc  # only now it is told how to fork
+def _start_grpc_in_the_host_namespace() -> Iterator[None]:
+    """gRPC starts its threads in the caller's network namespace and keeps them while a channel exists. Started by a
+    test that visits another namespace, they would still be there when the next test connects to its server."""
+    import grpc  # after GRPC_ENABLE_FORK_SUPPORT is set
 
     with grpc.insecure_channel("127.0.0.1:9") as channel:
         with contextlib.suppress(grpc.RpcError):

@@ -64,7 +64,6 @@ def run_and_kill(run_program, directory: Path, seed: int, *, keep: int, seconds:
     return parse(notes.read_bytes())
 
 
-@pytest.mark.soak
 async def test_what_was_acknowledged_survives_a_kill(tmp_path, run_program):
     sys.stdout.write(f"PODWIRE_CRASH_SEED={SEED}\n")
     dice = random.Random(SEED)
@@ -78,7 +77,6 @@ async def test_what_was_acknowledged_survives_a_kill(tmp_path, run_program):
     assert acknowledged > 50 * ROUNDS
 
 
-@pytest.mark.soak
 async def test_a_kill_while_the_past_is_compacted_takes_nothing_either(tmp_path, run_program):
     sys.stdout.write(f"PODWIRE_CRASH_SEED={SEED}\n")
     for number in range(ROUNDS):

@@ -57,7 +57,7 @@ def test_after_a_crash_of_everything_up_goes_on_where_it_was(cluster, a_pod, rou
     cluster.down()
 
 
-@pytest.mark.only_soak
+@pytest.mark.soak
 def test_a_supervisor_that_is_killed_takes_its_components_along_and_no_container(cluster, a_pod):
     cluster.up()
     cluster.apply(a_pod("one"))

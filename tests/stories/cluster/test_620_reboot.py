@@ -47,7 +47,7 @@ def test_a_reboot_brings_the_same_pods_back(cluster, a_pod):
     cluster.down()
 
 
-@pytest.mark.only_soak
+@pytest.mark.soak
 def test_a_reboot_amidst_the_start_of_pods_and_another_one(cluster, a_pod):
     cluster.up()
     with cluster.applying(*(a_pod(f"pod-{each}") for each in range(6))):

@@ -126,7 +126,7 @@ def test_a_component_that_stands_still_goes_on_where_it_was(cluster, a_pod, comp
     cluster.down()
 
 
-@pytest.mark.only_soak
+@pytest.mark.soak
 def test_no_pod_suffers_when_everybody_stands_still(cluster, a_pod):
     cluster.up()
     cluster.apply(*(a_pod(f"pod-{each}") for each in range(3)))
