@@ -1,5 +1,4 @@
-"""Builds the static C programs for the wheel. Where they cannot be built there is a script for the shim's stand-in, and
-CNI plugins are Python alone."""
+"""Builds the static C programs of the wheel: podwire-shim and podwire-cni. Fails the build when it cannot."""
 
 import os
 import shutil
@@ -10,46 +9,38 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SHIM, FORWARDER = "podwire-shim", "podwire-cni"
+PROGRAMS = ("podwire-shim", "podwire-cni")
 FLAGS = ("-std=c11", "-O2", "-static", "-s", "-Wall", "-Wextra", "-Werror")
-SCRIPT = """#!python
-from podwire.shim.standin.__main__ import main
-
-raise SystemExit(main())
-"""
+HELP = "install a C compiler (Debian: apt install gcc libc6-dev), or use the wheel of this platform"
 
 
-def compiler() -> str | None:
-    wanted = os.environ.get("CC")
-    return next(filter(None, map(shutil.which, [wanted] if wanted else ["gcc", "cc"])), None)
+def find_compiler() -> str | None:
+    requested = os.environ.get("CC")
+    return next(filter(None, map(shutil.which, [requested] if requested else ["gcc", "cc"])), None)
 
 
-def compile_program(root: Path, into: Path) -> str | None:
-    """Tells why not, where it cannot be compiled."""
-    cc = compiler()
-    if cc is None:
-        return "there is no C compiler"
-    source = root / "shim" / f"{into.name}.c"
-    done = subprocess.run([cc, *FLAGS, "-o", into, source], capture_output=True, text=True, check=False)
-    return done.stderr if done.returncode else None
+def compile_program(root: Path, target: Path) -> str:
+    """Compiles `shim/NAME.c`. Returns the error, empty when it succeeded."""
+    compiler = find_compiler()
+    if compiler is None:
+        return f"{os.environ.get('CC') or 'gcc'} is not on PATH"
+    source = root / "shim" / f"{target.name}.c"
+    done = subprocess.run([compiler, *FLAGS, "-o", target, source], capture_output=True, text=True, check=False)
+    return done.stderr if done.returncode else ""
 
 
-class ShimHook(BuildHookInterface):  # type: ignore[type-arg]  # its configuration is none of ours
-    """A wheel with the program is for one platform; its interpreter does not matter."""
+class ShimHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchling's type parameter is a config that we do not have
+    """Makes the wheel one of this platform; it does not depend on the interpreter."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        folder = Path(self.root, "build")
-        folder.mkdir(exist_ok=True)
-        programs = [folder / SHIM, folder / FORWARDER]
-        missing = next(filter(None, (compile_program(Path(self.root), each) for each in programs)), None)
-        if missing is not None:
-            self.app.display_warning(f"podwire-shim will be the slow stand-in in Python: {missing}")
-            programs = programs[:1]
-            programs[0].write_text(SCRIPT)
-            programs[0].chmod(0o755)
-        build_data["shared_scripts"] |= {str(each): each.name for each in programs}
-        if missing is None:
-            build_data["pure_python"] = False
-            build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
-            if version != "editable":
-                build_data["force_include"] |= {str(each): f"podwire/shim/{each.name}" for each in programs}
+        directory = Path(self.root, "build")
+        directory.mkdir(exist_ok=True)
+        programs = [directory / name for name in PROGRAMS]
+        for program in programs:
+            if error := compile_program(Path(self.root), program):
+                self.app.abort(f"podwire: cannot compile {program.name}: {error.strip()}; {HELP}")
+        build_data["shared_scripts"] |= {str(program): program.name for program in programs}
+        build_data["pure_python"] = False
+        build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+        if version != "editable":
+            build_data["force_include"] |= {str(program): f"podwire/shim/{program.name}" for program in programs}

@@ -1,6 +1,6 @@
 /* podwire-shim: the parent of one container's processes, the writer of its log, the keeper of its exit status.
- * README.md beside this file is the contract; podwire/shim/standin.py keeps the same one where there is no compiler,
- * and tests/shim runs every test on both. One thread, one poll loop, all descriptors close-on-exec, no endless wait. */
+ * README.md beside this file is the contract; tests/shim runs every test on this program and on a sanitized build.
+ * One thread, one poll loop, all descriptors close-on-exec, no wait without a deadline. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>

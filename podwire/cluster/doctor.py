@@ -18,7 +18,7 @@ from podwire.linux.proc import mount_namespaces
 from podwire.linux.proc.namespaces import in_thread
 from podwire.linux.values import Bridge, Veth
 from podwire.runtime.images.build import BUSYBOX
-from podwire.shim import find
+from podwire.shim import HELP, ShimMissing, find_shim
 
 CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
 OPEN_FILES = 4096
@@ -136,10 +136,10 @@ def _program(name: str, package: str, why: str) -> Look:
 
 
 def _shim() -> Finding:
-    words = find().argv
-    ok = len(words) == 1
-    detail = words[-1] if ok else "the stand-in in Python is used: slower, and more memory for each container"
-    return Finding(name="podwire-shim", ok=ok, needed=False, detail=detail, helps="apt install gcc; pip install again")
+    try:
+        return Finding(name="podwire-shim", ok=True, needed=True, detail=str(find_shim()))
+    except ShimMissing:
+        return Finding(name="podwire-shim", ok=False, needed=True, detail="no container can be started", helps=HELP)
 
 
 def _busybox() -> Finding:

@@ -40,7 +40,7 @@ from podwire.runtime.sandboxes.lifecycle import Sandboxes
 from podwire.runtime.streaming.exec import Executions
 from podwire.runtime.streaming.portforward import Forwardings
 from podwire.runtime.streaming.server import Offers
-from podwire.shim import find
+from podwire.shim import find_shim
 from podwire.trace.participants import KUBELET, RUNTIME
 from podwire.transports import grpc_server, http_server
 from podwire.transports.clock import SystemClock
@@ -260,4 +260,4 @@ def _shims(options: Options) -> Shims:
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     cover = hybrid and Path(runtime).name == "crun"
     run = tracing.oci_run(tracing.tap(RUNTIME))
-    return Shims(shim=find().argv, runtime=runtime, root=root, cover_unified=cover, run=run)
+    return Shims(shim=find_shim(), runtime=runtime, root=root, cover_unified=cover, run=run)

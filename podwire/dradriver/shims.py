@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from podwire.shim import find
+from podwire.shim import find_shim
 
 NAME = "podwire-network-attached"
 """Some runtimes tell of a hook that failed nothing but its path: so that says what it is about."""
@@ -15,12 +15,8 @@ def installed(directory: Path) -> Sequence[str]:
     """The beginning of the hook's command line. Blocks; raises OSError.
 
     A driver that is a container brings the program along: what it has in its image, no runtime of the host can start.
-    The stand-in in Python can only be started where the driver itself is.
     """
-    found = find()
-    if not found.compiled:
-        return found.argv
-    source, target = Path(found.argv[0]), directory / NAME
+    source, target = find_shim(), directory / NAME
     content = source.read_bytes()
     if not _is(target, content):
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)

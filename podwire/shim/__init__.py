@@ -1,8 +1,8 @@
-"""`podwire-shim`, the parent of a container's processes: where it is, and a stand-in in Python; where `podwire-cni` is.
+"""Locations of the compiled programs: `podwire-shim`, the parent of a container's processes, and `podwire-cni`.
 
-The contract of the former is `shim/README.md`.
+The contract of `podwire-shim` is `shim/README.md`.
 """
 
-from podwire.shim.find import Found, find, find_forwarder
+from podwire.shim.find import HELP, ShimMissing, find_forwarder, find_shim
 
-__all__ = ["Found", "find", "find_forwarder"]
+__all__ = ["HELP", "ShimMissing", "find_forwarder", "find_shim"]

@@ -1,4 +1,4 @@
-"""A real container runtime under each of the three shims: the C program, the same with sanitizers, the stand-in."""
+"""A real container runtime under both builds of the shim: as in the wheel, and with sanitizers."""
 
 import fcntl
 import importlib.util
@@ -56,16 +56,12 @@ def c_program(common, build_hook) -> Path:
     return compiled(common, "podwire-shim", build_hook.FLAGS)
 
 
-@pytest.fixture(scope="session", params=["c", "sanitized", "stand-in"])
+@pytest.fixture(scope="session", params=["c", "sanitized"])
 def shim(request, common, c_program) -> tuple[str, ...]:
     """What a command line of the shim begins with."""
-    match request.param:
-        case "c":
-            return (str(c_program),)
-        case "sanitized":
-            return (str(compiled(common, "podwire-shim-sanitized", SANITIZED)),)
-        case _:
-            return (sys.executable, "-I", "-m", "podwire.shim.standin")
+    if request.param == "c":
+        return (str(c_program),)
+    return (str(compiled(common, "podwire-shim-sanitized", SANITIZED)),)
 
 
 @pytest.fixture(scope="session", params=["crun", "runc"])

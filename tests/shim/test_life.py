@@ -105,8 +105,8 @@ def test_the_shim_keeps_no_descriptor_that_it_does_not_need(boxes):
     box.ask("status")
     names = [str(each.readlink()) for each in Path(f"/proc/{box.shim_pid}/fd").iterdir()]
     kinds = sorted(each.partition(":")[0] for each in names)
-    spare = kinds.count("socket") - 1  # the stand-in is woken by a pair of sockets; one client may not be gone yet
-    assert spare <= 3
+    spare = kinds.count("socket") - 1  # one client may not be gone yet
+    assert spare <= 1
     assert [each for each in kinds if each != "socket"] == sorted(["/dev/null"] * 3 + ["pipe"] * 2 + [str(box.log)])
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from podwire.shim import find
+from podwire.shim import ShimMissing, find_shim
 
 ROOT = Path(__file__).parents[2]
 RUN = ("run", "--id", "x", "--bundle", "/b", "--state", "/s")
@@ -41,37 +41,34 @@ def test_a_wrong_command_line_is_told_in_one_line(shim, environment, words):
     assert len(done.stderr) < 300
 
 
-def test_both_are_of_the_same_version(shim, environment):
+def test_version_names_the_contract(shim, environment):
     done = subprocess.run([*shim, "version"], env=environment, capture_output=True, text=True, check=True)
-    assert re.fullmatch(r"podwire-shim 1 (c|python)\n", done.stdout)
+    assert done.stdout == "podwire-shim 1 c\n"
 
 
-def test_the_program_is_taken_from_where_it_is(tmp_path):
-    nowhere, script, program = (tmp_path / name for name in ("nowhere", "script", "program"))
+def test_find_shim_takes_only_an_executable_program(tmp_path):
+    missing, script, program = (tmp_path / name for name in ("missing", "script", "program"))
     script.write_text("#!/bin/sh\n")
     shutil.copy("/bin/true", program)
     script.chmod(0o755)
-    found = find([nowhere, script, program])
-    assert (found.argv, found.compiled) == ((str(program),), True)
+    assert find_shim([missing, script, program]) == program
     program.chmod(0o644)
-    found = find([nowhere, script, program])
-    assert (found.argv[0], found.compiled) == (sys.executable, False)
-    assert "stand-in" in found.where
+    with pytest.raises(ShimMissing, match=r"podwire-shim is not in .*/missing, .*apt install gcc"):
+        find_shim([missing, script, program])
 
 
-def test_what_is_found_here_works():
-    done = subprocess.run([*find().argv, "version"], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("podwire-shim 1 ")
+def test_the_installed_program_runs():
+    done = subprocess.run([find_shim(), "version"], capture_output=True, text=True, check=True)
+    assert done.stdout == "podwire-shim 1 c\n"
 
 
-def test_what_this_virtualenv_has_is_what_the_source_says(c_program):
+def test_the_installed_program_is_built_from_this_source(c_program):
     """`scripts/setup` compiles anew when the source changes."""
-    assert find().compiled
-    assert Path(find().argv[0]).read_bytes() == c_program.read_bytes()
+    assert find_shim().read_bytes() == c_program.read_bytes()
 
 
-def wheel(tmp_path, **environment: str) -> zipfile.ZipFile:
-    """Built from a copy, so that nobody else's build is disturbed."""
+def build_wheel(tmp_path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Builds from a copy, so that no other build is disturbed."""
     copy = tmp_path / "copy"
     copy.mkdir()
     for name in ("hatch_build.py", "pyproject.toml", "README.md", "LICENSE"):
@@ -80,29 +77,27 @@ def wheel(tmp_path, **environment: str) -> zipfile.ZipFile:
     shutil.copytree(ROOT / "podwire" / "shim", copy / "podwire" / "shim", ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "podwire" / "__init__.py").touch()
     argv = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path]
-    subprocess.run(argv, cwd=copy, env=os.environ | environment, check=True, capture_output=True)
-    return zipfile.ZipFile(next(tmp_path.glob("*.whl")))
+    return subprocess.run(argv, cwd=copy, env=os.environ | environment, check=False, capture_output=True, text=True)
 
 
-def test_a_wheel_brings_each_program_twice_as_a_script_and_as_data(tmp_path):
-    with wheel(tmp_path) as built:
-        names = [each for each in built.namelist() if Path(each).name in ("podwire-cni", "podwire-shim")]
-        places = ("podwire-0.1.0.data/scripts", "podwire/shim")
-        assert sorted(names) == [f"{place}/{each}" for place in places for each in ("podwire-cni", "podwire-shim")]
-        assert all(built.read(each).startswith(b"\x7fELF") for each in names)
-        assert all(built.getinfo(each).external_attr >> 16 & 0o111 for each in names)
-        assert re.search(r"-py3-none-linux_\w+\.whl$", built.filename)
+def test_a_wheel_has_each_program_as_a_script_and_as_data(tmp_path):
+    done = build_wheel(tmp_path)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        names = [name for name in wheel.namelist() if Path(name).name in ("podwire-cni", "podwire-shim")]
+        folders = ("podwire-0.1.0.data/scripts", "podwire/shim")
+        assert sorted(names) == [f"{folder}/{name}" for folder in folders for name in ("podwire-cni", "podwire-shim")]
+        assert all(wheel.read(name).startswith(b"\x7fELF") for name in names)
+        assert all(wheel.getinfo(name).external_attr >> 16 & 0o111 for name in names)
+        assert re.search(r"-py3-none-linux_\w+\.whl$", wheel.filename)
 
 
-def test_where_there_is_no_compiler_a_wheel_for_every_machine_brings_the_stand_in(tmp_path):
-    with wheel(tmp_path, CC="no-such-compiler") as built:
-        names = [each for each in built.namelist() if Path(each).name in ("podwire-cni", "podwire-shim")]
-        assert names == ["podwire-0.1.0.data/scripts/podwire-shim"]
-        script = built.read(names[0])
-        assert script.startswith(b"#!python\n")
-        assert built.filename.endswith("-py3-none-any.whl")
-    done = subprocess.run([sys.executable, "-c", script, "version"], capture_output=True, text=True, check=True)
-    assert done.stdout == "podwire-shim 1 python\n"
+def test_without_a_compiler_the_build_fails_and_says_what_to_install(tmp_path):
+    done = build_wheel(tmp_path, CC="no-such-compiler")
+    assert done.returncode != 0
+    message = "podwire: cannot compile podwire-shim: no-such-compiler is not on PATH; install a C compiler"
+    assert message in " ".join((done.stdout + done.stderr).split())
+    assert list(tmp_path.glob("*.whl")) == []
 
 
 def test_the_program_is_small_enough_to_be_read():

@@ -50,8 +50,8 @@ class _Told(msgspec.Struct):
 class Shims:
     """Starts containers through the shim, and asks it."""
 
-    shim: Sequence[str]
-    """The program and its first arguments: the C one, or Python and the stand-in."""
+    shim: Path
+    """The program `podwire-shim`."""
     runtime: str
     """crun or runc, by path."""
     root: Path
@@ -63,7 +63,7 @@ class Shims:
     """Runs a program to its end: how containers are started."""
 
     def _launcher(self, verb: str, doors: Sequence[str]) -> list[str]:
-        argv = [*self.shim, verb]
+        argv = [str(self.shim), verb]
         for door in doors:
             argv += ["--cgroup", str(Path(door).parent)]
         return [*argv, "--cover-unified"] if self.cover_unified else argv
