@@ -11,13 +11,13 @@ from pathlib import Path
 from podwire.cluster import tracing
 from podwire.cluster.kubelet_devices import UnixDoor
 from podwire.cluster.kubelet_server import Serving, serving
-from podwire.kubelet import Kubelet, Outside
+from podwire.kubelet import Dependencies, Kubelet
 from podwire.kubelet.claims import ClaimSettings
+from podwire.kubelet.config.dns import node_dns
 from podwire.kubelet.devices import DeviceSettings
-from podwire.kubelet.files import node_dns
-from podwire.kubelet.kit import Dns
 from podwire.kubelet.node import NodeSettings
-from podwire.kubelet.server import Meter
+from podwire.kubelet.pods.dependencies import Dns
+from podwire.kubelet.server import KubeletMetrics
 from podwire.linux.errors import LinuxError
 from podwire.linux.fs import inotify
 from podwire.linux.fs.mounts import KernelMounts
@@ -97,8 +97,8 @@ async def run(options: Options) -> None:
         tap = tracing.tap(KUBELET, options.node_name)
         cri = await stack.enter_async_context(grpc_client.connect(socket, tap=tap, caller=KUBELET, callee=RUNTIME))
         api = Client(http)
-        meter = Meter()
-        outside = Outside(
+        meter = KubeletMetrics()
+        outside = Dependencies(
             api=api,
             cri=cri,
             clock=SystemClock(),

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from podwire.kubelet.ports import Api, Cri, PodBook
-from podwire.kubelet.server import Host, KubeletServer, Meter, Reviewer
+from podwire.kubelet.ports import Api, Cri, PodLister
+from podwire.kubelet.server import Host, KubeletMetrics, KubeletServer, Reviewer
 from podwire.protocols.k8sapi.kubeconfig import NO_PEM, Pem
 from podwire.transports import http_server, tls
 from podwire.transports.certificates import self_signed
@@ -39,7 +39,7 @@ class Serving:
 
 
 @contextlib.asynccontextmanager
-async def serving(how: Serving, book: PodBook, cri: Cri, api: Api, meter: Meter) -> AsyncIterator[int]:
+async def serving(how: Serving, book: PodLister, cri: Cri, api: Api, meter: KubeletMetrics) -> AsyncIterator[int]:
     """Serve while the context is open; gives the port. Raises OSError when it is taken."""
     clock = SystemClock()
     context = await asyncio.to_thread(_context, how)

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from podwire.kubelet.worker import RETRY
+from podwire.kubelet.pods.worker import RETRY
 from podwire.objects.times import rfc3339_micro
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.client_side import Client

@@ -1,5 +1,5 @@
 """Turns pods bound to this node into running containers. Speaks: k8sapi, cri."""
 
-from podwire.kubelet.kubelet import Kubelet, Outside
+from podwire.kubelet.kubelet import Dependencies, Kubelet
 
-__all__ = ["Kubelet", "Outside"]
+__all__ = ["Dependencies", "Kubelet"]

@@ -9,29 +9,29 @@ from pathlib import Path
 from podwire.interfaces import Clock
 from podwire.kubelet.claims import ClaimManager, ClaimSettings, NotUnprepared
 from podwire.kubelet.claims import Listeners as ClaimListeners
+from podwire.kubelet.claims.claim_info import ClaimUser
 from podwire.kubelet.claims.errors import WAITING
-from podwire.kubelet.claims.records import User
 from podwire.kubelet.claims.settings import DEFAULT as DEFAULT_CLAIMS
 from podwire.kubelet.devices import DeviceManager, DeviceSettings, Listeners
 from podwire.kubelet.devices.pod_resources import SOCKET as POD_RESOURCES
 from podwire.kubelet.devices.pod_resources import PodResources
-from podwire.kubelet.devices.restoring import restore
+from podwire.kubelet.devices.recovery import restore
 from podwire.kubelet.devices.settings import DEFAULT
-from podwire.kubelet.health import Health
-from podwire.kubelet.images import ImagePuller
-from podwire.kubelet.kit import Dns, Kit, Places
-from podwire.kubelet.network_checks import NetworkChecks
+from podwire.kubelet.images.puller import ImagePuller
 from podwire.kubelet.node import Machine, NodeAgent, NodeSettings
-from podwire.kubelet.plugins import Handler, PluginRegistry
-from podwire.kubelet.ports import Api, Cri, PluginDoor
+from podwire.kubelet.node.runtime_health import RuntimeHealth
+from podwire.kubelet.plugin_manager import Handler, PluginManager
+from podwire.kubelet.pods.dependencies import Dns, Kit, KubeletPaths
+from podwire.kubelet.pods.network_checks import NetworkChecks
+from podwire.kubelet.pods.pod_workers import PodWorkers
+from podwire.kubelet.pods.runtime_cache import RuntimeCache
+from podwire.kubelet.pods.start import field_path
+from podwire.kubelet.pods.status_manager import PODS, StatusManager
+from podwire.kubelet.ports import Api, Cri, PluginSockets
 from podwire.kubelet.probes import NodeProber, Probes, Sockets
-from podwire.kubelet.references import References
-from podwire.kubelet.reports import PODS, Reports
-from podwire.kubelet.runtime_view import RuntimeView
-from podwire.kubelet.starting import field_path
-from podwire.kubelet.volumes import Volumes
+from podwire.kubelet.referenced_objects import ReferencedObjects
+from podwire.kubelet.volumes import VolumeManager
 from podwire.kubelet.volumes.ports import Mounts
-from podwire.kubelet.workers import Workers
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
 from podwire.protocols.k8sapi.client_side import Scope
@@ -48,7 +48,7 @@ SERVICES = Kind(group="", version="v1", resource="services", kind="Service")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outside:
+class Dependencies:
     """What a kubelet is handed."""
 
     api: Api
@@ -61,7 +61,7 @@ class Outside:
     """Told the seconds from the first sight of a pod until it ran."""
     network_files: Callable[[], AsyncIterator[None]]
     """Tells when network configurations or plugins have changed."""
-    plugins: PluginDoor
+    plugins: PluginSockets
 
 
 class Kubelet:
@@ -69,7 +69,7 @@ class Kubelet:
 
     def __init__(
         self,
-        outside: Outside,
+        outside: Dependencies,
         settings: NodeSettings,
         root: Path,
         logs: Path,
@@ -81,18 +81,18 @@ class Kubelet:
         self._name = settings.name
         api, cri, clock = outside.api, outside.cri, outside.clock
         self._recorder = Recorder(api, clock, component="kubelet", host=settings.name)
-        self.workers = Workers()
+        self.workers = PodWorkers()
         self._network_checks = NetworkChecks(cri, self._recorder, self.workers.pod)
         self.node = NodeAgent(api, clock, outside.machine, settings, self._about_node)
-        places = Places(root=root, logs=logs)
-        references = References(api, self.workers.references_changed)
+        places = KubeletPaths(root=root, logs=logs)
+        references = ReferencedObjects(api, self.workers.references_changed)
         told = Listeners(
             node=self.node.devices_are, waiting=self.workers.devices_changed, holder=self.workers.device_changed
         )
         self._devices = DeviceManager(outside.plugins, root, devices, told)
         self._claims = self._claim_manager(root, claims)
         handlers: dict[str, Handler] = {DEVICE_PLUGIN: self._devices.registrar, DRA_PLUGIN: self._claims.drivers}
-        self._plugins = PluginRegistry(outside.plugins, root / "plugins_registry", handlers)
+        self._plugins = PluginManager(outside.plugins, root / "plugins_registry", handlers)
         prober = NodeProber(cri, outside.sockets)
         self._services = api.informer(SERVICES, Scope(field_selector="spec.clusterIP!=None"))
         self._services_known = asyncio.Event()
@@ -101,11 +101,11 @@ class Kubelet:
             api=api,
             cri=cri,
             clock=clock,
-            view=RuntimeView(
+            view=RuntimeCache(
                 cri, places.owner, self.workers.runtime_changed, self._runtime_came, self._runtime_went,
                 self._network_checks.look,
             ),
-            volumes=Volumes(
+            volumes=VolumeManager(
                 root, references, api, outside.mounts, clock,
                 node=lambda: self.node.facts, recursive_read_only=lambda: self._kit.recursive_read_only,
             ),
@@ -116,14 +116,14 @@ class Kubelet:
             probes=Probes(prober, clock, self.workers.probe_changed, self._about_probe),
             prober=prober,
             recorder=self._recorder,
-            reports=Reports(api),
+            reports=StatusManager(api),
             places=places,
             dns=dns,
             node=lambda: self.node.facts,
             services=lambda: list(self._services.objects.values()),
             pod_started=outside.pod_started,
         )  # fmt: skip
-        self._health = Health(self._kit, self.node, self.workers)
+        self._health = RuntimeHealth(self._kit, self.node, self.workers)
 
     def _claim_manager(self, root: Path, settings: ClaimSettings) -> ClaimManager:
         told = ClaimListeners(
@@ -230,7 +230,7 @@ class Kubelet:
     def _about_node(self, type_: str, reason: str, message: str) -> None:
         self._recorder.tell(Reference(kind="Node", name=self._name, uid=self._name), type_, reason, message)
 
-    def _about_claims(self, namespace: str, user: User, error: NotUnprepared) -> None:
+    def _about_claims(self, namespace: str, user: ClaimUser, error: NotUnprepared) -> None:
         pod = Reference(kind="Pod", namespace=namespace, name=user.name, uid=user.uid)
         self._recorder.tell(pod, WARNING, error.reason, error.told)
 

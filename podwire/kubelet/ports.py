@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
-from podwire.kubelet.observed import Observed
+from podwire.kubelet.pods.observed import ObservedPod
 from podwire.objects.pods import Pod
 from podwire.protocols.grpc_methods import Handler, Method, ServerStream, Unary
 from podwire.protocols.k8sapi.client_side import EVERYWHERE, Informer, Listing, PatchType, Scope
@@ -81,7 +81,7 @@ class DriverPeer(Peer, Protocol):
         ...
 
 
-class PluginDoor(Protocol):
+class PluginSockets(Protocol):
     """The sockets by which plugins and a kubelet find each other."""
 
     def connect(self, socket: Path) -> AbstractAsyncContextManager[Peer]:
@@ -103,10 +103,10 @@ class PluginDoor(Protocol):
         ...
 
 
-class PodBook(Protocol):
+class PodLister(Protocol):
     """The pods of this node, for whoever asks about them."""
 
-    def find(self, namespace: str, name: str) -> tuple[Pod, Observed] | None:
+    def find(self, namespace: str, name: str) -> tuple[Pod, ObservedPod] | None:
         """The pod of that name, and what the runtime has of it."""
         ...
 

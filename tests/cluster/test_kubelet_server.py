@@ -10,8 +10,8 @@ import pytest
 
 from podwire.cluster.apiserver import Options, running
 from podwire.cluster.kubelet_server import Serving, serving
-from podwire.kubelet.observed import Observed, SeenContainer
-from podwire.kubelet.server import Meter
+from podwire.kubelet.pods.observed import ObservedContainer, ObservedPod
+from podwire.kubelet.server import KubeletMetrics
 from podwire.objects import pods
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.k8sapi.client_side import Client
@@ -31,10 +31,10 @@ class Book:
     """One pod, whose container writes a log."""
 
     def __init__(self, log):
-        container = SeenContainer(
+        container = ObservedContainer(
             id="c1", name="main", sandbox="s1", state=pb.CONTAINER_RUNNING, log_path=str(log), attempt=0
         )
-        self.pod, self.observed = pods.read(POD), Observed(containers=(container,))
+        self.pod, self.observed = pods.read(POD), ObservedPod(containers=(container,))
 
     def find(self, namespace, name):
         return (self.pod, self.observed) if (namespace, name) == ("default", "web") else None
@@ -82,7 +82,9 @@ async def cluster(tmp_path):
         http = await stack.enter_async_context(http_client.connect(access))
         made = Cluster(server, http, access, Runtime(), tmp_path / "0.log")
         how = Serving(node="n1", root=tmp_path / "kubelet", address="127.0.0.1", port=0, client_ca=access.ca)
-        made.port = await stack.enter_async_context(serving(how, Book(made.log), made.runtime, Client(http), Meter()))
+        made.port = await stack.enter_async_context(
+            serving(how, Book(made.log), made.runtime, Client(http), KubeletMetrics())
+        )
         await stand_up(Client(http), made.port)
         yield made
 
@@ -235,7 +237,7 @@ async def test_followers_end_when_the_server_does(tmp_path):
 
     how = Serving(node="n1", root=tmp_path, address="127.0.0.1", port=0)
     async with contextlib.AsyncExitStack() as stack:
-        port = await stack.enter_async_context(serving(how, book, Busy(), Anybody(), Meter()))
+        port = await stack.enter_async_context(serving(how, book, Busy(), Anybody(), KubeletMetrics()))
         made = Cluster(None, None, None, Runtime(), log, port)
         async with (
             direct(made, Authorization="Bearer x") as session,

@@ -12,14 +12,15 @@ import pytest
 from podwire.apiserver import Pki, Settings, assemble
 from podwire.cluster.kubelet_devices import UnixDoor
 from podwire.cluster.loopback import LoopbackHttp
-from podwire.kubelet import Kubelet, Outside, starting, worker
+from podwire.kubelet import Dependencies, Kubelet
 from podwire.kubelet.claims import ClaimSettings
+from podwire.kubelet.config.dns import node_dns
 from podwire.kubelet.devices import DeviceSettings
-from podwire.kubelet.files import node_dns
-from podwire.kubelet.kit import Dns
 from podwire.kubelet.node import NodeSettings
-from podwire.kubelet.observed import UID
-from podwire.kubelet.reports import PODS
+from podwire.kubelet.pods import start, worker
+from podwire.kubelet.pods.dependencies import Dns
+from podwire.kubelet.pods.observed import UID
+from podwire.kubelet.pods.status_manager import PODS
 from podwire.linux.fs.mounts import KernelMounts
 from podwire.linux.machine import KernelMachine
 from podwire.protocols.cri import cri_pb2 as pb
@@ -292,9 +293,9 @@ async def ended(task):
 async def world(api_server, root, tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "UNREACHABLE_SECONDS", 0.02)
     monkeypatch.setattr(worker, "FAULT_SECONDS", 0.02)
-    monkeypatch.setattr(starting, "RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(start, "RETRY_SECONDS", 0.1)
     line, runtime = Line(api_server), Runtime()
-    outside = Outside(
+    outside = Dependencies(
         api=line, cri=runtime, clock=SystemClock(), mounts=KernelMounts(), machine=KernelMachine(),
         sockets=ProbeSockets(), network_files=forever, pod_started=lambda *_: None, plugins=UnixDoor(),
     )  # fmt: skip

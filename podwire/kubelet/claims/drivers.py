@@ -9,14 +9,14 @@ import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeVar
 
-from podwire.kubelet.claims import answers
-from podwire.kubelet.claims.answers import Judged
-from podwire.kubelet.claims.health import Health, Key
-from podwire.kubelet.claims.instance import CALLS, Instance
-from podwire.kubelet.claims.records import Device, Record
+from podwire.kubelet.claims import responses
+from podwire.kubelet.claims.claim_info import ClaimInfo, PreparedDevice
+from podwire.kubelet.claims.device_health import DeviceHealth, Key
+from podwire.kubelet.claims.driver_connection import CALLS, DriverConnection
+from podwire.kubelet.claims.responses import DriverResults
 from podwire.kubelet.claims.settings import ClaimSettings
-from podwire.kubelet.plugins import Announced, Refused
-from podwire.kubelet.ports import PluginDoor
+from podwire.kubelet.plugin_manager import Announced, Refused
+from podwire.kubelet.ports import PluginSockets
 from podwire.objects.names import dns_subdomain
 from podwire.protocols.grpc_status import RpcError, Unavailable
 
@@ -57,7 +57,7 @@ class Drivers:
 
     def __init__(
         self,
-        door: PluginDoor,
+        door: PluginSockets,
         settings: ClaimSettings,
         moved: Callable[[str], None],
         changed: Callable[[str, set[Key]], None],
@@ -66,8 +66,8 @@ class Drivers:
         self._settings = settings
         self._moved = moved
         self._changed = changed
-        self._instances: dict[str, list[Instance]] = {}
-        self._talks: dict[Instance, asyncio.Task[None]] = {}
+        self._instances: dict[str, list[DriverConnection]] = {}
+        self._talks: dict[DriverConnection, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
 
     async def run(self, ready: asyncio.Event) -> None:
@@ -87,7 +87,7 @@ class Drivers:
             raise Refused(f"endpoint {plugin.endpoint} already registered for DRA driver plugin {plugin.name}")
         if self._group is None:
             raise Unavailable("the kubelet is starting")
-        instance = Instance(self._door, plugin, version, self._settings, self._connected, self._told)
+        instance = DriverConnection(self._door, plugin, version, self._settings, self._connected, self._told)
         self._instances.setdefault(plugin.name, []).append(instance)
         self._talks[instance] = self._group.create_task(instance.run(), name=f"driver {plugin.name}")
         try:
@@ -117,18 +117,20 @@ class Drivers:
     def connected(self, name: str) -> bool:
         return any(each.connected for each in self._instances.get(name, ()))
 
-    def health(self, name: str, pool: str, device: str) -> Health | None:
+    def health(self, name: str, pool: str, device: str) -> DeviceHealth | None:
         """As told by whoever would be asked; None when nobody told."""
         told = (each.healths.get(pool, device) for each in self._in_order(name))
         return next((each for each in told if each is not None), None)
 
-    async def prepare(self, name: str, claims: Sequence[Record]) -> Judged[tuple[Device, ...]]:
-        return await self._asked(name, answers.PREPARE, lambda each: each.prepare(claims))
+    async def prepare(self, name: str, claims: Sequence[ClaimInfo]) -> DriverResults[tuple[PreparedDevice, ...]]:
+        return await self._asked(name, responses.PREPARE, lambda each: each.prepare(claims))
 
-    async def unprepare(self, name: str, claims: Sequence[Record]) -> Judged[None]:
-        return await self._asked(name, answers.UNPREPARE, lambda each: each.unprepare(claims))
+    async def unprepare(self, name: str, claims: Sequence[ClaimInfo]) -> DriverResults[None]:
+        return await self._asked(name, responses.UNPREPARE, lambda each: each.unprepare(claims))
 
-    async def _asked(self, name: str, call: str, ask: Callable[[Instance], Awaitable[Judged[T]]]) -> Judged[T]:
+    async def _asked(
+        self, name: str, call: str, ask: Callable[[DriverConnection], Awaitable[DriverResults[T]]]
+    ) -> DriverResults[T]:
         """Who is not there has done nothing, so the next may be asked; whoever answers has the last word."""
         why: RpcError | None = None
         for each in self._in_order(name):
@@ -140,17 +142,17 @@ class Drivers:
                 why = error
                 break
         if why is None:
-            return Judged(failures=[f"DRA driver {name} is not registered"])
-        return answers.failed(name, call, why)
+            return DriverResults(failures=[f"DRA driver {name} is not registered"])
+        return responses.failed(name, call, why)
 
-    def _in_order(self, name: str) -> Iterator[Instance]:
+    def _in_order(self, name: str) -> Iterator[DriverConnection]:
         """Those that are connected first, and of them the one that came last."""
         latest_first = self._instances.get(name, [])[::-1]
         yield from sorted(latest_first, key=lambda each: not each.connected)
 
-    def _connected(self, instance: Instance) -> None:
+    def _connected(self, instance: DriverConnection) -> None:
         if instance in self._talks:
             self._moved(instance.name)
 
-    def _told(self, instance: Instance, devices: set[Key]) -> None:
+    def _told(self, instance: DriverConnection, devices: set[Key]) -> None:
         self._changed(instance.name, devices)

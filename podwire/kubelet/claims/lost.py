@@ -7,24 +7,24 @@ import re
 
 import msgspec
 
-from podwire.kubelet.claims.records import Record
+from podwire.kubelet.claims.claim_info import ClaimInfo
 from podwire.objects.names import dns_subdomain
 
 _FIELD = rb'"%s":"([a-z0-9.-]{1,253})"'
 
 
-def salvaged(uid: str, data: bytes) -> Record:
+def salvage(uid: str, data: bytes) -> ClaimInfo:
     """Without drivers if it is not known which. `uid` is the file's name. Pure."""
-    found = _whole(uid, data) or Record(
+    found = _whole(uid, data) or ClaimInfo(
         uid=uid, namespace=_word(b"namespace", data), name=_word(b"name", data), allocation="", drivers={}
     )
     return msgspec.structs.replace(found, drivers=dict.fromkeys(found.drivers), boots={}, users=(), leaving=True)
 
 
-def _whole(uid: str, data: bytes) -> Record | None:
+def _whole(uid: str, data: bytes) -> ClaimInfo | None:
     """Something of it is wrong; the names of its drivers may still be right, and to ask one too many does no harm."""
     try:
-        found = msgspec.json.decode(data.partition(b"\n")[2], type=Record)
+        found = msgspec.json.decode(data.partition(b"\n")[2], type=ClaimInfo)
     except msgspec.DecodeError:
         return None
     names = (uid, found.namespace, found.name, *found.drivers)

@@ -9,19 +9,18 @@ from pathlib import Path
 
 import msgspec
 
-from podwire.kubelet.claims import required, shown, uses
+from podwire.kubelet.claims import pod_claims, required_plugins, status
+from podwire.kubelet.claims.checkpoint import ClaimCheckpoint
+from podwire.kubelet.claims.claim_info import ClaimInfo, ClaimUser
+from podwire.kubelet.claims.claim_watches import CLAIMS, ClaimWatches
+from podwire.kubelet.claims.device_health import Key
 from podwire.kubelet.claims.drivers import Drivers
 from podwire.kubelet.claims.errors import ClaimsNotReady, NotUnprepared
-from podwire.kubelet.claims.health import Key
-from podwire.kubelet.claims.ledger import Ledger
-from podwire.kubelet.claims.preparing import Claims
-from podwire.kubelet.claims.records import Record, User
+from podwire.kubelet.claims.pod_claims import PodClaimRef
+from podwire.kubelet.claims.preparation import ClaimPreparation, gather
+from podwire.kubelet.claims.resource_slices import ResourceSlices
 from podwire.kubelet.claims.settings import ClaimSettings
-from podwire.kubelet.claims.slices import Slices
-from podwire.kubelet.claims.together import together
-from podwire.kubelet.claims.uses import Use
-from podwire.kubelet.claims.watches import CLAIMS, Watches
-from podwire.kubelet.ports import Api, PluginDoor
+from podwire.kubelet.ports import Api, PluginSockets
 from podwire.linux.proc.processes import boot_id
 from podwire.objects import claims
 from podwire.objects.claims import ResourceClaim
@@ -49,7 +48,7 @@ class Listeners:
     """It is time to look whether all pods that use claims are still there."""
     slow: Callable[[Pod, str], None]
     """A pod waits for drivers, for longer than usual; for which."""
-    trouble: Callable[[str, User, NotUnprepared], None]
+    trouble: Callable[[str, ClaimUser, NotUnprepared], None]
     """A pod of that namespace cannot end yet."""
 
 
@@ -57,16 +56,16 @@ class ClaimManager:
     """`loaded` is set when it is known who uses what: before that nobody may ask."""
 
     def __init__(
-        self, api: Api, door: PluginDoor, root: Path, node: str, settings: ClaimSettings, listeners: Listeners
+        self, api: Api, door: PluginSockets, root: Path, node: str, settings: ClaimSettings, listeners: Listeners
     ) -> None:
         self._api = api
         self._settings = settings
         self._listeners = listeners
-        self._ledger = Ledger(root / "claims")
+        self._ledger = ClaimCheckpoint(root / "claims")
         self.drivers = Drivers(door, settings, self._moved, self._changed)
-        self._claims = Claims(self._ledger, self.drivers, boot_id())
-        self._slices = Slices(api, node, self.drivers.connected, settings.slices)
-        self._watches = Watches(api, listeners.pod)
+        self._claims = ClaimPreparation(self._ledger, self.drivers, boot_id())
+        self._slices = ResourceSlices(api, node, self.drivers.connected, settings.slices)
+        self._watches = ClaimWatches(api, listeners.pod)
         self._news, self._unused = asyncio.Event(), asyncio.Event()
         self._settled = False
         """Whether drivers have had the time to come."""
@@ -119,13 +118,13 @@ class ClaimManager:
 
     async def prepare(self, pod: Pod) -> None:
         """Have all claims of a pod prepared, before anything is made for it. ClaimsNotReady."""
-        if not uses.wants(pod):
+        if not pod_claims.wants(pod):
             return
         seen: dict[str, str] = {}
         try:
-            found = await self._fetch(pod, uses.uses(pod), seen)
+            found = await self._fetch(pod, pod_claims.uses(pod), seen)
             with self._told_if_slow(pod, found):
-                await self._claims.prepare(User(uid=pod.uid, name=pod.name), found)
+                await self._claims.prepare(ClaimUser(uid=pod.uid, name=pod.name), found)
         except ClaimsNotReady:
             self._watches.wait(pod.uid, pod.namespace, seen)
             raise
@@ -144,24 +143,24 @@ class ClaimManager:
         finally:
             telling.cancel()
 
-    async def _fetch(self, pod: Pod, wanted: Iterable[Use], seen: dict[str, str]) -> list[ResourceClaim]:
+    async def _fetch(self, pod: Pod, wanted: Iterable[PodClaimRef], seen: dict[str, str]) -> list[ResourceClaim]:
         """From the API server, all at the same time, and none that the pod must not use. ClaimsNotReady."""
         named = list(wanted)
-        found = await together(self._get(pod, use, seen) for use in named)
+        found = await gather(self._get(pod, use, seen) for use in named)
         for use, claim in zip(named, found, strict=True):
-            uses.check(pod, use, claim)
+            pod_claims.check(pod, use, claim)
             for driver in sorted({each.driver for each in claim.allocated}):
                 if driver not in self.drivers:
                     raise ClaimsNotReady(f"DRA driver {driver} is not registered")
         return found
 
-    async def _get(self, pod: Pod, use: Use, seen: dict[str, str]) -> ResourceClaim:
+    async def _get(self, pod: Pod, use: PodClaimRef, seen: dict[str, str]) -> ResourceClaim:
         seen[use.name] = ""
         try:
             claim = claims.read(await self._api.get(CLAIMS, use.name, pod.namespace))
         except (ApiError, ClientError, msgspec.ValidationError) as error:
             raise ClaimsNotReady(f"fetch ResourceClaim {use.name}: {error}") from error
-        seen[use.name] = uses.mark(claim)
+        seen[use.name] = pod_claims.claim_fingerprint(claim)
         return claim
 
     async def devices(self, pod: Pod, container: Container) -> tuple[str, ...]:
@@ -169,20 +168,20 @@ class ClaimManager:
 
         None of a pod's containers starts unless all its claims are prepared, whichever it wants itself.
         """
-        if not uses.wants(pod):
+        if not pod_claims.wants(pod):
             return ()
         if not self.has(pod):
             await self.prepare(pod)
-        return uses.cdi_devices(uses.wishes(pod, container), self._records(pod))
+        return pod_claims.cdi_devices(pod_claims.device_requests(pod, container), self._records(pod))
 
     def has(self, pod: Pod) -> bool:
         """Whether all its claims were prepared for it. ClaimsNotReady when it cannot be told which they are."""
-        if not uses.wants(pod):
+        if not pod_claims.wants(pod):
             return True
         prepared = {each.name for each in self._ledger.of_pod(pod.uid) if each.prepared}
-        return all(each.name in prepared for each in uses.uses(pod))
+        return all(each.name in prepared for each in pod_claims.uses(pod))
 
-    def _records(self, pod: Pod) -> dict[str, Record]:
+    def _records(self, pod: Pod) -> dict[str, ClaimInfo]:
         """By name."""
         return {each.name: each for each in self._ledger.of_pod(pod.uid)}
 
@@ -218,13 +217,13 @@ class ClaimManager:
     def annotations(self, pod: Pod, given: Mapping[str, str]) -> dict[str, str]:
         """What its sandbox is told beside what it is `given` anyway."""
         drivers = {name for each in self._ledger.of_pod(pod.uid) for name in each.drivers}
-        return required.requiring(given, required.plugins(drivers))
+        return required_plugins.requiring(given, required_plugins.plugins(drivers))
 
     def statuses(self, pod: Pod) -> dict[str, list[dict[str, object]]]:
         """By container, how the devices are that it has, as its status shows that."""
         records = self._records(pod)
         found = {
-            each.name: shown.statuses(uses.wishes(pod, each), records, self.drivers.health)
+            each.name: status.statuses(pod_claims.device_requests(pod, each), records, self.drivers.health)
             for each in (*pod.spec.init_containers, *pod.spec.containers)
             if records and each.resources.claims
         }
@@ -233,7 +232,7 @@ class ClaimManager:
     def dynamic_resources(self, pod: Pod, container: Container) -> list[pb.DynamicResource]:
         """What a container has, as the pod-resources API tells it."""
         records = self._records(pod)
-        return shown.dynamic_resources(uses.wishes(pod, container), records) if records else []
+        return status.dynamic_resources(pod_claims.device_requests(pod, container), records) if records else []
 
     def _moved(self, driver: str) -> None:
         self._slices.moved(driver)

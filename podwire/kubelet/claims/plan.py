@@ -5,33 +5,35 @@ from dataclasses import dataclass
 
 import msgspec
 
-from podwire.kubelet.claims import records
+from podwire.kubelet.claims import claim_info
+from podwire.kubelet.claims.claim_info import ClaimInfo, ClaimUser
 from podwire.kubelet.claims.errors import ClaimsNotReady
-from podwire.kubelet.claims.records import Record, User
 from podwire.objects.claims import ResourceClaim
 
-Batches = dict[str, list[Record]]
+Batches = dict[str, list[ClaimInfo]]
 """By driver: the claims of one call."""
 
 
 @dataclass(frozen=True, slots=True)
-class Preparing:
-    noted: tuple[Record, ...]
+class PreparePlan:
+    noted: tuple[ClaimInfo, ...]
     """Claims of the pod, as they must be on disk before anybody is asked."""
-    joined: tuple[Record, ...]
+    joined: tuple[ClaimInfo, ...]
     """Claims that others use already, as they are on disk when all their drivers agree."""
     batches: Batches
 
 
 @dataclass(frozen=True, slots=True)
-class Parting:
-    kept: tuple[Record, ...]
+class UnpreparePlan:
+    kept: tuple[ClaimInfo, ...]
     """Others use them."""
-    leaving: tuple[Record, ...]
+    leaving: tuple[ClaimInfo, ...]
     batches: Batches
 
 
-def preparing(user: User, claims: Sequence[ResourceClaim], known: Mapping[str, Record], boot: str) -> Preparing:
+def plan_prepare(
+    user: ClaimUser, claims: Sequence[ResourceClaim], known: Mapping[str, ClaimInfo], boot: str
+) -> PreparePlan:
     """ClaimsNotReady as long as what was there before has not gone.
 
     `known` is by uid; `boot` is the machine's: what was prepared in an earlier one may have gone with it, so drivers
@@ -39,10 +41,10 @@ def preparing(user: User, claims: Sequence[ResourceClaim], known: Mapping[str, R
     pod only. Since they are not told which pod it is for, those that have it already come first after a boot.
     """
     names = {(each.namespace, each.name): each for each in known.values()}
-    noted, joined, batches = list[Record](), list[Record](), Batches()
+    noted, joined, batches = list[ClaimInfo](), list[ClaimInfo](), Batches()
     for claim in claims:
         _check(claim, names.get((claim.namespace, claim.name)))
-        before = known.get(claim.uid, records.new(claim))
+        before = known.get(claim.uid, claim_info.new(claim))
         joins, record = bool(before.users) and not before.used_by(user.uid), before.with_user(user)
         (joined if joins else noted).append(record)
         for driver, prepared in record.drivers.items():
@@ -51,10 +53,10 @@ def preparing(user: User, claims: Sequence[ResourceClaim], known: Mapping[str, R
                 raise ClaimsNotReady(f"ResourceClaim {claim.name} {why}")
             if joins or not record.ready(driver, boot):
                 batches.setdefault(driver, []).append(record)
-    return Preparing(tuple(noted), tuple(joined), batches)
+    return PreparePlan(tuple(noted), tuple(joined), batches)
 
 
-def _check(claim: ResourceClaim, record: Record | None) -> None:
+def _check(claim: ResourceClaim, record: ClaimInfo | None) -> None:
     if record is None:
         return
     if record.uid != claim.uid:
@@ -62,7 +64,7 @@ def _check(claim: ResourceClaim, record: Record | None) -> None:
         raise ClaimsNotReady(why)
     if record.leaving:
         raise ClaimsNotReady(f"ResourceClaim {claim.name} is being unprepared for {_named(record.users)}")
-    if record.allocation != records.fingerprint(claim.allocated):
+    if record.allocation != claim_info.fingerprint(claim.allocated):
         why = f"was allocated anew, and what it had before is still prepared for {_named(record.users)}"
         raise ClaimsNotReady(f"ResourceClaim {claim.name} {why}")
     if ended := [each for each in record.users if not claim.reserved_for(each.uid)]:
@@ -70,11 +72,11 @@ def _check(claim: ResourceClaim, record: Record | None) -> None:
         raise ClaimsNotReady(f"ResourceClaim {claim.name} is still prepared for {_named(ended)}, which may not use it")
 
 
-def _named(users: Iterable[User]) -> str:
+def _named(users: Iterable[ClaimUser]) -> str:
     return ", ".join(f"pod {each.name} ({each.uid})" for each in users) or "nobody"
 
 
-def parting(uid: str, used: Iterable[Record]) -> Parting:
+def plan_unprepare(uid: str, used: Iterable[ClaimInfo]) -> UnpreparePlan:
     """Of the claims that a pod uses, drivers let go of those that nobody else does."""
     kept, leaving, batches = [], [], Batches()
     for each in used:
@@ -85,4 +87,4 @@ def parting(uid: str, used: Iterable[Record]) -> Parting:
         leaving.append(record)
         for driver in record.drivers:
             batches.setdefault(driver, []).append(record)
-    return Parting(tuple(kept), tuple(leaving), batches)
+    return UnpreparePlan(tuple(kept), tuple(leaving), batches)

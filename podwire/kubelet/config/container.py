@@ -7,9 +7,9 @@ import msgspec
 
 from podwire.kubelet.config.environment import ConfigError, expand
 from podwire.kubelet.config.fields import NodeFacts
-from podwire.kubelet.config.limits import container_limits
+from podwire.kubelet.config.linux_resources import container_limits
 from podwire.kubelet.config.security import SECCOMP_ROOT, image_user, security_context
-from podwire.kubelet.observed import CONTAINER, HASH, NAME, NAMESPACE, RESTARTS, UID
+from podwire.kubelet.pods.observed import CONTAINER, HASH, NAME, NAMESPACE, RESTARTS, UID
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
 from podwire.protocols.cri import cri_pb2 as pb

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from podwire.kubelet.resources import quantity
+from podwire.kubelet.config.resources import quantity
 from podwire.objects import names
 from podwire.objects.containers import Container, ResourceFieldRef
 from podwire.objects.pods import Pod

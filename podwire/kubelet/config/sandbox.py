@@ -1,8 +1,8 @@
 """A pod's sandbox as CRI is asked for it. Pure."""
 
-from podwire.kubelet.config.limits import overhead_message, pod_limits_message
+from podwire.kubelet.config.linux_resources import overhead_message, pod_limits_message
 from podwire.kubelet.config.security import groups_policy, namespaces, supplemental_groups
-from podwire.kubelet.observed import NAME, NAMESPACE, UID
+from podwire.kubelet.pods.observed import NAME, NAMESPACE, UID
 from podwire.objects.pods import Pod
 from podwire.protocols.cri import cri_pb2 as pb
 

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from podwire.kubelet.devices import records
-from podwire.kubelet.devices.allocating import Allocating
-from podwire.kubelet.devices.choice import Chosen, Question, Short, choose
+from podwire.kubelet.devices.allocator import ContainerAllocator
+from podwire.kubelet.devices.checkpoint import DeviceCheckpoint, NotWritten
 from podwire.kubelet.devices.errors import DevicesNotReady
-from podwire.kubelet.devices.given import NOTHING, Given
-from podwire.kubelet.devices.ledger import Ledger, NotWritten
 from podwire.kubelet.devices.plugin import Plugin
-from podwire.kubelet.devices.records import Held, Record
-from podwire.kubelet.devices.registrar import Registrar
+from podwire.kubelet.devices.records import AllocatedDevices, PodDevices
+from podwire.kubelet.devices.registration import DevicePluginRegistry
+from podwire.kubelet.devices.requests import DeviceRequest, device_requests
 from podwire.kubelet.devices.resource import Resource
+from podwire.kubelet.devices.run_options import NOTHING, DeviceRunOptions
+from podwire.kubelet.devices.selection import NotEnoughDevices, PreferenceQuery, Selection, select_devices
 from podwire.kubelet.devices.settings import AT_ADMISSION, DeviceSettings
 from podwire.kubelet.devices.topology import BEST_EFFORT
-from podwire.kubelet.devices.wishes import Wish, wishes
-from podwire.kubelet.ports import PluginDoor
+from podwire.kubelet.ports import PluginSockets
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
 from podwire.protocols.grpc_status import RpcError
@@ -49,11 +49,11 @@ class Listeners:
 class DeviceManager:
     """`loaded` is set when it is known who holds what: before that nobody may ask."""
 
-    def __init__(self, door: PluginDoor, root: Path, settings: DeviceSettings, listeners: Listeners) -> None:
+    def __init__(self, door: PluginSockets, root: Path, settings: DeviceSettings, listeners: Listeners) -> None:
         self._settings = settings
         self._listeners = listeners
-        self._ledger = Ledger(root / "devices")
-        self.registrar = Registrar(
+        self._ledger = DeviceCheckpoint(root / "devices")
+        self.registrar = DevicePluginRegistry(
             door,
             root / "device-plugins",
             grace=settings.grace,
@@ -65,14 +65,14 @@ class DeviceManager:
         self._blocked: dict[str, tuple[str, str]] = {}
         """By resource: the pod that has nobody knows which of its devices, and how that came."""
         self._news = asyncio.Event()
-        self._allocating = Allocating(self._ledger, self._plugin)
+        self._allocating = ContainerAllocator(self._ledger, self._plugin)
         self.loaded = asyncio.Event()
 
     def load(self) -> list[str]:
         """Read who holds what; the uids of which that is not known any more. Blocks."""
         return self._ledger.load()
 
-    def recover(self, uid: str, record: Record | None) -> None:
+    def recover(self, uid: str, record: PodDevices | None) -> None:
         """A damaged record is this one, or nothing. Blocks."""
         if record is None:
             self._ledger.discard(uid)
@@ -155,7 +155,7 @@ class DeviceManager:
     async def take(self, pod: Pod) -> None:
         """Have a pod hold all devices that it wants, before anything is made for it. DevicesNotReady,
         TopologyAffinityError."""
-        wanted = wishes(pod, self._resources)
+        wanted = device_requests(pod, self._resources)
         if not wanted:
             return
         for resource in sorted({name for wish in wanted for name in wish.counts}):
@@ -166,10 +166,10 @@ class DeviceManager:
             for container in (*pod.spec.init_containers, *pod.spec.containers):
                 await self._allocating.again(pod.uid, container.name, AT_ADMISSION)
 
-    async def allocate(self, pod: Pod, container: Container, sandbox: str) -> Given:
+    async def allocate(self, pod: Pod, container: Container, sandbox: str) -> DeviceRunOptions:
         """What a container needs for the devices that it has; to be asked right before it is made. DevicesNotReady."""
         if not self._held(pod.uid, container.name):
-            if not any(each.container == container.name for each in wishes(pod, self._resources)):
+            if not any(each.container == container.name for each in device_requests(pod, self._resources)):
                 return NOTHING
             await self.take(pod)  # the resource was not known yet when the pod came
         moment = AT_ADMISSION if self._settings.allocate == AT_ADMISSION else sandbox
@@ -188,7 +188,7 @@ class DeviceManager:
         if freed or blocked:
             self._listeners.waiting()
 
-    def _held(self, uid: str, container: str) -> Mapping[str, Held]:
+    def _held(self, uid: str, container: str) -> Mapping[str, AllocatedDevices]:
         record = self._ledger.get(uid)
         return record.containers.get(container, {}) if record is not None else {}
 
@@ -201,7 +201,7 @@ class DeviceManager:
             raise DevicesNotReady(found.trouble)
         return found.plugin
 
-    def _has(self, uid: str, wanted: Sequence[Wish]) -> bool:
+    def _has(self, uid: str, wanted: Sequence[DeviceRequest]) -> bool:
         """Whether a pod has what it wants, from before, and all of it can be used."""
         for wish in wanted:
             held = self._held(uid, wish.container)
@@ -211,14 +211,15 @@ class DeviceManager:
                     return False
         return True
 
-    async def _hold(self, pod: Pod, wanted: Sequence[Wish]) -> None:
+    async def _hold(self, pod: Pod, wanted: Sequence[DeviceRequest]) -> None:
         """While plugins are asked, others choose as well: then it is chosen again."""
         while True:
             chosen = await self._chosen(pod, wanted)
             containers = {
-                name: {resource: Held(ids=ids) for resource, ids in of.items()} for name, of in chosen.items()
+                name: {resource: AllocatedDevices(ids=ids) for resource, ids in of.items()}
+                for name, of in chosen.items()
             }
-            record = Record(uid=pod.uid, namespace=pod.namespace, name=pod.name, containers=containers)
+            record = PodDevices(uid=pod.uid, namespace=pod.namespace, name=pod.name, containers=containers)
             if not self._ledger.clashes(record):
                 break
         before = self._ledger.get(pod.uid)
@@ -238,7 +239,7 @@ class DeviceManager:
         for resource, ids in held.items():
             self._resources[resource].pool.release(ids - kept.get(resource, set()))
 
-    async def _chosen(self, pod: Pod, wanted: Sequence[Wish]) -> Chosen:
+    async def _chosen(self, pod: Pod, wanted: Sequence[DeviceRequest]) -> Selection:
         record = self._ledger.get(pod.uid)
         own = {
             resource: sorted(filter(self._resources[resource].pool.is_usable, ids))
@@ -247,24 +248,24 @@ class DeviceManager:
         pools = {name: each.pool for name, each in self._resources.items()}
         policy = self._settings.topology if record is None else BEST_EFFORT  # a pod that was taken once stays
         try:
-            return await self._led(choose(wanted, pools, own=own, asked=self._has_preference, policy=policy))
-        except Short as error:
+            return await self._led(select_devices(wanted, pools, own=own, asked=self._has_preference, policy=policy))
+        except NotEnoughDevices as error:
             raise DevicesNotReady(f"not enough devices: {error}") from error
 
     def _has_preference(self, resource: str) -> bool:
         plugin = self._resources[resource].plugin
         return plugin is not None and plugin.options.get_preferred_allocation_available
 
-    async def _led(self, choosing: Generator[Question, Sequence[str], Chosen]) -> Chosen:
+    async def _led(self, choosing: Generator[PreferenceQuery, Sequence[str], Selection]) -> Selection:
         try:
             question = next(choosing)
             while True:
                 question = choosing.send(await self._preference(question))
         except StopIteration as end:
-            chosen: Chosen = end.value
+            chosen: Selection = end.value
             return chosen
 
-    async def _preference(self, question: Question) -> Sequence[str]:
+    async def _preference(self, question: PreferenceQuery) -> Sequence[str]:
         try:
             plugin = self._plugin(question.resource)
             return await plugin.prefer(question.available, question.must, question.size)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from podwire.kubelet.devices.pool import Device
-from podwire.kubelet.ports import Peer, PluginDoor
+from podwire.kubelet.ports import Peer, PluginSockets
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
 from podwire.protocols.deviceplugin import methods
 from podwire.protocols.grpc_status import FailedPrecondition, RpcError, Unavailable, Unimplemented
@@ -36,7 +36,7 @@ class Plugin:
 
     def __init__(
         self,
-        door: PluginDoor,
+        door: PluginSockets,
         limits: Limits,
         resource: str,
         socket: Path,

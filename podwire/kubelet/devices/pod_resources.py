@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from podwire.kubelet.devices.manager import DeviceManager
 from podwire.kubelet.devices.pool import Nodes
-from podwire.kubelet.ports import PodBook
+from podwire.kubelet.ports import PodLister
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
 from podwire.protocols.grpc_methods import Handler
@@ -21,7 +21,7 @@ class PodResources:
         self,
         devices: DeviceManager,
         claimed: Callable[[Pod, Container], Iterable[pb.DynamicResource]],
-        book: Callable[[], PodBook],
+        book: Callable[[], PodLister],
     ) -> None:
         """`claimed` is what a container has by its claims."""
         self._devices = devices

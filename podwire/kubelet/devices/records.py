@@ -11,7 +11,7 @@ ANNOTATION = "podwire.dev/devices"
 """Of sandboxes and containers: which devices they have, as JSON, ids by resource."""
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class AllocatedDevices(msgspec.Struct, frozen=True, kw_only=True):
     """What one container has of one resource."""
 
     ids: tuple[str, ...]
@@ -23,11 +23,11 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     """It wants to be asked before each start."""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class PodDevices(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     namespace: str
     name: str
-    containers: dict[str, dict[str, Held]] = {}
+    containers: dict[str, dict[str, AllocatedDevices]] = {}
 
     def ids(self) -> dict[str, set[str]]:
         """By resource, those of all containers."""
@@ -37,7 +37,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
                 found.setdefault(resource, set()).update(each.ids)
         return found
 
-    def with_held(self, container: str, resource: str, held: Held) -> "Record":
+    def with_held(self, container: str, resource: str, held: AllocatedDevices) -> "PodDevices":
         containers = {**self.containers, container: {**self.containers.get(container, {}), resource: held}}
         return msgspec.structs.replace(self, containers=containers)
 
@@ -46,9 +46,9 @@ def encode(record: object) -> bytes:
     return seal(record)
 
 
-def decode(data: bytes) -> Record:
+def decode(data: bytes) -> PodDevices:
     """Damaged."""
-    return opened(data, Record)
+    return opened(data, PodDevices)
 
 
 def decode_names(data: bytes) -> list[str]:

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from podwire.interfaces import Clock
 from podwire.kubelet.config.fields import NodeFacts
-from podwire.kubelet.node import build, conditions
-from podwire.kubelet.node.build import Seen
+from podwire.kubelet.node import conditions, node_object
 from podwire.kubelet.node.conditions import UNASKED, Readiness
-from podwire.kubelet.node.lease import FIRST_PAUSE, LONGEST_PAUSE, PERIOD, LeaseKeeper
+from podwire.kubelet.node.lease import FIRST_PAUSE, LONGEST_PAUSE, PERIOD, NodeLease
+from podwire.kubelet.node.node_object import NodeSnapshot
 from podwire.kubelet.node.settings import Machine, NodeSettings
 from podwire.kubelet.ports import Api
 from podwire.objects import nodes
@@ -41,13 +41,13 @@ class NodeAgent:
         self._machine = machine
         self._settings = settings
         self._tell = tell
-        self._lease = LeaseKeeper(api, clock, settings.name)
+        self._lease = NodeLease(api, clock, settings.name)
         self._runtime: Readiness = UNASKED
         self._runtime_version = ""
         self._images: tuple[ContainerImage, ...] = ()
         self._devices: Mapping[str, tuple[int, int] | None] = {}
-        self._seen: Seen | None = None
-        self._facts: tuple[Seen, NodeFacts] | None = None
+        self._seen: NodeSnapshot | None = None
+        self._facts: tuple[NodeSnapshot, NodeFacts] | None = None
         self._object: Object | None = None
         self._node: Node | None = None
         self._reported = 0.0
@@ -117,7 +117,7 @@ class NodeAgent:
 
     async def _create_or_take_over(self) -> None:
         seen = self._now()
-        node = build.node(seen, self._settings, self._time())
+        node = node_object.node(seen, self._settings, self._time())
         try:
             created = await self._api.create(node)
         except ApiError as error:
@@ -130,9 +130,9 @@ class NodeAgent:
         self._reported = self._clock.monotonic()
         self._have(created)
 
-    async def _take_over(self, seen: Seen) -> None:
+    async def _take_over(self, seen: NodeSnapshot) -> None:
         found = await self._api.get(NODES, self._settings.name)
-        patch = build.reconciled(found, seen, self._settings)
+        patch = node_object.reconciled(found, seen, self._settings)
         if patch is not None:
             found = await self._api.patch(NODES, self._settings.name, patch)
         self._tell("Normal", "Starting", "Starting kubelet.")
@@ -140,7 +140,7 @@ class NodeAgent:
         if before and before != seen.facts.boot_id:
             told = f"Node {self._settings.name} has been rebooted, boot id: {seen.facts.boot_id}"
             self._tell("Warning", "Rebooted", told)
-        self._have(await self._report(found, build.status(self._now(), self._settings)))
+        self._have(await self._report(found, node_object.status(self._now(), self._settings)))
 
     async def _follow(self) -> None:
         """Keep the copy of the node object; one that is deleted is registered again."""
@@ -195,13 +195,13 @@ class NodeAgent:
     async def _report_if_due(self) -> None:
         if self._object is None:
             return  # being registered again, which says everything
-        said = build.status(self._now(), self._settings)
+        said = node_object.status(self._now(), self._settings)
         old = self._clock.monotonic() - self._reported >= REPORT_PERIOD
-        if old or build.differs(self._object, said):
+        if old or node_object.differs(self._object, said):
             self._have(await self._report(self._object, said))
 
     async def _report(self, found: Object, said: Object) -> Object:
-        patch = build.report(found, said, self._time())
+        patch = node_object.report(found, said, self._time())
         try:
             sent = await self._api.patch(
                 NODES, self._settings.name, patch, type_=PatchType.STRATEGIC, subresource="status"
@@ -228,10 +228,10 @@ class NodeAgent:
         if ready is not None and ready.status == "True":
             self._stored_ready.set()
 
-    def _look(self) -> Seen:
+    def _look(self) -> NodeSnapshot:
         """What the machine says; in a worker thread, or once where nobody looked before."""
         addresses = self._settings.addresses or tuple(str(each) for each in self._machine.addresses()[:1])
-        self._seen = Seen(
+        self._seen = NodeSnapshot(
             facts=self._machine.facts(),
             left=self._machine.left(self._settings.directory),
             addresses=addresses or ("127.0.0.1",),
@@ -239,7 +239,7 @@ class NodeAgent:
         )
         return self._seen
 
-    def _now(self) -> Seen:
+    def _now(self) -> NodeSnapshot:
         """The last look at the machine, with what we were told since."""
         seen = self._seen or self._look()
         return replace(
@@ -254,8 +254,8 @@ class NodeAgent:
         return rfc3339(self._clock.wall())
 
 
-def _facts(seen: Seen, settings: NodeSettings) -> NodeFacts:
-    said = build.status(seen, settings)
+def _facts(seen: NodeSnapshot, settings: NodeSettings) -> NodeFacts:
+    said = node_object.status(seen, settings)
     return NodeFacts(
         name=settings.name,
         ips=seen.addresses,

@@ -44,7 +44,7 @@ def renewed(found: Object, name: str, node_uid: str, now: str) -> Object:
     }
 
 
-class LeaseKeeper:
+class NodeLease:
     """Renews one lease; remembers it as the API has it, so that a renewal is one request."""
 
     def __init__(self, api: Api, clock: Clock, name: str) -> None:

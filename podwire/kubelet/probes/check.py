@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from podwire.kubelet.probes.ports import Prober, Unanswered, Unasked
+from podwire.kubelet.probes.ports import ProbeFailed, Prober, ProbeUnknown
 from podwire.kubelet.probes.targets import PROBE_AGENT, headers_of, host_of, port_of, url_of
 from podwire.objects.containers import Container, GrpcAction, HttpGet, Probe
 from podwire.protocols.k8sapi.client_side import Reply
@@ -33,7 +33,7 @@ async def check(probe: Probe, subject: Subject, prober: Prober) -> Result:
     """Raises Unasked when there is no result."""
     try:
         return await _asked(probe, subject, prober)
-    except Unanswered as error:
+    except ProbeFailed as error:
         return Result(passed=False, text=str(error))
 
 
@@ -50,7 +50,7 @@ async def _asked(probe: Probe, subject: Subject, prober: Prober) -> Result:
         return Result(passed=True)
     if probe.grpc is not None:
         return await _grpc(probe.grpc, subject, prober, seconds)
-    raise Unasked(f"missing probe handler for container {container.name}")
+    raise ProbeUnknown(f"missing probe handler for container {container.name}")
 
 
 async def _http(get: HttpGet, subject: Subject, prober: Prober, seconds: float) -> Result:

@@ -5,10 +5,10 @@ import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from podwire.interfaces import Clock
-from podwire.kubelet.observed import SeenContainer
+from podwire.kubelet.pods.observed import ObservedContainer
 from podwire.kubelet.probes.ports import Prober
 from podwire.kubelet.probes.threshold import Unhealthy
-from podwire.kubelet.probes.worker import Means, Tell, Watched
+from podwire.kubelet.probes.worker import ProbeDependencies, Tell, Watched
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
 
@@ -29,13 +29,15 @@ class Probes:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._means = Means(prober=prober, clock=clock, changed=changed, tell=tell, sleep=sleep, chance=chance)
+        self._means = ProbeDependencies(
+            prober=prober, clock=clock, changed=changed, tell=tell, sleep=sleep, chance=chance
+        )
         self._since = clock.monotonic()
         self._watched: dict[str, Watched] = {}
         self._of_pod: dict[str, set[str]] = {}
         self._group: asyncio.TaskGroup | None = None
 
-    def follow(self, pod: Pod, running: Mapping[str, SeenContainer], ips: tuple[str, ...]) -> None:
+    def follow(self, pod: Pod, running: Mapping[str, ObservedContainer], ips: tuple[str, ...]) -> None:
         """Ask these containers from now on, by their names, and no others of the pod."""
         wanted = {seen.id: (container, seen) for container, seen in _probed(pod, running)}
         known = self._of_pod.get(pod.uid, set())
@@ -58,7 +60,7 @@ class Probes:
         for id_ in self._of_pod.pop(uid, ()):
             self._watched.pop(id_).stop()
 
-    def ready(self, container: Container, seen: SeenContainer) -> bool:
+    def ready(self, container: Container, seen: ObservedContainer) -> bool:
         """Running, started, and well by its readiness probe if it has one."""
         if not seen.running:
             return False
@@ -67,14 +69,14 @@ class Probes:
             return container.readiness_probe is None and container.startup_probe is None
         return watched.ready
 
-    def started(self, container: Container, seen: SeenContainer) -> bool:
+    def started(self, container: Container, seen: ObservedContainer) -> bool:
         """Running, and past its startup probe if it has one."""
         if not seen.running:
             return False
         watched = self._watched.get(seen.id)
         return container.startup_probe is None if watched is None else watched.started
 
-    def verdict(self, seen: SeenContainer) -> Unhealthy | None:
+    def verdict(self, seen: ObservedContainer) -> Unhealthy | None:
         """Why this container must be killed, if it must."""
         watched = self._watched.get(seen.id)
         return None if watched is None else watched.verdict
@@ -91,7 +93,7 @@ class Probes:
                 self._group = None
 
 
-def _probed(pod: Pod, running: Mapping[str, SeenContainer]) -> Iterator[tuple[Container, SeenContainer]]:
+def _probed(pod: Pod, running: Mapping[str, ObservedContainer]) -> Iterator[tuple[Container, ObservedContainer]]:
     for container in (*pod.spec.containers, *pod.spec.init_containers):
         if container.readiness_probe or container.liveness_probe or container.startup_probe:
             seen = running.get(container.name)

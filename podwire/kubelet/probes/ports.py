@@ -14,16 +14,16 @@ from podwire.protocols.k8sapi.client_side import Reply
 Headers = Sequence[tuple[str, str]]
 
 
-class Unanswered(Exception):
+class ProbeFailed(Exception):
     """The sentence is one that people read in an event."""
 
 
-class Unasked(Exception):
+class ProbeUnknown(Exception):
     """The sentence tells what was in the way."""
 
 
 @dataclass(frozen=True, slots=True)
-class Exited:
+class ExecResult:
     """How a command in a container ended, and the beginning of what it said."""
 
     code: int
@@ -36,7 +36,7 @@ class Prober(Protocol):
     Every method may raise Unanswered, `exec` also Unasked.
     """
 
-    async def exec(self, container_id: str, command: Sequence[str], seconds: float | None) -> Exited: ...
+    async def exec(self, container_id: str, command: Sequence[str], seconds: float | None) -> ExecResult: ...
 
     async def http(self, url: str, headers: Headers, seconds: float | None) -> Reply:
         """The answer to a GET. It may be a redirect: only those to the same host were followed."""

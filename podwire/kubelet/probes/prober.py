@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 
 from podwire.kubelet.ports import Cri
-from podwire.kubelet.probes.ports import Exited, Headers, Sockets, Unanswered, Unasked
+from podwire.kubelet.probes.ports import ExecResult, Headers, ProbeFailed, ProbeUnknown, Sockets
 from podwire.kubelet.probes.targets import join, redirected
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri.methods import EXEC_SYNC
@@ -28,19 +28,19 @@ class NodeProber:
         self._cri = cri
         self._sockets = sockets
 
-    async def exec(self, container_id: str, command: Sequence[str], seconds: float | None) -> Exited:
+    async def exec(self, container_id: str, command: Sequence[str], seconds: float | None) -> ExecResult:
         """The runtime ends a command that takes longer."""
         request = pb.ExecSyncRequest(container_id=container_id, cmd=command, timeout=math.ceil(seconds or 0))
         try:
             done = await self._cri.call(EXEC_SYNC, request, timeout=seconds + RUNTIME_SECONDS if seconds else None)
         except DeadlineExceeded as error:
             words = " ".join(command)
-            raise Unanswered(f'command timed out: "{words}" timed out after {seconds or 0:g}s') from error
+            raise ProbeFailed(f'command timed out: "{words}" timed out after {seconds or 0:g}s') from error
         except ResourceExhausted as error:  # it was ended for talking too much
-            raise Unanswered(_rpc(error)) from error
+            raise ProbeFailed(_rpc(error)) from error
         except RpcError as error:
-            raise Unasked(_rpc(error)) from error
-        return Exited(done.exit_code, _text(done.stdout[:OUTPUT_BYTES] + done.stderr[:OUTPUT_BYTES]))
+            raise ProbeUnknown(_rpc(error)) from error
+        return ExecResult(done.exit_code, _text(done.stdout[:OUTPUT_BYTES] + done.stderr[:OUTPUT_BYTES]))
 
     async def http(self, url: str, headers: Headers, seconds: float | None) -> Reply:
         try:
@@ -48,18 +48,18 @@ class NodeProber:
                 return await self._following(url, headers)
         except TimeoutError as error:
             late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
-            raise Unanswered(f'Get "{url}": {late}') from error
+            raise ProbeFailed(f'Get "{url}": {late}') from error
         except OSError as error:
-            raise Unanswered(f'Get "{url}": {error}') from error
+            raise ProbeFailed(f'Get "{url}": {error}') from error
 
     async def tcp(self, host: str, port: int, seconds: float | None) -> None:
         try:
             async with asyncio.timeout(seconds):
                 await self._sockets.tcp(host, port)
         except TimeoutError as error:
-            raise Unanswered(f"dial tcp {join(host, port)}: i/o timeout") from error
+            raise ProbeFailed(f"dial tcp {join(host, port)}: i/o timeout") from error
         except OSError as error:
-            raise Unanswered(str(error)) from error
+            raise ProbeFailed(str(error)) from error
 
     async def grpc(self, host: str, port: int, service: str, seconds: float | None) -> int:
         late = f"timeout: health rpc did not complete within {seconds or 0:g}s"
@@ -67,12 +67,12 @@ class NodeProber:
             async with asyncio.timeout(seconds):
                 return await self._sockets.grpc(host, port, service)
         except (TimeoutError, DeadlineExceeded) as error:
-            raise Unanswered(late) from error
+            raise ProbeFailed(late) from error
         except Unimplemented as error:
             missing = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health)"
-            raise Unanswered(f"{missing}: {error}") from error
+            raise ProbeFailed(f"{missing}: {error}") from error
         except RpcError as error:
-            raise Unanswered(f"error: health rpc probe failed: {_rpc(error)}") from error
+            raise ProbeFailed(f"error: health rpc probe failed: {_rpc(error)}") from error
 
     async def _following(self, url: str, headers: Headers) -> Reply:
         for _ in range(REDIRECTS):

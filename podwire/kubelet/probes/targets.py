@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from urllib.parse import quote, urljoin, urlsplit
 
-from podwire.kubelet.probes.ports import Headers, Unasked
+from podwire.kubelet.probes.ports import Headers, ProbeUnknown
 from podwire.objects.containers import Container, HttpGet, IntOrString
 from podwire.protocols.k8sapi.client_side import Reply
 
@@ -20,7 +20,7 @@ def host_of(given: str, ips: Sequence[str]) -> str:
     """The host that a spec names, else the pod's first address."""
     if host := given or next(iter(ips), ""):
         return host
-    raise Unasked("the pod has no address yet")
+    raise ProbeUnknown("the pod has no address yet")
 
 
 def port_of(port: IntOrString, container: Container) -> int:
@@ -28,10 +28,10 @@ def port_of(port: IntOrString, container: Container) -> int:
     if isinstance(port, str):
         named = next((each.container_port for each in container.ports if each.name == port), None)
         if named is None and not port.isdecimal():
-            raise Unasked(f'couldn\'t find port: "{port}" is no name of a port of container {container.name}')
+            raise ProbeUnknown(f'couldn\'t find port: "{port}" is no name of a port of container {container.name}')
         port = int(port) if named is None else named
     if not 0 < port < 65536:
-        raise Unasked(f"invalid port number: {port}")
+        raise ProbeUnknown(f"invalid port number: {port}")
     return port
 
 

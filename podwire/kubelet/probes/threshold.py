@@ -26,7 +26,7 @@ class Kind(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ProbeState:
     """How a container stands with one of its probes."""
 
     passed: bool | None
@@ -48,27 +48,27 @@ class Unhealthy:
 
 
 BEGINNING = {
-    Kind.STARTUP: Standing(passed=None),
-    Kind.LIVENESS: Standing(passed=True),
-    Kind.READINESS: Standing(passed=False),
+    Kind.STARTUP: ProbeState(passed=None),
+    Kind.LIVENESS: ProbeState(passed=True),
+    Kind.READINESS: ProbeState(passed=False),
 }
 
 
-def adopted(kind: Kind) -> Standing:
+def adopted(kind: Kind) -> ProbeState:
     """Where a container stands that had passed before this kubelet came."""
-    return Standing(passed=True, settled=kind is Kind.STARTUP)
+    return ProbeState(passed=True, settled=kind is Kind.STARTUP)
 
 
-def after(kind: Kind, probe: Probe, standing: Standing, passed: bool) -> Standing:
+def after(kind: Kind, probe: Probe, standing: ProbeState, passed: bool) -> ProbeState:
     """The standing after one more result."""
     run = standing.run + 1 if standing.last == passed else 1
     if run < (probe.success_threshold if passed else probe.failure_threshold):
-        return Standing(passed=standing.passed, last=passed, run=run)
+        return ProbeState(passed=standing.passed, last=passed, run=run)
     settled = kind is Kind.STARTUP or (kind is Kind.LIVENESS and not passed)
-    return Standing(passed=passed, last=passed, run=run, settled=settled)
+    return ProbeState(passed=passed, last=passed, run=run, settled=settled)
 
 
-def verdict(kind: Kind, probe: Probe, standing: Standing, container: str) -> Unhealthy | None:
+def verdict(kind: Kind, probe: Probe, standing: ProbeState, container: str) -> Unhealthy | None:
     """Whether the container must be killed. Not being ready is no reason."""
     if kind is Kind.READINESS or standing.passed is not False:
         return None

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from podwire.interfaces import Clock
-from podwire.kubelet.observed import SeenContainer
+from podwire.kubelet.pods.observed import ObservedContainer
 from podwire.kubelet.probes import threshold
 from podwire.kubelet.probes.check import Result, Subject, check
-from podwire.kubelet.probes.ports import Prober, Unasked
+from podwire.kubelet.probes.ports import Prober, ProbeUnknown
 from podwire.kubelet.probes.threshold import Kind, Unhealthy
 from podwire.logs import about
 from podwire.objects.containers import Container, Probe
@@ -24,7 +24,7 @@ Tell = Callable[[Pod, Container, str, str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class ProbeDependencies:
     """What every worker is handed."""
 
     prober: Prober
@@ -38,7 +38,9 @@ class Means:
 class Watched:
     """A container and how it stands with its probes."""
 
-    def __init__(self, pod: Pod, container: Container, seen: SeenContainer, ips: tuple[str, ...], means: Means) -> None:
+    def __init__(
+        self, pod: Pod, container: Container, seen: ObservedContainer, ips: tuple[str, ...], means: ProbeDependencies
+    ) -> None:
         self.pod = pod
         self.ips = ips
         self._container = container
@@ -132,7 +134,7 @@ class Watched:
         subject = Subject(self._container, self._seen.id, self.ips)
         try:
             result = await check(probe, subject, self._means.prober)
-        except Unasked as error:
+        except ProbeUnknown as error:
             self._tell(UNHEALTHY, f"{kind.value} probe errored and resulted in unknown state: {error}")
         except Exception:  # noqa: BLE001 - a fault in one probe must not end those of all other containers
             _log.exception("probe failed for a reason that it did not expect", extra={"probe": kind.value})

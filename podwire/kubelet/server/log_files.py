@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from podwire.kubelet.server.lines import ends_line
+from podwire.kubelet.server.log_lines import ends_line
 
 CHUNK = 256 * 1024
 """Bytes that are read at once."""

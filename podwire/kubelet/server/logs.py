@@ -5,11 +5,11 @@ import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from pathlib import Path
 
-from podwire.kubelet.observed import SeenContainer
+from podwire.kubelet.pods.observed import ObservedContainer
 from podwire.kubelet.ports import Cri
-from podwire.kubelet.server.changes import LEFT, Changes, Watched
-from podwire.kubelet.server.lines import LogOptions, Renderer
+from podwire.kubelet.server.file_watch import LEFT, Changes, Watched
 from podwire.kubelet.server.log_files import LogFiles
+from podwire.kubelet.server.log_lines import LogOptions, Renderer
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.cri import methods
 from podwire.protocols.grpc_status import NotFound, RpcError
@@ -32,7 +32,7 @@ class Logs:
     def close(self) -> None:
         self._changes.close()
 
-    async def read(self, container: SeenContainer, options: LogOptions) -> AsyncGenerator[bytes, None]:
+    async def read(self, container: ObservedContainer, options: LogOptions) -> AsyncGenerator[bytes, None]:
         """The log as chunks; raises ApiError before the first when there is no file."""
         try:
             files = await asyncio.to_thread(LogFiles, Path(container.log_path), options.tail)

@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from podwire.interfaces import Clock
-from podwire.kubelet.observed import Observed
-from podwire.kubelet.ports import Cri, PodBook
+from podwire.kubelet.pods.observed import ObservedPod
+from podwire.kubelet.ports import Cri, PodLister
 from podwire.kubelet.server import routes, summary, targets
-from podwire.kubelet.server.access import Reviewer
-from podwire.kubelet.server.lines import options_of
+from podwire.kubelet.server.auth import Reviewer
+from podwire.kubelet.server.log_lines import options_of
 from podwire.kubelet.server.logs import Logs
-from podwire.kubelet.server.meter import Meter
+from podwire.kubelet.server.metrics import KubeletMetrics
 from podwire.kubelet.server.ports import Conversations
 from podwire.kubelet.server.routes import Route, Target
 from podwire.objects.pods import Pod
@@ -51,11 +51,11 @@ class KubeletServer:
     def __init__(
         self,
         host: Host,
-        book: PodBook,
+        book: PodLister,
         cri: Cri,
         conversations: Conversations,
         reviewer: Reviewer,
-        meter: Meter,
+        meter: KubeletMetrics,
         clock: Clock,
     ) -> None:
         self._host = host
@@ -90,7 +90,7 @@ class KubeletServer:
         except ApiError as error:
             return Response(status=error.code, body=f"{error.message}\n".encode(), content_type=TEXT)
 
-    def _pod(self, target: Target) -> tuple[Pod, Observed]:
+    def _pod(self, target: Target) -> tuple[Pod, ObservedPod]:
         found = self._book.find(target.namespace, target.pod)
         if found is None or (target.uid and found[0].uid != target.uid):
             raise ApiError(Reason.NOT_FOUND, f'pod "{target.pod}" does not exist')

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from podwire.kubelet.observed import NAME, NAMESPACE, UID
+from podwire.kubelet.pods.observed import NAME, NAMESPACE, UID
 from podwire.objects import times
 from podwire.protocols.cri import cri_pb2 as pb
 

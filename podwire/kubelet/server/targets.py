@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from podwire.kubelet.observed import Observed, SeenContainer
+from podwire.kubelet.pods.observed import ObservedContainer, ObservedPod
 from podwire.objects.pods import Pod
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
@@ -22,7 +22,7 @@ def require_container(pod: Pod, name: str) -> None:
         raise ApiError(Reason.NOT_FOUND, f'container "{name}" not found in pod "{pod.name}"')
 
 
-def to_read(pod: Pod, observed: Observed, name: str, status: Status, *, previous: bool) -> SeenContainer:
+def to_read(pod: Pod, observed: ObservedPod, name: str, status: Status, *, previous: bool) -> ObservedContainer:
     """The run of a container whose log is meant. Raises ApiError in the words that kubectl's users know.
 
     While a container waits for its next run, its last one is both the previous one and all that there is.
@@ -47,7 +47,7 @@ def _reason(pod: Pod, name: str, waiting: Mapping[str, str] | None) -> str:
     return "PodInitializing" if pod.spec.init_containers and not starts_first else "ContainerCreating"
 
 
-def to_enter(pod: Pod, observed: Observed, name: str) -> SeenContainer:
+def to_enter(pod: Pod, observed: ObservedPod, name: str) -> ObservedContainer:
     """The container in which a command is to run, or to whose streams somebody wants to be attached."""
     require_container(pod, name)
     latest = observed.latest(name)
@@ -58,7 +58,7 @@ def to_enter(pod: Pod, observed: Observed, name: str) -> SeenContainer:
     return latest
 
 
-def to_reach(pod: Pod, observed: Observed) -> str:
+def to_reach(pod: Pod, observed: ObservedPod) -> str:
     """The id of the sandbox whose ports are meant."""
     sandbox = observed.sandbox
     if sandbox is None or not sandbox.ready:

@@ -7,7 +7,7 @@ VolumeError  one volume's reason, without its name
 from collections.abc import Sequence
 
 
-class NotReady(Exception):
+class VolumesNotReady(Exception):
     """Volumes that a pod waits for. `failures` has one text for each."""
 
     def __init__(self, *failures: str) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from podwire.kubelet.config.fields import NodeFacts
-from podwire.kubelet.references import NotKnown, References
+from podwire.kubelet.referenced_objects import NotSynced, ReferencedObjects
 from podwire.kubelet.volumes import contents
 from podwire.kubelet.volumes.contents import DEFAULT_MODE, Contents
 from podwire.kubelet.volumes.errors import VolumeError, together
@@ -15,7 +15,7 @@ from podwire.protocols.k8sapi.watch import Object
 
 
 class Sources:
-    def __init__(self, references: References, tokens: Tokens, node: Callable[[], NodeFacts]) -> None:
+    def __init__(self, references: ReferencedObjects, tokens: Tokens, node: Callable[[], NodeFacts]) -> None:
         self._references = references
         self._tokens = tokens
         self._node = node
@@ -77,7 +77,7 @@ class Sources:
     async def _object(self, kind: str, namespace: str, name: str, *, optional: bool) -> Object | None:
         try:
             found = await self._references.get(kind, namespace, name)
-        except NotKnown as error:
+        except NotSynced as error:
             raise VolumeError(str(error)) from error
         if found is None and not optional:
             raise VolumeError(f'{kind.lower()} "{name}" not found')

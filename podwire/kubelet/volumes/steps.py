@@ -6,7 +6,7 @@ from pathlib import Path
 from podwire.kubelet.config.fields import NodeFacts
 from podwire.kubelet.volumes.contents import Contents
 from podwire.kubelet.volumes.errors import VolumeError
-from podwire.kubelet.volumes.places import IN_MEMORY, Places, type_of
+from podwire.kubelet.volumes.paths import IN_MEMORY, VolumePaths, type_of
 from podwire.objects.pods import Pod
 from podwire.objects.quantity import parse
 from podwire.objects.volumes import EmptyDir, HostPath, Volume
@@ -27,7 +27,7 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scratch:
+class EmptyDirectory:
     """An empty directory. Its sizeLimit is a matter of eviction, not of the file system."""
 
     volume: str
@@ -36,7 +36,7 @@ class Scratch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class MemoryMount:
     """An empty tmpfs of its own; 0 is the kernel's default size."""
 
     volume: str
@@ -53,7 +53,7 @@ class Check:
     source: HostPath
 
 
-Step = Files | Scratch | Memory | Check
+Step = Files | EmptyDirectory | MemoryMount | Check
 
 
 def has_contents(volume: Volume) -> bool:
@@ -74,7 +74,7 @@ def _camel(name: str) -> str:
     return first + "".join(each.title() for each in rest)
 
 
-def with_contents(places: Places, pod: Pod, volume: Volume, contents: Contents) -> Files:
+def with_contents(places: VolumePaths, pod: Pod, volume: Volume, contents: Contents) -> Files:
     return Files(
         volume=volume.name,
         directory=places.volume(pod.uid, volume),
@@ -84,17 +84,19 @@ def with_contents(places: Places, pod: Pod, volume: Volume, contents: Contents) 
     )
 
 
-def without_contents(places: Places, pod: Pod, volume: Volume, node: NodeFacts) -> Scratch | Memory | Check:
+def without_contents(
+    places: VolumePaths, pod: Pod, volume: Volume, node: NodeFacts
+) -> EmptyDirectory | MemoryMount | Check:
     if volume.host_path is not None:
         return Check(volume=volume.name, source=volume.host_path)
     source = volume.empty_dir or EmptyDir()
     directory, group = places.volume(pod.uid, volume), pod.spec.security_context.fs_group
     if source.medium == MEMORY:
         size = memory_size(pod, source, node)
-        return Memory(volume=volume.name, directory=directory, group=group, size=size)
+        return MemoryMount(volume=volume.name, directory=directory, group=group, size=size)
     if source.medium:
         raise VolumeError(f'an emptyDir of medium "{source.medium}" is not supported by podwire')
-    return Scratch(volume=volume.name, directory=directory, group=group)
+    return EmptyDirectory(volume=volume.name, directory=directory, group=group)
 
 
 def memory_size(pod: Pod, source: EmptyDir, node: NodeFacts) -> int:

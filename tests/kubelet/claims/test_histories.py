@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwire.kubelet.claims.answers import Judged
+from podwire.kubelet.claims.checkpoint import ClaimCheckpoint, NotWritten
+from podwire.kubelet.claims.claim_info import ClaimUser, PreparedDevice
 from podwire.kubelet.claims.errors import ClaimsNotReady, NotUnprepared
-from podwire.kubelet.claims.ledger import Ledger, NotWritten
-from podwire.kubelet.claims.preparing import Claims
-from podwire.kubelet.claims.records import Device, User
+from podwire.kubelet.claims.preparation import ClaimPreparation
+from podwire.kubelet.claims.responses import DriverResults
 from podwire.objects import claims
 
 DRIVERS = {"1": ("d",), "2": ("d", "e"), "3": ("e",)}
@@ -39,7 +39,7 @@ class Drivers:
         self.moods, self.prepared, self.busy, self.running = iter(moods), set(), set(), set()
 
     async def prepare(self, name, records):
-        return await self._asked(name, records, self.prepared.add, (Device(pool="n", name="x"),))
+        return await self._asked(name, records, self.prepared.add, (PreparedDevice(pool="n", name="x"),))
 
     async def unprepare(self, name, records):
         for each in records:
@@ -50,7 +50,7 @@ class Drivers:
         keys = {(name, each.uid) for each in records}
         assert not keys & self.busy, "two at the same claim"
         self.busy |= keys
-        judged = Judged()
+        judged = DriverResults()
         try:
             for record in records:
                 mood = next(self.moods, "well")
@@ -73,7 +73,7 @@ async def hesitates(mood):
         await asyncio.sleep(0)
 
 
-class Disk(Ledger):
+class Disk(ClaimCheckpoint):
     """One that is full now and then."""
 
     def __init__(self, directory, full):
@@ -91,7 +91,7 @@ async def lives(pod, kubelet, drivers, ended):
     if pod not in drivers.running:
         while True:
             try:
-                await kubelet.prepare(User(uid=pod, name=pod), [claim(each) for each in PODS[pod]])
+                await kubelet.prepare(ClaimUser(uid=pod, name=pod), [claim(each) for each in PODS[pod]])
                 break
             except ClaimsNotReady:
                 await asyncio.sleep(0)
@@ -119,7 +119,7 @@ async def history(directory, moods, full, deaths):
     for steps in (*deaths, None):
         ledger = Disk(directory, full if steps is not None else ())
         ledger.load()
-        kubelet = Claims(ledger, drivers, "boot")
+        kubelet = ClaimPreparation(ledger, drivers, "boot")
         works = [
             asyncio.ensure_future(ends(pod, kubelet) if pod in ended else lives(pod, kubelet, drivers, ended))
             for pod in PODS
@@ -150,7 +150,7 @@ def test_whatever_happens_no_pod_is_without_its_claims(moods, full, deaths):
 @pytest.mark.parametrize("damage", [b"", b"nonsense"], ids=["empty", "nonsense"])
 def test_a_file_that_is_damaged_is_put_aside_and_forgotten(tmp_path, damage):
     (tmp_path / "1").write_bytes(damage)
-    ledger = Ledger(tmp_path)
+    ledger = ClaimCheckpoint(tmp_path)
     ledger.load()
     assert ledger.records == {}
     assert [each.name for each in tmp_path.iterdir()] == ["1.damaged"]

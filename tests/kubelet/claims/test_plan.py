@@ -3,14 +3,14 @@
 import msgspec
 import pytest
 
-from podwire.kubelet.claims import records
+from podwire.kubelet.claims import claim_info
+from podwire.kubelet.claims.claim_info import ClaimUser, PreparedDevice
 from podwire.kubelet.claims.errors import ClaimsNotReady
-from podwire.kubelet.claims.plan import parting, preparing
-from podwire.kubelet.claims.records import Device, User
+from podwire.kubelet.claims.plan import plan_prepare, plan_unprepare
 from podwire.objects import claims
 
-P, Q = User(uid="p", name="p"), User(uid="q", name="q")
-DONE = (Device(pool="n", name="eth2"),)
+P, Q = ClaimUser(uid="p", name="p"), ClaimUser(uid="q", name="q")
+DONE = (PreparedDevice(pool="n", name="eth2"),)
 BOOT = "boot"
 
 
@@ -30,7 +30,7 @@ def asked(batches):
 
 
 def test_of_a_new_pod_each_driver_is_asked_once_for_all_its_claims():
-    plan = preparing(P, [claim("1", "a", "d", "e"), claim("2", "b", "d")], {}, BOOT)
+    plan = plan_prepare(P, [claim("1", "a", "d", "e"), claim("2", "b", "d")], {}, BOOT)
     assert asked(plan.batches) == {"d": ["1", "2"], "e": ["1"]}
     assert [(each.uid, each.users, each.drivers) for each in plan.noted] == [
         ("1", (P,), {"d": None, "e": None}),
@@ -47,38 +47,40 @@ def test_of_a_new_pod_each_driver_is_asked_once_for_all_its_claims():
     ],
 )
 def test_whoever_has_prepared_a_claim_is_not_asked_again_before_a_boot(drivers, boot, again):
-    before = records.new(claim("1", "a", "d", "e")).with_user(P).with_drivers(drivers, boot)
-    plan = preparing(P, [claim("1", "a", "d", "e")], known(before), BOOT)
+    before = claim_info.new(claim("1", "a", "d", "e")).with_user(P).with_drivers(drivers, boot)
+    plan = plan_prepare(P, [claim("1", "a", "d", "e")], known(before), BOOT)
     assert asked(plan.batches) == again
     assert (plan.noted, plan.joined) == ((before,), ())
 
 
 def test_whether_one_more_pod_may_use_a_claim_is_for_its_drivers_to_say():
-    before = records.new(claim("1", "a", "d", "e")).with_user(P).with_drivers({"d": DONE, "e": DONE}, BOOT)
-    plan = preparing(Q, [claim("1", "a", "d", "e")], known(before), BOOT)
+    before = claim_info.new(claim("1", "a", "d", "e")).with_user(P).with_drivers({"d": DONE, "e": DONE}, BOOT)
+    plan = plan_prepare(Q, [claim("1", "a", "d", "e")], known(before), BOOT)
     assert asked(plan.batches) == {"d": ["1"], "e": ["1"]}
     assert (plan.noted, [each.users for each in plan.joined]) == ((), [(P, Q)])
 
 
 def test_after_a_boot_whoever_had_a_claim_has_it_prepared_before_another_pod_may():
-    before = records.new(claim()).with_user(P).with_drivers({"d": DONE}, "earlier")
+    before = claim_info.new(claim()).with_user(P).with_drivers({"d": DONE}, "earlier")
     with pytest.raises(ClaimsNotReady, match=r"mine is to be prepared again for pod p \(p\) before others use it"):
-        preparing(Q, [claim()], known(before), BOOT)
+        plan_prepare(Q, [claim()], known(before), BOOT)
 
 
 @pytest.mark.parametrize(
     ("before", "why"),
     [
         pytest.param(
-            records.new(claim("0")), "old ResourceClaim with same name mine and different UID 0 still exists", id="old"
+            claim_info.new(claim("0")),
+            "old ResourceClaim with same name mine and different UID 0 still exists",
+            id="old",
         ),
         pytest.param(
-            msgspec.structs.replace(records.new(claim()).with_user(Q), leaving=True),
+            msgspec.structs.replace(claim_info.new(claim()).with_user(Q), leaving=True),
             "ResourceClaim mine is being unprepared for pod q (q)",
             id="leaving",
         ),
         pytest.param(
-            records.new(claim(device="eth3")).with_user(Q),
+            claim_info.new(claim(device="eth3")).with_user(Q),
             "ResourceClaim mine was allocated anew, and what it had before is still prepared for pod q (q)",
             id="allocated anew",
         ),
@@ -86,21 +88,21 @@ def test_after_a_boot_whoever_had_a_claim_has_it_prepared_before_another_pod_may
 )
 def test_a_pod_waits_until_what_was_there_before_has_gone(before, why):
     with pytest.raises(ClaimsNotReady) as told:
-        preparing(P, [claim()], known(before), BOOT)
+        plan_prepare(P, [claim()], known(before), BOOT)
     assert str(told.value) == why
 
 
 def test_a_pod_waits_until_drivers_have_let_go_of_what_was_prepared_for_one_that_was_deleted_by_force():
-    before = records.new(claim()).with_user(Q).with_drivers({"d": DONE}, BOOT)
+    before = claim_info.new(claim()).with_user(Q).with_drivers({"d": DONE}, BOOT)
     with pytest.raises(ClaimsNotReady, match=r"mine is still prepared for pod q \(q\), which may not use it"):
-        preparing(P, [claim(users="p")], known(before), BOOT)
+        plan_prepare(P, [claim(users="p")], known(before), BOOT)
 
 
 def test_drivers_let_go_with_the_last_user():
-    shared = records.new(claim("1", "a", "d", "e")).with_user(P).with_user(Q)
-    own = records.new(claim("2", "b", "d")).with_user(P)
-    plan = parting("p", [shared, own])
+    shared = claim_info.new(claim("1", "a", "d", "e")).with_user(P).with_user(Q)
+    own = claim_info.new(claim("2", "b", "d")).with_user(P)
+    plan = plan_unprepare("p", [shared, own])
     assert asked(plan.batches) == {"d": ["2"]}
     assert [(each.uid, each.users) for each in plan.kept] == [("1", (Q,))]
     assert [(each.uid, each.users, each.leaving) for each in plan.leaving] == [("2", (P,), True)]
-    assert asked(parting("q", plan.kept).batches) == {"d": ["1"], "e": ["1"]}
+    assert asked(plan_unprepare("q", plan.kept).batches) == {"d": ["1"], "e": ["1"]}

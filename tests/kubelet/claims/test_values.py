@@ -5,23 +5,23 @@ import json
 import msgspec
 import pytest
 
-from podwire.kubelet.claims import answers, shown
+from podwire.kubelet.claims import responses, status
+from podwire.kubelet.claims.claim_info import ClaimInfo, ClaimUser, PreparedDevice, decode, encode
+from podwire.kubelet.claims.device_health import DeviceHealth, DeviceHealths
 from podwire.kubelet.claims.drivers import version_of
-from podwire.kubelet.claims.health import Health, Healths
-from podwire.kubelet.claims.records import Device, Record, User, decode, encode
-from podwire.kubelet.claims.required import plugins, requiring
-from podwire.kubelet.claims.uses import Wish
-from podwire.kubelet.plugins import Announced, Refused
+from podwire.kubelet.claims.pod_claims import DeviceRequest
+from podwire.kubelet.claims.required_plugins import plugins, requiring
+from podwire.kubelet.plugin_manager import Announced, Refused
 from podwire.kubelet.sealed import Damaged, seal
 from podwire.protocols.dra import dra_v1_pb2, dra_v1beta1_pb2, health_v1_pb2
 
-RECORD = Record(
+RECORD = ClaimInfo(
     uid="1",
     namespace="ns",
     name="mine",
     allocation="x",
-    drivers={"d": (Device(pool="n", name="eth2", requests=("r",), cdi=("d/nic=1",), share_id="s"),), "e": None},
-    users=(User(uid="u", name="p"),),
+    drivers={"d": (PreparedDevice(pool="n", name="eth2", requests=("r",), cdi=("d/nic=1",), share_id="s"),), "e": None},
+    users=(ClaimUser(uid="u", name="p"),),
 )
 
 
@@ -53,8 +53,8 @@ def test_what_a_driver_has_prepared(kinds):
     device = kinds.Device(request_names=["r"], pool_name="n", device_name="a", cdi_device_ids=["d/nic=a"])
     answer.claims["1"].devices.append(device)
     answer.claims["2"].error = "no such cable"
-    judged = answers.prepared("d", ASKED, answer)
-    assert judged.done == {"1": (Device(pool="n", name="a", requests=("r",), cdi=("d/nic=a",)),)}
+    judged = responses.prepared("d", ASKED, answer)
+    assert judged.done == {"1": (PreparedDevice(pool="n", name="a", requests=("r",), cdi=("d/nic=a",)),)}
     assert judged.failures == ["DRA driver d: NodePrepareResources failed for ResourceClaim other: no such cable"]
 
 
@@ -79,26 +79,26 @@ def test_an_answer_that_makes_no_sense_is_refused(uids, cdi, why):
     answer = dra_v1_pb2.NodePrepareResourcesResponse()
     for each in uids:
         answer.claims[each].devices.add(pool_name="n", device_name="a", cdi_device_ids=[cdi])
-    assert answers.prepared("d", ASKED, answer).failures[0] == f"DRA driver d: {why}"
+    assert responses.prepared("d", ASKED, answer).failures[0] == f"DRA driver d: {why}"
 
 
 def test_a_share_of_a_device_is_known_by_its_id():
     answer = dra_v1_pb2.NodePrepareResourcesResponse()
     answer.claims["1"].devices.add(pool_name="n", device_name="a", share_id="s")
     answer.claims["1"].devices.add(pool_name="n", device_name="b")
-    assert [each.share_id for each in answers.prepared("d", ASKED[:1], answer).done["1"]] == ["s", None]
+    assert [each.share_id for each in responses.prepared("d", ASKED[:1], answer).done["1"]] == ["s", None]
 
 
 def test_what_a_driver_has_let_go_of():
     answer = dra_v1_pb2.NodeUnprepareResourcesResponse()
     answer.claims["1"].error = ""
-    judged = answers.unprepared("d", ASKED, answer)
+    judged = responses.unprepared("d", ASKED, answer)
     assert (list(judged.done), judged.failures) == (
         ["1"],
         ["DRA driver d: NodeUnprepareResources skipped 1 ResourceClaims"],
     )
     answer.claims["2"].error = "stuck"
-    judged = answers.unprepared("d", ASKED, answer)
+    judged = responses.unprepared("d", ASKED, answer)
     assert judged.failures == ["DRA driver d: NodeUnprepareResources failed for ResourceClaim other: stuck"]
 
 
@@ -180,12 +180,12 @@ def told(device, status, seconds=0, message=""):
 
 
 def test_what_a_driver_tells_of_a_device_counts_for_a_while():
-    healths = Healths()
+    healths = DeviceHealths()
     assert healths.update([told("a", 1, 5), told("b", 2, message="no carrier"), told("c", 0)], 100.0) == {
         ("n", "a"), ("n", "b"), ("n", "c")
     }  # fmt: skip
-    assert healths.get("n", "a") == Health("Healthy", "", 105.0)
-    assert healths.get("n", "b") == Health("Unhealthy", "no carrier", 130.0)
+    assert healths.get("n", "a") == DeviceHealth("Healthy", "", 105.0)
+    assert healths.get("n", "b") == DeviceHealth("Unhealthy", "no carrier", 130.0)
     assert healths.get("n", "c").status == "Unknown"
     assert healths.next == 105.0
     assert healths.update([told("a", 1, 10)], 103.0) == set()
@@ -196,17 +196,23 @@ def test_what_a_driver_tells_of_a_device_counts_for_a_while():
     assert healths.next is None
 
 
-DEVICES = Record(
+DEVICES = ClaimInfo(
     uid="1", namespace="ns", name="mine", allocation="",
-    drivers={"d": (Device(pool="n", name="a", cdi=("d/nic=1",)), Device(pool="n", name="b", cdi=("d/nic=1",))),
-             "e": (Device(pool="n", name="c", share_id="s"),)},
+    drivers={"d": (PreparedDevice(pool="n", name="a", cdi=("d/nic=1",)),
+                   PreparedDevice(pool="n", name="b", cdi=("d/nic=1",))),
+             "e": (PreparedDevice(pool="n", name="c", share_id="s"),)},
 )  # fmt: skip
 
 
 def test_how_devices_are_is_in_the_status_of_the_container_that_has_them():
-    known = {("d", "n", "a"): Health("Unhealthy", "no carrier", 0.0), ("e", "n", "c"): Health("Healthy", "", 0.0)}
-    found = shown.statuses(
-        [Wish("claim:nic", "mine", ""), Wish("", "mine", "")], {"mine": DEVICES}, lambda *key: known.get(key)
+    known = {
+        ("d", "n", "a"): DeviceHealth("Unhealthy", "no carrier", 0.0),
+        ("e", "n", "c"): DeviceHealth("Healthy", "", 0.0),
+    }
+    found = status.statuses(
+        [DeviceRequest("claim:nic", "mine", ""), DeviceRequest("", "mine", "")],
+        {"mine": DEVICES},
+        lambda *key: known.get(key),
     )
     assert found == [
         {
@@ -221,7 +227,9 @@ def test_how_devices_are_is_in_the_status_of_the_container_that_has_them():
 
 
 def test_what_a_container_has_is_told_to_others():
-    (one,) = shown.dynamic_resources([Wish("", "mine", ""), Wish("", "mine", "x")], {"mine": DEVICES})
+    (one,) = status.dynamic_resources(
+        [DeviceRequest("", "mine", ""), DeviceRequest("", "mine", "x")], {"mine": DEVICES}
+    )
     assert (one.claim_namespace, one.claim_name) == ("ns", "mine")
     assert [(each.driver_name, each.device_name) for each in one.claim_resources] == [
         ("d", "a"),

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from podwire.kubelet.observed import SeenContainer
-from podwire.kubelet.probes import Exited, Probes
+from podwire.kubelet.pods.observed import ObservedContainer
+from podwire.kubelet.probes import ExecResult, Probes
 from podwire.objects import pods
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.k8sapi.client_side import Reply
@@ -71,14 +71,14 @@ class Answers:
         self.urls: list[str] = []
         self._time = time
 
-    async def exec(self, container_id: str, command: Sequence[str], seconds: float | None) -> Exited:
+    async def exec(self, container_id: str, command: Sequence[str], seconds: float | None) -> ExecResult:
         self.asked.append((self._time.monotonic() - 1000.0, container_id, command[0]))
         if (hold := self.held.get(command[0])) is not None:
             await hold.wait()
         code = self.codes.get(command[0], 0)
         if isinstance(code, Exception):
             raise code
-        return Exited(code, f"said {command[0]}")
+        return ExecResult(code, f"said {command[0]}")
 
     async def http(self, url: str, headers: Any, seconds: float | None) -> Reply:
         self.urls.append(url)
@@ -112,13 +112,13 @@ class Bench:
             chance=lambda: self.chance,
         )
 
-    def follow(self, pod: pods.Pod, *running: SeenContainer) -> None:
+    def follow(self, pod: pods.Pod, *running: ObservedContainer) -> None:
         self.probes.follow(pod, {each.name: each for each in running}, ("10.1.2.3",))
 
-    def seen(self, id_: str = "c1", name: str = "app", state: int = pb.CONTAINER_RUNNING) -> SeenContainer:
+    def seen(self, id_: str = "c1", name: str = "app", state: int = pb.CONTAINER_RUNNING) -> ObservedContainer:
         """A container that was started right now."""
         started = int(self.time.wall() * 1e9)
-        return SeenContainer(id=id_, name=name, sandbox="s", state=state, started_at=started)
+        return ObservedContainer(id=id_, name=name, sandbox="s", state=state, started_at=started)
 
 
 @pytest.fixture

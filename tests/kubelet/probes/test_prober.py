@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podwire.kubelet.probes import Exited, NodeProber, Unanswered, Unasked
+from podwire.kubelet.probes import ExecResult, NodeProber, ProbeFailed, ProbeUnknown
 from podwire.kubelet.probes.check import Result, Subject, check, of_grpc, of_http
 from podwire.objects.containers import Container, ExecAction, GrpcAction, HttpGet, Port, Probe, TcpSocket
 from podwire.protocols.cri import cri_pb2 as pb
@@ -59,7 +59,7 @@ class Silent:
 
 async def test_a_command_is_run_by_the_runtime_within_its_time():
     runtime = Runtime(pb.ExecSyncResponse(stdout=b"out", stderr=b"err", exit_code=3))
-    assert await NodeProber(runtime, Silent()).exec("c1", ("cat", "/x"), 2.5) == Exited(3, "outerr")
+    assert await NodeProber(runtime, Silent()).exec("c1", ("cat", "/x"), 2.5) == ExecResult(3, "outerr")
     request, timeout = runtime.asked[0]
     assert (request.container_id, list(request.cmd), request.timeout) == ("c1", ["cat", "/x"], 3)
     assert timeout is not None
@@ -81,11 +81,13 @@ async def test_of_what_a_command_says_only_the_beginning_is_told():
     ("error", "kind", "words"),
     [
         pytest.param(
-            DeadlineExceeded("late"), Unanswered, 'command timed out: "sleep 9" timed out after 1s', id="it hangs"
+            DeadlineExceeded("late"), ProbeFailed, 'command timed out: "sleep 9" timed out after 1s', id="it hangs"
         ),
-        pytest.param(ResourceExhausted("said too much"), Unanswered, "said too much", id="it says a gigabyte"),
-        pytest.param(Unavailable("nobody"), Unasked, "rpc error: code = Unavailable desc = nobody", id="no runtime"),
-        pytest.param(NotFound("c1"), Unasked, "rpc error: code = NotFound desc = c1", id="no container"),
+        pytest.param(ResourceExhausted("said too much"), ProbeFailed, "said too much", id="it says a gigabyte"),
+        pytest.param(
+            Unavailable("nobody"), ProbeUnknown, "rpc error: code = Unavailable desc = nobody", id="no runtime"
+        ),
+        pytest.param(NotFound("c1"), ProbeUnknown, "rpc error: code = NotFound desc = c1", id="no container"),
     ],
 )
 async def test_a_command_fails(error, kind, words):
@@ -96,11 +98,11 @@ async def test_a_command_fails(error, kind, words):
 
 async def test_silence_ends_with_the_time_given():
     prober = NodeProber(Runtime(), Silent())
-    with pytest.raises(Unanswered, match=r'^Get "http://10.1.2.3:80/": context deadline exceeded'):
+    with pytest.raises(ProbeFailed, match=r'^Get "http://10.1.2.3:80/": context deadline exceeded'):
         await prober.http("http://10.1.2.3:80/", [], 0.01)
-    with pytest.raises(Unanswered, match=r"^dial tcp \[fd00::1\]:80: i/o timeout$"):
+    with pytest.raises(ProbeFailed, match=r"^dial tcp \[fd00::1\]:80: i/o timeout$"):
         await prober.tcp("fd00::1", 80, 0.01)
-    with pytest.raises(Unanswered, match=r"^timeout: health rpc did not complete within 0.01s$"):
+    with pytest.raises(ProbeFailed, match=r"^timeout: health rpc did not complete within 0.01s$"):
         await prober.grpc("10.1.2.3", 80, "", 0.01)
 
 
@@ -117,7 +119,7 @@ async def test_silence_ends_with_the_time_given():
     ],
 )
 async def test_a_grpc_server_refuses(error, words):
-    with pytest.raises(Unanswered) as raised:
+    with pytest.raises(ProbeFailed) as raised:
         await NodeProber(Runtime(), Silent(error=error)).grpc("10.1.2.3", 80, "db", 1)
     assert words in str(raised.value)
 
@@ -140,7 +142,7 @@ async def test_a_redirect_to_another_host_is_the_answer():
 
 async def test_going_round_in_circles_ends():
     sockets = Silent(*[to("/a")] * 50)
-    with pytest.raises(Unanswered, match="stopped after 10 redirects"):
+    with pytest.raises(ProbeFailed, match="stopped after 10 redirects"):
         await NodeProber(Runtime(), sockets).http("http://10.1.2.3:80/a", [], 20)
     assert len(sockets.urls) == 10
 
@@ -259,5 +261,5 @@ async def test_a_command_passes_with_exit_code_zero(asked, code, result):
 
 
 async def test_a_probe_that_asks_nothing_has_no_result(asked):
-    with pytest.raises(Unasked, match="missing probe handler"):
+    with pytest.raises(ProbeUnknown, match="missing probe handler"):
         await asked()

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from podwire.kubelet.observed import SeenContainer
-from podwire.kubelet.probes import Unanswered, Unasked
+from podwire.kubelet.pods.observed import ObservedContainer
+from podwire.kubelet.probes import ProbeFailed, ProbeUnknown
 from podwire.objects import pods
 from podwire.protocols.cri import cri_pb2 as pb
 
@@ -110,7 +110,7 @@ async def test_failures_in_a_row_give_a_verdict_and_an_end_to_the_questions(benc
 
 async def test_a_start_that_fails_is_a_verdict_too(bench, pod):
     seen = bench.seen()
-    bench.answers.codes["startup"] = Unanswered('command timed out: "startup" timed out after 1s')
+    bench.answers.codes["startup"] = ProbeFailed('command timed out: "startup" timed out after 1s')
     bench.follow(pod(startup={"failureThreshold": 1}), seen)
     await bench.time.pass_(0)
     found = bench.probes.verdict(seen)
@@ -179,7 +179,7 @@ async def test_a_question_that_was_never_asked_says_nothing_about_the_container(
     web, seen = pod(readiness={"periodSeconds": 1, "failureThreshold": 1}), bench.seen()
     bench.follow(web, seen)
     await bench.time.pass_(0)
-    bench.answers.codes["readiness"] = Unasked("rpc error: code = Unavailable desc = nobody there")
+    bench.answers.codes["readiness"] = ProbeUnknown("rpc error: code = Unavailable desc = nobody there")
     await bench.time.pass_(5)
     assert bench.probes.ready(app(web), seen)
     text = "Readiness probe errored and resulted in unknown state: rpc error: code = Unavailable desc = nobody there"
@@ -226,7 +226,7 @@ def told(id_: str, **facts: bool):
 async def test_a_kubelet_that_restarts_makes_nothing_unready_and_spreads_its_questions(bench, pod):
     probes = {"startup": {}, "readiness": {"periodSeconds": 10, "failureThreshold": 1}}
     web = pod(told("c1", ready=True, started=True), **probes)
-    old = SeenContainer(id="c1", name="app", sandbox="s", state=pb.CONTAINER_RUNNING, started_at=1)
+    old = ObservedContainer(id="c1", name="app", sandbox="s", state=pb.CONTAINER_RUNNING, started_at=1)
     bench.chance = 0.4
     bench.follow(web, old)
     assert bench.probes.started(app(web), old)

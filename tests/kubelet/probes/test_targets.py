@@ -2,7 +2,7 @@
 
 import pytest
 
-from podwire.kubelet.probes.ports import Unasked
+from podwire.kubelet.probes.ports import ProbeUnknown
 from podwire.kubelet.probes.targets import PROBE_AGENT, headers_of, host_of, port_of, redirected, url_of
 from podwire.objects.containers import Container, HttpGet, HttpHeader, Port
 from podwire.protocols.k8sapi.client_side import Reply
@@ -40,12 +40,12 @@ def test_a_url_is_made_of_what_the_spec_says(get, url):
     ],
 )
 def test_a_port_that_is_none_leaves_the_question_unasked(port, why):
-    with pytest.raises(Unasked, match=why):
+    with pytest.raises(ProbeUnknown, match=why):
         port_of(port, CONTAINER)
 
 
 def test_a_pod_without_an_address_is_not_asked():
-    with pytest.raises(Unasked):
+    with pytest.raises(ProbeUnknown):
         host_of("", ())
 
 

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwire.kubelet.probes.threshold import BEGINNING, Kind, Standing, adopted, after, next_due, verdict
+from podwire.kubelet.probes.threshold import BEGINNING, Kind, ProbeState, adopted, after, next_due, verdict
 from podwire.objects.containers import Container, Probe
 
 RESULTS = {"+": True, "-": False}
 
 
-def played(kind: Kind, results: str, **numbers: int) -> Standing:
+def played(kind: Kind, results: str, **numbers: int) -> ProbeState:
     standing = BEGINNING[kind]
     for each in results:
         standing = after(kind, Probe(**numbers), standing, RESULTS[each])

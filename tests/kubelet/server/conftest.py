@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from podwire.kubelet.observed import Observed, Sandbox, SeenContainer
+from podwire.kubelet.pods.observed import ObservedContainer, ObservedPod, Sandbox
 from podwire.objects import pods
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import NotFound
@@ -52,7 +52,7 @@ class Book:
     def put(self, object_, *containers):
         pod = pods.read(object_)
         sandboxes = (Sandbox(id="sandbox-1", ready=True),) if containers else ()
-        self.pods[pod.namespace, pod.name] = (pod, Observed(sandboxes=sandboxes, containers=containers), object_)
+        self.pods[pod.namespace, pod.name] = (pod, ObservedPod(sandboxes=sandboxes, containers=containers), object_)
 
     def find(self, namespace, name):
         found = self.pods.get((namespace, name))
@@ -94,7 +94,7 @@ def seen():
     """`seen(state, log=…)` is a run of a container."""
 
     def make(state=pb.CONTAINER_RUNNING, name="main", attempt=0, log=""):
-        return SeenContainer(
+        return ObservedContainer(
             id=f"{name}-{attempt}", name=name, sandbox="s1", state=state, attempt=attempt, log_path=str(log)
         )
 

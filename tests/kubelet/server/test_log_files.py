@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwire.kubelet.server import log_files
-from podwire.kubelet.server.lines import LogOptions, Renderer
 from podwire.kubelet.server.log_files import LogFiles, tail_start
+from podwire.kubelet.server.log_lines import LogOptions, Renderer
 
 
 def record(text, tag="F"):

@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from podwire.kubelet.server.lines import LogOptions
+from podwire.kubelet.server.log_lines import LogOptions
 from podwire.kubelet.server.logs import Logs
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import Unavailable

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from podwire.kubelet.server import Host, KubeletServer, Meter, summary
+from podwire.kubelet.server import Host, KubeletMetrics, KubeletServer, summary
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import InvalidArgument, Unavailable
 from podwire.protocols.k8sapi.server_side import Request, Stream, Tunnel, Upgrade
@@ -63,7 +63,7 @@ def conversations():
 @pytest.fixture
 def server(book, runtime, conversations, doorman):
     host = Host(node="n1", settings={"port": 10250})
-    opened = KubeletServer(host, book, runtime, conversations, doorman, Meter(), SystemClock())
+    opened = KubeletServer(host, book, runtime, conversations, doorman, KubeletMetrics(), SystemClock())
     yield opened
     opened.close()
 
@@ -274,7 +274,7 @@ async def test_figures(get, book, pod, seen):
 
 
 def test_how_long_pods_took_to_start():
-    meter = Meter()
+    meter = KubeletMetrics()
     for each in (0.05, 0.06, 1000.0):
         meter.pod_started(each)
     lines = [each for each in meter.text([]).splitlines() if each.startswith("kubelet_pod_start")]

@@ -1,6 +1,6 @@
 import pytest
 
-from podwire.kubelet.observed import Observed
+from podwire.kubelet.pods.observed import ObservedPod
 from podwire.kubelet.server import targets
 from podwire.objects import pods
 from podwire.protocols.cri import cri_pb2 as pb
@@ -18,7 +18,7 @@ def observed(seen):
     """Runs of the container, the newest first."""
 
     def make(*states):
-        return Observed(
+        return ObservedPod(
             containers=tuple(seen(each, attempt=len(states) - 1 - place) for place, each in enumerate(states))
         )
 

@@ -15,8 +15,8 @@ import pytest
 from podwire.apiserver import Pki, Settings, assemble
 from podwire.cluster.loopback import LoopbackHttp
 from podwire.kubelet.config.fields import NodeFacts
-from podwire.kubelet.references import References
-from podwire.kubelet.volumes import Volumes
+from podwire.kubelet.referenced_objects import ReferencedObjects
+from podwire.kubelet.volumes import VolumeManager
 from podwire.linux import syscalls
 from podwire.linux.fs.mounts import KernelMounts, mounted
 from podwire.linux.proc.namespaces import in_thread
@@ -70,12 +70,12 @@ class Node:
         self.facts = NodeFacts(name="node-1", ips=("10.0.0.1",), allocatable={"cpu": "4", "memory": "8Gi"})
         self.kernel = KernelMounts()
         self.recursive = False
-        self.references = References(api, self.told.put_nowait)
+        self.references = ReferencedObjects(api, self.told.put_nowait)
         self.volumes = self.another()
 
-    def another(self) -> Volumes:
+    def another(self) -> VolumeManager:
         """A kubelet that starts again."""
-        return Volumes(
+        return VolumeManager(
             self.root,
             self.references,
             self.api,

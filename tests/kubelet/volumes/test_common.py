@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from podwire.kubelet.volumes import NotReady
+from podwire.kubelet.volumes import VolumesNotReady
 
 
 async def common(node, name="web", **rest):
@@ -116,7 +116,7 @@ async def test_a_node_that_ends_gives_its_memory_back_once_it_is_empty(node):
 async def test_a_pod_waits_for_the_certificate_and_is_told_when_it_comes(node):
     pod = await node.pod(automountServiceAccountToken=True)
     [only] = pod.spec.volumes
-    with pytest.raises(NotReady) as refused:
+    with pytest.raises(VolumesNotReady) as refused:
         await node.volumes.prepare(pod)
     assert str(refused.value) == (
         f'MountVolume.SetUp failed for volume "{only.name}" : configmap "kube-root-ca.crt" not found'

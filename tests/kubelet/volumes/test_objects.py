@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from podwire.kubelet.volumes import NotReady
+from podwire.kubelet.volumes import VolumesNotReady
 from podwire.objects import pods
 from podwire.protocols.k8sapi.builtin import BUILTIN
 
@@ -29,7 +29,7 @@ def files(directory):
 
 
 async def refused(node, pod):
-    with pytest.raises(NotReady) as error:
+    with pytest.raises(VolumesNotReady) as error:
         await node.volumes.prepare(pod)
     return error.value.failures
 
@@ -115,7 +115,7 @@ async def test_an_object_that_is_deleted_under_a_running_pod_stays_as_it_was_las
     await node.volumes.prepare(pod)
     await node.api.delete(BUILTIN.of_kind("v1", "ConfigMap"), "settings", "default")
     assert await node.changed() == {pod.uid}
-    with pytest.raises(NotReady, match='configmap "settings" not found'):
+    with pytest.raises(VolumesNotReady, match='configmap "settings" not found'):
         await node.volumes.refresh(pod)
     assert files(node.volume(pod, "v", "configmap")) == {"a": "1"}
 
@@ -227,7 +227,7 @@ async def test_no_name_becomes_a_way_out(node, uid, name):
 
 
 async def test_an_api_that_does_not_answer_is_told_in_time(node, monkeypatch):
-    monkeypatch.setattr("podwire.kubelet.references.SYNC_SECONDS", 0.01)
+    monkeypatch.setattr("podwire.kubelet.referenced_objects.SYNC_SECONDS", 0.01)
 
     class Silent:
         async def __aenter__(self):

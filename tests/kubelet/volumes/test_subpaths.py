@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from podwire.kubelet.volumes import NotReady, subpaths
+from podwire.kubelet.volumes import VolumesNotReady, subpaths
 from podwire.kubelet.volumes.errors import VolumeError
 from podwire.linux.fs.mounts import KernelMounts
 
@@ -74,7 +74,7 @@ async def test_variables_say_which_part(node):
 )
 async def test_a_part_that_cannot_be_is_refused(node, sub, env, words):
     pod, _ = await scratch(node, sub)
-    with pytest.raises(NotReady, match=words) as refused:
+    with pytest.raises(VolumesNotReady, match=words) as refused:
         await node.mounts(pod, env)
     assert str(refused.value).startswith('failed to prepare subPath for volumeMount "v" of container "c": ')
 
@@ -86,7 +86,7 @@ async def test_a_part_that_cannot_be_is_refused(node, sub, env, words):
 async def test_a_link_out_of_the_volume_is_refused(node, target, sub):
     pod, volume = await scratch(node, {"subPath": sub})
     (volume / "way").symlink_to(target)
-    with pytest.raises(NotReady, match=f'subpath "{sub}" not within volume path "{volume}"'):
+    with pytest.raises(VolumesNotReady, match=f'subpath "{sub}" not within volume path "{volume}"'):
         await node.mounts(pod)
     assert node.below() == []
     assert "deeper" not in names("/etc")
@@ -103,7 +103,7 @@ async def test_a_link_inside_the_volume_is_followed(node):
 async def test_a_link_that_leads_nowhere_is_refused(node):
     pod, volume = await scratch(node, {"subPath": "way"})
     (volume / "way").symlink_to("nowhere")
-    with pytest.raises(NotReady, match="failed to prepare subPath for volumeMount"):
+    with pytest.raises(VolumesNotReady, match="failed to prepare subPath for volumeMount"):
         await node.mounts(pod)
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from podwire.kubelet.volumes import NotReady
+from podwire.kubelet.volumes import VolumesNotReady
 from podwire.kubelet.volumes.tokens import RETRY_SECONDS
 from podwire.protocols.k8sapi.client_side import Unreachable
 from podwire.protocols.k8sapi.status import ApiError, Reason
@@ -65,7 +65,7 @@ async def test_a_token_stays_while_no_new_one_is_to_be_had_and_it_has_not_ended(
     await node.volumes.refresh(pod)
     assert (file.read_text(), node.api.tokens) == (before, asked), "asked again at once"
     node.clock.ahead = SECONDS + RETRY_SECONDS
-    with pytest.raises(NotReady, match="failed to fetch token: "):
+    with pytest.raises(VolumesNotReady, match="failed to fetch token: "):
         await node.volumes.refresh(pod)
     node.api.refusing = None
     node.clock.ahead += RETRY_SECONDS
@@ -75,7 +75,7 @@ async def test_a_token_stays_while_no_new_one_is_to_be_had_and_it_has_not_ended(
 async def test_a_pod_whose_service_account_is_missing_is_told_so(node):
     node.api.refusing = ApiError(Reason.NOT_FOUND, 'serviceaccounts "default" not found')
     pod = await node.pod(volumes=[projected()])
-    with pytest.raises(NotReady, match='failed to fetch token: serviceaccounts "default" not found'):
+    with pytest.raises(VolumesNotReady, match='failed to fetch token: serviceaccounts "default" not found'):
         await node.volumes.prepare(pod)
 
 
@@ -94,7 +94,7 @@ async def test_nobody_asks_for_the_tokens_of_a_pod_that_is_gone(node):
 async def test_the_token_of_a_pod_that_never_came_to_be_is_forgotten(node):
     missing = {"name": "m", "configMap": {"name": "settings"}}
     pod = await node.pod(volumes=[projected(), missing])
-    with pytest.raises(NotReady, match='configmap "settings" not found'):
+    with pytest.raises(VolumesNotReady, match='configmap "settings" not found'):
         await node.volumes.prepare(pod)
     node.clock.ahead = SECONDS
     _, file = await prepared(node, "other")

@@ -10,7 +10,7 @@ from podwire.kubelet.config.container import container_config
 from podwire.kubelet.config.environment import ConfigError, environment
 from podwire.kubelet.config.fields import NodeFacts
 from podwire.kubelet.config.sandbox import sandbox_config
-from podwire.kubelet.images import ImageError, ImagePuller
+from podwire.kubelet.images.puller import ImageError, ImagePuller
 from podwire.linux.cgroups.groups import KernelCgroups
 from podwire.objects import pods
 from podwire.protocols.cri import cri_pb2 as pb

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from podwire.kubelet import observed
-from podwire.kubelet.hooks import HookFailed, run_hook
+from podwire.kubelet.pods import observed
+from podwire.kubelet.pods.hooks import HookFailed, run_hook
 from podwire.kubelet.probes import NodeProber, Probes
 from podwire.objects import pods
 from podwire.objects.containers import ExecAction, Hook

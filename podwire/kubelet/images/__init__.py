@@ -1,0 +1,1 @@
+"""Images of containers: names, credentials and pulls with back-off."""

@@ -1,0 +1,216 @@
+"""The ConfigMaps and Secrets that pods of this node use: each watched by its name, once, however many pods use it.
+
+By name, because a node may see no others, and because whole namespaces would be much more than its pods need.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from podwire.kubelet.ports import Api
+from podwire.objects.containers import Container
+from podwire.objects.pods import Pod
+from podwire.objects.volumes import Volume
+from podwire.protocols.k8sapi.builtin import BUILTIN
+from podwire.protocols.k8sapi.client_side import Scope
+from podwire.protocols.k8sapi.kinds import Kind
+from podwire.protocols.k8sapi.status import ApiError
+from podwire.protocols.k8sapi.watch import Added, Change, Deleted, Object, Synced, Updated
+
+log = logging.getLogger(__name__)
+
+SYNC_SECONDS = 10.0
+"""How long whoever needs an object waits for the API to say whether there is one."""
+
+LINGER_SECONDS = 60.0
+"""How long a watch outlives its last pod: the next one of the namespace needs kube-root-ca.crt again."""
+
+
+class NotSynced(Exception):
+    """The API has not said yet whether there is such an object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """`kind` is ConfigMap or Secret."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+@dataclass(slots=True)
+class _Watched:
+    """One object, or that there is none, once `known`."""
+
+    users: set[str] = field(default_factory=set)
+    waiting: int = 0
+    known: asyncio.Event = field(default_factory=asyncio.Event)
+    object: Object | None = None
+    refusal: ApiError | None = None
+    task: asyncio.Task[None] | None = None
+    closing: asyncio.TimerHandle | None = None
+
+
+class ReferencedObjects:
+    def __init__(self, api: Api, changed: Callable[[frozenset[str]], None], *, linger: float = LINGER_SECONDS) -> None:
+        """`changed` is told the uids of the pods that use an object that is new, other or gone."""
+        self._api = api
+        self._changed = changed
+        self._linger = linger
+        self._watched: dict[Reference, _Watched] = {}
+        self._of_pod: dict[str, frozenset[Reference]] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    def hold(self, pod: Pod) -> None:
+        """Watch all that this pod uses, until it is released."""
+        wanted, before = references_of(pod), self._of_pod.get(pod.uid, frozenset())
+        self._of_pod[pod.uid] = wanted
+        for each in wanted - before:
+            self._watch(each).users.add(pod.uid)
+        for each in before - wanted:
+            self._leave(each, pod.uid)
+
+    def release(self, uid: str) -> None:
+        for each in self._of_pod.pop(uid, frozenset()):
+            self._leave(each, uid)
+
+    async def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        """The object as last seen, or None if there is none. NotKnown."""
+        reference = Reference(kind, namespace, name)
+        watched = self._watch(reference)
+        watched.waiting += 1
+        try:
+            async with asyncio.timeout(SYNC_SECONDS):
+                await watched.known.wait()
+        except TimeoutError as error:
+            raise NotSynced(f"failed to sync {kind.lower()} cache: timed out waiting for the condition") from error
+        finally:
+            watched.waiting -= 1
+            self._close_unless_needed(reference, watched)
+        if watched.refusal is not None:
+            raise NotSynced(f"failed to sync {kind.lower()} cache: {watched.refusal.message}") from watched.refusal
+        return watched.object
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._tasks = group
+                for reference, watched in list(self._watched.items()):
+                    self._start(reference, watched)
+                try:
+                    await asyncio.get_running_loop().create_future()
+                finally:
+                    self._tasks = None  # a group that ends takes nobody new
+        finally:
+            for watched in self._watched.values():
+                if watched.closing is not None:
+                    watched.closing.cancel()
+
+    def _watch(self, reference: Reference) -> _Watched:
+        watched = self._watched.get(reference)
+        if watched is None:
+            watched = self._watched[reference] = _Watched()
+            self._start(reference, watched)
+        elif watched.refusal is not None:
+            watched.refusal = None
+            watched.known.clear()
+            self._start(reference, watched)
+        if watched.closing is not None:
+            watched.closing.cancel()
+            watched.closing = None
+        return watched
+
+    def _start(self, reference: Reference, watched: _Watched) -> None:
+        if self._tasks is not None:
+            name = f"watch {reference.kind} {reference.namespace}/{reference.name}"
+            watched.task = self._tasks.create_task(self._follow(reference, watched), name=name)
+
+    async def _follow(self, reference: Reference, watched: _Watched) -> None:
+        scope = Scope(namespace=reference.namespace, field_selector=f"metadata.name={reference.name}")
+        try:
+            async with self._api.informer(_KINDS[reference.kind], scope) as informer:
+                async for change in informer:
+                    self._take(watched, change)
+        except ApiError as error:  # one that asking again does not change; whoever needs the object asks again
+            log.warning("watch refused", extra={"watch": str(reference), "why": error.message})
+            watched.refusal = error
+            watched.known.set()
+
+    def _take(self, watched: _Watched, change: Change) -> None:
+        match change:
+            case Synced():
+                watched.known.set()
+                return
+            case Added(object_) | Updated(object_, _):
+                watched.object = object_
+            case Deleted(_):
+                watched.object = None
+        if watched.known.is_set() and watched.users:
+            self._changed(frozenset(watched.users))
+
+    def _leave(self, reference: Reference, uid: str) -> None:
+        watched = self._watched[reference]
+        watched.users.discard(uid)
+        self._close_unless_needed(reference, watched)
+
+    def _close_unless_needed(self, reference: Reference, watched: _Watched) -> None:
+        if not watched.users and not watched.waiting and watched.closing is None:
+            watched.closing = asyncio.get_running_loop().call_later(self._linger, self._close, reference)
+
+    def _close(self, reference: Reference) -> None:
+        watched = self._watched.pop(reference)
+        if watched.task is not None:
+            watched.task.cancel()
+
+
+def _kind(name: str) -> Kind:
+    found = BUILTIN.of_kind("v1", name)
+    if found is None:
+        raise LookupError(name)
+    return found
+
+
+_KINDS = {name: _kind(name) for name in ("ConfigMap", "Secret")}
+
+
+def references_of(pod: Pod) -> frozenset[Reference]:
+    """Every ConfigMap and Secret that a pod names. Pure."""
+    return frozenset(Reference(kind, pod.namespace, name) for kind, name in _named(pod) if name)
+
+
+def _named(pod: Pod) -> Iterator[tuple[str, str]]:
+    for volume in pod.spec.volumes:
+        yield from _named_by_volume(volume)
+    for container in pod.spec.every_container:
+        yield from _named_by_container(container)
+    for secret in pod.spec.image_pull_secrets:
+        yield "Secret", secret.name
+
+
+def _named_by_volume(volume: Volume) -> Iterator[tuple[str, str]]:
+    if volume.config_map is not None:
+        yield "ConfigMap", volume.config_map.name
+    if volume.secret is not None:
+        yield "Secret", volume.secret.secret_name
+    for source in volume.projected.sources if volume.projected is not None else ():
+        if source.config_map is not None:
+            yield "ConfigMap", source.config_map.name
+        if source.secret is not None:
+            yield "Secret", source.secret.name
+
+
+def _named_by_container(container: Container) -> Iterator[tuple[str, str]]:
+    for variable in container.env:
+        source = variable.value_from
+        if source is not None and source.config_map_key_ref is not None:
+            yield "ConfigMap", source.config_map_key_ref.name
+        if source is not None and source.secret_key_ref is not None:
+            yield "Secret", source.secret_key_ref.name
+    for whole in container.env_from:
+        if whole.config_map_ref is not None:
+            yield "ConfigMap", whole.config_map_ref.name
+        if whole.secret_ref is not None:
+            yield "Secret", whole.secret_ref.name

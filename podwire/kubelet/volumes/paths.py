@@ -1,0 +1,72 @@
+"""Where the volumes of pods lie below the kubelet's root. Pure.
+
+    pods/UID/volumes/kubernetes.io~TYPE/NAME    as every kubelet has it
+    pods/UID/volume-subpaths/NAME/CONTAINER/N   what a volumeMount with a subPath shows, bound there
+    secrets/UID/NAME                            a volume that may hold a secret or a token
+
+`secrets` is one tmpfs for the whole node, so that nothing secret touches the disk. Other kubelets mount one for each
+such volume, at its place below `pods`. The mount itself is cheap (some 10 µs); but every pod has a token, and every
+container begins with a copy of the whole table of mounts, so a node with a hundred pods would carry a hundred more
+through each start. And directories on a busy disk are not cheap (up to a millisecond each), so none are made there
+for what lies in memory.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from podwire.kubelet.volumes.errors import VolumeError
+from podwire.objects.volumes import Volume
+
+EMPTY_DIR, CONFIG_MAP, SECRET, DOWNWARD, PROJECTED = "empty-dir", "configmap", "secret", "downward-api", "projected"
+IN_MEMORY = (SECRET, PROJECTED)
+
+
+@dataclass(frozen=True, slots=True)
+class VolumePaths:
+    root: Path
+
+    @property
+    def pods(self) -> Path:
+        return self.root / "pods"
+
+    @property
+    def secrets(self) -> Path:
+        return self.root / "secrets"
+
+    def pod(self, uid: str) -> Path:
+        return self.pods / plain(uid)
+
+    def pod_secrets(self, uid: str) -> Path:
+        return self.secrets / plain(uid)
+
+    def volume(self, uid: str, volume: Volume) -> Path:
+        if volume.host_path is not None:
+            return Path(volume.host_path.path)
+        if type_of(volume) in IN_MEMORY:
+            return self.pod_secrets(uid) / plain(volume.name)
+        return self.pod(uid) / "volumes" / f"kubernetes.io~{type_of(volume)}" / plain(volume.name)
+
+    def subpaths(self, uid: str) -> Path:
+        return self.pod(uid) / "volume-subpaths"
+
+    def subpath(self, uid: str, volume: str, container: str, index: int) -> Path:
+        return self.subpaths(uid) / plain(volume) / plain(container) / str(index)
+
+
+def plain(name: str) -> str:
+    """A name that is one step of a path. API servers give no others; a place is no place to find out."""
+    if not name or name in (".", "..") or "/" in name or "\0" in name:
+        raise VolumeError(f"{name!r} is no name for a directory")
+    return name
+
+
+def type_of(volume: Volume) -> str:
+    """The last word of the plugin's name; empty for a host path, which has no directory, and for other types."""
+    sources = {
+        EMPTY_DIR: volume.empty_dir,
+        CONFIG_MAP: volume.config_map,
+        SECRET: volume.secret,
+        DOWNWARD: volume.downward_api,
+        PROJECTED: volume.projected,
+    }
+    return next((name for name, source in sources.items() if source is not None), "")

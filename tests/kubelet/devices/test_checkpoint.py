@@ -1,0 +1,132 @@
+"""Who holds what is on disk before anybody hears of it, and damage is found out."""
+
+import asyncio
+
+import pytest
+
+from podwire.kubelet.devices.checkpoint import RESOURCES, DeviceCheckpoint, NotWritten
+from podwire.kubelet.devices.records import AllocatedDevices, PodDevices, annotation, decode, encode, read_annotation
+from podwire.kubelet.devices.recovery import REST, UnknownDevices, recovered
+from podwire.kubelet.sealed import Damaged
+from podwire.protocols.cri import cri_pb2 as pb
+
+NIC = "example.org/nic"
+
+
+def record(uid, *ids, container="c"):
+    return PodDevices(
+        uid=uid, namespace="default", name=f"pod-{uid}", containers={container: {NIC: AllocatedDevices(ids=ids)}}
+    )
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    made = DeviceCheckpoint(tmp_path / "devices")
+    assert made.load() == []
+    return made
+
+
+def again(tmp_path):
+    made = DeviceCheckpoint(tmp_path / "devices")
+    return made, made.load()
+
+
+async def test_what_is_held_is_known_after_a_restart(ledger, tmp_path):
+    await ledger.hold(record("u", "a", "b"))
+    await ledger.know([NIC])
+    other, damaged = again(tmp_path)
+    assert damaged == []
+    assert other.get("u") == record("u", "a", "b")
+    assert other.holders(NIC) == {"a": "u", "b": "u"}
+    assert other.resources == {NIC}
+
+
+async def test_nobody_gets_what_another_has(ledger):
+    await ledger.hold(record("u", "a", "b"))
+    with pytest.raises(LookupError):
+        await ledger.hold(record("v", "b", "c"))
+    assert ledger.holders(NIC) == {"a": "u", "b": "u"}
+
+
+async def test_devices_are_freed_once(ledger, tmp_path):
+    await ledger.hold(record("u", "a"))
+    freed = await asyncio.gather(ledger.release("u"), ledger.release("u"))
+    assert sorted(map(len, freed)) == [0, 1]
+    assert await ledger.release("u") == {}
+    assert again(tmp_path)[0].uids == set()
+
+
+async def test_a_pod_may_have_others_instead(ledger):
+    await ledger.hold(record("u", "a", "b"))
+    await ledger.hold(record("u", "b", "c"))
+    assert ledger.holders(NIC) == {"b": "u", "c": "u"}
+
+
+async def test_a_disk_that_takes_nothing_leaves_everything_as_it_was(ledger, tmp_path):
+    await ledger.hold(record("u", "a"))
+    (tmp_path / "devices").rename(tmp_path / "elsewhere")
+    with pytest.raises(NotWritten):
+        await ledger.hold(record("v", "b"))
+    with pytest.raises(NotWritten):
+        await ledger.hold(record("u", "c"))
+    assert ledger.holders(NIC) == {"a": "u"}
+    assert ledger.uids == {"u"}
+
+
+async def test_one_that_is_cancelled_meanwhile_has_what_the_disk_says(ledger, tmp_path):
+    task = asyncio.create_task(ledger.hold(record("u", "a")))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait((task,))
+    assert again(tmp_path)[0].holders(NIC) == ledger.holders(NIC)
+
+
+@pytest.mark.parametrize("how", [b"", b"nonsense", b"0" * 32 + b"\n{}"], ids=["empty", "nonsense", "another sum"])
+async def test_damage_is_found_out(ledger, tmp_path, how):
+    await ledger.hold(record("u", "a"))
+    await ledger.hold(record("v", "b"))
+    (tmp_path / "devices" / "u").write_bytes(how)
+    (tmp_path / "devices" / RESOURCES).write_bytes(how)
+    other, damaged = again(tmp_path)
+    assert damaged == ["u"]
+    assert other.holders(NIC) == {"b": "v"}
+
+
+def test_every_changed_byte_is_damage():
+    data = encode(record("u", "a"))
+    for at in range(len(data)):
+        with pytest.raises(Damaged):
+            decode(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+
+
+def test_an_annotation_is_sorted_and_read_back():
+    text = annotation({"b/x": {"2", "1"}, "a/x": ["3"]})
+    assert text == '{"a/x":["3"],"b/x":["1","2"]}'
+    assert read_annotation(text) == {"a/x": ["3"], "b/x": ["1", "2"]}
+    assert annotation({}) == ""
+    assert read_annotation("[1]") is None
+
+
+def sandbox(text):
+    meta = pb.PodSandboxMetadata(name="p", namespace="default", uid="u")
+    return pb.PodSandbox(id="s", metadata=meta, annotations={"podwire.dev/devices": text} if text else {})
+
+
+def container(name, text):
+    return pb.Container(metadata=pb.ContainerMetadata(name=name), annotations={"podwire.dev/devices": text})
+
+
+def test_a_damaged_record_is_made_again_from_what_the_runtime_was_told():
+    found = recovered("u", [sandbox(f'{{"{NIC}":["a","b","c"]}}')], [container("c", f'{{"{NIC}":["b"]}}')])
+    assert found is not None
+    assert found.containers == {"c": {NIC: AllocatedDevices(ids=("b",))}, REST: {NIC: AllocatedDevices(ids=("a", "c"))}}
+    assert (found.uid, found.namespace, found.name) == ("u", "default", "p")
+
+
+def test_a_pod_that_the_runtime_does_not_have_uses_nothing():
+    assert recovered("u", [], []) is None
+
+
+def test_a_sandbox_that_does_not_say_makes_it_unknown():
+    with pytest.raises(UnknownDevices):
+        recovered("u", [sandbox("")], [])

@@ -1,0 +1,57 @@
+"""What plugins answer becomes what a container gets, unless it cannot be."""
+
+import pytest
+
+from podwire.kubelet.devices.run_options import check, given
+from podwire.protocols.cri import cri_pb2 as cri
+from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
+from podwire.protocols.grpc_status import FailedPrecondition
+
+
+def answer(**fields):
+    return pb.ContainerAllocateResponse(**fields)
+
+
+def test_everything_that_a_plugin_answers_goes_into_the_container():
+    found = given(
+        [
+            answer(
+                envs={"A": "1"},
+                mounts=[pb.Mount(container_path="/in", host_path="/out", read_only=True)],
+                devices=[pb.DeviceSpec(container_path="/dev/x", host_path="/dev/y", permissions="rw")],
+                annotations={"example.org/a": "b"},
+                cdi_devices=[pb.CDIDevice(name="example.org/nic=a")],
+            ),
+            answer(envs={"A": "2", "B": "3"}, devices=[pb.DeviceSpec(container_path="/dev/z", host_path="/dev/z")]),
+        ],
+        "{}",
+    )
+    assert found.env == {"A": "1", "B": "3"}
+    assert found.mounts == (cri.Mount(container_path="/in", host_path="/out", readonly=True),)
+    assert found.devices == (
+        cri.Device(container_path="/dev/x", host_path="/dev/y", permissions="rw"),
+        cri.Device(container_path="/dev/z", host_path="/dev/z", permissions="rwm"),
+    )
+    assert found.annotations == {"example.org/a": "b", "podwire.dev/devices": "{}"}
+    assert found.cdi_devices == ("example.org/nic=a",)
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"envs": {"A=B": ""}}, "envs: 'A=B' is no name of a variable"),
+        ({"mounts": [pb.Mount(container_path="in", host_path="/x")]}, "mounts[0].container_path: 'in' is no absolute"),
+        ({"mounts": [pb.Mount(container_path="/in")]}, "mounts[0].host_path: '' is no absolute path"),
+        ({"devices": [pb.DeviceSpec(container_path="/x", host_path="y")]}, "devices[0].host_path: 'y' is no absolute"),
+        (
+            {"devices": [pb.DeviceSpec(container_path="/x", host_path="/y", permissions="rx")]},
+            "devices[0].permissions: 'rx' is more than r, w and m",
+        ),
+        ({"cdi_devices": [pb.CDIDevice(name="nic")]}, "cdi_devices[0].name: 'nic' is no VENDOR/CLASS=NAME"),
+    ],
+    ids=["variable", "mount to", "mount from", "device", "permissions", "CDI"],
+)
+def test_what_cannot_be_is_refused_by_its_name(fields, why):
+    with pytest.raises(FailedPrecondition) as refused:
+        check(answer(**fields))
+    assert why in str(refused.value)

@@ -1,0 +1,134 @@
+"""What people are told of a runtime's CHECKs, and when it is asked for them."""
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+
+from podwire.kubelet.pods.network_checks import FAILED, RECOVERED, NetworkChecks, Told, event, read
+from podwire.kubelet.pods.observed import ObservedPod, Sandbox
+from podwire.objects import pods
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.grpc_status import NotFound
+
+SECONDS = 30
+NO = {"state": "failed", "message": "CNI plugin bridge failed CHECK: eth0 is down"}
+OK = {"state": "ok"}
+WELL = "The pod's network is as it was made again"
+
+
+@pytest.mark.parametrize(
+    ("told", "before", "news"),
+    [
+        pytest.param(Told("ok"), None, None, id="well from the first"),
+        pytest.param(Told("failed", "no route"), None, ("Warning", FAILED, "no route"), id="it fails"),
+        pytest.param(Told("failed", "no route"), "no route", None, id="it still fails"),
+        pytest.param(Told("failed", "no link"), "no route", ("Warning", FAILED, "no link"), id="another failure"),
+        pytest.param(Told("ok"), "no route", ("Normal", RECOVERED, WELL), id="it is well again"),
+    ],
+)  # fmt: skip
+def test_people_are_told_what_is_new(told, before, news):
+    assert event(told, before) == news
+
+
+@pytest.mark.parametrize("info", ["", "{}", "ok", "[1]", '{"state": 1}'])
+def test_what_another_runtime_says_by_the_same_name_is_left_alone(info):
+    assert read(info) is None
+
+
+class Runtime:
+    """Answers with what it is told to, by sandbox."""
+
+    def __init__(self):
+        self.info = {}
+        self.asked = []
+
+    async def call(self, _method, request, *, timeout):  # noqa: ASYNC109 - the port's own name
+        assert request.verbose
+        self.asked.append(request.pod_sandbox_id)
+        await asyncio.sleep(0)
+        if request.pod_sandbox_id not in self.info:
+            raise NotFound("it is gone")
+        found = self.info[request.pod_sandbox_id]
+        return pb.PodSandboxStatusResponse(info={} if found is None else {"networkCheck": json.dumps(found)})
+
+
+class Recorder:
+    def __init__(self):
+        self.told = []
+
+    def tell(self, pod, _type, reason, _message):
+        self.told.append((pod.name, reason))
+
+
+class Room:
+    def __init__(self):
+        self.runtime, self.recorder = Runtime(), Recorder()
+        self.pods = {each: pods.read({"metadata": {"name": each, "uid": each}, "spec": {}}) for each in "ab"}
+        self.checks = NetworkChecks(self.runtime, self.recorder, self.pods.get)
+        self.checks.pods_known.set()
+
+    async def asked(self, count):
+        async with asyncio.timeout(SECONDS):
+            while len(self.runtime.asked) < count or self.checks._asked.qsize():  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.005)
+        await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def room():
+    made = Room()
+    running = asyncio.create_task(made.checks.run())
+    yield made
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+async def test_a_pod_hears_once_that_its_network_fails_and_once_that_it_is_well(room):
+    for at, found in enumerate([OK, NO, NO, OK, OK, None], 1):
+        room.runtime.info["s"] = found
+        room.checks.look("a", "s")
+        await room.asked(at)
+    assert room.recorder.told == [("a", FAILED), ("a", RECOVERED)]
+
+
+async def test_a_new_sandbox_begins_anew(room):
+    room.runtime.info = {"s1": NO, "s2": OK}
+    for at, each in enumerate(("s1", "s2"), 1):
+        room.checks.look("a", each)
+        await room.asked(at)
+    room.runtime.info["s2"] = NO
+    room.checks.look("a", "s2")
+    await room.asked(3)
+    assert room.recorder.told == [("a", FAILED), ("a", FAILED)]
+
+
+async def test_what_is_gone_or_nobodys_is_passed_over(room):
+    room.runtime.info = {"s": NO, "t": NO}
+    for uid, sandbox in (("a", "gone"), ("nobody", "t"), ("b", "s")):
+        room.checks.look(uid, sandbox)
+    await room.asked(3)
+    assert room.recorder.told == [("b", FAILED)]
+
+
+async def test_when_the_runtime_comes_pods_with_a_network_of_their_own_are_looked_at():
+    room = Room()
+    room.checks.pods_known.clear()
+    room.runtime.info = {"s": NO}
+    seen = {
+        "a": ObservedPod(sandboxes=(Sandbox(id="s", ready=True), Sandbox(id="old", ready=False))),
+        "b": ObservedPod(sandboxes=(Sandbox(id="host", ready=True, host_network=True),)),
+        "c": ObservedPod(sandboxes=(Sandbox(id="stopped", ready=False),)),
+        "d": ObservedPod(),
+    }
+    room.checks.look_at_all(seen)
+    running = asyncio.create_task(room.checks.run())
+    await asyncio.sleep(0.05)
+    assert room.runtime.asked == [], "the pods are not known yet"
+    room.checks.pods_known.set()
+    await room.asked(1)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert (room.runtime.asked, room.recorder.told) == (["s"], [("a", FAILED)])

@@ -1,0 +1,81 @@
+"""What a container says when it ends: from its file, or from the end of its log."""
+
+import pytest
+
+from podwire.kubelet.pods.termination_message import LOG_BYTES, LOG_LINES, MESSAGE_BYTES, message_file, read
+from podwire.objects.containers import Container
+
+FILE, LOG = Container(name="c"), Container(name="c", termination_message_policy="FallbackToLogsOnError")
+TIME = "2026-01-01T00:00:00.000000000Z"
+
+
+@pytest.fixture
+def place(tmp_path):
+    return tmp_path / "message", tmp_path / "0.log"
+
+
+def logged(*texts, tag="F"):
+    return "".join(f"{TIME} stdout {tag} {each}\n" for each in texts)
+
+
+@pytest.mark.parametrize(
+    ("container", "code", "file", "log", "told"),
+    [
+        pytest.param(FILE, 0, "all is done", "x", "all is done", id="the file"),
+        pytest.param(FILE, 1, "", "x", "", id="the log is not asked for"),
+        pytest.param(LOG, 1, "from the file", "x", "from the file", id="the file goes first"),
+        pytest.param(LOG, 1, "", "from the log", "from the log\n", id="the log after a failure"),
+        pytest.param(LOG, 0, "", "from the log", "", id="no log without a failure"),
+    ],
+)
+def test_where_it_comes_from(place, container, code, file, log, told):
+    message, lines = place
+    message.write_text(file)
+    lines.write_text(logged(log))
+    assert read(container, message, str(lines), code) == told
+
+
+@pytest.mark.parametrize("log", ["", "/no/such/file"], ids=["none kept", "none there"])
+def test_nothing_there_is_nothing_said(place, log):
+    assert read(LOG, place[0], log, 1) == ""
+
+
+def test_a_directory_in_place_of_the_file_is_nothing_said(tmp_path):
+    assert read(FILE, tmp_path, "", 1) == ""
+
+
+def test_a_long_message_is_cut(place):
+    place[0].write_text("x" * 2 * MESSAGE_BYTES)
+    assert read(FILE, place[0], "", 1) == "x" * MESSAGE_BYTES
+
+
+def test_what_is_no_text_is_shown_as_far_as_it_is(place):
+    place[0].write_bytes(b"ok \xff")
+    assert read(FILE, place[0], "", 1) == "ok \ufffd"
+
+
+def test_of_a_log_only_the_last_lines(place):
+    place[1].write_text(logged(*(str(number) for number in range(LOG_LINES + 20))))
+    told = read(LOG, place[0], str(place[1]), 1).splitlines()
+    assert told == [str(number) for number in range(20, LOG_LINES + 20)]
+
+
+def test_of_a_log_only_the_last_bytes(place):
+    place[1].write_text(logged(*("x" * 100 for _ in range(200))))
+    told = read(LOG, place[0], str(place[1]), 1)
+    assert len(told) == LOG_BYTES
+    assert set(told) == {"x", "\n"}
+
+
+def test_a_line_in_parts_is_one_line(place):
+    place[1].write_text(logged("half and ", tag="P") + logged("half", "more"))
+    assert read(LOG, place[0], str(place[1]), 1) == "half and half\nmore\n"
+
+
+def test_a_line_that_is_no_log_line_is_left_out(place):
+    place[1].write_text("garbage\n" + logged("good"))
+    assert read(LOG, place[0], str(place[1]), 1) == "good\n"
+
+
+def test_every_attempt_has_a_file_of_its_own(tmp_path):
+    assert message_file(tmp_path, "u", "c", 0) != message_file(tmp_path, "u", "c", 1)

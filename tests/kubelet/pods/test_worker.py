@@ -1,0 +1,196 @@
+"""One pod's life in a whole kubelet, between a real API server and a runtime in memory that fails as a test says."""
+
+import asyncio
+
+import pytest
+
+from podwire.kubelet.pods.observed import UID
+from podwire.kubelet.pods.start import RUNTIME_CLASSES
+from podwire.kubelet.pods.status_manager import PODS
+from podwire.protocols.cri import cri_pb2 as pb
+from podwire.protocols.grpc_status import Internal, Unavailable
+from podwire.protocols.k8sapi.status import ApiError, Reason
+
+
+async def test_a_pod_runs_and_goes(world):
+    await world.make()
+    status = (await world.running())["status"]
+    assert status["podIP"] == "10.0.0.9"
+    assert status["containerStatuses"][0]["containerID"].startswith("memory://")
+    await world.delete()
+    assert (world.runtime.sandboxes, world.runtime.containers) == ({}, {})
+
+
+async def test_at_rest_nothing_is_written(world):
+    await world.make()
+    await world.running()
+    await world.make("q")
+    await world.running("q")
+    before = len(world.line.patches)
+    await world.api.patch(PODS, "p", {"metadata": {"labels": {"changed": "yes"}}}, "default")
+    world.runtime.tell(next(iter(world.runtime.sandboxes)))
+    await asyncio.sleep(0.3)
+    assert len(world.line.patches) == before
+
+
+async def test_few_words_are_enough_for_a_start(world):
+    await world.make()
+    await world.running()
+    assert len(world.line.patches) <= 3
+
+
+async def test_a_sandbox_that_fails_is_told_and_tried_again(world):
+    world.runtime.fails["RunPodSandbox"] = [Internal("the cable is loose")]
+    await world.make()
+    assert await world.event("FailedCreatePodSandBox") == "Failed to create pod sandbox: the cable is loose"
+    await world.running()
+
+
+async def test_a_pod_gets_the_handler_of_its_runtime_class(world):
+    class_ = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "sealed"}, "handler": "box"}
+    await world.api.create(class_)
+    await world.make(runtimeClassName="sealed")
+    await world.running()
+    await world.make("q")
+    await world.running("q")
+    assert sorted(each.runtime_handler for each in world.runtime.sandboxes.values()) == ["", "box"]
+
+
+async def test_a_pod_whose_runtime_class_is_gone_waits_for_it(world):
+    class_ = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "sealed"}, "handler": "box"}
+    world.runtime.fails["RunPodSandbox"] = [Internal("not yet")] * 100
+    await world.api.create(class_)
+    await world.make(runtimeClassName="sealed")
+    await world.event("FailedCreatePodSandBox", "not yet")
+    await world.api.delete(RUNTIME_CLASSES, "sealed")
+    await world.event("FailedCreatePodSandBox", "failed to lookup RuntimeClass sealed: runtimeclasses")
+    world.runtime.fails.clear()
+    await world.api.create(class_)
+    await world.running()
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [("CreateContainer", "CreateContainerError"), ("StartContainer", "RunContainerError")],
+    ids=["made", "started"],
+)
+async def test_why_a_container_cannot_be_is_told_and_it_is_tried_again(world, call, reason):
+    world.runtime.fails[call] = [Internal("out of luck")]
+    await world.make()
+
+    def told(each):
+        return each and each["status"].get("containerStatuses", [{}])[0].get("state", {}).get("waiting") == {
+            "reason": reason,
+            "message": "out of luck",
+        }
+
+    await world.until(told)
+    await world.running()
+
+
+async def test_a_fault_over_one_pod_is_no_fault_of_others(world, caplog):
+    world.runtime.fails["RunPodSandbox"] = [ZeroDivisionError("nobody foresaw this")] * 3
+    await world.make()
+    await world.make("q")
+    await world.running()
+    await world.running("q")
+    assert "pod not synced" in {each.message for each in caplog.records}
+
+
+@pytest.mark.parametrize("call", ["RunPodSandbox", "CreateContainer", "StartContainer"])
+async def test_a_pod_may_be_deleted_whatever_is_being_done_for_it(world, call):
+    world.runtime.waits[call] = asyncio.Event()
+    await world.make()
+    await world.runtime.until(call)
+    await world.delete()
+    assert (world.runtime.sandboxes, world.runtime.containers) == ({}, {})
+
+
+async def test_a_pod_waits_for_the_room_of_one_that_is_ending(world):
+    port = [{"name": "c", "image": "i", "imagePullPolicy": "Never", "ports": [{"containerPort": 1, "hostPort": 1}]}]
+    await world.make("first", containers=port)
+    await world.running("first")
+    world.runtime.waits["StopPodSandbox"] = asyncio.Event()
+    await world.api.delete(PODS, "first", "default", grace_seconds=0)
+    await world.runtime.until("StopPodSandbox")
+    made = await world.make("second", containers=port)
+    await world.runtime.until_true(lambda: world.kubelet.workers.pod(made["metadata"]["uid"]) is not None)
+    world.runtime.waits.pop("StopPodSandbox").set()
+    await world.running("second")
+
+
+@pytest.mark.parametrize("call", ["StopContainer", "StopPodSandbox", "RemovePodSandbox"])
+@pytest.mark.parametrize("error", [Unavailable("away"), ZeroDivisionError("a fault")], ids=["away", "a fault"])
+async def test_an_end_is_tried_until_it_succeeds(world, call, error):
+    await world.make()
+    await world.running()
+    world.runtime.fails[call] = [error, error]
+    await world.delete()
+    assert world.runtime.sandboxes == {}
+
+
+async def test_why_a_pod_does_not_end_is_told(world):
+    await world.make()
+    await world.running()
+    world.runtime.fails["StopPodSandbox"] = [Unavailable("the CNI plugin is gone")]
+    await world.delete()
+    assert await world.event("FailedKillPod") == "error killing pod: the CNI plugin is gone"
+
+
+async def test_an_api_server_that_does_not_let_go_is_asked_again(world):
+    await world.make()
+    await world.running()
+    world.line.refusals = [ApiError(Reason.INTERNAL_ERROR, "not now")] * 2
+    await world.delete()
+
+
+async def test_how_it_ended_is_told_before_it_goes(world):
+    await world.make()
+    await world.running()
+    await world.delete()
+    _, last = world.line.patches[-1]
+    assert last["status"]["phase"] == "Succeeded"
+    assert "terminated" in last["status"]["containerStatuses"][0]["state"]
+
+
+async def test_a_pod_that_ends_gives_its_network_back_and_keeps_its_containers(world):
+    await world.make(restartPolicy="Never")
+    await world.running()
+    world.runtime.ends("c", 3)
+    ended = await world.until(lambda each: each and each["status"]["phase"] == "Failed")
+    assert ended["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+    await world.runtime.until("StopPodSandbox")
+    assert len(world.runtime.containers) == 1
+
+
+async def test_what_others_end_is_ended_and_their_reason_stays(world):
+    await world.make()
+    await world.running()
+    patch = {"status": {"phase": "Failed", "reason": "Evicted", "message": "no room"}}
+    await world.api.patch(PODS, "p", patch, "default", subresource="status")
+    await world.runtime.until("StopPodSandbox")
+    ended = await world.until(
+        lambda each: each and "terminated" in each["status"].get("containerStatuses", [{}])[0].get("state", {})
+    )
+    status = ended["status"]
+    assert (status["phase"], status["reason"], status["message"]) == ("Failed", "Evicted", "no room")
+
+
+async def test_a_pod_that_cannot_be_read_harms_nobody(world, caplog):
+    world.kubelet.workers.present({"metadata": {"name": "odd", "uid": "x"}, "spec": {"containers": 7}})
+    await world.make()
+    await world.running()
+    assert "pod not understood" in {each.message for each in caplog.records}
+
+
+async def test_what_belongs_to_no_pod_is_removed(world):
+    await world.make()
+    await world.running()
+    sandbox = next(iter(world.runtime.sandboxes.values()))
+    orphan = pb.PodSandboxStatus()
+    orphan.CopyFrom(sandbox)
+    orphan.id, orphan.metadata.uid, orphan.labels[UID] = "orphan", "nobody", "nobody"
+    world.runtime.sandboxes["orphan"] = orphan
+    world.runtime.tell("orphan")
+    await world.runtime.until_true(lambda: "orphan" not in world.runtime.sandboxes)
+    assert sandbox.id in world.runtime.sandboxes

@@ -1,0 +1,130 @@
+"""All old files or all new ones."""
+
+import os
+import stat
+import threading
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podwire.kubelet.volumes import atomic_writer
+from podwire.kubelet.volumes.contents import File
+
+
+def shown(directory: Path) -> dict[str, bytes]:
+    """What somebody who reads the volume sees."""
+    found = {}
+    for where, directories, files in os.walk(directory, followlinks=True):
+        directories[:] = [each for each in directories if not each.startswith("..")]
+        for each in files:
+            path = Path(where, each)
+            found[str(path.relative_to(directory))] = path.read_bytes()
+    return found
+
+
+def test_names_are_links_into_what_is_shown_now(tmp_path):
+    volume = tmp_path / "v"
+    assert atomic_writer.write(volume, {"a": File(b"1", 0o644), "d/e": File(b"2", 0o600)}, None)
+    assert str((volume / "a").readlink()) == "..data/a"
+    assert str((volume / "d").readlink()) == "..data/d"
+    assert (volume / "..data").readlink().name.startswith("..2")
+    assert stat.S_IMODE((volume / "d/e").stat().st_mode) == 0o600
+    assert stat.S_IMODE((volume / "d").stat().st_mode) == 0o755
+    assert stat.S_IMODE(volume.stat().st_mode) == 0o777
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"a": File(b"2", 0o644)}, id="other bytes"),
+        pytest.param({"a": File(b"1", 0o600)}, id="another mode"),
+        pytest.param({"a": File(b"1", 0o644), "b": File(b"", 0o644)}, id="one more"),
+        pytest.param({"b": File(b"1", 0o644)}, id="another name"),
+        pytest.param({"a/b": File(b"1", 0o644)}, id="a directory now"),
+        pytest.param({}, id="nothing any more"),
+    ],
+)
+def test_what_changed_is_shown_and_what_did_not_is_not_touched(tmp_path, changed):
+    volume, before = tmp_path / "v", {"a": File(b"1", 0o644)}
+    atomic_writer.write(volume, before, None)
+    first = (volume / "..data").readlink()
+    assert not atomic_writer.write(volume, before, None)
+    assert (volume / "..data").readlink() == first
+    assert atomic_writer.write(volume, changed, None)
+    assert shown(volume) == {path: file.data for path, file in changed.items()}
+    assert [each.name for each in volume.iterdir() if each.name.startswith("..2")] == [
+        str((volume / "..data").readlink())
+    ]
+
+
+def test_what_one_left_who_was_killed_while_writing_goes_with_the_next_change(tmp_path):
+    volume = tmp_path / "v"
+    atomic_writer.write(volume, {"a": File(b"1", 0o644)}, None)
+    (volume / "..2020_01_01_00_00_00.1").mkdir()
+    (volume / "..data_tmp").symlink_to("..2020_01_01_00_00_00.1")
+    atomic_writer.write(volume, {"a": File(b"2", 0o644)}, None)
+    assert sorted(each.name for each in volume.iterdir()) == sorted(
+        ["..data", str((volume / "..data").readlink()), "a"]
+    )
+
+
+def test_what_others_put_there_stays(tmp_path):
+    volume = tmp_path / "v"
+    atomic_writer.write(volume, {"a": File(b"1", 0o644)}, None)
+    (volume / "sub").mkdir()
+    atomic_writer.write(volume, {"b": File(b"1", 0o644)}, None)
+    assert (volume / "sub").is_dir()
+    assert not (volume / "a").is_symlink()
+
+
+def test_a_reader_never_sees_a_mixture(tmp_path):
+    volume, done = tmp_path / "v", threading.Event()
+
+    def contents(number: int) -> dict[str, File]:
+        data = str(number).encode() * 50
+        return {"a": File(data, 0o644), "b": File(data, 0o644)}
+
+    def change() -> None:
+        for number in range(300):
+            atomic_writer.write(volume, contents(number), None)
+        done.set()
+
+    atomic_writer.write(volume, contents(0), None)
+    writer = threading.Thread(target=change)
+    writer.start()
+    pairs = []
+    while not done.is_set():
+        with suppress(FileNotFoundError):  # replaced and swept meanwhile
+            pairs.append(_read_together(volume / "..data"))
+    writer.join()
+    pairs.append(_read_together(volume / "..data"))
+    assert [each for each in pairs if len(set(each)) != 1] == []
+
+
+def _read_together(directory: Path) -> list[bytes]:
+    with ExitStack() as opened:
+        above = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        opened.callback(os.close, above)
+        files = []
+        for name in ("a", "b"):
+            files.append(os.open(name, os.O_RDONLY, dir_fd=above))
+            opened.callback(os.close, files[-1])
+        return [os.read(each, 1000) for each in files]
+
+
+NAMES = st.sampled_from(["a", "b", "c/d", "c/e", "f/g/h"])
+FILES = st.builds(File, st.binary(max_size=20), st.sampled_from([0o644, 0o600, 0o400]))
+
+
+@given(st.lists(st.dictionaries(NAMES, FILES), min_size=1, max_size=4), st.sampled_from([None, 4242]))
+def test_whatever_was_there_before_the_last_contents_are_shown(tmp_path_factory, history, group):
+    volume = tmp_path_factory.mktemp("history") / "v"
+    for each in history:
+        atomic_writer.write(volume, each, group)
+    assert shown(volume) == {path: file.data for path, file in history[-1].items()}
+    assert not atomic_writer.write(volume, history[-1], group)
+    if group is not None:
+        assert {(volume / path).stat().st_gid for path in history[-1]} <= {group}
