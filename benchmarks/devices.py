@@ -24,7 +24,7 @@ import uvloop
 from benchmarks.figures import MEASURED, Figure, Peer
 from podwire.cluster import device_plugin
 from podwire.cluster.apiserver import Options, running
-from podwire.cluster.kubelet_devices import UnixDoor
+from podwire.cluster.kubelet_plugins import PluginSockets
 from podwire.deviceplugin.config import config
 from podwire.kubelet.devices import DeviceManager, DeviceSettings, Listeners
 from podwire.kubelet.node import NodeAgent, NodeSettings
@@ -152,7 +152,7 @@ async def _bench(folder: Path) -> AsyncIterator[Bench]:
         agent = NodeAgent(client, SystemClock(), KernelMachine(), NodeSettings(name=NODE), lambda *_: None)
         agent.runtime_is(True)
         listeners = Listeners(node=agent.devices_are, waiting=lambda: None, holder=lambda _uid, _trouble: None)
-        manager = DeviceManager(UnixDoor(), folder / "kubelet", DeviceSettings(), listeners)
+        manager = DeviceManager(PluginSockets(), folder / "kubelet", DeviceSettings(), listeners)
         manager.load()
         manager.ready()
         for work in (agent.run(), manager.run()):

@@ -17,8 +17,8 @@ from podwire.dradriver.names import DRIVER
 from podwire.dradriver.parameters.schema import API_VERSION, KIND
 from podwire.dradriver.publish.manifests import SHARED, WHOLE, Deployment, network_driver
 from podwire.trace.participants import KUBELET, NETWORK_DRIVER
+from podwire.trace.pod_trace import Arrow, PodTraces, Turn
 from podwire.trace.segments import Reader
-from podwire.trace.story import Arrow, Stories, Turn
 
 GROUP = "Network driver: a pod with one claimed interface"
 LINK, BRIDGE = "bench0", "bench1"
@@ -54,7 +54,7 @@ def measure(seconds: float) -> Iterator[Figure]:
         _lay(cluster)
         turns = _take_turns(cluster, max(3, round(ROUNDS * seconds)))
         time.sleep(1)  # the collector writes by and by
-        stories = Stories()
+        stories = PodTraces()
         stories.learn(Reader(cluster.trace).more())
         arrows = {
             kind: [arrow for each in stories.all() if turns.pods.get(each.name) == kind for arrow in each.arrows]

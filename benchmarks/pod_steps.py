@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from podwire.trace.participants import API_SERVER, CNI_PLUGIN, KUBELET, RUNTIME
-from podwire.trace.story import Arrow, Turn
+from podwire.trace.pod_trace import Arrow, Turn
 
 RUN, CREATE, START = "RunPodSandbox", "CreateContainer", "StartContainer"
 

@@ -15,8 +15,8 @@ from benchmarks.figures import MEASURED, Figure, Peer
 from benchmarks.machine import CannotMeasure
 from benchmarks.pod_steps import Step, average, steps
 from benchmarks.runtimes import has_containerd, reference_plugins
+from podwire.trace.pod_trace import PodTraces
 from podwire.trace.segments import Reader
-from podwire.trace.story import Stories
 
 KUBE = "Kubernetes 1.36"
 START, NO_TOKEN, DELETE = "POST → Running, p50", "POST → Running without a token, p50", "DELETE → gone, p50"
@@ -236,7 +236,7 @@ def in_a_row(times: Sequence[float]) -> Iterator[Figure]:
 def _traced(cluster: Cluster) -> dict[str, Step]:
     """Where the time went, by the cluster's own trace of the pods so far, each of which came alone."""
     time.sleep(1)  # the collector writes by and by
-    stories = Stories()
+    stories = PodTraces()
     stories.learn(Reader(cluster.trace).more())
     return average([found for each in stories.all() if (found := steps(each.arrows))])
 

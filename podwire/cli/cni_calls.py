@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from podwire import logs
 from podwire.cli.main import UserError
-from podwire.cluster.cni_timings import Timings, rows
-from podwire.cluster.cni_tool import BIN, CONF, STATE, Options, Target, Tool, id_of
+from podwire.inspect.cni_timings import Timings, rows
+from podwire.inspect.cni_tool import BIN, CONF, STATE, Options, Target, Tool, id_of
 from podwire.linux.proc.processes import run as run_program
 from podwire.protocols.cni import versions
 from podwire.protocols.cni.errors import CniError, encode

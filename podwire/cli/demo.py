@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from podwire.cli.main import UserError
-from podwire.cluster.demo import Closing, Opening, Played, Scene, Wish, play, play_api
-from podwire.cluster.demo.api_stage import NotUp
-from podwire.cluster.demo.cluster_stage import NotCleared
-from podwire.cluster.demo.scenes import Failed, Told
+from podwire.cluster.demo import ActStarted, DemoOptions, StepFinished, StepStarted, Summary, play, play_api
+from podwire.cluster.demo.api_server import NotUp
+from podwire.cluster.demo.demo_cluster import NotCleared
 from podwire.cluster.demo.shell import NoKubectl
-from podwire.cluster.demo.stops import Stops
+from podwire.cluster.demo.signals import SignalGuard
+from podwire.cluster.demo.step_runner import DemoEvent, Failed
 
 INDENT = 6
 ACTS = 5
@@ -51,9 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError("needs root, for namespaces, links and mounts; `podwire demo api` does not")
     if arguments.what == API and arguments.act:
         raise UserError("--act is about the cluster: the tour of the API server has no acts")
-    wish = Wish(only=arguments.act, keep=arguments.keep, form=arguments.format, columns=_columns())
+    wish = DemoOptions(only=arguments.act, keep=arguments.keep, form=arguments.format, columns=_columns())
     show = _json if arguments.output == "json" else _text
-    with Stops() as stops, contextlib.closing((play_api if arguments.what == API else play)(wish, stops)) as told:
+    with SignalGuard() as stops, contextlib.closing((play_api if arguments.what == API else play)(wish, stops)) as told:
         try:
             show(told, keep=arguments.keep)
         except Failed as error:
@@ -68,22 +68,22 @@ def _columns() -> int:
     return shutil.get_terminal_size(fallback=(140, 24)).columns - INDENT
 
 
-def _text(told: Iterator[Told], *, keep: bool) -> None:
+def _text(told: Iterator[DemoEvent], *, keep: bool) -> None:
     number = 0
     for each in told:
         match each:
-            case Opening():
+            case ActStarted():
                 print(f"\n{'':=<{_columns() + INDENT}}\nAct {each.number}: {each.title}\n{each.sentence}")
-            case Scene():
+            case StepStarted():
                 number += 1
                 print(f"\n{number:2}  {each.sentence}")
                 for line in each.command.splitlines():
                     print(f"    $ {line}", flush=True)
-            case Played():
+            case StepFinished():
                 for line in each.shown:
                     print("\n".join(f"{'':{INDENT}}{part}".rstrip() for part in _fitted(line, _columns())))
                 print(f"    {each.milliseconds:.0f} ms", flush=True)
-            case Closing():
+            case Summary():
                 _closing(each, number, keep=keep)
 
 
@@ -94,7 +94,7 @@ def _fitted(line: str, width: int) -> list[str]:
     return textwrap.wrap(line, width, subsequent_indent="  ", break_on_hyphens=False) or [""]
 
 
-def _closing(closing: Closing, steps: int, *, keep: bool) -> None:
+def _closing(closing: Summary, steps: int, *, keep: bool) -> None:
     if closing.table:
         print(f"\n{'':=<{_columns() + INDENT}}\nThe acts side by side, as they went just now:\n")
         print("\n".join(closing.table))
@@ -116,16 +116,16 @@ def _here(command: str) -> str:
     return command
 
 
-def _json(told: Iterator[Told], *, keep: bool) -> None:
+def _json(told: Iterator[DemoEvent], *, keep: bool) -> None:
     """Also when a step fails: the steps until then."""
     steps: list[dict[str, Any]] = []
     summary: dict[str, Any] = {}
     try:
         for each in told:
             match each:
-                case Played():
+                case StepFinished():
                     steps.append(_step(each))
-                case Closing():
+                case Summary():
                     summary = {"seconds": round(each.seconds, 3), "memoryBytes": each.memory_bytes}
                     summary |= {"table": list(each.table)} if each.table else {}
                     if keep:
@@ -134,7 +134,7 @@ def _json(told: Iterator[Told], *, keep: bool) -> None:
         print(json.dumps({"ok": bool(summary), "steps": steps, **summary}, indent=2))
 
 
-def _step(played: Played) -> dict[str, Any]:
+def _step(played: StepFinished) -> dict[str, Any]:
     scene = played.scene
     return {
         "name": scene.name,

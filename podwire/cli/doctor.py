@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import json
 
-from podwire.cluster.doctor import Finding, examine
+from podwire.inspect.doctor import Finding, examine
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -5,11 +5,11 @@ import os
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cluster.up.claims import Claims
 from podwire.cluster.up.down import NotRemoved, down
 from podwire.cluster.up.layout import BadPrefix, layout_of
-from podwire.cluster.up.notes import Held
+from podwire.cluster.up.slot_claims import SlotClaims
 from podwire.cluster.up.state import NewerState
+from podwire.cluster.up.status_file import PrefixLocked
 from podwire.cluster.up.stop import StillThere
 
 
@@ -27,10 +27,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError("needs root, like `podwire up`; try `sudo podwire down`")
     try:
         layout = layout_of(arguments.prefix)
-        removed = down(layout, Claims(), force=arguments.force)
+        removed = down(layout, SlotClaims(), force=arguments.force)
     except NotRemoved as error:
         raise UserError(f"not everything is removed; try again, or --force to forget it: {error}") from error
-    except (BadPrefix, NewerState, Held, StillThere, OSError) as error:
+    except (BadPrefix, NewerState, PrefixLocked, StillThere, OSError) as error:
         raise UserError(str(error)) from error
     print(f"removed the cluster below {layout.prefix}" if removed else f"there is no cluster below {layout.prefix}")
     return 0

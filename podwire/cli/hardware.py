@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from podwire.cli.main import UserError
-from podwire.cluster.hardware import reading
-from podwire.cluster.hardware.functions import Function, functions, links
+from podwire.cluster.hardware import profile_yaml
+from podwire.cluster.hardware.pci_functions import Function, functions, links
 from podwire.cluster.hardware.profile import BadProfile, Profile
 from podwire.cluster.hardware.switch import plug
 from podwire.cluster.up import state
 from podwire.cluster.up.layout import BadPrefix, layout_of
-from podwire.cluster.up.nodespace import NodeSpace
+from podwire.cluster.up.node_namespaces import NodeNamespaces
 from podwire.cluster.up.state import BrokenState, NewerState
 from podwire.linux.net.network import KernelNetwork
 
@@ -43,19 +43,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _profiles(_arguments: argparse.Namespace) -> int:
-    for each in reading.names():
+    for each in profile_yaml.names():
         print(f"{each:12} {_first_line(each)}")
     return 0
 
 
 def _first_line(name: str) -> str:
-    return reading.text_of(name).partition("\n")[0].removeprefix("# ")
+    return profile_yaml.text_of(name).partition("\n")[0].removeprefix("# ")
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    profile = reading.load(arguments.profile)
+    profile = profile_yaml.load(arguments.profile)
     if arguments.yaml:
-        print(reading.text_of(arguments.profile), end="")
+        print(profile_yaml.text_of(arguments.profile), end="")
     elif arguments.output == "json":
         print(json.dumps([_told(each) for each in functions(profile)], indent=2))
     else:
@@ -95,7 +95,7 @@ def _cable(arguments: argparse.Namespace) -> int:
         names = [each.name for each in known.nodes]
         if (node := arguments.node or names[0]) not in names:
             raise UserError(f"there is no node {node}; there is {', '.join(names)}")
-        with KernelNetwork(NodeSpace(layout, node).switch) as switch:
+        with KernelNetwork(NodeNamespaces(layout, node).switch) as switch:
             plug(switch, arguments.card, plugged=arguments.verb == "plug")
     except (BadPrefix, BrokenState, NewerState, OSError) as error:
         raise UserError(str(error)) from error

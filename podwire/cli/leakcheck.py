@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cluster.leakcheck import Trace, lasting, leaks, table
-from podwire.cluster.up import traces
-from podwire.cluster.up.claims import Claims
 from podwire.cluster.up.layout import Layout
+from podwire.cluster.up.slot_claims import SlotClaims
+from podwire.inspect import cluster_leftovers
+from podwire.inspect.leakcheck import Leftover, lasting, leaks, table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,5 +32,5 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if found else 0
 
 
-def _look(layout: Layout) -> list[Trace]:
-    return leaks(traces.found(layout, Claims()), traces.owners(layout))
+def _look(layout: Layout) -> list[Leftover]:
+    return leaks(cluster_leftovers.found(layout, SlotClaims()), cluster_leftovers.owners(layout))

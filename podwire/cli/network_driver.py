@@ -6,13 +6,14 @@ from pathlib import Path
 
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, add_node, run_until_stopped, say, this_node
-from podwire.cluster import explanation, network_driver
+from podwire.cluster import network_driver
 from podwire.cluster.daemons import settle
 from podwire.cluster.network_driver import CDI, KUBELET, STATE, Options
 from podwire.cluster.up.layout import BadPrefix
 from podwire.cluster.up.state import BrokenState, NewerState
 from podwire.dradriver.config import Config, load
 from podwire.dradriver.inventory.filter import Filter
+from podwire.inspect import claim_explain
 from podwire.nri.errors import NriError
 from podwire.nri.starting import SOCKET
 from podwire.protocols.k8sapi.client_side import ClientError
@@ -23,7 +24,7 @@ from podwire.transports import credentials
 
 POD_UID = "POD_UID"
 _NOT_EXPLAINED = (
-    explanation.NoCluster,
+    claim_explain.NoCluster,
     BadPrefix,
     NewerState,
     BrokenState,
@@ -136,10 +137,10 @@ def _loaded(path: Path) -> Config:
 def _explain(options: Options, arguments: argparse.Namespace) -> int:
     namespace, _, name = arguments.claim.rpartition("/")
     try:
-        named = explanation.is_named(options)
-        cluster = explanation.named(options) if named else explanation.found(arguments.prefix)
+        named = claim_explain.is_named(options)
+        cluster = claim_explain.named(options) if named else claim_explain.found(arguments.prefix)
         on = "" if named else arguments.node_name
-        for line in explanation.explain(cluster, namespace or arguments.namespace, name, on=on):
+        for line in claim_explain.explain(cluster, namespace or arguments.namespace, name, on=on):
             say(line)
     except _NOT_EXPLAINED as error:
         raise UserError(str(error)) from error

@@ -8,8 +8,8 @@ from podwire.cli.main import UserError
 from podwire.cluster import tracing
 from podwire.cluster.up import state
 from podwire.cluster.up.layout import BadPrefix, layout_of
+from podwire.cluster.up.node_namespaces import NodeNamespaces
 from podwire.cluster.up.nodes import trace_socket
-from podwire.cluster.up.nodespace import NodeSpace
 from podwire.cluster.up.state import BrokenState, NewerState
 
 
@@ -50,7 +50,7 @@ def _enter(prefix: Path, name: str) -> Path:
         raise UserError(f"there is no node {name}; there is {', '.join(each.name for each in known.nodes)}")
     if not node.own:
         return layout.trace_socket
-    space = NodeSpace(layout, name)
+    space = NodeNamespaces(layout, name)
     if not space.stands():
         raise UserError(f"the namespaces of {name} are not there; `podwire up` makes them")
     space.enter()

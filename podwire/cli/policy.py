@@ -9,8 +9,8 @@ import msgspec
 
 from podwire.cli.main import UserError
 from podwire.cli.options import say
-from podwire.cluster.policies import explained
 from podwire.cluster.up.layout import BadPrefix, layout_of
+from podwire.inspect.policy_explain import explained
 from podwire.nriplugins.network.policy.explain import Unknown
 from podwire.nriplugins.network.policy.policies import Broken
 from podwire.nriplugins.network.policy.values import PROTOCOLS

@@ -5,8 +5,8 @@ import asyncio
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cluster.retry import Options, retry
 from podwire.cluster.up.layout import BadPrefix, layout_of
+from podwire.inspect.retry import Options, retry
 from podwire.protocols.k8sapi.client_side import ClientError
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.protocols.k8sapi.status import ApiError

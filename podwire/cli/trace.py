@@ -23,11 +23,11 @@ from podwire.trace.flow import FLOWS, load
 from podwire.trace.follow import follow
 from podwire.trace.html import html
 from podwire.trace.mermaid import mermaid
-from podwire.trace.plain import plain
+from podwire.trace.plain_text import plain
+from podwire.trace.pod_trace import PodTrace, PodTraces
 from podwire.trace.record import Record
 from podwire.trace.redact import redacted
 from podwire.trace.segments import Reader
-from podwire.trace.story import Stories, Story
 from podwire.trace.text import text
 
 FORMATS = ("text", "mermaid", "json", "html")
@@ -126,9 +126,9 @@ def _directory(prefix: Path) -> Path:
     return directory
 
 
-def _read(directory: Path) -> Stories:
+def _read(directory: Path) -> PodTraces:
     """All that was recorded; what of it is broken is named."""
-    stories, reader = Stories(), Reader(directory)
+    stories, reader = PodTraces(), Reader(directory)
     try:
         stories.learn(reader.more())
     except OSError as error:
@@ -143,7 +143,7 @@ def _named(arguments: argparse.Namespace, pod: str) -> tuple[str, str]:
     return namespace or arguments.namespace, name
 
 
-def _chosen(stories: Stories, arguments: argparse.Namespace) -> Story:
+def _chosen(stories: PodTraces, arguments: argparse.Namespace) -> PodTrace:
     if arguments.pod:
         return _found(stories, arguments, arguments.pod)
     if arguments.slow:
@@ -155,7 +155,7 @@ def _chosen(stories: Stories, arguments: argparse.Namespace) -> Story:
     return told[-1]
 
 
-def _found(stories: Stories, arguments: argparse.Namespace, pod: str) -> Story:
+def _found(stories: PodTraces, arguments: argparse.Namespace, pod: str) -> PodTrace:
     namespace, name = _named(arguments, pod)
     story = stories.find(namespace, name) or stories.find_id(pod)
     if story is None:
@@ -163,11 +163,11 @@ def _found(stories: Stories, arguments: argparse.Namespace, pod: str) -> Story:
     return story
 
 
-def _slowest(stories: Stories) -> list[Story]:
+def _slowest(stories: PodTraces) -> list[PodTrace]:
     return sorted((each for each in stories.all() if each.took is not None), key=lambda each: -(each.took or 0.0))
 
 
-def _shown(stories: Stories, story: Story, arguments: argparse.Namespace) -> str:
+def _shown(stories: PodTraces, story: PodTrace, arguments: argparse.Namespace) -> str:
     if arguments.format == "json":
         return as_json(_records(stories, story, raw=arguments.raw))
     flow = load(arguments.flow)
@@ -180,7 +180,7 @@ def _shown(stories: Stories, story: Story, arguments: argparse.Namespace) -> str
     return ways[arguments.format]()
 
 
-def _records(stories: Stories, story: Story, *, raw: bool) -> list[Record]:
+def _records(stories: PodTraces, story: PodTrace, *, raw: bool) -> list[Record]:
     found = stories.records(story)
     return found if raw else [msgspec.structs.replace(each, detail=redacted(each.detail)) for each in found]
 
@@ -200,7 +200,7 @@ def _colours(arguments: argparse.Namespace) -> bool:
     return bool(arguments.color == "always")
 
 
-def _list(stories: Stories, form: str) -> int:
+def _list(stories: PodTraces, form: str) -> int:
     told = stories.all()
     if form == "json":
         print(json.dumps([listed(each) for each in told], indent=2))
@@ -211,7 +211,7 @@ def _list(stories: Stories, form: str) -> int:
     return 0
 
 
-def _check(story: Story, name: str, form: str) -> int:
+def _check(story: PodTrace, name: str, form: str) -> int:
     findings = check(story, load(name))
     if form == "json":
         print(json.dumps([msgspec.to_builtins(each) for each in findings], indent=2))
@@ -223,7 +223,7 @@ def _check(story: Story, name: str, form: str) -> int:
     return 1 if findings else 0
 
 
-def _diff(stories: Stories, arguments: argparse.Namespace) -> int:
+def _diff(stories: PodTraces, arguments: argparse.Namespace) -> int:
     first, second = (_found(stories, arguments, each) for each in arguments.diff)
     told = diff(first, second)
     if arguments.format == "json":

@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import Iterable
 
 from podwire.cli.main import UserError
-from podwire.trace.endpoint import BadEndpoint, endpoint, shown
 from podwire.trace.otlp import CONTENT_TYPE, encoded, rejected
-from podwire.trace.plain import cut, plain
+from podwire.trace.otlp_endpoint import BadEndpoint, endpoint, shown
+from podwire.trace.plain_text import cut, plain
+from podwire.trace.pod_trace import PodTrace
 from podwire.trace.record import Record
 from podwire.trace.spans import spans
-from podwire.trace.story import Story
 from podwire.transports.posting import Posted, Unreachable, posting
 
 
-def send(url: str, story: Story, records: Iterable[Record]) -> int:
+def send(url: str, story: PodTrace, records: Iterable[Record]) -> int:
     try:
         to = endpoint(url)
     except BadEndpoint as error:

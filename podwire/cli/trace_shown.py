@@ -9,15 +9,15 @@ import msgspec
 
 from podwire.trace.diff import Diff, Hop, Row, Sum
 from podwire.trace.phases import parts, phases
+from podwire.trace.pod_trace import PodTrace
 from podwire.trace.record import Record
-from podwire.trace.story import Story
 
 
 def as_json(records: Iterable[Record]) -> str:
     return json.dumps([msgspec.to_builtins(each) for each in records], indent=2) + "\n"
 
 
-def listed(story: Story) -> dict[str, Any]:
+def listed(story: PodTrace) -> dict[str, Any]:
     """One of the pods that were seen: times are seconds."""
     return {
         "pod": story.pod,

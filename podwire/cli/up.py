@@ -8,12 +8,12 @@ from podwire.cli.main import UserError
 from podwire.cli.progress import progress
 from podwire.cli.runtime import add_checking, checking
 from podwire.cluster.hardware.profile import BadProfile
-from podwire.cluster.hardware.reading import load
-from podwire.cluster.up import launch, notes, state
-from podwire.cluster.up.claims import Claims, NoSlot
+from podwire.cluster.hardware.profile_yaml import load
+from podwire.cluster.up import launch, state, status_file
 from podwire.cluster.up.layout import BadPrefix, Layout, layout_of
-from podwire.cluster.up.nodespace import NotBuilt
-from podwire.cluster.up.prepare import Prepared, Refused, Wanted
+from podwire.cluster.up.node_namespaces import NotBuilt
+from podwire.cluster.up.preparation import Prepared, Refused, UpOptions
+from podwire.cluster.up.slot_claims import NoSlot, SlotClaims
 from podwire.cluster.up.state import BrokenState, NewerState
 from podwire.cluster.up.stop import StillThere
 from podwire.cluster.up.supervisor import Event
@@ -21,7 +21,7 @@ from podwire.dradriver.config import Config as NetworkDriver
 from podwire.dradriver.config import load as load_network_driver
 from podwire.protocols.settings import BadConfig
 from podwire.runtime.images.build import ROOT_REFERENCE
-from podwire.trace.endpoint import BadEndpoint, endpoint
+from podwire.trace.otlp_endpoint import BadEndpoint, endpoint
 
 PLUGINS = Path("/var/lib/podwire/cni/bin")
 
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     if os.geteuid() != 0:
         raise UserError("needs root, for namespaces, links and mounts; try `sudo podwire up`")
     try:
-        wanted = Wanted(
+        wanted = UpOptions(
             runtime=arguments.runtime,
             store=arguments.store,
             nodes=arguments.nodes,
@@ -72,10 +72,10 @@ def run(arguments: argparse.Namespace) -> int:
         layout = layout_of(arguments.prefix)
         if launch.make_room(layout, wanted):
             print("stopped, to be started with more nodes; pods go on", flush=True)
-        with launch.held(layout, wanted, Claims()) as (prepared, lock):
+        with launch.held(layout, wanted, SlotClaims()) as (prepared, lock):
             _tell_place(prepared)
             return _detached(prepared, lock) if arguments.detach else _attached(prepared, lock)
-    except notes.Held as error:
+    except status_file.PrefixLocked as error:
         return _already(layout, error)
     except BadConfig as error:
         raise UserError(f"--network-driver: {error}") from error
@@ -105,8 +105,8 @@ def _endpoint(text: str) -> str:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def _already(layout: Layout, held: notes.Held) -> int:
-    told = notes.read(layout)
+def _already(layout: Layout, held: status_file.PrefixLocked) -> int:
+    told = status_file.read(layout)
     if told is None or not told.up or told.pid != held.pid:
         raise UserError(f"{held}; wait for it, or `podwire down{_flag(layout)}`") from held
     print(f"it is up already, by process {held.pid}")

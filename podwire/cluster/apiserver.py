@@ -18,7 +18,7 @@ from podwire.cluster import tracing
 from podwire.cluster.controllers import in_process
 from podwire.cluster.files import write_private
 from podwire.cluster.kubelet_proxy import kubelet_proxy
-from podwire.cluster.watched_store import watched_store
+from podwire.cluster.store_tap import watched_store
 from podwire.linux.machine import KernelMachine
 from podwire.protocols.k8sapi.kubeconfig import Access, Pem, write_kubeconfig
 from podwire.store import AnyStore, open_store

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from podwire.cluster import cni_joints, tracing
+from podwire.cluster import cni_tap, tracing
 from podwire.cniplugins.daemon import BACKLOG, GRACE, Daemon
 from podwire.trace.participants import CNI_PLUGIN
 from podwire.transports import unix
@@ -36,7 +36,7 @@ async def running(options: Options) -> AsyncIterator[None]:
             listener.bind(path)
             listener.listen(BACKLOG)
 
-        daemon = Daemon(listener, answer=cni_joints.watched(tracing.tap(CNI_PLUGIN)))
+        daemon = Daemon(listener, answer=cni_tap.watched(tracing.tap(CNI_PLUGIN)))
         place = await unix.take(options.socket, bind)
         try:
             daemon.start()

@@ -7,8 +7,8 @@ from podwire import controllers
 from podwire.apiserver import Assembled
 from podwire.apiserver.users import MASTERS
 from podwire.cluster import tracing
-from podwire.cluster.feed import StoreFeed
 from podwire.cluster.loopback import LoopbackHttp
+from podwire.cluster.store_feed import StoreFeed
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.trace.participants import API_SERVER

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from podwire.cluster import tracing
-from podwire.cluster.kubelet_devices import UnixDoor
+from podwire.cluster.kubelet_plugins import PluginSockets
 from podwire.cluster.kubelet_server import Serving, serving
 from podwire.kubelet import Dependencies, Kubelet
 from podwire.kubelet.claims import ClaimSettings
@@ -107,7 +107,7 @@ async def run(options: Options) -> None:
             sockets=ProbeSockets(),
             pod_started=meter.pod_started,
             network_files=lambda: changes_below(options.cni_dirs),
-            plugins=UnixDoor(tap),
+            plugins=PluginSockets(tap),
         )
         root, logs = options.root_dir, options.pod_logs_dir
         kubelet = Kubelet(outside, _node(options), root, logs, await _dns(options), options.devices, options.claims)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from podwire import nri
 from podwire.cluster import tracing
-from podwire.cluster.own_calls import OwnCalls
-from podwire.cluster.pages import page
+from podwire.cluster.health_endpoints import page
+from podwire.cluster.own_calls import PodCalls
 from podwire.dradriver.addresses.address_store import Addresses
 from podwire.dradriver.addresses.manager import Leasing
 from podwire.dradriver.attach.attachments import Attachments
@@ -236,6 +236,6 @@ async def _serve_pages(options: Options, shown: _Shown) -> None:
 # The trace.
 
 
-class _Trace(OwnCalls):
+class _Trace(PodCalls):
     def works(self, uid: str, what: str) -> AbstractContextManager[Passing]:
         return self.call(uid, what)

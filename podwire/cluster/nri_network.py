@@ -10,8 +10,8 @@ from pathlib import Path
 
 from podwire import nri
 from podwire.cluster import tracing
-from podwire.cluster.own_calls import OwnCalls
-from podwire.cluster.pages import page
+from podwire.cluster.health_endpoints import page
+from podwire.cluster.own_calls import PodCalls
 from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.nriplugins.network.assembly import COMPONENT, Parts, assemble
 from podwire.nriplugins.network.ports import Passing
@@ -95,7 +95,7 @@ async def _pages(options: Options, parts: Parts) -> AsyncIterator[int]:
 # The trace.
 
 
-class _Trace(OwnCalls):
+class _Trace(PodCalls):
     def reads(self, uid: str, path: str) -> AbstractContextManager[Passing]:
         return self.call(uid, f"GET {path}", API_SERVER)
 

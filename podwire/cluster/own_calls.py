@@ -10,7 +10,7 @@ from podwire.trace.record import pod_id
 from podwire.transports.tapped import Passing, Tapped
 
 
-class OwnCalls:
+class PodCalls:
     def __init__(self, participant: str, node: str) -> None:
         self._participant, self._tap = participant, tracing.tap(participant, node)
 

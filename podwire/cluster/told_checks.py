@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 
-class ToldChecks:
+class CheckFilter:
     """CHECK is asked as long as a pod lives. The first of each plugin is told, and those that follow one that failed;
     were all of them, there would be little else."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from podwire.cluster.told_checks import ToldChecks
+from podwire.cluster.told_checks import CheckFilter
 from podwire.interfaces import Tap
 from podwire.linux.proc import processes
 from podwire.trace.participants import CNI_PLUGIN, KUBELET, RUNTIME
@@ -101,7 +101,7 @@ def cni_run(tap_: Tap | None) -> Run:
     if tap_ is None:
         return processes.run
     watched = watched_run(processes.run, Tapped(tap_, caller=RUNTIME, callee=CNI_PLUGIN), _cni_call)
-    told = ToldChecks()
+    told = CheckFilter()
 
     def run(argv: Sequence[str], *, env: Mapping[str, str], **rest: Any) -> processes.Finished:
         loudly = told.begun(argv[0], env)

@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from podwire.trace.plain import columns
+from podwire.trace.plain_text import columns
 
 NORMAL, FAINT, STRONG = "", "2", "1"
 CALL, ANSWER, EVENT, FAILED, NOTE, LOST = "36", "32", "33", "1;31", "1;34", "35"

@@ -11,7 +11,7 @@ from dataclasses import replace
 import msgspec
 
 from podwire.trace.flow import NOTHING, Flow, Note, Step
-from podwire.trace.story import Arrow, Remark, Story, Turn
+from podwire.trace.pod_trace import Arrow, PodTrace, Remark, Turn
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ class Finding(msgspec.Struct, frozen=True):
         return f"{self.kind}: {self.arrow} ({self.reason})"
 
 
-def annotated(story: Story, flow: Flow) -> Story:
+def annotated(story: PodTrace, flow: Flow) -> PodTrace:
     """The story with the flow's notes, each before the arrow that it speaks of."""
     places = _places(flow, story.arrows)
     remarks, waiting = [], []
@@ -46,7 +46,7 @@ def _places(flow: Flow, arrows: Sequence[Arrow]) -> dict[int, int | None]:
     return dict(zip(map(id, ordered), _laid(ordered, arrows), strict=True))
 
 
-def check(story: Story, flow: Flow) -> list[Finding]:
+def check(story: PodTrace, flow: Flow) -> list[Finding]:
     """All deviations; none when the story is the flow."""
     findings = []
     before: Step | None = None
@@ -60,7 +60,7 @@ def check(story: Story, flow: Flow) -> list[Finding]:
     return findings + _extras(story, flow)
 
 
-def brief(story: Story, flow: Flow) -> Story:
+def brief(story: PodTrace, flow: Flow) -> PodTrace:
     """Only the arrows that the flow draws; of several watches, those that delivered the pod."""
     arrows = story.arrows
     kept = {place for step, place, _ in _settled(flow, arrows) if place is not None and step.after != NOTHING}
@@ -118,7 +118,7 @@ def _walked(best: list[list[int]], fits: list[list[bool]]) -> list[int | None]:
     return places
 
 
-def _swapped(step: Step, where: int, before: Step | None, story: Story) -> Finding:
+def _swapped(step: Step, where: int, before: Step | None, story: PodTrace) -> Finding:
     """It is there, where it does not belong; the step before it tells where it does."""
     at = (story.arrows[where].time - story.origin) * 1000
     told = f"it is there at {at:+.1f} ms, but not in its place"
@@ -140,7 +140,7 @@ def _missing(step: Step, arrows: Sequence[Arrow]) -> Finding:
     return Finding("missing", str(step), reason)
 
 
-def _extras(story: Story, flow: Flow) -> list[Finding]:
+def _extras(story: PodTrace, flow: Flow) -> list[Finding]:
     """Each kind of call once, with how often it is there."""
     counted: Counter[str] = Counter()
     for each in story.arrows:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from podwire.trace.digest import digested
-from podwire.trace.losses import Losses
+from podwire.trace.loss_log import Losses
 from podwire.trace.pods import About, Pods
 from podwire.trace.record import Record, decode, encode
 from podwire.trace.segments import LIMIT, Reader, Writer

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from podwire.trace.story import Cut, Story
+from podwire.trace.pod_trace import Cut, PodTrace
 
 MOST_ARROWS = 2000
 """That are drawn; a start has about a hundred."""
 
 
-def cut_short(story: Story, most: int = MOST_ARROWS) -> Story:
+def cut_short(story: PodTrace, most: int = MOST_ARROWS) -> PodTrace:
     """The story itself if it is not too long; else its beginning, which has the start, and its end."""
     left_out = len(story.arrows) - most
     if left_out <= 0:

@@ -12,7 +12,7 @@ from podwire.protocols.k8sapi import paths
 from podwire.protocols.k8sapi.paths import BadPath
 from podwire.trace.participants import USER
 from podwire.trace.phases import PARTS, PHASES, parts, phases
-from podwire.trace.story import Arrow, Story, Turn
+from podwire.trace.pod_trace import Arrow, PodTrace, Turn
 
 REGISTRY = "/registry/"
 _VERSION = re.compile(r"\([^()]*rv [^()]*\)")
@@ -64,15 +64,15 @@ class Sum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diff:
-    first: Story
-    second: Story
+    first: PodTrace
+    second: PodTrace
     phases: tuple[Sum, ...]
     parts: tuple[Sum, ...]
     rows: tuple[Row, ...]
     """In the order of the first; what only the second has comes after it, in its own order."""
 
 
-def diff(first: Story, second: Story) -> Diff:
+def diff(first: PodTrace, second: PodTrace) -> Diff:
     one, other = _hops(first), _hops(second)
     rows = [
         Row(*key[:3], hop, other.get(key)) for key, hop in one.items()
@@ -93,7 +93,7 @@ def _sums(names: tuple[str, ...], first: dict[str, float], second: dict[str, flo
 _Key = tuple[str, str, str, int]
 
 
-def _hops(story: Story) -> dict[_Key, Hop]:
+def _hops(story: PodTrace) -> dict[_Key, Hop]:
     """The calls of a start by who called whom for what, and the how manieth it was."""
     found: dict[_Key, Hop] = {}
     counted: dict[tuple[str, str, str], int] = defaultdict(int)
@@ -107,7 +107,7 @@ def _hops(story: Story) -> dict[_Key, Hop]:
     return found
 
 
-def _counts(arrow: Arrow, story: Story) -> bool:
+def _counts(arrow: Arrow, story: PodTrace) -> bool:
     """Until the pod ran; neither watches that began before, nor what somebody typed."""
     until = story.running if story.running is not None else float("inf")
     finished = arrow.turn is Turn.CALL and arrow.took is not None

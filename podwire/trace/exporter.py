@@ -11,11 +11,11 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
-from podwire.trace.assembly import Assembler
-from podwire.trace.losses import Losses
+from podwire.trace.loss_log import Losses
 from podwire.trace.otlp import encoded, rejected
-from podwire.trace.plain import cut, plain
+from podwire.trace.plain_text import cut, plain
 from podwire.trace.record import Record
+from podwire.trace.span_assembly import Assembler
 from podwire.trace.spans import Span
 from podwire.transports.posting import Posted, Unreachable
 

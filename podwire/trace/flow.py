@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from podwire.trace.story import Arrow, Turn
+from podwire.trace.pod_trace import Arrow, Turn
 
 _FOLDER = Path(__file__).parent / "flows"
 FLOWS = tuple(sorted(each.stem for each in _FOLDER.glob("*.yaml")))

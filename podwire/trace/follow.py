@@ -18,11 +18,11 @@ from podwire.trace.participants import (
     USER,
     placed,
 )
-from podwire.trace.plain import plain
+from podwire.trace.plain_text import plain
+from podwire.trace.pod_trace import Arrow, Moment, PodTrace, PodTraces, moments
 from podwire.trace.segments import Reader
-from podwire.trace.sentences import headline
-from podwire.trace.story import Arrow, Moment, Stories, Story, moments
 from podwire.trace.text import Drawing
+from podwire.trace.wording import headline
 
 EXPECTED = frozenset({USER, KUBECTL, API_SERVER, STORE, SCHEDULER, KUBELET, RUNTIME, CNI_PLUGIN})
 """Who has a lane from the beginning; others get theirs when they come, below a new head."""
@@ -32,7 +32,7 @@ async def follow(
     directory: Path, namespace: str, name: str, columns: int, *, colours: bool = False
 ) -> AsyncGenerator[str, None]:
     """Lines until it is closed, or the directory is gone. The pod may not be there yet."""
-    stories, reader, drawn = Stories(), Reader(directory), _Drawn(columns, colours=colours)
+    stories, reader, drawn = PodTraces(), Reader(directory), _Drawn(columns, colours=colours)
     async with contextlib.aclosing(_changes(directory)) as changes:
         async for _ in changes:
             stories.learn(reader.more())
@@ -71,7 +71,7 @@ class _Drawn:
         self._people: set[str] = set()
         self._drawing = Drawing((), 0.0, columns)
 
-    def more(self, story: Story) -> Iterator[str]:
+    def more(self, story: PodTrace) -> Iterator[str]:
         if story.pod != self._pod:
             self._pod, self._told, self._announced, self._people = story.pod, set(), False, set()
             yield plain(f"pod {story.namespace}/{story.name}")
@@ -85,7 +85,7 @@ class _Drawn:
             self._announced = True
             yield plain(headline(story))
 
-    def _lanes(self, told: Moment, story: Story) -> list[str]:
+    def _lanes(self, told: Moment, story: PodTrace) -> list[str]:
         """A new head when somebody comes who has no lane."""
         people = self._people | EXPECTED | ({told.caller, told.callee} if isinstance(told, Arrow) else set())
         if people == self._people:

@@ -16,18 +16,18 @@ from typing import Any
 import msgspec
 
 from podwire.trace.phases import parts, phases
-from podwire.trace.plain import plain
+from podwire.trace.plain_text import plain
+from podwire.trace.pod_trace import Arrow, PodTrace, Turn, moments
 from podwire.trace.record import Record
-from podwire.trace.sentences import headline, milliseconds
-from podwire.trace.story import Arrow, Story, Turn, moments
 from podwire.trace.svg import Picture
+from podwire.trace.wording import headline, milliseconds
 
 _FOLDER = Path(__file__).parent / "page"
 MOST_DETAILS = 4 << 20
 """Bytes of all details together; of those beyond only the size is kept."""
 
 
-def html(story: Story, records: Iterable[Record], whole: Story | None = None) -> str:
+def html(story: PodTrace, records: Iterable[Record], whole: PodTrace | None = None) -> str:
     """The page; of a story that is a part of another, times are summed in the whole. What the records carry is shown as
     it is: take secrets out before."""
     style, script = ((_FOLDER / each).read_text(encoding="utf-8") for each in ("style.css", "script.js"))
@@ -66,12 +66,12 @@ def _hash(text: str) -> str:
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
-def _about(story: Story) -> str:
+def _about(story: PodTrace) -> str:
     began = datetime.fromtimestamp(story.begin, UTC).isoformat(sep=" ", timespec="milliseconds")
     return _escaped(f"{began} · {len(story.arrows)} arrows · trace {story.pod}")
 
 
-def _sums(story: Story) -> str:
+def _sums(story: PodTrace) -> str:
     """Where the time went, as two small tables."""
     whole = story.took or 0.0
     told = [(each.name, each.seconds) for each in phases(story)]
@@ -93,7 +93,7 @@ def _share(seconds: float, whole: float) -> str:
     return f'<svg class="share" width="120" height="9"><rect class="share" width="{120 * share:.1f}" height="9"/></svg>'
 
 
-def _details(story: Story, records: Iterable[Record]) -> dict[int, Any]:
+def _details(story: PodTrace, records: Iterable[Record]) -> dict[int, Any]:
     """What each arrow carried, by its row; those that somebody typed carried nothing."""
     known = {(each.id, each.time, _turn(each)): each for each in records}
     found: dict[int, Any] = {}

@@ -4,20 +4,20 @@ import re
 from collections.abc import Iterator
 
 from podwire.trace.participants import ORDER, placed
-from podwire.trace.plain import plain
-from podwire.trace.sentences import headline, lost, milliseconds
-from podwire.trace.story import Arrow, Cut, Gap, Remark, Story, Turn, moments
+from podwire.trace.plain_text import plain
+from podwire.trace.pod_trace import Arrow, Cut, Gap, PodTrace, Remark, Turn, moments
+from podwire.trace.wording import headline, lost, milliseconds
 
 _MEANT = re.compile(r"[#;<>&%$]|\A(?:no)?wrap(?=:)|style|classDef", re.IGNORECASE)
 """What Mermaid, or the HTML that it makes, would take for more than text: ends, entities, tags, comments and
 directives, formulas, and the words at which it looks for them."""
 
 
-def mermaid(story: Story) -> str:
+def mermaid(story: PodTrace) -> str:
     return "\n".join(_lines(story)) + "\n"
 
 
-def _lines(story: Story) -> Iterator[str]:
+def _lines(story: PodTrace) -> Iterator[str]:
     yield "sequenceDiagram"
     people = placed({name for each in story.arrows for name in (each.caller, each.callee)})
     names = {each: _name(each, number) for number, each in enumerate(people)}

@@ -17,7 +17,7 @@ from podwire.trace.participants import (
     SCHEDULER,
     STORE,
 )
-from podwire.trace.story import Arrow, Story, Turn
+from podwire.trace.pod_trace import Arrow, PodTrace, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ _PARTS: tuple[tuple[str, Wanted], ...] = (
 PARTS = tuple(name for name, _ in _PARTS)
 
 
-def phases(story: Story) -> list[Phase]:
+def phases(story: PodTrace) -> list[Phase]:
     """In order; none for a pod that does not run yet."""
     if story.running is None:
         return []
@@ -116,7 +116,7 @@ def phases(story: Story) -> list[Phase]:
     return [*found, Phase(REPORTING, story.running - before)]
 
 
-def parts(story: Story) -> list[Part]:
+def parts(story: PodTrace) -> list[Part]:
     """Those that there were, until the pod ran or until now."""
     until = story.running if story.running is not None else float("inf")
     calls = [

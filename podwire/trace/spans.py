@@ -13,9 +13,9 @@ import msgspec
 
 from podwire.trace.diff import kind_of
 from podwire.trace.labels import label_of
+from podwire.trace.pod_trace import is_request, is_running
 from podwire.trace.record import Record, succeeded
 from podwire.trace.redact import redacted
-from podwire.trace.story import is_request, is_running
 
 ROOT = "podwire"
 """The service that tells of a whole start."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from html import escape
 
 from podwire.trace.participants import placed
-from podwire.trace.plain import cut, plain, width
-from podwire.trace.sentences import lost, milliseconds, moment
-from podwire.trace.story import Arrow, Cut, Gap, Moment, Remark, Story, Turn, moments
+from podwire.trace.plain_text import cut, plain, width
+from podwire.trace.pod_trace import Arrow, Cut, Gap, Moment, PodTrace, Remark, Turn, moments
+from podwire.trace.wording import lost, milliseconds, moment
 
 MARGIN, LANE, EDGE = 190, 150, 90
 """Pixels: left of the first lane's half, of a lane, and right of the last one for labels."""
@@ -37,7 +37,7 @@ class Bar:
 class Picture:
     """A story with its places: who stands where, and which row is how far below the top."""
 
-    def __init__(self, story: Story) -> None:
+    def __init__(self, story: PodTrace) -> None:
         self._begin = story.origin
         self._told = moments(story)
         people = placed({name for each in story.arrows for name in (each.caller, each.callee)})

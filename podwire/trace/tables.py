@@ -6,15 +6,15 @@ from podwire.trace import canvas
 from podwire.trace.canvas import coloured
 from podwire.trace.diff import Diff, Hop, Row, Sum
 from podwire.trace.phases import phases
-from podwire.trace.plain import plain, width
-from podwire.trace.sentences import clock, day, milliseconds
-from podwire.trace.story import Story
+from podwire.trace.plain_text import plain, width
+from podwire.trace.pod_trace import PodTrace
+from podwire.trace.wording import clock, day, milliseconds
 
 NOTICEABLE = 0.001
 """Seconds by which a hop must be slower, or quicker, to be called so."""
 
 
-def seen(stories: Sequence[Story]) -> str:
+def seen(stories: Sequence[PodTrace]) -> str:
     """The pods that were seen, a line each; with the date, where they are not of one day."""
     when = _dated if len({day(each.begin) for each in stories}) > 1 else clock
     rows = [
@@ -27,7 +27,7 @@ def _dated(seconds: float) -> str:
     return f"{day(seconds)}T{clock(seconds)}"
 
 
-def slowest(stories: Iterable[Story]) -> str:
+def slowest(stories: Iterable[PodTrace]) -> str:
     """Starts with the time of each of their phases; a column only for those that one of them has."""
     told = [(story, {each.name: each.seconds for each in phases(story)}) for story in stories]
     names = list(dict.fromkeys(name for _, own in told for name in own))
@@ -115,7 +115,7 @@ def _signed(seconds: float) -> str:
     return f"{seconds * 1000:+.1f} ms"
 
 
-def _ref(story: Story) -> str:
+def _ref(story: PodTrace) -> str:
     return plain(f"{story.namespace}/{story.name}")
 
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from podwire.trace import canvas
 from podwire.trace.canvas import Canvas, coloured
 from podwire.trace.participants import placed
-from podwire.trace.plain import cut, folded, plain, width
-from podwire.trace.sentences import headline, lost, times
-from podwire.trace.story import Arrow, Cut, Gap, Moment, Remark, Story, Turn, moments
+from podwire.trace.plain_text import cut, folded, plain, width
+from podwire.trace.pod_trace import Arrow, Cut, Gap, Moment, PodTrace, Remark, Turn, moments
+from podwire.trace.wording import headline, lost, times
 
 NARROWEST = 10
 """Columns that a lane needs; with fewer there are no lanes."""
@@ -21,7 +21,7 @@ MARGIN = 22
 """Columns on the left for the time and the duration."""
 
 
-def text(story: Story, columns: int = 120, *, colours: bool = False) -> str:
+def text(story: PodTrace, columns: int = 120, *, colours: bool = False) -> str:
     """The whole story."""
     people = placed({name for each in story.arrows for name in (each.caller, each.callee)})
     drawing = Drawing(people, story.origin, columns, colours=colours)

@@ -102,7 +102,7 @@ async def test_an_address_that_somebody_reserved_by_hand_is_left_alone(api):
 # --- following --------------------------------------------------------------------------------------------------------
 
 
-class Story(MemoryStore):
+class PodTrace(MemoryStore):
     """A store whose first watch ends as told."""
 
     def __init__(self, end):
@@ -120,7 +120,7 @@ class Story(MemoryStore):
 @pytest.mark.parametrize("end", [Gone(1, 2), SlowWatcher("slow"), StoreUnavailable("away")])
 async def test_a_log_that_breaks_is_followed_anew_from_the_whole_state(monkeypatch, end):
     monkeypatch.setattr(keepers, "RETRY", 0.0)
-    store, told = Story(end), asyncio.Queue()
+    store, told = PodTrace(end), asyncio.Queue()
     await store.create("/registry/a/x", b"1")
 
     async def seen(items):

@@ -9,7 +9,7 @@ from benchmarks import clusters, island, pod_client, pods
 from benchmarks.figures import table
 from benchmarks.machine import CannotMeasure
 from benchmarks.pod_steps import Step, average, steps
-from podwire.trace.story import Arrow, Turn
+from podwire.trace.pod_trace import Arrow, Turn
 
 
 def lines_of(figures):

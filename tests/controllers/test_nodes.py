@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from podwire.cluster.apiserver import Options, running
-from podwire.cluster.feed import StoreFeed
 from podwire.cluster.loopback import LoopbackHttp
+from podwire.cluster.store_feed import StoreFeed
 from podwire.controllers import Absent, Complete, Present
 from podwire.controllers.evictions import Evictions
 from podwire.controllers.graph import Graph

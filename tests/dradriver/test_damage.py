@@ -4,12 +4,12 @@ import uuid
 
 import pytest
 
-from podwire.cluster import claim_traces
-from podwire.cluster.leakcheck import leaks
 from podwire.dradriver.addresses.pools import parse_pools
 from podwire.dradriver.claims.explanation import seen_on_host
 from podwire.dradriver.config import Config
 from podwire.dradriver.inventory.config import config
+from podwire.inspect import claim_leftovers
+from podwire.inspect.leakcheck import leaks
 
 SHARE = {"name": "net1", "kind": "veth", "addressPool": "lab"}
 
@@ -19,8 +19,8 @@ def leaked(node):
     (state / "network-driver").parent.mkdir(exist_ok=True)
     if not (state / "network-driver").exists():
         (state / "network-driver").symlink_to(node.root / "state")
-    found = claim_traces.found(state, node.root, node.kubelet.directory)
-    return leaks(found, set(claim_traces.owners(state)))
+    found = claim_leftovers.found(state, node.root, node.kubelet.directory)
+    return leaks(found, set(claim_leftovers.owners(state)))
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["a letter is another", "empty"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from podwire.apiserver import Pki, Settings, assemble
-from podwire.cluster.kubelet_devices import UnixDoor
+from podwire.cluster.kubelet_plugins import PluginSockets
 from podwire.cluster.loopback import LoopbackHttp
 from podwire.kubelet import Dependencies, Kubelet
 from podwire.kubelet.claims import ClaimSettings
@@ -297,7 +297,7 @@ async def world(api_server, root, tmp_path, monkeypatch):
     line, runtime = Line(api_server), Runtime()
     outside = Dependencies(
         api=line, cri=runtime, clock=SystemClock(), mounts=KernelMounts(), machine=KernelMachine(),
-        sockets=ProbeSockets(), network_files=forever, pod_started=lambda *_: None, plugins=UnixDoor(),
+        sockets=ProbeSockets(), network_files=forever, pod_started=lambda *_: None, plugins=PluginSockets(),
     )  # fmt: skip
     made = World(Client(api_server), line, runtime, outside, root, tmp_path / "logs")
     made.start()

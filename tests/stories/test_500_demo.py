@@ -19,8 +19,8 @@ from podwire.cluster import runtime
 from podwire.cluster.demo.acts import acts
 from podwire.cluster.demo.acts.act import WAITS, Place
 from podwire.cluster.demo.frame import beginning, ending
-from podwire.cluster.up.claims import Claims
 from podwire.cluster.up.layout import Layout
+from podwire.cluster.up.slot_claims import SlotClaims
 
 PODWIRE = str(Path(sys.executable).with_name("podwire"))
 KUBECTL = shutil.which("kubectl") or str(Path(sys.prefix) / "debian/usr/bin/kubectl")
@@ -78,7 +78,7 @@ class Visitor:
         assert self._network() == self._before
         [prefix] = set(re.findall(rf"{self.place}/pwdemo-\w+", output))
         options = runtime.Options(socket=Path(prefix) / "cri.sock", prefix=Path(prefix))
-        assert Claims().of(Path(prefix)) == []
+        assert SlotClaims().of(Path(prefix)) == []
         assert prefix not in Path("/proc/self/mountinfo").read_text()
         assert not [at for at, below, _ in os.walk("/sys/fs/cgroup") if options.cgroup_parent in below]
         assert told_of(prefix) == []

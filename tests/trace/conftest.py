@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from podwire.trace.pod_trace import PodTrace, PodTraces
 from podwire.trace.record import Record
-from podwire.trace.story import Stories, Story
 
 UID = "3bba3e288f2d47ce8c5bf9d5d263d9fc"
 BEGIN = 1_800_000_000.0
@@ -89,8 +89,8 @@ def recorded() -> list[Record]:
     return tape.records
 
 
-def told(records: Iterable[Record], name: str = "web") -> Story:
-    stories = Stories()
+def told(records: Iterable[Record], name: str = "web") -> PodTrace:
+    stories = PodTraces()
     stories.learn(records)
     story = stories.find("default", name)
     assert story is not None
@@ -103,7 +103,7 @@ def records() -> list[Record]:
 
 
 @pytest.fixture
-def story(records) -> Story:
+def story(records) -> PodTrace:
     return told(records)
 
 

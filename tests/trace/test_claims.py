@@ -10,7 +10,7 @@ from podwire.trace.digest import digested
 from podwire.trace.labels import label_of
 from podwire.trace.participants import of_socket, placed
 from podwire.trace.pods import About, Pods
-from podwire.trace.preludes import prelude
+from podwire.trace.prelude import prelude
 from podwire.trace.record import Record, pod_id
 
 UID, CLAIM = "0b33dd0a-4645-4cab-b77c-02562fe6dcad", "7c7e3a3e-0000-4000-8000-000000000001"

@@ -16,10 +16,10 @@ from podwire.interfaces import Hop
 from podwire.trace import collector
 from podwire.trace.collector import Collector
 from podwire.trace.follow import follow
+from podwire.trace.pod_trace import PodTraces
 from podwire.trace.record import Record, encode
 from podwire.trace.recorder import Recorder
 from podwire.trace.segments import SEGMENTS, Reader, Writer, segment_files
-from podwire.trace.story import Stories
 from podwire.transports import unix
 from podwire.transports.datagrams import Receiver, Sender, dealt_with
 
@@ -276,7 +276,7 @@ async def test_a_story_is_drawn_while_it_happens(tmp_path, records):
     writer.close()
     assert seen[0] == "pod default/web"
     assert sum("RunPodSandbox" in each for each in seen) == 1
-    stories = Stories()
+    stories = PodTraces()
     stories.learn(records)
     assert sum("▶" in each or "◀" in each or "✕" in each or "╯" in each for each in seen) == len(
         stories.all()[0].arrows

@@ -9,7 +9,7 @@ from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
 from podwire.trace.digest import digested
 from podwire.trace.flow import load
 from podwire.trace.pods import About, Pods
-from podwire.trace.preludes import prelude
+from podwire.trace.prelude import prelude
 from podwire.trace.record import Record
 
 FLOW = """\

@@ -15,9 +15,9 @@ from podwire.protocols.otlp import otlp_pb2 as pb
 from podwire.trace import exporter as exporting
 from podwire.trace.exporter import Exporter
 from podwire.trace.otlp import CONTENT_TYPE
+from podwire.trace.pod_trace import assigned
 from podwire.trace.record import encode
 from podwire.trace.segments import Writer
-from podwire.trace.story import assigned
 from podwire.transports.datagrams import Sender
 from podwire.transports.posting import MOST_ANSWER, Unreachable, posting
 
@@ -101,7 +101,7 @@ async def eventually(wanted) -> None:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """What lingers in life does so for a moment only."""
-    monkeypatch.setattr("podwire.trace.assembly.LINGER", 0.01)
+    monkeypatch.setattr("podwire.trace.span_assembly.LINGER", 0.01)
     monkeypatch.setattr(exporting, "FIRST_PAUSE", 0.01)
 
 
@@ -132,7 +132,7 @@ async def test_a_start_comes_to_the_collector_whole(collector, records):
 
 
 async def test_what_is_left_at_the_end_is_sent_before_it(collector, records, monkeypatch):
-    monkeypatch.setattr("podwire.trace.assembly.LINGER", 3600.0)
+    monkeypatch.setattr("podwire.trace.span_assembly.LINGER", 3600.0)
     async with exporting_to(collector.url) as exporter:
         exporter.offer(assigned(records))
     assert "RunPodSandbox" in {each.name for each in collector.spans}

@@ -9,8 +9,8 @@ import pytest
 
 from podwire.trace.check import annotated, brief, check
 from podwire.trace.flow import FLOWS, Step, load
+from podwire.trace.pod_trace import Turn
 from podwire.trace.record import decode
-from podwire.trace.story import Turn
 
 POD = """\
 User->>KubeCtl: kubectl apply -f pod.yaml

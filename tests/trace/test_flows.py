@@ -9,8 +9,8 @@ import pytest
 
 from podwire.trace.check import _places, check
 from podwire.trace.flow import FLOWS, Flow, Step, load
+from podwire.trace.pod_trace import PodTrace, PodTraces
 from podwire.trace.record import decode
-from podwire.trace.story import Stories, Story
 
 DATA = Path(__file__).parent / "data"
 PODS = {"cni": "life", "device-plugin": "router", "network-driver": "fast", "nri": "db", "pod": "web"}
@@ -101,8 +101,8 @@ def test_every_line_of_a_flow_is_in_its_file_in_order(name):
     assert [str(each) for each in load(name).lines] == DRAWN[name].splitlines()
 
 
-def recorded(name: str) -> Story:
-    stories = Stories()
+def recorded(name: str) -> PodTrace:
+    stories = PodTraces()
     stories.learn([decode(each) for each in (DATA / f"{name}.jsonl").read_bytes().splitlines()])
     found = stories.find("default", PODS[name])
     assert found is not None
@@ -113,7 +113,7 @@ STORIES = {name: recorded(name) for name in FLOWS}
 STEPS = [pytest.param(load(name), step, id=f"{name}: {step}") for name in FLOWS for step in load(name).steps]
 
 
-def without(story: Story, step: Step) -> Story:
+def without(story: PodTrace, step: Step) -> PodTrace:
     return replace(story, arrows=tuple(each for each in story.arrows if not step.satisfied(each)))
 
 

@@ -16,11 +16,11 @@ from podwire.trace.diff import diff
 from podwire.trace.flow import load
 from podwire.trace.html import html
 from podwire.trace.mermaid import mermaid
-from podwire.trace.plain import plain
+from podwire.trace.plain_text import plain
+from podwire.trace.pod_trace import PodTraces
 from podwire.trace.record import Record, encode
 from podwire.trace.segments import Writer
 from podwire.trace.spans import spans
-from podwire.trace.story import Stories
 from podwire.trace.tables import compared, seen, slowest
 from podwire.trace.text import text
 
@@ -179,7 +179,7 @@ RECORDS = st.builds(
 
 @given(st.lists(RECORDS, max_size=12))
 def test_whatever_was_recorded_can_be_shown(records):
-    stories = Stories()
+    stories = PodTraces()
     stories.learn(records)
     for story in stories.all():
         for each in (text(story, 80), text(story, 200, colours=True), mermaid(story), html(story, records)):

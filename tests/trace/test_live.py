@@ -12,12 +12,12 @@ import pytest
 from podwire.cli.main import main
 from podwire.cluster import tracing
 from podwire.cluster.apiserver import Options, running
-from podwire.cluster.watched_store import watched_store
+from podwire.cluster.store_tap import watched_store
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import parse
+from podwire.trace.pod_trace import PodTraces, Turn
 from podwire.trace.record import encode
 from podwire.trace.segments import Reader, Writer
-from podwire.trace.story import Stories, Turn
 from podwire.transports import http_client
 
 SOON = 60.0
@@ -62,7 +62,7 @@ async def apply(kubeconfig: Path) -> None:
 
 async def story_with(directory: Path, wanted):
     """The story of default/web once it has what is wanted of it."""
-    stories, reader = Stories(), Reader(directory)
+    stories, reader = PodTraces(), Reader(directory)
     async with asyncio.timeout(SOON):
         while True:
             stories.learn(reader.more())

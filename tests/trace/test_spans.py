@@ -6,12 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from podwire.trace.assembly import KEPT, LINGER, SILENCE, Assembler
-from podwire.trace.endpoint import BadEndpoint, endpoint, shown
 from podwire.trace.otlp import encoded, rejected
+from podwire.trace.otlp_endpoint import BadEndpoint, endpoint, shown
+from podwire.trace.pod_trace import assigned
 from podwire.trace.record import decode
+from podwire.trace.span_assembly import KEPT, LINGER, SILENCE, Assembler
 from podwire.trace.spans import Event, Span, root_id, span_id, spans
-from podwire.trace.story import assigned
 
 UID = "3bba3e288f2d47ce8c5bf9d5d263d9fc"
 MOST = 200
@@ -154,7 +154,7 @@ def test_a_pod_that_runs_is_told_of_once_whatever_comes_after(records):
 
 
 def test_what_is_known_is_bounded(records, monkeypatch):
-    monkeypatch.setattr("podwire.trace.assembly.MOST", MOST)
+    monkeypatch.setattr("podwire.trace.span_assembly.MOST", MOST)
     assembler = Assembler()
     begun = records[14]
     for each in range(MOST + 10):

@@ -1,6 +1,6 @@
-"""What podwire does, shown with the real kubectl in a temporary place of its own."""
+"""The demo: a cluster in a temporary directory, driven by the real kubectl."""
 
-from podwire.cluster.demo.play import Wish, play, play_api
-from podwire.cluster.demo.scenes import Closing, Opening, Played, Scene
+from podwire.cluster.demo.play import DemoOptions, play, play_api
+from podwire.cluster.demo.step_runner import ActStarted, StepFinished, StepStarted, Summary
 
-__all__ = ["Closing", "Opening", "Played", "Scene", "Wish", "play", "play_api"]
+__all__ = ["ActStarted", "DemoOptions", "StepFinished", "StepStarted", "Summary", "play", "play_api"]

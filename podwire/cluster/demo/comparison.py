@@ -9,8 +9,8 @@ import yaml
 from podwire.cluster.demo.acts import Act
 from podwire.cluster.demo.manifests import CLUSTER
 from podwire.trace.phases import parts, phases
+from podwire.trace.pod_trace import PodTrace, PodTraces
 from podwire.trace.segments import Reader
-from podwire.trace.story import Stories, Story
 
 GAP = "  "
 NARROWEST = 12
@@ -20,7 +20,7 @@ ALWAYS = "And what one run does not show; tests do:"
 
 def comparison(acts: Sequence[Act], traces: Path, width: int) -> list[str]:
     """Lines of a table, one column for each act; times are those of this very run, files those that it applied."""
-    stories = Stories()
+    stories = PodTraces()
     stories.learn(Reader(traces).more())
     told = {each.number: stories.find(NAMESPACE, each.pod) for each in acts}
     head = ["", *(f"{each.number}. {each.title}" for each in acts)]
@@ -43,14 +43,14 @@ def _kinds(name: str) -> Iterator[str]:
         yield each.get("kind", name)
 
 
-def _times(acts: Sequence[Act], told: dict[int, Story | None]) -> list[list[str]]:
+def _times(acts: Sequence[Act], told: dict[int, PodTrace | None]) -> list[list[str]]:
     """Phases, which sum up to the start, then the parts in them."""
     found = [_seconds(told[each.number]) for each in acts]
     names = list(dict.fromkeys(name for each in found for name in each))
     return [[name, *(_milliseconds(each.get(name)) for each in found)] for name in names]
 
 
-def _seconds(story: Story | None) -> dict[str, float]:
+def _seconds(story: PodTrace | None) -> dict[str, float]:
     if story is None or story.took is None:
         return {}
     whole = {"POST to Running": story.took}

@@ -5,22 +5,22 @@ import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
-from podwire.cluster.demo import api_stage, api_tour, cluster_stage
+from podwire.cluster.demo import api_server, api_tour, demo_cluster
 from podwire.cluster.demo.acts import Act, acts
 from podwire.cluster.demo.acts.act import Place
 from podwire.cluster.demo.comparison import comparison
 from podwire.cluster.demo.frame import beginning, ending
-from podwire.cluster.demo.scenes import Closing, Opening, Played, Scene, Told, played
 from podwire.cluster.demo.shell import shell
-from podwire.cluster.demo.stops import Stops
+from podwire.cluster.demo.signals import SignalGuard
+from podwire.cluster.demo.step_runner import ActStarted, DemoEvent, StepFinished, StepStarted, Summary, played
 from podwire.cluster.processes import memory_of
 from podwire.cluster.tracing import CollectorOptions
 
-Telling = Generator[Told, None, None]
+DemoEvents = Generator[DemoEvent, None, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class DemoOptions:
     """What a visitor wants to see."""
 
     only: int = 0
@@ -31,35 +31,35 @@ class Wish:
     columns: int = 120
 
 
-def play(wish: Wish, stops: Stops) -> Telling:
+def play(wish: DemoOptions, stops: SignalGuard) -> DemoEvents:
     """A cluster, and on it the acts: each step before and after, then the closing.
 
     Raises Failed, NoKubectl, NotCleared; the stage is gone by then, but for what NotCleared tells.
     """
     begin = time.perf_counter()
-    with cluster_stage.staged(keep=wish.keep) as layout:
+    with demo_cluster.staged(keep=wish.keep) as layout:
         typing = shell(layout.prefix, layout.kubeconfig, stops, wish.columns)
         place = Place(layout=layout, minor=typing.minor, form=wish.form)
         wanted = [each for each in acts(place) if wish.only in (0, each.number)]
 
         def log() -> str:
-            return cluster_stage.log_tails(layout)
+            return demo_cluster.log_tails(layout)
 
         with contextlib.ExitStack() as running:
             yield from played(typing, beginning(place), log, running)
             for each in wanted:
-                yield Opening(each.number, each.title, each.sentence)
+                yield ActStarted(each.number, each.title, each.sentence)
                 yield from played(typing, each.steps, log, running)
-            memory = cluster_stage.memory_bytes(layout)
+            memory = demo_cluster.memory_bytes(layout)
             table = comparison(wanted, CollectorOptions.below(layout.prefix).directory, wish.columns)
         yield from played(typing, [] if wish.keep else ending(place), log, contextlib.ExitStack())
         stops.heed()  # a cluster that stays is one that somebody was told of
         yield _closing(place, wanted, time.perf_counter() - begin, memory, table)
 
 
-def _closing(place: Place, played_acts: Sequence[Act], seconds: float, memory: int, table: Sequence[str]) -> Closing:
+def _closing(place: Place, played_acts: Sequence[Act], seconds: float, memory: int, table: Sequence[str]) -> Summary:
     layout = place.layout
-    return Closing(
+    return Summary(
         seconds=seconds,
         memory_bytes=memory,
         kubeconfig=layout.kubeconfig,
@@ -72,12 +72,12 @@ def _closing(place: Place, played_acts: Sequence[Act], seconds: float, memory: i
     )
 
 
-def play_api(wish: Wish, stops: Stops) -> Telling:
+def play_api(wish: DemoOptions, stops: SignalGuard) -> DemoEvents:
     """The API server alone, without a cluster. Raises NotUp besides."""
     begin = time.perf_counter()
-    with api_stage.staged(stops, keep=wish.keep) as stage, contextlib.ExitStack() as running:
+    with api_server.staged(stops, keep=wish.keep) as stage, contextlib.ExitStack() as running:
         typing = shell(stage.folder, stage.kubeconfig, stops, wish.columns)
-        start = Scene(
+        start = StepStarted(
             "start",
             "An API server starts, with a new certificate authority and an empty SQLite store.",
             f"{stage.command} &\nexport KUBECONFIG={stage.kubeconfig}",
@@ -85,10 +85,10 @@ def play_api(wish: Wish, stops: Stops) -> Telling:
         yield start
         stage.wait_until_up(begin)
         output = f"{stage.url} is ready after {stage.ready_ms:.0f} ms"
-        yield Played(scene=start, exit_code=0, output=output, shown=[output], milliseconds=stage.ready_ms)
+        yield StepFinished(scene=start, exit_code=0, output=output, shown=[output], milliseconds=stage.ready_ms)
         yield from played(typing, api_tour.steps(typing.minor), stage.log_tail, running)
         stops.heed()
-        yield Closing(
+        yield Summary(
             seconds=time.perf_counter() - begin,
             memory_bytes=memory_of(stage.process.pid),
             kubeconfig=stage.kubeconfig,

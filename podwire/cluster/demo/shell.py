@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from podwire.cluster.demo.stops import Stops
+from podwire.cluster.demo.signals import SignalGuard
 
 UNPACKED = Path(sys.prefix) / "debian" / "usr" / "bin" / "kubectl"
 """Where set-up puts one for machines that have none."""
@@ -40,7 +40,7 @@ class Shell:
     """The version of kubectl."""
     folder: Path
     kubeconfig: Path
-    stops: Stops
+    stops: SignalGuard
     columns: int = 120
     """How wide the output may be of who asks for the terminal's width."""
 
@@ -91,7 +91,7 @@ class Shell:
         return {**kept, "PATH": path, "HOME": home, "KUBECONFIG": config, "COLUMNS": str(self.columns)}
 
 
-def shell(folder: Path, kubeconfig: Path, stops: Stops, columns: int) -> Shell:
+def shell(folder: Path, kubeconfig: Path, stops: SignalGuard, columns: int) -> Shell:
     """With the kubectl on PATH, else the one that set-up unpacked. Raises NoKubectl."""
     program = shutil.which("kubectl") or (str(UNPACKED) if os.access(UNPACKED, os.X_OK) else "")
     if not program:

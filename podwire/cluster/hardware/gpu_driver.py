@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from podwire.cluster.hardware.functions import functions
 from podwire.cluster.hardware.gpus import DRIVER, KIND, Gpu, Refused, cdi_spec, given, gpus, slice_spec
+from podwire.cluster.hardware.pci_functions import functions
 from podwire.cluster.hardware.profile import Profile
 from podwire.linux.fs.files import write_durably
 from podwire.protocols.dra import dra_v1_pb2, dra_v1beta1_pb2

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from podwire.cluster.hardware.functions import Function
+from podwire.cluster.hardware.pci_functions import Function
 from podwire.objects import claims
 from podwire.objects.claims import ResourceClaim
 

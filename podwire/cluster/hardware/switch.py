@@ -8,7 +8,7 @@ a pod that was not torn down in order; the kernel would have brought real hardwa
 from collections.abc import Iterable
 from pathlib import Path
 
-from podwire.cluster.hardware.functions import Function
+from podwire.cluster.hardware.pci_functions import Function
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Bridge, Link, Veth
 

@@ -13,7 +13,7 @@ from typing import NoReturn
 from podwire import logs
 from podwire.cluster.daemons import run_until_stopped, settle
 from podwire.cluster.up.layout import Layout
-from podwire.cluster.up.nodespace import NodeSpace
+from podwire.cluster.up.node_namespaces import NodeNamespaces
 from podwire.linux import syscalls
 
 _log = logging.getLogger("podwire.up")
@@ -32,7 +32,7 @@ class Component:
     """Who must be ready before it is started."""
     before: Callable[[], None] | None = None
     """What it does on the host before it goes to its node: nothing of the host can be reached from there."""
-    node: NodeSpace | None = None
+    node: NodeNamespaces | None = None
     """Where it runs; None is the host."""
     once: bool = False
     """It does one thing and ends."""

@@ -8,7 +8,7 @@ from podwire.cluster import apiserver, scheduler, tracing
 from podwire.cluster.up import node_components, readiness
 from podwire.cluster.up.child import Component, Ready
 from podwire.cluster.up.nodes import Node
-from podwire.cluster.up.prepare import Prepared
+from podwire.cluster.up.preparation import Prepared
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.runtime.images import ImageError, Images
 from podwire.runtime.images.build import BUSYBOX, ROOT_REFERENCE, build_root

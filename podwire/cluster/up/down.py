@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from podwire.cluster.up import clearing, conflist, marks, state, views, wiring
-from podwire.cluster.up.claims import Claims
+from podwire.cluster.up import component_processes, conflist, host_network, pod_removal, state, views
 from podwire.cluster.up.layout import Layout
-from podwire.cluster.up.nodespace import NodeSpace, remove_pins
-from podwire.cluster.up.notes import hold
+from podwire.cluster.up.node_namespaces import NodeNamespaces, remove_pins
+from podwire.cluster.up.slot_claims import SlotClaims
 from podwire.cluster.up.state import BrokenState, State
+from podwire.cluster.up.status_file import hold
 from podwire.cluster.up.stop import StillThere, kill, stop
 from podwire.linux.cgroups.groups import KernelCgroups
 from podwire.linux.fs.mounts import KernelMounts, mounted
@@ -36,13 +36,13 @@ class Removal:
 
     layout: Layout
     state: State | None
-    claims: Claims
+    claims: SlotClaims
 
     @property
-    def spaces(self) -> list[NodeSpace]:
+    def spaces(self) -> list[NodeNamespaces]:
         """Namespaces by the pins that there are, not by what is remembered."""
         names = [each.name for each in self.layout.pins.iterdir()] if self.layout.pins.is_dir() else []
-        return [NodeSpace(self.layout, each) for each in sorted(names)]
+        return [NodeNamespaces(self.layout, each) for each in sorted(names)]
 
     def steps(self) -> list[tuple[str, Step]]:
         """1. Pods.  2. Who is left on nodes.  3. Groups, mounts, namespaces, links."""
@@ -57,7 +57,7 @@ class Removal:
 
     def remove_pods(self) -> None:
         if self.state is not None and self.state.runtime != "podwire":
-            failed = clearing.foreign(self.layout, self.state.runtime, self.layout.prefix / "var/lib/kubelet/pods")
+            failed = pod_removal.foreign(self.layout, self.state.runtime, self.layout.prefix / "var/lib/kubelet/pods")
         else:
             failed = self._remove_own_pods()
         if failed:
@@ -67,17 +67,17 @@ class Removal:
         standing = [each for each in self.spaces if each.stands()]
         if standing:
             used = [each for each in standing if (self.layout.home(each.name).state / "runtime").is_dir()]
-            return clearing.ours(self.layout, [(views.inside(self.layout, each.name), each) for each in used])
+            return pod_removal.ours(self.layout, [(views.inside(self.layout, each.name), each) for each in used])
         if not (self.layout.state / "runtime").is_dir():
             return []
         if self.state is None or not self.state.nodes[0].own:
-            return clearing.ours(self.layout, [(views.outside(self.layout), None)])
+            return pod_removal.ours(self.layout, [(views.outside(self.layout), None)])
         return []  # the namespaces are gone, and all that was in them
 
     def end_residents(self) -> None:
         for each in self.spaces:
             if inodes := each.inodes():
-                kill(marks.residents(inodes))
+                kill(component_processes.residents(inodes))
 
     def remove_groups(self) -> None:
         cgroups = KernelCgroups()
@@ -114,10 +114,10 @@ class Removal:
 
     def disconnect(self) -> None:
         slots = set(self.claims.of(self.layout.prefix)) | ({self.state.slot} if self.state else set())
-        wiring.disconnect(self.layout, sorted(slots))
+        host_network.disconnect(self.layout, sorted(slots))
         if self.state is not None and not self.state.nodes[0].own:
-            wiring.disconnect_pods()
-        wiring.unforward(self.claims.end_forwarding(self.layout.prefix))
+            host_network.disconnect_pods()
+        host_network.unforward(self.claims.end_forwarding(self.layout.prefix))
 
     def remove_files(self) -> None:
         """The record goes last: as long as it is there, this can be done again."""
@@ -137,7 +137,7 @@ class Removal:
                 Path(made).rmdir()
 
 
-def down(layout: Layout, claims: Claims, *, force: bool = False) -> bool:
+def down(layout: Layout, claims: SlotClaims, *, force: bool = False) -> bool:
     """Remove it all; False when there was nothing. Raises NotRemoved, NewerState, StillThere, Held.
 
     Files go last, and only when everything else is gone, or by `force`: without them nobody could go on. What still has
@@ -158,7 +158,7 @@ def down(layout: Layout, claims: Claims, *, force: bool = False) -> bool:
     return True
 
 
-def _is_there(layout: Layout, claims: Claims) -> bool:
+def _is_there(layout: Layout, claims: SlotClaims) -> bool:
     """Whether `up` was here. Programs that run on their own keep state below a prefix, too, which is not ours."""
     return any(each.exists() for each in (layout.record, layout.marks, layout.pins)) or bool(claims.of(layout.prefix))
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import msgspec
 
 from podwire import logs
-from podwire.cluster.up import marks, notes, state
+from podwire.cluster.up import component_processes, state, status_file
 from podwire.cluster.up.child import write_to
-from podwire.cluster.up.claims import Claims
 from podwire.cluster.up.components import components
 from podwire.cluster.up.layout import Layout
-from podwire.cluster.up.notes import SUPERVISOR, Notebook, hold, name_holder
-from podwire.cluster.up.prepare import Prepared, Wanted, check_same, missing, prepare
+from podwire.cluster.up.preparation import Prepared, UpOptions, check_same, missing, prepare
+from podwire.cluster.up.slot_claims import SlotClaims
+from podwire.cluster.up.status_file import SUPERVISOR, StatusWriter, hold, name_holder
 from podwire.cluster.up.stop import kill, stop
 from podwire.cluster.up.supervisor import Event, Supervisor
 from podwire.linux import syscalls
@@ -33,13 +33,15 @@ Report = Callable[[Event], None]
 
 
 @contextlib.contextmanager
-def held(layout: Layout, wanted: Wanted, claims: Claims) -> Iterator[tuple[Prepared, int]]:
-    """The prepared cluster and the lock of its prefix, for as long as the context is open. Raises notes.Held."""
+def held(layout: Layout, wanted: UpOptions, claims: SlotClaims) -> Iterator[tuple[Prepared, int]]:
+    """The prepared cluster and the lock of its prefix, for as long as the context is open. Raises status_file.Held."""
     made = missing(layout)
     lock = hold(layout)
     try:
         if layout.record.exists():
-            kill(list(marks.components(layout)))  # whoever was left by a supervisor that was killed just now
+            kill(
+                list(component_processes.components(layout))
+            )  # whoever was left by a supervisor that was killed just now
         prepared = prepare(layout, wanted, claims, made)
         _put_logs_aside(layout)
         yield prepared, lock
@@ -49,11 +51,11 @@ def held(layout: Layout, wanted: Wanted, claims: Claims) -> Iterator[tuple[Prepa
             _forget(layout, made)
 
 
-def make_room(layout: Layout, wanted: Wanted) -> bool:
+def make_room(layout: Layout, wanted: UpOptions) -> bool:
     """Stop a cluster that is up and has fewer nodes than are wanted, so that it is started with more; whether it was
     so. Pods go on. Raises Refused."""
-    known, told = state.load(layout.record), notes.read(layout)
-    if known is None or told is None or not notes.is_alive(told):
+    known, told = state.load(layout.record), status_file.read(layout)
+    if known is None or told is None or not status_file.is_alive(told):
         return False
     check_same(known, wanted)
     if not told.up or (wanted.nodes or 0) <= len(known.nodes):
@@ -78,7 +80,7 @@ def names(prepared: Prepared) -> list[str]:
 def supervise(prepared: Prepared, lock: int, report: Report, pipe: Callable[[], list[int]] = list) -> bool:
     """Run the components until a signal; whether they came up. Lock and pipe are not theirs."""
     layout = prepared.layout
-    notebook = Notebook(layout)
+    notebook = StatusWriter(layout)
     gc.collect()
     gc.freeze()  # what is loaded stays: children share its memory as long as nobody looks through it
     return Supervisor(layout, components(prepared), report, notebook.write, lambda: [lock, *pipe()]).run()

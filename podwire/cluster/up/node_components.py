@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from podwire.cluster import cni_daemon, kubelet, network_driver, runtime, tracing
 from podwire.cluster.hardware import gpu_driver
-from podwire.cluster.hardware.keeping import Keeper
 from podwire.cluster.hardware.profile import Profile
-from podwire.cluster.up import wiring
+from podwire.cluster.hardware.reconciler import CardReconciler
+from podwire.cluster.up import host_network
 from podwire.cluster.up.child import Component, Ready
+from podwire.cluster.up.node_namespaces import NodeNamespaces
 from podwire.cluster.up.nodes import Node
-from podwire.cluster.up.nodespace import NodeSpace
-from podwire.cluster.up.prepare import Prepared
+from podwire.cluster.up.preparation import Prepared
 from podwire.dradriver.config import Config as NetworkDriver
 from podwire.linux.proc.namespaces import open_namespace
 from podwire.nri.errors import NriError
@@ -61,11 +61,11 @@ def _cni(node: Node) -> Component:
 
 def _hardware(node: Node, profile: Profile) -> Component:
     """Keeps the node's simulated cards whole."""
-    space = NodeSpace(node.layout, node.name)
+    space = NodeNamespaces(node.layout, node.name)
     opened: list[int] = []
 
     async def work(ready: Ready) -> None:
-        keeper = Keeper(profile, opened[0], wiring.mark_of(node.layout))
+        keeper = CardReconciler(profile, opened[0], host_network.mark_of(node.layout))
         keeper.settle()
         ready()
         await keeper.run()

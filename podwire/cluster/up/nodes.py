@@ -6,7 +6,7 @@ from pathlib import Path
 from podwire.cluster import runtime
 from podwire.cluster.up import node_mounts, views
 from podwire.cluster.up.layout import Layout
-from podwire.cluster.up.nodespace import NodeSpace
+from podwire.cluster.up.node_namespaces import NodeNamespaces
 from podwire.cluster.up.slots import Network, Slot
 from podwire.cluster.up.state import NodeRecord
 
@@ -41,9 +41,9 @@ class Node:
         return _ROOT if self.record.own else self.layout
 
     @property
-    def space(self) -> NodeSpace | None:
+    def space(self) -> NodeNamespaces | None:
         """Its namespaces; None when it is on the host itself."""
-        return NodeSpace(self.layout, self.name) if self.record.own else None
+        return NodeNamespaces(self.layout, self.name) if self.record.own else None
 
     @property
     def trace_socket(self) -> Path:

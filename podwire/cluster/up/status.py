@@ -4,11 +4,11 @@ from typing import Any
 
 import msgspec
 
-from podwire.cluster.up import notes, state, wiring
+from podwire.cluster.up import host_network, state, status_file
 from podwire.cluster.up.layout import Layout
-from podwire.cluster.up.notes import Note, Notes
 from podwire.cluster.up.slots import KUBELET_PORT, Slot
 from podwire.cluster.up.state import NodeRecord, State
+from podwire.cluster.up.status_file import ComponentEntry, SupervisorStatus
 
 
 class ComponentStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -50,12 +50,12 @@ def status(layout: Layout) -> Status:
     known = state.load(layout.record)
     if known is None:
         return Status(prefix=str(layout.prefix), state="absent")
-    told = notes.read(layout)
-    alive = told if told is not None and notes.is_alive(told) else None
+    told = status_file.read(layout)
+    alive = told if told is not None and status_file.is_alive(told) else None
     return _known(layout, known, alive)
 
 
-def _known(layout: Layout, known: State, alive: Notes | None) -> Status:
+def _known(layout: Layout, known: State, alive: SupervisorStatus | None) -> Status:
     components = [] if alive is None else [_supervisor(alive), *(_component(each) for each in alive.components)]
     return Status(
         prefix=str(layout.prefix),
@@ -72,7 +72,7 @@ def _known(layout: Layout, known: State, alive: Notes | None) -> Status:
 
 
 def _node(slot: Slot, node: NodeRecord) -> NodeStatus:
-    ipv6 = wiring.has_ipv6()
+    ipv6 = host_network.has_ipv6()
     addresses = slot.addresses(node.number, ipv6=ipv6) if node.own else ()
     return NodeStatus(
         name=node.name,
@@ -82,25 +82,25 @@ def _node(slot: Slot, node: NodeRecord) -> NodeStatus:
     )
 
 
-def _supervisor(told: Notes) -> ComponentStatus:
-    memory = notes.memory(told)
+def _supervisor(told: SupervisorStatus) -> ComponentStatus:
+    memory = status_file.memory(told)
     return ComponentStatus(
-        name=notes.SUPERVISOR, state="ready", pid=told.pid, since=told.since, restarts=0, memory_bytes=memory
+        name=status_file.SUPERVISOR, state="ready", pid=told.pid, since=told.since, restarts=0, memory_bytes=memory
     )
 
 
-def _component(note: Note) -> ComponentStatus | None:
+def _component(note: ComponentEntry) -> ComponentStatus | None:
     """None for what has done its one thing."""
     if note.ready and not note.pid:
         return None
-    here = notes.is_alive(note)
+    here = status_file.is_alive(note)
     return ComponentStatus(
         name=note.name,
         state="down" if not here else "ready" if note.ready else "starting",
         pid=note.pid if here else 0,
         since=note.since,
         restarts=note.restarts,
-        memory_bytes=notes.memory(note) if here else 0,
+        memory_bytes=status_file.memory(note) if here else 0,
     )
 
 

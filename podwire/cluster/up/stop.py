@@ -5,7 +5,7 @@ import os
 import signal
 import time
 
-from podwire.cluster.up import marks, notes
+from podwire.cluster.up import component_processes, status_file
 from podwire.cluster.up.layout import Layout
 from podwire.linux.errors import NoSuchProcess
 from podwire.linux.proc import processes
@@ -21,7 +21,7 @@ class StillThere(Exception):
 
 def stop(layout: Layout) -> None:
     """The supervisor first, which stops the others in order; who is left is killed."""
-    told = notes.read(layout)
+    told = status_file.read(layout)
     if told is not None:
         with contextlib.suppress(NoSuchProcess):
             pidfd = processes.open_process(told.pid, told.start_ticks)
@@ -30,7 +30,7 @@ def stop(layout: Layout) -> None:
                 processes.wait(pidfd, PATIENCE)
             finally:
                 os.close(pidfd)
-    kill(list(marks.components(layout)))
+    kill(list(component_processes.components(layout)))
 
 
 def kill(pids: list[int]) -> None:

@@ -5,11 +5,11 @@ import signal
 
 import pytest
 
-from podwire.cluster.demo import cluster_stage
-from podwire.cluster.demo.scenes import worth_showing
+from podwire.cluster.demo import demo_cluster
 from podwire.cluster.demo.shell import Ran, Shell
+from podwire.cluster.demo.signals import SignalGuard
 from podwire.cluster.demo.step import Step
-from podwire.cluster.demo.stops import Stops
+from podwire.cluster.demo.step_runner import worth_showing
 from podwire.cluster.up.layout import LONGEST
 
 
@@ -53,7 +53,7 @@ def test_of_long_output_a_part_is_shown_and_the_rest_counted(since, count, shown
 
 
 def test_a_signal_is_felt_where_the_demo_waits_and_nowhere_else():
-    with Stops() as stops:
+    with SignalGuard() as stops:
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(SystemExit) as stopped, stops.waiting():
@@ -62,14 +62,16 @@ def test_a_signal_is_felt_where_the_demo_waits_and_nowhere_else():
 
 
 def test_a_signal_ends_a_command_that_runs(tmp_path):
-    with Stops() as stops:
+    with SignalGuard() as stops:
         shell = Shell(kubectl="kubectl", folder=tmp_path, kubeconfig=tmp_path / "kubeconfig", stops=stops)
         with pytest.raises(SystemExit):
             shell.run(f"sh -c 'kill -TERM {os.getpid()}; exec sleep 60'")
 
 
 def test_a_program_that_is_not_there_is_told_as_a_shell_tells_it(tmp_path):
-    shell = Shell(kubectl=str(tmp_path / "no"), folder=tmp_path, kubeconfig=tmp_path / "kubeconfig", stops=Stops())
+    shell = Shell(
+        kubectl=str(tmp_path / "no"), folder=tmp_path, kubeconfig=tmp_path / "kubeconfig", stops=SignalGuard()
+    )
     (tmp_path / "none").write_text("no program")
     (tmp_path / "none").chmod(0o755)
     assert shell.run("kubectl version") == Ran(127, f"{tmp_path}/no: No such file or directory")
@@ -79,15 +81,15 @@ def test_a_program_that_is_not_there_is_told_as_a_shell_tells_it(tmp_path):
 def test_commands_know_nothing_of_the_visitors_own_cluster_and_proxies(tmp_path, monkeypatch):
     for name in ("KUBECONFIG", "KUBE_EDITOR", "http_proxy", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "something")
-    shell = Shell(kubectl="kubectl", folder=tmp_path, kubeconfig=tmp_path / "mine", stops=Stops(), columns=99)
+    shell = Shell(kubectl="kubectl", folder=tmp_path, kubeconfig=tmp_path / "mine", stops=SignalGuard(), columns=99)
     told = dict(line.split("=", 1) for line in shell.run("env").output.splitlines())
     assert (told["KUBECONFIG"], told["HOME"], told["COLUMNS"]) == (str(tmp_path / "mine"), str(tmp_path), "99")
     assert not {"KUBE_EDITOR", "http_proxy", "HTTPS_PROXY"} & set(told)
 
 
 def test_where_temporary_things_lie_deep_the_cluster_goes_where_its_prefix_is_short(tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster_stage.tempfile, "tempdir", str(tmp_path))
-    with cluster_stage.staged(keep=False) as layout:
+    monkeypatch.setattr(demo_cluster.tempfile, "tempdir", str(tmp_path))
+    with demo_cluster.staged(keep=False) as layout:
         assert len(os.fsencode(layout.prefix)) <= LONGEST
         assert (layout.prefix / "web.yaml").exists()
     assert not layout.prefix.exists()

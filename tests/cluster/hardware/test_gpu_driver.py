@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from podwire.cluster.apiserver import Options, running
-from podwire.cluster.hardware import reading
-from podwire.cluster.hardware.functions import functions
+from podwire.cluster.hardware import profile_yaml
 from podwire.cluster.hardware.gpu_driver import CLAIMS, NODES, SLICES, Paths, drive
 from podwire.cluster.hardware.gpus import DRIVER, Refused, given, gpus
+from podwire.cluster.hardware.pci_functions import functions
 from podwire.protocols.dra import dra_v1_pb2 as dra
 from podwire.protocols.dra.methods import PREPARE_V1, PREPARE_V1BETA1, UNPREPARE_V1, V1
 from podwire.protocols.k8sapi.client_side import Client
@@ -24,7 +24,7 @@ from podwire.transports import credentials, grpc_client, http_client
 
 SECONDS = 40.0
 NODE = "node-1"
-PROFILE = reading.load("two-numa")
+PROFILE = profile_yaml.load("two-numa")
 
 
 @pytest.fixture

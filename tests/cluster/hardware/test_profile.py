@@ -2,20 +2,20 @@
 
 import pytest
 
-from podwire.cluster.hardware import reading
-from podwire.cluster.hardware.functions import bridges, functions
+from podwire.cluster.hardware import profile_yaml
+from podwire.cluster.hardware.pci_functions import bridges, functions
 from podwire.cluster.hardware.profile import BadProfile, Gpu, Nic, Profile, Root
 
 
 def loaded(tmp_path, text):
     file = tmp_path / "profile.yaml"
     file.write_text(text)
-    return reading.load(str(file))
+    return profile_yaml.load(str(file))
 
 
-@pytest.mark.parametrize("name", reading.names())
+@pytest.mark.parametrize("name", profile_yaml.names())
 def test_a_profile_that_comes_with_podwire_can_be_used(name):
-    profile = reading.load(name)
+    profile = profile_yaml.load(name)
     found = functions(profile)
     assert len({each.pci for each in found}) == len(found)
     assert len({each.mac for each in found if each.name}) == len([each for each in found if each.name])
@@ -136,17 +136,17 @@ def test_what_no_machine_has_is_refused_by_its_field(tmp_path, text, says):
 
 def test_a_name_that_is_none_is_told_with_those_that_are():
     with pytest.raises(BadProfile, match="no profile of that name: sriov, two-numa"):
-        reading.load("sriow")
+        profile_yaml.load("sriow")
 
 
 def test_virtual_functions_of_two_cards_on_one_bus_have_addresses_of_their_own():
-    found = functions(reading.load("sriov"))
+    found = functions(profile_yaml.load("sriov"))
     assert [each.pci for each in found if each.physical == "0000:3b:00.1"] == [f"0000:3b:02.{n}" for n in range(4, 8)]
     assert [each.name for each in found][:3] == ["ens1f0", "ens1f0v0", "ens1f0v1"]
 
 
 def test_a_card_on_a_bus_of_its_own_is_behind_a_port_of_its_root():
-    profile = reading.load("two-numa")
+    profile = profile_yaml.load("two-numa")
     card = functions(profile)[0]
     assert card.place == "devices/pci0000:15/0000:15:01.0/0000:18:00.0"
     assert (card.root, card.numa) == ("pci0000:15", 0)

@@ -2,20 +2,20 @@
 
 import pytest
 
-from podwire.cluster.hardware import reading
-from podwire.cluster.hardware.functions import functions, links
-from podwire.cluster.hardware.keeping import settled
-from podwire.cluster.hardware.planting import write
+from podwire.cluster.hardware import profile_yaml
+from podwire.cluster.hardware.pci_functions import functions, links
+from podwire.cluster.hardware.reconciler import settled
 from podwire.cluster.hardware.switch import names
-from podwire.cluster.hardware.tree import Machine, Symlink, class_entry, cpu_list, directories, share, shown, tree
+from podwire.cluster.hardware.sysfs_mount import write
+from podwire.cluster.hardware.sysfs_tree import Machine, Symlink, class_entry, cpu_list, directories, share, shown, tree
 from podwire.linux.net.sysfs import Sysfs
 from podwire.linux.values import Link
 
 
-@pytest.fixture(params=reading.names())
+@pytest.fixture(params=profile_yaml.names())
 def planted(request, tmp_path):
     """A whole tree, with the kernel's part of it as plain files."""
-    profile = reading.load(request.param)
+    profile = profile_yaml.load(request.param)
     for each in directories(profile):
         (tmp_path / each).mkdir(parents=True)
     write(tmp_path, tree(profile, Machine(cpus=8, kilobytes=1 << 20)))
@@ -109,7 +109,7 @@ def test_processors_are_shared_out_among_nodes(nodes, cpus, lists):
     assert [cpu_list(share(nodes, cpus, each)) for each in range(nodes)] == lists
 
 
-CARDS = {each.name: each for each in links(functions(reading.load("sriov")))[:2]}
+CARDS = {each.name: each for each in links(functions(profile_yaml.load("sriov")))[:2]}
 CARD, OTHER = CARDS
 AT_HOME = {each: each for each in CARDS}
 

@@ -1,13 +1,13 @@
 import pytest
 
-from podwire.cluster.up.claims import Claims
 from podwire.cluster.up.down import down
 from podwire.cluster.up.layout import Layout
+from podwire.cluster.up.slot_claims import SlotClaims
 
 
 @pytest.fixture
 def claims(tmp_path):
-    return Claims(tmp_path / "machine/slots")
+    return SlotClaims(tmp_path / "machine/slots")
 
 
 def test_where_nothing_is_nothing_is_removed(tmp_path, claims):

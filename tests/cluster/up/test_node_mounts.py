@@ -78,7 +78,7 @@ COMPOSE = """
 import os, sys
 from pathlib import Path
 from podwire.cluster.up.node_mounts import Cover, compose
-from podwire.linux import mount_namespaces
+from podwire.linux.proc import mount_namespaces
 from podwire.linux.fs.mounts import KernelMounts
 
 mount_namespaces.unshare_mounts()

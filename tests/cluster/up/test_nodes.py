@@ -6,7 +6,7 @@ from podwire.cluster.up import views
 from podwire.cluster.up.components import apiserver_options, components
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.nodes import MOST, Node, objection, planned, trace_socket
-from podwire.cluster.up.prepare import Prepared
+from podwire.cluster.up.preparation import Prepared
 from podwire.cluster.up.slots import Slot
 from podwire.cluster.up.state import NodeRecord, State
 

@@ -15,7 +15,7 @@ import asyncio, os, sys, time
 from pathlib import Path
 from podwire.cluster.up.child import Component
 from podwire.cluster.up.layout import Layout
-from podwire.cluster.up.notes import Notebook
+from podwire.cluster.up.status_file import StatusWriter
 from podwire.cluster.up.supervisor import Supervisor
 
 home = Path(sys.argv[1])
@@ -47,7 +47,7 @@ KINDS = {
 def report(event):
     print(event.component or "all", event.what, event.detail, flush=True)
 
-sys.exit(0 if Supervisor(layout, KINDS[sys.argv[2]], report, Notebook(layout).write).run() else 1)
+sys.exit(0 if Supervisor(layout, KINDS[sys.argv[2]], report, StatusWriter(layout).write).run() else 1)
 """
 SECONDS = 30.0
 

@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import pytest
 
-from podwire.cluster.leakcheck import Trace, leaks
 from podwire.cluster.runtime import Options
-from podwire.cluster.traces import found
 from podwire.cniplugins.skeleton import PLUGINS
 from podwire.failpoints import KNOWN
+from podwire.inspect.leakcheck import Leftover, leaks
+from podwire.inspect.leftovers import found
 from podwire.ipam import ranges
 from podwire.ipam.entries import Owner
 from podwire.ipam.leases import Leases
@@ -179,7 +179,7 @@ class Network:
         assert self.is_home("a"), how
 
 
-def leakcheck(host) -> list[Trace]:
+def leakcheck(host) -> list[Leftover]:
     """What `podwire leakcheck` would tell of, where nobody has a pod."""
     return leaks(found(Options(socket=host.root / "cri.sock", prefix=host.root)), ())
 
@@ -371,7 +371,7 @@ def _steps() -> list[Step]:
 
 
 @pytest.fixture(name="leakcheck")
-def _leakcheck() -> Callable[..., list[Trace]]:
+def _leakcheck() -> Callable[..., list[Leftover]]:
     return leakcheck
 
 

@@ -8,7 +8,7 @@ import time
 import grpc
 import pytest
 
-from podwire.cluster.kubelet_devices import UnixDoor
+from podwire.cluster.kubelet_plugins import PluginSockets
 from podwire.kubelet.claims import ClaimSettings
 from podwire.kubelet.pods.status_manager import PODS
 from podwire.protocols.cri import cri_pb2
@@ -470,7 +470,7 @@ async def test_a_claim_that_the_api_server_will_not_show_is_told_of(world, dra_d
 async def test_calls_to_drivers_are_seen_with_their_pod_and_their_claims(world, dra_driver, claims):
     hops = []
     await world.stop()
-    world.outside = dataclasses.replace(world.outside, plugins=UnixDoor(hops.append))
+    world.outside = dataclasses.replace(world.outside, plugins=PluginSockets(hops.append))
     world.start()
     driver = await asyncio.to_thread(dra_driver().start)
     await claims.make()

@@ -24,9 +24,9 @@ from typing import Any
 import pytest
 
 from podwire.cluster.runtime import Options
-from podwire.cluster.up import marks
-from podwire.cluster.up.claims import Claims
+from podwire.cluster.up import component_processes
 from podwire.cluster.up.layout import Layout
+from podwire.cluster.up.slot_claims import SlotClaims
 from podwire.linux.cgroups.groups import KernelCgroups
 from podwire.linux.fs.mounts import KernelMounts
 from podwire.linux.proc.mount_namespaces import of_process
@@ -144,8 +144,8 @@ class Cluster:
         files = [str(each) for each in self.prefix.iterdir() if each.name not in OURS]
         links = [each for each in self.space.links() if each != "lo"]
         mounts = [each for each in self.space.mounts() if each.startswith(f"{self.prefix}/")]
-        processes = [f"{name} {pid}" for pid, name in marks.components(self.layout).items()]
-        slots = [f"slot {each}" for each in Claims().of(self.prefix)]
+        processes = [f"{name} {pid}" for pid, name in component_processes.components(self.layout).items()]
+        slots = [f"slot {each}" for each in SlotClaims().of(self.prefix)]
         tables = self.space.run("nft", "list", "tables").stdout.split("\n")
         tables = [each for each in tables if each.startswith("table inet podwire-up")]
         return [*files, *links, *mounts, *processes, *slots, *tables, *self.groups()]
@@ -194,7 +194,7 @@ class Cluster:
 
     def processes(self) -> dict[int, str]:
         """Supervisor and components that live, whoever started them."""
-        return marks.components(self.layout)
+        return component_processes.components(self.layout)
 
     def kill_everything(self) -> None:
         """Supervisor and components at once; containers and their shims go on."""
@@ -221,7 +221,7 @@ class Cluster:
         own = {each["pid"] for each in self.components().values()}
         kubelet = self.pid("kubelet")
         inodes = {(kind, of_process(kubelet, kind)) for kind in ("net", "mnt")}
-        return [each for each in marks.residents(inodes) if each not in own]
+        return [each for each in component_processes.residents(inodes) if each not in own]
 
     def node_mounts(self) -> list[str]:
         return mounts_of(self.pid("kubelet"))
@@ -452,14 +452,14 @@ def sweep(prefix: Path) -> None:
     layout, cgroups, parent = Layout(prefix), KernelCgroups(), group_of(prefix)
     with contextlib.suppress(OSError, ValueError, KeyError):
         kill([json.loads(layout.status.read_bytes())["pid"]])
-    components = marks.components(layout)
+    components = component_processes.components(layout)
     inodes = {("mnt", of_process(each, "mnt")) for each, name in components.items() if name in ("runtime", "kubelet")}
     kill(list(components))
-    kill(marks.residents(inodes))
-    kill(marks.residents(_shims_of(prefix)))
+    kill(component_processes.residents(inodes))
+    kill(component_processes.residents(_shims_of(prefix)))
     cgroups.kill(parent)
     cgroups.remove(parent)
-    Claims().release(prefix)
+    SlotClaims().release(prefix)
     if KernelMounts().is_mounted(prefix):
         KernelMounts().unmount(prefix, lazily=True)
     _remove(prefix)

@@ -35,7 +35,7 @@ def web(name, port):
     }
 
 
-class Story:
+class PodTrace:
     """Two pods of one cluster; what is done to the first must not be told of the second."""
 
     def __init__(self, cluster):
@@ -97,7 +97,7 @@ class Story:
 
 def test_a_route_and_a_port_are_lost_and_found_and_people_hear_of_it_once_each(cluster):
     cluster.up()
-    story = Story(cluster)
+    story = PodTrace(cluster)
 
     default = story.inside("a", "ip", "-4", "route", "show", "default").split()
     story.inside("a", "ip", "route", "del", "default")
@@ -119,7 +119,7 @@ def test_a_route_and_a_port_are_lost_and_found_and_people_hear_of_it_once_each(c
 
 def test_with_restart_a_pod_that_lost_its_network_gets_another(cluster):
     cluster.up("--cni-check-action", "restart")
-    story = Story(cluster)
+    story = PodTrace(cluster)
     before, other = story.sandbox("a"), story.sandbox("b")
     cluster.eventually(lambda: story.answers(HOST_PORT), "it answers")
     begun = time.monotonic()

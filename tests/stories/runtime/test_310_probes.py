@@ -18,7 +18,7 @@ PATIENCE = 60.0
 UNHURRIED = {"periodSeconds": 1, "timeoutSeconds": 30}
 
 
-class Story:
+class PodTrace:
     """A container, and a kubelet's view of it."""
 
     def __init__(self, cri, id_):
@@ -68,7 +68,7 @@ class Story:
 
 @pytest.fixture
 async def story(cri):
-    found = Story(cri, await cri.start(await cri.run()))
+    found = PodTrace(cri, await cri.start(await cri.run()))
     running = asyncio.create_task(found.probes.run())
     yield found
     running.cancel()

@@ -1,0 +1,245 @@
+"""The files of sysfs that tell of a profile's hardware, as paths below /sys and what is there. Pure.
+
+Of a card, what the kernel knows of its link (carrier, MTU, counters, …) is not copied: those entries are symlinks to
+the link's own directory, and so they are live.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from struct import pack
+from typing import NamedTuple
+
+from podwire.cluster.hardware.pci_functions import Function, bridges, functions, links
+from podwire.cluster.hardware.profile import Profile, parts
+
+LIVE = "devices/virtual/net"
+"""Where the kernel itself shows links that have no hardware."""
+CLASS_NET = "class/net"
+VERBS_MAJOR, VERBS_MINOR = 231, 192
+"""Where the kernel numbers the files of verbs."""
+_ROCE_RATES = {1000: "1 Gb/sec (1X SDR)", 10_000: "10 Gb/sec (4X SDR)", 25_000: "25 Gb/sec (1X EDR)"}
+
+
+class Machine(NamedTuple):
+    """What the real one has to share out among NUMA nodes."""
+
+    cpus: int
+    kilobytes: int
+
+
+class Symlink(NamedTuple):
+    target: str
+
+
+Entries = dict[str, str | bytes | Symlink]
+"""Paths below /sys: a file's content, or where a symlink leads."""
+
+Told = Iterator[tuple[str, str | bytes | Symlink]]
+
+
+def tree(profile: Profile, machine: Machine) -> Entries:
+    """All but what follows the names that links have just now: that is `shown`."""
+    every = functions(profile)
+    found = dict(_numa(profile, machine))
+    for each in (*bridges(profile), *every):
+        found |= dict(_pci(each, profile, machine))
+    for each in every:
+        if each.physical:
+            found[f"{each.place}/physfn"] = _to(f"{each.place}/physfn", _placed(every, each.physical))
+        elif each.nic is not None:
+            found |= dict(_sriov(each, [vf for vf in every if vf.physical == each.pci]))
+        if each.rdma:
+            found |= dict(_rdma(each))
+    for number, each in enumerate(rdma_functions(profile)):
+        found |= dict(_verbs(each, f"uverbs{number}", number))
+    return found
+
+
+def rdma_functions(profile: Profile) -> list[Function]:
+    """In the order in which the files of their verbs are numbered."""
+    return [each for each in functions(profile) if each.rdma]
+
+
+def directories(profile: Profile) -> list[str]:
+    """Those that are there, though nothing may be in them."""
+    below = ["bus/pci/devices", "bus/pci/drivers", "bus/pci/slots", CLASS_NET, "class/infiniband"]
+    return below + [f"{each.place}/net" for each in links(functions(profile))]
+
+
+def _to(path: str, target: str) -> Symlink:
+    """A relative symlink at one path below /sys to another."""
+    return Symlink(os.path.relpath(target, path.rpartition("/")[0]))
+
+
+def _placed(every: Iterable[Function], pci: str) -> str:
+    return next(each.place for each in every if each.pci == pci)
+
+
+# PCI.
+
+
+def _pci(each: Function, profile: Profile, machine: Machine) -> Told:
+    cpus = share(profile.numa_nodes, machine.cpus, each.numa) if each.numa is not None else range(machine.cpus)
+    ids = f"{each.vendor.upper()}:{each.device.upper()}"
+    alias = f"pci:v0000{each.vendor.upper()}d0000{each.device.upper()}sv00000000sd00000000"
+    alias += f"bc{each.kind >> 16:02X}sc{each.kind >> 8 & 0xFF:02X}i{each.kind & 0xFF:02X}"
+    values: dict[str, str | bytes] = {
+        "vendor": f"0x{each.vendor}",
+        "device": f"0x{each.device}",
+        "subsystem_vendor": "0x0000",
+        "subsystem_device": "0x0000",
+        "class": f"0x{each.kind:06x}",
+        "revision": "0x00",
+        "numa_node": "-1" if each.numa is None else str(each.numa),
+        "local_cpulist": cpu_list(cpus),
+        "local_cpus": f"{cpu_mask(cpus):x}",
+        "enable": "1",
+        "irq": "0",
+        "modalias": alias,
+        "resource": "\n".join(["0x0000000000000000 0x0000000000000000 0x0000000000000000"] * 13),
+        "uevent": f"DRIVER={each.driver}\nPCI_CLASS={each.kind:X}\nPCI_ID={ids}\nPCI_SUBSYS_ID=0000:0000\n"
+        f"PCI_SLOT_NAME={each.pci}\nMODALIAS={alias}",
+        "config": _header(each),
+    }
+    for name, value in values.items():
+        yield f"{each.place}/{name}", value if isinstance(value, bytes) else f"{value}\n"
+    driver = f"bus/pci/drivers/{each.driver}"
+    yield f"{each.place}/subsystem", _to(f"{each.place}/subsystem", "bus/pci")
+    yield f"{each.place}/driver", _to(f"{each.place}/driver", driver)
+    for path in (f"bus/pci/devices/{each.pci}", f"{driver}/{each.pci}"):
+        yield path, _to(path, each.place)
+
+
+def _header(each: Function) -> bytes:
+    """The first 64 bytes of its configuration space; enough for who lists devices."""
+    bridge = each.kind >> 16 == 0x06
+    head = pack("<HHHH", int(each.vendor, 16), int(each.device, 16), 0x0006, 0)
+    head += pack("<BBBB", 0, each.kind & 0xFF, each.kind >> 8 & 0xFF, each.kind >> 16)
+    return (head + pack("<BBBB", 0, 0, int(bridge), 0)).ljust(64, b"\0")
+
+
+def _sriov(card: Function, virtual: list[Function]) -> Told:
+    if not virtual:
+        return
+    _, _, first = parts(virtual[0].pci)
+    _, _, own = parts(card.pci)
+    values = {
+        "sriov_totalvfs": len(virtual),
+        "sriov_numvfs": len(virtual),
+        "sriov_drivers_autoprobe": 1,
+        "sriov_offset": first - own,
+        "sriov_stride": 1,
+        "sriov_vf_device": virtual[0].device,
+    }
+    for name, value in values.items():
+        yield f"{card.place}/{name}", f"{value}\n"
+    for number, each in enumerate(virtual):
+        path = f"{card.place}/virtfn{number}"
+        yield path, _to(path, each.place)
+
+
+# NUMA.
+
+
+def share(nodes: int, cpus: int, node: int) -> range:
+    """The processors of one of so many nodes."""
+    return range(node * cpus // nodes, (node + 1) * cpus // nodes)
+
+
+def cpu_list(cpus: range) -> str:
+    if not cpus:
+        return ""
+    return str(cpus[0]) if len(cpus) == 1 else f"{cpus[0]}-{cpus[-1]}"
+
+
+def cpu_mask(cpus: range) -> int:
+    return sum(1 << each for each in cpus)
+
+
+def _numa(profile: Profile, machine: Machine) -> Told:
+    below, nodes = "devices/system/node", range(profile.numa_nodes)
+    for name in ("online", "possible", "has_cpu", "has_memory", "has_normal_memory"):
+        yield f"{below}/{name}", f"{cpu_list(nodes)}\n"
+    for node in nodes:
+        cpus, kilobytes = share(len(nodes), machine.cpus, node), machine.kilobytes // len(nodes)
+        place = f"{below}/node{node}"
+        yield f"{place}/cpulist", f"{cpu_list(cpus)}\n"
+        yield f"{place}/cpumap", f"{cpu_mask(cpus):x}\n"
+        yield f"{place}/distance", " ".join("10" if other == node else "21" for other in nodes) + "\n"
+        yield f"{place}/meminfo", f"Node {node} MemTotal:       {kilobytes} kB\n"
+        for cpu in cpus:
+            yield f"{place}/cpu{cpu}", _to(f"{place}/cpu{cpu}", f"devices/system/cpu/cpu{cpu}")
+
+
+# RDMA.
+
+
+def _rdma(each: Function) -> Told:
+    place = f"{each.place}/infiniband/{each.rdma}"
+    guid = _guid(each.mac)
+    speed = each.nic.speed if each.nic else 0
+    values = {
+        "node_type": "1: CA",
+        "node_guid": guid,
+        "sys_image_guid": guid,
+        "node_desc": each.rdma,
+        "fw_ver": "0.0.0",
+        "hca_type": each.device,
+        "ports/1/state": "4: ACTIVE",
+        "ports/1/phys_state": "5: LinkUp",
+        "ports/1/link_layer": "Ethernet",
+        "ports/1/rate": _ROCE_RATES.get(speed, f"{speed // 1000} Gb/sec (4X EDR)"),
+        "ports/1/lid": "0x0",
+        "ports/1/gids/0": _gid(each.mac),
+        "ports/1/gid_attrs/types/0": "RoCE v2",
+        "ports/1/gid_attrs/ndevs/0": each.name,
+    }
+    for name, value in values.items():
+        yield f"{place}/{name}", f"{value}\n"
+    yield f"{place}/device", _to(f"{place}/device", each.place)
+    yield f"{place}/subsystem", _to(f"{place}/subsystem", "class/infiniband")
+    yield f"class/infiniband/{each.rdma}", _to(f"class/infiniband/{each.rdma}", place)
+
+
+def _verbs(each: Function, name: str, number: int) -> Told:
+    """What programs open: `/dev/infiniband/uverbs0`."""
+    place = f"{each.place}/infiniband_verbs/{name}"
+    yield f"{place}/ibdev", f"{each.rdma}\n"
+    yield f"{place}/abi_version", "1\n"
+    yield f"{place}/dev", f"{VERBS_MAJOR}:{VERBS_MINOR + number}\n"
+    yield f"{place}/device", _to(f"{place}/device", each.place)
+    yield f"class/infiniband_verbs/{name}", _to(f"class/infiniband_verbs/{name}", place)
+
+
+def _eui(mac: str) -> str:
+    first, *rest = mac.split(":")
+    return "".join([f"{int(first, 16) ^ 2:02x}", *rest[:2], "fffe", *rest[2:]])
+
+
+def _guid(mac: str) -> str:
+    text = _eui(mac)
+    return ":".join(text[at : at + 4] for at in range(0, 16, 4))
+
+
+def _gid(mac: str) -> str:
+    return f"fe80:0000:0000:0000:{_guid(mac)}"
+
+
+# Links.
+
+
+def shown(each: Function, name: str, attributes: Iterable[str]) -> Entries:
+    """The directory of a card's link while the link has this name; `attributes` are what the kernel has of any link."""
+    place = f"{each.place}/net/{name}"
+    found: Entries = {f"{place}/{one}": _to(f"{place}/{one}", f"{LIVE}/{name}/{one}") for one in attributes}
+    found[f"{place}/iflink"] = _to(f"{place}/iflink", f"{LIVE}/{name}/ifindex")  # hardware has no other end
+    found[f"{place}/device"] = _to(f"{place}/device", each.place)
+    found[f"{place}/subsystem"] = _to(f"{place}/subsystem", CLASS_NET)
+    found[f"{place}/speed"] = f"{each.nic.speed if each.nic else 0}\n"
+    found[f"{place}/duplex"] = "full\n"
+    return found
+
+
+def class_entry(name: str, each: Function | None) -> str:
+    """Where the entry of a link in class/net leads: to its card, or to where the kernel shows it."""
+    return _to(f"{CLASS_NET}/{name}", f"{each.place}/net/{name}" if each else f"{LIVE}/{name}").target

@@ -1,0 +1,228 @@
+"""All that must stand before the first component runs. Each step can be done again after a crash anywhere."""
+
+import contextlib
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from podwire.cluster.hardware import node_setup
+from podwire.cluster.hardware.profile import Profile
+from podwire.cluster.up import conflist, host_network, node_routes, placement, state
+from podwire.cluster.up.layout import FIRST, Layout
+from podwire.cluster.up.node_namespaces import NodeNamespaces
+from podwire.cluster.up.nodes import Node, objection, planned
+from podwire.cluster.up.slot_claims import SlotClaims
+from podwire.cluster.up.slots import Slot, collisions
+from podwire.cluster.up.state import NodeRecord, State
+from podwire.dradriver.config import Config as NetworkDriver
+from podwire.linux.errors import NoSuchLink
+from podwire.linux.net.network import KernelNetwork
+from podwire.runtime.cni import Checking
+from podwire.runtime.cni.check import REPORTING
+
+
+class Refused(Exception):
+    """What was asked for cannot be; says what would help."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpOptions:
+    """What the command line asks for; None is what was decided before, or the default."""
+
+    runtime: str | None = None
+    store: str | None = None
+    nodes: int | None = None
+    hardware: Profile | None = None
+    checking: Checking = REPORTING
+    """Of pods' networks, by our runtime. Not kept: each start may ask for another."""
+    otlp: str = ""
+    """Where the trace is exported to; not kept either."""
+    network_driver: NetworkDriver | None = None
+    """What a network driver on each node offers; None for no driver. Not kept either."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A cluster whose components can be started."""
+
+    layout: Layout
+    state: State
+    ipv6: bool
+    owners: tuple[str, ...] = ()
+    """Why the node is not on the host itself."""
+    host_ips: tuple[str, ...] = ()
+    """Where a node on the host itself is reached."""
+    checking: Checking = REPORTING
+    otlp: str = ""
+    network_driver: NetworkDriver | None = None
+
+    @property
+    def slot(self) -> Slot:
+        return Slot(self.state.slot)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple(
+            Node(layout=self.layout, slot=self.slot, record=each, ipv6=self.ipv6, host_ips=self.host_ips)
+            for each in self.state.nodes
+        )
+
+    @property
+    def own(self) -> bool:
+        """Whether nodes have namespaces of their own: all do, or the only one does not."""
+        return self.state.nodes[0].own
+
+
+def prepare(layout: Layout, wanted: UpOptions, claims: SlotClaims, made: tuple[str, ...]) -> Prepared:
+    """`made` are the directories that were missing at first.
+
+    1. Directories.  2. Decide and claim, or what was decided before.  3. Forwarding.  4. Namespaces, bridge, cable.
+    5. Simulated hardware.  6. Plugins and the default network."""
+    known = state.load(layout.record)
+    check_same(known, wanted)
+    _check_runtime(wanted.runtime or (known.runtime if known else "podwire"))
+    ipv6 = host_network.has_ipv6()
+    owners = () if known else tuple(_owners(layout, wanted))
+    made = known.made if known else made
+    for each in (layout.state, layout.run, layout.logs, layout.marks):
+        each.mkdir(mode=0o755, parents=True, exist_ok=True)
+    decided = _decided(layout, known, wanted, owners, made, claims)
+    prepared = Prepared(
+        layout=layout,
+        state=decided,
+        ipv6=ipv6,
+        owners=owners,
+        host_ips=host_network.host_ips(),
+        checking=wanted.checking,
+        otlp=wanted.otlp,
+        network_driver=wanted.network_driver,
+    )
+    closed = host_network.to_forward(ipv6=ipv6)
+    claims.note_forwarding(closed)  # before they are turned on: who is killed in between leaves nothing on
+    host_network.forward(closed)
+    _place(prepared)
+    _network(prepared)
+    return prepared
+
+
+def check_same(known: State | None, wanted: UpOptions) -> None:
+    """Whether a cluster can be what is wanted now. Raises Refused."""
+    if told := objection(known.nodes if known else (), wanted.nodes):
+        raise Refused(f"--nodes {wanted.nodes}: {told}")
+    if known is None:
+        return
+    for name, before, now in (
+        ("--runtime", known.runtime, wanted.runtime),
+        ("--store", known.store, wanted.store),
+    ):
+        if now is not None and now != before:
+            shown = before or "the embedded one"
+            raise Refused(f"{name} {now}: this cluster was made with {shown}; `podwire down` it first")
+    if wanted.hardware is not None and wanted.hardware != known.hardware:
+        shown = "other hardware" if known.hardware else "none"
+        raise Refused(f"--hardware: this cluster was made with {shown}; `podwire down` it first")
+
+
+def _check_runtime(runtime: str) -> None:
+    """A foreign one must be there; it is not ours to start."""
+    if runtime != "podwire" and not placement.answers(Path(runtime.removeprefix("unix://"))):
+        raise Refused(f"--runtime {runtime}: nobody listens there; start it first, see docs/containerd.md")
+
+
+def _owners(layout: Layout, wanted: UpOptions) -> list[str]:
+    """Who keeps the node from being on the host itself."""
+    if wanted.runtime not in (None, "podwire"):
+        if not layout.is_default:
+            raise Refused("--runtime with a socket needs the default prefix: a foreign runtime is on the host itself")
+        if wanted.hardware is not None:
+            raise Refused("--hardware needs a node in namespaces of its own; a foreign runtime is on the host itself")
+        if (wanted.nodes or 1) > 1:
+            raise Refused(f"--nodes {wanted.nodes}: a foreign runtime is on the host itself, and serves one node")
+        return []
+    return placement.owners() if layout.is_default else []
+
+
+def missing(layout: Layout) -> tuple[str, ...]:
+    """The directories that will be made, the deepest first, so that they can be removed in this order."""
+    needed = [layout.state, layout.run, layout.logs]
+    needed += [layout.prefix / each for each in ("etc/cni/net.d", "opt/cni/bin", "run/netns", "run/nri", "var/lib/cni")]
+    needed += [layout.prefix / each for each in ("etc/cdi", "etc/nri/conf.d", "etc/podwire", "opt/nri/plugins")]
+    needed += [layout.prefix / "run/cdi"]
+    needed += [layout.prefix / each for each in ("var/lib/kubelet", "var/log/pods", "var/log/containers")]
+    found = {str(above) for each in needed for above in (each, *each.parents) if not above.exists()}
+    return tuple(sorted(found, key=lambda each: (-each.count("/"), each)))
+
+
+def _decided(
+    layout: Layout,
+    known: State | None,
+    wanted: UpOptions,
+    owners: tuple[str, ...],
+    made: tuple[str, ...],
+    claims: SlotClaims,
+) -> State:
+    """What is kept: claimed and written down in one step, as nobody else may come between."""
+    own = bool(owners or wanted.hardware or (wanted.nodes or 1) > 1) or not layout.is_default
+    first = NodeRecord(name=FIRST if own else socket.gethostname().lower(), number=1, own=own)
+    nodes = planned(known.nodes if known else (), wanted.nodes, first)
+    decided: list[State] = []
+
+    def keep(slot: Slot) -> None:
+        fresh = State(
+            slot=slot.number,
+            nodes=nodes,
+            runtime=wanted.runtime or "podwire",
+            store=wanted.store or "",
+            made=made,
+            hardware=wanted.hardware,
+        )
+        decided.append(msgspec.structs.replace(known, nodes=nodes) if known else fresh)
+        if decided[0] != known:
+            state.save(layout.record, decided[0])
+
+    claims.claim(layout, known.slot if known else None, _trouble if known is None else _port_trouble, keep)
+    return decided[0]
+
+
+def _port_trouble(slot: Slot) -> str:
+    """What speaks against a slot that the cluster has had before; its own pods' routes may be there still."""
+    return "" if placement.port_is_free(slot.api_port) else f"port {slot.api_port} of 127.0.0.1 is in use"
+
+
+def _trouble(slot: Slot) -> str:
+    """What speaks against a slot."""
+    if told := _port_trouble(slot):
+        return told
+    if met := collisions(slot, host_network.routes_of_host(slot)):
+        return f"the host has a route to {met[0]}"
+    with KernelNetwork() as network, contextlib.suppress(NoSuchLink):
+        if not network.links.get(slot.bridge).alias.startswith(host_network.MARK):
+            return f"a link is named {slot.bridge}"
+    return ""
+
+
+def _place(prepared: Prepared) -> None:
+    if not prepared.own:
+        return
+    layout, slot, ipv6 = prepared.layout, prepared.slot, prepared.ipv6
+    numbers = [each.number for each in prepared.state.nodes]
+    host_network.connect_host(layout, slot, ipv6=ipv6)
+    for node in prepared.state.nodes:
+        space = NodeNamespaces(layout, node.name)
+        if not space.stands():
+            space.build(node_setup.furnishing(prepared.state.hardware))
+        host_network.plug(layout, slot, node.number, space.net, ipv6=ipv6)
+        node_routes.introduce(slot, node.number, numbers, space.net, host_network.mark_of(layout), ipv6=ipv6)
+        if prepared.state.hardware is not None:
+            node_setup.set_up(prepared.state.hardware, space, host_network.mark_of(layout))
+
+
+def _network(prepared: Prepared) -> None:
+    conflist.put_plugins(prepared.layout.state / "cni/bin")
+    for node in prepared.nodes:
+        below = prepared.layout.standard(node.name) if node.record.own else prepared.layout.prefix
+        conflist.write(below / "etc/cni/net.d", node.pod_ranges)
+        for each in ("var/log/pods", "var/log/containers"):
+            Path(below / each).mkdir(mode=0o755, parents=True, exist_ok=True)

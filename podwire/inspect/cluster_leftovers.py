@@ -1,0 +1,85 @@
+"""Looks for what `up` made on this host: by the marks that everything bears, never by podwire's own memory."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from podwire.cluster.up import component_processes, host_network, views
+from podwire.cluster.up.layout import Layout
+from podwire.cluster.up.node_namespaces import NodeNamespaces
+from podwire.cluster.up.slot_claims import SlotClaims
+from podwire.cluster.up.slots import TABLES
+from podwire.inspect import leftovers
+from podwire.inspect.leakcheck import Leftover
+from podwire.linux.errors import LinuxError
+from podwire.linux.fs.mounts import mounted
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.proc import processes
+
+OWNER = "cluster"
+"""Whose all of this is: the cluster that the record tells of."""
+
+NFT_SECONDS = 10.0
+
+
+def found(layout: Layout, claims: SlotClaims) -> set[Leftover]:
+    """All that belongs to the cluster below a prefix, and all that its pods have, on the host and on its nodes."""
+    seen = set(_own(layout, claims))
+    for name in layout.nodes():
+        seen |= leftovers.found(views.outside(layout, name))
+    for space in _spaces(layout):
+        seen |= space.inside(partial(leftovers.found, views.inside(layout, space.name)))
+    return seen
+
+
+def owners(layout: Layout) -> set[str]:
+    """Sandboxes and containers that have a record, and the cluster itself if it has one."""
+    known = {each for name in layout.nodes() for each in leftovers.owners(views.outside(layout, name))}
+    return known | {OWNER} if layout.record.exists() else known
+
+
+def _spaces(layout: Layout) -> list[NodeNamespaces]:
+    names = [each.name for each in layout.pins.iterdir()] if layout.pins.is_dir() else []
+    return [space for each in names if (space := NodeNamespaces(layout, each)).stands()]
+
+
+def _own(layout: Layout, claims: SlotClaims) -> Iterator[Leftover]:
+    yield from _namespaces(layout)
+    yield from _links(layout)
+    yield from _tables(layout)
+    for number in claims.of(layout.prefix):
+        yield Leftover("slot", str(number), OWNER)
+    for pid, name in component_processes.components(layout).items():
+        yield Leftover("component", f"{name} {pid}", OWNER)
+
+
+def _namespaces(layout: Layout) -> Iterator[Leftover]:
+    for each in mounted():
+        if Path(each.target).is_relative_to(layout.pins):
+            yield Leftover("node namespace" if each.kind == "nsfs" else "mount", each.target, OWNER)
+
+
+def _links(layout: Layout) -> Iterator[Leftover]:
+    with contextlib.closing(KernelNetwork()) as network:
+        for each in network.links.list():
+            if each.alias == host_network.mark_of(layout):
+                yield Leftover("link", each.name, OWNER)
+
+
+def _tables(layout: Layout) -> Iterator[Leftover]:
+    """The nft tables whose comment says that they are this cluster's; none where there is no nft."""
+    mark = f'comment "{host_network.mark_of(layout)}"'
+    for name in re.findall(rf"\b{TABLES}\d+\b", _nft("list", "tables", "inet")):
+        if mark in _nft("list", "table", "inet", name):
+            yield Leftover("nft table", name, OWNER)
+
+
+def _nft(*words: str) -> str:
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+    try:
+        done = processes.run(("nft", *words), env=environment, deadline=NFT_SECONDS)
+    except LinuxError:
+        return ""
+    return done.stdout.decode("utf-8", "replace")

@@ -1,0 +1,311 @@
+"""Records into the story of one pod: its arrows in order, beginning with the watches that it depended on. Pure."""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from itertools import pairwise
+
+import msgspec
+
+from podwire.trace.labels import label_of
+from podwire.trace.participants import KUBECTL, USER
+from podwire.trace.prelude import prelude
+from podwire.trace.record import Record, pod_id, succeeded
+
+
+class Turn(Enum):
+    """What an arrow is: the beginning of a call, its end, or something that it delivers."""
+
+    CALL = "call"
+    REPLY = "reply"
+    EVENT = "event"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrow:
+    """One arrow of a diagram."""
+
+    time: float
+    caller: str
+    callee: str
+    method: str
+    turn: Turn
+    label: str
+    id: str = ""
+    failed: bool = False
+    took: float | None = None
+    """Seconds from the call to its reply, on both; None while it goes on."""
+    facts: tuple[tuple[str, str], ...] = ()
+    """What a flow may ask for: the pod's phase and node at this moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Records that were sent and never came."""
+
+    time: float
+    sender: str
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Arrows that are not drawn, for there are too many."""
+
+    time: float
+    arrows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What is said between arrows, of these participants."""
+
+    time: float
+    over: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodTrace:
+    """One pod's start and life."""
+
+    pod: str
+    namespace: str
+    name: str
+    begin: float
+    """When somebody asked for the pod."""
+    origin: float
+    """The first moment of the pod itself, after the watches that were there before."""
+    running: float | None = None
+    """When the API server had been told that it runs."""
+    arrows: tuple[Arrow, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    cuts: tuple[Cut, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+
+    @property
+    def took(self) -> float | None:
+        """Seconds from the request to Running."""
+        return None if self.running is None else self.running - self.begin
+
+
+Moment = Arrow | Gap | Cut | Remark
+
+
+def moments(story: PodTrace) -> list[Moment]:
+    """Everything in order; what is remarked at the time of an arrow comes before it."""
+    told: list[Moment] = [*story.remarks, *story.gaps, *story.cuts, *story.arrows]
+    return sorted(told, key=lambda each: each.time)
+
+
+@dataclass(slots=True)
+class PodTraces:
+    """All stories that some records tell."""
+
+    _records: list[Record] = field(default_factory=list)
+
+    def learn(self, records: Iterable[Record]) -> None:
+        self._records.extend(records)
+
+    def all(self) -> list[PodTrace]:
+        """Each pod's story, from the oldest to the newest."""
+        return self._told(lambda _: True)
+
+    def _told(self, wanted: Callable[[tuple[str, str]], bool], only: str = "") -> list[PodTrace]:
+        records = assigned(self._records)
+        gaps = _gaps(records)
+        pods: dict[str, list[Record]] = defaultdict(list)
+        others = _Others()
+        for each in records:
+            if each.pod is not None:
+                pods[each.pod].append(each)
+            else:
+                others.learn(each)
+        told = [
+            _story(pod, name, own, others, gaps)
+            for pod, own in pods.items()
+            if only in ("", pod) and (name := _name(own)) is not None and wanted(name)
+        ]
+        return sorted(told, key=lambda each: each.begin)
+
+    def find(self, namespace: str, name: str) -> PodTrace | None:
+        """The newest pod of that name."""
+        found = self._told(lambda each: each == (namespace, name))
+        return found[-1] if found else None
+
+    def find_id(self, uid: str) -> PodTrace | None:
+        """The pod of that UID, or of that trace id."""
+        found = self._told(lambda _: True, pod_id(uid))
+        return found[0] if found else None
+
+    def records(self, story: PodTrace) -> list[Record]:
+        """What a story was made of, in order."""
+        ids = {each.id for each in story.arrows}
+        own = [
+            each for each in assigned(self._records) if each.pod == story.pod or (each.pod is None and each.id in ids)
+        ]
+        return [each for each in own if each.pod or each.begins or (each.ends and "watch=" not in each.method)]
+
+
+@dataclass(slots=True)
+class _Call:
+    """What a call's records tell together."""
+
+    pod: str | None = None
+    namespace: str = ""
+    name: str = ""
+    session: str = ""
+    """Of kubectl: one for each command that somebody typed."""
+    absent: bool = False
+    """The pod was not there: the next one of its name is another."""
+
+    def learn(self, record: Record) -> None:
+        self.pod = self.pod or record.pod
+        self.namespace = self.namespace or _text(record, "namespace")
+        self.name = self.name or _text(record, "name")
+        self.session = self.session or _text(record, "kubectl_session")
+        self.absent = self.absent or record.outcome == "404"
+
+
+def assigned(records: Iterable[Record]) -> list[Record]:
+    """In order, each with its pod as far as all of them together tell it: a beginning by its end, a name by its UID."""
+    ordered = sorted(records, key=lambda each: (each.time, each.seq))
+    calls: dict[str, _Call] = defaultdict(_Call)
+    for each in ordered:
+        if not each.is_event:
+            calls[each.id].learn(each)
+    _settle(calls.values())
+    return [each if each.is_event else _with_pod(each, calls[each.id].pod) for each in ordered]
+
+
+def _settle(calls: Collection[_Call]) -> None:
+    """Who asked for a pod that was not there asked for the one that the same command made, else for the last one."""
+    made = {(each.session, each.namespace, each.name): each.pod for each in calls if each.pod and not each.absent}
+    last: dict[tuple[str, str], str] = {}
+    for each in calls:
+        if not each.name:
+            continue
+        if each.pod is None or each.absent:
+            each.pod = made.get((each.session, each.namespace, each.name)) if each.session else None
+            each.pod = each.pod or last.get((each.namespace, each.name))
+        else:
+            last[each.namespace, each.name] = each.pod
+
+
+def _with_pod(record: Record, pod: str | None) -> Record:
+    return record if record.pod == pod else msgspec.structs.replace(record, pod=pod)
+
+
+def _text(record: Record, name: str) -> str:
+    value = record.detail.get(name, "") if isinstance(record.detail, dict) else ""
+    return value if isinstance(value, str) else ""
+
+
+def _gaps(records: Sequence[Record]) -> list[Gap]:
+    """Where a sender's numbers jump."""
+    senders: dict[str, list[Record]] = defaultdict(list)
+    for each in records:
+        senders[each.sender].append(each)
+    gaps = []
+    for sender, own in senders.items():
+        own.sort(key=lambda each: each.seq)
+        for before, after in pairwise(own):
+            if after.seq > before.seq + 1:
+                gaps.append(Gap(after.time, sender.rpartition("-")[0], after.seq - before.seq - 1))
+    return gaps
+
+
+def _name(records: Iterable[Record]) -> tuple[str, str] | None:
+    """Namespace and name of the pod that these are about, once one of them has told."""
+    found = ((_text(each, "namespace"), _text(each, "name")) for each in records)
+    return next((each for each in found if each[1]), None)
+
+
+@dataclass(slots=True)
+class _Others:
+    """Calls that are about no pod: watches, what was said of a node."""
+
+    begun: dict[str, Record] = field(default_factory=dict)
+    ended: dict[str, Record] = field(default_factory=dict)
+
+    def learn(self, record: Record) -> None:
+        if record.begins:
+            self.begun[record.id] = record
+        elif record.ends:
+            self.ended[record.id] = record
+
+
+def _story(pod: str, name: tuple[str, str], own: list[Record], others: _Others, gaps: Sequence[Gap]) -> PodTrace:
+    begun = others.begun
+    first = [begun[each] for each in dict.fromkeys(each.id for each in own if each.is_event) if each in begun]
+    before = [each for each in prelude(own, begun.values()) if each not in first]
+    ended = {each.id: others.ended[each.id] for each in before if each.id in others.ended}
+    arrows = tuple(_arrows(sorted(first + before + own, key=lambda each: (each.time, each.seq)), ended))
+    begin = min((each.time for each in own if is_request(each)), default=own[0].time)
+    running = next((each.time for each in own if is_running(each)), None)
+    last = own[-1].time
+    return PodTrace(
+        pod=pod,
+        namespace=name[0],
+        name=name[1],
+        begin=begin,
+        origin=min((each.time for each in own if not each.is_event), default=begin),
+        running=running,
+        arrows=arrows,
+        gaps=tuple(each for each in gaps if begin <= each.time <= last),
+    )
+
+
+def is_request(record: Record) -> bool:
+    """The beginning of the request that makes a pod."""
+    return record.begins and record.method.startswith("POST ") and record.method.partition("?")[0].endswith("/pods")
+
+
+def is_running(record: Record) -> bool:
+    """The end of the request that told the API server so."""
+    return record.ends and succeeded(record.outcome) and record.method.partition("?")[0].endswith("/status") and (
+        _text(record, "phase") == "Running"
+    )  # fmt: skip
+
+
+def _arrows(records: Sequence[Record], elsewhere: Mapping[str, Record]) -> Iterator[Arrow]:
+    """`elsewhere` are the ends of calls that began before the story, which are not drawn."""
+    begun = {each.id: each for each in records if each.begins}
+    ended = {**elsewhere, **{each.id: each for each in records if each.ends}}
+    sessions: set[str] = set()
+    for each in records:
+        session = _text(each, "kubectl_session")
+        if session and session not in sessions and each.caller == KUBECTL:
+            sessions.add(session)
+            yield _typed(each)
+        both = begun.get(each.id), ended.get(each.id)
+        took = both[1].time - both[0].time if both[0] and both[1] and not each.is_event else None
+        yield replace(_arrow(each), took=took, facts=_facts(each, both[1] if each.begins else None))
+
+
+def _typed(record: Record) -> Arrow:
+    """The User's own arrow, which kubectl tells in its headers."""
+    words = (_text(record, "kubectl_command"), _text(record, "kubectl_flags"))
+    typed = " ".join(each for each in words if each)
+    return Arrow(time=record.time, caller=USER, callee=KUBECTL, method=typed, turn=Turn.CALL, label=typed, took=0.0)
+
+
+def _arrow(record: Record) -> Arrow:
+    turn = Turn.CALL if record.begins else Turn.EVENT if record.is_event else Turn.REPLY
+    return Arrow(
+        time=record.time,
+        caller=record.caller,
+        callee=record.callee,
+        method=record.method,
+        turn=turn,
+        label=label_of(record),
+        id=record.id,
+        failed=record.ends and not succeeded(record.outcome),
+    )
+
+
+def _facts(record: Record, end: Record | None) -> tuple[tuple[str, str], ...]:
+    """What a record says of the pod's state; of a call, also what its end says."""
+    names = ("phase", "nodeName", "type")
+    return tuple((name, value) for name in names if (value := _text(record, name) or (_text(end, name) if end else "")))

@@ -1,0 +1,38 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podwire.cluster.up.node_routes import routes, ruleset
+from podwire.cluster.up.slots import LAST, Slot
+
+SLOTS = st.integers(0, LAST).map(Slot)
+
+
+@given(SLOTS, st.integers(1, 16), st.integers(2, 16))
+def test_every_other_nodes_pods_are_reached_by_its_own_address(slot, number, count):
+    others = [each for each in range(1, count + 1) if each != number]
+    found = routes(slot, others, 7, ipv6=True)
+    ways = {each.destination: each.gateway for each in found}
+    assert len(ways) == len(found) == 2 * len(others)
+    for other in others:
+        addresses = {each.version: each.ip for each in slot.addresses(other, ipv6=True)}
+        assert {ways[each] for each in slot.pod_ranges(other, ipv6=True)} == set(addresses.values())
+    assert not set(slot.pod_ranges(number, ipv6=True)) & set(ways)
+    assert {each.ifindex for each in found} == {7}
+
+
+def test_only_what_pods_send_to_pods_of_other_nodes_keeps_its_address():
+    *_, first, second = ruleset(Slot(3), 2, [1, 3], "podwire-up:/tmp/pw", ipv6=True).splitlines()
+    assert first == (
+        "add rule inet podwire_nodes postrouting ip saddr 10.103.1.0/24 ip daddr { 10.103.0.0/24, 10.103.2.0/24 } "
+        "snat ip prefix to ip saddr map { 10.103.1.0/24 : 10.103.1.0/24 }"
+    )
+    assert second == (
+        "add rule inet podwire_nodes postrouting ip6 saddr fd70:6f64:7703:1002::/64 "
+        "ip6 daddr { fd70:6f64:7703:1001::/64, fd70:6f64:7703:1003::/64 } "
+        "snat ip6 prefix to ip6 saddr map { fd70:6f64:7703:1002::/64 : fd70:6f64:7703:1002::/64 }"
+    )
+
+
+def test_without_ipv6_nothing_is_said_of_it():
+    assert "ip6" not in ruleset(Slot(3), 1, [2], "mark", ipv6=False)
+    assert [each.destination.version for each in routes(Slot(3), [2], 7, ipv6=False)] == [4]

@@ -1,0 +1,84 @@
+"""Where `podwire network-driver explain` finds the cluster and the node, without a flag."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from podwire.cluster.network_driver import Options
+from podwire.cluster.up import state
+from podwire.cluster.up.layout import Layout
+from podwire.cluster.up.state import NodeRecord, State
+from podwire.inspect import claim_explain
+from podwire.inspect.claim_explain import NoCluster, Node, Told, chosen
+
+NODES = tuple(Node(name=each, state=Path("/state")) for each in ("node-1", "node-2"))
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+current-context: it
+contexts: [{name: it, context: {cluster: it, user: me}}]
+clusters: [{name: it, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: me, user: {token: t}}]
+"""
+
+
+@pytest.fixture
+def prefix():
+    """A cluster's prefix must be short."""
+    with tempfile.TemporaryDirectory(prefix="pw-", dir="/tmp") as directory:
+        yield Path(directory)
+
+
+def told(*, pool="", driver="net.podwire.dev", bound=""):
+    result = {"driver": driver, "pool": pool, "device": "lan1"}
+    status = {"allocation": {"devices": {"results": [result]}}} if pool else {}
+    pod = {"metadata": {"uid": "p1"}, "spec": {"nodeName": bound}}
+    return Told({"status": {**status, "reservedFor": [{"uid": "p1"}]}}, [pod], ())
+
+
+CHOICES = {
+    "where its device is": (told(pool="node-2"), "", "node-2"),
+    "where its pod is": (told(bound="node-2"), "", "node-2"),
+    "of another driver's device the pod counts": (told(pool="gpu-1", driver="gpu", bound="node-2"), "", "node-2"),
+    "nobody knows": (told(), "", "node-1"),
+    "on a node of another cluster": (told(pool="elsewhere"), "", "node-1"),
+    "as it is asked": (told(pool="node-2"), "node-1", "node-1"),
+}
+
+
+@pytest.mark.parametrize(("about", "on", "node"), CHOICES.values(), ids=CHOICES)
+def test_it_looks_where_the_claim_is(about, on, node):
+    assert chosen(NODES, about, on).name == node
+
+
+def test_a_node_that_is_none_is_refused_with_those_that_there_are():
+    with pytest.raises(NoCluster, match="there is no node node-9; there is node-1, node-2"):
+        chosen(NODES, told(), "node-9")
+
+
+def test_without_a_cluster_it_says_where_it_looked(prefix):
+    with pytest.raises(NoCluster, match=f"there is no cluster below {prefix}; `podwire up` makes one"):
+        claim_explain.found(prefix, {})
+
+
+def test_it_finds_the_nodes_of_a_cluster_with_its_prefix(prefix):
+    layout = Layout(prefix)
+    state.save(layout.record, State(slot=1, nodes=(NodeRecord(name="node-1", number=1, own=False),)))
+    layout.kubeconfig.write_text(KUBECONFIG)
+    cluster = claim_explain.found(prefix, {})
+    assert cluster.access.server == "http://127.0.0.1:1"
+    assert cluster.nodes == (Node(name="node-1", state=prefix / "var/lib/podwire/network-driver"),)
+
+
+@pytest.mark.parametrize(
+    ("options", "environ", "named"),
+    [
+        (Options(node="n"), {}, False),
+        (Options(node="n", kubeconfig=Path("/k")), {}, True),
+        (Options(node="n"), {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, True),
+    ],
+    ids=["nothing is said", "a kubeconfig", "in a pod"],
+)
+def test_flags_and_the_pods_own_account_come_first(options, environ, named):
+    assert claim_explain.is_named(options, environ) is named

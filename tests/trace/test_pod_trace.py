@@ -1,0 +1,119 @@
+"""Records into stories."""
+
+import msgspec
+import pytest
+
+from podwire.trace.participants import of_agent, placed
+from podwire.trace.pod_trace import PodTraces, Turn, moments
+
+UID = "3bba3e288f2d47ce8c5bf9d5d263d9fc"
+
+
+def test_a_story_begins_with_the_watches_that_the_pod_depended_on(story):
+    first = [(each.caller, each.method, each.took) for each in story.arrows[:2]]
+    assert first == [
+        ("Scheduler", "GET /api/v1/pods?watch=true", None),
+        ("Kubelet", "GET /api/v1/pods?fieldSelector=spec.nodeName=n1&watch=true", None),
+    ]
+    assert (story.arrows[2].caller, story.arrows[2].callee, story.arrows[2].label) == (
+        "User",
+        "KubeCtl",
+        "kubectl apply",
+    )
+
+
+def test_watches_that_told_nothing_about_the_pod_are_not_in_its_story(records, tell):
+    other = msgspec.structs.replace(records[1], id="APIServer-1.99", seq=99, caller="kube-proxy")
+    assert tell([*records, other]).arrows == tell(records).arrows
+
+
+def test_a_story_knows_how_long_the_pod_took_from_the_request_until_it_ran(story):
+    assert story.took == pytest.approx(0.023, abs=1e-5)
+    assert (story.namespace, story.name, story.pod) == ("default", "web", UID)
+
+
+def test_a_pod_that_does_not_run_yet_has_no_duration_and_its_calls_are_open(records, tell):
+    story = tell(records[:15])  # RunPodSandbox has begun
+    assert story.took is None
+    assert [(each.method, each.took) for each in story.arrows][-1] == ("RunPodSandbox", None)
+
+
+def test_both_arrows_of_a_call_tell_how_long_it_took(story):
+    took = {(each.turn, each.took) for each in story.arrows if each.method == "RunPodSandbox"}
+    assert {turn for turn, _ in took} == {Turn.CALL, Turn.REPLY}
+    assert all(each == pytest.approx(0.003, abs=1e-5) for _, each in took)
+
+
+def test_records_that_come_in_any_order_tell_the_same(records, tell):
+    assert tell(reversed(records)) == tell(records)
+
+
+@pytest.mark.parametrize("missing", [1, 3])
+def test_what_was_lost_is_a_gap_with_its_sender(missing, records, tell):
+    kept = [each for each in records if not (each.sender == "Kubelet-1" and 2 <= each.seq < 2 + missing)]
+    [gap] = tell(kept).gaps
+    assert (gap.sender, gap.lost) == ("Kubelet", missing)
+    assert gap in moments(tell(kept))
+
+
+def test_what_was_lost_before_the_pod_is_not_its_gap(records, tell):
+    early = [msgspec.structs.replace(records[0], seq=seq, time=1.0, id="Old-1.1") for seq in (1, 9)]
+    assert tell([*early, *records]).gaps == ()
+
+
+def test_the_newest_pod_of_a_name_is_found_and_what_asked_in_vain_belongs_to_the_one_that_was_made(records):
+    later = [
+        msgspec.structs.replace(
+            each,
+            id=f"Again-{each.id}",
+            time=each.time + 100,
+            pod="f" * 32 if each.pod else None,
+            detail=each.detail | ({"kubectl_session": "other"} if "kubectl_session" in each.detail else {}),
+        )
+        for each in records
+    ]
+    stories = PodTraces()
+    stories.learn([*records, *later])
+    assert [each.pod for each in stories.all()] == [UID, "f" * 32]
+    newest = stories.find("default", "web")
+    assert newest is not None
+    assert newest.pod == "f" * 32
+    looked = [each for each in newest.arrows if each.method.startswith("GET /api/v1/namespaces")]
+    assert [each.turn for each in looked] == [Turn.CALL, Turn.REPLY]
+    assert len(stories.all()[0].arrows) == len(newest.arrows)
+
+
+def test_the_records_of_a_story_are_those_that_it_was_made_of(records):
+    stories = PodTraces()
+    stories.learn(records)
+    story = stories.find("default", "web")
+    assert story is not None
+    assert [each.id for each in stories.records(story)] == [each.id for each in records]
+
+
+def test_nobody_is_found_by_a_name_that_nobody_has(records):
+    stories = PodTraces()
+    stories.learn(records)
+    assert stories.find("default", "db") is None
+
+
+@pytest.mark.parametrize(
+    ("agent", "participant"),
+    [
+        ("kubectl/v1.32.4 (linux/amd64) kubernetes/59526cd", "KubeCtl"),
+        ("kubelet/v1.36.0 (linux/amd64)", "Kubelet"),
+        ("podwire-kubelet", "Kubelet"),
+        ("podwire-scheduler", "Scheduler"),
+        ("kube-scheduler/v1.36.0", "Scheduler"),
+        ("podwire-controllers", "Controllers"),
+        ("my-operator/1.0 Go-http-client", "my-operator"),
+        ("", "Client"),
+        ("/1.0", "Client"),
+    ],
+)
+def test_callers_are_named_by_their_agent(agent, participant):
+    assert of_agent(agent) == participant
+
+
+def test_participants_stand_from_left_to_right_and_strangers_behind_them():
+    assert placed({"zebra", "CNIPlugin", "User", "ant"}) == ["User", "CNIPlugin", "ant", "zebra"]
