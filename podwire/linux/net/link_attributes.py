@@ -1,6 +1,7 @@
-"""What one message can set of a link, all at once, on its way to another namespace too; and what a link is, in full.
+"""Attributes of a link that one netlink message reads or sets, also while the message moves the link.
 
-The kernel moves first and sets then: a value that it does not take leaves the link in the other namespace, as it was.
+The kernel moves the link first and sets the attributes afterwards. If it rejects a value, the link stays in the other
+namespace with its previous attributes.
 """
 
 import errno
@@ -11,13 +12,14 @@ from podwire.linux import errors
 from podwire.linux.net import wire
 from podwire.linux.net.links import checked_name, mac_bytes, parsed
 from podwire.linux.net.netlink import Sender
-from podwire.linux.net.wire import Request, attribute, text, u32
+from podwire.linux.net.wire import CREATE, EXCL, Request, attribute, nested, text, u32
 from podwire.linux.values import Link
 
-_SET, _GET = 19, 18
+_SET, _GET, _NEW_PROPERTY = 19, 18, 108
 _MESSAGE = Struct("=BxHiII")  # family, type, index, flags, which flags change
 _ADDRESS, _NAME, _MTU, _MASTER, _QUEUE, _ALIAS, _NETNS_FD, _EXT_MASK = 1, 3, 4, 10, 13, 20, 28, 29
 _GSO_SEGMENTS, _GSO, _PERMANENT, _GRO, _TSO, _GSO_IPV4, _GRO_IPV4 = 40, 41, 54, 58, 59, 63, 64
+_PROPERTIES, _ALT_NAME = 52, 53
 _UP, _PROMISCUOUS, _ALL_MULTICAST = 0x1, 0x100, 0x200
 _SKIP_STATISTICS = 1 << 3
 
@@ -30,14 +32,14 @@ ERRORS: errors.Names = {
 
 
 class Attributes(NamedTuple):
-    """None stays as it is."""
+    """Attributes to set; None leaves one unchanged."""
 
     name: str | None = None
     mac: str | None = None
     mtu: int | None = None
     queue: int | None = None
     alias: str | None = None
-    """Empty takes it away."""
+    """Empty removes it."""
     master: int | None = None
     up: bool | None = None
     promiscuous: bool | None = None
@@ -50,47 +52,56 @@ class Attributes(NamedTuple):
 
 
 class LinkDetails(NamedTuple):
-    """A link, and what else there is to know of it; None where the kernel tells nothing."""
+    """A link with the attributes that `Link` does not have; None where the kernel reports none."""
 
     link: Link
     permanent_mac: str = ""
-    """That of the hardware; empty for a link that has none."""
+    """The MAC address of the hardware; empty for a virtual link."""
     gso_max_size: int | None = None
     gso_max_segments: int | None = None
     gro_max_size: int | None = None
     gso_ipv4_max_size: int | None = None
     gro_ipv4_max_size: int | None = None
     tso_max_size: int | None = None
-    """More than this gso_max_size cannot be."""
+    """The upper limit of gso_max_size."""
+    alt_names: tuple[str, ...] = ()
 
 
 class DetailedLinks:
-    """The links of one namespace."""
+    """The links of one namespace, with all attributes."""
 
     def __init__(self, netlink: Sender) -> None:
         self._netlink = netlink
 
     def get(self, link: int | str) -> LinkDetails:
-        """NoSuchLink."""
+        """Raises NoSuchLink."""
         index, name = (link, b"") if isinstance(link, int) else (0, text(_NAME, checked_name(link)))
         body = _MESSAGE.pack(0, 0, index, 0, 0) + name + u32(_EXT_MASK, _SKIP_STATISTICS)
-        return _whole(self._netlink.ask(Request(_GET, 0, body, f"find link {link}", ERRORS)))
+        return _parse_details(self._netlink.ask(Request(_GET, 0, body, f"find link {link}", ERRORS)))
 
     def list(self) -> list[LinkDetails]:
         body = _MESSAGE.pack(0, 0, 0, 0, 0) + u32(_EXT_MASK, _SKIP_STATISTICS)
-        return [_whole(each) for each in self._netlink.dump(Request(_GET, 0, body, "list links", ERRORS))]
+        return [_parse_details(each) for each in self._netlink.dump(Request(_GET, 0, body, "list links", ERRORS))]
 
     def change(self, index: int, attributes: Attributes, netns: int | None = None) -> None:
-        """With `netns`, an open namespace, it goes there first and arrives down. LinkExists when its name is taken."""
-        body, flags, mask = packed(attributes)
+        """Sets attributes. With `netns`, an open namespace, the link moves there first and arrives down.
+
+        Raises LinkExists when the new name is taken there.
+        """
+        body, flags, mask = encode_attributes(attributes)
         there = b"" if netns is None else u32(_NETNS_FD, netns)
         head = _MESSAGE.pack(0, 0, index, flags, mask)
         verb = "change" if netns is None else "move"
         self._netlink.do(Request(_SET, 0, head + there + body, f"{verb} link {index}", ERRORS))
 
+    def add_alt_name(self, index: int, name: str) -> None:
+        """Adds an alternative name (`ip link property add altname`). Raises LinkExists, NoSuchLink."""
+        body = _MESSAGE.pack(0, 0, index, 0, 0) + nested(_PROPERTIES, text(_ALT_NAME, name))
+        self._netlink.do(Request(_NEW_PROPERTY, CREATE | EXCL, body, f"add alternative name {name}", ERRORS))
 
-def packed(attributes: Attributes) -> tuple[bytes, int, int]:
-    """The bytes of the attributes, the flags, and which of them count."""
+
+def encode_attributes(attributes: Attributes) -> tuple[bytes, int, int]:
+    """Returns the encoded attributes, the interface flags, and the mask of flags to change."""
     numbers = (
         (_MTU, attributes.mtu),
         (_MASTER, attributes.master),
@@ -117,7 +128,7 @@ def packed(attributes: Attributes) -> tuple[bytes, int, int]:
     return b"".join(parts), flags, sum(flag for flag, value in wanted if value is not None)
 
 
-def _whole(body: bytes) -> LinkDetails:
+def _parse_details(body: bytes) -> LinkDetails:
     told = wire.attributes(body, _MESSAGE.size)
 
     def size(kind: int) -> int | None:
@@ -132,4 +143,7 @@ def _whole(body: bytes) -> LinkDetails:
         gso_ipv4_max_size=size(_GSO_IPV4),
         gro_ipv4_max_size=size(_GRO_IPV4),
         tso_max_size=size(_TSO),
+        alt_names=tuple(
+            wire.string(name) for kind, name in wire.iter_attributes(told.get(_PROPERTIES, b"")) if kind == _ALT_NAME
+        ),
     )

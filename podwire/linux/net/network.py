@@ -29,15 +29,15 @@ class KernelNetwork(Parts):
     """Stays open, and keeps its namespace alive, until it is closed."""
 
     def __init__(self, netns: Path | int | None = None) -> None:
-        self._netlink = Netlink(netns)
-        super().__init__(self._netlink)
+        self.netlink = Netlink(netns)
+        super().__init__(self.netlink)
 
     def batch(self) -> "KernelBatch":
         """`with network.batch() as batch:` what is told to `batch` goes to the kernel together, as the block ends."""
-        return KernelBatch(self._netlink)
+        return KernelBatch(self.netlink)
 
     def close(self) -> None:
-        self._netlink.close()
+        self.netlink.close()
 
     def __enter__(self) -> Self:
         return self

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from podwire.linux import errors
-from podwire.linux.net.link_attributes import ERRORS, Attributes, packed
+from podwire.linux.net.link_attributes import ERRORS, Attributes, encode_attributes
 from podwire.linux.net.netlink import Sender
 from podwire.linux.net.wire import BE16, CREATE, EXCL, Request, attribute, nested, text, u16, u32
 
@@ -54,7 +54,7 @@ def make(netlink: Sender, new: Stacked, attributes: Attributes, netns: int | Non
 
     An alias is not given: the kernel takes none before a link is there.
     """
-    body, flags, mask = packed(attributes._replace(alias=None))
+    body, flags, mask = encode_attributes(attributes._replace(alias=None))
     below = u32(_LINK, new.parent) if new.parent else b""
     there = b"" if netns is None else u32(_NETNS_FD, netns)
     info = nested(_LINKINFO, attribute(_INFO_KIND, new.kind.encode()), nested(_INFO_DATA, *_DATA[new.kind](new)))
