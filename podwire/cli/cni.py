@@ -17,7 +17,7 @@ from podwire.cniplugins.attachments import DATA
 from podwire.cniplugins.daemon import GRACE
 from podwire.cniplugins.install import SOCKET, Foreign, install
 from podwire.cniplugins.overview import Pool, Unreadable, attached, pools
-from podwire.runtime.cni.check_results import CHECKS, Checked, kept
+from podwire.runtime.cni.check_results import CHECKS, LatestCheck, kept
 from podwire.transports.unix import CannotListen
 
 DIRECTORY = Path("/opt/cni/bin")
@@ -102,11 +102,11 @@ def _list(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check(checked: Checked | None) -> Any:
+def _check(checked: LatestCheck | None) -> Any:
     return json.loads(checked.shown()) if checked is not None else None
 
 
-def _checked(checked: Checked | None) -> str:
+def _checked(checked: LatestCheck | None) -> str:
     if checked is None:
         return "-"
     return "ok" if checked.check.ok else f"failed {_age(checked.check.since)}: {checked.check.told}"

@@ -9,7 +9,7 @@ from podwire.cli.options import add_logging, run_until_stopped, seconds
 from podwire.cluster import nri
 from podwire.cluster.runtime import OCI_RUNTIMES, NoRuntime, Options, RunsAlready, running
 from podwire.nri.host.configuration import BadConfiguration
-from podwire.runtime.cni import Checking
+from podwire.runtime.cni import CheckSettings
 from podwire.runtime.cni.check import ACTIONS, INTERVAL, REPORT
 from podwire.runtime.records import NewerRecord
 from podwire.transports.unix import CannotListen
@@ -52,8 +52,8 @@ def nri_options(arguments: argparse.Namespace) -> nri.Options:
     return nri.Options(disable=arguments.no_nri, config=arguments.nri_config, socket=arguments.nri_socket)
 
 
-def checking(arguments: argparse.Namespace) -> Checking:
-    return Checking(arguments.cni_check_interval, arguments.cni_check_action)
+def checking(arguments: argparse.Namespace) -> CheckSettings:
+    return CheckSettings(arguments.cni_check_interval, arguments.cni_check_action)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from podwire.nri.host import Host, Settings
 from podwire.nri.host.configuration import BadConfiguration, load
 from podwire.runtime.containers.bundles import Bundles
 from podwire.runtime.cri.runtime_service import NAME
-from podwire.runtime.nri import Seat, Updating
+from podwire.runtime.nri import ContainerUpdater, NriHooks
 from podwire.runtime.sandboxes.sandbox import Sandbox
 from podwire.trace.participants import RUNTIME
 
@@ -32,8 +32,8 @@ class Nri:
     """A host, its seat in the runtime, and what is to know the containers as soon as there are any."""
 
     host: Host
-    seat: Seat
-    updating: Updating
+    hooks: NriHooks
+    updater: ContainerUpdater
 
 
 def settings(options: Options, prefix: Path) -> Settings:
@@ -57,13 +57,13 @@ def settings(options: Options, prefix: Path) -> Settings:
 
 def build(settings: Settings, bundles: Bundles, may_work: Callable[[Sandbox], None]) -> Nri:
     """Everything, not running yet."""
-    updating = Updating()
-    host = Host(settings, updating, runtime_name=NAME, runtime_version=__version__, tap=tracing.tap(RUNTIME))
-    seat = Seat(
+    updater = ContainerUpdater()
+    host = Host(settings, updater, runtime_name=NAME, runtime_version=__version__, tap=tracing.tap(RUNTIME))
+    hooks = NriHooks(
         host,
         spec_of=bundles.spec,
         oom_score=bundles.host.oom_score_adj,
         cdi=bundles.devices.resolve,
         may_work=may_work,
     )
-    return Nri(host, seat, updating)
+    return Nri(host, hooks, updater)

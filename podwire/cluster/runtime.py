@@ -23,23 +23,23 @@ from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.linux.proc.processes import boot_id
 from podwire.protocols.cri import methods
 from podwire.runtime.cdi import Registry
-from podwire.runtime.cni import Caller, Checker, Checking, Conflists, Keeper, Plugins
-from podwire.runtime.cni.check import REPORTING, Pods
+from podwire.runtime.cni import Checker, CheckSettings, CniNetwork, Conflists, Plugins, Reconciler
+from podwire.runtime.cni.check import REPORTING, PodCallbacks
 from podwire.runtime.containers.bundles import Bundles
-from podwire.runtime.containers.host import Host
+from podwire.runtime.containers.host import HostPrivileges
 from podwire.runtime.containers.lifecycle import Containers
-from podwire.runtime.containers.shim import Shims
+from podwire.runtime.containers.shim import ShimClient
 from podwire.runtime.cri.events import Events
 from podwire.runtime.cri.image_service import ImageService
 from podwire.runtime.cri.runtime_service import RuntimeService
-from podwire.runtime.cri.stats import Usage
+from podwire.runtime.cri.stats import Stats
 from podwire.runtime.images import Images
 from podwire.runtime.records import ContainerRecord, Records, SandboxRecord
 from podwire.runtime.sandboxes.kernel import SandboxKernel
 from podwire.runtime.sandboxes.lifecycle import Sandboxes
-from podwire.runtime.streaming.exec import Executions
-from podwire.runtime.streaming.portforward import Forwardings
-from podwire.runtime.streaming.server import Offers
+from podwire.runtime.streaming.exec import ExecService
+from podwire.runtime.streaming.portforward import PortForwardService
+from podwire.runtime.streaming.server import StreamingServer
 from podwire.shim import find_shim
 from podwire.trace.participants import KUBELET, RUNTIME
 from podwire.transports import grpc_server, http_server
@@ -75,7 +75,7 @@ class Options:
     nri: Nri = field(default_factory=Nri)
     cgroup_root: str = ""
     """The parent of all cgroups, when it does not follow from the prefix."""
-    cni_checking: Checking = REPORTING
+    cni_checking: CheckSettings = REPORTING
     """When CHECK is asked of pods' networks, and what is done about one that is lost."""
     name: str = ""
     """Which of the runtimes it is that share one store of images."""
@@ -112,8 +112,8 @@ class _Parts:
     """What a runtime is made of; nothing of it runs yet."""
 
     images: Images
-    network: Caller
-    shims: Shims
+    network: CniNetwork
+    shims: ShimClient
     bundles: Bundles
     kernel: SandboxKernel
     nri: BuiltNri
@@ -133,14 +133,14 @@ async def running(options: Options) -> AsyncIterator[Running]:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="podwire"))
     async with contextlib.AsyncExitStack() as stack:
         parts = await _built(options, stack)
-        offers = Offers(parts.clock)
-        executions = Executions(parts.shims, parts.bundles, offers)
-        usage = Usage(parts.bundles, parts.clock)
+        streaming_server = StreamingServer(parts.clock)
+        executions = ExecService(parts.shims, parts.bundles, streaming_server)
+        usage = Stats(parts.bundles, parts.clock)
         service = RuntimeService(
             parts.sandboxes,
             parts.containers,
             executions,
-            Forwardings(offers),
+            PortForwardService(streaming_server),
             usage,
             parts.network,
             parts.events,
@@ -149,9 +149,9 @@ async def running(options: Options) -> AsyncIterator[Running]:
         parts.events.describe = service.describe
         await _resume(parts, service, stack)
         await stack.enter_async_context(_checker(options, parts.network, parts.sandboxes, parts.clock).running())
-        streaming = await http_server.serve(offers.handle, host="127.0.0.1", port=0)
+        streaming = await http_server.serve(streaming_server.handle, host="127.0.0.1", port=0)
         stack.push_async_callback(streaming.close, GRACE)
-        offers.base_url = f"http://127.0.0.1:{streaming.port}"
+        streaming_server.base_url = f"http://127.0.0.1:{streaming.port}"
         handlers = {**service.handlers(), **ImageService(parts.images, parts.clock).handlers()}
         server = await grpc_server.serve(
             options.socket, methods.ALL, handlers, tap=tracing.cri_tap(), caller=KUBELET, callee=RUNTIME
@@ -175,9 +175,9 @@ async def _built(options: Options, stack: contextlib.AsyncExitStack) -> _Parts:
     nri = build_nri(nri_settings(options.nri, options.prefix), bundles, lambda each: events.sandbox(each, "DELETED"))
     kernel = _kernel(options)
     records = Records(options.state / "runtime/sandboxes", SandboxRecord)
-    sandboxes = Sandboxes(records, kernel, network, nri.seat, events, clock, boot_id())
+    sandboxes = Sandboxes(records, kernel, network, nri.hooks, events, clock, boot_id())
     of_containers = Records(options.state / "runtime/containers", ContainerRecord)
-    containers = Containers(of_containers, sandboxes, bundles, shims, nri.seat, events, clock)
+    containers = Containers(of_containers, sandboxes, bundles, shims, nri.hooks, events, clock)
     return _Parts(images, network, shims, bundles, kernel, nri, sandboxes, containers, events, clock)
 
 
@@ -188,14 +188,14 @@ async def _resume(parts: _Parts, service: RuntimeService, stack: contextlib.Asyn
     """
     await parts.sandboxes.recover()
     await parts.containers.recover()
-    parts.nri.updating.containers = parts.containers
-    parts.nri.seat.adopt(parts.sandboxes, parts.containers)
+    parts.nri.updater.containers = parts.containers
+    parts.nri.hooks.adopt(parts.sandboxes, parts.containers)
     await stack.enter_async_context(parts.nri.host.running())
     await parts.sandboxes.finish()
     await parts.containers.finish()
     stack.push_async_callback(parts.containers.close)
     await service.finish_stops()
-    await stack.enter_async_context(Keeper(parts.network, _tidying(service, parts.kernel)).running())
+    await stack.enter_async_context(Reconciler(parts.network, _tidying(service, parts.kernel)).running())
 
 
 @contextlib.contextmanager
@@ -234,24 +234,29 @@ def _kernel(options: Options) -> SandboxKernel:
 def _bundles(options: Options, images: Images) -> Bundles:
     directory = options.state / "runtime/containers"
     devices = Registry([options.prefix / each for each in ("etc/cdi", "run/cdi")])
-    return Bundles(directory, images, KernelCgroups(), KernelMounts(), Host(), devices, options.cgroup_parent)
+    return Bundles(directory, images, KernelCgroups(), KernelMounts(), HostPrivileges(), devices, options.cgroup_parent)
 
 
-def _network(options: Options) -> Caller:
+def _network(options: Options) -> CniNetwork:
     conflists = Conflists(options.cni_conf_dir or options.prefix / "etc/cni/net.d")
     binaries = options.cni_bin_dirs or (options.state / "cni/bin", options.prefix / "opt/cni/bin")
     plugins = Plugins(binaries, run=tracing.cni_run(tracing.tap(RUNTIME)))
-    return Caller(conflists, plugins, options.state / "cni/cache")
+    return CniNetwork(conflists, plugins, options.state / "cni/cache")
 
 
-def _checker(options: Options, network: Caller, sandboxes: Sandboxes, clock: Clock) -> Checker:
+def _checker(options: Options, network: CniNetwork, sandboxes: Sandboxes, clock: Clock) -> Checker:
     def is_ready(id_: str) -> bool:
         return (found := sandboxes.find(id_)) is not None and found.ready
 
-    return Checker(network, options.cni_checking, Pods(is_ready, sandboxes.tell_checked, sandboxes.lose), clock)
+    return Checker(
+        network,
+        options.cni_checking,
+        PodCallbacks(is_ready, sandboxes.notify_check_changed, sandboxes.lose_network),
+        clock,
+    )
 
 
-def _shims(options: Options) -> Shims:
+def _shims(options: Options) -> ShimClient:
     runtime = next((found for name in options.oci_runtimes if (found := shutil.which(name))), None)
     if runtime is None:
         raise NoRuntime(f"{' or '.join(options.oci_runtimes)} runs the containers, and is not on PATH")
@@ -260,4 +265,4 @@ def _shims(options: Options) -> Shims:
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     cover = hybrid and Path(runtime).name == "crun"
     run = tracing.oci_run(tracing.tap(RUNTIME))
-    return Shims(shim=find_shim(), runtime=runtime, root=root, cover_unified=cover, run=run)
+    return ShimClient(shim=find_shim(), runtime=runtime, root=root, cover_unified=cover, run=run)

@@ -22,9 +22,9 @@ from podwire.protocols.cni.values import Object
 from podwire.protocols.cni.verbs import VERBS, is_id, is_ifname
 from podwire.protocols.cni.versions import at_least
 from podwire.runtime.cni import Conflists, Plugins
-from podwire.runtime.cni.cache import Attached, Memory, by_hand, valid
-from podwire.runtime.cni.chain import AddFailed, Chain, still
-from podwire.runtime.cni.gc_lock import LOCKS, Exclusion
+from podwire.runtime.cni.cache import AttachmentCache, CachedAttachment, manual_cache, valid_attachments
+from podwire.runtime.cni.chain import AddFailed, Chain, verified_netns
+from podwire.runtime.cni.gc_lock import LOCKS, GcLock
 from podwire.runtime.cni.plugins import PluginFailed
 
 _log = logging.getLogger("podwire.cni")
@@ -70,12 +70,12 @@ class Tool:
         self._options = options
         self._chain = Chain(Plugins(options.bin_dirs, run=run))
         self._conflists = Conflists(options.conf_dir)
-        self._exclusion = Exclusion(options.state / LOCKS)
+        self._exclusion = GcLock(options.state / LOCKS)
 
     @cached_property
-    def _memory(self) -> Memory:
+    def _memory(self) -> AttachmentCache:
         """Made by who needs it: STATUS and VERSION leave no trace."""
-        return by_hand(self._options.state, self._options.network)
+        return manual_cache(self._options.state, self._options.network)
 
     def network(self) -> NetworkList:
         for each in self._conflists.networks():
@@ -89,7 +89,7 @@ class Tool:
         """The result, as the last plugin printed it. When one fails, everything is given back first."""
         network = self.network()
         attached = _described(target, network, identity(target.netns))
-        with self._exclusion.sharing(network.name):
+        with self._exclusion.shared(network.name):
             if (target.id, target.ifname) in self._memory.kept():
                 told = f"{target.id} {target.ifname} is attached to {network.name} already, or was not wholly deleted"
                 raise CniError(Code.BAD_CONFIG, f"{told}: del it first")
@@ -101,7 +101,7 @@ class Tool:
             self._memory.write(msgspec.structs.replace(attached, result=result))
         return result
 
-    def _undone(self, attached: Attached, failed: AddFailed) -> PluginFailed:
+    def _undone(self, attached: CachedAttachment, failed: AddFailed) -> PluginFailed:
         left = self._chain.delete(attached, failed.ran, attached.netns)
         if not left:
             self._memory.remove(attached.id, attached.ifname)
@@ -113,8 +113,8 @@ class Tool:
         attached = self._remembered(target)
         if attached is None:
             attached = _described(target, self.network(), 0)
-        with self._exclusion.sharing(attached.name):
-            left = self._chain.delete(attached, attached.plugins, still(attached.netns, attached.netns_inode))
+        with self._exclusion.shared(attached.name):
+            left = self._chain.delete(attached, attached.plugins, verified_netns(attached.netns, attached.netns_inode))
         if left:
             raise left[0].followed_by(left[1:])
         self._memory.remove(attached.id, attached.ifname)
@@ -124,7 +124,7 @@ class Tool:
         if attached is None:
             told = f"{target.id} {target.ifname} is not attached to {self._options.network}, as far as is remembered"
             raise CniError(Code.UNKNOWN_CONTAINER, told)
-        with self._exclusion.sharing(attached.name):
+        with self._exclusion.shared(attached.name):
             self._chain.check(attached)
 
     def gc(self, stay: Iterable[tuple[str, str]]) -> None:
@@ -138,10 +138,10 @@ class Tool:
         if network.disable_gc:
             _log.warning("nothing is collected: disableGC is set", extra={"network": network.name})
             return
-        runtime = Memory(self._options.state / "cache")
-        with self._exclusion.alone(network.name):
+        runtime = AttachmentCache(self._options.state / "cache")
+        with self._exclusion.exclusive(network.name):
             left = self._forget_the_dead()
-            known = valid(self._memory.kept() | runtime.kept(), network.name)
+            known = valid_attachments(self._memory.kept() | runtime.kept(), network.name)
             left += self._chain.gc(network, {*stay, *known})
         if left:
             raise left[0].followed_by(left[1:])
@@ -150,7 +150,7 @@ class Tool:
         """DEL what has lost its namespace; GC is no substitute for it."""
         left: list[PluginFailed] = []
         for attached in self._memory.kept().values():
-            if attached is None or still(attached.netns, attached.netns_inode):
+            if attached is None or verified_netns(attached.netns, attached.netns_inode):
                 continue
             failed = self._chain.delete(attached, attached.plugins, "")
             if not failed:
@@ -169,17 +169,17 @@ class Tool:
         network = self.network()
         return network.version, self._chain.versions(network)
 
-    def _remembered(self, target: Target) -> Attached | None:
+    def _remembered(self, target: Target) -> CachedAttachment | None:
         """None when there is nothing that can be read."""
         return self._memory.kept().get((target.id, target.ifname))
 
 
-def _described(target: Target, network: NetworkList, inode: int) -> Attached:
+def _described(target: Target, network: NetworkList, inode: int) -> CachedAttachment:
     if not is_id(target.id):
         raise CniError(Code.BAD_ENVIRONMENT, f"{target.id!r} is no id that CNI plugins take")
     if not is_ifname(target.ifname):
         raise CniError(Code.BAD_ENVIRONMENT, f"{target.ifname!r} is no name of an interface")
-    return Attached(
+    return CachedAttachment(
         id=target.id,
         ifname=target.ifname,
         netns=target.netns,

@@ -11,7 +11,7 @@ from podwire.runtime.sandboxes.sandbox import Sandbox
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class ContainerDraft:
     """A container before it is made: what others may still change of it."""
 
     spec: Mapping[str, Any]
@@ -41,7 +41,7 @@ class Hooks(Protocol):
 
     async def remove_pod(self, sandbox: Sandbox) -> None: ...
 
-    async def create(self, sandbox: Sandbox, container: Container, draft: Draft) -> Draft:
+    async def create(self, sandbox: Sandbox, container: Container, draft: ContainerDraft) -> ContainerDraft:
         """A container is about to be made; how it is to be instead. Raises RpcError."""
         ...
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from podwire.protocols.cni.errors import CniError
-from podwire.runtime.cni.check_results import CHECKS, Checks
+from podwire.runtime.cni.check_results import CHECKS, CheckResults
 from podwire.runtime.cni.plugins import PluginFailed
 
 PODWIRE = str(Path(sys.executable).with_name("podwire"))
@@ -55,7 +55,7 @@ def test_what_a_runtime_found_of_a_pod_is_listed_with_it(host, podwire):
     for each in "ab":
         host.pod(each)
         host.add(each, config)
-    checks = Checks(host.records.parent / CHECKS)
+    checks = CheckResults(host.records.parent / CHECKS)
     checks.note("a", None, 1.0)
     checks.note("b", PluginFailed("bridge", "CHECK", CniError(101, "eth0 is down")), time.time())
     first, second = json.loads(podwire("list", "--data-dir", str(host.records), "-o", "json").stdout)

@@ -8,9 +8,9 @@ import pytest
 
 from podwire.protocols.streaming import portforward, spdy
 from podwire.runtime.streaming import portforward_spdy
-from podwire.runtime.streaming.port_connection import Inflow, connected
-from podwire.runtime.streaming.portforward import Channels
-from podwire.runtime.streaming.portforward_spdy import Forwarding
+from podwire.runtime.streaming.port_connection import InputQueue, connected
+from podwire.runtime.streaming.portforward import WebSocketForwarder
+from podwire.runtime.streaming.portforward_spdy import SpdyForwarder
 from podwire.transports import spdy_server
 from podwire.transports.spdy_server import Frames
 
@@ -126,7 +126,7 @@ async def client():
         return await connected("", port)
 
     made = Client(Wire())
-    running = asyncio.create_task(Forwarding(Frames(made.wire), "pod-1", reach).run())
+    running = asyncio.create_task(SpdyForwarder(Frames(made.wire), "pod-1", reach).run())
     hearing = asyncio.create_task(made.listen())
     yield made
     async with asyncio.timeout(SECONDS):
@@ -231,7 +231,7 @@ async def test_a_port_that_never_reads_does_not_outlive_its_client(listening, mo
         return await connected("", number)
 
     port, client = await listening(stare), Client(Wire())
-    running = asyncio.create_task(Forwarding(Frames(client.wire), "pod-1", reach).run())
+    running = asyncio.create_task(SpdyForwarder(Frames(client.wire), "pod-1", reach).run())
     hearing = asyncio.create_task(client.listen())
     await client.open(1, "error", port)
     await client.open(3, "data", port)
@@ -279,7 +279,7 @@ async def test_older_clients_give_no_request_id(client, listening):
 
 
 async def test_who_waits_for_a_port_that_is_given_up_waits_no_more():
-    inflow = Inflow()
+    inflow = InputQueue()
     async with asyncio.timeout(SECONDS), asyncio.TaskGroup() as group:
         waiting = group.create_task(fill(inflow))
         await asyncio.sleep(0)
@@ -321,7 +321,7 @@ async def test_in_channels_each_port_has_its_own_two(listening):
 
     for message in (*far.data(0, b"hello"), far.ended(0)):
         near.messages.put_nowait(message)
-    await Channels(near, ports, "pod-1", reach).run()
+    await WebSocketForwarder(near, ports, "pod-1", reach).run()
     said = [each for message in near.sent if (each := far.receive(message))]
     assert b"".join(each.data for each in said if isinstance(each, portforward.Bytes)) == b"hello"
     [problem] = [each for each in said if isinstance(each, portforward.Problem)]
@@ -341,7 +341,7 @@ async def test_in_channels_the_connections_go_with_the_client(listening):
         return await connected("", number)
 
     port, near = await listening(wait), Socket()
-    running = asyncio.create_task(Channels(near, (port,), "pod-1", reach).run())
+    running = asyncio.create_task(WebSocketForwarder(near, (port,), "pod-1", reach).run())
     await begun.wait()
     near.messages.put_nowait(None)
     await running

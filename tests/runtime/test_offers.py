@@ -6,7 +6,7 @@ from podwire.protocols.grpc_status import ResourceExhausted
 from podwire.protocols.k8sapi.server_side import Request, Response, Tunnel, Upgrade
 from podwire.protocols.streaming.remote_command import Streams
 from podwire.runtime.streaming import server
-from podwire.runtime.streaming.server import Gone, Offer, Offers, talk
+from podwire.runtime.streaming.server import StreamHandler, StreamingServer, TargetGone, talk
 
 SPDY = {"upgrade": "SPDY/3.1", "x-stream-protocol-version": "v5.channel.k8s.io, v4.channel.k8s.io"}
 WEBSOCKET = {"upgrade": "websocket"}
@@ -26,12 +26,12 @@ def clock():
 
 @pytest.fixture
 def made(clock):
-    made = Offers(clock)
+    made = StreamingServer(clock)
     made.base_url = "http://127.0.0.1:1"
     return made
 
 
-def exec_(check=lambda: None) -> Offer:
+def exec_(check=lambda: None) -> StreamHandler:
     async def converse(_socket): ...
 
     return talk(Streams(stdout=True), check, converse)
@@ -72,7 +72,7 @@ async def test_each_offer_is_good_once_and_for_a_minute(made, clock):
 
 async def test_what_has_ended_meanwhile_is_told(made):
     def check():
-        raise Gone("the container has ended")
+        raise TargetGone("the container has ended")
 
     answer = await ask(made, made.add("exec", exec_(check)))
     assert (answer.status, answer.body) == (409, b"the container has ended\n")

@@ -25,7 +25,7 @@ from podwire.runtime.containers.host import Host
 from podwire.runtime.containers.stop_signal import number, stop_signal
 from podwire.runtime.cri import events as events_module
 from podwire.runtime.cri import statuses
-from podwire.runtime.cri.errors import as_rpc, telling
+from podwire.runtime.cri.errors import as_rpc, translate_errors
 from podwire.runtime.cri.events import Events
 from podwire.runtime.cri.resources import limits_of
 from podwire.runtime.cri.stats import interface_counters
@@ -171,7 +171,7 @@ async def test_errors_are_told_by_their_code(error, kind):
         raise error
 
     with pytest.raises(kind):
-        await telling(failing)(None)
+        await translate_errors(failing)(None)
 
 
 @pytest.mark.parametrize(

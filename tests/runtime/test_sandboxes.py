@@ -212,12 +212,12 @@ async def test_a_sandbox_whose_network_is_lost_is_not_ready_and_is_stopped_as_an
 
     listening = asyncio.create_task(listen())
     await asyncio.sleep(0)
-    node.sandboxes.tell_checked(id_)
-    await node.sandboxes.lose(id_)
+    node.sandboxes.notify_check_changed(id_)
+    await node.sandboxes.lose_network(id_)
     assert node.stored == {id_: "stopped"}
-    node.sandboxes.tell_checked(id_)
-    await node.sandboxes.lose(id_)
-    await node.sandboxes.lose("none")
+    node.sandboxes.notify_check_changed(id_)
+    await node.sandboxes.lose_network(id_)
+    await node.sandboxes.lose_network("none")
     await node.stop(node.sandboxes.get(id_))
     await asyncio.sleep(0.01)
     listening.cancel()

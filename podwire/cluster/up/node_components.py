@@ -19,7 +19,7 @@ from podwire.nri.errors import NriError
 from podwire.nri.host.configuration import BadConfiguration
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.protocols.settings import BadConfig
-from podwire.runtime.cni import Checking
+from podwire.runtime.cni import CheckSettings
 from podwire.runtime.records import NewerRecord
 from podwire.transports.unix import CannotListen
 
@@ -121,7 +121,7 @@ def _driver(
     )
 
 
-def _runtime(node: Node, checking: Checking) -> Component:
+def _runtime(node: Node, checking: CheckSettings) -> Component:
     options = replace(node.runtime, cni_checking=checking)
 
     async def work(ready: Ready) -> None:

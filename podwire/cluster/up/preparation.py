@@ -19,7 +19,7 @@ from podwire.cluster.up.state import NodeRecord, State
 from podwire.dradriver.config import Config as NetworkDriver
 from podwire.linux.errors import NoSuchLink
 from podwire.linux.net.network import KernelNetwork
-from podwire.runtime.cni import Checking
+from podwire.runtime.cni import CheckSettings
 from podwire.runtime.cni.check import REPORTING
 
 
@@ -35,7 +35,7 @@ class UpOptions:
     store: str | None = None
     nodes: int | None = None
     hardware: Profile | None = None
-    checking: Checking = REPORTING
+    checking: CheckSettings = REPORTING
     """Of pods' networks, by our runtime. Not kept: each start may ask for another."""
     otlp: str = ""
     """Where the trace is exported to; not kept either."""
@@ -54,7 +54,7 @@ class Prepared:
     """Why the node is not on the host itself."""
     host_ips: tuple[str, ...] = ()
     """Where a node on the host itself is reached."""
-    checking: Checking = REPORTING
+    checking: CheckSettings = REPORTING
     otlp: str = ""
     network_driver: NetworkDriver | None = None
 

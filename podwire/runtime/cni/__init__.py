@@ -1,9 +1,9 @@
-"""Pods onto the network: the runtime's chair of CNI."""
+"""The runtime side of CNI: attaches pods to networks by plugins, as libcni does."""
 
-from podwire.runtime.cni.check import Checker, Checking
+from podwire.runtime.cni.check import Checker, CheckSettings
 from podwire.runtime.cni.conflists import Conflists
-from podwire.runtime.cni.network import Caller
+from podwire.runtime.cni.network import CniNetwork
 from podwire.runtime.cni.plugins import Limits, Plugins
-from podwire.runtime.cni.reconciler import Keeper
+from podwire.runtime.cni.reconciler import Reconciler
 
-__all__ = ["Caller", "Checker", "Checking", "Conflists", "Keeper", "Limits", "Plugins"]
+__all__ = ["CheckSettings", "Checker", "CniNetwork", "Conflists", "Limits", "Plugins", "Reconciler"]

@@ -28,7 +28,7 @@ def shape(link: Link) -> Shape:
     return link.name, link.up, link.master, link.alias, *own
 
 
-class Concerns:
+class AffectedPods:
     def __init__(self) -> None:
         self._links: dict[int, tuple[str, Shape]] = {}
         self._pods: dict[str, frozenset[str]] = {}

@@ -18,7 +18,7 @@ _BETWEEN = "@"  # no id contains it
 _ENDING = ".json"
 
 
-class Attached(msgspec.Struct, frozen=True, kw_only=True):
+class CachedAttachment(msgspec.Struct, frozen=True, kw_only=True):
     """One interface of one pod in one network. Written before the first plugin is asked, and after the last one."""
 
     id: str
@@ -42,16 +42,16 @@ class Attached(msgspec.Struct, frozen=True, kw_only=True):
         return NetworkList(self.name, self.version, self.plugins)
 
 
-Kept = Mapping[tuple[str, str], Attached | None]
+Kept = Mapping[tuple[str, str], CachedAttachment | None]
 """By id and interface; None for what cannot be read."""
 
 
-def valid(kept: Kept, network: str) -> list[tuple[str, str]]:
+def valid_attachments(kept: Kept, network: str) -> list[tuple[str, str]]:
     """What GC of a network must spare. Of what cannot be read nobody knows the network, so it is spared everywhere."""
     return [key for key, each in kept.items() if each is None or (each.name == network and not each.leaving)]
 
 
-class Memory:
+class AttachmentCache:
     """One file per interface, durable when it is written first, which is before anything is attached."""
 
     def __init__(self, directory: Path, *, alone: bool = False) -> None:
@@ -60,15 +60,15 @@ class Memory:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if alone:
             sweep(directory)
-        self._decoder = msgspec.json.Decoder(Attached)
+        self._decoder = msgspec.json.Decoder(CachedAttachment)
 
     def _path(self, id_: str, ifname: str) -> Path:
         return self._directory / f"{id_}{_BETWEEN}{ifname}{_ENDING}"
 
-    def write(self, attached: Attached) -> None:
+    def write(self, attached: CachedAttachment) -> None:
         append_log.put(self._path(attached.id, attached.ifname), msgspec.json.encode(attached))
 
-    def read(self, id_: str, ifname: str) -> Attached | None:
+    def read(self, id_: str, ifname: str) -> CachedAttachment | None:
         """None when there is none; raises OSError or MsgspecError for one that cannot be read."""
         try:
             data = self._path(id_, ifname).read_bytes()
@@ -79,8 +79,8 @@ class Memory:
     def remove(self, id_: str, ifname: str) -> None:
         remove_durably(self._path(id_, ifname))
 
-    def kept(self) -> dict[tuple[str, str], Attached | None]:
-        found: dict[tuple[str, str], Attached | None] = {}
+    def kept(self) -> dict[tuple[str, str], CachedAttachment | None]:
+        found: dict[tuple[str, str], CachedAttachment | None] = {}
         for name in self._names():
             id_, _, ifname = name.removesuffix(_ENDING).partition(_BETWEEN)
             try:
@@ -100,6 +100,6 @@ class Memory:
         return [each for each in names if each.endswith(_ENDING) and not each.startswith(".")]
 
 
-def by_hand(state: Path, network: str) -> Memory:
+def manual_cache(state: Path, network: str) -> AttachmentCache:
     """What was attached to one network from the command line, beside a runtime that keeps its own memory there."""
-    return Memory(state / "by-hand" / network)
+    return AttachmentCache(state / "by-hand" / network)

@@ -23,7 +23,7 @@ from podwire.protocols.cni.values import Object
 from podwire.protocols.cni.verbs import VERBS, Invocation
 from podwire.protocols.cni.versions import at_least
 from podwire.runtime.cni.arguments import of_plugin
-from podwire.runtime.cni.cache import Attached
+from podwire.runtime.cni.cache import CachedAttachment
 from podwire.runtime.cni.plugins import PluginFailed, Plugins
 
 ADDED = declare("runtime.cni-added", "a plugin has answered ADD, and that is not remembered yet")
@@ -44,7 +44,7 @@ class Chain:
     def __init__(self, plugins: Plugins) -> None:
         self._plugins = plugins
 
-    def add(self, attached: Attached) -> Object:
+    def add(self, attached: CachedAttachment) -> Object:
         """The last plugin's result; AddFailed."""
         result: Object | None = None
         for at, plugin in enumerate(attached.plugins):
@@ -55,7 +55,7 @@ class Chain:
             failpoint(ADDED)
         return result or {}
 
-    def _added(self, attached: Attached, plugin: Object, previous: Object | None) -> Object:
+    def _added(self, attached: CachedAttachment, plugin: Object, previous: Object | None) -> Object:
         network = attached.network()
         sent = request(network, plugin, previous, of_plugin(attached.capabilities, plugin, attached.plugins))
         printed = self._plugins.call(plugin["type"], self._invocation("ADD", attached, attached.netns), sent)
@@ -67,7 +67,7 @@ class Chain:
         except CniError as error:
             raise PluginFailed(plugin["type"], "ADD", f"printed what is no result: {error}") from error
 
-    def delete(self, attached: Attached, plugins: Sequence[Object], netns: str) -> list[PluginFailed]:
+    def delete(self, attached: CachedAttachment, plugins: Sequence[Object], netns: str) -> list[PluginFailed]:
         """Ask each for DEL, the last first, whatever the others say; who failed."""
         network = attached.network()
         previous = attached.result if at_least(network.version, PREV_RESULT_SINCE) else None
@@ -82,7 +82,7 @@ class Chain:
             failpoint(DELETED)
         return failed
 
-    def check(self, attached: Attached) -> None:
+    def check(self, attached: CachedAttachment) -> None:
         """Whether all is as ADD left it; PluginFailed, or CniError for what cannot be checked."""
         network = attached.network()
         if attached.disable_check:
@@ -96,11 +96,11 @@ class Chain:
             sent = request(network, plugin, attached.result, of_plugin(attached.capabilities, plugin, attached.plugins))
             self._plugins.call(plugin["type"], self._invocation("CHECK", attached, attached.netns), sent)
 
-    def gc(self, network: NetworkList, valid: Iterable[tuple[str, str]]) -> list[PluginFailed]:
+    def gc(self, network: NetworkList, valid_attachments: Iterable[tuple[str, str]]) -> list[PluginFailed]:
         """Have everything given back that belongs to none of these ids and interfaces; who failed."""
         if not collects(network):
             return []
-        stay = [{"containerID": id_, "ifname": ifname} for id_, ifname in sorted(valid)]
+        stay = [{"containerID": id_, "ifname": ifname} for id_, ifname in sorted(valid_attachments)]
         failed = []
         for plugin in network.plugins:
             sent = request(network, plugin, None, {}) | {VALID_ATTACHMENTS: stay}
@@ -134,11 +134,11 @@ class Chain:
             raise PluginFailed(kind, "VERSION", "printed no supportedVersions")
         return [str(each) for each in supported]
 
-    def _invocation(self, verb: str, attached: Attached, netns: str) -> Invocation:
+    def _invocation(self, verb: str, attached: CachedAttachment, netns: str) -> Invocation:
         return Invocation(verb, attached.id, netns, attached.ifname, attached.args, self._plugins.path)
 
 
-def is_checked(attached: Attached) -> bool:
+def is_checked(attached: CachedAttachment) -> bool:
     """Whether CHECK has anything to say of it."""
     since = VERBS["CHECK"].since
     wanted = not attached.disable_check and at_least(attached.version, since)
@@ -153,7 +153,7 @@ def tells_status(network: NetworkList) -> bool:
     return at_least(network.version, VERBS["STATUS"].since)
 
 
-def still(netns: str, inode: int) -> str:
+def verified_netns(netns: str, inode: int) -> str:
     """The path of a namespace if it is the one that was attached; else none, so that no plugin enters another's."""
     try:
         return netns if netns and inode in (0, identity(netns)) else ""

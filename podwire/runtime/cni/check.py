@@ -32,12 +32,12 @@ from podwire.protocols.cni import results
 from podwire.protocols.cni.errors import CniError
 from podwire.protocols.grpc_status import RpcError
 from podwire.runtime.cni import check_schedule
-from podwire.runtime.cni.affected_pods import Concerns
-from podwire.runtime.cni.cache import Attached
-from podwire.runtime.cni.check_results import Findings
-from podwire.runtime.cni.check_schedule import Turn
-from podwire.runtime.cni.netns_watch import Watcher
-from podwire.runtime.cni.network import Caller
+from podwire.runtime.cni.affected_pods import AffectedPods
+from podwire.runtime.cni.cache import CachedAttachment
+from podwire.runtime.cni.check_results import CheckOutcome
+from podwire.runtime.cni.check_schedule import ScheduledCheck
+from podwire.runtime.cni.netns_watch import NetnsWatch
+from podwire.runtime.cni.network import CniNetwork
 
 _log = logging.getLogger("podwire.runtime.cni")
 
@@ -48,40 +48,40 @@ AT_ONCE = 4
 _HOST_LINKS, _HOST_RULES = "/links", "/nft"  # no pod has such an id
 
 
-class Checking(NamedTuple):
+class CheckSettings(NamedTuple):
     interval: float = INTERVAL
     """Seconds; 0 for never."""
     action: Literal["report", "restart"] = "report"
 
 
-REPORTING = Checking()
+REPORTING = CheckSettings()
 
 
-class Pods(NamedTuple):
+class PodCallbacks(NamedTuple):
     """What the checker asks and tells of pods, by their ids."""
 
     is_ready: Callable[[str], bool]
     tell: Callable[[str], None]
     """CHECK finds something else than before."""
-    lose: Callable[[str], Awaitable[None]]
+    lose_network: Callable[[str], Awaitable[None]]
     """The network is to be given up, and the pod with it."""
 
 
 class Checker:
     """One task beside a caller, and one for each check that is under way."""
 
-    def __init__(self, caller: Caller, checking: Checking, pods: Pods, clock: Clock) -> None:
+    def __init__(self, caller: CniNetwork, checking: CheckSettings, pods: PodCallbacks, clock: Clock) -> None:
         self._caller = caller
         self._interval, self._action = checking
         self._pods = pods
         self._clock = clock
-        self._turns: dict[str, Turn] = {}
+        self._turns: dict[str, ScheduledCheck] = {}
         self._watched: set[str] = set()
         self._failing: set[str] = set()
         self._unknown: dict[str, str] = {}
         """Why pods were not checked the last time."""
-        self._concerns = Concerns()
-        self._watcher = Watcher(self._hear)
+        self._concerns = AffectedPods()
+        self._watcher = NetnsWatch(self._hear)
         self._quiet = 0.0
         self._wake = asyncio.Event()
 
@@ -115,13 +115,13 @@ class Checker:
         now, within = _now(), min(self._interval, check_schedule.AFTER_RESTART)
         for each in await self._caller.attached():
             if self._pods.is_ready(each):
-                self._turns[each] = Turn(now + check_schedule.phase(each) * within)
+                self._turns[each] = ScheduledCheck(now + check_schedule.phase(each) * within)
 
     def _attaching(self) -> None:
         self._quiet = _now() + check_schedule.QUIET
 
     def _attached(self, id_: str) -> None:
-        self._turns[id_] = Turn(_now() + check_schedule.FIRST)
+        self._turns[id_] = ScheduledCheck(_now() + check_schedule.FIRST)
         self._wake.set()
 
     def _hear(self, key: str, changes: list[Changed]) -> None:
@@ -168,7 +168,7 @@ class Checker:
             self._watcher.add(key, each)
         self._concerns.see(links)
 
-    async def _attend(self, id_: str, turn: Turn, hinted: bool) -> None:
+    async def _attend(self, id_: str, turn: ScheduledCheck, hinted: bool) -> None:
         news = False
         try:
             if id_ in self._watched or await self._watch(id_, turn):
@@ -187,9 +187,9 @@ class Checker:
             self._unknown[id_] = why
             _log.warning("a pod's network is not checked", extra={"id": id_, "reason": why})
 
-    async def _watch(self, id_: str, turn: Turn) -> bool:
+    async def _watch(self, id_: str, turn: ScheduledCheck) -> bool:
         """Whether it is to be checked. Watched from before its first check, so nothing comes between the two."""
-        attached = await self._caller.recall(id_)
+        attached = await self._caller.cached(id_)
         if attached is None:
             self.leave(id_)
             return False
@@ -204,7 +204,7 @@ class Checker:
         self._concerns.follow(id_, _host_links(attached))
         return True
 
-    async def _check(self, id_: str, turn: Turn) -> bool:
+    async def _check(self, id_: str, turn: ScheduledCheck) -> bool:
         """Whether it finds something else than before."""
         findings = await self._caller.check(id_, self._clock.wall())
         if self._turns.get(id_) is not turn or not self._pods.is_ready(id_):
@@ -220,12 +220,12 @@ class Checker:
             await self._confirm(id_, turn, findings)
         return findings.news
 
-    async def _confirm(self, id_: str, turn: Turn, findings: Findings) -> None:
+    async def _confirm(self, id_: str, turn: ScheduledCheck, findings: CheckOutcome) -> None:
         if findings.before is None or findings.before.ok:
             turn.due = min(turn.due, _now() + check_schedule.CONFIRM)
         else:
             self.leave(id_)
-            await self._pods.lose(id_)
+            await self._pods.lose_network(id_)
 
 
 def _open_host() -> tuple[dict[str, Monitor], list[Link]]:
@@ -250,12 +250,12 @@ def _opened(netns: str) -> Monitor | None:
         return None
 
 
-def _host_links(attached: Attached) -> list[str]:
+def _host_links(attached: CachedAttachment) -> list[str]:
     made = results.decode(attached.result, attached.version)
     return [each.name for each in made.interfaces if not each.sandbox]
 
 
-def _tell_log(id_: str, findings: Findings) -> None:
+def _tell_log(id_: str, findings: CheckOutcome) -> None:
     if findings.after.ok:
         _log.info("a pod's network is as it was made again", extra={"id": id_})
     else:

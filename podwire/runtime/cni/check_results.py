@@ -24,7 +24,7 @@ CHECKS = "checks"
 _ENDING = ".json"
 
 
-class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CheckResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One pod's network: as CNI made it, or not, and then who says what."""
 
     state: Literal["ok", "failed"]
@@ -49,14 +49,14 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.state, self.plugin, self.code, self.msg, self.details
 
 
-def judged(failure: PluginFailed | None, before: Check | None, now: float) -> Check:
+def judged(failure: PluginFailed | None, before: CheckResult | None, now: float) -> CheckResult:
     """What a check means after the one before it."""
     was_ok = before is not None and (before.ok or before.was_ok)
     if failure is None:
-        found = Check(state="ok", since=now)
+        found = CheckResult(state="ok", since=now)
     else:
         refusal = failure.refusal
-        found = Check(
+        found = CheckResult(
             state="failed",
             since=now,
             was_ok=was_ok,
@@ -74,11 +74,11 @@ def gives_word(failure: PluginFailed) -> bool:
     return failure.refusal is not None and failure.code not in (Code.TRY_AGAIN_LATER, Code.INCOMPATIBLE_VERSION)
 
 
-class Findings(NamedTuple):
+class CheckOutcome(NamedTuple):
     """What CHECK found, and what it had found before."""
 
-    before: Check | None
-    after: Check
+    before: CheckResult | None
+    after: CheckResult
 
     @property
     def news(self) -> bool:
@@ -86,8 +86,8 @@ class Findings(NamedTuple):
         return self.after != self.before and not (self.after.ok and self.before is None)
 
 
-class Checked(NamedTuple):
-    check: Check
+class LatestCheck(NamedTuple):
+    check: CheckResult
     at: float
     """Seconds since 1970."""
 
@@ -105,27 +105,27 @@ class Checked(NamedTuple):
         return msgspec.json.encode(told).decode()
 
 
-class Checks:
+class CheckResults:
     """By the pods' ids. Used by one process; what it left is taken up by the next."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._known = kept(directory)
 
-    def get(self, id_: str) -> Checked | None:
+    def get(self, id_: str) -> LatestCheck | None:
         return self._known.get(id_)
 
-    def note(self, id_: str, failure: PluginFailed | None, now: float) -> Findings:
+    def note(self, id_: str, failure: PluginFailed | None, now: float) -> CheckOutcome:
         """Keep what was found. A disk that takes nothing keeps nobody from knowing."""
         known = self._known.get(id_)
         before = known.check if known is not None else None
         after = judged(failure, before, now)
-        self._known[id_] = Checked(after, now)
+        self._known[id_] = LatestCheck(after, now)
         try:
             self._write(self._path(id_), after, now, anew=after != before)
         except OSError as error:
             _log.warning("what CHECK found is not written down", extra={"id": id_, "reason": str(error)})
-        return Findings(before, after)
+        return CheckOutcome(before, after)
 
     def forget(self, id_: str) -> None:
         if self._known.pop(id_, None) is not None:
@@ -139,7 +139,7 @@ class Checks:
     def _path(self, id_: str) -> Path:
         return self._directory / f"{id_}{_ENDING}"
 
-    def _write(self, path: Path, check: Check, at: float, *, anew: bool) -> None:
+    def _write(self, path: Path, check: CheckResult, at: float, *, anew: bool) -> None:
         if anew or not path.exists():
             self._directory.mkdir(mode=0o755, parents=True, exist_ok=True)
             temporary = path.with_name(f".{path.name}")
@@ -148,13 +148,13 @@ class Checks:
         os.utime(path, (at, at))
 
 
-def kept(directory: Path) -> dict[str, Checked]:
+def kept(directory: Path) -> dict[str, LatestCheck]:
     """All that is there. What cannot be read is left out: the next check replaces it."""
-    found: dict[str, Checked] = {}
+    found: dict[str, LatestCheck] = {}
     for path in sorted(directory.glob(f"[!.]*{_ENDING}")):
         try:
-            check = msgspec.json.decode(path.read_bytes(), type=Check)
-            found[path.name.removesuffix(_ENDING)] = Checked(check, path.stat().st_mtime)
+            check = msgspec.json.decode(path.read_bytes(), type=CheckResult)
+            found[path.name.removesuffix(_ENDING)] = LatestCheck(check, path.stat().st_mtime)
         except (OSError, msgspec.MsgspecError) as error:
             _log.debug("a check cannot be read", extra={"path": str(path), "reason": str(error)})
     return found

@@ -24,7 +24,7 @@ _SAME = 0.01
 
 
 @dataclass(slots=True)
-class Turn:
+class ScheduledCheck:
     """One pod's place in the order."""
 
     due: float
@@ -48,14 +48,14 @@ def next_turn(id_: str, now: float, interval: float) -> float:
     return now + wait if wait > interval * _SAME else now + wait + interval
 
 
-def begin(turn: Turn, id_: str, now: float, interval: float) -> bool:
+def begin(turn: ScheduledCheck, id_: str, now: float, interval: float) -> bool:
     """It is checked now; whether that is because something changed. A change from now on counts for the next time."""
     hinted, turn.hinted, turn.busy = turn.hinted, False, True
     turn.checked, turn.due = now, next_turn(id_, now, interval)
     return hinted
 
 
-def hint(turn: Turn, now: float, interval: float) -> None:
+def hint(turn: ScheduledCheck, now: float, interval: float) -> None:
     """Something of it changed."""
     if now - turn.checked > CALM + _gap(turn, interval):
         turn.idle = 0
@@ -63,14 +63,14 @@ def hint(turn: Turn, now: float, interval: float) -> None:
     turn.hinted = True
 
 
-def found(turn: Turn, hinted: bool, news: bool) -> None:
+def found(turn: ScheduledCheck, hinted: bool, news: bool) -> None:
     turn.idle = turn.idle + 1 if hinted and not news else 0
 
 
-def starts_at(turn: Turn, quiet: float) -> float:
+def starts_at(turn: ScheduledCheck, quiet: float) -> float:
     """When it may be checked, if pods are being attached until `quiet`."""
     return turn.due if turn.hinted else max(turn.due, min(quiet, turn.due + PATIENCE))
 
 
-def _gap(turn: Turn, interval: float) -> float:
+def _gap(turn: ScheduledCheck, interval: float) -> float:
     return min(GAP * 2.0 ** min(turn.idle, 16), interval)

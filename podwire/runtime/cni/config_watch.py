@@ -25,7 +25,7 @@ _MASK = (
 Seen = frozenset[tuple[str, int, int, int]]
 
 
-class Places:
+class ConfigWatch:
     """Some directories, watched while it is open. Belongs to one event loop."""
 
     def __init__(

@@ -17,14 +17,14 @@ LOCKS = "locks"
 """Their directory, below the one where a runtime keeps its state of CNI."""
 
 
-class Exclusion:
+class GcLock:
     """Two files per network that are never removed: a lock on a removed file would exclude nobody."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     @contextmanager
-    def sharing(self, network: str) -> Iterator[None]:
+    def shared(self, network: str) -> Iterator[None]:
         """For ADD, DEL and CHECK."""
         with self._locked(f"{network}.room") as room:
             with self._locked(f"{network}.door") as door:
@@ -33,7 +33,7 @@ class Exclusion:
             yield
 
     @contextmanager
-    def alone(self, network: str) -> Iterator[None]:
+    def exclusive(self, network: str) -> Iterator[None]:
         """For GC."""
         with self._locked(f"{network}.door") as door, self._locked(f"{network}.room") as room:
             fcntl.flock(door, fcntl.LOCK_EX)

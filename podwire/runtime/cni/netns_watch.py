@@ -16,7 +16,7 @@ SETTLED = 0.2
 """Seconds from the first word of a change until all that was told is heard."""
 
 
-class Watcher:
+class NetnsWatch:
     """Any number of monitors, by keys of the caller's. Belongs to one event loop."""
 
     def __init__(self, hear: Callable[[str, list[Changed]], None]) -> None:

@@ -31,12 +31,12 @@ from podwire.protocols.cni.values import Object
 from podwire.protocols.cni.verbs import is_id
 from podwire.protocols.grpc_status import FailedPrecondition, InvalidArgument, Unavailable
 from podwire.runtime.cni import arguments
-from podwire.runtime.cni.cache import Attached, Memory, by_hand, valid
-from podwire.runtime.cni.chain import AddFailed, Chain, collects, is_checked, still
-from podwire.runtime.cni.check_results import CHECKS, Checks, Findings, gives_word
-from podwire.runtime.cni.config_watch import Places
+from podwire.runtime.cni.cache import AttachmentCache, CachedAttachment, manual_cache, valid_attachments
+from podwire.runtime.cni.chain import AddFailed, Chain, collects, is_checked, verified_netns
+from podwire.runtime.cni.check_results import CHECKS, CheckOutcome, CheckResults, gives_word
+from podwire.runtime.cni.config_watch import ConfigWatch
 from podwire.runtime.cni.conflists import ENDINGS, Conflists
-from podwire.runtime.cni.gc_lock import LOCKS, Exclusion
+from podwire.runtime.cni.gc_lock import LOCKS, GcLock
 from podwire.runtime.cni.plugins import PluginFailed, Plugins
 from podwire.runtime.ports import Attachment
 
@@ -54,7 +54,7 @@ LEAVING = declare("cni.leaving", "a plugin has failed DEL, and that is not remem
 T = TypeVar("T")
 
 
-class Caller:
+class CniNetwork:
     """A `Network` made by CNI plugins."""
 
     def __init__(self, conflists: Conflists, plugins: Plugins, memory: Path, prefer: str = "ipv4") -> None:
@@ -62,19 +62,19 @@ class Caller:
             raise ValueError(f"{prefer!r} is none of {', '.join(PREFERENCES)}")
         self._conflists = conflists
         self._plugins = plugins
-        self._memory = Memory(memory, alone=True)
+        self._memory = AttachmentCache(memory, alone=True)
         self._chain = Chain(plugins)
         self._state = memory.parent
-        self._exclusion = Exclusion(self._state / LOCKS)
+        self._exclusion = GcLock(self._state / LOCKS)
         self._prefer = prefer
-        self._checks = Checks(self._state / CHECKS)
+        self._checks = CheckResults(self._state / CHECKS)
         self._checks.forget_others(self._memory.ids())
         self._threads = ThreadPoolExecutor(AT_ONCE, "podwire-cni")
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
         self._working: set[asyncio.Task[object]] = set()
         self._unwell: tuple[NetworkList, str] | None = None
         self._pending = {key for key, each in self._memory.kept().items() if each is not None and each.leaving}
-        self.on_trouble: Callable[[], None] = lambda: None
+        self.on_failure: Callable[[], None] = lambda: None
         """Called from any thread when a plugin has failed a pod, or when a pod went while plugins take none."""
         self.on_attaching: Callable[[], None] = lambda: None
         self.on_attached: Callable[[str], None] = lambda _id: None
@@ -107,12 +107,12 @@ class Caller:
         """Try again to detach a pod that is pending, with what is remembered of it. Raises RpcError."""
         await self._in_turn(id_, lambda: self._retry(id_))
 
-    async def recall(self, id_: str) -> Attached | None:
+    async def cached(self, id_: str) -> CachedAttachment | None:
         """What is remembered of a pod that can be checked. Raises OSError or MsgspecError when it cannot be read."""
         attached = await asyncio.get_running_loop().run_in_executor(self._threads, self._memory.read, id_, IFNAME)
         return attached if attached is not None and is_checked(attached) else None
 
-    async def check(self, id_: str, now: float) -> Findings | None:
+    async def check(self, id_: str, now: float) -> CheckOutcome | None:
         """Ask the plugins whether a pod's network is as they made it; None for one that is not checked.
 
         Raises RpcError when no plugin gave its word, and as `recall`. `now` is in seconds since 1970.
@@ -130,13 +130,13 @@ class Caller:
             failed += await self._in_turn(f"/{network.name}", partial(self._gc, network))
         return failed
 
-    async def ask_status(self) -> str:
+    async def query_status(self) -> str:
         """Ask the plugins of the default network whether they take pods; what they say instead, for `trouble`, too."""
         return await self._in_turn("/", self._ask_status)
 
-    def places(self, changed: Callable[[], None]) -> Places:
+    def places(self, changed: Callable[[], None]) -> ConfigWatch:
         """Where configurations and plugins are, to be watched."""
-        return Places(self._conflists.directory, ENDINGS, self._plugins.directories, changed)
+        return ConfigWatch(self._conflists.directory, ENDINGS, self._plugins.directories, changed)
 
     def trouble(self) -> str:
         """Why no pod can be attached: no network, one whose plugins are not there, or say that they are not ready."""
@@ -193,12 +193,12 @@ class Caller:
         except CniError as error:
             raise InvalidArgument(str(error)) from error
         attached = _described(pod, network, args, inode)
-        with self._exclusion.sharing(network.name):  # from before it is remembered: GC spares what is remembered
+        with self._exclusion.shared(network.name):  # from before it is remembered: GC spares what is remembered
             self._memory.write(attached)
             failpoint(REMEMBERED)
             return self._add(attached)
 
-    def _add(self, attached: Attached) -> tuple[str, ...]:
+    def _add(self, attached: CachedAttachment) -> tuple[str, ...]:
         try:
             result = self._chain.add(attached)
             addresses = self._addresses(attached, result)
@@ -207,17 +207,17 @@ class Caller:
         self._memory.write(msgspec.structs.replace(attached, result=result))
         return addresses
 
-    def _undone(self, attached: Attached, failed: AddFailed) -> PluginFailed:
+    def _undone(self, attached: CachedAttachment, failed: AddFailed) -> PluginFailed:
         """Give back what a failed attempt took; the error, with what could not be given back."""
         left = self._chain.delete(attached, failed.ran, attached.netns)
         if left:
             self._remember_leaving(attached, left)
         else:
             self._memory.remove(attached.id, attached.ifname)
-            self.on_trouble()
+            self.on_failure()
         return failed.error.followed_by(left) if left else failed.error
 
-    def _addresses(self, attached: Attached, printed: Object) -> tuple[str, ...]:
+    def _addresses(self, attached: CachedAttachment, printed: Object) -> tuple[str, ...]:
         result = results.decode(printed, attached.version)
         found = [each for each in result.ips if _in_pod(result, each.interface, attached.ifname)]
         if not found:
@@ -237,12 +237,12 @@ class Caller:
         if attached is not None:
             self._delete(attached, pod.netns)
 
-    def _check(self, id_: str, now: float) -> Findings | None:
+    def _check(self, id_: str, now: float) -> CheckOutcome | None:
         attached = self._memory.read(id_, IFNAME)
         if attached is None or not is_checked(attached):
             return None
         failure: PluginFailed | None = None
-        with self._exclusion.sharing(attached.name):
+        with self._exclusion.shared(attached.name):
             try:
                 self._chain.check(attached)
             except PluginFailed as error:
@@ -262,15 +262,15 @@ class Caller:
             else:
                 self._delete(attached, attached.netns)
 
-    def _delete(self, attached: Attached, netns: str) -> None:
-        with self._exclusion.sharing(attached.name):
-            left = self._chain.delete(attached, attached.plugins, still(netns, attached.netns_inode))
+    def _delete(self, attached: CachedAttachment, netns: str) -> None:
+        with self._exclusion.shared(attached.name):
+            left = self._chain.delete(attached, attached.plugins, verified_netns(netns, attached.netns_inode))
         if left:
             self._remember_leaving(attached, left)
             raise left[0].followed_by(left[1:]).as_rpc() from left[0]
         self._forget(attached)
 
-    def _remember_leaving(self, attached: Attached, left: list[PluginFailed]) -> None:
+    def _remember_leaving(self, attached: CachedAttachment, left: list[PluginFailed]) -> None:
         """It will be tried again, also after a restart. A full disk keeps nobody from trying while we live."""
         key = attached.id, attached.ifname
         if key not in self._pending:
@@ -281,16 +281,16 @@ class Caller:
             except linux.LinuxError as error:
                 _log.error("what is to be detached is not written down", extra={"id": attached.id, "why": str(error)})
             self._pending.add(key)
-        self.on_trouble()
+        self.on_failure()
 
-    def _forget(self, attached: Attached) -> None:
+    def _forget(self, attached: CachedAttachment) -> None:
         self._memory.remove(attached.id, attached.ifname)
         self._checks.forget(attached.id)
         self._pending.discard((attached.id, attached.ifname))
         if self._unwell is not None:
-            self.on_trouble()
+            self.on_failure()
 
-    def _guessed(self, pod: Attachment) -> Attached:
+    def _guessed(self, pod: Attachment) -> CachedAttachment:
         """Without a readable memory: as the pod would be attached now. Plugins clean up by ids."""
         network = self._conflists.default()
         if network is None:
@@ -305,9 +305,9 @@ class Caller:
 
     def _gc(self, network: NetworkList) -> list[PluginFailed]:
         """With nobody attaching or detaching meanwhile. What cannot be read stays, whatever its network is."""
-        with self._exclusion.alone(network.name):
-            kept = self._memory.kept() | by_hand(self._state, network.name).kept()
-            return self._chain.gc(network, valid(kept, network.name))
+        with self._exclusion.exclusive(network.name):
+            kept = self._memory.kept() | manual_cache(self._state, network.name).kept()
+            return self._chain.gc(network, valid_attachments(kept, network.name))
 
     def _ask_status(self) -> str:
         network = self._conflists.default()
@@ -321,8 +321,8 @@ class Caller:
         return said
 
 
-def _described(pod: Attachment, network: NetworkList, args: str, inode: int) -> Attached:
-    return Attached(
+def _described(pod: Attachment, network: NetworkList, args: str, inode: int) -> CachedAttachment:
+    return CachedAttachment(
         id=pod.id,
         ifname=IFNAME,
         netns=pod.netns,

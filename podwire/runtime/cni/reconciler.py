@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import NamedTuple
 
 from podwire.protocols.grpc_status import RpcError
-from podwire.runtime.cni.network import Caller
+from podwire.runtime.cni.network import CniNetwork
 
 _log = logging.getLogger("podwire.runtime.cni")
 
@@ -52,10 +52,10 @@ def again(attempts: Attempts, now: float, longest: float = LONGEST) -> Attempts:
 _AT_ONCE = Attempts(0, 0.0)
 
 
-class Keeper:
+class Reconciler:
     """One task beside a caller. `given_back` is told the ids of pods that were detached without anybody asking."""
 
-    def __init__(self, caller: Caller, given_back: Callable[[set[str]], Awaitable[None]]) -> None:
+    def __init__(self, caller: CniNetwork, given_back: Callable[[set[str]], Awaitable[None]]) -> None:
         self._caller = caller
         self._given_back = given_back
         self._plan: dict[str, Attempts] = {}
@@ -69,7 +69,7 @@ class Keeper:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
-        self._caller.on_trouble = lambda: _tell(loop, self._troubled)
+        self._caller.on_failure = lambda: _tell(loop, self._troubled)
         self._plan = dict.fromkeys(self._caller.pending, _AT_ONCE)
         places = self._caller.places(self._changed)
         places.open()
@@ -82,7 +82,7 @@ class Keeper:
                 yield
             finally:
                 places.close()
-                self._caller.on_trouble = _nothing
+                self._caller.on_failure = _nothing
                 task.cancel()
 
     def _changed(self) -> None:
@@ -127,7 +127,7 @@ class Keeper:
 
     async def _said(self) -> str:
         try:
-            return await self._caller.ask_status()
+            return await self._caller.query_status()
         except (RpcError, OSError) as error:
             return str(error)
 

@@ -32,7 +32,7 @@ from podwire.protocols.grpc_status import Internal, InvalidArgument, NotFound
 from podwire.protocols.nri.oci.cdi import inject
 from podwire.runtime.cdi import BadDevice, Registry, links_of
 from podwire.runtime.containers.devices import asked_devices
-from podwire.runtime.containers.host import Host
+from podwire.runtime.containers.host import HostPrivileges
 from podwire.runtime.cri.resources import limits_of
 from podwire.runtime.images import Image, ImageError, Images
 from podwire.runtime.images.errors import NoSuchImage
@@ -44,7 +44,7 @@ ACCOUNTS_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class ContainerPlan:
     """A container that can be made: everything was looked up and checked, nothing was done."""
 
     id: str
@@ -59,7 +59,7 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mounted:
+class MountedBundle:
     """A container that can be started."""
 
     id: str
@@ -80,7 +80,7 @@ class Bundles:
     images: Images
     cgroups: KernelCgroups
     mounts: KernelMounts
-    host: Host
+    host: HostPrivileges
     devices: Registry
     cgroup_parent: str
     """Where containers are counted whose pod names no parent; nobody else's groups may lie below it."""
@@ -92,7 +92,7 @@ class Bundles:
     def state(self, id_: str) -> Path:
         return self.home(id_) / "shim"
 
-    def plan(self, id_: str, pod: Pod, config: pb.ContainerConfig, target_pid: int) -> Planned:
+    def plan(self, id_: str, pod: Pod, config: pb.ContainerConfig, target_pid: int) -> ContainerPlan:
         """Look everything up that a container needs; raises NotFound for an image, InvalidArgument for the rest."""
         limits_of(config.linux.resources)  # so that start does not stumble on what create could have told
         image = self._image(config.image.image)
@@ -119,7 +119,7 @@ class Bundles:
         links = self._with_devices(spec, [each.name for each in config.CDI_devices])
         if links and not pod.network:
             raise InvalidArgument("config.CDI_devices: net devices need a network namespace of the pod's own")
-        return Planned(
+        return ContainerPlan(
             id=id_,
             image=image,
             log_path=_log_path(pod.config, config),
@@ -161,7 +161,7 @@ class Bundles:
         layers = self.images.rootfs_layers(image)
         return Accounts(_first(layers, "etc/passwd"), _first(layers, "etc/group"))
 
-    def write(self, planned: Planned) -> None:
+    def write(self, planned: ContainerPlan) -> None:
         """Make the directory, and let the image store hold the image."""
         home = self.home(planned.id)
         for source in planned.sources:
@@ -191,7 +191,7 @@ class Bundles:
 
     def mount(
         self, id_: str, image_id: str, pod: pb.PodSandboxConfig, config: pb.ContainerConfig, limits: Limits
-    ) -> Mounted:
+    ) -> MountedBundle:
         """Mount the layers, make the cgroup with its limits, and the log's directory."""
         self.unmount(id_)  # what a start that was cut short has left
         home, group = self.home(id_), self._group(pod, id_)
@@ -208,7 +208,7 @@ class Bundles:
         log_path = _log_path(pod, config)
         if log_path:
             Path(log_path).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        return Mounted(
+        return MountedBundle(
             id=id_,
             bundle=home,
             state=self.state(id_),

@@ -11,7 +11,7 @@ _log = logging.getLogger("podwire.runtime.containers")
 
 
 @dataclass
-class Host:
+class HostPrivileges:
     """Capabilities and what follows from those that are missing."""
 
     status: Path = Path("/proc/self/status")

@@ -19,15 +19,15 @@ from podwire.linux.cgroups.groups import warm_up
 from podwire.linux.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import FailedPrecondition, Internal, NotFound, RpcError
-from podwire.runtime.containers.bundles import Bundles, Planned
+from podwire.runtime.containers.bundles import Bundles, ContainerPlan
 from podwire.runtime.containers.container import Container, happens, reason_of, same
 from podwire.runtime.containers.net_devices import move_links
-from podwire.runtime.containers.shim import Shims
+from podwire.runtime.containers.shim import ShimClient
 from podwire.runtime.containers.stop_signal import stop_signal
 from podwire.runtime.cri.events import Events
 from podwire.runtime.cri.resources import changed, limits_of
 from podwire.runtime.cri.validation import check_container, new_id
-from podwire.runtime.hooks import Draft, Hooks
+from podwire.runtime.hooks import ContainerDraft, Hooks
 from podwire.runtime.images import ImageError
 from podwire.runtime.ports import Started
 from podwire.runtime.records import ContainerRecord, Records
@@ -56,7 +56,7 @@ class Containers:
         records: Records[ContainerRecord],
         sandboxes: Sandboxes,
         bundles: Bundles,
-        shims: Shims,
+        shims: ShimClient,
         hooks: Hooks,
         events: Events,
         clock: Clock,
@@ -136,9 +136,9 @@ class Containers:
         await self._hooks.created(sandbox, container)
         return record.id
 
-    async def _asked_others(self, sandbox: Sandbox, container: Container, planned: Planned) -> Planned:
+    async def _asked_others(self, sandbox: Sandbox, container: Container, planned: ContainerPlan) -> ContainerPlan:
         """What plugins make of a container, in its plan and in its record."""
-        draft = Draft(spec=planned.spec, limits=container.limits, links=planned.links)
+        draft = ContainerDraft(spec=planned.spec, limits=container.limits, links=planned.links)
         wanted = await sandbox.unless_stopped(self._hooks.create(sandbox, container, draft))
         if wanted.limits != draft.limits or wanted.links:
             await self._write(container, limits=wanted.limits, links=dict(wanted.links))

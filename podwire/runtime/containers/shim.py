@@ -19,7 +19,7 @@ import msgspec
 from podwire.linux.errors import DeadlinePassed, LinuxError, NoSuchProcess
 from podwire.linux.proc import processes
 from podwire.protocols.grpc_status import Internal, NotFound
-from podwire.runtime.containers.bundles import Mounted
+from podwire.runtime.containers.bundles import MountedBundle
 from podwire.runtime.ports import Exited, Started
 from podwire.tasks import descriptors
 
@@ -47,7 +47,7 @@ class _Told(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shims:
+class ShimClient:
     """Starts containers through the shim, and asks it."""
 
     shim: Path
@@ -72,7 +72,7 @@ class Shims:
         argv = [self.runtime, "--root", str(self.root)]
         return [*argv, "--cgroup-manager=disabled"] if Path(self.runtime).name == "crun" else argv
 
-    async def start(self, container: Mounted, *, held: bool = False) -> Started:
+    async def start(self, container: MountedBundle, *, held: bool = False) -> Started:
         """Run a container, or hold it right before its first instruction; raises Internal with what was said."""
         argv = self._launcher("run", container.cgroup_doors)
         argv += ["--id", container.id, "--bundle", str(container.bundle), "--state", str(container.state)]
@@ -89,7 +89,7 @@ class Shims:
             raise Internal(f"container {container.id} was started, but the shim did not say so")
         return started
 
-    async def release(self, container: Mounted) -> None:
+    async def release(self, container: MountedBundle) -> None:
         """Let a container run that was held."""
         await self._started(container.id, [*self._oci(), "start"])
 
@@ -146,9 +146,9 @@ class Shims:
             async with asyncio.timeout(ASK_SECONDS):
                 await _ask(state, f"resize {columns} {rows}")
 
-    async def line(self, state: Path, request: str) -> "Line":
+    async def line(self, state: Path, request: str) -> "ShimConnection":
         """A connection on which the shim gives output (attach) or takes input (stdin). Raises OSError."""
-        line = Line(await _connect(state))
+        line = ShimConnection(await _connect(state))
         try:
             async with asyncio.timeout(ASK_SECONDS):
                 await line.send(f"{request}\n".encode())
@@ -197,7 +197,7 @@ def _signal(pid: int, pid_started: int, number: int) -> None:
         os.close(pidfd)
 
 
-class Line:
+class ShimConnection:
     """An open connection to a shim."""
 
     def __init__(self, door: socket.socket) -> None:
@@ -259,6 +259,6 @@ async def _connect(state: Path) -> socket.socket:
 
 async def _ask(state: Path, request: str) -> str:
     """One question to the shim."""
-    with Line(await _connect(state)) as line:
+    with ShimConnection(await _connect(state)) as line:
         await line.send(f"{request}\n".encode())
         return await line.answer()

@@ -37,7 +37,7 @@ def as_rpc(error: ImageError | OSError) -> RpcError:
     return ResourceExhausted(str(named)) if isinstance(named, OutOfResources) else Internal(str(named))
 
 
-def telling(handler: Callable[[Asked], Awaitable[Answered]]) -> Callable[[Asked], Awaitable[Answered]]:
+def translate_errors(handler: Callable[[Asked], Awaitable[Answered]]) -> Callable[[Asked], Awaitable[Answered]]:
     """A handler whose callers learn why it failed."""
 
     @functools.wraps(handler)
@@ -50,7 +50,7 @@ def telling(handler: Callable[[Asked], Awaitable[Answered]]) -> Callable[[Asked]
     return told
 
 
-def whole(handler: Callable[[Asked], Awaitable[Answered]]) -> Callable[[Asked], Awaitable[Answered]]:
+def uncancelled(handler: Callable[[Asked], Awaitable[Answered]]) -> Callable[[Asked], Awaitable[Answered]]:
     """A handler that is done to its end, also when its caller gives up: half of it would be nobody's."""
 
     @functools.wraps(handler)

@@ -7,7 +7,7 @@ from podwire.interfaces import Clock
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_methods import Handler, UnaryHandler
 from podwire.protocols.grpc_status import InvalidArgument, NotFound
-from podwire.runtime.cri.errors import telling, whole
+from podwire.runtime.cri.errors import translate_errors, uncancelled
 from podwire.runtime.images import Image, Images
 
 
@@ -22,11 +22,11 @@ class ImageService:
         named: dict[str, UnaryHandler] = {
             "ListImages": self.list_images,
             "ImageStatus": self.image_status,
-            "RemoveImage": whole(self.remove_image),
+            "RemoveImage": uncancelled(self.remove_image),
             "PullImage": self.pull_image,
             "ImageFsInfo": self.image_fs_info,
         }
-        return {name: telling(each) for name, each in named.items()}
+        return {name: translate_errors(each) for name, each in named.items()}
 
     async def list_images(self, request: pb.ListImagesRequest) -> pb.ListImagesResponse:
         found = await asyncio.to_thread(self.images.list, request.filter.image.image)

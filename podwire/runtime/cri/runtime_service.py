@@ -13,14 +13,14 @@ from podwire.protocols.grpc_methods import Handler, UnaryHandler
 from podwire.protocols.grpc_status import FailedPrecondition, InvalidArgument
 from podwire.runtime.containers.lifecycle import Containers
 from podwire.runtime.cri import statuses
-from podwire.runtime.cri.errors import telling, whole
+from podwire.runtime.cri.errors import translate_errors, uncancelled
 from podwire.runtime.cri.events import Events
-from podwire.runtime.cri.stats import Usage
+from podwire.runtime.cri.stats import Stats
 from podwire.runtime.ports import Network
 from podwire.runtime.sandboxes.lifecycle import Sandboxes
 from podwire.runtime.sandboxes.sandbox import Sandbox
-from podwire.runtime.streaming.exec import Executions
-from podwire.runtime.streaming.portforward import Forwardings
+from podwire.runtime.streaming.exec import ExecService
+from podwire.runtime.streaming.portforward import PortForwardService
 
 _log = logging.getLogger("podwire.runtime")
 
@@ -39,9 +39,9 @@ class RuntimeService:
 
     sandboxes: Sandboxes
     containers: Containers
-    executions: Executions
-    forwardings: Forwardings
-    usage: Usage
+    executions: ExecService
+    forwardings: PortForwardService
+    usage: Stats
     network: Network
     events: Events
     clock: Clock
@@ -75,7 +75,7 @@ class RuntimeService:
             "PodSandboxStats": self.pod_sandbox_stats,
             "ListPodSandboxStats": self.list_pod_sandbox_stats,
         }
-        told = {name: telling(whole(each) if name in WHOLE else each) for name, each in named.items()}
+        told = {name: translate_errors(uncancelled(each) if name in WHOLE else each) for name, each in named.items()}
         return {**told, "GetContainerEvents": self.get_container_events}
 
     def describe(self, sandbox: Sandbox) -> tuple[pb.PodSandboxStatus, list[pb.ContainerStatus]]:

@@ -14,7 +14,7 @@ from podwire.runtime.sandboxes.sandbox import Sandbox
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class Stats:
     bundles: Bundles
     clock: Clock
 

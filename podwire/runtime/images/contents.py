@@ -29,7 +29,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ArchiveImage:
     """One image of an archive. `digests` are what it can be asked for by; none for docker's, which has no manifest."""
 
     config: bytes
@@ -43,7 +43,7 @@ class Found:
         return [each.diff_id for each in self.layers]
 
 
-def find(archive: Archive, machine: Machine, limits: Limits) -> list[Found]:
+def find(archive: Archive, machine: Machine, limits: Limits) -> list[ArchiveImage]:
     """The images that this machine can run, at least one. Raises BadImage."""
     if archive.has("oci-layout"):
         return _Layout(archive, machine, limits).find()
@@ -77,7 +77,7 @@ class _Layout:
         self._read = 0
         self._offered: set[str] = set()
 
-    def find(self) -> list[Found]:
+    def find(self) -> list[ArchiveImage]:
         version = documents.decode(self._document("oci-layout"), _LayoutVersion, "oci-layout").image_layout_version
         if not version.startswith("1."):
             raise BadImage("oci-layout", f"version {version[:40]!r}; 1.0.0 is read")
@@ -88,7 +88,7 @@ class _Layout:
             raise BadImage("platform", f"nothing for {self._machine} in the archive; it has {offered}")
         return found
 
-    def _image(self, descriptor: Descriptor) -> Iterator[Found]:
+    def _image(self, descriptor: Descriptor) -> Iterator[ArchiveImage]:
         """The best of what one row of `index.json` leads to, if anything of it runs here."""
         ranked = [
             (rank, each)
@@ -98,7 +98,7 @@ class _Layout:
         if not ranked:
             return
         best = min(ranked, key=lambda each: each[0])[1]
-        yield Found(
+        yield ArchiveImage(
             config=best.config,
             layers=best.layers,
             manifest=best.document,
@@ -173,7 +173,7 @@ def _name(text: str, field: str) -> str:
         raise BadImage(field, str(error)) from error
 
 
-def _find_docker(archive: Archive, machine: Machine, limits: Limits) -> list[Found]:
+def _find_docker(archive: Archive, machine: Machine, limits: Limits) -> list[ArchiveImage]:
     rows = documents.parse_docker_list(read_document(archive, "manifest.json", limits), "manifest.json")
     if not rows:
         raise BadImage("manifest.json", "names no image")
@@ -182,7 +182,9 @@ def _find_docker(archive: Archive, machine: Machine, limits: Limits) -> list[Fou
     return [_docker_image(archive, row, number, machine, limits) for number, row in enumerate(rows)]
 
 
-def _docker_image(archive: Archive, row: documents.DockerImage, number: int, machine: Machine, limits: Limits) -> Found:
+def _docker_image(
+    archive: Archive, row: documents.DockerImage, number: int, machine: Machine, limits: Limits
+) -> ArchiveImage:
     field = f"manifest.json[{number}]"
     raw = read_document(archive, row.config, limits)
     told = _HEX_STEM.search(row.config)
@@ -193,7 +195,7 @@ def _docker_image(archive: Archive, row: documents.DockerImage, number: int, mac
     config: Config = documents.parse_config(raw, len(layers), row.config[:200])
     if machine.rank(config.runs_on) is None:
         raise BadImage("platform", f"{row.config[:200]} is for {config.runs_on}, and this is {machine}")
-    return Found(
+    return ArchiveImage(
         config=raw,
         layers=tuple(Layer(path, diff_id) for path, diff_id in zip(layers, config.diff_ids, strict=True)),
         names=tuple(dict.fromkeys(_name(each, f"{field}.RepoTags") for each in row.repo_tags or ())),

@@ -16,14 +16,14 @@ import msgspec
 from podwire.failpoints import declare, failpoint
 from podwire.runtime.images import archives, beneath, contents, durable, layers, references
 from podwire.runtime.images.archives import Archive
-from podwire.runtime.images.contents import Found
+from podwire.runtime.images.contents import ArchiveImage
 from podwire.runtime.images.documents import OCI_CONFIG, OCI_MANIFEST, Descriptor, chain_ids, digest_of
 from podwire.runtime.images.errors import BadImage
 from podwire.runtime.images.limits import Budget, Limits
 from podwire.runtime.images.platforms import Machine
 from podwire.runtime.images.records import Record, Records
 from podwire.runtime.images.snapshots import Snapshots
-from podwire.runtime.images.staging import Disk
+from podwire.runtime.images.staging import StoreDirectory
 
 UNPACKED = declare("images.unpacked", "an archive's layers are unpacked in staging; nothing is synced")
 SYNCED = declare("images.synced", "they are synced; nothing is in place")
@@ -35,7 +35,7 @@ NAMED = declare("images.named", "an image has one of its names")
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    disk: Disk
+    disk: StoreDirectory
     records: Records
     snapshots: Snapshots
 
@@ -71,7 +71,7 @@ def import_archive(store: Store, path: Path, name: str, limits: Limits, machine:
                         return [_commit(store, work, image) for image in found]
 
 
-def _renamed(found: list[Found], name: str) -> list[Found]:
+def _renamed(found: list[ArchiveImage], name: str) -> list[ArchiveImage]:
     if not name:
         return found
     if len(found) != 1:
@@ -79,7 +79,7 @@ def _renamed(found: list[Found], name: str) -> list[Found]:
     return [replace(found[0], names=(str(references.parse(name)),))]
 
 
-def _unpack_missing(store: Store, work: _Work, image: Found) -> None:
+def _unpack_missing(store: Store, work: _Work, image: ArchiveImage) -> None:
     lowers: list[Path] = []
     for layer, seen in zip(image.layers, _seen(image), strict=True):
         chain = seen[0]
@@ -106,11 +106,11 @@ def _sync(stage: Path) -> None:
         os.close(descriptor)
 
 
-def _is_there(store: Store, work: _Work, image: Found) -> bool:
+def _is_there(store: Store, work: _Work, image: ArchiveImage) -> bool:
     return all(each in work.staged or store.snapshots.has(each) for each in chain_ids(image.diff_ids))
 
 
-def _commit(store: Store, work: _Work, image: Found) -> str:
+def _commit(store: Store, work: _Work, image: ArchiveImage) -> str:
     chain = chain_ids(image.diff_ids)
     for each in chain:
         if each in work.staged and not store.snapshots.has(each):
@@ -136,12 +136,12 @@ def _commit(store: Store, work: _Work, image: Found) -> str:
     return image_id
 
 
-def _seen(image: Found) -> list[tuple[str, str]]:
+def _seen(image: ArchiveImage) -> list[tuple[str, str]]:
     """A layer of an image as it is told from others: what it is, and the file that it was read from."""
     return list(zip(chain_ids(image.diff_ids), (each.path for each in image.layers), strict=True))
 
 
-def _manifest(image: Found, descriptors: list[Descriptor]) -> bytes:
+def _manifest(image: ArchiveImage, descriptors: list[Descriptor]) -> bytes:
     """The manifest that docker does not save."""
     config = Descriptor(media_type=OCI_CONFIG, digest=digest_of(image.config), size=len(image.config))
     pieces = {

@@ -12,7 +12,7 @@ from podwire.runtime.images.documents import LAYERS, OCI_LAYER, Descriptor, chec
 from podwire.runtime.images.errors import BadImage
 from podwire.runtime.images.limits import Budget, Limits
 from podwire.runtime.images.streams import Gunzip, Hashing, Pieces, Readable, compression
-from podwire.runtime.images.unpack import Usage, unpack
+from podwire.runtime.images.unpack import DiskUsage, unpack
 
 _BEGINNING = 16
 
@@ -20,7 +20,7 @@ _BEGINNING = 16
 @dataclass(frozen=True, slots=True)
 class Unpacked:
     descriptor: Descriptor
-    usage: Usage
+    usage: DiskUsage
 
 
 def verify(archive: Archive, layer: Layer) -> Descriptor:

@@ -12,7 +12,7 @@ import msgspec
 
 from podwire.runtime.images.documents import digest_of
 from podwire.runtime.images.references import is_digest
-from podwire.runtime.images.staging import Disk
+from podwire.runtime.images.staging import StoreDirectory
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class _Named(msgspec.Struct, frozen=True):
 _Wanted = TypeVar("_Wanted")
 
 
-class Broken(Exception):
+class DamagedFile(Exception):
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
         self.path = path
@@ -39,7 +39,7 @@ class Broken(Exception):
 
 
 class Records:
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: StoreDirectory) -> None:
         self._disk = disk
         self._blobs = disk.root / "blobs" / "sha256"
         self._records = disk.root / "records"
@@ -52,7 +52,7 @@ class Records:
         path = self._blob_path(digest)
         try:
             self.blob(digest)
-        except Broken:
+        except DamagedFile:
             self._disk.write(path, data)
         return digest
 
@@ -60,7 +60,7 @@ class Records:
         path = self._blob_path(digest)
         data = read(path)
         if digest_of(data) != digest:
-            raise Broken(path, "holds something else than its name says")
+            raise DamagedFile(path, "holds something else than its name says")
         return data
 
     def blob_digests(self) -> Iterator[str]:
@@ -91,7 +91,7 @@ class Records:
         path = self._path(image_id)
         record = decode(path, Record)
         if record.id != image_id or not all(map(is_digest, (record.manifest, *record.layers))):
-            raise Broken(path, "is not the record of this image")
+            raise DamagedFile(path, "is not the record of this image")
         return record
 
     def drop(self, image_id: str) -> None:
@@ -111,17 +111,17 @@ class Records:
         path = self._reference_path(name)
         try:
             return self._named(path).id
-        except Broken:
+        except DamagedFile:
             if path.exists():
                 raise
             return None
 
-    def names(self) -> Iterator[_Named | Broken]:
+    def names(self) -> Iterator[_Named | DamagedFile]:
         """All names, and those files that should be one."""
         for path in sorted(self._references.iterdir()):
             try:
                 yield self._named(path)
-            except Broken as error:
+            except DamagedFile as error:
                 yield error
 
     def unname(self, name: str) -> None:
@@ -130,7 +130,7 @@ class Records:
     def _named(self, path: Path) -> _Named:
         found = decode(path, _Named)
         if self._reference_path(found.name) != path or not is_digest(found.id):
-            raise Broken(path, "is not the file of this name")
+            raise DamagedFile(path, "is not the file of this name")
         return found
 
     def _reference_path(self, name: str) -> Path:
@@ -141,11 +141,11 @@ def read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise Broken(path, error.strerror or str(error)) from error
+        raise DamagedFile(path, error.strerror or str(error)) from error
 
 
 def decode(path: Path, wanted: type[_Wanted]) -> _Wanted:
     try:
         return msgspec.json.decode(read(path), type=wanted)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise Broken(path, f"cannot be read: {error}") from error
+        raise DamagedFile(path, f"cannot be read: {error}") from error

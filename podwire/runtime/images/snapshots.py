@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 
 from podwire.runtime.images.errors import BadReference
-from podwire.runtime.images.records import Broken, decode
-from podwire.runtime.images.staging import Disk
-from podwire.runtime.images.unpack import Usage
+from podwire.runtime.images.records import DamagedFile, decode
+from podwire.runtime.images.staging import StoreDirectory
+from podwire.runtime.images.unpack import DiskUsage
 
 _CONTAINER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
 
@@ -42,36 +42,36 @@ class Writable:
 class Snapshots:
     """`snapshots/CHAIN/fs` is a layer; `layer.json` beside it is written when it is whole."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: StoreDirectory) -> None:
         self._disk = disk
         self._home = disk.root / "snapshots"
-        self._facts: dict[str, Usage] = {}
+        self._facts: dict[str, DiskUsage] = {}
 
     def path(self, chain: str) -> Path:
         return self._home / chain.removeprefix("sha256:") / "fs"
 
-    def usage(self, chain: str) -> Usage:
+    def usage(self, chain: str) -> DiskUsage:
         """What a layer takes on disk. Raises Broken for one that is not there."""
         if not self.path(chain).is_dir():
-            raise Broken(self.path(chain), "is missing")
+            raise DamagedFile(self.path(chain), "is missing")
         if chain not in self._facts:
             facts = decode(self.path(chain).with_name("layer.json"), _Facts)
             if facts.chain != chain:
-                raise Broken(self.path(chain), "is another layer")
-            self._facts[chain] = Usage(facts.bytes, facts.inodes)
+                raise DamagedFile(self.path(chain), "is another layer")
+            self._facts[chain] = DiskUsage(facts.bytes, facts.inodes)
         return self._facts[chain]
 
     def has(self, chain: str) -> bool:
         try:
             self.usage(chain)
-        except Broken:
+        except DamagedFile:
             return False
         return True
 
     def chains(self) -> list[str]:
         return [f"sha256:{each.name}" for each in self._home.iterdir()]
 
-    def write_facts(self, staged: Path, chain: str, usage: Usage) -> None:
+    def write_facts(self, staged: Path, chain: str, usage: DiskUsage) -> None:
         facts = _Facts(chain=chain, bytes=usage.bytes, inodes=usage.inodes)
         (staged / "layer.json").write_bytes(msgspec.json.encode(facts))
 
@@ -93,7 +93,7 @@ class Containers:
     Not synced: after a loss of power no container runs, and what it had written is not wanted any more.
     """
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: StoreDirectory) -> None:
         self._disk = disk
         self._home = disk.root / "containers"
 
@@ -114,12 +114,12 @@ class Containers:
     def release(self, container_id: str, stage: Path) -> None:
         self._disk.discard(self._path(container_id), stage)
 
-    def holds(self) -> Iterator[tuple[str, Hold | Broken]]:
+    def holds(self) -> Iterator[tuple[str, Hold | DamagedFile]]:
         """Each container's id and what it holds."""
         for home in sorted(self._home.iterdir()):
             try:
                 yield home.name, decode(home / "image.json", Hold)
-            except Broken as error:
+            except DamagedFile as error:
                 yield home.name, error
 
     def _path(self, container_id: str) -> Path:

@@ -21,7 +21,7 @@ from podwire.runtime.images import durable
 PLACES = ("staging", "blobs/sha256", "records", "references", "snapshots", "containers")
 
 
-class Disk:
+class StoreDirectory:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.staging = root / "staging"

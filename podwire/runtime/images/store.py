@@ -16,9 +16,9 @@ from podwire.runtime.images.errors import AmbiguousImage, BadImage, BadReference
 from podwire.runtime.images.image import Image, ImageConfig, image_config
 from podwire.runtime.images.limits import Limits
 from podwire.runtime.images.platforms import Machine, this_machine
-from podwire.runtime.images.records import Broken, Record, Records
+from podwire.runtime.images.records import DamagedFile, Record, Records
 from podwire.runtime.images.snapshots import Containers, Hold, Snapshots, Writable
-from podwire.runtime.images.staging import Disk
+from podwire.runtime.images.staging import StoreDirectory
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Images:
         owner: str = "",
     ) -> None:
         """Open the store at `root`, making it if need be, and sweep what crashes have left."""
-        self._disk = Disk(root)
+        self._disk = StoreDirectory(root)
         self._records = Records(self._disk)
         self._snapshots = Snapshots(self._disk)
         self._containers = Containers(self._disk)
@@ -112,7 +112,7 @@ class Images:
         """As `rootfs_layers`, by id alone: nothing else of the image is read. Raises NoSuchImage."""
         try:
             return self._lowers(self._records.get(image_id).layers)
-        except Broken as error:
+        except DamagedFile as error:
             raise NoSuchImage(image_id) from error
 
     def _lowers(self, layers: Sequence[str]) -> Sequence[Path]:
@@ -132,12 +132,12 @@ class Images:
 
     def problems(self) -> Sequence[str]:
         """What in the store is broken, a sentence each. It is left out; importing the image again mends it."""
-        found = [str(each) for each in self._records.names() if isinstance(each, Broken)]
-        found += [str(each) for _id, each in self._containers.holds() if isinstance(each, Broken)]
+        found = [str(each) for each in self._records.names() if isinstance(each, DamagedFile)]
+        found += [str(each) for _id, each in self._containers.holds() if isinstance(each, DamagedFile)]
         for image_id in self._records.ids():
             try:
                 self._content(image_id)
-            except Broken as error:
+            except DamagedFile as error:
                 found.append(str(error))
         return found
 
@@ -168,7 +168,7 @@ class Images:
                 return False
             self._refuse_if_used(image_id)
             for each in self._records.names():
-                if not isinstance(each, Broken) and each.id == image_id:
+                if not isinstance(each, DamagedFile) and each.id == image_id:
                     self._records.unname(each.name)
             self._disk.sync("references")
             failpoint(UNNAMED)
@@ -200,7 +200,7 @@ class Images:
     def held(self) -> Sequence[str]:
         """The ids of our containers for which something is kept; what cannot be read is nobody's."""
         holds = self._containers.holds()
-        return [id_ for id_, hold in holds if isinstance(hold, Broken) or hold.owner == self._owner]
+        return [id_ for id_, hold in holds if isinstance(hold, DamagedFile) or hold.owner == self._owner]
 
     # Inside
 
@@ -208,7 +208,7 @@ class Images:
         """Each image's references, by id."""
         names: dict[str, set[str]] = {}
         for each in self._records.names():
-            if not isinstance(each, Broken):
+            if not isinstance(each, DamagedFile):
                 names.setdefault(each.id, set()).add(each.name)
         return names
 
@@ -237,13 +237,13 @@ class Images:
     def _named(self, reference: str) -> str | None:
         try:
             return self._records.named(str(references.parse(reference)))
-        except (BadReference, Broken):
+        except (BadReference, DamagedFile):
             return None
 
     def _image(self, image_id: str, names: Mapping[str, Collection[str]]) -> Image | None:
         try:
             record, content = self._content(image_id)
-        except Broken:
+        except DamagedFile:
             return None
         mine = sorted(names.get(image_id, ()))
         return Image(
@@ -265,9 +265,9 @@ class Images:
             try:
                 parsed = documents.parse_config(config, len(record.layers), image_id)
             except BadImage as error:
-                raise Broken(self._disk.root / "records", str(error)) from error
+                raise DamagedFile(self._disk.root / "records", str(error)) from error
             if tuple(documents.chain_ids(parsed.diff_ids)) != record.layers:
-                raise Broken(self._disk.root / "records", f"{image_id} has other layers than its config says")
+                raise DamagedFile(self._disk.root / "records", f"{image_id} has other layers than its config says")
             self._contents[record] = _Content(len(manifest) + len(config), image_config(parsed))
         content = self._contents[record]
         return record, _Content(size + content.size, content.config)
@@ -284,7 +284,7 @@ class Images:
         with self._disk.stage() as stage, self._disk.exclusive():
             self._disk.sweep()
             for each in self._records.names():
-                if not isinstance(each, Broken) and not self._records.has(each.id):
+                if not isinstance(each, DamagedFile) and not self._records.has(each.id):
                     self._records.unname(each.name)
             self._drop_unneeded(stage)
 
@@ -295,12 +295,12 @@ class Images:
         for image_id in self._records.ids():
             try:
                 record = self._records.get(image_id)
-            except Broken:
+            except DamagedFile:
                 continue
             layers.update(record.layers)
             blobs.update((record.id, record.manifest))
         for _id, hold in self._containers.holds():
-            if isinstance(hold, Broken):
+            if isinstance(hold, DamagedFile):
                 return  # it may need any of them
             layers.update(hold.layers)
         for chain in set(self._snapshots.chains()) - layers:

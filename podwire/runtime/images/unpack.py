@@ -35,7 +35,7 @@ _Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class DiskUsage:
     """What a layer takes on disk."""
 
     bytes: int = 0
@@ -44,7 +44,7 @@ class Usage:
 
 def unpack(
     stream: Pieces, root: int, lowers: Sequence[int], rubbish: int, *, limits: Limits, budget: Budget, field: str
-) -> Usage:
+) -> DiskUsage:
     """Read a whole tar into the empty directory `root`, which lies over `lowers`, the highest first.
 
     `rubbish` is a directory on the same file system for what later entries replace. Raises BadImage.
@@ -56,7 +56,7 @@ def unpack(
         layer.finish()
     finally:
         layer.directories.close()
-    return Usage(layer.bytes, layer.inodes)
+    return DiskUsage(layer.bytes, layer.inodes)
 
 
 class _Layer:

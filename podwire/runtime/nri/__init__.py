@@ -1,5 +1,5 @@
-"""NRI's host in this runtime: pods and containers told to plugins, and their answers made into what is run."""
+"""The runtime side of NRI: reports pods and containers to plugins and applies their adjustments."""
 
-from podwire.runtime.nri.nri_hooks import Seat, Updating
+from podwire.runtime.nri.nri_hooks import ContainerUpdater, NriHooks
 
-__all__ = ["Seat", "Updating"]
+__all__ = ["ContainerUpdater", "NriHooks"]

@@ -8,8 +8,8 @@ from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.errors import BadAdjustment
 from podwire.protocols.nri.oci import adjusted_spec
 from podwire.runtime.cdi import BadDevice, links_of
-from podwire.runtime.hooks import Draft
-from podwire.runtime.nri.resources import overlaid
+from podwire.runtime.hooks import ContainerDraft
+from podwire.runtime.nri.resources import overlay_limits
 
 REFUSED = ("cgroups_path", "io_priority", "scheduler", "rdt", "memory_policy")
 """What the OCI runtimes that podwire drives do not know, or podwire keeps for itself: never dropped in silence."""
@@ -22,15 +22,15 @@ Resolve = Callable[[Sequence[str]], Mapping[str, Any]]
 """What CDI devices bring. Raises BadDevice."""
 
 
-def redrafted(
-    draft: Draft, adjust: pb.ContainerAdjustment, *, has_network: bool, oom_score: OomScore, cdi: Resolve
-) -> Draft:
+def apply_adjustment(
+    draft: ContainerDraft, adjust: pb.ContainerAdjustment, *, has_network: bool, oom_score: OomScore, cdi: Resolve
+) -> ContainerDraft:
     """The draft with all that plugins want. Raises InvalidArgument for what cannot be had here."""
     linux = adjust.linux
     for name in REFUSED:
         if any(field.name == name for field, _ in linux.ListFields()):
             raise InvalidArgument(f"adjust.linux.{name}: not supported by podwire's runtime")
-    limits = overlaid(draft.limits, linux.resources, "adjust.linux.resources")
+    limits = overlay_limits(draft.limits, linux.resources, "adjust.linux.resources")
     links = dict(draft.links)
     try:
         edits = cdi([each.name for each in adjust.CDI_devices]) if adjust.CDI_devices else {}
@@ -47,7 +47,7 @@ def redrafted(
             links[name] = each.name or name
     if links and not has_network:
         raise InvalidArgument("adjust.linux.net_devices: the pod has no network namespace of its own")
-    return Draft(spec=spec, limits=limits, links=links)
+    return ContainerDraft(spec=spec, limits=limits, links=links)
 
 
 def _for_the_spec(adjust: pb.ContainerAdjustment, oom_score: OomScore) -> pb.ContainerAdjustment:

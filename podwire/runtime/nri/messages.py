@@ -53,7 +53,7 @@ def _annotations(sandbox: Sandbox) -> dict[str, str]:
     }
 
 
-def described(container: Container, spec: Mapping[str, Any]) -> pb.Container:
+def container_message(container: Container, spec: Mapping[str, Any]) -> pb.Container:
     """A container by the specification that it has now."""
     config = container.config
     told = container_of(spec)
@@ -68,7 +68,7 @@ def described(container: Container, spec: Mapping[str, Any]) -> pb.Container:
     return told
 
 
-def refreshed(of_spec: pb.Container, container: Container, *, pid: int = 0) -> pb.Container:
+def refresh(of_spec: pb.Container, container: Container, *, pid: int = 0) -> pb.Container:
     """The same container with what changes of it while it lives."""
     record, told = container.record, pb.Container()
     told.CopyFrom(of_spec)

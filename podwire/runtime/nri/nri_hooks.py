@@ -13,16 +13,16 @@ from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.names import PluginId
 from podwire.runtime.containers.container import Container
 from podwire.runtime.containers.lifecycle import Containers
-from podwire.runtime.hooks import Draft
-from podwire.runtime.nri.adjustment import OomScore, Resolve, redrafted
-from podwire.runtime.nri.messages import described, pod_of, refreshed
-from podwire.runtime.nri.resources import from_cri, from_limits, overlaid
+from podwire.runtime.hooks import ContainerDraft
+from podwire.runtime.nri.adjustment import OomScore, Resolve, apply_adjustment
+from podwire.runtime.nri.messages import container_message, pod_of, refresh
+from podwire.runtime.nri.resources import from_cri, from_limits, overlay_limits
 from podwire.runtime.sandboxes.sandbox import Sandbox
 
 _log = logging.getLogger("podwire.runtime.nri")
 
 
-class Seat:
+class NriHooks:
     """The runtime's hooks, told to plugins by the host."""
 
     def __init__(
@@ -57,8 +57,8 @@ class Seat:
     def _message(self, container: Container, *, pid: int = 0) -> pb.Container:
         """A container as it is now; it is read from disk once."""
         if container.id not in self._told:
-            self._told[container.id] = described(container, self._spec_of(container.id))
-        return refreshed(self._told[container.id], container, pid=pid)
+            self._told[container.id] = container_message(container, self._spec_of(container.id))
+        return refresh(self._told[container.id], container, pid=pid)
 
     def _registered(self, plugin: PluginId) -> None:
         """Who made a pod's sandbox in vain has reason to try again."""
@@ -92,19 +92,19 @@ class Seat:
     async def remove_pod(self, sandbox: Sandbox) -> None:
         await self._host.remove_pod_sandbox(pod_of(sandbox))
 
-    async def create(self, sandbox: Sandbox, container: Container, draft: Draft) -> Draft:
-        self._told[container.id] = described(container, draft.spec)
-        adjusted = await self._host.create_container(pod_of(sandbox), described(container, draft.spec))
+    async def create(self, sandbox: Sandbox, container: Container, draft: ContainerDraft) -> ContainerDraft:
+        self._told[container.id] = container_message(container, draft.spec)
+        adjusted = await self._host.create_container(pod_of(sandbox), container_message(container, draft.spec))
         if not adjusted.adjust.ByteSize():
             return draft
-        wanted = redrafted(
+        wanted = apply_adjustment(
             draft,
             adjusted.adjust,
             has_network=bool(sandbox.record.network),
             oom_score=self._oom_score,
             cdi=self._cdi,
         )
-        self._told[container.id] = described(container, wanted.spec)
+        self._told[container.id] = container_message(container, wanted.spec)
         return wanted
 
     async def created(self, sandbox: Sandbox, container: Container) -> None:
@@ -122,7 +122,7 @@ class Seat:
     async def update(self, sandbox: Sandbox, container: Container, limits: Limits) -> Limits:
         told = self._message(container)
         wanted = await self._host.update_container(pod_of(sandbox), told, from_limits(limits))
-        return overlaid(limits, wanted, "update.linux.resources")
+        return overlay_limits(limits, wanted, "update.linux.resources")
 
     async def updated(self, sandbox: Sandbox, container: Container) -> None:
         await self._host.post_update_container(pod_of(sandbox), self._message(container))
@@ -136,7 +136,7 @@ class Seat:
         self._told.pop(container.id, None)
 
 
-class Updating:
+class ContainerUpdater:
     """What plugins may change of containers that are there: the host's way into the runtime."""
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ class Updating:
             _log.warning("no such container to update", extra={"container": update.container_id})
             return False
         try:
-            limits = overlaid(container.limits, update.linux.resources, "update.linux.resources")
+            limits = overlay_limits(container.limits, update.linux.resources, "update.linux.resources")
             await self.containers.limit(container, limits)
         except (RpcError, OSError) as error:
             _log.warning("a container is not updated", extra={"container": container.id, "why": str(error)})

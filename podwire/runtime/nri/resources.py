@@ -53,7 +53,7 @@ def from_cri(resources: cri.LinuxContainerResources) -> pb.LinuxResources:
     return found
 
 
-def overlaid(limits: Limits, wanted: pb.LinuxResources, where: str) -> Limits:
+def overlay_limits(limits: Limits, wanted: pb.LinuxResources, where: str) -> Limits:
     """The limits with what plugins want instead. Raises InvalidArgument for what cannot be set here."""
     asked = set(_asked(wanted))
     if all(each.allow for each in wanted.devices):

@@ -191,7 +191,7 @@ class Sandboxes:
             if was_ready:
                 self._events.sandbox(sandbox, "STOPPED")
 
-    def tell_checked(self, id_: str) -> None:
+    def notify_check_changed(self, id_: str) -> None:
         """CHECK finds something else than before. Only the verbose status shows that, so an event is the hint to ask.
 
         CREATED, because a kubelet that knows nothing of it does least then: it takes the same status once more.
@@ -199,7 +199,7 @@ class Sandboxes:
         if (sandbox := self._all.get(id_)) is not None and sandbox.ready:
             self._events.sandbox(sandbox, "CREATED")
 
-    async def lose(self, id_: str) -> None:
+    async def lose_network(self, id_: str) -> None:
         """Its network is lost: not ready any more, so that whoever made it stops it and makes another."""
         if (sandbox := self._all.get(id_)) is None:
             return

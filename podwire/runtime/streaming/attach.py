@@ -16,7 +16,7 @@ from podwire.protocols.streaming.outcome import Exited, Failed
 from podwire.protocols.streaming.remote_command import Streams
 from podwire.protocols.streaming.server_side import ServerSide, Stdin, StdinEnded
 from podwire.protocols.streaming.terminal import Size
-from podwire.runtime.containers.shim import Line, Shims
+from podwire.runtime.containers.shim import ShimClient, ShimConnection
 from podwire.runtime.streaming.duplex import carried
 
 _log = logging.getLogger(__name__)
@@ -27,10 +27,10 @@ STDOUT, STDERR, END = 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True)
-class Attachment:
+class AttachSession:
     """One client at a container that runs. Nothing of the container is ended with it."""
 
-    shims: Shims
+    shims: ShimClient
     state: Path
     streams: Streams
 
@@ -51,12 +51,12 @@ class Attachment:
             if await carried(self._speak(socket, chair, output), self._listen(socket, chair, feed)):
                 await socket.send(chair.ended(Exited(0)))  # upstream's answer, whatever the container's exit code is
 
-    async def _feed(self, stack: contextlib.ExitStack) -> Line | None:
+    async def _feed(self, stack: contextlib.ExitStack) -> ShimConnection | None:
         if not self.streams.stdin:
             return None
         return stack.enter_context(await self.shims.line(self.state, "stdin"))
 
-    async def _speak(self, socket: Socket, chair: ServerSide, output: Line) -> None:
+    async def _speak(self, socket: Socket, chair: ServerSide, output: ShimConnection) -> None:
         """Carry output until the shim tells the end, or is gone."""
         encoders: dict[int, Callable[[bytes], Iterator[bytes]]] = {STDOUT: chair.stdout, STDERR: chair.stderr}
         while head := await output.exactly(FRAME.size):
@@ -69,7 +69,7 @@ class Attachment:
             for message in encoders[channel](data):
                 await socket.send(message)
 
-    async def _listen(self, socket: Socket, chair: ServerSide, feed: Line | None) -> None:
+    async def _listen(self, socket: Socket, chair: ServerSide, feed: ShimConnection | None) -> None:
         """What the client says: input, its end, sizes; until it goes or breaks the rules."""
         with contextlib.suppress(Violation):
             while (message := await socket.receive()) is not None:

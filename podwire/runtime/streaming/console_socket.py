@@ -6,13 +6,13 @@ import os
 import socket
 from pathlib import Path
 
-from podwire.runtime.streaming.exec_process import Inside
+from podwire.runtime.streaming.exec_process import ExecProcess
 from podwire.tasks import descriptors
 
 NAME = "tty"
 
 
-class Door:
+class ConsoleSocket:
     """A socket in a directory of one command, at which one terminal is handed over. Close it."""
 
     def __init__(self, work: Path) -> None:
@@ -28,7 +28,7 @@ class Door:
             self.close()
             raise
 
-    async def terminal(self, inside: Inside) -> int:
+    async def terminal(self, inside: ExecProcess) -> int:
         """Our end, not blocking; -1 when the command ended without one."""
         taking = asyncio.create_task(self._taken())
         exited = asyncio.create_task(inside.exited())

@@ -27,22 +27,22 @@ from podwire.protocols.k8sapi.server_side import Socket
 from podwire.protocols.streaming.remote_command import Streams
 from podwire.runtime.containers.bundles import Bundles
 from podwire.runtime.containers.container import Container
-from podwire.runtime.containers.shim import Shims
+from podwire.runtime.containers.shim import ShimClient
 from podwire.runtime.ports import Output
-from podwire.runtime.streaming.attach import Attachment
-from podwire.runtime.streaming.exec_process import PID, Inside
-from podwire.runtime.streaming.exec_session import Conversation, Files
-from podwire.runtime.streaming.server import Gone, Offers, talk
+from podwire.runtime.streaming.attach import AttachSession
+from podwire.runtime.streaming.exec_process import PID, ExecProcess
+from podwire.runtime.streaming.exec_session import ExecSession, Files
+from podwire.runtime.streaming.server import StreamingServer, TargetGone, talk
 from podwire.tasks import descriptors
 
 OUTPUT_BYTES = 16 * 1024 * 1024
 """Of both outputs together; a client takes no larger message."""
 
 
-class Executions:
+class ExecService:
     """Runs commands, or offers to."""
 
-    def __init__(self, shims: Shims, bundles: Bundles, offers: Offers) -> None:
+    def __init__(self, shims: ShimClient, bundles: Bundles, offers: StreamingServer) -> None:
         self._shims = shims
         self._bundles = bundles
         self._offers = offers
@@ -82,10 +82,10 @@ class Executions:
         work.mkdir(mode=0o700)
         (work / "process.json").write_bytes(msgspec.json.encode(process))
 
-    def _start(self, work: Path, container: Container, files: Files, console: str = "") -> Inside:
+    def _start(self, work: Path, container: Container, files: Files, console: str = "") -> ExecProcess:
         doors = self._bundles.cgroups.doors(self._bundles.cgroup(container.id))
         argv = self._shims.exec_argv(container.id, work / "process.json", work / PID, doors, console)
-        return Inside.start(work, container.id, argv, self._shims.environment, files)
+        return ExecProcess.start(work, container.id, argv, self._shims.environment, files)
 
     def offer(self, container: Container, request: pb.ExecRequest) -> str:
         """Exec: a URL that is good for one conversation within a minute."""
@@ -103,13 +103,13 @@ class Executions:
             raise InvalidArgument(f"tty: the container has {'a' if config.tty else 'no'} terminal")
         if streams.stdin and not config.stdin:
             raise InvalidArgument("stdin: the container was made without one")
-        converse = Attachment(self._shims, self._bundles.state(container.id), streams).run
+        converse = AttachSession(self._shims, self._bundles.state(container.id), streams).run
         return self._offers.add("attach", talk(streams, functools.partial(_still_running, container), converse))
 
     async def _converse(self, container: Container, command: list[str], streams: Streams, socket: Socket) -> None:
         async with self._working(container, command, tty=streams.tty) as work:
             start = functools.partial(self._start, work, container)
-            await Conversation(work, streams, start).run(socket)
+            await ExecSession(work, streams, start).run(socket)
 
 
 def _streams(request: pb.ExecRequest | pb.AttachRequest) -> Streams:
@@ -133,7 +133,7 @@ def _check_running(container: Container) -> None:
 
 def _still_running(container: Container) -> None:
     if not container.running:
-        raise Gone("the container has ended")
+        raise TargetGone("the container has ended")
 
 
 def _pipes() -> tuple[tuple[int, int], Files]:
@@ -149,7 +149,7 @@ def _close(files: Iterable[int]) -> None:
         os.close(each)
 
 
-async def _output(inside: Inside, files: tuple[int, int], seconds: float) -> Output:
+async def _output(inside: ExecProcess, files: tuple[int, int], seconds: float) -> Output:
     """All that a command says until it ends; what it leaves in the background keeps nobody waiting."""
     full: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     outputs = [_Gathered(each, full) for each in files]

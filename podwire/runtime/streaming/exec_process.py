@@ -22,7 +22,7 @@ ROUNDS = 100
 
 
 @dataclass(slots=True)
-class Inside:
+class ExecProcess:
     """Ends by itself, or is killed with all that it started; then its launcher is reaped, once."""
 
     work: Path
@@ -38,7 +38,7 @@ class Inside:
         argv: Sequence[str],
         env: Mapping[str, str],
         files: tuple[int, int, int],
-    ) -> "Inside":
+    ) -> "ExecProcess":
         return cls(work, container, processes.spawn(argv, env=env, files=files))
 
     async def exited(self) -> None:

@@ -16,9 +16,9 @@ from podwire.protocols.streaming.outcome import Exited, Failed
 from podwire.protocols.streaming.remote_command import Streams
 from podwire.protocols.streaming.server_side import ServerSide, Stdin, StdinEnded
 from podwire.protocols.streaming.terminal import Size
-from podwire.runtime.streaming.console_socket import Door
+from podwire.runtime.streaming.console_socket import ConsoleSocket
 from podwire.runtime.streaming.duplex import carried
-from podwire.runtime.streaming.exec_process import Inside
+from podwire.runtime.streaming.exec_process import ExecProcess
 from podwire.tasks import descriptors
 
 Files = tuple[int, int, int]
@@ -43,12 +43,12 @@ class _Ends:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class ExecSession:
     """Runs what `start` starts for one client, and no longer than that client stays."""
 
     work: Path
     streams: Streams
-    start: Callable[[Files, str], Inside]
+    start: Callable[[Files, str], ExecProcess]
     """With three files, and where a terminal is to be handed over; empty for none."""
 
     async def run(self, socket: Socket) -> None:
@@ -67,7 +67,7 @@ class Conversation:
             await inside.finish()
             ends.close()
 
-    def _with_pipes(self) -> tuple[Inside, _Ends]:
+    def _with_pipes(self) -> tuple[ExecProcess, _Ends]:
         (their_in, in_), (out, their_out), (err, their_err) = os.pipe(), os.pipe(), os.pipe()
         ends = _Ends(in_, out, err)
         try:
@@ -84,13 +84,13 @@ class Conversation:
             ends.end_input()
         return inside, ends
 
-    async def _with_terminal(self) -> tuple[Inside, _Ends]:
+    async def _with_terminal(self) -> tuple[ExecProcess, _Ends]:
         """When no terminal can be made, the OCI runtime says why, and that is the output."""
         (words, their_words), nothing = os.pipe(), os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         os.set_blocking(words, False)
         ends, inside = _Ends(-1, words, -1), None
         try:
-            with contextlib.closing(Door(self.work)) as door:
+            with contextlib.closing(ConsoleSocket(self.work)) as door:
                 inside = await asyncio.to_thread(self.start, (nothing, their_words, their_words), door.path)
                 terminal = await door.terminal(inside)
         except BaseException:
@@ -127,7 +127,7 @@ class Conversation:
                 ends.end_input()
 
 
-async def _speak(socket: Socket, chair: ServerSide, inside: Inside, ends: _Ends) -> None:
+async def _speak(socket: Socket, chair: ServerSide, inside: ExecProcess, ends: _Ends) -> None:
     """Carry output until its end, then wait for the process's."""
     async with asyncio.TaskGroup() as outputs:
         outputs.create_task(_pump(ends.stdout, chair.stdout, socket))

@@ -60,7 +60,7 @@ def _socket(netns: str, family: socket.AddressFamily) -> socket.socket:
     return made
 
 
-class Inflow:
+class InputQueue:
     """What a client sends to one port, until its end or until it gives up."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Inflow:
 
 
 async def carry(
-    streams: Streams, inflow: Inflow, send: Callable[[bytes], Awaitable[None]], ended: Callable[[], Awaitable[None]]
+    streams: Streams, inflow: InputQueue, send: Callable[[bytes], Awaitable[None]], ended: Callable[[], Awaitable[None]]
 ) -> None:
     """Bytes both ways until both have ended, or the client gives up. `ended` tells the client of the port's end.
 

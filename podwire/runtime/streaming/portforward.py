@@ -12,16 +12,16 @@ from podwire.protocols.streaming import portforward
 from podwire.protocols.streaming.channels import Violation
 from podwire.protocols.streaming.upgrading import PORT_FORWARD
 from podwire.runtime.sandboxes.sandbox import Sandbox
-from podwire.runtime.streaming.port_connection import Inflow, Reach, Streams, carry, connected
-from podwire.runtime.streaming.portforward_spdy import Forwarding
-from podwire.runtime.streaming.server import Gone, Offer, Offers
+from podwire.runtime.streaming.port_connection import InputQueue, Reach, Streams, carry, connected
+from podwire.runtime.streaming.portforward_spdy import SpdyForwarder
+from podwire.runtime.streaming.server import StreamHandler, StreamingServer, TargetGone
 from podwire.transports.spdy_server import Frames
 
 
-class Forwardings:
+class PortForwardService:
     """Offers them. Over SPDY a client names ports as it opens connections; in channels it has named them before."""
 
-    def __init__(self, offers: Offers) -> None:
+    def __init__(self, offers: StreamingServer) -> None:
         self._offers = offers
 
     def offer(self, sandbox: Sandbox, request: pb.PortForwardRequest) -> str:
@@ -31,18 +31,18 @@ class Forwardings:
 
         def check() -> None:
             if not sandbox.ready:
-                raise Gone("the pod has ended")
+                raise TargetGone("the pod has ended")
 
         async def reach(port: int) -> Streams:
             return await connected(sandbox.record.network, port)
 
         async def over_spdy(wire: ByteStream, _version: str) -> None:
-            await _while_ready(sandbox, Forwarding(Frames(wire), sandbox.id, reach).run)
+            await _while_ready(sandbox, SpdyForwarder(Frames(wire), sandbox.id, reach).run)
 
         async def over_websocket(socket: Socket) -> None:
-            await _while_ready(sandbox, Channels(socket, ports, sandbox.id, reach).run)
+            await _while_ready(sandbox, WebSocketForwarder(socket, ports, sandbox.id, reach).run)
 
-        offer = Offer(
+        offer = StreamHandler(
             check=check,
             versions=(PORT_FORWARD,),
             over_spdy=over_spdy,
@@ -68,7 +68,7 @@ async def _while_ready(sandbox: Sandbox, forward: Callable[[], Awaitable[None]])
         await sandbox.unless_stopped(run())
 
 
-class Channels:
+class WebSocketForwarder:
     """One client of a WebSocket, with one connection to each of its ports."""
 
     def __init__(self, socket: Socket, ports: Sequence[int], pod: str, reach: Reach) -> None:
@@ -77,7 +77,7 @@ class Channels:
         self._pod = pod
         self._reach = reach
         self._side = portforward.ServerSide(socket.protocol, ports)
-        self._inflows = [Inflow() for _ in ports]
+        self._inflows = [InputQueue() for _ in ports]
 
     async def run(self) -> None:
         """Until every port has ended, or the client goes; its connections go with it."""

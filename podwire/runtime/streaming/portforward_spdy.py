@@ -8,7 +8,7 @@ import contextlib
 from dataclasses import dataclass, field
 
 from podwire.protocols.streaming import spdy
-from podwire.runtime.streaming.port_connection import Inflow, Reach, carry
+from podwire.runtime.streaming.port_connection import InputQueue, Reach, carry
 from podwire.transports.spdy_server import Frames
 
 PAIR_SECONDS = 30.0
@@ -23,10 +23,10 @@ class _Pair:
     port: int
     streams: dict[str, int] = field(default_factory=dict)
     whole: asyncio.Event = field(default_factory=asyncio.Event)
-    inflow: Inflow = field(default_factory=Inflow)
+    inflow: InputQueue = field(default_factory=InputQueue)
 
 
-class Forwarding:
+class SpdyForwarder:
     """One client."""
 
     def __init__(self, frames: Frames, pod: str, reach: Reach) -> None:

@@ -21,12 +21,12 @@ OFFERS = 1000
 TEXT = "text/plain"
 
 
-class Gone(Exception):
+class TargetGone(Exception):
     """What was offered is there no more; says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class StreamHandler:
     """A conversation for whoever comes."""
 
     check: Callable[[], None]
@@ -38,7 +38,7 @@ class Offer:
     over_websocket: Callable[[Socket], Awaitable[None]] | None = None
 
 
-def talk(streams: Streams, check: Callable[[], None], converse: Callable[[Socket], Awaitable[None]]) -> Offer:
+def talk(streams: Streams, check: Callable[[], None], converse: Callable[[Socket], Awaitable[None]]) -> StreamHandler:
     """An exec or attach: the same over both wires. Over SPDY it begins when its streams are there."""
 
     async def over_spdy(wire: ByteStream, version: str) -> None:
@@ -49,7 +49,7 @@ def talk(streams: Streams, check: Callable[[], None], converse: Callable[[Socket
         finally:
             await socket.close()
 
-    return Offer(check=check, versions=VERSIONS, over_spdy=over_spdy, over_websocket=converse)
+    return StreamHandler(check=check, versions=VERSIONS, over_spdy=over_spdy, over_websocket=converse)
 
 
 def _channels(streams: Streams) -> Collection[Channel]:
@@ -63,15 +63,15 @@ def _channels(streams: Streams) -> Collection[Channel]:
     return [channel for channel, is_wanted in wanted.items() if is_wanted]
 
 
-class Offers:
+class StreamingServer:
     """Gives URLs, and answers who comes to them."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._offers: dict[str, tuple[Offer, float]] = {}
+        self._offers: dict[str, tuple[StreamHandler, float]] = {}
         self.base_url = ""
 
-    def add(self, what: str, offer: Offer) -> str:
+    def add(self, what: str, offer: StreamHandler) -> str:
         """A URL that is good for one conversation within a minute. Raises ResourceExhausted."""
         now = self._clock.monotonic()
         self._offers = {key: each for key, each in self._offers.items() if each[1] > now}
@@ -89,7 +89,7 @@ class Offers:
             return Response(status=404, body=b"no such conversation\n", content_type=TEXT)
         try:
             offer.check()
-        except Gone as error:
+        except TargetGone as error:
             return Response(status=409, body=f"{error}\n".encode(), content_type=TEXT)
         if upgrading.wants_spdy(request.headers):
             return _over_spdy(offer, request)
@@ -100,7 +100,7 @@ class Offers:
         return Response(status=400, body=why.encode(), content_type=TEXT)
 
 
-def _over_spdy(offer: Offer, request: Request) -> Answer:
+def _over_spdy(offer: StreamHandler, request: Request) -> Answer:
     offered = upgrading.versions(request.headers)
     try:
         version = upgrading.choose(offered, offer.versions)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from podwire.protocols.cri import cri_pb2 as pb
-from podwire.runtime.cni import Caller, Conflists, Limits, Plugins
+from podwire.runtime.cni import CniNetwork, Conflists, Limits, Plugins
 from podwire.runtime.ports import Attachment
 
 RECORDER = """#!/usr/bin/python3 -IS
@@ -68,8 +68,8 @@ class Node:
         """Who was asked what, in order."""
         return [f"{each['plugin']} {each['verb']}" for each in self.calls()]
 
-    def caller(self, **limits) -> Caller:
-        return Caller(Conflists(self.configs), Plugins([self.bin], Limits(**limits)), self.memory)
+    def caller(self, **limits) -> CniNetwork:
+        return CniNetwork(Conflists(self.configs), Plugins([self.bin], Limits(**limits)), self.memory)
 
 
 @pytest.fixture

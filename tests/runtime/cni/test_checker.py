@@ -15,8 +15,8 @@ from podwire.linux.net.network import KernelNetwork
 from podwire.linux.nft.table import KernelElements
 from podwire.linux.proc.namespaces import KernelNamespaces, in_thread
 from podwire.protocols.cri import cri_pb2 as pb
-from podwire.runtime.cni import Checker, Checking, check_schedule
-from podwire.runtime.cni.check import AT_ONCE, Pods
+from podwire.runtime.cni import Checker, CheckSettings, check_schedule
+from podwire.runtime.cni.check import AT_ONCE, PodCallbacks
 from podwire.runtime.cni.check_results import CHECKS, kept
 from podwire.runtime.cni.netns_watch import SETTLED
 from podwire.runtime.ports import Attachment
@@ -55,7 +55,7 @@ class Told:
         self.states.append((id_, json.loads(self._caller.checked(id_))["state"]))
         self._changed.set()
 
-    async def lose(self, id_):
+    async def lose_network(self, id_):
         self.lost.append(id_)
         self._changed.set()
 
@@ -76,8 +76,8 @@ async def checked(node, **settings):
     """A caller with its checker, as a runtime has them."""
     caller = node.caller(seconds=20.0)
     told = Told(caller)
-    pods = Pods(told.is_ready, told.tell, told.lose)
-    told.checker = Checker(caller, Checking(**settings), pods, SystemClock())
+    pods = PodCallbacks(told.is_ready, told.tell, told.lose_network)
+    told.checker = Checker(caller, CheckSettings(**settings), pods, SystemClock())
     async with told.checker.running():
         yield caller, told
     await caller.close()

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from podwire.protocols.cni.errors import CniError, Code
-from podwire.runtime.cni.check_results import Check, Checks, Findings, gives_word, judged, kept
+from podwire.runtime.cni.check_results import CheckOutcome, CheckResult, CheckResults, gives_word, judged, kept
 from podwire.runtime.cni.plugins import PluginFailed, PluginMissing
 
 
@@ -13,7 +13,7 @@ def no(msg="there is no route", code=101, details=""):
     return PluginFailed("bridge", "CHECK", CniError(code, msg, details))
 
 
-OK = Check(state="ok", since=1.0)
+OK = CheckResult(state="ok", since=1.0)
 ROUTE, LINK = judged(no(), OK, 2.0), judged(no("eth0 is not there"), OK, 3.0)
 
 
@@ -33,7 +33,7 @@ ROUTE, LINK = judged(no(), OK, 2.0), judged(no("eth0 is not there"), OK, 3.0)
 def test_a_check_means(before, failure, state, since, was_ok, news):
     after = judged(failure, before, 9.0)
     assert (after.state, after.since, after.was_ok) == (state, since, was_ok)
-    assert Findings(before, after).news == news
+    assert CheckOutcome(before, after).news == news
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_only_a_plugins_own_word_counts(failure, word):
 
 
 def test_what_was_found_is_kept_and_found_by_the_next(tmp_path):
-    checks = Checks(tmp_path / "checks")
+    checks = CheckResults(tmp_path / "checks")
     assert checks.get("a") is None
     checks.note("a", None, 100.0)
     checks.note("a", no(details="by 10.0.0.1"), 200.0)
@@ -61,7 +61,7 @@ def test_what_was_found_is_kept_and_found_by_the_next(tmp_path):
     checks.note("b", None, 300.0)
     (found, at), _ = kept(tmp_path / "checks").values()
     assert (found.state, found.since, found.was_ok, at) == ("failed", 200.0, True, 300.0)
-    again = Checks(tmp_path / "checks")
+    again = CheckResults(tmp_path / "checks")
     assert not again.note("a", no(details="by 10.0.0.1"), 400.0).news
     again.forget_others(["b"])
     assert list(kept(tmp_path / "checks")) == ["b"]
@@ -71,7 +71,7 @@ def test_what_was_found_is_kept_and_found_by_the_next(tmp_path):
 
 
 def test_it_is_shown_with_its_times_and_the_plugins_words(tmp_path):
-    checks = Checks(tmp_path)
+    checks = CheckResults(tmp_path)
     checks.note("a", None, 0.5)
     assert json.loads(checks.get("a").shown()) == {
         "state": "ok",
@@ -95,13 +95,13 @@ def test_what_cannot_be_read_or_written_keeps_nobody_from_knowing(tmp_path):
     (tmp_path / "a.json").write_text("half a li")
     (tmp_path / ".b.json").write_text("{}")
     assert kept(tmp_path) == {}
-    checks = Checks(tmp_path / "a.json/checks")  # below a file, where nothing can be made
+    checks = CheckResults(tmp_path / "a.json/checks")  # below a file, where nothing can be made
     assert checks.note("c", no(), 1.0).news
     assert checks.get("c").check.state == "failed"
 
 
 def test_nothing_is_written_when_nothing_is_new(tmp_path):
-    checks = Checks(tmp_path)
+    checks = CheckResults(tmp_path)
     checks.note("a", None, 1.0)
     inode = (tmp_path / "a.json").stat().st_ino
     checks.note("a", None, 2.0)

@@ -5,7 +5,7 @@ import pytest
 from podwire.linux.net import monitor
 from podwire.linux.net.monitor import Changed
 from podwire.linux.values import Link
-from podwire.runtime.cni.affected_pods import Concerns
+from podwire.runtime.cni.affected_pods import AffectedPods
 
 
 def link(ifindex, name, kind="veth", master=0, *, up=True):
@@ -32,7 +32,7 @@ def element(*comments, gone=True):
 
 @pytest.fixture
 def concerns():
-    made = Concerns()
+    made = AffectedPods()
     made.see([OUT, BRIDGE, *VETHS.values(), LONE])
     for each in "ab":
         made.follow(each, ["br0", f"veth-{each}"])

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from podwire.protocols.grpc_status import RpcError, Unknown
-from podwire.runtime.cni import Keeper
+from podwire.runtime.cni import Reconciler
 from podwire.runtime.cni.reconciler import LONGEST, Attempts, again, pause, planned
 
 NO = {"exit": 1, "stdout": json.dumps({"cniVersion": "1.1.0", "code": 50, "msg": "the pool is full"})}
@@ -32,7 +32,7 @@ async def kept(node, given_back=None):
     async def nothing(_ids):
         pass
 
-    async with Keeper(caller, given_back or nothing).running():
+    async with Reconciler(caller, given_back or nothing).running():
         yield caller
     await caller.close()
 

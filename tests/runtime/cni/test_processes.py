@@ -13,7 +13,7 @@ from podwire.cniplugins.install import install
 from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.protocols.cni.config import VALID_ATTACHMENTS
 from podwire.protocols.grpc_status import DeadlineExceeded
-from podwire.runtime.cni import Keeper
+from podwire.runtime.cni import Reconciler
 from podwire.runtime.cni.reconciler import HOUR
 from podwire.runtime.ports import Attachment
 
@@ -68,13 +68,13 @@ async def test_a_gc_by_hand_waits_for_a_pod_that_a_runtime_attaches_and_spares_i
     caller = node.caller(seconds=SECONDS)
     attaching = asyncio.create_task(caller.attach(pod))
     await until(lambda: told() == ["begin ADD"])
-    by_hand = collecting(node)
+    manual_cache = collecting(node)
     door = node.memory.parent / "locks/net.door"
     await until(lambda: _is_held(door))
     assert told() == ["begin ADD"], "it waits"
     gate.touch()
     await attaching
-    await ended(by_hand)
+    await ended(manual_cache)
     assert told() == ["begin ADD", "end ADD", "begin GC", "end GC"]
     sent = json.loads((node.bin / "gated.GC").read_text())
     assert sent[VALID_ATTACHMENTS] == [{"containerID": pod.id, "ifname": "eth0"}]
@@ -90,13 +90,13 @@ def _is_held(path: Path) -> bool:
 async def test_a_runtime_waits_for_a_gc_by_hand_and_not_for_one_that_was_killed(node, pod, gated):
     told, gate = gated
     caller = node.caller(seconds=SECONDS)
-    by_hand = collecting(node)
+    manual_cache = collecting(node)
     await until(lambda: told() == ["begin GC"])
     attaching = asyncio.create_task(caller.attach(pod))
     await asyncio.sleep(0.1)
     assert told() == ["begin GC"], "it waits"
-    by_hand.send_signal(signal.SIGKILL)
-    by_hand.communicate()
+    manual_cache.send_signal(signal.SIGKILL)
+    manual_cache.communicate()
     await until(lambda: told() == ["begin GC", "begin ADD"])
     gate.touch()
     assert await attaching == ("10.1.0.5",)
@@ -119,7 +119,7 @@ async def test_whatever_a_plugin_is_asked_it_is_killed_with_its_children_when_it
     told = "hangs failed .*: killed, for it did not end within 3 s"
     match verb:
         case "STATUS":
-            assert "killed, for it did not end" in await caller.ask_status()
+            assert "killed, for it did not end" in await caller.query_status()
             assert "killed, for it did not end" in caller.trouble()
         case "GC":
             [failed] = await caller.gc()
@@ -170,7 +170,7 @@ async def test_garbage_is_collected_every_hour(node, monkeypatch):
     def collections():
         return [each for each in node.calls() if each["verb"] == "GC"]
 
-    async with Keeper(caller, nothing).running():
+    async with Reconciler(caller, nothing).running():
         await until(lambda: len(collections()) == 1)
         ahead[0] += HOUR / 2
         await asyncio.sleep(0.2)

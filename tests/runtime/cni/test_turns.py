@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwire.runtime.cni import check_schedule
-from podwire.runtime.cni.check_schedule import CALM, GAP, PATIENCE, Turn
+from podwire.runtime.cni.check_schedule import CALM, GAP, PATIENCE, ScheduledCheck
 
 IDS = st.text(min_size=1, max_size=64)
 TIMES = st.floats(0, 1e7)
@@ -38,13 +38,19 @@ def test_many_pods_are_spread_evenly():
 @pytest.mark.parametrize(
     ("turn", "now", "due"),
     [
-        pytest.param(Turn(50.0), 10.0, 10.0, id="at once, if it was never checked"),
-        pytest.param(Turn(50.0, checked=1.0), 10.0, 10.0, id="at once, if it was checked a while ago"),
-        pytest.param(Turn(50.0, checked=9.9), 10.0, 9.9 + GAP, id="a moment later, if it was checked just now"),
-        pytest.param(Turn(50.0, checked=9.9, idle=2), 10.0, 9.9 + 4 * GAP, id="later, if changes mean nothing"),
-        pytest.param(Turn(50.0, checked=9.9, idle=50), 10.0, 50.0, id="in turn at the latest"),
-        pytest.param(Turn(50.0, checked=1.0, idle=2), 1.0 + CALM + 5, 1.0 + CALM + 5, id="at once again after a calm"),
-        pytest.param(Turn(5.0, checked=1.0), 10.0, 5.0, id="no later than it was due anyway"),
+        pytest.param(ScheduledCheck(50.0), 10.0, 10.0, id="at once, if it was never checked"),
+        pytest.param(ScheduledCheck(50.0, checked=1.0), 10.0, 10.0, id="at once, if it was checked a while ago"),
+        pytest.param(
+            ScheduledCheck(50.0, checked=9.9), 10.0, 9.9 + GAP, id="a moment later, if it was checked just now"
+        ),
+        pytest.param(
+            ScheduledCheck(50.0, checked=9.9, idle=2), 10.0, 9.9 + 4 * GAP, id="later, if changes mean nothing"
+        ),
+        pytest.param(ScheduledCheck(50.0, checked=9.9, idle=50), 10.0, 50.0, id="in turn at the latest"),
+        pytest.param(
+            ScheduledCheck(50.0, checked=1.0, idle=2), 1.0 + CALM + 5, 1.0 + CALM + 5, id="at once again after a calm"
+        ),
+        pytest.param(ScheduledCheck(5.0, checked=1.0), 10.0, 5.0, id="no later than it was due anyway"),
     ],
 )
 def test_a_change_has_it_checked(turn, now, due):
@@ -55,7 +61,7 @@ def test_a_change_has_it_checked(turn, now, due):
 
 def test_changes_that_never_mean_anything_cost_no_more_than_one_check_in_the_interval():
     """Something that changes all the time, such as another program's routes."""
-    turn, interval, checks, now = Turn(0.0), 60.0, [], 0.0
+    turn, interval, checks, now = ScheduledCheck(0.0), 60.0, [], 0.0
     while now < 3600:
         check_schedule.hint(turn, now, interval)
         if check_schedule.starts_at(turn, 0.0) <= now:
@@ -66,7 +72,7 @@ def test_changes_that_never_mean_anything_cost_no_more_than_one_check_in_the_int
 
 
 def test_a_change_while_it_is_checked_counts_for_the_next_time():
-    turn = Turn(1.0)
+    turn = ScheduledCheck(1.0)
     assert not check_schedule.begin(turn, "pod", 1.0, 60.0)
     check_schedule.hint(turn, 1.1, 60.0)
     check_schedule.found(turn, False, news=False)
@@ -76,10 +82,10 @@ def test_a_change_while_it_is_checked_counts_for_the_next_time():
 @pytest.mark.parametrize(
     ("turn", "quiet", "at"),
     [
-        pytest.param(Turn(10.0), 5.0, 10.0, id="nobody is attached"),
-        pytest.param(Turn(10.0), 12.0, 12.0, id="it waits while others are attached"),
-        pytest.param(Turn(10.0), 99.0, 10.0 + PATIENCE, id="but not for ever"),
-        pytest.param(Turn(10.0, hinted=True), 12.0, 10.0, id="and not when it changed"),
+        pytest.param(ScheduledCheck(10.0), 5.0, 10.0, id="nobody is attached"),
+        pytest.param(ScheduledCheck(10.0), 12.0, 12.0, id="it waits while others are attached"),
+        pytest.param(ScheduledCheck(10.0), 99.0, 10.0 + PATIENCE, id="but not for ever"),
+        pytest.param(ScheduledCheck(10.0, hinted=True), 12.0, 10.0, id="and not when it changed"),
     ],
 )
 def test_a_check_in_turn_is_not_in_the_way_of_pods_that_start(turn, quiet, at):

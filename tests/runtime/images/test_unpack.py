@@ -14,7 +14,7 @@ from podwire.runtime.images.directories import OPAQUE, is_whiteout
 from podwire.runtime.images.errors import OverLimit
 from podwire.runtime.images.limits import Budget
 from podwire.runtime.images.streams import Pieces
-from podwire.runtime.images.unpack import Usage, unpack
+from podwire.runtime.images.unpack import DiskUsage, unpack
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other owners")
 
@@ -36,7 +36,7 @@ class Bench:
         self.layers.append(root)
         limits = limits or Limits()
         try:
-            self.usage: Usage = unpack(
+            self.usage: DiskUsage = unpack(
                 Pieces(_Bytes(data), "layer"),
                 opened[0],
                 opened[2:],
@@ -99,7 +99,7 @@ def test_owner_mode_time_and_content_are_kept(bench, kit):
     assert (str((root / "d/link").readlink()), link.st_uid, link.st_mtime) == ("/etc/shadow", 5, 1700)
     assert stat.S_ISFIFO((root / "d/fifo").lstat().st_mode)
     assert (mode(root), root.stat().st_uid, root.stat().st_mtime) == (0o711, 11, 1234)
-    assert bench.usage == Usage(bytes=4096 * 3, inodes=6)
+    assert bench.usage == DiskUsage(bytes=4096 * 3, inodes=6)
 
 
 def test_only_harmless_extended_attributes_are_kept(bench, kit):
