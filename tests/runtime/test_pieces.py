@@ -21,7 +21,7 @@ from podwire.protocols.grpc_status import (
 )
 from podwire.runtime.containers.container import Container, reason_of
 from podwire.runtime.containers.devices import asked_devices
-from podwire.runtime.containers.host import Host
+from podwire.runtime.containers.host import HostPrivileges
 from podwire.runtime.containers.stop_signal import number, stop_signal
 from podwire.runtime.cri import events as events_module
 from podwire.runtime.cri import statuses
@@ -146,7 +146,7 @@ def test_dns_is_what_the_kubelet_says():
 def test_a_score_that_may_not_be_lowered_is_not(tmp_path):
     (tmp_path / "status").write_text("Name:\tx\nCapBnd:\t0000000000000001\n")
     (tmp_path / "score").write_text("100\n")
-    host = Host(tmp_path / "status", tmp_path / "score")
+    host = HostPrivileges(tmp_path / "status", tmp_path / "score")
     assert host.capabilities == ["CAP_CHOWN"]
     assert [host.oom_score_adj(each) for each in (-997, 100, 1000)] == [100, 100, 1000]
 
