@@ -19,8 +19,8 @@ from benchmarks.server import PODWIRE, ROOT, Server
 from podwire.objects import claims, device_classes, nodes, slices
 from podwire.protocols.k8sapi.client_side import Client, Scope
 from podwire.protocols.k8sapi.watch import Added, Updated
-from podwire.scheduler import Chosen, Snapshot, choose, podinfo
-from podwire.scheduler.claims import judge
+from podwire.scheduler import Chosen, Snapshot, choose, pod_info
+from podwire.scheduler.claims import dynamic_resources
 from podwire.scheduler.kinds import PODS
 from podwire.transports import credentials, http_client
 
@@ -86,12 +86,12 @@ def _decisions(seconds: float) -> Figure:
     end = time.perf_counter() + seconds
     for number in range(NODES * DEVICES // 2):
         book.put_claim(claims.read(claim(number)))
-        info = podinfo.read(pod(number))
+        info = pod_info.read(pod(number))
         begun = time.perf_counter()
         found = choose(info, snapshot)
         if not isinstance(found, Chosen):
             raise CannotMeasure(found.message)
-        book.reserve(info.pod.uid, judge.decided(info, snapshot, found.node))
+        book.reserve(info.pod.uid, dynamic_resources.decided(info, snapshot, found.node))
         snapshot.put_pod(info, found.node)
         times.append((time.perf_counter() - begun) * 1e3)
         if time.perf_counter() > end:

@@ -1,7 +1,7 @@
 """Verbs over the store: authentication, admission, validation, watch fan-out. Speaks: k8sapi."""
 
 from podwire.apiserver.assembly import Assembled, Settings, assemble
-from podwire.apiserver.pki import Pki, PkiError
+from podwire.apiserver.identity.pki import Pki, PkiError
 from podwire.apiserver.ports import Store
 from podwire.apiserver.server import ApiServer
 

@@ -8,32 +8,32 @@ from dataclasses import dataclass, field
 import msgspec
 
 from podwire.apiserver import bootstrap
-from podwire.apiserver.accounts import StoredAccounts
 from podwire.apiserver.admission import Admission
-from podwire.apiserver.admission.addresses import Network, ServiceAddresses
-from podwire.apiserver.admission.claim_rights import ClaimRights
-from podwire.apiserver.admission.devices import DeviceClaims
-from podwire.apiserver.admission.holdings import Holdings
-from podwire.apiserver.admission.lifecycle import NamespaceLifecycle
+from podwire.apiserver.admission.allocation_reconciler import AllocationReconciler
+from podwire.apiserver.admission.claim_status import ClaimRights
+from podwire.apiserver.admission.device_claims import DeviceClaims
+from podwire.apiserver.admission.namespaces import NamespaceLifecycle
 from podwire.apiserver.admission.pods import FailingNodes, Priorities, ServiceAccounts
-from podwire.apiserver.admission.policies.keeper import PolicyKeeper
-from podwire.apiserver.admission.policies.policies import Policies
-from podwire.apiserver.admission.requesters import Requesters
+from podwire.apiserver.admission.policies.informer import PolicyKeeper
+from podwire.apiserver.admission.policies.plugin import Policies
 from podwire.apiserver.admission.runtime_classes import RuntimeClasses
-from podwire.apiserver.authn import Authenticator
-from podwire.apiserver.authz import Authorizer
-from podwire.apiserver.custom import CustomResources, DefinitionFinalizer
-from podwire.apiserver.endpoints import Check, Endpoints
+from podwire.apiserver.admission.service_addresses import Network, ServiceAddresses
+from podwire.apiserver.admission.service_allocations import Holdings
+from podwire.apiserver.admission.signing_requests import Requesters
+from podwire.apiserver.custom_resources import CustomResources, DefinitionFinalizer
 from podwire.apiserver.engine import Engine, Identity
-from podwire.apiserver.keepers import AddressKeeper
-from podwire.apiserver.pki import Pki
+from podwire.apiserver.identity.authentication import Authenticator
+from podwire.apiserver.identity.authorization import Authorizer
+from podwire.apiserver.identity.pki import Pki
+from podwire.apiserver.identity.rbac import Roles
+from podwire.apiserver.identity.rbac_informer import RoleKeeper
+from podwire.apiserver.identity.service_accounts import StoredAccounts
+from podwire.apiserver.identity.tokens import Tokens, discovery, key_set
+from podwire.apiserver.identity.users import User
 from podwire.apiserver.ports import Kubelets, Store
 from podwire.apiserver.registry import Registry
-from podwire.apiserver.role_keeper import RoleKeeper
-from podwire.apiserver.roles import Roles
+from podwire.apiserver.request.endpoints import Check, Endpoints
 from podwire.apiserver.server import ApiServer, Limits
-from podwire.apiserver.tokens import Tokens, discovery, key_set
-from podwire.apiserver.users import User
 from podwire.interfaces import Clock
 from podwire.kinds.catalog import builtin_resources
 from podwire.kinds.schema import OpenApi, Schemas
@@ -66,7 +66,7 @@ class Assembled:
     engine: Engine
     custom: CustomResources
     policies: PolicyKeeper
-    addresses: AddressKeeper
+    addresses: AllocationReconciler
     roles: RoleKeeper
     pki: Pki
     settings: Settings
@@ -117,7 +117,8 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
     server = ApiServer(engine, endpoints, settings.limits)
     custom = CustomResources(engine, openapi)
     keeper = PolicyKeeper(engine, policies)
-    return Assembled(server, engine, custom, keeper, AddressKeeper(holdings), RoleKeeper(store, roles), pki, settings)
+    allocations = AllocationReconciler(holdings)
+    return Assembled(server, engine, custom, keeper, allocations, RoleKeeper(store, roles), pki, settings)
 
 
 def _identity(store: Store, pki: Pki, clock: Clock, settings: Settings, roles: Roles) -> Identity:

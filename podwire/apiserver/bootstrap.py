@@ -4,8 +4,8 @@ import ipaddress
 
 from podwire.apiserver.admission.pods import SYSTEM_PRIORITIES
 from podwire.apiserver.engine import Engine
-from podwire.apiserver.updates import Write
-from podwire.apiserver.users import AUTHENTICATED, MASTERS, User
+from podwire.apiserver.identity.users import AUTHENTICATED, MASTERS, User
+from podwire.apiserver.write.updates import Write
 from podwire.kinds.resource import Resource
 from podwire.kinds.stored import Object
 from podwire.protocols.k8sapi.status import ApiError, Reason

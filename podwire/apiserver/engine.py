@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 
 from podwire.apiserver.admission import Admission
-from podwire.apiserver.authn import Authenticator
-from podwire.apiserver.authz import Authorizer
-from podwire.apiserver.creation import Creator
-from podwire.apiserver.deletes import Deleter
+from podwire.apiserver.identity.authentication import Authenticator
+from podwire.apiserver.identity.authorization import Authorizer
+from podwire.apiserver.identity.tokens import Tokens
 from podwire.apiserver.ports import Kubelets, Store
 from podwire.apiserver.registry import Registry
-from podwire.apiserver.tokens import Tokens
-from podwire.apiserver.tracking import Tracker
-from podwire.apiserver.updates import Updater
+from podwire.apiserver.write.creation import Creator
+from podwire.apiserver.write.deletion import Deleter
+from podwire.apiserver.write.field_managers import Tracker
+from podwire.apiserver.write.updates import Updater
 from podwire.interfaces import Clock
 from podwire.kinds.resource import Resource
 from podwire.kinds.schema import Schemas

@@ -10,16 +10,18 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from podwire.apiserver import negotiate, notices, reviews, subresources
-from podwire.apiserver.authz import Attributes
-from podwire.apiserver.call import Call, boolean_option
-from podwire.apiserver.endpoints import Endpoints, page_not_found
+from podwire.apiserver import subresources
 from podwire.apiserver.engine import Engine
-from podwire.apiserver.places import Places
-from podwire.apiserver.render import refusal, told, warning
+from podwire.apiserver.identity import reviews
+from podwire.apiserver.identity.authorization import Attributes
+from podwire.apiserver.identity.users import User
+from podwire.apiserver.request import negotiation, warning_headers
+from podwire.apiserver.request.call import Call, boolean_option
+from podwire.apiserver.request.endpoints import Endpoints, page_not_found
+from podwire.apiserver.request.inflight import Places
+from podwire.apiserver.request.response import refusal, told, warning
+from podwire.apiserver.request.verbs import VERBS, Verb
 from podwire.apiserver.subresources import binding
-from podwire.apiserver.users import User
-from podwire.apiserver.verbs import VERBS, Verb
 from podwire.kinds.resource import Resource
 from podwire.protocols.k8sapi import paths
 from podwire.protocols.k8sapi.paths import BadPath, Target
@@ -57,7 +59,7 @@ class ApiServer:
 
     async def handle(self, request: Request) -> Answer:
         """The answer to a request, with the warnings that were found on the way."""
-        with notices.collected() as found:
+        with warning_headers.collected() as found:
             answer = await self._handled(request)
         return warned(answer, found)
 
@@ -97,10 +99,10 @@ class ApiServer:
             verb=verb,
             resource=resource,
             target=target,
-            form=negotiate.form(request.headers.get("accept", "")),
+            form=negotiation.form(request.headers.get("accept", "")),
         )
         if resource.warning:
-            notices.add(resource.warning)
+            warning_headers.add(resource.warning)
         if verb == "watch":
             return await function(self._engine, call)
         with (self._reading if verb in ("get", "list") else self._writing).taken_by(user):

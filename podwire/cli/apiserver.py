@@ -6,8 +6,8 @@ import csv
 import ipaddress
 from pathlib import Path
 
-from podwire.apiserver.pki import PkiError
-from podwire.apiserver.users import User
+from podwire.apiserver.identity.pki import PkiError
+from podwire.apiserver.identity.users import User
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, address, run_until_stopped
 from podwire.cluster.apiserver import Options, running

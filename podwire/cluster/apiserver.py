@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from podwire.apiserver import Assembled, Pki, Settings, assemble, bootstrap
-from podwire.apiserver.admission.addresses import Network
+from podwire.apiserver.admission.service_addresses import Network
+from podwire.apiserver.identity.users import MASTERS, User
 from podwire.apiserver.ports import Kubelets
-from podwire.apiserver.users import MASTERS, User
 from podwire.cluster import tracing
 from podwire.cluster.controllers import in_process
 from podwire.cluster.files import write_private

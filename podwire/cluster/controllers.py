@@ -5,7 +5,7 @@ import logging
 
 from podwire import controllers
 from podwire.apiserver import Assembled
-from podwire.apiserver.users import MASTERS
+from podwire.apiserver.identity.users import MASTERS
 from podwire.cluster import tracing
 from podwire.cluster.loopback import LoopbackHttp
 from podwire.cluster.store_feed import StoreFeed

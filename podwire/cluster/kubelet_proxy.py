@@ -7,8 +7,8 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from podwire.apiserver import Pki
+from podwire.apiserver.identity.users import MASTERS
 from podwire.apiserver.ports import Kubelet, Query
-from podwire.apiserver.users import MASTERS
 from podwire.protocols.k8sapi.kubeconfig import Access, Pem
 from podwire.protocols.k8sapi.server_side import Answer, Request
 from podwire.protocols.k8sapi.status import ApiError

@@ -6,8 +6,8 @@ import logging
 
 from podwire.apiserver.ports import Store
 from podwire.apiserver.registry import Registry
+from podwire.controllers.metadata import Seen, from_json
 from podwire.controllers.ports import Absent, Complete, Present, Tell
-from podwire.controllers.seen import Seen, from_json
 from podwire.kinds.resource import PREFIX
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.storage import Gone, Item, SlowWatcher, StorageError

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import TypeVar
 
-from podwire.controllers.seen import Seen, resource_of
+from podwire.controllers.metadata import Seen, resource_of
 from podwire.protocols.k8sapi.kinds import Kind
 
 _K = TypeVar("_K")

@@ -4,13 +4,13 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 
-from podwire.controllers.alarms import Alarms
 from podwire.controllers.disruption import disrupted
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import NODES, PODS
+from podwire.controllers.metadata import Seen, resource_of
 from podwire.controllers.ports import Api
-from podwire.controllers.queue import WorkQueue
-from podwire.controllers.seen import Seen, resource_of
+from podwire.controllers.timers import Alarms
+from podwire.controllers.work_queue import WorkQueue
 from podwire.interfaces import Clock
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.client_side import Scope

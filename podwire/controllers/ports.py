@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from podwire.controllers.seen import Seen
+from podwire.controllers.metadata import Seen
 from podwire.protocols.k8sapi.client_side import EVERYWHERE, Informer, Listing, PatchType, Propagation, Scope
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Object

@@ -1,6 +1,6 @@
 """Finds a node for every pod that has none, and binds it. Speaks: k8sapi."""
 
-from podwire.scheduler.choose import Chosen, Unschedulable, choose
+from podwire.scheduler.algorithm import Chosen, Unschedulable, choose
 from podwire.scheduler.ports import Api
 from podwire.scheduler.scheduler import Scheduler
 from podwire.scheduler.snapshot import Snapshot

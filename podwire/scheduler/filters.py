@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from podwire.objects import node_affinity, taints
 from podwire.objects.nodes import Node, Taint
-from podwire.scheduler import neighbours, spreading
-from podwire.scheduler.claims import extended
-from podwire.scheduler.claims import judge as claims
-from podwire.scheduler.filter import ANYTHING, NOTHING, Filter, Happening, Judge, Refused
-from podwire.scheduler.podinfo import HostPort, PodInfo
-from podwire.scheduler.requests import PODS
+from podwire.scheduler import inter_pod_affinity, topology_spread
+from podwire.scheduler.claims import dynamic_resources as claims
+from podwire.scheduler.claims import extended_resources
+from podwire.scheduler.framework import ANYTHING, NOTHING, Filter, Happening, Judge, Refused
+from podwire.scheduler.pod_info import HostPort, PodInfo
+from podwire.scheduler.resource_requests import PODS
 from podwire.scheduler.snapshot import NodeInfo, Snapshot
 
 _CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -91,10 +91,10 @@ FILTERS = (
     Filter("TaintToleration", taint_toleration, _NODE),
     Filter("NodeAffinity", required_node_affinity, _NODE),
     Filter("NodePorts", node_ports, _NODE | _GONE),
-    Filter("NodeResourcesFit", node_resources_fit, _NODE | _GONE, extended.told),
+    Filter("NodeResourcesFit", node_resources_fit, _NODE | _GONE, extended_resources.told),
     Filter("VolumeBinding", volume_binding, NOTHING),
-    Filter("PodTopologySpread", spreading.judge, ANYTHING),
-    Filter("InterPodAffinity", neighbours.judge, ANYTHING),
+    Filter("PodTopologySpread", topology_spread.judge, ANYTHING),
+    Filter("InterPodAffinity", inter_pod_affinity.judge, ANYTHING),
     Filter("DynamicResources", claims.judge, _NODE | Happening.DEVICES, claims.told),
 )
 

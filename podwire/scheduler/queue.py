@@ -13,8 +13,8 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from podwire.scheduler.filter import NOTHING, Happening
-from podwire.scheduler.podinfo import PodInfo
+from podwire.scheduler.framework import NOTHING, Happening
+from podwire.scheduler.pod_info import PodInfo
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 10.0
 

@@ -18,18 +18,18 @@ from podwire.protocols.k8sapi.client_side.recorder import Recorder
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Added, Change, Deleted, Object, Synced, Updated, key_of, metadata
-from podwire.scheduler import podinfo
-from podwire.scheduler.choose import Chosen, Unschedulable, choose
-from podwire.scheduler.claims import judge as claims
-from podwire.scheduler.claims.book import Decided
-from podwire.scheduler.claims.following import ClaimFollower
-from podwire.scheduler.claims.writing import ClaimWriter, Lost
-from podwire.scheduler.filter import Happening
+from podwire.scheduler import pod_info
+from podwire.scheduler.algorithm import Chosen, Unschedulable, choose
+from podwire.scheduler.claims import dynamic_resources as claims
+from podwire.scheduler.claims.cache import Decided
+from podwire.scheduler.claims.claim_writer import ClaimWriter, Lost
+from podwire.scheduler.claims.informers import ClaimFollower
+from podwire.scheduler.framework import Happening
 from podwire.scheduler.kinds import CLAIMS, DEVICE_CLASSES, NODES, PODS, SLICES, TAINT_RULES
-from podwire.scheduler.podinfo import PodInfo, Unreadable
+from podwire.scheduler.pod_conditions import GATED, Reports, Verdict
+from podwire.scheduler.pod_info import PodInfo, Unreadable
 from podwire.scheduler.ports import Api
 from podwire.scheduler.queue import FIRST_PAUSE, LONGEST_PAUSE, PodQueue
-from podwire.scheduler.reports import GATED, Reports, Verdict
 from podwire.scheduler.snapshot import Snapshot
 
 log = logging.getLogger("podwire.scheduler")
@@ -354,7 +354,7 @@ def _judged(node: Node) -> tuple[Any, ...]:
 
 def _read(object_: Object) -> PodInfo | None:
     try:
-        return podinfo.read(object_)
+        return pod_info.read(object_)
     except Unreadable as error:
         log.warning("pod cannot be read", extra={"pod": "/".join(key_of(object_)), "why": str(error)})
         return None

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from podwire.objects import node_affinity, taints
-from podwire.scheduler import neighbours, spreading
-from podwire.scheduler.claims import judge as claims
-from podwire.scheduler.podinfo import PodInfo
-from podwire.scheduler.requests import CPU, MEMORY
+from podwire.scheduler import inter_pod_affinity, topology_spread
+from podwire.scheduler.claims import dynamic_resources as claims
+from podwire.scheduler.pod_info import PodInfo
+from podwire.scheduler.resource_requests import CPU, MEMORY
 from podwire.scheduler.snapshot import NodeInfo, Snapshot
 
 BEST = 100
@@ -102,8 +102,8 @@ SCORES = (
     Score("TaintToleration", 3, taint_toleration),
     Score("NodeAffinity", 2, preferred_node_affinity),
     Score("NodeResourcesFit", 1, least_allocated),
-    Score("PodTopologySpread", 2, spreading.score),
-    Score("InterPodAffinity", 2, neighbours.score),
+    Score("PodTopologySpread", 2, topology_spread.score),
+    Score("InterPodAffinity", 2, inter_pod_affinity.score),
     Score("DynamicResources", 2, claims.score),
     Score("NodeResourcesBalancedAllocation", 1, balanced_allocation),
     Score("ImageLocality", 1, image_locality),

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from podwire.objects.nodes import Node
-from podwire.scheduler.claims.book import Book
-from podwire.scheduler.podinfo import PodInfo
-from podwire.scheduler.requests import Resources, amounts
+from podwire.scheduler.claims.cache import Book
+from podwire.scheduler.pod_info import PodInfo
+from podwire.scheduler.resource_requests import Resources, amounts
 
 
 class NodeInfo:

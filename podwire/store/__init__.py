@@ -1,7 +1,7 @@
 """Revisions and watches: memory, SQLite, etcd. Speaks: storage."""
 
-from podwire.store.choose import AnyStore, open_store
 from podwire.store.errors import BadUrl, CannotOpen
+from podwire.store.factory import AnyStore, open_store
 from podwire.store.history import Window
 from podwire.store.memory import MemoryStore
 

@@ -1,9 +1,9 @@
 """A store that lives as long as its process: for tests, tries and short-lived clusters."""
 
 from podwire.protocols.storage import Change, Item, StoreUnavailable
-from podwire.store.feed import QUEUE
+from podwire.store.broadcast import QUEUE
+from podwire.store.cached import Mirror, refuse_too_large
 from podwire.store.history import Window
-from podwire.store.mirror import Mirror, refuse_too_large
 from podwire.store.versions import Versions, decide
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import CONFIG_MAPS, PODS
-from podwire.controllers.seen import Metadata, Owner, Seen, from_json, from_object, resource_of
+from podwire.controllers.metadata import Metadata, Owner, Seen, from_json, from_object, resource_of
 
 uids = st.sampled_from("abcdef")
 

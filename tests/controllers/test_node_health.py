@@ -4,8 +4,8 @@ import pytest
 
 from podwire.controllers import node_health
 from podwire.controllers.disruption import disrupted
-from podwire.controllers.evictions import patience
 from podwire.controllers.pod_gc import NAMED_NODES, by_node, failed, selector_of_others, surplus
+from podwire.controllers.taint_eviction import patience
 from podwire.objects.nodes import Taint
 from podwire.objects.pods import Toleration
 

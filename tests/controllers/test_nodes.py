@@ -11,11 +11,11 @@ from podwire.cluster.apiserver import Options, running
 from podwire.cluster.loopback import LoopbackHttp
 from podwire.cluster.store_feed import StoreFeed
 from podwire.controllers import Absent, Complete, Present
-from podwire.controllers.evictions import Evictions
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import EVENTS, LEASES, NODES, PODS
-from podwire.controllers.node_life import GRACE, LEASE_NAMESPACE, NodeLife
+from podwire.controllers.node_lifecycle import GRACE, LEASE_NAMESPACE, NodeLife
 from podwire.controllers.pod_gc import PERIOD, QUARANTINE, PodGc
+from podwire.controllers.taint_eviction import Evictions
 from podwire.protocols.k8sapi.client_side import Client, PatchType, Unreachable
 from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.protocols.k8sapi.status import ApiError

@@ -12,7 +12,7 @@ from podwire.objects import nodes
 from podwire.protocols.k8sapi.client_side import Client, Interrupted, Scope, Unreachable
 from podwire.protocols.k8sapi.client_side.events import EVENTS_V1
 from podwire.protocols.k8sapi.server_side import Certificate
-from podwire.scheduler import Scheduler, Snapshot, podinfo
+from podwire.scheduler import Scheduler, Snapshot, pod_info
 from podwire.scheduler.kinds import PODS
 from podwire.transports.clock import SystemClock
 
@@ -44,7 +44,7 @@ def pod_object(name="web", labels=None, requests=None, owner="", namespace="defa
 @pytest.fixture(scope="session")
 def make_pod():
     """A pod as the scheduler weighs it."""
-    return lambda name="web", **given: podinfo.read(pod_object(name, **given))
+    return lambda name="web", **given: pod_info.read(pod_object(name, **given))
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +56,7 @@ def make_snapshot():
         for name, given in (described if described is not None else {"n1": {}}).items():
             snapshot.put_node(nodes.read(node_object(name, **given)))
         for node, name, given in placed:
-            snapshot.put_pod(podinfo.read(pod_object(name, **given)), node)
+            snapshot.put_pod(pod_info.read(pod_object(name, **given)), node)
         return snapshot
 
     return make

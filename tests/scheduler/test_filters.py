@@ -3,7 +3,7 @@
 import pytest
 
 from podwire.scheduler import Chosen, Unschedulable, choose
-from podwire.scheduler.filter import ANYTHING, NOTHING, Happening
+from podwire.scheduler.framework import ANYTHING, NOTHING, Happening
 
 NODE, GONE = Happening.NODE, Happening.POD_GONE
 

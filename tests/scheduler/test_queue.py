@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from podwire.scheduler import queue as queues
-from podwire.scheduler.filter import Happening
+from podwire.scheduler.framework import Happening
 from podwire.scheduler.queue import PodQueue
 
 

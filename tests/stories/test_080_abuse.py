@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from podwire.apiserver.pki import Pki
+from podwire.apiserver.identity.pki import Pki
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 MEBIBYTE = 1024 * 1024

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from podwire.apiserver.authn import User
+from podwire.apiserver.identity.authentication import User
 from podwire.kinds.resource import Resource
 from podwire.kinds.stored import Object
 from podwire.protocols.storage import Item

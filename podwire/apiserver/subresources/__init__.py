@@ -5,8 +5,8 @@
 
 from collections.abc import Mapping
 
-from podwire.apiserver.subresources import binding, eviction, nodes, pod_parts, scale
-from podwire.apiserver.verbs import Verb, get, patch, update
+from podwire.apiserver.request.verbs import Verb, get, patch, update
+from podwire.apiserver.subresources import binding, eviction, kubelet_proxy, pod_parts, scale
 
 __all__ = ["find"]
 
@@ -37,5 +37,5 @@ def find(subresource: str, verb: str) -> Verb | None:
     if first in _GENERIC_NAMES:
         return _GENERIC.get(verb)
     if first in _ON_NODES:
-        return nodes.connect
+        return kubelet_proxy.connect
     return _OWN.get((first, verb))

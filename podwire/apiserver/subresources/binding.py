@@ -1,11 +1,12 @@
 """binding: a pod is given its node, once."""
 
-from podwire.apiserver import bodies, judging
-from podwire.apiserver.call import Call, write_options
+from podwire.apiserver.admission import subresource_policies
 from podwire.apiserver.engine import Engine
-from podwire.apiserver.render import answer
-from podwire.apiserver.updates import Write
-from podwire.apiserver.verbs import body_of
+from podwire.apiserver.request import bodies
+from podwire.apiserver.request.call import Call, write_options
+from podwire.apiserver.request.response import answer
+from podwire.apiserver.request.verbs import body_of
+from podwire.apiserver.write.updates import Write
 from podwire.kinds import stored
 from podwire.kinds.stored import Object
 from podwire.objects.names import dns_subdomain
@@ -35,7 +36,7 @@ async def create(engine: Engine, call: Call) -> Answer:
     check_place("Binding", wanted["metadata"], call.namespace, name)
     node = _node(wanted, name)
     pods = engine.registry.builtin("", "pods")
-    await judging.created(engine, call, wanted, name, "binding", dry_run=options.dry_run)
+    await subresource_policies.created(engine, call, wanted, name, "binding", dry_run=options.dry_run)
     now = engine.clock.wall()
     write = Write(
         resource=pods,

@@ -2,14 +2,15 @@
 
 from dataclasses import replace
 
-from podwire.apiserver import bodies, judging
-from podwire.apiserver.call import Call, write_options
-from podwire.apiserver.deletes import DeleteOptions, options_of
+from podwire.apiserver.admission import subresource_policies
 from podwire.apiserver.engine import Engine
-from podwire.apiserver.render import answer
+from podwire.apiserver.request import bodies
+from podwire.apiserver.request.call import Call, write_options
+from podwire.apiserver.request.response import answer
+from podwire.apiserver.request.verbs import body_of
 from podwire.apiserver.subresources.binding import check_place
-from podwire.apiserver.updates import Write
-from podwire.apiserver.verbs import body_of
+from podwire.apiserver.write.deletion import DeleteOptions, options_of
+from podwire.apiserver.write.updates import Write
 from podwire.kinds import stored
 from podwire.kinds.resource import Resource
 from podwire.kinds.stored import Object
@@ -39,7 +40,7 @@ async def create(engine: Engine, call: Call) -> Answer:
     pod = await engine.find(call.resource, call.namespace, call.name)
     if pod is None:
         raise not_found("pods", call.name)
-    await judging.created(engine, call, eviction, call.name, "eviction", dry_run=deletion.dry_run)
+    await subresource_policies.created(engine, call, eviction, call.name, "eviction", dry_run=deletion.dry_run)
     await _tried(engine, call, deletion)
     if not _unhindered(pod):
         await _spend(engine, call, pod, deletion)

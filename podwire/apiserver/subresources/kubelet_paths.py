@@ -2,8 +2,8 @@
 
 from urllib.parse import quote
 
-from podwire.apiserver.call import boolean_option, integer_option
 from podwire.apiserver.ports import Query
+from podwire.apiserver.request.call import boolean_option, integer_option
 from podwire.kinds.stored import Object
 from podwire.objects import times
 from podwire.protocols.k8sapi.server_side import Request

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping
 
-from podwire.apiserver import applying, bodies, patching
-from podwire.apiserver.call import Call, write_options
 from podwire.apiserver.engine import Engine
-from podwire.apiserver.tracking import ENTRIES
-from podwire.apiserver.updates import Change, Write
-from podwire.apiserver.verbs import body_of, show
+from podwire.apiserver.request import bodies
+from podwire.apiserver.request.call import Call, write_options
+from podwire.apiserver.request.verbs import body_of, show
+from podwire.apiserver.write import patches, server_side_apply
+from podwire.apiserver.write.field_managers import ENTRIES
+from podwire.apiserver.write.updates import Change, Write
 from podwire.kinds.stored import Object
 from podwire.protocols.k8sapi.server_side import Answer
 
@@ -53,13 +54,13 @@ async def update(engine: Engine, call: Call) -> Answer:
 async def patch(engine: Engine, call: Call) -> Answer:
     options = write_options(call.request, "PatchOptions")
     media, validation = bodies.media_type(call.request), options.field_validation
-    applied = media == applying.MEDIA
+    applied = media == server_side_apply.MEDIA
     if applied:
-        applying.require_manager(call.request)
-        body = applying.configuration(await bodies.read(call.request), call, validation)
-        change = applying.change(engine.tracker, call, body.value)
+        server_side_apply.require_manager(call.request)
+        body = server_side_apply.configuration(await bodies.read(call.request), call, validation)
+        change = server_side_apply.change(engine.tracker, call, body.value)
     else:
-        body, change = patching.change(await bodies.read(call.request), media, call.resource, validation)
+        body, change = patches.change(await bodies.read(call.request), media, call.resource, validation)
     item = await engine.updater.update(_write(call, change, dry_run=options.dry_run, applied=applied))
     return show(engine, call, item, body=body)
 

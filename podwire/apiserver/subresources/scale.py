@@ -4,12 +4,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from podwire.apiserver import applying, bodies, patching
-from podwire.apiserver.call import Call, WriteOptions, write_options
 from podwire.apiserver.engine import Engine
-from podwire.apiserver.render import answer
-from podwire.apiserver.updates import Write
-from podwire.apiserver.verbs import body_of
+from podwire.apiserver.request import bodies
+from podwire.apiserver.request.call import Call, WriteOptions, write_options
+from podwire.apiserver.request.response import answer
+from podwire.apiserver.request.verbs import body_of
+from podwire.apiserver.write import patches, server_side_apply
+from podwire.apiserver.write.updates import Write
 from podwire.kinds import stored
 from podwire.kinds.apply.builtin import builtin_types
 from podwire.kinds.resource import Resource
@@ -82,19 +83,19 @@ async def update(engine: Engine, call: Call) -> Answer:
 async def patch(engine: Engine, call: Call) -> Answer:
     options = write_options(call.request, "PatchOptions")
     media = bodies.media_type(call.request)
-    if media == applying.MEDIA:
+    if media == server_side_apply.MEDIA:
         return await _apply(engine, call, options)
     data = await bodies.read(call.request)
-    _, change = patching.change(data, media, _as_scale(engine), options.field_validation)
+    _, change = patches.change(data, media, _as_scale(engine), options.field_validation)
     return await _write(engine, call, change, dry_run=options.dry_run)
 
 
 async def _apply(engine: Engine, call: Call, options: WriteOptions) -> Answer:
     """Apply a Scale: the same as applying so many replicas to the object itself."""
-    applying.require_manager(call.request)
+    server_side_apply.require_manager(call.request)
     resource = _as_scale(engine)
     data = await bodies.read(call.request)
-    config = applying.configuration(data, replace(call, resource=resource), options.field_validation).value
+    config = server_side_apply.configuration(data, replace(call, resource=resource), options.field_validation).value
     whole: Object = {"kind": call.resource.kind.kind, "apiVersion": call.resource.kind.api_version, "metadata": {}}
     if (replicas := (config.get("spec") or {}).get("replicas")) is not None:
         whole = scaled(whole, call.resource.scale.wanted, _counted(call, replicas))
@@ -102,7 +103,7 @@ async def _apply(engine: Engine, call: Call, options: WriteOptions) -> Answer:
         resource=call.resource,
         namespace=call.namespace,
         name=call.name,
-        change=applying.change(engine.tracker, call, whole),
+        change=server_side_apply.change(engine.tracker, call, whole),
         user=call.user,
         seen_as=("scale", partial(scale_of, resource=call.resource)),
         dry_run=options.dry_run,

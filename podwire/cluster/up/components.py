@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from podwire.apiserver.pki import PkiError
+from podwire.apiserver.identity.pki import PkiError
 from podwire.cluster import apiserver, scheduler, tracing
 from podwire.cluster.up import node_components, readiness
 from podwire.cluster.up.child import Component, Ready
@@ -76,7 +76,7 @@ def apiserver_options(prepared: Prepared) -> apiserver.Options:
         store_url=prepared.state.store or None,
         kubeconfig=layout.kubeconfig,
         service_network=slot.services,
-        kubelet_authority=layout.state / "apiserver/pki/ca.crt",
+        kubelet_authority=layout.state / "apiserver/identity/pki/ca.crt",
         identities=(scheduling, *(each for node in prepared.nodes for each in _identities(node, host))),
         servings=tuple(_serving(each) for each in prepared.nodes),
     )

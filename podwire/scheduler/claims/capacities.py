@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from podwire.objects import quantity
 from podwire.objects.slices import CapacityPolicy, CapacityRange, Quantity
-from podwire.scheduler.claims.candidates import Candidate, qualified
-from podwire.scheduler.claims.needs import Way
+from podwire.scheduler.claims.claim_requests import Way
+from podwire.scheduler.claims.devices import Candidate, qualified
 
 Amounts = Mapping[str, int]
 """Nanos by the name that the device gives a capacity."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from podwire.objects.claims import DeviceConstraint
 from podwire.objects.slices import Value
-from podwire.scheduler.claims.candidates import Attribute, Candidate, qualified
+from podwire.scheduler.claims.devices import Attribute, Candidate, qualified
 
 
 def concerns(constraint: DeviceConstraint, request: str) -> bool:

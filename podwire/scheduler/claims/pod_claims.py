@@ -6,9 +6,9 @@ from podwire.objects import claims, node_affinity
 from podwire.objects.claims import MOST_CONSUMERS, NotGenerated, ResourceClaim
 from podwire.objects.node_affinity import Wanted
 from podwire.objects.pods import Pod
-from podwire.scheduler.claims import needs
-from podwire.scheduler.claims.book import Book
-from podwire.scheduler.claims.needs import CannotBeMet, Needs
+from podwire.scheduler.claims import claim_requests
+from podwire.scheduler.claims.cache import Book
+from podwire.scheduler.claims.claim_requests import CannotBeMet, Needs
 from podwire.scheduler.kinds import CLAIMS, DEVICE_CLASSES, SLICES
 
 
@@ -47,7 +47,7 @@ def of_pod(pod: Pod, book: Book) -> PodClaims:
         elif book.in_flight(claim):
             raise NotYet(f"resourceclaim {claim.ref} is in the process of being allocated")
         else:
-            needed.append(needs.of_claim(claim, book.classes))
+            needed.append(claim_requests.of_claim(claim, book.classes))
     return PodClaims(tuple(allocated), tuple(needed))
 
 

@@ -13,8 +13,8 @@ from podwire.objects.claims import (
 )
 from podwire.objects.device_classes import DeviceClass
 from podwire.objects.quantity import Format, Quantity
+from podwire.scheduler.claims.allocator import Pick
 from podwire.scheduler.claims.capacities import Amounts
-from podwire.scheduler.claims.search import Pick
 
 FROM_CLASS, FROM_CLAIM = "FromClass", "FromClaim"
 _NAME = "metadata.name"

@@ -9,7 +9,7 @@ from podwire.protocols.cel import CelError, CompileError, Program, Unavailable, 
 from podwire.protocols.cel.cost import Size, estimate
 from podwire.protocols.cel.devices import COST_LIMIT, LONGEST, VARIABLES
 from podwire.protocols.cel.syntax import Call, Const, walk
-from podwire.scheduler.claims.candidates import Attribute, Candidate, Pool
+from podwire.scheduler.claims.devices import Attribute, Candidate, Pool
 
 _NAMES, _ENTRIES, _TEXT = 64, 48, 64
 """The longest domain or name, the most attributes and capacities of a device, the longest value."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from podwire.protocols.storage import StorageError
 from podwire.store.etcd import etcd_pb2 as pb
-from podwire.store.etcd.calls import Calls, Compacted
+from podwire.store.etcd.client import Calls, Compacted
 
 log = logging.getLogger(__name__)
 

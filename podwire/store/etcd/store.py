@@ -7,16 +7,16 @@ import asyncio
 from collections.abc import Sequence
 
 from podwire.protocols.storage import Gone, Item, KeyExists, NotYet, Page, Stale, StorageError, StoreUnavailable, Watch
+from podwire.store.broadcast import QUEUE, Feed
+from podwire.store.cached import refuse_too_large
 from podwire.store.errors import CannotOpen
 from podwire.store.etcd import compactor
 from podwire.store.etcd import etcd_pb2 as pb
 from podwire.store.etcd.address import Address, parse
-from podwire.store.etcd.calls import Calls, Compacted, Future, Limits
+from podwire.store.etcd.client import Calls, Compacted, Future, Limits
 from podwire.store.etcd.layout import Layout, end_of
-from podwire.store.etcd.root import RootWatch
-from podwire.store.feed import QUEUE, Feed
+from podwire.store.etcd.root_watch import RootWatch
 from podwire.store.history import History, Window
-from podwire.store.mirror import refuse_too_large
 
 OLDEST = (3, 4)
 ABSENT = 0

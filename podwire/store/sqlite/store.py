@@ -14,9 +14,9 @@ from pathlib import Path
 
 from podwire.failpoints import declare, failpoint
 from podwire.protocols.storage import Change, Item, StorageError, StoreUnavailable
-from podwire.store.feed import QUEUE
+from podwire.store.broadcast import QUEUE
+from podwire.store.cached import Mirror, refuse_too_large
 from podwire.store.history import Window
-from podwire.store.mirror import Mirror, refuse_too_large
 from podwire.store.sqlite.database import Database, Loaded
 from podwire.store.sqlite.lockfile import lock, unlock
 from podwire.store.sqlite.writer import Writer

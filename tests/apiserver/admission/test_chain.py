@@ -3,7 +3,7 @@
 import pytest
 
 from podwire.apiserver.admission import Admission, Operation
-from podwire.apiserver.users import User
+from podwire.apiserver.identity.users import User
 from podwire.protocols.k8sapi.status import access_denied
 from podwire.protocols.storage import Item
 

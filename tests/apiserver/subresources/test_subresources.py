@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from podwire.apiserver import subresources
-from podwire.apiserver.verbs import get, patch, update
+from podwire.apiserver.request.verbs import get, patch, update
 
 NAMESPACES = "/api/v1/namespaces"
 SIGNING = "/apis/certificates.k8s.io/v1/certificatesigningrequests"

@@ -3,7 +3,7 @@
 import pytest
 
 from podwire.objects import claims, device_classes, device_taints, nodes, slices
-from podwire.scheduler.claims.book import Book
+from podwire.scheduler.claims.cache import Book
 
 DRIVER = "net.example.com"
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from podwire.objects import claims, nodes, slices
 from podwire.objects.device_classes import DeviceClass
 from podwire.objects.pods import Metadata
-from podwire.scheduler.claims import needs, results
-from podwire.scheduler.claims.book import Book, Decided
-from podwire.scheduler.claims.search import Budget, GivenUp, Surroundings, search
+from podwire.scheduler.claims import claim_requests, results
+from podwire.scheduler.claims.allocator import Budget, GivenUp, Surroundings, search
+from podwire.scheduler.claims.cache import Book, Decided
 
 DRIVER, NODE, WHOLE = "d.example.com", nodes.read({"metadata": {"name": "n1"}}), 8
 NUMA = 'device.attributes["d.example.com"].numa'
@@ -93,7 +93,7 @@ class Played:
         made = [claim_of(self.count + at, each) for at, each in enumerate(asked)]
         self.count += len(made)
         try:
-            needed = [needs.of_claim(each, self.book.classes) for each in made]
+            needed = [claim_requests.of_claim(each, self.book.classes) for each in made]
             solved = self.solve(needed)
             assert self.solve(needed) == solved == self.remembered(needed)
         except GivenUp:

@@ -16,7 +16,7 @@ from podwire.protocols.storage import Gone, StoreFull, StoreUnavailable
 from podwire.store import CannotOpen, Window
 from podwire.store.etcd import EtcdStore
 from podwire.store.etcd import etcd_pb2 as pb
-from podwire.store.etcd.calls import Limits
+from podwire.store.etcd.client import Limits
 
 PODS = "/registry/pods/default/"
 SHORT = Limits(call=1.0)

@@ -1,0 +1,72 @@
+"""Keeps the records of service addresses and node ports consistent with the stored services.
+
+Follows the store's own log, so it is right after a restart and needs no second source of truth.
+"""
+
+import asyncio
+import logging
+
+from podwire.apiserver.admission.service_allocations import (
+    ADDRESSES,
+    NODE_PORTS,
+    SERVICES,
+    Holdings,
+    held_by,
+    holder_of,
+)
+from podwire.apiserver.read.informer import follow
+from podwire.kinds.stored import unpack
+from podwire.protocols.storage import Change, Item, StorageError
+
+_log = logging.getLogger("podwire.apiserver.allocations")
+
+SWEEP_EVERY = 60.0
+SETTLED = 120.0
+"""Seconds after which a service that was being created is stored or never will be: twice a request's deadline."""
+
+
+class AllocationReconciler:
+    """Releases addresses and ports that services gave up, and restores records that are missing."""
+
+    def __init__(self, holdings: Holdings) -> None:
+        self._holdings = holdings
+        self._store = holdings.store
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as parts:
+            parts.create_task(follow(self._store, SERVICES, _ignore, self._changed))
+            parts.create_task(self._sweep_periodically())
+
+    async def _changed(self, change: Change) -> None:
+        if change.previous is None:
+            return
+        now = held_by(unpack(change.item)) if change.item else set()
+        for key in held_by(unpack(change.previous)) - now:
+            await self._holdings.release_until(key, change.revision)
+
+    async def _sweep_periodically(self) -> None:
+        while True:
+            try:
+                await self.sweep()
+            except StorageError as error:
+                _log.warning("cannot reconcile service addresses", extra={"error": str(error)})
+            await asyncio.sleep(SWEEP_EVERY)
+
+    async def sweep(self) -> None:
+        """Release what a crash has left, and record what is held without a record.
+
+        A record that no service holds may be that of one on its way: only what is older than any request is left.
+        """
+        records = [each for prefix in (ADDRESSES, NODE_PORTS) for each in (await self._store.list(prefix)).items]
+        services = [unpack(each) for each in (await self._store.list(SERVICES)).items]
+        held = {key: service for service in services for key in held_by(service)}
+        for item in records:
+            if item.key not in held and holder_of(item) and self._holdings.age(item) > SETTLED:
+                await self._holdings.release(item)
+        for key in held.keys() - {each.key for each in records}:
+            await self._holdings.take(key, held[key])
+
+
+async def _ignore(_items: list[Item]) -> None:
+    """The sweep handles the objects that exist at the start."""

@@ -1,0 +1,91 @@
+"""Who may write which part of a claim's status: schedulers what is allocated for whom, drivers what they tell.
+
+Both are rights of their own beside that on `resourceclaims/status`: on `resourceclaims/binding`, and on
+`resourceclaims/driver` by the driver's name, with verbs that say on which nodes. Which of update and patch the write
+was is not known here; either right will do.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from podwire.apiserver.admission.chain import Operation
+from podwire.apiserver.identity.authorization import Attributes, Authorizer, forbidden
+from podwire.kinds.stored import Object
+
+GROUP = "resource.k8s.io"
+NODE_NAME = "authentication.kubernetes.io/node-name"
+
+_VERBS = ("update", "patch")
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRights:
+    """Asks the authorizer once more, for what a write to a claim's status really changes."""
+
+    authorizer: Authorizer
+
+    async def admit(self, operation: Operation) -> None:
+        if operation.subresource != "status" or not operation.touches(GROUP, "resourceclaims"):
+            return
+        old, new = (operation.old or {}).get("status") or {}, operation.obj.get("status") or {}
+        if any(old.get(part) != new.get(part) for part in ("allocation", "reservedFor")):
+            self._require(operation, "binding", operation.name, _VERBS)
+        near = _is_near(operation)
+        verbs = [f"{where}:{verb}" for where in _places(near=near) for verb in _VERBS]
+        for driver in changed_drivers(old, new):
+            self._require(operation, "driver", driver, verbs)
+
+    async def undo(self, operation: Operation) -> None:
+        """Takes nothing."""
+
+    def _require(self, operation: Operation, part: str, name: str, verbs: Iterable[str]) -> None:
+        asked = [
+            Attributes(
+                verb=verb,
+                group=GROUP,
+                version=operation.resource.kind.version,
+                resource="resourceclaims",
+                subresource=part,
+                namespace=operation.namespace,
+                name=name,
+            )
+            for verb in verbs
+        ]
+        if not any(self.authorizer.check(operation.user, each).allowed for each in asked):
+            raise forbidden(operation.user, asked[0])
+
+
+def _places(*, near: bool) -> Iterator[str]:
+    if near:
+        yield "associated-node"
+    yield "arbitrary-node"
+
+
+def _is_near(operation: Operation) -> bool:
+    """Whether whoever writes is on the one node that the claim's devices are on."""
+    nodes = operation.user.extra.get(NODE_NAME, ())
+    return bool(nodes) and list(nodes) == nodes_of(operation.obj)
+
+
+def nodes_of(claim: Object) -> list[str]:
+    """The nodes that an allocation names; nodes that it picks by labels are not known here."""
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    named: list[str] = []
+    for term in (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or ():
+        fields = term.get("matchFields") or ()
+        picked = [each for each in fields if each.get("key") == "metadata.name" and each.get("operator") == "In"]
+        named += [name for each in picked for name in each.get("values") or ()] or [""]
+    return named
+
+
+def changed_drivers(old: Object, new: Object) -> list[str]:
+    """Drivers of whose devices something else is told than before."""
+    before, now = _told(old), _told(new)
+    return sorted(driver for driver in {*before, *now} if before.get(driver) != now.get(driver))
+
+
+def _told(status: Object) -> dict[str, list[Object]]:
+    told: dict[str, list[Object]] = {}
+    for each in status.get("devices") or ():
+        told.setdefault(each.get("driver") or "", []).append(each)
+    return told

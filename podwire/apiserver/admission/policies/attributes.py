@@ -1,0 +1,129 @@
+"""A request as policies see it: what it is for, and what it brings, in whichever version a policy speaks of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from podwire.apiserver.admission.chain import Operation
+from podwire.apiserver.identity.users import User
+from podwire.kinds.policies.matching import Target
+from podwire.kinds.resource import Resource
+from podwire.kinds.stored import Object
+from podwire.protocols.k8sapi.kinds import Kind
+from podwire.protocols.storage import Item
+
+_OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
+_TIMES = ("creationTimestamp", "deletionTimestamp")
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """One write, connect or deletion on its way."""
+
+    operation: Operation
+
+    @cached_property
+    def target(self) -> Target:
+        operation = self.operation
+        kind, name = operation.resource.kind, operation.name
+        itself = kind.resource == "namespaces" and not kind.group
+        return Target(
+            verb=operation.verb,
+            kind=kind,
+            subresource=operation.subresource,
+            namespace=name if itself else operation.namespace,
+            name=name,
+        )
+
+    @property
+    def objects(self) -> tuple[Object | None, Object | None]:
+        """The object as it will be, and as it was: what is deleted has no future, what is created no past."""
+        operation = self.operation
+        return None if operation.verb == "DELETE" else operation.obj, operation.old
+
+    def known(self, resource: Resource, namespace: Object | None, params: Object | None) -> Mapping[str, Any]:
+        """The values of all variables, for a policy that is meant for this resource."""
+        new, old = (self._seen_as(resource, each) for each in self.objects)
+        return {
+            "object": new,
+            "oldObject": old,
+            "request": self._request(resource.kind),
+            "namespaceObject": _namespace(namespace),
+            "params": params,
+        }
+
+    def _seen_as(self, resource: Resource, obj: Object | None) -> Object | None:
+        own = self.operation.resource
+        if obj is None or resource is own or obj.get("kind") != own.kind.kind:
+            return obj
+        revision = int(obj["metadata"].get("resourceVersion") or 0)
+        return resource.unpack(Item("", own.pack(obj), revision, revision))
+
+    def _request(self, kind: Kind) -> Mapping[str, Any]:
+        operation, target = self.operation, self.target
+        part = operation.subresource
+        told: dict[str, Any] = {
+            "kind": _kind(kind, part),
+            "resource": _resource(kind),
+            "requestKind": _kind(target.kind, part),
+            "requestResource": _resource(target.kind),
+            "operation": operation.verb,
+            "userInfo": _user(operation.user),
+            "dryRun": operation.dry_run,
+        }
+        if part:
+            told |= {"subResource": part, "requestSubResource": part}
+        if target.name:
+            told["name"] = target.name
+        if target.namespace:
+            told["namespace"] = target.namespace
+        if operation.verb in _OPTIONS:
+            told["options"] = {"kind": _OPTIONS[operation.verb], "apiVersion": "meta.k8s.io/v1"}
+            if operation.dry_run:
+                told["options"]["dryRun"] = ["All"]
+        return told
+
+
+def _kind(kind: Kind, part: str) -> Mapping[str, str]:
+    found = kind.subresource(part) if part else None
+    if found is not None and found.kind:
+        return {"group": found.group, "version": found.version, "kind": found.kind}
+    return {"group": kind.group, "version": kind.version, "kind": kind.kind}
+
+
+def _resource(kind: Kind) -> Mapping[str, str]:
+    return {"group": kind.group, "version": kind.version, "resource": kind.resource}
+
+
+def _user(user: User) -> Mapping[str, Any]:
+    told = {
+        "username": user.name,
+        "uid": user.uid,
+        "groups": list(user.groups),
+        "extra": {name: list(values) for name, values in user.extra.items()},
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def _namespace(namespace: Object | None) -> Object | None:
+    """A namespace with its times as times, and its uid by the name that its type has for it."""
+    if namespace is None:
+        return None
+    from podwire.protocols.cel.environment import kept_time  # noqa: PLC0415 - protobuf, which comes with the first policy
+
+    told = {**namespace["metadata"]}
+    told["UID"] = told.pop("uid", "")
+    told |= {name: kept_time(datetime.fromisoformat(told[name])) for name in _TIMES if told.get(name)}
+    status = {**(namespace.get("status") or {})}
+    if conditions := status.get("conditions"):
+        status["conditions"] = [_condition(each) for each in conditions]
+    return {"metadata": told, "spec": namespace.get("spec") or {}, "status": status}
+
+
+def _condition(told: Object) -> Object:
+    from podwire.protocols.cel.environment import kept_time  # noqa: PLC0415 - as above
+
+    since = told.get("lastTransitionTime")
+    return {**told, "lastTransitionTime": kept_time(datetime.fromisoformat(since))} if since else told

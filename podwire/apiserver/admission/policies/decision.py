@@ -1,0 +1,92 @@
+"""What follows from what policies find: a refusal, warnings to the client, records in the log."""
+
+import logging
+from dataclasses import dataclass, field
+
+import msgspec
+
+from podwire.apiserver.admission.chain import Operation
+from podwire.apiserver.request import warning_headers
+from podwire.kinds.policies.evaluation import Failure, Outcome
+from podwire.kinds.policies.policy import Binding, Policy
+from podwire.protocols.k8sapi.status import ApiError, named, qualified
+
+_log = logging.getLogger("podwire.apiserver.audit")
+
+FAILURE = "validation.policy.admission.k8s.io/validation_failure"
+
+
+@dataclass(slots=True)
+class Ruling:
+    """Collects for one request; the first refusal is the one that is told."""
+
+    refused: ApiError | None = None
+    _annotations: dict[str, list[str]] = field(default_factory=dict)
+
+    def misconfigured(self, operation: Operation, policy: Policy, binding: Binding | None, why: str) -> None:
+        """What could not be evaluated at all."""
+        if policy.fails:
+            what = "binding" if binding else "policy"
+            self._refuse(operation, policy, binding, Failure(f"failed to configure {what}: {why}"))
+
+    def take(self, operation: Operation, policy: Policy, binding: Binding, outcome: Outcome) -> None:
+        """Deal with what a policy has found as its binding says."""
+        for failure in outcome.failures:
+            if "Deny" in binding.actions:
+                self._refuse(operation, policy, binding, failure)
+            if "Warn" in binding.actions:
+                who = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
+                warning_headers.add(f"Validation failed for {who}: {failure.message}")
+            if "Audit" in binding.actions:
+                _record(operation, {FAILURE: _told(policy, binding, failure)})
+        for failure in outcome.broken:
+            self._refuse(operation, policy, binding, failure)
+        for key, value in outcome.annotations:
+            values = self._annotations.setdefault(f"{policy.name}/{key}", [])
+            if value not in values:
+                values.append(value)
+
+    def conclude(self, operation: Operation) -> None:
+        """Raises the refusal, if there is one."""
+        if self._annotations:
+            _record(operation, {key: ", ".join(values) for key, values in self._annotations.items()})
+        if self.refused is not None:
+            raise self.refused
+
+    def _refuse(self, operation: Operation, policy: Policy, binding: Binding | None, failure: Failure) -> None:
+        if self.refused is not None:
+            return
+        by = f" with binding '{binding.name}'" if binding else ""
+        message = f"ValidatingAdmissionPolicy '{policy.name}'{by} denied request: {failure.message}"
+        resource = operation.resource
+        self.refused = ApiError(
+            failure.reason,
+            f'{qualified(resource.name, resource.group)} "{operation.name}" is forbidden: {message}',
+            details={**named(resource.name, operation.name, resource.group), "causes": [{"message": message}]},
+        )
+
+
+def _told(policy: Policy, binding: Binding, failure: Failure) -> str:
+    value = {
+        "message": failure.message,
+        "policy": policy.name,
+        "binding": binding.name,
+        "expressionIndex": failure.place,
+        "validationActions": binding.actions,
+    }
+    return msgspec.json.encode([value]).decode()
+
+
+def _record(operation: Operation, annotations: dict[str, str]) -> None:
+    """There is no log for audits alone; the server's own has these records under their name."""
+    _log.info(
+        "audit annotations",
+        extra={
+            "annotations": annotations,
+            "operation": operation.verb,
+            "resource": qualified(operation.resource.name, operation.resource.group),
+            "object": operation.name,
+            "namespace": operation.namespace,
+            "user": operation.user.name,
+        },
+    )

@@ -1,0 +1,122 @@
+"""Keeps the policies in step with what is stored: each takes effect as it comes, and none any more when it goes."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from podwire.apiserver.admission.policies.plugin import GROUP, Policies, bound
+from podwire.apiserver.admission.policies.type_checking import checked
+from podwire.apiserver.bootstrap import SYSTEM
+from podwire.apiserver.engine import Engine
+from podwire.apiserver.read.informer import follow
+from podwire.apiserver.write.field_managers import SERVER, Author
+from podwire.apiserver.write.updates import Write
+from podwire.kinds.policies.policy import Binding, Policy, binding_of, policy_of
+from podwire.kinds.stored import Object, unpack
+from podwire.protocols.cel import Unavailable
+from podwire.protocols.k8sapi.status import ApiError
+from podwire.protocols.storage import Change, Item, StorageError
+
+_log = logging.getLogger("podwire.apiserver.policies")
+
+
+class PolicyKeeper:
+    """Follows policies and bindings, and says in each policy's status which generation is in force, and what of it
+    cannot fit the kinds that it names."""
+
+    def __init__(self, engine: Engine, policies: Policies) -> None:
+        self._engine = engine
+        self.in_force = policies
+        self._resource = engine.registry.builtin(GROUP, "validatingadmissionpolicies")
+        bindings = engine.registry.builtin(GROUP, "validatingadmissionpolicybindings")
+        self._policies = _Kept(self._resource.prefix, policy_of, self._settle)
+        self._bindings = _Kept(bindings.prefix, binding_of, self._settle)
+        self._observed: asyncio.Queue[Object] = asyncio.Queue()
+
+    async def load(self) -> None:
+        """Put into force what is stored; called once before anybody is answered."""
+        for each in (self._policies, self._bindings):
+            await each.seen(list((await self._engine.store.list(each.prefix)).items))
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as parts:
+            for each in (self._policies, self._bindings):
+                parts.create_task(follow(self._engine.store, each.prefix, each.seen, each.changed))
+            parts.create_task(self._report())
+
+    def _settle(self, changed: list[Object]) -> None:
+        self.in_force.replace(bound(self._policies.known.values(), self._bindings.known.values()))
+        for each in changed:
+            if each["kind"] == self._resource.kind.kind:
+                self._observed.put_nowait(each)
+
+    async def _report(self) -> None:
+        """Statuses are written beside the following, so that no policy waits for another one's."""
+        while True:
+            policy = await self._observed.get()
+            generation = policy["metadata"].get("generation", 0)
+            if (policy.get("status") or {}).get("observedGeneration") != generation:
+                seen = {"observedGeneration": generation, "typeChecking": self._type_checking(policy)}
+                await self._write_status(policy["metadata"]["name"], seen)
+
+    def _type_checking(self, policy: Object) -> Object:
+        try:
+            warnings = checked(policy, self._engine.registry)
+        except Unavailable:
+            return {}
+        return {"expressionWarnings": warnings} if warnings else {}
+
+    async def _write_status(self, name: str, seen: Object) -> None:
+        def observed(obj: Object) -> Object:
+            return {**obj, "status": {**(obj.get("status") or {}), **seen}}
+
+        write = Write(
+            resource=self._resource,
+            namespace="",
+            name=name,
+            change=observed,
+            user=SYSTEM,
+            subresource="status",
+            author=Author(SERVER.name, "status"),
+        )
+        try:
+            await self._engine.updater.update(write)
+        except (ApiError, StorageError) as error:
+            _log.info("status of a policy not written", extra={"policy": name, "reason": str(error)})
+
+
+_Compiled = TypeVar("_Compiled", Policy, Binding)
+
+
+class _Kept(Generic[_Compiled]):
+    """Stored objects of one kind, compiled."""
+
+    def __init__(
+        self, prefix: str, compile_: Callable[[Object], _Compiled], settle: Callable[[list[Object]], None]
+    ) -> None:
+        self.prefix = prefix
+        self.known: dict[str, _Compiled] = {}
+        self._compile: Callable[[Object], _Compiled] = compile_
+        self._settle = settle
+
+    async def seen(self, items: list[Item]) -> None:
+        objects = {each.key: unpack(each) for each in items}
+        self.known = {}
+        for key, obj in objects.items():
+            self._take(key, obj)
+        self._settle(list(objects.values()))
+
+    async def changed(self, change: Change) -> None:
+        self.known.pop(change.key, None)
+        obj = unpack(change.item) if change.item else None
+        if obj is not None:
+            self._take(change.key, obj)
+        self._settle([obj] if obj else [])
+
+    def _take(self, key: str, obj: Object) -> None:
+        try:
+            self.known[key] = self._compile(obj)
+        except (LookupError, TypeError, ValueError):  # stored before there were rules for it: the others are in force
+            _log.exception("cannot be put into force", extra={"kind": obj["kind"], "object": obj["metadata"]["name"]})

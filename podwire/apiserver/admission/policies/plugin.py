@@ -1,0 +1,161 @@
+"""All policies with their bindings, and the judge that runs them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from podwire.apiserver.admission.chain import Operation
+from podwire.apiserver.admission.policies.attributes import Incoming
+from podwire.apiserver.admission.policies.decision import Ruling
+from podwire.apiserver.admission.policies.params import Misconfigured, Parameters
+from podwire.apiserver.ports import Store
+from podwire.apiserver.registry import Registry
+from podwire.kinds.policies.evaluation import evaluate
+from podwire.kinds.policies.matching import Constraints
+from podwire.kinds.policies.policy import Binding, Policy
+from podwire.kinds.resource import PREFIX, Resource
+from podwire.kinds.stored import Object, unpack
+from podwire.protocols.k8sapi.kinds import Kind
+
+GROUP = "admissionregistration.k8s.io"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A policy that is asked for somewhere."""
+
+    policy: Policy
+    bindings: tuple[Binding, ...]
+
+
+def bound(policies: Iterable[Policy], bindings: Iterable[Binding]) -> tuple[Bound, ...]:
+    """The policies that have bindings, in the order of their names, which is the order in which they refuse."""
+    by_policy = defaultdict(list)
+    for each in sorted(bindings, key=lambda binding: binding.name):
+        by_policy[each.policy].append(each)
+    named = sorted(policies, key=lambda policy: policy.name)
+    return tuple(Bound(each, tuple(by_policy[each.name])) for each in named if each.name in by_policy)
+
+
+class Policies:
+    """Runs the policies that are meant for a request."""
+
+    def __init__(self, store: Store, registry: Registry) -> None:
+        self._store = store
+        self._registry = registry
+        self._parameters = Parameters(store, registry)
+        self.bound: tuple[Bound, ...] = ()
+        """What is in force."""
+        self._meant: dict[str, tuple[Bound, ...]] = {}
+        self._versions: tuple[int, Mapping[str, Sequence[Resource]]] = (-1, {})
+
+    async def judge(self, operation: Operation) -> None:
+        """Raises the refusal of the first policy that has one. What policies are made of is never judged by them, lest
+        one lock itself in."""
+        if not self.bound or operation.resource.group == GROUP:
+            return
+        meant = self._meant.get(operation.resource.name)
+        if meant is None:
+            meant = self._meant[operation.resource.name] = _for(operation.resource.name, self.bound)
+        if not meant:
+            return
+        judged = _Judged(self, Incoming(operation))
+        for each in meant:
+            await judged.by(each)
+        judged.ruling.conclude(operation)
+
+    def replace(self, bound_: tuple[Bound, ...]) -> None:
+        self.bound, self._meant = bound_, {}
+
+    @property
+    def parameters(self) -> Parameters:
+        return self._parameters
+
+    def others(self, resource: Resource, part: str) -> list[Resource]:
+        """The same objects in other versions."""
+        if self._versions[0] != self._registry.version:
+            found: dict[str, list[Resource]] = defaultdict(list)
+            for each in self._registry.resources:
+                found[each.prefix].append(each)
+            self._versions = self._registry.version, found
+        alike = self._versions[1].get(resource.prefix) or ()
+        others = (each for each in alike if each.kind is not resource.kind)
+        return [each for each in others if not part or each.kind.subresource(part) is not None]
+
+    async def namespace(self, name: str) -> Object | None:
+        item = await self._store.get(f"{PREFIX}namespaces/{name}")
+        return unpack(item) if item else None
+
+
+def _for(resource: str, among: Iterable[Bound]) -> tuple[Bound, ...]:
+    """Those that may be meant for a resource, which is called the same in every version."""
+    return tuple(each for each in among if each.policy.constraints.names(resource))
+
+
+class _Judged:
+    """One request before all policies; what several of them need of it is found once."""
+
+    def __init__(self, policies: Policies, incoming: Incoming) -> None:
+        self._policies = policies
+        self._incoming = incoming
+        self._target = incoming.target
+        self._namespace: Object | None = None
+        self._looked = False
+        self.ruling = Ruling()
+
+    async def by(self, bound_: Bound) -> None:
+        operation, policy = self._incoming.operation, bound_.policy
+        meant = await self._meant(policy.constraints)
+        if meant is None:
+            return
+        try:
+            params = self._policies.parameters.resource(policy)
+        except Misconfigured as error:
+            self.ruling.misconfigured(operation, policy, None, str(error))
+            return
+        for binding in bound_.bindings:
+            if await self._meant(binding.constraints) is None:
+                continue
+            try:
+                given = await self._policies.parameters.find(params, binding, self._target.namespace)
+            except (Misconfigured, ValueError) as error:
+                self.ruling.misconfigured(operation, policy, binding, str(error))
+                continue
+            namespace = (
+                await self._own_namespace() if policy.needs_namespace and not self._target.is_namespace else None
+            )
+            for each in given:
+                outcome = evaluate(policy, self._incoming.known(meant, namespace, each))
+                self.ruling.take(operation, policy, binding, outcome)
+
+    async def _meant(self, constraints: Constraints) -> Resource | None:
+        """The resource as which the request is judged; None when it is not meant."""
+        kind = constraints.kind_for(self._target, self._others)
+        if kind is None or not constraints.picks(*self._incoming.objects):
+            return None
+        selective = self._target.namespace and not constraints.namespaces.everything
+        if selective and not constraints.namespaces.matches(await self._labels()):
+            return None
+        return self._incoming.operation.resource if kind is self._target.kind else self._others[kind]
+
+    @cached_property
+    def _others(self) -> Mapping[Kind, Resource]:
+        own = self._incoming.operation.resource
+        return {each.kind: each for each in self._policies.others(own, self._target.subresource)}
+
+    async def _labels(self) -> Mapping[str, str]:
+        """The labels of the request's namespace; a namespace that is written has the ones that it will have."""
+        target = self._target
+        if target.is_namespace and target.verb in ("CREATE", "UPDATE") and not target.subresource:
+            namespace: Object | None = self._incoming.operation.obj
+        else:
+            namespace = await self._own_namespace()
+        found: Mapping[str, str] = (namespace or {"metadata": {}})["metadata"].get("labels") or {}
+        return found
+
+    async def _own_namespace(self) -> Object | None:
+        if not self._looked and self._target.namespace:
+            self._namespace = await self._policies.namespace(self._target.namespace)
+        self._looked = True
+        return self._namespace

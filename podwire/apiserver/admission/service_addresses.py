@@ -1,0 +1,210 @@
+"""Services get their cluster address and node ports: chosen here, taken when the object is known to be good.
+
+What they have they keep from update to update; what they no longer need they give up (see service_types). How things
+are taken, and given back, is told in holdings and keepers.
+"""
+
+import ipaddress
+import random
+from collections.abc import Container
+from dataclasses import dataclass, field
+from functools import partial
+
+from podwire.apiserver.admission import service_types
+from podwire.apiserver.admission.chain import Operation
+from podwire.apiserver.admission.service_allocations import ADDRESSES, NODE_PORTS, Holdings, held_by
+from podwire.kinds.stored import Object
+from podwire.objects.names import is_ip
+from podwire.protocols.k8sapi.status import ApiError, Reason, invalid, invalid_object
+
+PORTS = range(30000, 32768)
+TRIES = 64
+
+TAKEN_ADDRESS = "provided IP is already allocated"
+TAKEN_PORT = "provided port is already allocated"
+STRANGE_PORT = f"provided port is not in the valid range. The range of valid ports is {PORTS[0]}-{PORTS[-1]}"
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(slots=True)
+class ServiceAddresses:
+    """Gives services addresses out of `network`; the first one is the API server's own."""
+
+    holdings: Holdings
+    network: Network
+    _random: random.Random = field(default_factory=random.Random)
+
+    async def admit(self, operation: Operation) -> None:
+        if not operation.touches("", "services") or operation.subresource or operation.verb == "DELETE":
+            return
+        spec = operation.obj.setdefault("spec", {})
+        if operation.old is not None:
+            service_types.keep(spec, operation.old["spec"])
+            service_types.drop(operation.obj, operation.old["spec"])
+        if not service_types.needs_address(spec):
+            return
+        drawn: set[str] = set()
+        await self._address(operation, spec, drawn)
+        await self._node_ports(operation, spec, drawn)
+        if held_by(operation.obj) - held_by(operation.old):
+            operation.reserve = partial(self._reserve, operation, drawn)
+
+    async def undo(self, operation: Operation) -> None:
+        for item in operation.taken:
+            await self.holdings.release(item)
+
+    async def _address(self, operation: Operation, spec: Object, drawn: set[str]) -> None:
+        """The address that is held, asked for, or else a random one; its rules are validation's."""
+        spec.setdefault("ipFamilies", ["IPv4" if self.network.version == 4 else "IPv6"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+        given = spec.get("clusterIP", "")
+        if given == "None":
+            spec.setdefault("clusterIPs", [given])
+        elif given:
+            address, told = await self._given(operation, given), spec.get("clusterIPs") or [given]
+            for each in told[1:]:
+                self._check_inside(operation, each)
+            spec["clusterIP"], spec["clusterIPs"] = address, [address if each == given else each for each in told]
+        elif not spec.get("clusterIPs"):
+            await self._draw_address(spec, drawn)
+
+    async def _given(self, operation: Operation, address: str) -> str:
+        """The address that was asked for, in its one spelling, if it can be had."""
+        before = (operation.old or {}).get("spec", {}).get("clusterIP")
+        if before or not is_ip(address):
+            return address  # held already, or validation names what is wrong with it
+        self._check_inside(operation, address)
+        wanted = ipaddress.ip_address(address)
+        if not await self.holdings.available(f"{ADDRESSES}{wanted}", operation.obj):
+            raise _no_address(operation, address, TAKEN_ADDRESS)
+        return str(wanted)
+
+    def _check_inside(self, operation: Operation, address: str) -> None:
+        """An address of another family cannot be had either: there is one network."""
+        if is_ip(address) and ipaddress.ip_address(address) not in self.network:
+            raise _no_address(operation, address, f"the provided IP is not in the valid range {self.network}")
+
+    async def _draw_address(self, spec: Object, drawn: set[str]) -> str:
+        address = await self._free()
+        spec["clusterIP"], spec["clusterIPs"] = address, [address]
+        drawn.add(f"{ADDRESSES}{address}")
+        return f"{ADDRESSES}{address}"
+
+    async def _free(self) -> str:
+        """A random free address; a walk through all of them when luck runs out."""
+        store = self.holdings.store
+        first, size = int(self.network.network_address), self.network.num_addresses
+        for _ in range(TRIES):
+            address = str(ipaddress.ip_address(first + self._random.randrange(1, size - 1)))
+            if await store.get(f"{ADDRESSES}{address}") is None:
+                return address
+        taken = {each.key.removeprefix(ADDRESSES) for each in (await store.list(ADDRESSES)).items}
+        for address in map(str, self.network.hosts()):
+            if address not in taken:
+                return address
+        raise ApiError(Reason.INTERNAL_ERROR, f"failed to allocate a serviceIP: range {self.network} is full")
+
+    async def _node_ports(self, operation: Operation, spec: Object, drawn: set[str]) -> None:
+        if spec.get("type") not in ("NodePort", "LoadBalancer"):
+            return
+        await self._check_ports(operation, spec)
+        ports = spec.get("ports", [])
+        missing = service_types.needs_node_ports(spec) and any(not each.get("nodePort") for each in ports)
+        unchecked = service_types.needs_health_check(spec) and not spec.get("healthCheckNodePort")
+        if not missing and not unchecked:
+            return
+        free = await self._free_ports()
+        if missing:
+            _fill_ports(operation, ports, free, drawn)
+        if unchecked:
+            spec["healthCheckNodePort"] = _drawn(operation, "spec.healthCheckNodePort", free, drawn)
+
+    async def _check_ports(self, operation: Operation, spec: Object) -> None:
+        """That the ports which were asked for can be had."""
+        held = held_by(operation.old)
+        asked = {f"spec.ports[{at}].nodePort": each.get("nodePort") for at, each in enumerate(spec.get("ports", []))}
+        asked["spec.healthCheckNodePort"] = spec.get("healthCheckNodePort")
+        for path, number in asked.items():
+            if not number or f"{NODE_PORTS}{number}" in held:
+                continue
+            if number not in PORTS:
+                raise _no_port(operation, path, number, STRANGE_PORT)
+            if not await self.holdings.available(f"{NODE_PORTS}{number}", operation.obj):
+                raise _no_port(operation, path, number, TAKEN_PORT)
+
+    async def _free_ports(self) -> list[int]:
+        page = await self.holdings.store.list(NODE_PORTS)
+        taken = {int(each.key.removeprefix(NODE_PORTS)) for each in page.items}
+        free = [each for each in PORTS if each not in taken]
+        self._random.shuffle(free)
+        return free
+
+    async def _reserve(self, operation: Operation, drawn: set[str]) -> None:
+        """Take all that the service does not hold yet; what was drawn and lost to somebody faster is drawn anew."""
+        for key in sorted(held_by(operation.obj) - held_by(operation.old)):
+            wanted = key
+            while not await self._take(operation, wanted):
+                if wanted not in drawn:
+                    raise _lost(operation, wanted)
+                wanted = await self._draw_again(operation, wanted, drawn)
+
+    async def _take(self, operation: Operation, key: str) -> bool:
+        item = await self.holdings.take(key, operation.obj)
+        if item is not None:
+            operation.taken.append(item)
+            return True
+        return await self.holdings.inherit(key, operation.obj)
+
+    async def _draw_again(self, operation: Operation, key: str, drawn: set[str]) -> str:
+        spec = operation.obj["spec"]
+        if key.startswith(ADDRESSES):
+            return await self._draw_address(spec, drawn)
+        lost = int(key.removeprefix(NODE_PORTS))
+        number = _drawn(operation, "spec.ports", await self._free_ports(), drawn, but=held_by(operation.obj))
+        for each in spec.get("ports", []):
+            if each.get("nodePort") == lost:
+                each["nodePort"] = number
+        if spec.get("healthCheckNodePort") == lost:
+            spec["healthCheckNodePort"] = number
+        return f"{NODE_PORTS}{number}"
+
+
+def _fill_ports(operation: Operation, ports: list[Object], free: list[int], drawn: set[str]) -> None:
+    """One port of the service, whatever its protocols, is one port of the node."""
+    asked = {f"{NODE_PORTS}{each['nodePort']}" for each in ports if each.get("nodePort")}
+    chosen = {each["port"]: each["nodePort"] for each in ports if each.get("nodePort") and "port" in each}
+    for index, each in enumerate(ports):
+        if not each.get("nodePort"):
+            number = chosen.get(each.get("port", 0))
+            each["nodePort"] = number or _drawn(operation, f"spec.ports[{index}].nodePort", free, drawn, but=asked)
+            chosen[each.get("port", 0)] = each["nodePort"]
+
+
+def _drawn(operation: Operation, path: str, free: list[int], drawn: set[str], but: Container[str] = ()) -> int:
+    while free:
+        number = free.pop()
+        if f"{NODE_PORTS}{number}" not in but and f"{NODE_PORTS}{number}" not in drawn:
+            drawn.add(f"{NODE_PORTS}{number}")
+            return number
+    raise _no_port(operation, path, 0, "failed to allocate a nodePort: range is full")
+
+
+def _lost(operation: Operation, key: str) -> ApiError:
+    what = key.rpartition("/")[2]
+    if key.startswith(ADDRESSES):
+        return _no_address(operation, what, TAKEN_ADDRESS)
+    ports = operation.obj["spec"].get("ports", [])
+    at = next((index for index, each in enumerate(ports) if str(each.get("nodePort")) == what), None)
+    return _no_port(
+        operation, "spec.healthCheckNodePort" if at is None else f"spec.ports[{at}].nodePort", int(what), TAKEN_PORT
+    )
+
+
+def _no_port(operation: Operation, path: str, given: int, why: str) -> ApiError:
+    return invalid_object("Service", operation.name, [invalid(path, given, why)])
+
+
+def _no_address(operation: Operation, address: str, why: str) -> ApiError:
+    error = invalid("spec.clusterIPs", [address], f"failed to allocate IP {address}: {why}")
+    return invalid_object("Service", operation.name, [error])

@@ -1,0 +1,192 @@
+"""Custom resources: definitions are established and served as they come, and not served any more when they go."""
+
+import logging
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from podwire.apiserver.admission.chain import Operation
+from podwire.apiserver.bootstrap import SYSTEM
+from podwire.apiserver.engine import Engine
+from podwire.apiserver.read.informer import follow
+from podwire.apiserver.write.field_managers import SERVER, Author
+from podwire.apiserver.write.updates import Write
+from podwire.kinds import validation
+from podwire.kinds.apply.builtin import OBJECT_META, builtin_types
+from podwire.kinds.apply.custom import custom_type
+from podwire.kinds.crds import (
+    columns_of,
+    compile_schema,
+    established,
+    kinds_of,
+    scale_path,
+    selectable_fields,
+    storage_version,
+)
+from podwire.kinds.crds import definition as crd
+from podwire.kinds.crds.kinds import deprecation, written_otherwise
+from podwire.kinds.crds.structural import Structural
+from podwire.kinds.resource import Resource, ScalePaths, storage_prefix
+from podwire.kinds.schema import OpenApi
+from podwire.kinds.shape import Shape
+from podwire.kinds.stored import Object, unpack
+from podwire.protocols.k8sapi.kinds import Kind
+from podwire.protocols.k8sapi.status import ApiError, FieldError
+from podwire.protocols.storage import Change, Item
+
+_log = logging.getLogger("podwire.apiserver.custom_resources")
+
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+"""Keeps a definition until its objects are deleted; controllers take it off."""
+
+ANY_SCHEMA: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+class DefinitionFinalizer:
+    """Gives every new definition the finalizer that its objects' deletion needs."""
+
+    async def admit(self, operation: Operation) -> None:
+        if operation.verb == "CREATE" and operation.touches("apiextensions.k8s.io", "customresourcedefinitions"):
+            metadata = operation.obj["metadata"]
+            metadata["finalizers"] = list(dict.fromkeys([*metadata.get("finalizers", []), CLEANUP]))
+
+    async def undo(self, operation: Operation) -> None:
+        """Takes nothing."""
+
+
+class CustomResources:
+    """Keeps the registry and the OpenAPI documents in step with the stored definitions."""
+
+    def __init__(self, engine: Engine, openapi: OpenApi) -> None:
+        self._engine = engine
+        self._openapi = openapi
+        self._definitions: dict[str, Object] = {}
+        self._made: dict[tuple[str, str], list[tuple[Resource, Object]]] = {}
+        """What each definition serves, by uid and version: those that have not changed are not compiled again."""
+        self._resource = engine.registry.builtin("apiextensions.k8s.io", "customresourcedefinitions")
+        self._meta = engine.schemas.shape_of(OBJECT_META)
+
+    async def load(self) -> None:
+        """Serve what is stored; called once before anybody is answered."""
+        page = await self._engine.store.list(self._resource.prefix)
+        await self._seen(list(page.items))
+
+    async def run(self) -> None:
+        """Follow the definitions until cancelled."""
+        await follow(self._engine.store, self._resource.prefix, self._seen, self._changed)
+
+    async def _seen(self, items: list[Item]) -> None:
+        self._definitions = {each.key: unpack(each) for each in items}
+        self._serve()
+        for definition in list(self._definitions.values()):
+            await self._establish(definition)
+
+    async def _changed(self, change: Change) -> None:
+        if change.item is None:
+            self._definitions.pop(change.key, None)
+        else:
+            self._definitions[change.key] = unpack(change.item)
+        self._serve()
+        if change.item is not None:
+            await self._establish(self._definitions[change.key])
+
+    async def _establish(self, definition: Object) -> None:
+        """Write the status that says whether the names are free and the resource is served."""
+        name = definition["metadata"]["name"]
+        others = [each.kind for each in self._engine.registry.resources if not _of(each.kind, definition)]
+        now = self._engine.clock.wall()
+
+        def judged(obj: Object) -> Object:
+            return {**obj, "status": established(obj, now, others)}
+
+        write = Write(
+            resource=self._resource,
+            namespace="",
+            name=name,
+            change=judged,
+            user=SYSTEM,
+            subresource="status",
+            author=Author(SERVER.name, "status"),
+            judged=False,
+        )
+        try:
+            await self._engine.updater.update(write)
+        except ApiError as error:
+            _log.info("definition not established", extra={"definition": name, "reason": error.message})
+
+    def _serve(self) -> None:
+        before, self._made = self._made, {}
+        for each in self._definitions.values():
+            if crd.condition(each, "Established"):
+                version = (each["metadata"]["uid"], each["metadata"]["resourceVersion"])
+                self._made[version] = before[version] if version in before else self._served(each)
+        served = [one for several in self._made.values() for one in several]
+        self._engine.registry.replace_custom(resource for resource, _ in served)
+        self._openapi.replace_custom((resource.kind, schema) for resource, schema in served)
+
+    def _served(self, definition: Object) -> list[tuple[Resource, Object]]:
+        try:
+            return _resources(definition, self._meta)
+        except Exception:  # noqa: BLE001 - whatever is wrong with one definition, the others are served
+            _log.exception("definition cannot be served", extra={"definition": definition["metadata"]["name"]})
+            return []
+
+
+def _of(kind: Kind, definition: Object) -> bool:
+    spec = definition["spec"]
+    return (kind.group, kind.resource) == (spec["group"], spec["names"]["plural"])
+
+
+def _resources(definition: Object, meta: Shape) -> list[tuple[Resource, Object]]:
+    """The resources that a definition serves, each with its schema."""
+    versions = {each["name"]: each for each in definition["spec"]["versions"]}
+    stored = storage_version(definition)
+    rewritten = written_otherwise(definition)
+    found = []
+    for announced in kinds_of(definition):
+        kind = _only_shrinking(announced) if definition["metadata"].get("deletionTimestamp") else announced
+        version = versions[kind.version]
+        schema = (version.get("schema") or {}).get("openAPIV3Schema") or ANY_SCHEMA
+        structural = compile_schema(schema, meta)
+        resource = replace(
+            _custom(kind, version, structural, stored),
+            typed=custom_type(schema, builtin_types().definition(OBJECT_META)),
+            as_read=structural.as_read if rewritten else None,
+            warning=deprecation(definition, version),
+        )
+        found.append((resource, schema))
+    return found
+
+
+def _only_shrinking(kind: Kind) -> Kind:
+    """A definition on its way out takes no new objects, else its clean-up would never end."""
+    return replace(kind, verbs=tuple(each for each in kind.verbs if each != "create"))
+
+
+def _custom(kind: Kind, version: dict[str, Any], structural: Structural, stored: str) -> Resource:
+    columns = columns_of(version)
+
+    def validate(obj: Object) -> list[FieldError]:
+        return validation.create(kind, obj) + structural.validate(obj)
+
+    def validate_update(new: Object, old: Object, subresource: str) -> list[FieldError]:
+        return validation.update(kind, new, old, subresource) + structural.validate(new, old=old)
+
+    return Resource(
+        kind=kind,
+        shape=structural,
+        prefix=storage_prefix(kind, custom=True),
+        custom=True,
+        stored_api_version="" if stored == kind.version else f"{kind.group}/{stored}",
+        default=structural.apply_defaults,
+        validate=validate,
+        validate_update=validate_update,
+        columns=partial(list, columns.definitions),
+        cells=columns.cells,
+        selectable=selectable_fields(version),
+        scale=ScalePaths(
+            wanted=scale_path(version, "specReplicasPath"),
+            present=scale_path(version, "statusReplicasPath"),
+            selector=scale_path(version, "labelSelectorPath"),
+        ),
+    )

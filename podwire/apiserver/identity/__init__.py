@@ -1,0 +1,1 @@
+"""Authentication, authorization (RBAC), service-account tokens, reviews, and the certificate authority."""

@@ -1,0 +1,112 @@
+"""Who asks: by client certificate, else by bearer token, else nobody in particular.
+
+Credentials that are offered and not good are refused (401); they never make an anonymous user.
+"""
+
+import hashlib
+import logging
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from podwire.apiserver.identity.impersonation import impersonated
+from podwire.apiserver.identity.tokens import BadToken, Claims, Tokens
+from podwire.apiserver.identity.users import AUTHENTICATED, NOBODY, User, account_groups
+from podwire.protocols.k8sapi.server_side import Certificate, Request
+from podwire.protocols.k8sapi.status import ApiError, Reason
+
+__all__ = ["Accounts", "Authenticator", "User", "unauthorized"]
+
+_log = logging.getLogger("podwire.apiserver.identity.authentication")
+
+_EXTRA = "authentication.kubernetes.io/"
+
+
+class Accounts(Protocol):
+    """What tokens depend on, as it is now. An object counts with its uid only: a namesake made later does not."""
+
+    async def exists(self, namespace: str, name: str, uid: str) -> bool:
+        """Whether the service account is there."""
+        ...
+
+    async def bound_exists(self, kind: str, namespace: str, name: str, uid: str) -> bool:
+        """Whether the Pod, Secret or Node (which has no namespace) is there."""
+        ...
+
+
+class Authenticator:
+    """`static` are tokens that an operator handed out, with the users they make."""
+
+    def __init__(self, tokens: Tokens, accounts: Accounts, static: Mapping[str, User] | None = None) -> None:
+        self._tokens = tokens
+        self._accounts = accounts
+        self._static = {_digest(token): _authenticated(user) for token, user in (static or {}).items()}
+
+    async def authenticate(self, request: Request) -> User:
+        """The user whom the request is to be taken for. Raises ApiError: 401, or 403 for impersonation."""
+        return impersonated(await self._identify(request), request.headers)
+
+    async def _identify(self, request: Request) -> User:
+        if request.certificate is not None and request.certificate.common_name:
+            return _certified(request.certificate)
+        offered = request.headers.get("authorization")
+        if offered is None:
+            return NOBODY
+        scheme, _, token = offered.strip().partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise unauthorized()
+        try:
+            return await self.authenticate_token(token.strip())
+        except BadToken as error:
+            _log.info("token refused", extra={"reason": error.reason})
+            raise unauthorized() from error
+
+    async def authenticate_token(self, token: str, audiences: Collection[str] = ()) -> User:
+        """The user of a bearer token; for token reviews too, which may ask for other audiences. Raises BadToken."""
+        if self._static and (user := self._static.get(_digest(token))) is not None:
+            return user
+        claims = self._tokens.verify(token, audiences)
+        await self._check_alive(claims)
+        return _account(claims)
+
+    async def _check_alive(self, claims: Claims) -> None:
+        private, account = claims.private, claims.private.serviceaccount
+        if not await self._accounts.exists(private.namespace, account.name, account.uid):
+            raise BadToken("its service account is gone")
+        if claims.bound is None:
+            return
+        kind, named = claims.bound
+        namespace = "" if kind == "Node" else private.namespace
+        if not await self._accounts.bound_exists(kind, namespace, named.name, named.uid):
+            raise BadToken(f"the {kind} that it is bound to is gone")
+
+
+def unauthorized() -> ApiError:
+    """Says nothing about why; the log does."""
+    return ApiError(Reason.UNAUTHORIZED, "Unauthorized")
+
+
+def _certified(certificate: Certificate) -> User:
+    return User(certificate.common_name, groups=(*certificate.organizations, AUTHENTICATED))
+
+
+def _authenticated(user: User) -> User:
+    return User(user.name, user.uid, tuple(dict.fromkeys((*user.groups, AUTHENTICATED))), user.extra)
+
+
+def _account(claims: Claims) -> User:
+    private = claims.private
+    extra = {f"{_EXTRA}credential-id": (f"JTI={claims.jti}",)}
+    for kind, named in (("node", private.node), ("pod", private.pod)):
+        if named is not None:
+            extra[f"{_EXTRA}{kind}-name"] = (named.name,)
+            extra[f"{_EXTRA}{kind}-uid"] = (named.uid,)
+    return User(
+        claims.sub,
+        private.serviceaccount.uid,
+        (*account_groups(private.namespace), AUTHENTICATED),
+        extra,
+    )
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

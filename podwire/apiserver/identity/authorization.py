@@ -1,0 +1,144 @@
+"""Who may do what, by the kind of user, and for service accounts by their roles:
+
+system:masters, and every other user of a certificate or static token      everything
+a service account       reads its own namespace, but no secrets; discovery, health, version; reviews of itself;
+                        and what roles give it, but for writing roles and bindings
+anonymous               health and version
+
+Nobody checks that who writes a role has all that it gives, so no service account may: it could give itself anything.
+"""
+
+from dataclasses import dataclass
+
+from podwire.apiserver.identity.rbac import Asked, Roles
+from podwire.apiserver.identity.users import ACCOUNT_PREFIX, ANONYMOUS, MASTERS, UNAUTHENTICATED, User
+from podwire.protocols.k8sapi.status import ApiError, access_denied, qualified
+
+HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
+VERSION = frozenset({"/version", "/version/"})
+ISSUER = frozenset({"/.well-known/openid-configuration", "/openid/v1/jwks"})
+_FOR_ANYBODY = HEALTH | VERSION
+_FOR_ACCOUNTS = _FOR_ANYBODY | ISSUER | {"/api", "/apis", "/openapi"}
+_BELOW_FOR_ACCOUNTS = ("/api/", "/apis/", "/openapi/", "/healthz/", "/livez/", "/readyz/")
+
+_READING = frozenset({"get", "list", "watch"})
+_READABLE_PARTS = frozenset({"", "log", "scale", "status"})
+"""Subresources that are read by reading: a `get` of exec, attach, portforward or proxy does things."""
+
+_ROLES_GROUP = "rbac.authorization.k8s.io"
+
+_SELF_REVIEWS = frozenset(
+    {
+        ("authentication.k8s.io", "selfsubjectreviews"),
+        ("authorization.k8s.io", "selfsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectrulesreviews"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attributes:
+    """What is asked for. `resource` is empty for all that is no resource; then `path` says what is meant."""
+
+    verb: str
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`reason` is for reviews and logs."""
+
+    allowed: bool
+    reason: str = ""
+
+
+_MASTER = Decision(allowed=True, reason="member of system:masters")
+_TRUSTED = Decision(allowed=True, reason="holds a certificate or static token of this cluster")
+_PUBLIC = Decision(allowed=True, reason="open to everybody")
+_ACCOUNT = Decision(allowed=True, reason="open to service accounts")
+_OWN_NAMESPACE = Decision(allowed=True, reason="a service account may read its own namespace")
+_BY_ROLE = Decision(allowed=True, reason="RBAC: a role of this service account allows it")
+_REFUSED = Decision(allowed=False)
+
+
+class Authorizer:
+    """Decides by name and groups alone, so that an access review about a user gives the answer that user would get."""
+
+    def __init__(self, roles: Roles | None = None) -> None:
+        self._roles = roles or Roles()
+
+    def check(self, user: User, attributes: Attributes) -> Decision:
+        if MASTERS in user.groups:
+            return _MASTER
+        if user.name == ANONYMOUS or UNAUTHENTICATED in user.groups:
+            return _PUBLIC if _is_public(attributes) else _REFUSED
+        if user.name.startswith(ACCOUNT_PREFIX):
+            return self._for_account(user, attributes)
+        return _TRUSTED
+
+    def _for_account(self, user: User, attributes: Attributes) -> Decision:
+        account = user.account
+        if account is None:
+            return _REFUSED
+        decision = _for_account(account[0], attributes)
+        writes_roles = attributes.group == _ROLES_GROUP and attributes.verb not in _READING
+        if decision.allowed or writes_roles or not self._roles.allow(user, _asked(attributes)):
+            return decision
+        return _BY_ROLE
+
+    def require(self, user: User, attributes: Attributes) -> None:
+        """Raises the Forbidden that the user is to see, unless the request is allowed."""
+        if not self.check(user, attributes).allowed:
+            raise forbidden(user, attributes)
+
+
+def _is_public(attributes: Attributes) -> bool:
+    return not attributes.resource and attributes.verb == "get" and attributes.path in _FOR_ANYBODY
+
+
+def _asked(attributes: Attributes) -> Asked:
+    part = f"/{attributes.subresource}" if attributes.subresource else ""
+    return Asked(
+        verb=attributes.verb,
+        group=attributes.group,
+        resource=f"{attributes.resource}{part}",
+        namespace=attributes.namespace,
+        name=attributes.name,
+        path=attributes.path,
+    )
+
+
+def _for_account(namespace: str, attributes: Attributes) -> Decision:
+    if not attributes.resource:
+        path = attributes.path
+        known = path in _FOR_ACCOUNTS or path.startswith(_BELOW_FOR_ACCOUNTS)
+        return _ACCOUNT if attributes.verb == "get" and known else _REFUSED
+    if (attributes.group, attributes.resource) in _SELF_REVIEWS:
+        return _ACCOUNT if attributes.verb == "create" else _REFUSED
+    reads = attributes.verb in _READING and attributes.subresource in _READABLE_PARTS
+    if reads and attributes.namespace == namespace and (attributes.group, attributes.resource) != ("", "secrets"):
+        return _OWN_NAMESPACE
+    return _REFUSED
+
+
+def forbidden(user: User, attributes: Attributes) -> ApiError:
+    """Upstream's sentence, which people paste into search engines and tools match."""
+    who = f'User "{user.name}" cannot {attributes.verb}'
+    if not attributes.resource:
+        return access_denied(f'forbidden: {who} path "{attributes.path}"')
+    resource, part = attributes.resource, attributes.subresource
+    what = qualified(resource, attributes.group) + (f' "{attributes.name}"' if attributes.name else "")
+    whole = f"{resource}/{part}" if part else resource
+    where = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
+    return access_denied(
+        f'{what} is forbidden: {who} resource "{whole}" in API group "{attributes.group}" {where}',
+        resource=resource,
+        name=attributes.name,
+        group=attributes.group,
+    )

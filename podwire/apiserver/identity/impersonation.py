@@ -1,0 +1,60 @@
+"""Acting as somebody else: `kubectl --as jane --as-group devs`. Only system:masters may."""
+
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+from podwire.apiserver.identity.authorization import Attributes, forbidden
+from podwire.apiserver.identity.users import ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User, account_groups
+from podwire.protocols.k8sapi.status import bad_request
+
+_PREFIX = "impersonate-"
+_EXTRA = "impersonate-extra-"
+
+
+def impersonated(user: User, headers: Mapping[str, str]) -> User:
+    """Whom the request is to be taken for: the user itself unless it says otherwise. Raises ApiError (400, 403).
+
+    A header that was sent several times stands here once, its values joined by commas (RFC 9110, 5.3).
+    """
+    asked = {name: value for name, value in headers.items() if name.startswith(_PREFIX)}
+    if not asked:
+        return user
+    name = asked.get("impersonate-user", "")
+    if not name:
+        raise bad_request("impersonating groups, a uid or extra fields needs a user: Impersonate-User is missing")
+    groups = _values(asked.get("impersonate-group", ""))
+    wanted = User(name, asked.get("impersonate-uid", ""), groups, _extra(asked))
+    if MASTERS not in user.groups:
+        raise forbidden(user, _act_as(wanted))
+    return User(name, wanted.uid, _groups(wanted), wanted.extra)
+
+
+def _groups(wanted: User) -> tuple[str, ...]:
+    """The groups asked for, and those that the server itself would have added."""
+    if wanted.name == ANONYMOUS:
+        added: tuple[str, ...] = (UNAUTHENTICATED,)
+    elif UNAUTHENTICATED in wanted.groups:
+        added = ()
+    else:
+        added = (AUTHENTICATED,)
+    account = wanted.account
+    groups = account_groups(account[0]) if account and not wanted.groups else wanted.groups
+    return tuple(dict.fromkeys((*groups, *added)))
+
+
+def _extra(asked: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+    return {
+        unquote(name.removeprefix(_EXTRA)).lower(): _values(value)
+        for name, value in asked.items()
+        if name.startswith(_EXTRA)
+    }
+
+
+def _values(joined: str) -> tuple[str, ...]:
+    return tuple(filter(None, (each.strip() for each in joined.split(","))))
+
+
+def _act_as(wanted: User) -> Attributes:
+    if (account := wanted.account) is not None:
+        return Attributes(verb="impersonate", resource="serviceaccounts", namespace=account[0], name=account[1])
+    return Attributes(verb="impersonate", resource="users", name=wanted.name)

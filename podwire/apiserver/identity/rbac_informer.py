@@ -1,0 +1,37 @@
+"""Keeps the roles in memory as they are in the store."""
+
+import asyncio
+from functools import partial
+
+from podwire.apiserver.identity.rbac import PLACES, Roles
+from podwire.apiserver.ports import Store
+from podwire.apiserver.read.informer import follow
+from podwire.protocols.storage import Change, Item
+
+
+class RoleKeeper:
+    def __init__(self, store: Store, roles: Roles) -> None:
+        self._store = store
+        self._roles = roles
+
+    async def load(self) -> None:
+        """Once, before anybody asks."""
+        for prefix in PLACES:
+            await self._seen(prefix, list((await self._store.list(prefix)).items))
+
+    async def run(self) -> None:
+        """Follow every change until cancelled."""
+        async with asyncio.TaskGroup() as parts:
+            for prefix in PLACES:
+                parts.create_task(follow(self._store, prefix, partial(self._seen, prefix), self._changed))
+
+    async def _seen(self, prefix: str, items: list[Item]) -> None:
+        self._roles.keep(prefix, (each.key for each in items))
+        for each in items:
+            self._roles.put(each.key, each.value)
+
+    async def _changed(self, change: Change) -> None:
+        if change.item is None:
+            self._roles.drop(change.key)
+        else:
+            self._roles.put(change.key, change.item.value)

@@ -1,0 +1,231 @@
+"""get and list: which revision is read, page by page, what is selected. Answers are spliced, not decoded."""
+
+import asyncio
+import base64
+import binascii
+from dataclasses import dataclass
+
+import msgspec
+
+from podwire.apiserver.ports import Store
+from podwire.apiserver.read import selection as select
+from podwire.apiserver.read.selection import Selection, View
+from podwire.apiserver.request.call import Call, integer_option, revision_option
+from podwire.apiserver.request.response import ListMeta
+from podwire.protocols.k8sapi.codec import MAX_INT
+from podwire.protocols.k8sapi.server_side import Request
+from podwire.protocols.k8sapi.status import (
+    ApiError,
+    FieldError,
+    Problem,
+    Reason,
+    bad_request,
+    forbidden,
+    invalid_object,
+    not_found,
+)
+from podwire.protocols.storage import Gone, Item, NotYet, Page
+
+FRESH_WITHIN = 3.0
+"""How long a read waits for a revision that has not happened here yet, as upstream does."""
+
+_SCAN = 1000
+"""How many keys a selective page looks at before it asks the store again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The objects of one answer and the list's metadata."""
+
+    items: list[Item]
+    meta: ListMeta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paging:
+    """Where a page begins and at which revision; revision None is now."""
+
+    at: int | None = None
+    after: str | None = None
+    limit: int = 0
+
+
+class _Token(msgspec.Struct):
+    v: str
+    rv: int
+    start: str
+
+
+INCONSISTENT = -1
+"""The revision in a token that goes on from a key at whatever revision is current."""
+
+
+async def get(store: Store, call: Call) -> Item:
+    """One object, no older than the resourceVersion asked for."""
+    await fresh(store, revision_option(call.request) or 0)
+    item = await store.get(call.resource.key(call.namespace, call.name))
+    if item is None:
+        raise not_found(call.resource.name, call.name, group=call.resource.group)
+    return item
+
+
+async def list_(store: Store, call: Call) -> Listing:
+    """A page of the objects that a request selects."""
+    request, resource = call.request, call.resource
+    selection = select.of(request, resource)
+    paging = _paging(request, resource.scope(call.namespace))
+    if paging.at is None:
+        await fresh(store, _not_older_than(request))
+    if paging.at is None and paging.after is None and (one := _only_key(call, selection)):
+        return await _list_one(store, one, selection)
+    try:
+        if selection.everything:
+            return await _list_all(store, resource.scope(call.namespace), paging)
+        return await _list_selected(store, resource.scope(call.namespace), selection, paging)
+    except Gone as error:
+        raise _expired(paging, resource.scope(call.namespace)) from error
+    except NotYet as error:
+        raise too_large(error.revision, error.current) from error
+
+
+async def fresh(store: Store, revision: int) -> None:
+    """Wait until the store has seen `revision`; 504 when that does not happen in time."""
+    if revision <= store.revision:
+        return
+    watch = store.watch("/", after=store.revision)
+    try:
+        async with asyncio.timeout(FRESH_WITHIN):
+            while store.revision < revision:
+                await watch.next()
+    except TimeoutError:
+        raise too_large(revision, store.revision) from None
+    finally:
+        watch.close()
+
+
+def too_large(revision: int, current: int) -> ApiError:
+    causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+    return ApiError(
+        Reason.TIMEOUT,
+        f"Timeout: Too large resource version: {revision}, current: {current}",
+        details={"causes": causes, "retryAfterSeconds": 1},
+        headers=(("Retry-After", "1"),),
+    )
+
+
+def _only_key(call: Call, selection: Selection) -> str:
+    """The one storage key that a selection by name can mean; '' when it may lie in any namespace."""
+    everywhere = call.resource.kind.namespaced and not call.namespace
+    if everywhere or not selection.narrow or "/" in selection.narrow:
+        return ""
+    return call.resource.key(call.namespace, selection.narrow)
+
+
+async def _list_one(store: Store, key: str, selection: Selection) -> Listing:
+    """A list by metadata.name is a get: no scan, whatever the size of the namespace."""
+    revision = store.revision
+    item = await store.get(key)
+    items = [item] if item is not None and selection.picks(View(item)) else []
+    return Listing(items, ListMeta(max(revision, *(each.revision for each in items), 0)))
+
+
+async def _list_all(store: Store, scope: str, paging: Paging) -> Listing:
+    page = await store.list(scope, at=paging.at, after=paging.after, limit=paging.limit)
+    return Listing(list(page.items), _meta(page, scope, page.items[-1] if page.more else None))
+
+
+async def _list_selected(store: Store, scope: str, selection: Selection, paging: Paging) -> Listing:
+    """Scan page by page, all at the first page's revision, until the limit is met."""
+    found: list[Item] = []
+    after, at = paging.after, paging.at
+    while True:
+        page = await store.list(scope, at=at, after=after, limit=_SCAN if paging.limit else 0)
+        at = page.revision
+        for item in page.items:
+            if paging.limit and len(found) == paging.limit:
+                return Listing(found, _meta(page, scope, found[-1], count=False))
+            if selection.picks(View(item)):
+                found.append(item)
+        if not page.more:
+            return Listing(found, ListMeta(page.revision))
+        after = page.items[-1].key
+
+
+def _meta(page: Page, scope: str, last: Item | None, *, count: bool = True) -> ListMeta:
+    if last is None:
+        return ListMeta(page.revision)
+    token = _Token("meta.k8s.io/v1", page.revision, f"{last.key.removeprefix(scope)}\0")
+    return ListMeta(page.revision, _seal(token), page.remaining if count else 0)
+
+
+def _paging(request: Request, scope: str) -> Paging:
+    """What limit, continue, resourceVersion and resourceVersionMatch ask for together."""
+    limit = integer_option(request, "limit") or 0
+    if limit < 0:
+        raise bad_request("limit must not be negative")
+    integer_option(request, "timeoutSeconds")
+    revision, match = revision_option(request), request.option("resourceVersionMatch")
+    token = request.option("continue")
+    _check(request, match, revision, token=bool(token))
+    if token:
+        if revision:
+            raise bad_request("specifying resource version is not allowed when using continue")
+        opened = _open(token)
+        at = None if opened.rv == INCONSISTENT else opened.rv
+        return Paging(at=at, after=scope + opened.start.removesuffix("\0"), limit=limit)
+    exactly = match == "Exact" or (limit and not match)  # a page of a revision was exact before there was a word for it
+    return Paging(at=(revision or None) if exactly else None, limit=limit)
+
+
+def _check(request: Request, match: str, revision: int | None, *, token: bool) -> None:
+    errors = []
+    if match and revision is None:
+        why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        errors.append(forbidden("resourceVersionMatch", why))
+    if match and token:
+        errors.append(forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"))
+    if match not in ("", "Exact", "NotOlderThan"):
+        allowed = 'supported values: "Exact", "NotOlderThan", ""'
+        errors.append(FieldError(Problem.NOT_SUPPORTED, "resourceVersionMatch", match, allowed))
+    if match == "Exact" and revision == 0:
+        why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        errors.append(forbidden("resourceVersionMatch", why))
+    if "sendInitialEvents" in request.query:
+        errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if errors:
+        raise invalid_object("ListOptions", "", errors, group="meta.k8s.io")
+
+
+def _not_older_than(request: Request) -> int:
+    return revision_option(request) or 0
+
+
+def _seal(token: _Token) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(token)).decode().rstrip("=")
+
+
+def _open(text: str) -> _Token:
+    """A continue token; 400 for one that this server cannot have made."""
+    try:
+        token = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=_Token)
+    except (ValueError, binascii.Error, msgspec.MsgspecError) as error:
+        raise bad_request(f"continue key is not valid: {error}") from error
+    parts = token.start.removesuffix("\0").split("/")
+    if token.v != "meta.k8s.io/v1" or not INCONSISTENT <= token.rv <= MAX_INT or token.rv == 0:
+        raise bad_request("continue key is not valid: incorrect encoded start resourceVersion")
+    if not token.start or any(each in ("", ".", "..") for each in parts) or len(parts) > 2:
+        raise bad_request("continue key is not valid: incorrect encoded start key")
+    return token
+
+
+def _expired(paging: Paging, scope: str) -> ApiError:
+    """410; a paged list gets a token with which it can go on at the price of consistency."""
+    if paging.after is None:
+        return ApiError(Reason.EXPIRED, f"The provided resource version is too old: {paging.at}")
+    token = _seal(_Token("meta.k8s.io/v1", INCONSISTENT, f"{paging.after.removeprefix(scope)}\0"))
+    return ApiError(
+        Reason.EXPIRED,
+        "The provided continue parameter is too old to display a consistent list result. Start a new list without it, "
+        "or go on with the token in this answer: what changed in between may then be missing or shown twice.",
+        metadata={"continue": token},
+    )

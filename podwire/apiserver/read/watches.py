@@ -1,0 +1,238 @@
+"""watch: the initial state if wanted, then every change, as frames; bookmarks in between; a clean end.
+
+A frame's bytes are made once per change and shared by all watchers that want it in the same form.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from podwire.apiserver.ports import Store
+from podwire.apiserver.read import selection as select
+from podwire.apiserver.read.lists import fresh
+from podwire.apiserver.read.selection import Selection, View
+from podwire.apiserver.request.call import Call, boolean_option, integer_option, revision_option
+from podwire.apiserver.request.negotiation import Form, Shown
+from podwire.apiserver.request.response import Renderer
+from podwire.interfaces import Clock
+from podwire.kinds import stored
+from podwire.kinds.resource import Resource
+from podwire.protocols.k8sapi.server_side import Request, Stream
+from podwire.protocols.k8sapi.status import ApiError, Reason, forbidden, invalid_object, not_supported
+from podwire.protocols.storage import Change, Gone, Item, SlowWatcher, StorageError, Watch
+
+_log = logging.getLogger("podwire.apiserver.read.watches")
+
+BOOKMARK_EVERY = 60.0
+BOOKMARK_BEFORE_END = 2.0
+LIFETIME = (1800.0, 3600.0)
+"""A watch without timeoutSeconds ends after a random time in this range, so that clients spread."""
+
+CHUNK = 256 * 1024
+"""Bytes of frames that are sent together: a thousand slow readers of a large collection hold so much each, no more."""
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a watch request asks for."""
+
+    selection: Selection
+    after: int | None
+    """Changes after this revision; None means: after the present one."""
+    initial: bool
+    """The present state comes first."""
+    initial_bookmark: bool
+    """A bookmark says where the present state ends."""
+    bookmarks: bool
+    lifetime: float
+
+
+def wanted(request: Request, resource: Resource) -> Wanted:
+    """Read and check the options of a watch."""
+    revision = revision_option(request)
+    _check(request)
+    asked = "sendInitialEvents" in request.query
+    initial = boolean_option(request, "sendInitialEvents") if asked else not revision
+    seconds = integer_option(request, "timeoutSeconds")
+    integer_option(request, "limit")
+    return Wanted(
+        selection=select.of(request, resource),
+        after=None if initial else revision or None,
+        initial=initial,
+        initial_bookmark=asked and initial and boolean_option(request, "allowWatchBookmarks"),
+        bookmarks=boolean_option(request, "allowWatchBookmarks"),
+        lifetime=float(seconds) if seconds and seconds > 0 else random.uniform(*LIFETIME),
+    )
+
+
+def _check(request: Request) -> None:
+    match, asked, errors = request.option("resourceVersionMatch"), "sendInitialEvents" in request.query, []
+    if asked and match != "NotOlderThan":
+        why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        errors.append(forbidden("resourceVersionMatch", why))
+    if match and not asked:
+        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        errors.append(forbidden("resourceVersionMatch", why))
+    if match not in ("", "NotOlderThan"):
+        errors.append(not_supported("resourceVersionMatch", match, ["NotOlderThan"]))
+    if match and request.option("continue"):
+        errors.append(forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"))
+    if errors:
+        raise invalid_object("ListOptions", "", errors, group="meta.k8s.io")
+
+
+async def watch(store: Store, call: Call, clock: Clock) -> Stream:
+    """The answer to a watch request: it is being served when this returns."""
+    want = wanted(call.request, call.resource)
+    if want.initial and (revision := revision_option(call.request)):
+        await fresh(store, revision)
+    frames = _Frames(call.resource, call.form, call.request, clock)
+    return Stream(chunks=_told(_chunks(store, call, want, frames, clock), frames))
+
+
+async def _told(chunks: AsyncGenerator[bytes, None], frames: "_Frames") -> AsyncIterator[bytes]:
+    """The chunks, and how they ended where that was not the watch's own end."""
+    try:
+        async with contextlib.aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
+    except SlowWatcher:
+        return  # the client resumes from its last revision
+    except Gone as error:
+        yield frames.error(gone(error))
+    except StorageError as error:
+        yield frames.error(ApiError(Reason.INTERNAL_ERROR, f"the watch was ended by the store: {error}"))
+    except Exception:  # noqa: BLE001 - the door: the client gets a Status, the log the rest
+        _log.exception("watch failed")
+        yield frames.error(ApiError(Reason.INTERNAL_ERROR, "Internal error occurred; the server's log has the details"))
+
+
+async def _chunks(
+    store: Store, call: Call, want: Wanted, frames: "_Frames", clock: Clock
+) -> AsyncGenerator[bytes, None]:
+    """1. The present state, if wanted.  2. Changes and bookmarks until the time is up."""
+    scope = call.resource.scope(call.namespace)
+    after = store.revision if want.after is None else want.after
+    if want.initial:
+        page = await store.list(scope)
+        after = page.revision
+        present = [item for item in page.items if want.selection.everything or want.selection.picks(View(item))]
+        for chunk in _together(frames.event("ADDED", item) for item in present):
+            yield chunk
+        if want.initial_bookmark:
+            yield frames.bookmark(after, initial_end=True)
+    with contextlib.closing(store.watch(scope, after=after)) as subscription:
+        async with contextlib.aclosing(_live(subscription, want, frames, clock)) as live:
+            async for chunk in live:
+                yield chunk
+
+
+async def _live(subscription: Watch, want: Wanted, frames: "_Frames", clock: Clock) -> AsyncGenerator[bytes, None]:
+    """Bookmarks come when they are due however busy the resource is: a selective watcher may see nothing else."""
+    begun = clock.monotonic()
+    end = begun + want.lifetime
+    last = end - min(BOOKMARK_BEFORE_END, want.lifetime / 2)
+    due = min(begun + BOOKMARK_EVERY, last) if want.bookmarks else end
+    while (now := clock.monotonic()) < end:
+        if now >= due:
+            yield frames.bookmark(subscription.revision)
+            due = min(now + BOOKMARK_EVERY, last) if now < last else end
+            continue
+        try:
+            async with asyncio.timeout(due - now):
+                changes = await subscription.next()
+        except TimeoutError:
+            continue
+        for chunk in _together(frames.change(each, want.selection) for each in changes):
+            yield chunk
+
+
+def _together(frames: Iterable[bytes]) -> Iterator[bytes]:
+    """Frames as chunks that are worth sending; no more is made ready than the client takes."""
+    ready: list[bytes] = []
+    size = 0
+    for frame in frames:
+        ready.append(frame)
+        size += len(frame)
+        if size >= CHUNK:
+            yield b"".join(ready)
+            ready, size = [], 0
+    if size:
+        yield b"".join(ready)
+
+
+def gone(error: Gone) -> ApiError:
+    return ApiError(Reason.EXPIRED, str(error))
+
+
+class _Frames:
+    """Watch frames of one resource in one form."""
+
+    def __init__(self, resource: Resource, form: Form, request: Request, clock: Clock) -> None:
+        self._resource = resource
+        self._form = form
+        self._first_table = True
+        self._render: Callable[[Item], bytes] = (
+            self._table(request, clock) if form.shown is Shown.TABLE else Renderer(resource, form, request, 0).one
+        )
+        self._note = (resource.served_head, form) if form.shown is not Shown.TABLE else None
+
+    def event(self, kind: str, item: Item) -> bytes:
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), self._render(item))
+
+    def change(self, change: Change, selection: Selection) -> bytes:
+        """The frame of a change; empty when the change is none of this watcher's."""
+        kind = select.transition(change, selection)
+        if not kind:
+            return b""
+        if self._note is None:
+            return self.event(kind, _shown(change, kind))
+        note = (*self._note, kind)
+        frame: bytes | None = change.notes.get(note)
+        if frame is None:
+            frame = change.notes[note] = self.event(kind, _shown(change, kind))
+        return frame
+
+    def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
+        metadata: dict[str, object] = {"resourceVersion": str(revision), "creationTimestamp": None}
+        if initial_end:
+            metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
+        kind = self._resource.kind
+        names = {
+            Shown.OBJECT: (kind.kind, kind.api_version),
+            Shown.METADATA: ("PartialObjectMetadata", f"meta.k8s.io/{self._form.version}"),
+            Shown.TABLE: ("Table", f"meta.k8s.io/{self._form.version}"),
+        }
+        name, api_version = names[self._form.shown]
+        obj: dict[str, object] = {"kind": name, "apiVersion": api_version, "metadata": metadata}
+        if self._form.shown is Shown.TABLE:
+            row = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
+            obj = {**obj, "metadata": {"resourceVersion": str(revision)}, "columnDefinitions": None}
+            obj["rows"] = [{"cells": [""] * len(self._resource.columns()), "object": row}]
+        return b'{"type":"BOOKMARK","object":%b}\n' % stored.encode(obj)
+
+    def error(self, error: ApiError) -> bytes:
+        return b'{"type":"ERROR","object":%b}\n' % stored.encode(error.status())
+
+    def _table(self, request: Request, clock: Clock) -> Callable[[Item], bytes]:
+        def render(item: Item) -> bytes:
+            columns, self._first_table = self._first_table, False
+            renderer = Renderer(self._resource, self._form, request, clock.wall())
+            return renderer.table([item], b'{"resourceVersion":"%d"}' % item.revision, columns=columns)
+
+        return render
+
+
+def _shown(change: Change, kind: str) -> Item:
+    """What a frame shows: the object now, or, where it is gone from view, as it last was with the change's revision."""
+    if kind != "DELETED" and change.item is not None:
+        return change.item
+    last = change.previous
+    if last is None:
+        raise ValueError(f"change {change.revision} of {change.key} has neither an item nor a previous one")
+    return Item(last.key, last.value, change.revision, last.created)

@@ -1,0 +1,118 @@
+"""log, exec, attach, portforward and proxy: calls that a node's kubelet answers."""
+
+from http import HTTPStatus
+from urllib.parse import quote
+
+from podwire.apiserver.admission import subresource_policies
+from podwire.apiserver.engine import Engine
+from podwire.apiserver.ports import Kubelet, Query
+from podwire.apiserver.request.call import Call
+from podwire.apiserver.subresources import kubelet_paths
+from podwire.kinds.stored import Object
+from podwire.protocols.k8sapi.server_side import Answer, Response
+from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request, named, not_found
+
+PORT = 10250
+"""Where a kubelet serves that does not say so."""
+ADDRESSES = ("InternalIP", "Hostname", "ExternalIP")
+"""Which of a node's addresses are taken; the first kind that it has."""
+
+
+async def connect(engine: Engine, call: Call) -> Answer:
+    """Find the node that must answer, ask its kubelet; say clearly when there is none, or no way to it."""
+    what, _, below = call.target.subresource.partition("/")
+    if call.resource.name == "nodes":
+        node, path, query = await _node(engine, call), f"/{quote(below)}", kubelet_paths.passed_on(call.request)
+    elif call.resource.name == "pods" and what != "proxy":
+        pod = await _found(engine, call)
+        node, (path, query) = await _host(engine, call, pod), kubelet_paths.for_pod(what, pod, call.request)
+    else:
+        await _found(engine, call)
+        through = f"{call.resource.name}/{call.name}"
+        raise ApiError(
+            Reason.SERVICE_UNAVAILABLE, f"{what} is answered by {through}, which this API server cannot reach"
+        )
+    await subresource_policies.connected(engine, call)
+    return await _asked(engine, call, node, path, query)
+
+
+async def _found(engine: Engine, call: Call) -> Object:
+    obj = await engine.find(call.resource, call.namespace, call.name)
+    if obj is None:
+        raise not_found(call.resource.name, call.name, group=call.resource.group)
+    return obj
+
+
+async def _host(engine: Engine, call: Call, pod: Object) -> Object:
+    name = pod.get("spec", {}).get("nodeName", "")
+    if not name:
+        raise bad_request(f"pod {call.name} does not have a host assigned")
+    node = await engine.find(engine.registry.builtin("", "nodes"), "", name)
+    if node is None:
+        raise not_found("nodes", name)
+    return node
+
+
+async def _node(engine: Engine, call: Call) -> Object:
+    """The node of a proxy's URL, which may name the kubelet's port: NAME, NAME:PORT, https:NAME:PORT."""
+    scheme, name, port = _named_port(call.name)
+    node = await engine.find(call.resource, "", name)
+    if node is None:
+        raise not_found("nodes", name)
+    if scheme not in ("", "https") or port not in ("", str(_port(node))):
+        raise bad_request(f"{call.name}: of a node only the kubelet's port {_port(node)} is reached, over https")
+    return node
+
+
+def _named_port(text: str) -> tuple[str, str, str]:
+    match text.split(":"):
+        case [name]:
+            return "", name, ""
+        case [name, port]:
+            return "", name, port
+        case [scheme, name, port]:
+            return scheme, name, port
+    raise bad_request(f'invalid node request "{text}"')
+
+
+async def _asked(engine: Engine, call: Call, node: Object, path: str, query: Query) -> Answer:
+    name = node["metadata"]["name"]
+    if engine.kubelets is None:
+        what = call.target.subresource.partition("/")[0]
+        raise ApiError(
+            Reason.SERVICE_UNAVAILABLE,
+            f'{what} is answered by the kubelet of node "{name}", and this API server has no connection to kubelets',
+        )
+    kubelet = Kubelet(node=name, address=_address(node), port=_port(node))
+    answer = await engine.kubelets.connect(kubelet, path, query, call.request)
+    if isinstance(answer, Response) and answer.status >= HTTPStatus.BAD_REQUEST and call.resource.name == "pods":
+        raise _refused(call, answer)
+    return answer
+
+
+def _refused(call: Call, answer: Response) -> ApiError:
+    """A kubelet's sentence as a Status; what it refuses to the API server is no fault of the user's."""
+    text = answer.body.decode("utf-8", "replace").strip()
+    if answer.status == HTTPStatus.BAD_REQUEST:
+        return bad_request(text)
+    if answer.status == HTTPStatus.NOT_FOUND:
+        return ApiError(Reason.NOT_FOUND, text, details=named("pods", call.name, ""))
+    if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return ApiError(Reason.INTERNAL_ERROR, f"the kubelet does not let this API server in: {text}")
+    return ApiError(Reason.INTERNAL_ERROR, text, code=answer.status)
+
+
+def _address(node: Object) -> str:
+    """The first of the best kind: a node may have an address of each family."""
+    told = node.get("status", {}).get("addresses", [])
+    for kind in ADDRESSES:
+        for each in told:
+            if each.get("type") == kind and each.get("address"):
+                return str(each["address"])
+    name, known = node["metadata"]["name"], [each.get("type") for each in told]
+    raise ApiError(Reason.INTERNAL_ERROR, f"no preferred addresses found for node {name}; known addresses: {known}")
+
+
+def _port(node: Object) -> int:
+    endpoint = node.get("status", {}).get("daemonEndpoints", {}).get("kubeletEndpoint", {})
+    return int(endpoint.get("Port") or PORT)

@@ -1,0 +1,1 @@
+"""create, update, patch, apply and delete; who manages which field."""

@@ -1,0 +1,185 @@
+"""delete: at once, after a grace period, or when the last finalizer goes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from podwire.apiserver.admission import Admission, Operation
+from podwire.apiserver.identity.authentication import User
+from podwire.apiserver.ports import Store
+from podwire.apiserver.write.updates import finished
+from podwire.interfaces import Clock
+from podwire.kinds.resource import Resource
+from podwire.kinds.stored import Object
+from podwire.objects.times import parse, rfc3339
+from podwire.protocols.k8sapi.status import conflict, invalid, invalid_object, not_found, not_supported
+from podwire.protocols.storage import Item, Stale
+
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+_FINALIZERS = {"Orphan": ORPHAN, "Foreground": FOREGROUND}
+POLICIES = ("Background", "Foreground", "Orphan")
+LONGEST_GRACE = 2**31 - 1
+"""Seconds. A pod may ask for more than any date can hold; it gets the rest of the century."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOptions:
+    """How to delete. Preconditions that do not hold are conflicts."""
+
+    grace_seconds: int | None = None
+    uid: str = ""
+    resource_version: str = ""
+    policy: str = ""
+    dry_run: bool = False
+    judged: bool = True
+    """Policies have their say; an eviction has asked them already."""
+
+
+def options_of(body: Object) -> DeleteOptions:
+    """The options that a DeleteOptions body (or the same words from the query) gives; raises Invalid."""
+    preconditions = body.get("preconditions") or {}
+    policy, orphan, errors = body.get("propagationPolicy") or "", body.get("orphanDependents"), []
+    if orphan is not None and policy:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        errors.append(invalid("propagationPolicy", policy, why))
+    if policy and policy not in POLICIES:
+        errors.append(not_supported("propagationPolicy", policy, POLICIES))
+    if any(each != "All" for each in body.get("dryRun", [])):
+        errors.append(not_supported("dryRun", body["dryRun"], ["All"]))
+    if errors:
+        raise invalid_object("DeleteOptions", "", errors, group="meta.k8s.io")
+    if orphan is not None:
+        policy = "Orphan" if orphan else "Background"
+    return DeleteOptions(
+        grace_seconds=body.get("gracePeriodSeconds"),
+        uid=preconditions.get("uid") or "",
+        resource_version=preconditions.get("resourceVersion") or "",
+        policy=policy,
+        dry_run=bool(body.get("dryRun")),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What became of a deletion: `item` as it is now or last was; `gone` when it is no more."""
+
+    item: Item
+    uid: str
+    gone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Deleter:
+    """Deletes objects."""
+
+    store: Store
+    admission: Admission
+    clock: Clock
+
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, options: DeleteOptions, user: User
+    ) -> Deleted:
+        """Delete an object or mark it for deletion; again when somebody else changed it in between."""
+        key = resource.key(namespace, name)
+        item = await self.store.get(key)
+        while item is not None:
+            try:
+                return await self._attempt(resource, namespace, item, options, user)
+            except Stale as error:
+                item = error.current or await self.store.get(key)
+        raise not_found(resource.name, name, group=resource.group)
+
+    async def _attempt(
+        self, resource: Resource, namespace: str, item: Item, options: DeleteOptions, user: User
+    ) -> Deleted:
+        old = resource.unpack(item)
+        _check_preconditions(resource, old, options)
+        operation = Operation(
+            verb="DELETE", resource=resource, namespace=namespace, obj=old, old=old, user=user, dry_run=options.dry_run
+        )
+        await self.admission.admit(operation)
+        if options.judged:
+            await self.admission.judge(operation)
+        marked = mark(resource, resource.unpack(item), options, self.clock.wall())
+        uid: str = old["metadata"]["uid"]
+        if finished(resource, marked):
+            if options.dry_run:
+                return Deleted(item, uid, gone=True)
+            revision = await self.store.delete(item.key, expected=item.revision)
+            return Deleted(Item(item.key, item.value, revision, item.created), uid, gone=True)
+        if marked == old or options.dry_run:
+            return Deleted(Item(item.key, resource.pack(marked), item.revision, item.created), uid, gone=False)
+        return Deleted(
+            await self.store.update(item.key, resource.pack(marked), expected=item.revision), uid, gone=False
+        )
+
+
+def _check_preconditions(resource: Resource, obj: Object, options: DeleteOptions) -> None:
+    metadata = obj["metadata"]
+    for what, wanted, real, happened in (
+        ("UID", options.uid, metadata["uid"], "deleted and then recreated"),
+        ("ResourceVersion", options.resource_version, metadata["resourceVersion"], "modified"),
+    ):
+        if wanted and wanted != real:
+            why = (
+                f"the {what} in the precondition ({wanted}) does not match the {what} in record ({real}). "
+                f"The object might have been {happened}"
+            )
+            raise conflict(resource.kind.kind, metadata["name"], why, group=resource.group)
+
+
+def mark(resource: Resource, obj: Object, options: DeleteOptions, now: float) -> Object:
+    """The object as it is once its deletion was asked for; pure.
+
+    While a grace period runs, a second request may shorten it and else changes nothing.
+    """
+    metadata = obj["metadata"]
+    if "deletionTimestamp" not in metadata:
+        grace = _grace(resource, obj, options)
+        metadata["deletionTimestamp"] = rfc3339(now + grace)
+        metadata["deletionGracePeriodSeconds"] = grace
+        if "generation" in metadata:
+            metadata["generation"] += 1
+    elif left := metadata.get("deletionGracePeriodSeconds", 0):
+        if options.grace_seconds is None or _bounded(options.grace_seconds) >= left:
+            return obj
+        _shorten(metadata, left, _bounded(options.grace_seconds), now)
+    _decide_on_dependents(metadata, options.policy)
+    if resource.name == "namespaces" and not resource.group:
+        obj.setdefault("status", {})["phase"] = "Terminating"
+    return obj
+
+
+def _shorten(metadata: dict[str, Any], left: int, grace: int, now: float) -> None:
+    """The shorter time counts from the first request too; when it is over already, a graceful end has a second."""
+    end = parse(metadata["deletionTimestamp"]) - left + grace
+    metadata["deletionTimestamp"] = rfc3339(max(end, now))
+    metadata["deletionGracePeriodSeconds"] = min(grace, 1) if end < now else grace
+
+
+def _decide_on_dependents(metadata: dict[str, Any], policy: str) -> None:
+    """Orphan and foreground are finalizers that exclude each other, background is neither; the last word counts."""
+    if not policy:
+        return
+    before = metadata.get("finalizers", [])
+    after = [each for each in before if each not in (ORPHAN, FOREGROUND)]
+    if policy in _FINALIZERS:
+        after.append(_FINALIZERS[policy])
+    if set(after) != set(before):
+        metadata["finalizers"] = after
+    if not after:
+        metadata.pop("finalizers", None)
+
+
+def _grace(resource: Resource, obj: Object, options: DeleteOptions) -> int:
+    """Seconds until the object may go. Only pods that run somewhere are given time."""
+    if resource.name != "pods" or resource.group:
+        return 0
+    spec, status = obj.get("spec", {}), obj.get("status", {})
+    if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+        return 0
+    grace = options.grace_seconds
+    return _bounded(spec.get("terminationGracePeriodSeconds", 30) if grace is None else grace)
+
+
+def _bounded(grace: int) -> int:
+    return min(grace, LONGEST_GRACE) if grace >= 0 else 1

@@ -1,0 +1,99 @@
+"""PATCH bodies: which format, read once, and the change they make to an object."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from podwire.apiserver.request import bodies
+from podwire.apiserver.request.bodies import Body
+from podwire.apiserver.write.updates import Change
+from podwire.kinds.patches import PatchError, json_patch, merge_patch, strategic
+from podwire.kinds.resource import Resource
+from podwire.kinds.stored import Object
+from podwire.protocols.k8sapi.status import ApiError, Reason
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+"""Not a change of what is there alone, so not made here; see applying."""
+
+Patch = Callable[[Object, Any, Resource], Any]
+
+_FORMATS: Mapping[str, Patch] = {
+    JSON_PATCH: lambda obj, patch, _resource: json_patch.apply(obj, patch),
+    MERGE_PATCH: lambda obj, patch, _resource: merge_patch.apply(obj, patch),
+    STRATEGIC: lambda obj, patch, resource: strategic.apply(obj, patch, resource.shape),
+}
+
+
+def change(data: bytes, media: str, resource: Resource, validation: str) -> tuple[Body, Change]:
+    """What a PATCH body does to an object; the Body collects warnings as the change is applied."""
+    apply = _format(media, resource)
+    body = bodies.decode(data, bodies.JSON)
+    warned = Body(None)
+
+    def changed(old: Object) -> Object:
+        warned.warnings.clear()
+        try:
+            value = apply(old, body.value, resource)
+        except PatchError as error:
+            raise _refused(error) from error
+        reread = partial(_shaped, body=body, warned=warned, resource=resource, validation=validation)
+        return reread(value) if resource.custom or not isinstance(value, dict) else _touched_anew(value, old, reread)
+
+    return warned, changed
+
+
+def _shaped(value: Any, body: Body, warned: Body, resource: Resource, validation: str) -> Object:
+    return bodies.shaped(Body(value, list(body.duplicates), warned.warnings), resource, validation)
+
+
+def _touched_anew(value: Object, old: Object, reread: Change) -> Object:
+    """What a patch made, of which only what it touched is read anew.
+
+    What was stored is in normal form already, so a report of a pod's status need not read its spec anew, nor who owns
+    what in its metadata. Not so for custom resources, whose schema may be another one by now.
+    """
+    alone, touched = _parted(value, old)
+    metadata = touched.get("metadata")
+    if not isinstance(metadata, dict):
+        return _joined(value, alone, reread(touched))
+    below, touched["metadata"] = _parted(metadata, old["metadata"])
+    obj = reread(touched)
+    obj["metadata"] = _joined(metadata, below, obj["metadata"])
+    return _joined(value, alone, obj)
+
+
+def _parted(value: Object, old: Object) -> tuple[Object, Object]:
+    """The members that a patch left alone, the very objects that were there (patches copy what they change), and the
+    others."""
+    alone = {key: each for key, each in value.items() if key in old and each is old[key]}
+    return alone, {key: each for key, each in value.items() if key not in alone}
+
+
+def _joined(value: Object, alone: Object, read: Object) -> Object:
+    """In the order of the value; what was read may have more than that, and less."""
+    return {key: alone.get(key, read.get(key)) for key in (*value, *read) if key in alone or key in read}
+
+
+def _format(media: str, resource: Resource) -> Patch:
+    if media not in _known(resource):
+        raise ApiError(
+            Reason.UNSUPPORTED_MEDIA_TYPE,
+            "the body of the request was in an unknown format - accepted media types include: "
+            + ", ".join([*_known(resource), APPLY]),
+        )
+    return _FORMATS[media]
+
+
+def _known(resource: Resource) -> list[str]:
+    """Strategic merge needs merge keys, which custom resources do not have."""
+    return [each for each in _FORMATS if each != STRATEGIC or not resource.custom]
+
+
+_REASONS = {400: Reason.BAD_REQUEST, 413: Reason.TOO_LARGE, 422: Reason.INVALID}
+
+
+def _refused(error: PatchError) -> ApiError:
+    return ApiError(_REASONS.get(error.code, Reason.BAD_REQUEST), error.message, code=error.code)

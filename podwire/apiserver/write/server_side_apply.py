@@ -1,0 +1,139 @@
+"""Server-side apply, the request's side: a configuration read and checked, and the change that it makes."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from podwire.apiserver.request import bodies
+from podwire.apiserver.request.bodies import Body
+from podwire.apiserver.request.call import Call, boolean_option
+from podwire.apiserver.write import patches
+from podwire.apiserver.write.field_managers import ENTRIES, Tracker
+from podwire.apiserver.write.updates import Change
+from podwire.kinds.apply.checks import complaints, told
+from podwire.kinds.resource import Resource
+from podwire.kinds.stored import Object
+from podwire.protocols.k8sapi.kinds import Kind
+from podwire.protocols.k8sapi.server_side import Request
+from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request, conflict, invalid_object, required
+
+MEDIA = patches.APPLY
+"""JSON too is sent under this name: it is YAML."""
+
+
+def require_manager(request: Request) -> None:
+    """Who applies must say in whose name."""
+    if not request.option("fieldManager"):
+        error = required("fieldManager", "is required for apply patch")
+        raise invalid_object("PatchOptions", "", [error], group="meta.k8s.io")
+
+
+def configuration(data: bytes, call: Call, validation: str) -> Body:
+    """The configuration in a body, with what this door lets through; raises BadRequest."""
+    body = bodies.decode(data, bodies.YAML)
+    resource, config = call.resource, body.value
+    if not isinstance(config, dict):
+        raise bad_request("error decoding YAML: the body must be an object")
+    _check_kind(config, resource.kind)
+    metadata = config.get("metadata")
+    if not isinstance(metadata, dict):
+        if metadata is not None:
+            raise bad_request("error decoding YAML: metadata must be an object")
+        metadata = config["metadata"] = {}
+    if metadata.get(ENTRIES) is not None:
+        raise bad_request("metadata.managedFields must be nil")
+    if found := complaints(resource.typed, config):
+        place = f"{metadata.get('namespace') or call.namespace}/{metadata.get('name') or call.name}"
+        what = f"failed to create typed patch object ({place}; {_named(config)})"
+        raise ApiError(Reason.UNKNOWN, f"{what}: {told(found)}", code=500)
+    _judge_duplicates(body, validation)
+    body.value = _let_through(resource, call.target.subresource, config)
+    return body
+
+
+def _check_kind(config: Object, kind: Kind) -> None:
+    if (config.get("apiVersion"), config.get("kind")) != (kind.api_version, kind.kind):
+        raise bad_request(f"invalid object type: {_named(config)}")
+
+
+def _named(config: Object) -> str:
+    """As Go prints a group, version and kind."""
+    api_version = str(config.get("apiVersion") or "")
+    place = api_version if "/" in api_version else f"/{api_version}"
+    return f"{place}, Kind={config.get('kind') or ''}"
+
+
+def _judge_duplicates(body: Body, validation: str) -> None:
+    told_of = [f'duplicate field "{each}"' for each in body.duplicates]
+    if not told_of or validation == "Ignore":
+        return
+    if validation == "Strict":
+        raise bad_request(f"strict decoding error: {', '.join(told_of)}")
+    body.warnings += told_of
+
+
+def _let_through(resource: Resource, subresource: str, config: Object) -> Object:
+    """The part of a configuration that its door can change; of the rest nothing is claimed."""
+    if subresource in ("status", "approval"):
+        kept = {"apiVersion", "kind", "metadata", "status"}
+        metadata = config["metadata"]
+        if resource.custom:
+            metadata = {key: value for key, value in metadata.items() if key in _IDENTITY}
+        return {key: metadata if key == "metadata" else each for key, each in config.items() if key in kept}
+    if subresource in _PARTS:
+        spec = config.get("spec")
+        return {**config, "spec": _PARTS[subresource](spec)} if isinstance(spec, dict) else config
+    if resource.has_status and not subresource:
+        return {key: value for key, value in config.items() if key != "status"}
+    return config
+
+
+_IDENTITY = ("name", "namespace", "uid", "resourceVersion")
+
+
+def _ephemeral(spec: Object) -> Object:
+    return {key: value for key, value in spec.items() if key == "ephemeralContainers"}
+
+
+def _resized(spec: Object) -> Object:
+    kept = ("name", "resources", "resizePolicy")
+    return {
+        part: [{key: value for key, value in each.items() if key in kept} for each in spec[part]]
+        for part in ("containers", "initContainers")
+        if spec.get(part)
+    }
+
+
+def _finalized(spec: Object) -> Object:
+    return {key: value for key, value in spec.items() if key == "finalizers"}
+
+
+_PARTS: Mapping[str, Callable[[Object], Object]] = {
+    "ephemeralcontainers": _ephemeral,
+    "finalize": _finalized,
+    "resize": _resized,
+}
+
+
+def change(tracker: Tracker, call: Call, config: Object) -> Change:
+    """What a configuration does to an object that is there."""
+    force = boolean_option(call.request, "force")
+
+    def applied(old: Object) -> Object:
+        return _shaped(call.resource, *tracker.applied(call.resource, old, config, call.author, force=force))
+
+    return applied
+
+
+def first(tracker: Tracker, call: Call, config: Object) -> Object:
+    """The object that a configuration makes where there is none."""
+    if uid := config["metadata"].get("uid"):
+        why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        raise conflict(call.resource.name, call.name, why, group=call.resource.group)
+    return _shaped(call.resource, *tracker.applied(call.resource, None, config, call.author, force=True))
+
+
+def _shaped(resource: Resource, obj: Object, entries: list[Object]) -> Object:
+    """In normal form. What the schema does not know was refused already, but for what older schemas let in."""
+    shaped: dict[str, Any] = bodies.shaped(Body(obj), resource, "Ignore")
+    shaped["metadata"][ENTRIES] = entries
+    return shaped

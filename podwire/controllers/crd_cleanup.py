@@ -1,0 +1,144 @@
+"""Custom resource definitions: one that is deleted takes its instances with it, and goes when they are gone."""
+
+import logging
+
+from podwire.controllers.graph import Graph
+from podwire.controllers.kinds import DEFINITIONS
+from podwire.controllers.metadata import Seen, resource_of
+from podwire.controllers.ports import Api
+from podwire.controllers.work_queue import NotYet, WorkQueue
+from podwire.interfaces import Clock
+from podwire.objects.times import rfc3339
+from podwire.protocols.k8sapi.client_side import Listing, Scope
+from podwire.protocols.k8sapi.kinds import Kind
+from podwire.protocols.k8sapi.status import ApiError
+from podwire.protocols.k8sapi.watch import Object
+
+log = logging.getLogger(__name__)
+
+FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
+
+
+def ending(definition: Object) -> bool:
+    metadata = definition["metadata"]
+    return bool(metadata.get("deletionTimestamp")) and FINALIZER in metadata.get("finalizers", ())
+
+
+def instances(definition: Object) -> Kind | None:
+    """The kind that a definition defines, in a version that is served; None when none is."""
+    spec = definition["spec"]
+    served = [each for each in spec["versions"] if each.get("served")]
+    if not served:
+        return None
+    version = next((each for each in served if each.get("storage")), served[0])
+    return Kind(
+        group=spec["group"],
+        version=version["name"],
+        resource=spec["names"]["plural"],
+        kind=spec["names"]["kind"],
+        namespaced=spec["scope"] == "Namespaced",
+    )
+
+
+def with_terminating(definition: Object, *, done: bool, now: str) -> Object:
+    """The definition whose condition Terminating says that instances are being deleted, or that all are."""
+    condition = {
+        "type": "Terminating",
+        "status": "False" if done else "True",
+        "reason": "InstanceDeletionCompleted" if done else "InstanceDeletionInProgress",
+        "message": "removed all instances" if done else "CustomResource deletion is in progress",
+        "lastTransitionTime": now,
+    }
+    status = definition.get("status", {})
+    others = [each for each in status.get("conditions", ()) if each["type"] != "Terminating"]
+    return {**definition, "status": {**status, "conditions": [*others, condition]}}
+
+
+def told(definition: Object) -> bool:
+    """Whether the definition already says that it is terminating."""
+    rows = definition.get("status", {}).get("conditions", ())
+    return any(each["type"] == "Terminating" and each["status"] == "True" for each in rows)
+
+
+def released(definition: Object) -> Object:
+    metadata = definition["metadata"]
+    kept = [each for each in metadata["finalizers"] if each != FINALIZER]
+    return {**definition, "metadata": {**metadata, "finalizers": kept}}
+
+
+class DefinitionCleanup:
+    """Looks at a definition when its deletion begins, and again when its last instance is gone."""
+
+    def __init__(self, api: Api, graph: Graph, clock: Clock) -> None:
+        self._api = api
+        self._graph = graph
+        self._clock = clock
+        self._queue: WorkQueue[str] = WorkQueue("definitions", self._attend, workers=2)
+        self._ending: set[str] = set()
+
+    def saw(self, before: Seen | None, now: Seen | None) -> None:
+        latest = now or before
+        if latest is None:
+            return
+        if latest.resource == resource_of(DEFINITIONS):
+            ends = now is not None and now.deleting and FINALIZER in now.metadata.finalizers
+            (self._ending.add if ends else self._ending.discard)(latest.name)
+            if ends and not (before and before.deleting) and self._graph.complete:
+                self._queue.add(latest.name)
+        elif now is None and self._ending and not self._graph.has(latest.kind):
+            name = f"{latest.kind.resource}.{latest.kind.group}"
+            if name in self._ending:
+                self._queue.add(name)
+
+    def completed(self) -> None:
+        for name in self._ending:
+            self._queue.add(name)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._queue.run()
+
+    async def _attend(self, name: str) -> None:
+        """1. Say so.   2. Delete the instances.   3. When none is left, say that, and let the definition go."""
+        definition = await self._get(name)
+        if definition is None or not ending(definition):
+            return
+        kind = instances(definition)
+        if kind is None:
+            log.warning("no served version, so its instances cannot be deleted", extra={"definition": name})
+            return
+        if not told(definition):
+            await self._tell(definition, done=False)
+        left = await self._delete(kind)
+        if any(not each["metadata"].get("deletionTimestamp") for each in left.items):
+            raise NotYet
+        if not left.items:
+            await self._let_go(name)
+
+    async def _get(self, name: str) -> Object | None:
+        try:
+            return await self._api.get(DEFINITIONS, name)
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    async def _delete(self, kind: Kind) -> Listing:
+        """Ask for the deletion of all instances; returns those that stay for their finalizers' sake."""
+        everywhere = Scope(metadata_only=True)
+        found = await self._api.list(kind, everywhere)
+        places = {each["metadata"].get("namespace", "") for each in found.items}
+        for place in sorted(places):
+            await self._api.delete_collection(kind, Scope(namespace=place))
+        return await self._api.list(kind, everywhere) if places else found
+
+    async def _let_go(self, name: str) -> None:
+        definition = await self._get(name)
+        if definition is not None and ending(definition):
+            definition = await self._tell(definition, done=True)
+            await self._api.replace(released(definition))
+            log.info("instances deleted", extra={"definition": name})
+
+    async def _tell(self, definition: Object, *, done: bool) -> Object:
+        changed = with_terminating(definition, done=done, now=rfc3339(self._clock.wall()))
+        return await self._api.replace(changed, subresource="status")

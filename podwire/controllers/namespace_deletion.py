@@ -1,0 +1,114 @@
+"""What the end of a namespace looks like: what to delete next, what to tell, when to let go. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from podwire.controllers.metadata import Seen, resource_of
+from podwire.protocols.k8sapi.kinds import Kind
+from podwire.protocols.k8sapi.watch import Object
+
+FINALIZER = "kubernetes"
+"""In spec.finalizers: the namespace stays until its content is gone."""
+
+
+def ending(namespace: Object) -> bool:
+    """Whether there is still something to do for the namespace to go."""
+    deleting = bool(namespace["metadata"].get("deletionTimestamp"))
+    return deleting and FINALIZER in namespace.get("spec", {}).get("finalizers", ())
+
+
+def finalized(namespace: Object) -> Object:
+    """The namespace without our finalizer, for its finalize subresource."""
+    kept = [each for each in namespace["spec"]["finalizers"] if each != FINALIZER]
+    return {**namespace, "spec": {**namespace["spec"], "finalizers": kept}}
+
+
+def next_kinds(held: Iterable[tuple[Kind, int]]) -> list[Kind]:
+    """Pods go first and alone: what protects them (policies) and what they need must outlive them."""
+    kinds = [kind for kind, count in held if count]
+    pods = [each for each in kinds if (each.group, each.resource) == ("", "pods")]
+    return pods or kinds
+
+
+def overlooked(left: Iterable[Seen], asked: Sequence[Kind]) -> bool:
+    """Whether something is left that nobody will tell the end of: it was not asked to go, though its turn has come."""
+    resources = {resource_of(each) for each in asked}
+    return any(not each.deleting and (each.resource in resources or not resources) for each in left)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far the deletion of a namespace's content has come."""
+
+    remaining: Mapping[str, int] = field(default_factory=dict)
+    """Instances by `resource.group`."""
+    finalizers: Mapping[str, int] = field(default_factory=dict)
+    """Instances by the finalizer that they wait for."""
+    failures: Sequence[str] = ()
+
+
+def progress(left: Iterable[Seen], failures: Sequence[str] = ()) -> Progress:
+    remaining: dict[str, int] = {}
+    finalizers: dict[str, int] = {}
+    for each in left:
+        name = f"{each.kind.resource}.{each.kind.group}"
+        remaining[name] = remaining.get(name, 0) + 1
+        for finalizer in each.metadata.finalizers:
+            finalizers[finalizer] = finalizers.get(finalizer, 0) + 1
+    return Progress(remaining=remaining, finalizers=finalizers, failures=failures)
+
+
+def conditions(told: Progress) -> list[dict[str, str]]:
+    """The five conditions by which a terminating namespace explains itself, without times."""
+    rows = [
+        ("NamespaceDeletionDiscoveryFailure", "", "ResourcesDiscovered", "All resources successfully discovered"),
+        (
+            "NamespaceDeletionGroupVersionParsingFailure",
+            "",
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ),
+        (
+            "NamespaceDeletionContentFailure",
+            "; ".join(told.failures),
+            "ContentDeletionFailed" if told.failures else "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization",
+        ),
+        (
+            "NamespaceContentRemaining",
+            _counted("Some resources are remaining: ", "{} has {} resource instances", told.remaining),
+            "SomeResourcesRemain" if told.remaining else "ContentRemoved",
+            "All content successfully removed",
+        ),
+        (
+            "NamespaceFinalizersRemaining",
+            _counted(
+                "Some content in the namespace has finalizers remaining: ",
+                "{} in {} resource instances",
+                told.finalizers,
+            ),
+            "SomeFinalizersRemain" if told.finalizers else "ContentHasNoFinalizers",
+            "All content-preserving finalizers finished",
+        ),
+    ]
+    return [
+        {"type": type_, "status": "True" if trouble else "False", "reason": reason, "message": trouble or well}
+        for type_, trouble, reason, well in rows
+    ]
+
+
+def _counted(intro: str, row: str, counts: Mapping[str, int]) -> str:
+    return intro + ", ".join(row.format(*each) for each in sorted(counts.items())) if counts else ""
+
+
+def with_conditions(namespace: Object, told: Progress, now: str) -> Object | None:
+    """The namespace with its conditions brought up to date; None when they already say so."""
+    status = namespace.get("status", {})
+    before = {each["type"]: each for each in status.get("conditions", ())}
+    after, changed = dict(before), False
+    for each in conditions(told):
+        old = before.get(each["type"], {})
+        if any(old.get(name) != value for name, value in each.items()):
+            since = old.get("lastTransitionTime", now) if old.get("status") == each["status"] else now
+            after[each["type"]], changed = {**each, "lastTransitionTime": since}, True
+    return {**namespace, "status": {**status, "conditions": list(after.values())}} if changed else None

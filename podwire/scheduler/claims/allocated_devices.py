@@ -1,0 +1,93 @@
+"""Which devices are held, by whom, and how much of those that are shared."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from podwire.objects import quantity
+from podwire.objects.claims import AllocatedDevice
+from podwire.scheduler.claims.devices import Identity
+
+NOTHING: Mapping[str, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    holder: str
+    devices: tuple[AllocatedDevice, ...]
+
+
+@dataclass(slots=True)
+class _Shares:
+    holders: Counter[str] = field(default_factory=Counter)
+    amounts: Counter[str] = field(default_factory=Counter)
+
+
+class Ledger:
+    """Results of claims, by the claim's uid. Devices that admins look at are not held by them."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, _Entry] = {}
+        self.held: dict[Identity, str] = {}
+        """Devices that are somebody's alone, and whose: NAMESPACE/NAME of the claim."""
+        self._shared: dict[Identity, _Shares] = {}
+        self.changes: Counter[tuple[str, str]] = Counter()
+        """How often devices of a pool were taken or given back."""
+
+    def put(self, uid: str, holder: str, devices: Sequence[AllocatedDevice]) -> bool:
+        """The claim holds these now. Whether devices that it held before became free by that."""
+        known = self._entries.get(uid)
+        if known is not None and known.devices == tuple(devices):
+            return False
+        freed = self.drop(uid)
+        if devices:
+            self._entries[uid] = _Entry(holder, tuple(devices))
+            for each in devices:
+                self._add(holder, each)
+        return freed
+
+    def drop(self, uid: str) -> bool:
+        entry = self._entries.pop(uid, None)
+        for each in entry.devices if entry else ():
+            self._remove(entry.holder if entry else "", each)
+        return entry is not None
+
+    def shares(self, identity: Identity) -> Mapping[str, int]:
+        """How much of each capacity of a shared device is taken, in nanos."""
+        known = self._shared.get(identity)
+        return known.amounts if known else NOTHING
+
+    def holders(self, identity: Identity) -> Sequence[str]:
+        if identity in self.held:
+            return [self.held[identity]]
+        known = self._shared.get(identity)
+        return sorted(known.holders) if known else []
+
+    def _add(self, holder: str, device: AllocatedDevice) -> None:
+        if device.admin_access:
+            return
+        self.changes[device.identity[:2]] += 1
+        if device.share_id is None:
+            self.held[device.identity] = holder
+            return
+        shares = self._shared.setdefault(device.identity, _Shares())
+        shares.holders[holder] += 1
+        shares.amounts.update(_nanos(device))
+
+    def _remove(self, holder: str, device: AllocatedDevice) -> None:
+        if device.admin_access:
+            return
+        self.changes[device.identity[:2]] += 1
+        if device.share_id is None:
+            if self.held.get(device.identity) == holder:
+                del self.held[device.identity]
+            return
+        shares = self._shared[device.identity]
+        shares.holders -= Counter((holder,))
+        shares.amounts.subtract(_nanos(device))
+        if not shares.holders:
+            del self._shared[device.identity]
+
+
+def _nanos(device: AllocatedDevice) -> dict[str, int]:
+    return {name: quantity.parse(str(each)).nano for name, each in device.consumed_capacity.items()}

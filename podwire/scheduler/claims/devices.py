@@ -1,0 +1,183 @@
+"""Devices as the search looks at them, and the pools that they come in. Made anew when a slice changes."""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from podwire.objects import quantity
+from podwire.objects.device_taints import DeviceTaint, DeviceTaintRule
+from podwire.objects.slices import CapacityPolicy, Device, ResourceSlice, Value
+from podwire.protocols.cel import Values
+from podwire.scheduler.claims import device_nodes
+from podwire.scheduler.claims.device_nodes import Reach
+
+Identity = tuple[str, str, str]
+"""Driver, pool and name: no two devices of a cluster have the same."""
+
+BINDING = "has binding conditions, which this scheduler does not wait for"
+COUNTERS = "takes from shared counters, which this scheduler does not count"
+
+
+class Attribute(NamedTuple):
+    type: str
+    value: Value
+
+
+class Capacity(NamedTuple):
+    name: str
+    """As the device writes it."""
+    nano: int
+    policy: CapacityPolicy | None
+
+
+class Candidate:
+    """A device, with what the search asks of it looked up once."""
+
+    __slots__ = (
+        "attributes", "capacity", "device", "driver", "identity", "matched", "reach", "refused", "shared", "taints",
+        "values",
+    )  # fmt: skip
+
+    def __init__(self, driver: str, pool: str, device: Device, where: Reach, taints: tuple[DeviceTaint, ...]) -> None:
+        self.driver = driver
+        self.identity: Identity = (driver, pool, device.name)
+        self.device = device
+        self.reach = where
+        self.taints = taints
+        self.shared = device.allow_multiple_allocations
+        self.refused = BINDING if device.binding_conditions else COUNTERS if device.consumes_counters else ""
+        """Why nobody gets it from this scheduler."""
+        self.attributes = {
+            qualified(name, driver): Attribute(each.type, value)
+            for name, each in device.attributes.items()
+            if (value := each.value) is not None
+        }
+        self.capacity: dict[str, Capacity] = {}
+        for name, each in device.capacity.items():
+            try:
+                amount = quantity.parse(str(each.value)).nano
+            except ValueError as error:  # costs the device, not all others
+                self.refused = f"{name}: {error}"
+            else:
+                self.capacity[qualified(name, driver)] = Capacity(name, amount, each.request_policy)
+        self.values: Values | None = None
+        """What expressions see of it, made when the first one looks."""
+        self.matched: dict[tuple[str, ...], bool | str] = {}
+        """Whether it meets all of some expressions; a text says which one failed, and how."""
+
+    @property
+    def name(self) -> str:
+        return self.device.name
+
+
+def qualified(name: str, driver: str) -> str:
+    """A name without a domain is in the driver's."""
+    return name if "/" in name else f"{driver}/{name}"
+
+
+_serials = itertools.count()
+
+
+class Pool:
+    """The devices of one driver under one name, all of the newest generation."""
+
+    __slots__ = ("devices", "driver", "key", "name", "node", "problem", "serial", "sifted")
+
+    def __init__(self, key: tuple[str, str], node: str, devices: Sequence[Candidate], problem: str) -> None:
+        self.serial = next(_serials)
+        self.key = key
+        self.driver, self.name = key
+        self.devices = tuple(devices)
+        self.problem = problem
+        """Why its devices cannot be used yet: a driver is rewriting it, or it contradicts itself."""
+        self.node = node
+        """Where all of it is; empty when that differs, or is no single node."""
+        self.sifted: dict[tuple[str, ...], tuple[Candidate, ...]] = {}
+        """Those devices that some expressions do not rule out."""
+
+
+def pool_of(slices: Iterable[ResourceSlice], rules: Iterable[DeviceTaintRule]) -> Pool:
+    """A pool from all the slices that name it; those of older generations are about to go."""
+    given = sorted(slices, key=lambda each: each.name)
+    newest = max(each.spec.pool.generation for each in given)
+    current = [each for each in given if each.spec.pool.generation == newest]
+    key, rules = current[0].pool, tuple(rules)
+    devices = [_candidate(key, each, device, rules) for each in current for device in each.spec.devices]
+    nodes = {each.spec.node_name for each in current}
+    return Pool(key, nodes.pop() if len(nodes) == 1 else "", devices, _problem(current, devices))
+
+
+def _candidate(
+    key: tuple[str, str], of: ResourceSlice, device: Device, rules: tuple[DeviceTaintRule, ...]
+) -> Candidate:
+    added = tuple(each.spec.taint for each in rules if each.covers(*key, device.name))
+    return Candidate(*key, device, device_nodes.of_device(of.spec, device), (*device.taints, *added))
+
+
+def _problem(current: Sequence[ResourceSlice], devices: Sequence[Candidate]) -> str:
+    driver, name = current[0].pool
+    wanted = current[0].spec.pool.resource_slice_count
+    if len(current) != wanted:
+        return f"resource pool {driver}/{name} is currently being updated"
+    twice = [each for each, times in Counter(each.name for each in devices).items() if times > 1]
+    return f"resource pool {driver}/{name} is invalid: duplicate device name {twice[0]}" if twice else ""
+
+
+class Inventory:
+    """All pools, found by the node that one looks from."""
+
+    def __init__(self) -> None:
+        self._slices: dict[str, ResourceSlice] = {}
+        self._rules: dict[str, DeviceTaintRule] = {}
+        self._names: dict[tuple[str, str], set[str]] = {}
+        self._pools: dict[tuple[str, str], Pool] = {}
+        self._stale: set[tuple[str, str]] = set()
+        self._local: dict[str, list[Pool]] = {}
+        self._near: dict[str, Sequence[Pool]] = {}
+        self._wide: list[Pool] = []
+
+    def put_slice(self, given: ResourceSlice) -> None:
+        self.drop_slice(given.name)
+        self._slices[given.name] = given
+        self._names.setdefault(given.pool, set()).add(given.name)
+        self._stale.add(given.pool)
+
+    def drop_slice(self, name: str) -> None:
+        if (known := self._slices.pop(name, None)) is not None:
+            self._names[known.pool].discard(name)
+            self._stale.add(known.pool)
+
+    def put_rule(self, rule: DeviceTaintRule) -> None:
+        self._rules[rule.name] = rule
+        self._stale.update(self._names)
+
+    def drop_rule(self, name: str) -> None:
+        self._rules.pop(name, None)
+        self._stale.update(self._names)
+
+    def near(self, node: str) -> Sequence[Pool]:
+        """The pools that may have devices for a node, in the order in which they are tried."""
+        if self._stale:
+            self._refresh()
+        near = self._near.get(node)
+        if near is None:
+            near = self._near[node] = sorted((*self._local.get(node, ()), *self._wide), key=_by_key)
+        return near
+
+    def _refresh(self) -> None:
+        for key in self._stale:
+            names = self._names.get(key)
+            if names:
+                self._pools[key] = pool_of((self._slices[each] for each in names), self._rules.values())
+            else:
+                self._names.pop(key, None)
+                self._pools.pop(key, None)
+        self._stale.clear()
+        self._local, self._near, self._wide = {}, {}, []
+        for pool in sorted(self._pools.values(), key=_by_key):
+            (self._local.setdefault(pool.node, []) if pool.node else self._wide).append(pool)
+
+
+def _by_key(pool: Pool) -> tuple[str, str]:
+    return pool.key

@@ -1,0 +1,148 @@
+"""Why a device does not do, in few words: `mtu 1500 < 9000`. Pure."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from podwire.objects import device_taints, quantity
+from podwire.protocols.cel.syntax import Call, Const, Ident, Node, Select
+from podwire.scheduler.claims import capacities, constraints, selectors
+from podwire.scheduler.claims.allocated_devices import Ledger
+from podwire.scheduler.claims.claim_requests import Needs, Way
+from podwire.scheduler.claims.devices import Candidate, qualified
+
+_OPPOSITE = {"_>=_": "<", "_>_": "<=", "_<=_": ">", "_<_": ">=", "_==_": "!=", "_!=_": "=="}
+_TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
+_LONGEST = 80
+
+
+def why_not(candidate: Candidate, way: Way, ledger: Ledger) -> str:
+    """Why a device cannot be had for a request, whatever else is asked for; empty when it can."""
+    met = selectors.matches(candidate, way.selectors)
+    if isinstance(met, str):
+        return met
+    if not met:
+        return next(iter(_unmet(candidate, way)), "does not match")
+    if candidate.refused:
+        return candidate.refused
+    for taint in device_taints.untolerated(candidate.taints, way.tolerations):
+        return f"has untolerated taint {{{taint.key}: {taint.value}}}"
+    return "" if way.admin else _taken(candidate, way, ledger)
+
+
+def _taken(candidate: Candidate, way: Way, ledger: Ledger) -> str:
+    holders = ledger.holders(candidate.identity)
+    if holders and (not candidate.shared or candidate.identity in ledger.held):
+        return f"held by {', '.join(holders)}"
+    if not candidate.shared and not way.amounts:
+        return ""
+    amounts = capacities.taken(candidate, way)
+    if isinstance(amounts, str):
+        return amounts
+    lacking = capacities.lacking(candidate, amounts, ledger.shares(candidate.identity)) if candidate.shared else ""
+    return f"{lacking}, shared by {', '.join(holders)}" if lacking else ""
+
+
+def apart(candidate: Candidate, way: Way, needs: Needs) -> str:
+    """Why a constraint keeps a device away even when it stands alone."""
+    for each in needs.constraints:
+        if constraints.concerns(each, way.name) and (why := constraints.broken(each, (), candidate)):
+            return why
+    return ""
+
+
+def _unmet(candidate: Candidate, way: Way) -> Iterator[str]:
+    for expression in way.selectors:
+        if selectors.evaluated(candidate, expression) is False:
+            tree = selectors.program(expression).tree
+            yield next(iter(_reasons(tree.root, candidate)), "") or f"does not match {_short(expression)}"
+
+
+def _reasons(node: Node, candidate: Candidate) -> Iterator[str]:
+    """Of an expression that is false: the first of its conditions that is, if it is one that can be told."""
+    match node:
+        case Call(function="_&&_", args=args):
+            for each in args:
+                yield from _reasons(each, candidate)
+        case Call(function=function, args=(left, right)) if function in _OPPOSITE:
+            yield from _compared(left, _OPPOSITE[function], right, candidate)
+        case Call(function="!_", args=(inner,)) if _path(inner) is not None:
+            yield from _flag(inner, candidate, wanted=False)
+        case Select():
+            yield from _flag(node, candidate, wanted=True)
+
+
+def _compared(left: Node, sign: str, right: Node, candidate: Candidate) -> Iterator[str]:
+    if isinstance(left, Const):
+        left, sign, right = right, _TURNED[sign], left
+    match left, right:
+        case Call(function="compareTo", args=(own_side, wanted_side)), Const(value=0):
+            left, right = own_side, wanted_side
+    wanted = _constant(right)
+    if wanted is None or (name := _path(left)) is None:
+        return
+    own = _value(name, candidate)
+    if own is None:
+        yield f"has no {name[1]}"
+    elif _holds(own, sign, wanted):
+        yield f"{name[1]} {_told(own)} {sign} {_told(wanted)}"
+
+
+def _flag(node: Node, candidate: Candidate, *, wanted: bool) -> Iterator[str]:
+    name = _path(node)
+    own = _value(name, candidate) if name else None
+    if name and isinstance(own, bool) and own is not wanted:
+        yield f"{name[1]} is {_told(own)}"
+
+
+def _path(node: Node) -> tuple[str, str, str] | None:
+    """Domain, name and part of `device.attributes["domain"].name`; the driver is a path too."""
+    match node:
+        case Select(operand=Ident(name="device"), field="driver", test_only=False):
+            return "", "driver", "driver"
+        case Select(
+            operand=Call(function="_[_]", args=(Select(operand=Ident(name="device"), field=part), Const(value=domain))),
+            field=name,
+            test_only=False,
+        ):
+            return str(domain), name, part
+        case _:
+            return None
+
+
+def _value(path: tuple[str, str, str], candidate: Candidate) -> Any:
+    domain, name, part = path
+    if part == "driver":
+        return candidate.driver
+    full = qualified(f"{domain}/{name}", candidate.driver)
+    if part == "capacity":
+        found = candidate.capacity.get(full)
+        return quantity.Quantity(found.nano, quantity.Format.BINARY_SI) if found else None
+    attribute = candidate.attributes.get(full)
+    return attribute.value if attribute and attribute.type in ("bool", "int", "string") else None
+
+
+def _constant(node: Node) -> Any:
+    match node:
+        case Const(value=value):
+            return value
+        case Call(function="quantity", args=(Const(value=str(text)),)):
+            return quantity.parse(text)
+        case _:
+            return None
+
+
+def _holds(own: Any, sign: str, wanted: Any) -> bool:
+    if sign in ("==", "!="):
+        return bool((own == wanted) == (sign == "=="))
+    if isinstance(own, str) != isinstance(wanted, str):
+        return False
+    return bool({"<": own < wanted, "<=": own <= wanted, ">": own > wanted, ">=": own >= wanted}[sign])
+
+
+def _told(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _short(expression: str) -> str:
+    text = " ".join(expression.split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

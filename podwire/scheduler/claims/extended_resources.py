@@ -1,0 +1,24 @@
+"""Resources that a DeviceClass stands for: not turned into claims here, and whoever asks for one is told so. Pure."""
+
+from collections.abc import Sequence
+
+from podwire.objects.device_classes import DeviceClass
+from podwire.scheduler.pod_info import PodInfo
+from podwire.scheduler.snapshot import NodeInfo, Snapshot
+
+IMPLICIT = "deviceclass.resource.kubernetes.io/"
+
+
+def told(pod: PodInfo, snapshot: Snapshot, _nodes: Sequence[NodeInfo]) -> str:
+    sentences = [
+        f"{resource} stands for DeviceClass {class_.name}: this scheduler gives its devices to spec.resourceClaims only"
+        for class_ in snapshot.claims.classes.values()
+        for resource in _names(class_)
+        if pod.requests.get(resource)
+    ]
+    return " ".join(f"{each}." for each in sentences)
+
+
+def _names(class_: DeviceClass) -> Sequence[str]:
+    own = class_.spec.extended_resource_name
+    return (IMPLICIT + class_.name, own) if own else (IMPLICIT + class_.name,)

@@ -1,0 +1,77 @@
+"""A pod as the scheduler weighs it: read once when it is seen, used for every decision."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from podwire.objects import pods
+from podwire.objects.pods import Pod
+from podwire.scheduler import affinity_terms
+from podwire.scheduler.affinity_terms import Terms
+from podwire.scheduler.resource_requests import SILENT, Resources, pod_requests
+
+
+class HostPort(NamedTuple):
+    ip: str
+    protocol: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodInfo:
+    pod: Pod
+    requests: Resources
+    usage: Resources
+    """The requests, with a guess for containers that ask for nothing."""
+    host_ports: tuple[HostPort, ...] = ()
+    terms: Terms = affinity_terms.NONE
+    owner: str = ""
+    """The uid of its controller."""
+    not_evaluated: tuple[str, ...] = ()
+    """Fields that bear on where it may run and that nobody here understands."""
+
+
+class Unreadable(Exception):
+    """A pod that no API server should hold; names the field."""
+
+
+def read(object_: Mapping[str, Any]) -> PodInfo:
+    try:
+        pod = pods.read(object_)
+        whole = ((object_["spec"].get("resources") or {}).get("requests")) or {}
+        return PodInfo(
+            pod=pod,
+            requests=pod_requests(pod, whole),
+            usage=pod_requests(pod, whole, silent=SILENT),
+            host_ports=tuple(_host_ports(pod)),
+            terms=affinity_terms.read(pod),
+            owner=next((each.uid for each in pod.metadata.owner_references if each.controller), ""),
+            not_evaluated=tuple(_not_evaluated(object_["spec"])),
+        )
+    except (msgspec.ValidationError, ValueError) as error:
+        raise Unreadable(str(error)) from error
+
+
+def _host_ports(pod: Pod) -> Iterator[HostPort]:
+    """Of those that run together; init containers that end are gone before another pod could meet them."""
+    lasting = (*(each for each in pod.spec.init_containers if each.sidecar), *pod.spec.containers)
+    for container in lasting:
+        for port in container.ports:
+            if port.host_port:
+                yield HostPort(port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)
+
+
+_PLACED_VOLUMES = (
+    "persistentVolumeClaim", "ephemeral", "csi", "gcePersistentDisk", "awsElasticBlockStore", "azureDisk", "cinder",
+    "iscsi", "rbd",
+)  # fmt: skip
+"""Volumes that are not everywhere, or of which a node takes only so many."""
+
+
+def _not_evaluated(spec: Mapping[str, Any]) -> Iterator[str]:
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        for source in _PLACED_VOLUMES:
+            if source in volume:
+                yield f"spec.volumes[{index}].{source}"

@@ -1,0 +1,77 @@
+"""What a store answers from memory: reads, lists, watches. The stores below add how a write becomes durable."""
+
+from collections.abc import Sequence
+
+from podwire.protocols.storage import Change, Item, Page, StorageError, StoreUnavailable, TooLarge, Watch
+from podwire.store.broadcast import QUEUE, Feed
+from podwire.store.history import Window
+from podwire.store.versions import Versions
+
+MAX_VALUE = 1_500_000
+"""Bytes of one value. etcd takes requests of 1.5 MiB; all stores refuse alike, so that none is a trap for later."""
+
+SHRINK_EVERY = 256
+"""Changes between two looks at whether the past has outgrown its window."""
+
+
+def refuse_too_large(key: str, value: bytes) -> None:
+    if len(value) > MAX_VALUE:
+        raise TooLarge(key, len(value), MAX_VALUE)
+
+
+class Mirror:
+    """The whole state and its recent past in memory."""
+
+    def __init__(self, versions: Versions, *, keep: Window, queue: int = QUEUE) -> None:
+        self._versions = versions
+        self._feed = Feed(versions.history, queue=queue)
+        self._keep = keep
+        self._until_shrink = SHRINK_EVERY
+        self._closed = False
+
+    @property
+    def revision(self) -> int:
+        """The newest revision that was published."""
+        return self._versions.revision
+
+    @property
+    def failure(self) -> str:
+        """Why the store takes no writes; empty when it does."""
+        return "the store is closed" if self._closed else ""
+
+    async def get(self, key: str) -> Item | None:
+        self._refuse_when_closed()
+        return self._versions.get(key)
+
+    async def list(self, prefix: str, *, at: int | None = None, after: str | None = None, limit: int = 0) -> Page:
+        """Keys under `prefix`; raises Gone or NotYet for `at`."""
+        self._refuse_when_closed()
+        return self._versions.page(prefix, at=at, after=after, limit=limit)
+
+    def watch(self, prefix: str, *, after: int) -> Watch:
+        """Changes under `prefix` (or of one key, when it does not end in '/') above `after`; raises Gone."""
+        self._refuse_when_closed()
+        return self._feed.subscribe(prefix, after)
+
+    def _publish(self, changes: Sequence[Change]) -> None:
+        """Make changes visible: to readers, then to watchers."""
+        for change in changes:
+            self._versions.apply(change)
+        self._feed.publish(changes)
+        self._until_shrink -= len(changes)
+
+    def _outgrown(self) -> int | None:
+        """The revision to compact to when it is time for that: work in proportion to writes, no clock needed."""
+        if self._until_shrink > 0:
+            return None
+        self._until_shrink = SHRINK_EVERY
+        revision = self._versions.history.surplus(self._keep)
+        return revision if revision > self._versions.history.floor else None
+
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+
+    def _end(self, reason: StorageError) -> None:
+        self._closed = True
+        self._feed.end_all(reason)

@@ -1,0 +1,140 @@
+"""What follows from stored objects inside the server: records of what services hold are kept true."""
+
+import asyncio
+
+import pytest
+
+from podwire.apiserver.admission import allocation_reconciler
+from podwire.apiserver.admission.service_allocations import ADDRESSES, NODE_PORTS, Holdings
+from podwire.apiserver.read import informer
+from podwire.protocols.storage import Gone, SlowWatcher, StoreUnavailable
+from podwire.store.memory import MemoryStore
+from podwire.transports.clock import SystemClock
+
+SERVICES = "/api/v1/namespaces/default/services"
+IPS = "/apis/networking.k8s.io/v1/ipaddresses"
+WEB = {"metadata": {"namespace": "default", "name": "web"}}
+
+
+async def keys(api):
+    return {each.key for prefix in (ADDRESSES, NODE_PORTS) for each in (await api.store.list(prefix)).items}
+
+
+@pytest.fixture
+def crashed():
+    """What a server that died between taking and storing has left: an address and a port of `default/web`."""
+
+    async def leave(api):
+        records = Holdings(api.store, api.clock)
+        for key in (f"{ADDRESSES}10.96.0.10", f"{NODE_PORTS}30080"):
+            assert await records.take(key, WEB)
+
+    return leave
+
+
+async def test_what_a_crash_has_left_is_swept_when_it_can_be_nobodys(api, crashed):
+    before = await keys(api)
+    await crashed(api)
+
+    await api.assembled.addresses.sweep()
+    assert len(await keys(api)) == len(before) + 2
+    api.clock.move(allocation_reconciler.SETTLED + 1)
+    await api.assembled.addresses.sweep()
+
+    assert await keys(api) == before
+
+
+async def test_what_is_held_is_not_swept_however_old(api):
+    await api.made(SERVICES, {"metadata": {"name": "web"}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}})
+    before = await keys(api)
+    api.clock.move(100_000)
+
+    await api.assembled.addresses.sweep()
+
+    assert await keys(api) == before
+
+
+async def test_what_a_crash_has_left_goes_to_the_service_it_was_for(api, crashed):
+    await crashed(api)
+    ports = [{"port": 80, "nodePort": 30080}]
+    spec = {"type": "NodePort", "clusterIP": "10.96.0.10", "ports": ports}
+
+    made = await api.made(SERVICES, {"metadata": {"name": "web"}, "spec": spec})
+
+    assert made["spec"]["clusterIP"] == "10.96.0.10"
+    api.clock.move(allocation_reconciler.SETTLED + 1)
+    await api.assembled.addresses.sweep()
+    assert f"{ADDRESSES}10.96.0.10" in await keys(api)
+
+
+async def test_a_server_that_died_while_it_made_its_own_service_starts_again(serve):
+    store = MemoryStore()
+    own = {"metadata": {"namespace": "default", "name": "kubernetes"}}
+    await Holdings(store, SystemClock()).take(f"{ADDRESSES}10.96.0.1", own)
+
+    api = await serve(store)
+
+    assert (await api.get(f"{SERVICES}/kubernetes")).body["spec"]["clusterIP"] == "10.96.0.1"
+
+
+async def test_a_record_that_was_lost_is_made_again(api):
+    made = await api.made(SERVICES, {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}})
+    address = made["spec"]["clusterIP"]
+    await api.delete(f"{IPS}/{address}")
+    assert f"{ADDRESSES}{address}" not in await keys(api)
+
+    await api.assembled.addresses.sweep()
+
+    assert f"{ADDRESSES}{address}" in await keys(api)
+
+
+async def test_an_address_that_somebody_reserved_by_hand_is_left_alone(api):
+    parent = {"resource": "services", "namespace": "default", "name": "later"}
+    await api.made(IPS, {"metadata": {"name": "10.96.0.77"}, "spec": {"parentRef": parent}})
+    api.clock.move(100_000)
+
+    await api.assembled.addresses.sweep()
+
+    assert (await api.get(f"{IPS}/10.96.0.77")).status == 200
+    spec = {"clusterIP": "10.96.0.77", "ports": [{"port": 80}]}
+    assert (await api.post(SERVICES, {"metadata": {"name": "web"}, "spec": spec})).status == 422
+
+
+# --- following --------------------------------------------------------------------------------------------------------
+
+
+class BreakingStore(MemoryStore):
+    """A store whose first watch ends as told."""
+
+    def __init__(self, end):
+        super().__init__()
+        self.end = end
+
+    def watch(self, prefix, *, after):
+        watch = super().watch(prefix, after=after)
+        if self.end is not None:
+            self._feed.end(watch, self.end, drop=True)
+            self.end = None
+        return watch
+
+
+@pytest.mark.parametrize("end", [Gone(1, 2), SlowWatcher("slow"), StoreUnavailable("away")])
+async def test_a_log_that_breaks_is_followed_anew_from_the_whole_state(monkeypatch, end):
+    monkeypatch.setattr(informer, "RETRY", 0.0)
+    store, told = BreakingStore(end), asyncio.Queue()
+    await store.create("/registry/a/x", b"1")
+
+    async def seen(items):
+        told.put_nowait([each.key for each in items])
+
+    async def changed(change):
+        told.put_nowait(change.key)
+
+    following = asyncio.create_task(informer.follow(store, "/registry/a/", seen, changed))
+    try:
+        async with asyncio.timeout(30):
+            assert [await told.get(), await told.get()] == [["/registry/a/x"]] * 2
+            await store.create("/registry/a/y", b"1")
+            assert await told.get() == "/registry/a/y"
+    finally:
+        following.cancel()

@@ -1,0 +1,53 @@
+"""Whether what a token stands for is still there."""
+
+import pytest
+
+from podwire.apiserver.identity.service_accounts import StoredAccounts
+
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+
+
+@pytest.mark.parametrize("uid", ["its own", "another"])
+async def test_an_account_is_there_with_its_own_uid_only(api, uid):
+    made = (await api.get(f"{ACCOUNTS}/default")).body
+    asked = made["metadata"]["uid"] if uid == "its own" else "another"
+
+    assert await StoredAccounts(api.store).exists("default", "default", asked) is (uid == "its own")
+
+
+async def test_an_account_that_is_gone_is_not_there(api):
+    uid = (await api.get(f"{ACCOUNTS}/default")).body["metadata"]["uid"]
+
+    await api.delete(f"{ACCOUNTS}/default")
+
+    assert not await StoredAccounts(api.store).exists("default", "default", uid)
+
+
+async def test_an_account_of_another_namespace_is_another(api):
+    uid = (await api.get(f"{ACCOUNTS}/default")).body["metadata"]["uid"]
+
+    assert not await StoredAccounts(api.store).exists("kube-system", "default", uid)
+
+
+@pytest.mark.parametrize(
+    ("kind", "namespace", "url", "body"),
+    [
+        ("Node", "", "/api/v1/nodes", {"metadata": {"name": "x"}}),
+        ("Secret", "default", "/api/v1/namespaces/default/secrets", {"metadata": {"name": "x"}}),
+        (
+            "Pod",
+            "default",
+            "/api/v1/namespaces/default/pods",
+            {"metadata": {"name": "x"}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+        ),
+    ],
+    ids=["node", "secret", "pod"],
+)
+async def test_what_a_token_is_bound_to_is_there_until_it_is_gone(api, kind, namespace, url, body):
+    accounts = StoredAccounts(api.store)
+    uid = (await api.made(url, body))["metadata"]["uid"]
+
+    assert await accounts.bound_exists(kind, namespace, "x", uid)
+    assert not await accounts.bound_exists(kind, namespace, "x", "another")
+    await api.delete(f"{url}/x")
+    assert not await accounts.bound_exists(kind, namespace, "x", uid)

@@ -1,0 +1,306 @@
+"""Pods with claims before nodes: which one, what is written, and what is told when none will do."""
+
+import msgspec
+import pytest
+
+from podwire.objects import nodes
+from podwire.scheduler import Chosen, Unschedulable, choose, pod_info
+from podwire.scheduler.claims import dynamic_resources
+from podwire.scheduler.framework import Happening
+from podwire.scheduler.snapshot import Snapshot
+
+A = 'device.attributes["net.example.com"]'
+LARGE = f"{A}.mtu >= 9000"
+
+
+def pod_of(*names, generated=(), status=()):
+    entries = [{"name": each, "resourceClaimName": each} for each in names]
+    entries += [{"name": each, "resourceClaimTemplateName": each} for each in generated]
+    return pod_info.read(
+        {
+            "metadata": {"name": "web", "namespace": "default", "uid": "uid-web"},
+            "spec": {"containers": [{"name": "c", "image": "i"}], "resourceClaims": entries},
+            "status": {"resourceClaimStatuses": list(status)},
+        }
+    )
+
+
+def snapshot_of(book, *names):
+    snapshot = Snapshot()
+    for name in names or ("n1",):
+        allocatable = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+        snapshot.put_node(nodes.read({"metadata": {"name": name}, "status": {"allocatable": allocatable}}))
+    snapshot.claims = book
+    return snapshot
+
+
+def told(found):
+    """What is said besides the counts and what became of preemption."""
+    assert isinstance(found, Unschedulable)
+    return found.message.removesuffix(" preemption: not done by this scheduler.").partition(": ")[2]
+
+
+def test_a_pod_goes_where_its_devices_are(words):
+    book = words.book(
+        slices_=[words.slice("n1", [words.device("a", mtu=1500)]), words.slice("n2", [words.device("b", mtu=9000)])],
+        claims_=[words.claim("nic", words.request("nic", LARGE))],
+    )
+    assert choose(pod_of("nic"), snapshot_of(book, "n1", "n2")) == Chosen("n2")
+
+
+def test_a_pod_follows_a_claim_that_has_its_devices_already(words):
+    only = {"key": "metadata.name", "operator": "In", "values": ["n2"]}
+    status = words.allocated("b", node="n2")
+    status["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [only]}]}
+    book = words.book(claims_=[words.claim("nic", status=status)])
+    assert choose(pod_of("nic"), snapshot_of(book, "n1", "n2")) == Chosen("n2")
+    assert told(choose(pod_of("nic"), snapshot_of(book, "n1"))) == "1 resourceclaim not available on the node."
+    [decided] = dynamic_resources.decided(pod_of("nic"), snapshot_of(book, "n2"), "n2")
+    assert decided.allocation is None
+
+
+TAINT = {"key": "broken", "value": "yes", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "given", "why"),
+    [
+        pytest.param(LARGE, {"mtu": 1500}, "mtu 1500 < 9000", id="too small a number"),
+        pytest.param(f"9000 <= {A}.mtu", {"mtu": 1500}, "mtu 1500 < 9000", id="written the other way round"),
+        pytest.param(f'{A}.kind == "pci"', {"kind": "veth"}, "kind veth != pci", id="another text"),
+        pytest.param(f'{A}.kind != "veth"', {"kind": "veth"}, "kind veth == veth", id="an unwanted text"),
+        pytest.param(f"{A}.rdma", {"rdma": False}, "rdma is false", id="a boolean"),
+        pytest.param(f"!{A}.virtual", {"virtual": True}, "virtual is true", id="an unwanted boolean"),
+        pytest.param(f"{A}.rdma && {LARGE}", {"rdma": True, "mtu": 68}, "mtu 68 < 9000", id="the second condition"),
+        pytest.param('device.driver == "gpu.example.com"', {}, "driver net.example.com != gpu.example.com",
+                     id="the driver"),
+        pytest.param('device.capacity["net.example.com"].bandwidth.compareTo(quantity("10Gi")) >= 0',
+                     {"capacity": {"bandwidth": "1Gi"}}, "bandwidth 1Gi < 10Gi", id="a capacity"),
+        pytest.param(f'{A}.kind.startsWith("p")', {"kind": "veth"}, f'does not match {A}.kind.startsWith("p")',
+                     id="what has no short form"),
+        pytest.param("true", {"taints": [TAINT]}, "has untolerated taint {broken: yes}", id="a taint"),
+    ],
+)  # fmt: skip
+def test_each_device_says_why_not(words, expression, given, why):
+    book = words.book(
+        slices_=[words.slice("n1", [words.device("eth2", **given)])],
+        claims_=[words.claim("nic", words.request("nic", expression))],
+    )
+    assert told(choose(pod_of("nic"), snapshot_of(book))) == (
+        f"1 cannot allocate all claims. On n1, claim default/nic, request nic: eth2: {why}."
+    )
+
+
+def test_who_holds_a_device_is_told_and_what_is_left_of_a_shared_one(words):
+    shared = words.device("eth3", shared=True, capacity={"bandwidth": "10"})
+    book = words.book(
+        slices_=[words.slice("n1", [words.device("eth2", capacity={"bandwidth": "5"}), shared])],
+        claims_=[
+            words.claim("nic", words.request(capacity={"requests": {"bandwidth": "5"}})),
+            words.claim("db", status=words.allocated("eth2")),
+            words.claim("log", status=words.allocated("eth3", shareID="s", consumedCapacity={"bandwidth": "8"})),
+        ],
+    )
+    assert told(choose(pod_of("nic"), snapshot_of(book))) == (
+        "1 cannot allocate all claims. On n1, claim default/nic, request nic: eth2: held by default/db; "
+        "eth3: bandwidth: 2 left < 5, shared by default/log."
+    )
+
+
+def test_of_many_nodes_and_devices_only_some_are_told_one_by_one(words):
+    names = [f"n{each}" for each in range(5)]
+    devices = [words.device(f"d{each}", mtu=1500) for each in range(10)]
+    book = words.book(
+        slices_=[words.slice(each, devices) for each in names],
+        claims_=[words.claim("nic", words.request("nic", LARGE))],
+    )
+    message = told(choose(pod_of("nic"), snapshot_of(book, *names)))
+    assert message.startswith("5 cannot allocate all claims. On n0, ")
+    assert message.endswith("d7: mtu 1500 < 9000; and 2 more. 2 more likewise.")
+    assert message.count("On n") == 3
+
+
+def test_devices_of_the_kind_that_was_asked_for_are_told_first(words):
+    others = [words.device(f"d{each}", mtu=1500) for each in range(10)]
+    book = words.book(
+        slices_=[words.slice("n1", [*others, words.device("fast", mtu=9000)])],
+        claims_=[words.claim("nic", words.request("nic", LARGE)), words.claim("db", status=words.allocated("fast"))],
+    )
+    message = told(choose(pod_of("nic"), snapshot_of(book)))
+    assert "request nic: fast: held by default/db; d0: mtu 1500 < 9000; " in message
+
+
+def test_requests_that_exclude_each_other_are_told_so(words):
+    book = words.book(
+        slices_=[words.slice("n1", [words.device("a")])],
+        claims_=[words.claim("nic", words.request("one"), words.request("two"))],
+    )
+    assert told(choose(pod_of("nic"), snapshot_of(book))).endswith(
+        "On n1, default/nic: each request could be met, but not all of them together."
+    )
+
+
+def test_of_alternatives_the_last_resort_says_why_not(words):
+    either = {"name": "nic", "firstAvailable": [words.way("fast", LARGE), words.way("slow", f"{A}.mtu >= 1500")]}
+    book = words.book(slices_=[words.slice("n1", [words.device("a", mtu=68)])], claims_=[words.claim("nic", either)])
+    assert told(choose(pod_of("nic"), snapshot_of(book))).endswith(
+        "claim default/nic, request nic/slow: a: mtu 68 < 1500."
+    )
+
+
+def test_a_device_with_a_capacity_that_nobody_can_read_costs_itself_alone(words):
+    devices = [words.device("a", capacity={"bandwidth": "much"}), words.device("b")]
+    book = words.book(slices_=[words.slice("n1", devices)], claims_=[words.claim("nic")])
+    [decided] = dynamic_resources.decided(pod_of("nic"), snapshot_of(book), "n1")
+    assert [each.device for each in decided.allocation.devices.results] == ["b"]
+
+
+def test_an_expression_that_fails_keeps_the_pod_from_every_node(words):
+    book = words.book(
+        slices_=[words.slice("n1", [words.device("a", mtu=9000)]), words.slice("n2", [words.device("b")])],
+        claims_=[words.claim("nic", words.request("nic", LARGE))],
+    )
+    assert told(choose(pod_of("nic"), snapshot_of(book, "n1", "n2"))) == (
+        "request nic: device net.example.com/n2/b: selector #0: runtime error: no such key: mtu."
+    )
+
+
+OWNED = {"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "uid-web", "controller": True}
+
+
+def owned(claim, owner):
+    claim["metadata"]["ownerReferences"] = [owner]
+    return claim
+
+
+NAMED = ({"name": "t", "resourceClaimName": "web-t-x"},)
+
+
+@pytest.mark.parametrize(
+    ("status", "owner", "quiet", "why"),
+    [
+        pytest.param((), None, True, 'pod "default/web": ResourceClaim not created yet', id="not made yet"),
+        pytest.param(NAMED, None, True, 'resourceclaim "web-t-x" not found', id="not seen yet"),
+        pytest.param(NAMED, {**OWNED, "uid": "else"}, False,
+                     "ResourceClaim default/web-t-x was not created for pod default/web (pod is not owner)",
+                     id="somebody else's"),
+    ],
+)  # fmt: skip
+def test_a_claim_from_a_template_is_waited_for_without_a_word_but_not_somebody_elses(words, status, owner, quiet, why):
+    made = [owned(words.claim("web-t-x"), owner)] if owner else []
+    book = words.book(claims_=made)
+    found = choose(pod_of(generated=["t"], status=status), snapshot_of(book))
+    assert (told(found), found.quiet, bool(found.helped_by & Happening.DEVICES)) == (f"{why}.", quiet, True)
+
+
+def test_a_claim_that_another_pod_is_getting_devices_for_is_waited_for(words):
+    book = words.book(slices_=[words.slice("n1", [words.device("a")])], claims_=[words.claim("nic")])
+    snapshot = snapshot_of(book)
+    book.reserve("uid-other", dynamic_resources.decided(pod_of("nic"), snapshot, "n1"))
+    found = choose(pod_of("nic"), snapshot)
+    assert (told(found), found.quiet) == ("resourceclaim default/nic is in the process of being allocated.", True)
+    assert book.give_up("uid-other")
+    assert choose(pod_of("nic"), snapshot) == Chosen("n1")
+
+
+def test_nodes_that_offer_an_earlier_alternative_are_preferred(words):
+    either = {"name": "nic", "firstAvailable": [words.way("fast", LARGE), words.way("slow")]}
+    book = words.book(
+        slices_=[words.slice("n1", [words.device("a", mtu=1500)]), words.slice("n2", [words.device("b", mtu=9000)])],
+        claims_=[words.claim("nic", either)],
+    )
+    snapshot = snapshot_of(book, "n1", "n2")
+    assert dynamic_resources.score(pod_of("nic"), snapshot, snapshot.nodes) == [87, 100]
+    assert choose(pod_of("nic"), snapshot) == Chosen("n2")
+
+
+def config(name, *requests):
+    opaque = {"driver": "net.example.com", "parameters": {"name": name}}
+    return {"opaque": opaque, **({"requests": list(requests)} if requests else {})}
+
+
+def test_what_is_written_names_devices_configuration_and_the_node(words):
+    requests = [words.request("one"), {"name": "two", "firstAvailable": [
+        words.way("fast", "false"), words.way("slow", class_name="other", tolerations=[
+            {"key": "broken", "operator": "Exists"}])]}]  # fmt: skip
+    configs = [config("all"), config("one", "one"), config("fast", "two/fast"), config("slow", "two/slow"),
+               config("two", "two")]  # fmt: skip
+    book = words.book(
+        slices_=[words.slice("n1", [words.device("a"), words.device("b", taints=[TAINT])])],
+        classes=[words.class_("nic", config=[config("class")]), words.class_("other")],
+        claims_=[words.claim("nic", *requests, config=configs)],
+    )
+    [decided] = dynamic_resources.decided(pod_of("nic"), snapshot_of(book), "n1")
+    written = msgspec.json.decode(msgspec.json.encode(decided.allocation))
+    place = {"driver": "net.example.com", "pool": "n1"}
+    assert written["devices"]["results"] == [
+        {"request": "one", **place, "device": "a"},
+        {"request": "two/slow", **place, "device": "b", "tolerations": [{"key": "broken", "operator": "Exists"}]},
+    ]
+    assert [
+        (each["source"], each.get("requests", []), each["opaque"]["parameters"]["name"])
+        for each in written["devices"]["config"]
+    ] == [
+        ("FromClass", ["one"], "class"),
+        ("FromClaim", [], "all"),
+        ("FromClaim", ["one"], "one"),
+        ("FromClaim", ["two/slow"], "slow"),
+        ("FromClaim", ["two"], "two"),
+    ]
+    only = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+    assert written["nodeSelector"] == {"nodeSelectorTerms": [{"matchFields": [only]}]}
+
+
+def test_shares_have_ids_of_their_own_and_say_how_much_they_take(words):
+    device = words.device("a", shared=True, capacity={"bandwidth": "10Gi"})
+    book = words.book(
+        slices_=[words.slice("n1", [device])],
+        claims_=[words.claim("nic", words.request(count=2, capacity={"requests": {"bandwidth": "2Gi"}}))],
+    )
+    [decided] = dynamic_resources.decided(pod_of("nic"), snapshot_of(book), "n1")
+    results = decided.allocation.devices.results
+    assert [each.consumed_capacity for each in results] == [{"bandwidth": "2Gi"}] * 2
+    assert len({each.share_id for each in results}) == 2
+
+
+RACK = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "Exists"}]}]}
+
+
+@pytest.mark.parametrize(
+    ("where", "selector"),
+    [
+        pytest.param({"allNodes": True}, None, id="devices for everybody"),
+        pytest.param({"nodeSelector": RACK}, RACK, id="devices of some nodes"),
+    ],
+)
+def test_devices_beyond_one_node_keep_the_claim_as_free_as_they_are(words, where, selector):
+    book = words.book(slices_=[words.slice("n1", [words.device("a")], pool="p", **where)], claims_=[words.claim("nic")])
+    snapshot = snapshot_of(book)
+    labelled = {"metadata": {"name": "n1", "labels": {"rack": "r1"}}}
+    snapshot.put_node(nodes.read(labelled))
+    [decided] = dynamic_resources.decided(pod_of("nic"), snapshot, "n1")
+    assert decided.allocation.node_selector == selector
+
+
+def test_a_claim_that_others_use_too_is_not_taken_away_from_them(words):
+    only = {"key": "metadata.name", "operator": "In", "values": ["n2"]}
+    status = words.allocated("b", node="n2")
+    status["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [only]}]}
+    idle = words.book(claims_=[words.claim("nic", status=status)])
+    other = {"resource": "pods", "name": "other", "uid": "uid-other"}
+    used = words.book(claims_=[words.claim("nic", status={**status, "reservedFor": [other]})])
+    assert dynamic_resources.to_deallocate(pod_of("nic"), snapshot_of(idle)).name == "nic"
+    assert dynamic_resources.to_deallocate(pod_of("nic"), snapshot_of(used)) is None
+    assert dynamic_resources.to_deallocate(pod_of("nic"), snapshot_of(idle, "n2")) is None
+
+
+@pytest.mark.parametrize("resource", ["example.com/nic", "deviceclass.resource.kubernetes.io/nic"])
+def test_who_asks_for_devices_as_a_resource_is_told_to_claim_them(words, resource):
+    class_ = words.class_("nic")
+    class_["spec"]["extendedResourceName"] = "example.com/nic"
+    container = {"name": "c", "image": "i", "resources": {"requests": {resource: "1"}}}
+    pod = pod_info.read({"metadata": {"name": "web", "uid": "u"}, "spec": {"containers": [container]}})
+    assert told(choose(pod, snapshot_of(words.book(classes=[class_])))) == (
+        f"1 Insufficient {resource}. {resource} stands for DeviceClass nic: this scheduler gives its devices to "
+        "spec.resourceClaims only."
+    )

@@ -1,0 +1,39 @@
+"""The condition on a pod that waits."""
+
+from podwire.objects import pods
+from podwire.scheduler.pod_conditions import GATED, Verdict, condition
+
+FULL = Verdict("Unschedulable", "0/1 nodes are available: 1 Insufficient cpu.")
+
+
+def pod(*conditions, generation=0):
+    meta = {"name": "web", "uid": "u", "generation": generation}
+    return pods.read({"metadata": meta, "spec": {}, "status": {"conditions": conditions}})
+
+
+def test_a_pod_that_says_nothing_yet_says_why_it_waits():
+    assert condition(pod(generation=3), FULL, 0.0) == {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/1 nodes are available: 1 Insufficient cpu.",
+        "lastProbeTime": None,
+        "lastTransitionTime": "1970-01-01T00:00:00Z",
+        "observedGeneration": 3,
+    }
+
+
+def test_what_it_says_already_is_not_said_again():
+    said = condition(pod(), FULL, 0.0)
+    assert condition(pod(said), FULL, 5.0) is None
+
+
+def test_another_reason_is_said_but_it_waits_since_the_first():
+    said = condition(pod(), GATED, 0.0)
+    changed = condition(pod(said), FULL, 5.0)
+    assert changed is not None
+    assert (changed["reason"], changed["lastTransitionTime"]) == ("Unschedulable", "1970-01-01T00:00:00Z")
+
+
+def test_other_conditions_say_nothing_about_it():
+    assert condition(pod({"type": "Ready", "status": "False"}), FULL, 0.0) is not None
