@@ -1,11 +1,18 @@
-"""Service-account tokens: JWTs signed by our own key, and nothing else that a JWT can be.
+"""Service-account tokens: JWTs (RFC 7519) that this server signs and verifies. PyJWT does the JWS part (RFC 7515).
 
-    BadToken        the token is not (or no longer) good; says why, for the log and never for the caller
-    TokenTooLong    the token that is asked for could not be used
+    BadToken        the token is invalid or no longer valid; the reason is for the log, never for the caller
+    TokenTooLong    the requested token would not be usable
 
-The general JWT libraries earn their size by the choices they offer (algorithms, key lookups, lax decoding), and those
-choices are the known holes. We are the only issuer, so a token has one algorithm (ES256), one key (named by its
-fingerprint, never looked up), one spelling of base64 and of the signature, and a header that asks for nothing more.
+We are the only issuer, so the verifier accepts less than the standard allows:
+
+    algorithm   ES256 alone is registered with PyJWT, so `none` and HS256 with the public key cannot be chosen
+    key         one; `kid` must be its fingerprint and is never looked up
+    header      exactly alg, kid and typ (no jku, x5u, crit, b64)
+    encoding    base64url in its one canonical spelling; of the two valid signatures (r, s) and (r, n - s) the lower s
+    claims      iss, sub, the account and the times are checked here against the injected clock, not by PyJWT, which
+                reads the wall clock itself
+
+So two different strings are never the same valid token, and a cache keyed by the token's digest is exact.
 """
 
 import base64
@@ -18,29 +25,29 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
+import jwt
 import msgspec
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+from jwt.algorithms import ECAlgorithm
 
 from podwire.apiserver.identity.users import ACCOUNT_PREFIX
 from podwire.interfaces import Clock
 
 ALGORITHM = "ES256"
 LONGEST_TOKEN = 16 * 1024
-VERIFIED_KEPT = 4096
-"""Signatures that are remembered as good; a kubelet and its pods send the same few tokens all day."""
-RIDDEN_OUT = 300.0
-"""A wall clock set back by up to this many seconds is not followed: no expired token comes back to life, no fresh one
-turns `not yet valid`. One set back further was wrong before, and is believed."""
+VERIFIED_CACHE_SIZE = 4096
+"""Verified tokens in the cache; a kubelet and its pods send the same few tokens all day."""
+TOLERATED_STEP = 300.0
+"""A wall clock that is set back by up to this many seconds is not followed: expired tokens stay expired, new ones do
+not become `not yet valid`. A larger step corrects a clock that was wrong before, and is followed."""
 
 _ORDER = ec.SECP256R1().group_order
 _T = TypeVar("_T")
 
 
 class BadToken(Exception):
-    """Why a token is refused; the text never holds any of the token."""
+    """The reason why a token is invalid; the text never contains any part of the token."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -48,11 +55,11 @@ class BadToken(Exception):
 
 
 class TokenTooLong(ValueError):
-    """What a token is to say does not fit into one; says how much does."""
+    """The claims do not fit into a token; names the limit."""
 
 
 class Named(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An object that a token names, with the uid that tells it from a later one of the same name."""
+    """An object that a token names, with its uid: a later object of the same name is another one."""
 
     name: str
     uid: str = ""
@@ -69,7 +76,7 @@ class Private(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True, rename={"private": "kubernetes.io"}):
-    """What a token says."""
+    """The claims of a token."""
 
     aud: list[str]
     exp: int
@@ -82,7 +89,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, rename={"private": "kube
 
     @property
     def bound(self) -> tuple[str, Named] | None:
-        """The kind and name of the object without which the token is worth nothing."""
+        """Kind and name of the object that the token is bound to: the token is invalid once that is deleted."""
         private = self.private
         for kind, named in (("Pod", private.pod), ("Secret", private.secret), ("Node", private.node)):
             if named is not None:
@@ -103,7 +110,7 @@ class Issued(NamedTuple):
 
 @dataclass(slots=True)
 class _Now:
-    """The wall clock, without its small steps back."""
+    """The wall clock without small steps backwards."""
 
     clock: Clock
     wall: float
@@ -112,7 +119,7 @@ class _Now:
     def __call__(self) -> float:
         monotonic, wall = self.clock.monotonic(), self.clock.wall()
         steady = self.wall + (monotonic - self.monotonic)
-        if 0 < steady - wall <= RIDDEN_OUT:
+        if 0 < steady - wall <= TOLERATED_STEP:
             return steady
         self.wall, self.monotonic = wall, monotonic
         return wall
@@ -127,7 +134,8 @@ class Tokens:
         self._key = key
         self._public = key.public_key()
         self._kid = key_id(self._public)
-        self._head = _encoded(msgspec.json.encode(_Header(alg=ALGORITHM, kid=self._kid)))
+        self._jws = jwt.PyJWS(algorithms=[])
+        self._jws.register_algorithm(ALGORITHM, _CanonicalES256(hashes.SHA256, ec.SECP256R1))
         self._now = _Now(clock, clock.wall(), clock.monotonic())
         self._verified: OrderedDict[bytes, Claims] = OrderedDict()
         self._claims = msgspec.json.Decoder(Claims)
@@ -157,16 +165,15 @@ class Tokens:
             sub=f"{ACCOUNT_PREFIX}{namespace}:{name}",
             private=Private(namespace, Named(name, uid), pod, secret, node),
         )
-        signed = b".".join((self._head, _encoded(msgspec.json.encode(claims))))
-        token = b".".join((signed, _encoded(_signature(self._key, signed))))
+        token = self._jws.encode(msgspec.json.encode(claims), self._key, ALGORITHM, headers={"kid": self._kid})
         if len(token) > LONGEST_TOKEN:
             raise TokenTooLong(f"a token of {len(token)} bytes would be refused; {LONGEST_TOKEN} are possible")
-        return Issued(token.decode(), datetime.fromtimestamp(claims.exp, UTC))
+        return Issued(token, datetime.fromtimestamp(claims.exp, UTC))
 
     def verify(self, token: str, audiences: Collection[str] = ()) -> Claims:
-        """What the token says, if it is ours, is good now, and is meant for one of `audiences` (else the server's).
+        """Returns the claims of a token that we signed, valid now, for one of `audiences` (default: the server's own).
 
-        Raises BadToken. Whether the account and the bound object still exist is not known here.
+        Raises BadToken. The caller checks whether the account and the bound object still exist.
         """
         if len(token) > LONGEST_TOKEN:
             raise BadToken("too long")
@@ -181,7 +188,7 @@ class Tokens:
         return claims
 
     def _trusted(self, token: str) -> Claims:
-        """The claims of a token that we signed; a signature is checked once, and remembered by the token's digest."""
+        """Returns the claims of a token that we signed; each token's signature is verified once."""
         try:
             raw = token.encode("ascii")
         except UnicodeEncodeError:
@@ -193,21 +200,27 @@ class Tokens:
             return claims
         claims = self._read(raw)
         self._verified[digest] = claims
-        if len(self._verified) > VERIFIED_KEPT:
+        if len(self._verified) > VERIFIED_CACHE_SIZE:
             self._verified.popitem(last=False)
         return claims
 
     def _read(self, raw: bytes) -> Claims:
-        head, payload, signature = _parts(raw)
-        header = _parsed(self._headers, head, "header")
+        parts = raw.split(b".")
+        if len(parts) != 3:
+            raise BadToken("not three parts")
+        header = _parsed(self._headers, parts[0], "header")
         if header.alg != ALGORITHM:
             raise BadToken("not signed with ES256")
         if header.kid != self._kid:
             raise BadToken("signed with a key that is not ours")
         if header.typ != "JWT":
             raise BadToken("not a JWT")
-        _check_signature(self._public, b".".join((head, payload)), _decoded(signature))
-        claims = _parsed(self._claims, payload, "claims")
+        _decoded(parts[2])
+        try:
+            self._jws.decode(raw, self._public, algorithms=[ALGORITHM])
+        except jwt.InvalidTokenError:
+            raise BadToken("its signature is wrong") from None
+        claims = _parsed(self._claims, parts[1], "claims")
         account = claims.private
         if claims.iss != self.issuer:
             raise BadToken("from another issuer")
@@ -216,28 +229,32 @@ class Tokens:
         return claims
 
 
+class _CanonicalES256(ECAlgorithm):
+    """ES256 (RFC 7518, 3.4) with one valid signature per message and key: the one with the lower s."""
+
+    def sign(self, msg: bytes, key: ec.EllipticCurvePrivateKey) -> bytes:
+        signature = super().sign(msg, key)
+        s = int.from_bytes(signature[32:])
+        return signature[:32] + min(s, _ORDER - s).to_bytes(32)
+
+    def verify(self, msg: bytes, key: ec.EllipticCurvePrivateKey | ec.EllipticCurvePublicKey, sig: bytes) -> bool:
+        if len(sig) != 64:
+            raise BadToken("its signature is not 64 bytes")
+        if int.from_bytes(sig[32:]) > _ORDER // 2:
+            raise BadToken("its signature is not the one we made")
+        return super().verify(msg, key, sig)
+
+
 def key_id(public: ec.EllipticCurvePublicKey) -> str:
-    """The fingerprint that names a key in a token's header and in the key set."""
+    """Returns the fingerprint that names a key in a token's header and in the key set."""
     der = public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return _encoded(hashlib.sha256(der).digest()).decode()
 
 
 def key_set(public: ec.EllipticCurvePublicKey) -> Mapping[str, Any]:
-    """The JWKS document: what others need to verify our tokens (RFC 7517)."""
-    numbers = public.public_numbers()
-    return {
-        "keys": [
-            {
-                "use": "sig",
-                "kty": "EC",
-                "kid": key_id(public),
-                "crv": "P-256",
-                "alg": ALGORITHM,
-                "x": _encoded(numbers.x.to_bytes(32)).decode(),
-                "y": _encoded(numbers.y.to_bytes(32)).decode(),
-            }
-        ]
-    }
+    """Returns the JWKS document with which others verify our tokens (RFC 7517)."""
+    jwk = ECAlgorithm.to_jwk(public, as_dict=True)
+    return {"keys": [{"use": "sig", "kid": key_id(public), "alg": ALGORITHM, **jwk}]}
 
 
 def discovery(issuer: str, key_set_url: str) -> Mapping[str, Any]:
@@ -249,13 +266,6 @@ def discovery(issuer: str, key_set_url: str) -> Mapping[str, Any]:
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": [ALGORITHM],
     }
-
-
-def _parts(raw: bytes) -> tuple[bytes, bytes, bytes]:
-    parts = raw.split(b".")
-    if len(parts) != 3:
-        raise BadToken("not three parts")
-    return parts[0], parts[1], parts[2]
 
 
 def _parsed(decoder: msgspec.json.Decoder[_T], part: bytes, what: str) -> _T:
@@ -271,7 +281,7 @@ def _encoded(data: bytes) -> bytes:
 
 
 def _decoded(part: bytes) -> bytes:
-    """The bytes of a part in its one spelling: the decoder alone would pass stray characters and spare bits."""
+    """Returns the bytes of a part; refuses spellings that a lenient decoder accepts (stray characters, spare bits)."""
     try:
         data = base64.urlsafe_b64decode(part + b"=" * (-len(part) % 4))
     except binascii.Error:
@@ -279,21 +289,3 @@ def _decoded(part: bytes) -> bytes:
     if _encoded(data) != part:
         raise BadToken("not base64url")
     return data
-
-
-def _signature(key: ec.EllipticCurvePrivateKey, signed: bytes) -> bytes:
-    """As JWTs carry it: r and s, 32 bytes each (RFC 7518, 3.4); of the two s that would do, the lower."""
-    r, s = decode_dss_signature(key.sign(signed, ec.ECDSA(hashes.SHA256())))
-    return r.to_bytes(32) + min(s, _ORDER - s).to_bytes(32)
-
-
-def _check_signature(public: ec.EllipticCurvePublicKey, signed: bytes, signature: bytes) -> None:
-    if len(signature) != 64:
-        raise BadToken("its signature is not 64 bytes")
-    r, s = int.from_bytes(signature[:32]), int.from_bytes(signature[32:])
-    if s > _ORDER // 2:
-        raise BadToken("its signature is not the one we made")
-    try:
-        public.verify(encode_dss_signature(r, s), signed, ec.ECDSA(hashes.SHA256()))
-    except InvalidSignature:
-        raise BadToken("its signature is wrong") from None
