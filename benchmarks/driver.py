@@ -54,10 +54,10 @@ def measure(seconds: float) -> Iterator[Figure]:
         _lay(cluster)
         turns = _take_turns(cluster, max(3, round(ROUNDS * seconds)))
         time.sleep(1)  # the collector writes by and by
-        stories = PodTraces()
-        stories.learn(Reader(cluster.trace).more())
+        traces = PodTraces()
+        traces.learn(Reader(cluster.trace).more())
         arrows = {
-            kind: [arrow for each in stories.all() if turns.pods.get(each.name) == kind for arrow in each.arrows]
+            kind: [arrow for each in traces.all() if turns.pods.get(each.name) == kind for arrow in each.arrows]
             for kind in CLASSES
         }
     bare_move = statistics.median(turns.moves) * 1e3

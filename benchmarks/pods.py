@@ -236,9 +236,9 @@ def in_a_row(times: Sequence[float]) -> Iterator[Figure]:
 def _traced(cluster: Cluster) -> dict[str, Step]:
     """Where the time went, by the cluster's own trace of the pods so far, each of which came alone."""
     time.sleep(1)  # the collector writes by and by
-    stories = PodTraces()
-    stories.learn(Reader(cluster.trace).more())
-    return average([found for each in stories.all() if (found := steps(each.arrows))])
+    traces = PodTraces()
+    traces.learn(Reader(cluster.trace).more())
+    return average([found for each in traces.all() if (found := steps(each.arrows))])
 
 
 def breakdown(parts: dict[str, Step]) -> Iterator[Figure]:

@@ -90,7 +90,7 @@ def _token_file(path: str) -> dict[str, User]:
                     continue
                 if len(row) < 3 or not row[0].strip() or not row[1].strip():
                     raise argparse.ArgumentTypeError(f"{path}: line {number}: expected token,user,uid[,groups]")
-                groups = [each.strip() for each in row[3].split(",")] if len(row) > 3 else []
+                groups = [part.strip() for part in row[3].split(",")] if len(row) > 3 else []
                 users[row[0].strip()] = User(row[1].strip(), row[2].strip(), tuple(filter(None, groups)))
     except OSError as error:
         raise argparse.ArgumentTypeError(f"{path}: {error.strerror}") from error

@@ -48,8 +48,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--data-dir", default=DATA, metavar="DIR", help=f"where records are ({DATA})")
     counting = verbs.add_parser("pools", help="how many addresses are leased, and how many are left")
     counting.add_argument("--conf-dir", default=CONF, metavar="DIR", help=f"where networks are configured ({CONF})")
-    for each in (listing, counting):
-        each.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    for parser_ in (listing, counting):
+        parser_.add_argument("-o", "--output", choices=("text", "json"), default="text")
     cni_calls.configure(verbs)
 
 
@@ -67,8 +67,8 @@ def _install(arguments: argparse.Namespace) -> int:
         raise UserError(f"{error}: not ours, and --force is not given; nothing was changed") from error
     except (OSError, ValueError) as error:
         raise UserError(str(error)) from error
-    for each in paths:
-        print(each)
+    for path in paths:
+        print(path)
     return 0
 
 
@@ -88,15 +88,25 @@ def _list(arguments: argparse.Namespace) -> int:
         raise UserError(str(error)) from error
     if arguments.output == "json":
         print(
-            json.dumps([each._asdict() | {"check": _check(checks.get(each.container_id))} for each in found], indent=2)
+            json.dumps(
+                [attachment._asdict() | {"check": _check(checks.get(attachment.container_id))} for attachment in found],
+                indent=2,
+            )
         )
         return 0
     rows = [
         (
-            *(each.network, each.container_id, each.ifname, ",".join(each.ips), _age(each.since), _yes(each.alive)),
-            _checked(checks.get(each.container_id)),
+            *(
+                attachment.network,
+                attachment.container_id,
+                attachment.ifname,
+                ",".join(attachment.ips),
+                _age(attachment.since),
+                _yes(attachment.alive),
+            ),
+            _checked(checks.get(attachment.container_id)),
         )
-        for each in found
+        for attachment in found
     ]
     _print_table(("NETWORK", "CONTAINER", "INTERFACE", "IPS", "AGE", "ALIVE", "CHECK"), rows)
     return 0
@@ -117,15 +127,15 @@ def _pools(arguments: argparse.Namespace) -> int:
         told = list(pools(arguments.conf_dir))
     except OSError as error:
         raise UserError(str(error)) from error
-    found = [each for each in told if isinstance(each, Pool)]
-    wrong = [each for each in told if isinstance(each, Unreadable)]
+    found = [pool for pool in told if isinstance(pool, Pool)]
+    wrong = [error for error in told if isinstance(error, Unreadable)]
     for each in wrong:
         print(f"podwire: {each.path}: {each.reason}", file=sys.stderr)
     if arguments.output == "json":
-        print(json.dumps([_pool(each) for each in found], indent=2))
+        print(json.dumps([_pool(pool) for pool in found], indent=2))
     else:
         rows = [
-            (each.network, each.ranges, str(each.used), str(each.free), str(each.dead), _oldest(each)) for each in found
+            (pool.network, pool.ranges, str(pool.used), str(pool.free), str(pool.dead), _oldest(pool)) for pool in found
         ]
         _print_table(("NETWORK", "RANGES", "USED", "FREE", "DEAD", "OLDEST"), rows)
     return 1 if wrong else 0

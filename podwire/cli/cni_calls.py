@@ -87,14 +87,14 @@ def run(arguments: argparse.Namespace) -> int:
 def _print_timings(timings: Timings, output: str) -> None:
     """Beside what is printed, also of a call that failed."""
     if output == "json":
-        print(json.dumps([asdict(each) for each in timings.steps], indent=2), file=sys.stderr)
+        print(json.dumps([asdict(step) for step in timings.steps], indent=2), file=sys.stderr)
         return
     for plugin, verb, step, times, ms in rows(timings.steps):
         print(f"{plugin:12} {verb:8} {step:10} {times:>5} {ms:>8}", file=sys.stderr)
 
 
 def _tool(arguments: argparse.Namespace, timings: Timings | None) -> Tool:
-    path = [Path(each) for each in os.environ.get("CNI_PATH", "").split(":") if each]
+    path = [Path(part) for part in os.environ.get("CNI_PATH", "").split(":") if part]
     return Tool(
         Options(
             network=arguments.network,
@@ -128,8 +128,8 @@ def _version(tool: Tool, arguments: argparse.Namespace) -> None:
         print(json.dumps({"cniVersion": version, "plugins": supported}, indent=2))
         return
     print(f"network {arguments.network}: {version}")
-    for kind, each in supported.items():
-        print(f"{kind}: {', '.join(each)}{'' if version in each else f' (and not {version})'}")
+    for kind, versions_ in supported.items():
+        print(f"{kind}: {', '.join(versions_)}{'' if version in versions_ else f' (and not {version})'}")
 
 
 _VERBS = {

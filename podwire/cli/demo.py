@@ -70,21 +70,21 @@ def _columns() -> int:
 
 def _text(told: Iterator[DemoEvent], *, keep: bool) -> None:
     number = 0
-    for each in told:
-        match each:
+    for event in told:
+        match event:
             case ActStarted():
-                print(f"\n{'':=<{_columns() + INDENT}}\nAct {each.number}: {each.title}\n{each.sentence}")
+                print(f"\n{'':=<{_columns() + INDENT}}\nAct {event.number}: {event.title}\n{event.sentence}")
             case StepStarted():
                 number += 1
-                print(f"\n{number:2}  {each.sentence}")
-                for line in each.command.splitlines():
+                print(f"\n{number:2}  {event.sentence}")
+                for line in event.command.splitlines():
                     print(f"    $ {line}", flush=True)
             case StepFinished():
-                for line in each.shown:
+                for line in event.shown:
                     print("\n".join(f"{'':{INDENT}}{part}".rstrip() for part in _fitted(line, _columns())))
-                print(f"    {each.milliseconds:.0f} ms", flush=True)
+                print(f"    {event.milliseconds:.0f} ms", flush=True)
             case Summary():
-                _closing(each, number, keep=keep)
+                _closing(event, number, keep=keep)
 
 
 def _fitted(line: str, width: int) -> list[str]:
@@ -102,8 +102,8 @@ def _closing(closing: Summary, steps: int, *, keep: bool) -> None:
     print(f"\n{steps} steps in {closing.seconds:.1f} s; all processes together took {memory} of memory.")
     if keep:
         print("It is still up. Next:")
-        for each in closing.visits:
-            print(f"  {_here(each)}")
+        for visit in closing.visits:
+            print(f"  {_here(visit)}")
         print(f"To remove it:\n  {_here(closing.end)}")
     else:
         print("Everything is gone again. Next:  podwire demo --keep")
@@ -121,15 +121,15 @@ def _json(told: Iterator[DemoEvent], *, keep: bool) -> None:
     steps: list[dict[str, Any]] = []
     summary: dict[str, Any] = {}
     try:
-        for each in told:
-            match each:
+        for event in told:
+            match event:
                 case StepFinished():
-                    steps.append(_step(each))
+                    steps.append(_step(event))
                 case Summary():
-                    summary = {"seconds": round(each.seconds, 3), "memoryBytes": each.memory_bytes}
-                    summary |= {"table": list(each.table)} if each.table else {}
+                    summary = {"seconds": round(event.seconds, 3), "memoryBytes": event.memory_bytes}
+                    summary |= {"table": list(event.table)} if event.table else {}
                     if keep:
-                        summary |= {"kubeconfig": str(each.kubeconfig), "next": each.visits, "remove": each.end}
+                        summary |= {"kubeconfig": str(event.kubeconfig), "next": event.visits, "remove": event.end}
     finally:
         print(json.dumps({"ok": bool(summary), "steps": steps, **summary}, indent=2))
 

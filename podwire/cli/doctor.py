@@ -15,11 +15,11 @@ def run(arguments: argparse.Namespace) -> int:
     """1 only when something is missing without which nothing runs."""
     found = examine()
     if arguments.output == "json":
-        print(json.dumps([dataclasses.asdict(each) for each in found], indent=2))
+        print(json.dumps([dataclasses.asdict(finding) for finding in found], indent=2))
     else:
-        for each in found:
-            _show(each)
-    return 1 if any(each.needed and not each.ok for each in found) else 0
+        for finding in found:
+            _show(finding)
+    return 1 if any(finding.needed and not finding.ok for finding in found) else 0
 
 
 def _show(finding: Finding) -> None:

@@ -43,8 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _profiles(_arguments: argparse.Namespace) -> int:
-    for each in profile_yaml.names():
-        print(f"{each:12} {_first_line(each)}")
+    for name in profile_yaml.names():
+        print(f"{name:12} {_first_line(name)}")
     return 0
 
 
@@ -57,7 +57,7 @@ def _show(arguments: argparse.Namespace) -> int:
     if arguments.yaml:
         print(profile_yaml.text_of(arguments.profile), end="")
     elif arguments.output == "json":
-        print(json.dumps([_told(each) for each in functions(profile)], indent=2))
+        print(json.dumps([_told(function) for function in functions(profile)], indent=2))
     else:
         _print_table(profile)
     return 0
@@ -73,11 +73,22 @@ def _told(each: Function) -> dict[str, Any]:
 
 def _print_table(profile: Profile) -> None:
     rows = [("PCI", "KIND", "NAME", "NUMA", "ROOT", "DRIVER", "MAC", "RDMA")]
-    for each in functions(profile):
-        told = _told(each)
-        name = each.gpu.model if each.gpu else each.name
-        numa = "-" if each.numa is None else str(each.numa)
-        rows.append((each.pci, told["kind"], name, numa, each.root, each.driver, each.mac or "-", each.rdma or "-"))
+    for function in functions(profile):
+        told = _told(function)
+        name = function.gpu.model if function.gpu else function.name
+        numa = "-" if function.numa is None else str(function.numa)
+        rows.append(
+            (
+                function.pci,
+                told["kind"],
+                name,
+                numa,
+                function.root,
+                function.driver,
+                function.mac or "-",
+                function.rdma or "-",
+            )
+        )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -92,7 +103,7 @@ def _cable(arguments: argparse.Namespace) -> int:
                 f"no cluster with simulated hardware below {layout.prefix}; `podwire up --hardware` makes one"
             )
         _check_name(arguments.card, known.hardware)
-        names = [each.name for each in known.nodes]
+        names = [node.name for node in known.nodes]
         if (node := arguments.node or names[0]) not in names:
             raise UserError(f"there is no node {node}; there is {', '.join(names)}")
         with KernelNetwork(NodeNamespaces(layout, node).switch) as switch:
@@ -104,7 +115,7 @@ def _cable(arguments: argparse.Namespace) -> int:
 
 def _check_name(card: str, profile: Profile) -> None:
     """The switch has links that are no card's."""
-    names = [each.name for each in links(functions(profile))]
+    names = [link.name for link in links(functions(profile))]
     if card not in names:
         raise UserError(f"there is no card {card}; there are {', '.join(names)}")
 

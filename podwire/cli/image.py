@@ -30,9 +30,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--command", dest="words", type=shlex.split, default=["sh"], metavar="WORDS", help="what it runs (sh)"
     )
     building.add_argument("--archive", type=Path, metavar="FILE", help="write it there, for any runtime, and not here")
-    for each in (listing, taking, removing, building):
-        each.add_argument("--prefix", type=Path, default=Path("/"), metavar="DIR", help=f"the store is DIR/{STORE}")
-        each.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    for verb in (listing, taking, removing, building):
+        verb.add_argument("--prefix", type=Path, default=Path("/"), metavar="DIR", help=f"the store is DIR/{STORE}")
+        verb.add_argument("-o", "--output", choices=("text", "json"), default="text")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (ImageError, OSError) as error:
         raise UserError(str(error)) from error
     if arguments.output == "json":
-        print(json.dumps([_as_json(each) for each in shown], indent=2))
+        print(json.dumps([_as_json(image) for image in shown], indent=2))
     else:
         _print_table(shown)
     return 0
@@ -65,13 +65,13 @@ def _import(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
 def _remove(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
     """What was removed; nothing is when one of them is not there."""
     found = {}
-    for each in arguments.image:
-        image = images.status(each)
+    for name in arguments.image:
+        image = images.status(name)
         if image is None:
-            raise UserError(f"there is no image {each!r}")
+            raise UserError(f"there is no image {name!r}")
         found[image.id] = image
-    for each in found:
-        images.remove(each)
+    for id_ in found:
+        images.remove(id_)
     return list(found.values())
 
 
@@ -95,7 +95,9 @@ def _as_json(image: Image) -> dict[str, Any]:
 
 
 def _print_table(images: Sequence[Image]) -> None:
-    rows = [(name, each.id[7:20], f"{each.size / 1e6:.1f}MB") for each in images for name in each.names or ("<none>",)]
+    rows = [
+        (name, image.id[7:20], f"{image.size / 1e6:.1f}MB") for image in images for name in image.names or ("<none>",)
+    ]
     widths = [max(map(len, column)) for column in zip(("IMAGE", "ID", "SIZE"), *rows, strict=True)]
     for row in (("IMAGE", "ID", "SIZE"), *rows):
         print("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -163,18 +163,18 @@ def _address(text: str) -> str:
 
 
 def _addresses(text: str) -> tuple[str, ...]:
-    return tuple(_address(each) for each in text.split(","))
+    return tuple(_address(part) for part in text.split(","))
 
 
 def _networks(text: str) -> tuple[str, ...]:
     try:
-        return tuple(str(ipaddress.ip_network(each)) for each in text.split(","))
+        return tuple(str(ipaddress.ip_network(part)) for part in text.split(","))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _labels(text: str) -> dict[str, str]:
-    pairs = [each.partition("=") for each in text.split(",")]
+    pairs = [part.partition("=") for part in text.split(",")]
     if wrong := [name for name, separator, _ in pairs if not name or not separator]:
         raise argparse.ArgumentTypeError(f"{wrong[0]!r}: expected KEY=VALUE")
     return {name: value for name, _, value in pairs}
@@ -184,7 +184,7 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def _taints(text: str) -> tuple[Taint, ...]:
-    return tuple(_taint(each) for each in text.split(","))
+    return tuple(_taint(part) for part in text.split(","))
 
 
 def _taint(text: str) -> Taint:

@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise UserError(str(error)) from error
     if arguments.output == "json":
-        print(json.dumps([each._asdict() for each in found], indent=2))
+        print(json.dumps([leftover._asdict() for leftover in found], indent=2))
     else:
         print(table(found) if found else "nothing is left")
     return 1 if found else 0

@@ -112,7 +112,7 @@ def _run(given: Sequence[str]) -> int:
     if parsed.command is None:
         parser.print_help()
         return 2
-    module = importlib.import_module(next(each.module for each in COMMANDS if each.name == parsed.command))
+    module = importlib.import_module(next(command.module for command in COMMANDS if command.name == parsed.command))
     try:
         code: int = module.run(parsed)
     except UserError as error:
@@ -127,8 +127,8 @@ class UserError(Exception):
 
 def _page() -> str:
     """What the help says first; argparse would break these lines."""
-    width = max(len(each.name) for each in COMMANDS)
-    lines = [f"  {each.name:{width}}  {each.summary}" for each in COMMANDS]
+    width = max(len(command.name) for command in COMMANDS)
+    lines = [f"  {command.name:{width}}  {command.summary}" for command in COMMANDS]
     return "\n".join([DESCRIPTION, "", "commands:", *lines])
 
 
@@ -142,7 +142,7 @@ def _parse(given: Sequence[str]) -> tuple[argparse.ArgumentParser, argparse.Name
     )
     parser.add_argument("--version", action="version", version=f"podwire {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", prog="podwire", help=argparse.SUPPRESS)
-    wanted = next((each for each in given if not each.startswith("-")), "")
+    wanted = next((word for word in given if not word.startswith("-")), "")
     for command in COMMANDS:
         below = commands.add_parser(command.name, help=command.summary, description=command.summary)
         if command.name == wanted:

@@ -45,9 +45,9 @@ def _enter(prefix: Path, name: str) -> Path:
     known = state.load(layout.record)
     if known is None:
         raise UserError(f"there is no cluster below {layout.prefix}; `podwire up` makes one")
-    node = next((each for each in known.nodes if each.name == name), None)
+    node = next((node for node in known.nodes if node.name == name), None)
     if node is None:
-        raise UserError(f"there is no node {name}; there is {', '.join(each.name for each in known.nodes)}")
+        raise UserError(f"there is no node {name}; there is {', '.join(node.name for node in known.nodes)}")
     if not node.own:
         return layout.trace_socket
     space = NodeNamespaces(layout, name)

@@ -42,8 +42,10 @@ class _Late(argparse.ArgumentParser):
 
 def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True, parser_class=_Late)
-    for each in SUBCOMMANDS:
-        verbs.add_parser(each.name, help=each.summary, description=each.summary).module = each.module
+    for subcommand in SUBCOMMANDS:
+        verbs.add_parser(
+            subcommand.name, help=subcommand.summary, description=subcommand.summary
+        ).module = subcommand.module
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -52,4 +54,4 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _module(verb: str, among: Sequence[Command]) -> str:
-    return next(each.module for each in among if each.name == verb)
+    return next(command.module for command in among if command.name == verb)

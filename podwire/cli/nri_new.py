@@ -22,6 +22,6 @@ def run(arguments: argparse.Namespace) -> int:
         written = write(directory, files(arguments.name, arguments.index))
     except (BadStarter, OSError) as error:
         raise UserError(str(error)) from error
-    for each in written:
-        print(each)
+    for path in written:
+        print(path)
     return 0

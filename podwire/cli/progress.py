@@ -62,8 +62,8 @@ class Live:
         self._rows[event.component] = row
         if drawn:
             self._out.write(UP.format(drawn))
-        for each in self._rows.values():
-            self._out.write(f"{CLEAR}  {each}\n")
+        for line in self._rows.values():
+            self._out.write(f"{CLEAR}  {line}\n")
         self._out.flush()
 
 
@@ -76,5 +76,5 @@ def progress(layout: Layout, names: Iterable[str] = ()) -> Callable[[Event], Non
 def _tell_failure(layout: Layout, component: str) -> None:
     """A component that failed for good, with the end of its log."""
     print(f"podwire up: {component} does not come up; the end of {layout.log(component)}:", file=sys.stderr)
-    for each in launch.tail(layout, component):
-        print(f"  {each}", file=sys.stderr)
+    for line in launch.tail(layout, component):
+        print(f"  {line}", file=sys.stderr)

@@ -45,11 +45,20 @@ def _show(found: Status) -> None:
         return
     rows = [("COMPONENT", "STATE", "PID", "UP", "RESTARTS", "MEMORY")]
     now = time.time()
-    for each in found.components:
-        age = f"{now - each.since:.0f}s"
-        rows.append((each.name, each.state, str(each.pid), age, str(each.restarts), f"{each.memory_bytes / 1e6:.1f}MB"))
+    for component in found.components:
+        age = f"{now - component.since:.0f}s"
+        rows.append(
+            (
+                component.name,
+                component.state,
+                str(component.pid),
+                age,
+                str(component.restarts),
+                f"{component.memory_bytes / 1e6:.1f}MB",
+            )
+        )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     print()
     for row in rows:
         print("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
-    print(f"\nall together {sum(each.memory_bytes for each in found.components) / 1e6:.1f}MB")
+    print(f"\nall together {sum(component.memory_bytes for component in found.components) / 1e6:.1f}MB")

@@ -76,28 +76,28 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.follow and arguments.pod:
         return _follow(directory, *_named(arguments, arguments.pod), arguments)
     catch_up(CollectorOptions.below(arguments.prefix))
-    stories = _read(directory)
+    traces = _read(directory)
     if arguments.diff:
-        return _diff(stories, arguments)
+        return _diff(traces, arguments)
     if not (arguments.pod or arguments.last or arguments.slow):
-        return _list(stories, arguments.format)
-    story = _chosen(stories, arguments)
+        return _list(traces, arguments.format)
+    trace = _chosen(traces, arguments)
     if arguments.follow:
-        return _follow(directory, story.namespace, story.name, arguments)
+        return _follow(directory, trace.namespace, trace.name, arguments)
     if arguments.check:
-        return _check(story, arguments.check, arguments.format)
+        return _check(trace, arguments.check, arguments.format)
     if arguments.otlp:
-        return send(arguments.otlp, story, stories.records(story))
+        return send(arguments.otlp, trace, traces.records(trace))
     if arguments.slow and arguments.format == "text":
-        print(tables.slowest(_slowest(stories)[: arguments.top]), end="\n\n")
-    print(_shown(stories, story, arguments), end="")
+        print(tables.slowest(_slowest(traces)[: arguments.top]), end="\n\n")
+    print(_shown(traces, trace, arguments), end="")
     return 0
 
 
 def _refuse(arguments: argparse.Namespace) -> None:
     """What does not go together."""
-    chosen = [bool(each) for each in (arguments.pod, arguments.last, arguments.slow, arguments.diff)]
-    todo = [bool(each) for each in (arguments.follow, arguments.check, arguments.diff, arguments.otlp)]
+    chosen = [bool(value) for value in (arguments.pod, arguments.last, arguments.slow, arguments.diff)]
+    todo = [bool(value) for value in (arguments.follow, arguments.check, arguments.diff, arguments.otlp)]
     if arguments.raw and os.geteuid() != 0:
         raise UserError("--raw shows secrets, and only root may see them")
     if sum(chosen) > 1:
@@ -128,14 +128,14 @@ def _directory(prefix: Path) -> Path:
 
 def _read(directory: Path) -> PodTraces:
     """All that was recorded; what of it is broken is named."""
-    stories, reader = PodTraces(), Reader(directory)
+    traces, reader = PodTraces(), Reader(directory)
     try:
-        stories.learn(reader.more())
+        traces.learn(reader.more())
     except OSError as error:
         raise UserError(str(error)) from error
-    for each in reader.troubles():
-        print(f"podwire trace: {plain(each)}", file=sys.stderr)
-    return stories
+    for trouble in reader.troubles():
+        print(f"podwire trace: {plain(trouble)}", file=sys.stderr)
+    return traces
 
 
 def _named(arguments: argparse.Namespace, pod: str) -> tuple[str, str]:
@@ -143,46 +143,46 @@ def _named(arguments: argparse.Namespace, pod: str) -> tuple[str, str]:
     return namespace or arguments.namespace, name
 
 
-def _chosen(stories: PodTraces, arguments: argparse.Namespace) -> PodTrace:
+def _chosen(traces: PodTraces, arguments: argparse.Namespace) -> PodTrace:
     if arguments.pod:
-        return _found(stories, arguments, arguments.pod)
+        return _found(traces, arguments, arguments.pod)
     if arguments.slow:
-        if not (starts := _slowest(stories)):
+        if not (starts := _slowest(traces)):
             raise UserError("no pod that was seen runs yet, so none was slow")
         return starts[0]
-    if not (told := stories.all()):
+    if not (told := traces.all()):
         raise UserError("no pod was seen yet")
     return told[-1]
 
 
-def _found(stories: PodTraces, arguments: argparse.Namespace, pod: str) -> PodTrace:
+def _found(traces: PodTraces, arguments: argparse.Namespace, pod: str) -> PodTrace:
     namespace, name = _named(arguments, pod)
-    story = stories.find(namespace, name) or stories.find_id(pod)
-    if story is None:
+    trace = traces.find(namespace, name) or traces.find_id(pod)
+    if trace is None:
         raise UserError(plain(f"no pod {namespace}/{name} was seen; `podwire trace` lists those that were"))
-    return story
+    return trace
 
 
-def _slowest(stories: PodTraces) -> list[PodTrace]:
-    return sorted((each for each in stories.all() if each.took is not None), key=lambda each: -(each.took or 0.0))
+def _slowest(traces: PodTraces) -> list[PodTrace]:
+    return sorted((trace for trace in traces.all() if trace.took is not None), key=lambda trace: -(trace.took or 0.0))
 
 
-def _shown(stories: PodTraces, story: PodTrace, arguments: argparse.Namespace) -> str:
+def _shown(traces: PodTraces, trace: PodTrace, arguments: argparse.Namespace) -> str:
     if arguments.format == "json":
-        return as_json(_records(stories, story, raw=arguments.raw))
+        return as_json(_records(traces, trace, raw=arguments.raw))
     flow = load(arguments.flow)
-    drawn = cut_short(annotated(brief(story, flow) if arguments.brief else story, flow))
+    drawn = cut_short(annotated(brief(trace, flow) if arguments.brief else trace, flow))
     ways: dict[str, Callable[[], str]] = {
         "text": lambda: text(drawn, _width(), colours=_colours(arguments)),
         "mermaid": lambda: mermaid(drawn),
-        "html": lambda: html(drawn, _records(stories, story, raw=arguments.raw), story),
+        "html": lambda: html(drawn, _records(traces, trace, raw=arguments.raw), trace),
     }
     return ways[arguments.format]()
 
 
-def _records(stories: PodTraces, story: PodTrace, *, raw: bool) -> list[Record]:
-    found = stories.records(story)
-    return found if raw else [msgspec.structs.replace(each, detail=redacted(each.detail)) for each in found]
+def _records(traces: PodTraces, trace: PodTrace, *, raw: bool) -> list[Record]:
+    found = traces.records(trace)
+    return found if raw else [msgspec.structs.replace(record, detail=redacted(record.detail)) for record in found]
 
 
 def _width() -> int:
@@ -200,10 +200,10 @@ def _colours(arguments: argparse.Namespace) -> bool:
     return bool(arguments.color == "always")
 
 
-def _list(stories: PodTraces, form: str) -> int:
-    told = stories.all()
+def _list(traces: PodTraces, form: str) -> int:
+    told = traces.all()
     if form == "json":
-        print(json.dumps([listed(each) for each in told], indent=2))
+        print(json.dumps([listed(pod_trace) for pod_trace in told], indent=2))
     elif form == "text":
         print(tables.seen(told) if told else "no pod was seen yet")
     else:
@@ -211,20 +211,20 @@ def _list(stories: PodTraces, form: str) -> int:
     return 0
 
 
-def _check(story: PodTrace, name: str, form: str) -> int:
-    findings = check(story, load(name))
+def _check(trace: PodTrace, name: str, form: str) -> int:
+    findings = check(trace, load(name))
     if form == "json":
-        print(json.dumps([msgspec.to_builtins(each) for each in findings], indent=2))
+        print(json.dumps([msgspec.to_builtins(finding) for finding in findings], indent=2))
     else:
-        for each in findings:
-            print(plain(str(each)))
-        about = plain(f"{story.namespace}/{story.name}")
+        for finding in findings:
+            print(plain(str(finding)))
+        about = plain(f"{trace.namespace}/{trace.name}")
         print(f"pod {about}: {len(findings) or 'no'} deviations from the {name} flow")
     return 1 if findings else 0
 
 
-def _diff(stories: PodTraces, arguments: argparse.Namespace) -> int:
-    first, second = (_found(stories, arguments, each) for each in arguments.diff)
+def _diff(traces: PodTraces, arguments: argparse.Namespace) -> int:
+    first, second = (_found(traces, arguments, pod) for pod in arguments.diff)
     told = diff(first, second)
     if arguments.format == "json":
         print(diff_as_json(told))

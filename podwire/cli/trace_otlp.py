@@ -13,7 +13,7 @@ from podwire.trace.spans import spans
 from podwire.transports.posting import Posted, Unreachable, posting
 
 
-def send(url: str, story: PodTrace, records: Iterable[Record]) -> int:
+def send(url: str, trace: PodTrace, records: Iterable[Record]) -> int:
     try:
         to = endpoint(url)
     except BadEndpoint as error:
@@ -28,7 +28,7 @@ def send(url: str, story: PodTrace, records: Iterable[Record]) -> int:
     refused, why = rejected(posted.body)
     if refused:
         raise UserError(f"{shown(to)} refuses {refused} of {len(told)} spans: {cut(plain(why), 200)}")
-    print(f"{len(told)} spans of trace {story.pod} sent to {shown(to)}")
+    print(f"{len(told)} spans of trace {trace.pod} sent to {shown(to)}")
     return 0
 
 

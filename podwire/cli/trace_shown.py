@@ -14,19 +14,19 @@ from podwire.trace.record import Record
 
 
 def as_json(records: Iterable[Record]) -> str:
-    return json.dumps([msgspec.to_builtins(each) for each in records], indent=2) + "\n"
+    return json.dumps([msgspec.to_builtins(record) for record in records], indent=2) + "\n"
 
 
-def listed(story: PodTrace) -> dict[str, Any]:
+def listed(trace: PodTrace) -> dict[str, Any]:
     """One of the pods that were seen: times are seconds."""
     return {
-        "pod": story.pod,
-        "namespace": story.namespace,
-        "name": story.name,
-        "begin": story.begin,
-        "took": story.took,
-        "phases": {each.name: each.seconds for each in phases(story)},
-        "parts": {each.name: {"seconds": each.seconds, "calls": each.calls} for each in parts(story)},
+        "pod": trace.pod,
+        "namespace": trace.namespace,
+        "name": trace.name,
+        "begin": trace.begin,
+        "took": trace.took,
+        "phases": {phase.name: phase.seconds for phase in phases(trace)},
+        "parts": {part.name: {"seconds": part.seconds, "calls": part.calls} for part in parts(trace)},
     }
 
 
@@ -34,9 +34,9 @@ def diff_as_json(told: Diff) -> str:
     value = {
         "a": listed(told.first),
         "b": listed(told.second),
-        "phases": [_sum(each) for each in told.phases],
-        "parts": [_sum(each) for each in told.parts],
-        "hops": [_row(each) for each in told.rows],
+        "phases": [_sum(phase) for phase in told.phases],
+        "parts": [_sum(part) for part in told.parts],
+        "hops": [_row(row) for row in told.rows],
     }
     return json.dumps(value, indent=2)
 

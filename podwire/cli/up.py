@@ -144,9 +144,9 @@ def _detached(prepared: Prepared, lock: int) -> int:
 
 def _tell_place(prepared: Prepared) -> None:
     layout, slot = prepared.layout, prepared.slot
-    for each in prepared.owners:
-        print(f"the host has {each}", flush=True)
-    names = [each.name for each in prepared.nodes]
+    for owner in prepared.owners:
+        print(f"the host has {owner}", flush=True)
+    names = [node.name for node in prepared.nodes]
     if len(names) > 1:
         where = f"nodes {names[0]} to {names[-1]} in namespaces of their own"
     else:

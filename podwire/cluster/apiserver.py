@@ -119,7 +119,7 @@ def _reached_at(options: Options) -> str:
     address = next(iter(options.also), options.host)
     if not ipaddress.ip_address(address).is_unspecified:
         return address
-    return next((str(each) for each in KernelMachine().addresses()), LOOPBACK)
+    return next((str(address) for address in KernelMachine().addresses()), LOOPBACK)
 
 
 def _settings(options: Options, store: AnyStore, kubelets: Kubelets) -> Settings:
@@ -136,7 +136,7 @@ def _settings(options: Options, store: AnyStore, kubelets: Kubelets) -> Settings
 async def background(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Run endless works beside the body; one that fails ends the body, and the body's end cancels them."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(each) for each in works]
+        tasks = [group.create_task(work) for work in works]
         try:
             yield
         finally:
@@ -149,7 +149,7 @@ def _open_pki(options: Options) -> Pki:
     (options.data_dir / "store").mkdir(mode=0o700, parents=True, exist_ok=True)
     addresses = [str(options.service_network[1])]
     hosts = (options.host, *options.also)
-    addresses += [each for each in hosts if not ipaddress.ip_address(each).is_unspecified]
+    addresses += [host for host in hosts if not ipaddress.ip_address(host).is_unspecified]
     return Pki.open(options.data_dir / "pki", names=[socket.gethostname()], ips=addresses)
 
 
@@ -175,8 +175,8 @@ def _hand_out(options: Options, pki: Pki, port: int) -> None:
         certificate, key = pki.issue_server(serving.name, names=[serving.name], ips=serving.ips)
         write_private(serving.key, key)
         write_private(serving.certificate, certificate)
-    for each in (*options.identities, admin):
-        _write_kubeconfig(each, pki, f"https://{_url_host(each.host or options.host)}:{port}")
+    for identity in (*options.identities, admin):
+        _write_kubeconfig(identity, pki, f"https://{_url_host(identity.host or options.host)}:{port}")
 
 
 def _write_kubeconfig(identity: Identity, pki: Pki, url: str) -> None:

@@ -31,15 +31,15 @@ def run_until_stopped(work: Awaitable[None], signals: Collection[signal.Signals]
 
     async def watched() -> None:
         task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
-        for each in signals:
-            signal.signal(each, lambda _number, _frame: loop.call_soon_threadsafe(task.cancel))
+        for number in signals:
+            signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(task.cancel))
         try:
             await task
         except asyncio.CancelledError:
             return
         finally:
-            for each in signals:
-                signal.signal(each, signal.SIG_IGN)
+            for number in signals:
+                signal.signal(number, signal.SIG_IGN)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(watched())

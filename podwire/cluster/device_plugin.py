@@ -74,6 +74,6 @@ def devices_of(told: resources.ListPodResourcesResponse) -> dict[str, frozenset[
     found: dict[str, set[str]] = {}
     for pod in told.pod_resources:
         for container in pod.containers:
-            for each in container.devices:
-                found.setdefault(each.resource_name, set()).update(each.device_ids)
+            for device in container.devices:
+                found.setdefault(device.resource_name, set()).update(device.device_ids)
     return {name: frozenset(ids) for name, ids in found.items()}

@@ -204,8 +204,8 @@ _MASK = inotify.CLOSE_WRITE | inotify.MOVED_TO | inotify.MOVED_FROM | inotify.CR
 
 
 def _watch_all(notes: inotify.Inotify, directories: tuple[Path, ...]) -> None:
-    for each in directories:
+    for directory in directories:
         try:
-            notes.add_nearest(each, _MASK)
+            notes.add_nearest(directory, _MASK)
         except LinuxError as error:
             _log.warning("changes of the network's files go unseen", extra={"why": str(error)})

@@ -84,6 +84,6 @@ def _informed(tap: Tap, socket: Path) -> Tap:
 
 def _watch(notes: inotify.Inotify, directory: Path) -> None:
     """Before anybody looks into it: what comes between is told, and what goes between is passed over."""
-    for each, _, _ in os.walk(directory):
+    for folder, _, _ in os.walk(directory):
         with contextlib.suppress(LinuxError):  # it is gone already
-            notes.add(each, _MASK)
+            notes.add(folder, _MASK)

@@ -52,7 +52,7 @@ class LoopbackHttp:
         asked: dict[str, list[str]] = {}
         for name, value in query:
             asked.setdefault(name, []).append(value)
-        lowered = {"user-agent": self.user_agent, **{name.lower(): each for name, each in (headers or {}).items()}}
+        lowered = {"user-agent": self.user_agent, **{name.lower(): value for name, value in (headers or {}).items()}}
         request = Request(method=method, path=path, query=asked, headers=lowered, certificate=self.identity, read=read)
         answer = await self.handler(request)
         if isinstance(answer, Upgrade | Tunnel):

@@ -113,13 +113,13 @@ async def _together(driver: Driver, parts: Parts, options: Options) -> None:
     try:
         await asyncio.wait([plugin, working], return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for each in (working, plugin):
-            each.cancel()
-            await asyncio.wait([each])
+        for task in (working, plugin):
+            task.cancel()
+            await asyncio.wait([task])
         parts.voice.give_up()
-    for each in (plugin, working):
-        if not each.cancelled():
-            each.result()
+    for task in (plugin, working):
+        if not task.cancelled():
+            task.result()
 
 
 def assemble(client: Client, options: Options, lock: InstanceLock | None = None) -> Parts:

@@ -74,7 +74,7 @@ async def run(options: Options) -> None:
 
 def remove(directory: Path = NAMESPACES) -> int:
     """Take away all that the plugin set on this node and in its pods; in how many namespaces that was."""
-    return remove_all(each.path for each in KernelNamespaces(directory).list())
+    return remove_all(kernelnamespace.path for kernelnamespace in KernelNamespaces(directory).list())
 
 
 async def _serve(parts: Parts, options: Options) -> None:

@@ -172,7 +172,9 @@ async def _built(options: Options, stack: contextlib.AsyncExitStack) -> _Parts:
     shims = _shims(options)
     bundles = _bundles(options, images)
     stack.callback(bundles.leave)
-    nri = build_nri(nri_settings(options.nri, options.prefix), bundles, lambda each: events.sandbox(each, "DELETED"))
+    nri = build_nri(
+        nri_settings(options.nri, options.prefix), bundles, lambda sandbox: events.sandbox(sandbox, "DELETED")
+    )
     kernel = _kernel(options)
     records = Records(options.state / "runtime/sandboxes", SandboxRecord)
     sandboxes = Sandboxes(records, kernel, network, nri.hooks, events, clock, boot_id())
@@ -215,9 +217,9 @@ def _tidying(service: RuntimeService, kernel: SandboxKernel) -> Callable[[set[st
 
     async def tidy(ids: set[str]) -> None:
         await service.finish_stops()
-        for each in ids:
-            if service.sandboxes.find(each) is None and (left := await asyncio.to_thread(kernel.remove, each)):
-                _log.error("what no sandbox has is not removed", extra={"sandbox": each, "left": "; ".join(left)})
+        for id_ in ids:
+            if service.sandboxes.find(id_) is None and (left := await asyncio.to_thread(kernel.remove, id_)):
+                _log.error("what no sandbox has is not removed", extra={"sandbox": id_, "left": "; ".join(left)})
 
     return tidy
 
@@ -233,7 +235,7 @@ def _kernel(options: Options) -> SandboxKernel:
 
 def _bundles(options: Options, images: Images) -> Bundles:
     directory = options.state / "runtime/containers"
-    devices = Registry([options.prefix / each for each in ("etc/cdi", "run/cdi")])
+    devices = Registry([options.prefix / path for path in ("etc/cdi", "run/cdi")])
     return Bundles(directory, images, KernelCgroups(), KernelMounts(), HostPrivileges(), devices, options.cgroup_parent)
 
 

@@ -80,7 +80,7 @@ class StoreFeed:
         """The kind whose objects lie under the key's first segment, or its first two."""
         if self._kinds_version != self._registry.version:
             resources = reversed(self._registry.resources)  # of several versions, the first counts
-            self._kinds = {each.prefix: each.kind for each in resources if "delete" in each.kind.verbs}
+            self._kinds = {resource.prefix: resource.kind for resource in resources if "delete" in resource.kind.verbs}
             self._kinds_version = self._registry.version
         first, _, rest = key.removeprefix(PREFIX).partition("/")
         second = rest.partition("/")[0]

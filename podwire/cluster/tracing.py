@@ -126,5 +126,5 @@ def _cni_call(execution: Execution) -> str:
 def _oci_call(execution: Execution) -> str:
     """What stands behind the shim's own arguments: `crun run`."""
     oci = list(execution.argv[execution.argv.index("--") + 1 :]) if "--" in execution.argv else list(execution.argv)
-    verb = next((each for each in ("run", "create", "start", "exec", "delete") if each in oci), "")
+    verb = next((word for word in ("run", "create", "start", "exec", "delete") if word in oci), "")
     return f"{Path(oci[0]).name} {verb}"

@@ -76,7 +76,7 @@ def found(prefix: Path, environ: Mapping[str, str] = os.environ) -> Cluster:
         raise NoCluster(
             f"there is no cluster below {layout.prefix}; `podwire up` makes one, --kubeconfig names another"
         )
-    nodes = tuple(_node(layout, each) for each in known.nodes)
+    nodes = tuple(_node(layout, node) for node in known.nodes)
     return Cluster(access=credentials.load(layout.kubeconfig), nodes=nodes)
 
 
@@ -110,17 +110,21 @@ async def _told(access: Access, namespace: str, name: str) -> Told:
 
 def chosen(nodes: Sequence[Node], told: Told, on: str) -> Node:
     """Where the claim's devices are, else where its pods are; if nobody knows, the first. Raises NoCluster."""
-    by_name = {each.name: each for each in nodes}
+    by_name = {node.name: node for node in nodes}
     if on and on not in by_name:
         raise NoCluster(f"there is no node {on}; there is {', '.join(by_name)}")
     allocation = (told.claim.get("status") or {}).get("allocation") or {}
-    reserved = {each["uid"] for each in (told.claim.get("status") or {}).get("reservedFor") or ()}
+    reserved = {reference["uid"] for reference in (told.claim.get("status") or {}).get("reservedFor") or ()}
     wanted = [
         on,
-        *(each["pool"] for each in (allocation.get("devices") or {}).get("results") or () if each["driver"] == DRIVER),
-        *(each["spec"].get("nodeName") or "" for each in told.pods if each["metadata"]["uid"] in reserved),
+        *(
+            result["pool"]
+            for result in (allocation.get("devices") or {}).get("results") or ()
+            if result["driver"] == DRIVER
+        ),
+        *(pod["spec"].get("nodeName") or "" for pod in told.pods if pod["metadata"]["uid"] in reserved),
     ]
-    return next((by_name[each] for each in wanted if each in by_name), nodes[0])
+    return next((by_name[name] for name in wanted if name in by_name), nodes[0])
 
 
 def _seen(node: Node, uid: str) -> Sight:

@@ -17,10 +17,10 @@ _CDI = f"{DRIVER}-claim@"
 def found(state: Path, run: Path, kubelet: Path) -> Iterator[Leftover]:
     """On the calling thread's node. What is damaged is nobody's: it says that something may have been left behind."""
     for directory in (run / "cdi", state / "network-driver/cdi"):
-        for each in directory.glob(f"{_CDI}*.json"):
-            yield Leftover("CDI file", str(each), each.stem.removeprefix(_CDI))
-    for each in (*(state / "network-driver/records").glob(f"*/*{SUFFIX}"), *(kubelet / "claims").glob(f"*{SUFFIX}")):
-        yield Leftover("damaged record", str(each), "")
+        for path in directory.glob(f"{_CDI}*.json"):
+            yield Leftover("CDI file", str(path), path.stem.removeprefix(_CDI))
+    for path in (*(state / "network-driver/records").glob(f"*/*{SUFFIX}"), *(kubelet / "claims").glob(f"*{SUFFIX}")):
+        yield Leftover("damaged record", str(path), "")
     with contextlib.closing(KernelNetwork()) as network:
         for link in network.links.list():
             if OWN_NAME.fullmatch(link.name) and link.alias.startswith(TAG):
@@ -29,5 +29,5 @@ def found(state: Path, run: Path, kubelet: Path) -> Iterator[Leftover]:
 
 def owners(state: Path) -> Iterator[str]:
     """Claims that the driver has records of."""
-    for each in (state / "network-driver/records").glob("*/*.json"):
-        yield unquote(each.name.partition("~")[0])
+    for path in (state / "network-driver/records").glob("*/*.json"):
+        yield unquote(path.name.partition("~")[0])

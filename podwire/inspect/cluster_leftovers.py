@@ -36,13 +36,13 @@ def found(layout: Layout, claims: SlotClaims) -> set[Leftover]:
 
 def owners(layout: Layout) -> set[str]:
     """Sandboxes and containers that have a record, and the cluster itself if it has one."""
-    known = {each for name in layout.nodes() for each in leftovers.owners(views.outside(layout, name))}
+    known = {owner for name in layout.nodes() for owner in leftovers.owners(views.outside(layout, name))}
     return known | {OWNER} if layout.record.exists() else known
 
 
 def _spaces(layout: Layout) -> list[NodeNamespaces]:
-    names = [each.name for each in layout.pins.iterdir()] if layout.pins.is_dir() else []
-    return [space for each in names if (space := NodeNamespaces(layout, each)).stands()]
+    names = [path.name for path in layout.pins.iterdir()] if layout.pins.is_dir() else []
+    return [space for name in names if (space := NodeNamespaces(layout, name)).stands()]
 
 
 def _own(layout: Layout, claims: SlotClaims) -> Iterator[Leftover]:
@@ -56,16 +56,16 @@ def _own(layout: Layout, claims: SlotClaims) -> Iterator[Leftover]:
 
 
 def _namespaces(layout: Layout) -> Iterator[Leftover]:
-    for each in mounted():
-        if Path(each.target).is_relative_to(layout.pins):
-            yield Leftover("node namespace" if each.kind == "nsfs" else "mount", each.target, OWNER)
+    for mount in mounted():
+        if Path(mount.target).is_relative_to(layout.pins):
+            yield Leftover("node namespace" if mount.kind == "nsfs" else "mount", mount.target, OWNER)
 
 
 def _links(layout: Layout) -> Iterator[Leftover]:
     with contextlib.closing(KernelNetwork()) as network:
-        for each in network.links.list():
-            if each.alias == host_network.mark_of(layout):
-                yield Leftover("link", each.name, OWNER)
+        for link in network.links.list():
+            if link.alias == host_network.mark_of(layout):
+                yield Leftover("link", link.name, OWNER)
 
 
 def _tables(layout: Layout) -> Iterator[Leftover]:

@@ -41,8 +41,8 @@ class Timings:
         plugin, verb = Path(argv[0]).name, env.get("CNI_COMMAND", "")
         inside = [Step(plugin, verb, name, seconds, times) for name, (seconds, times) in told.items()]
         if inside:
-            self.steps.append(Step(plugin, verb, START, max(0.0, whole - sum(each.seconds for each in inside))))
-        self.steps += [*sorted(inside, key=lambda each: -each.seconds), Step(plugin, verb, WHOLE, whole)]
+            self.steps.append(Step(plugin, verb, START, max(0.0, whole - sum(step.seconds for step in inside))))
+        self.steps += [*sorted(inside, key=lambda step: -step.seconds), Step(plugin, verb, WHOLE, whole)]
         return done._replace(stderr=said)
 
 
@@ -50,11 +50,11 @@ def _parted(stderr: bytes) -> tuple[dict[str, tuple[float, int]], bytes]:
     """What a plugin told of its time, and what else it said."""
     mark = f"{TIMINGS} ".encode()
     lines = stderr.splitlines(keepends=True)
-    told = [json.loads(each.removeprefix(mark)) for each in lines if each.startswith(mark)]
-    return (told[-1] if told else {}), b"".join(each for each in lines if not each.startswith(mark))
+    told = [json.loads(line.removeprefix(mark)) for line in lines if line.startswith(mark)]
+    return (told[-1] if told else {}), b"".join(line for line in lines if not line.startswith(mark))
 
 
 def rows(steps: Iterable[Step]) -> list[tuple[str, ...]]:
     """A table's, with its head."""
-    body = [(each.plugin, each.verb, each.name, str(each.times), f"{each.seconds * 1e3:.2f}") for each in steps]
+    body = [(step.plugin, step.verb, step.name, str(step.times), f"{step.seconds * 1e3:.2f}") for step in steps]
     return [("PLUGIN", "VERB", "STEP", "TIMES", "MS"), *body]

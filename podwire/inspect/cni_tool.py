@@ -78,9 +78,9 @@ class Tool:
         return manual_cache(self._options.state, self._options.network)
 
     def network(self) -> NetworkList:
-        for each in self._conflists.networks():
-            if each.name == self._options.network:
-                return each
+        for network in self._conflists.networks():
+            if network.name == self._options.network:
+                return network
         trouble = self._conflists.trouble()
         told = f"no network {self._options.network} in {self._options.conf_dir}" + (f" ({trouble})" if trouble else "")
         raise CniError(Code.BAD_CONFIG, told)

@@ -45,7 +45,7 @@ Look = Callable[[], Finding]
 
 def examine() -> list[Finding]:
     """Everything, the most basic first."""
-    return [each() for each in LOOKS]
+    return [look() for look in LOOKS]
 
 
 def _root() -> Finding:
@@ -97,9 +97,9 @@ def _overlay() -> Finding:
             mount_namespaces.unshare_mounts()
             mounts = KernelMounts()
             mounts.set_propagation("/", "rprivate")
-            places = {each: Path(directory, each) for each in ("lower", "upper", "work", "merged")}
-            for each in places.values():
-                each.mkdir()
+            places = {name: Path(directory, name) for name in ("lower", "upper", "work", "merged")}
+            for place in places.values():
+                place.mkdir()
             told = [f"{name}dir={places[name]}" for name in ("lower", "upper", "work")]
             mounts.mount("overlay", places["merged"], "overlay", told)
             mounts.unmount(places["merged"])
@@ -116,7 +116,7 @@ def _ipv6() -> Finding:
 
 def _cgroups() -> Finding:
     there = {name for tree in KernelCgroups().trees for name in tree.controllers}
-    missing = [each for each in CONTROLLERS if each not in there]
+    missing = [controller for controller in CONTROLLERS if controller not in there]
     detail = f"missing: {', '.join(missing)}" if missing else ""
     helps = "mount the cgroup file systems (systemd does), or boot with cgroup_enable=memory"
     return Finding(name="cgroup controllers", ok=not missing, needed=not there, detail=detail, helps=helps)
@@ -178,7 +178,7 @@ def _forwarding() -> Finding:
 
 def _kernel() -> Finding:
     release = os.uname().release
-    numbers = tuple(int(each) for each in release.split("-")[0].split(".")[:2])
+    numbers = tuple(int(part) for part in release.split("-")[0].split(".")[:2])
     return Finding(name="kernel", ok=numbers >= (5, 10), needed=False, detail=release, helps="Linux 5.10 or newer")
 
 

@@ -15,7 +15,7 @@ class Leftover(NamedTuple):
 
 def leaks(traces: Iterable[Leftover], owners: Collection[str]) -> list[Leftover]:
     """Those whose owner nobody knows."""
-    return sorted(each for each in set(traces) if each.owner not in owners)
+    return sorted(trace for trace in set(traces) if trace.owner not in owners)
 
 
 def lasting(first: Iterable[Leftover], second: Iterable[Leftover]) -> list[Leftover]:
@@ -37,7 +37,10 @@ def owner_of_element(comment: str) -> str | None:
 
 
 def table(found: Iterable[Leftover]) -> str:
-    rows = [("KIND", "NAME", "OWNER"), *((each.kind, each.name, each.owner[:13] or "-") for each in found)]
+    rows = [
+        ("KIND", "NAME", "OWNER"),
+        *((leftover.kind, leftover.name, leftover.owner[:13] or "-") for leftover in found),
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return "\n".join(
         "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

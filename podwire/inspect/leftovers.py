@@ -33,12 +33,12 @@ def found(options: Options) -> set[Leftover]:
     looks: tuple[Callable[[Options], Iterator[Leftover]], ...] = (
         _namespaces, _mounts, _groups, _processes, _links, _elements, _judged, _files, _claims,
     )  # fmt: skip
-    return {each for look in looks for each in look(options)}
+    return {leftover for look in looks for leftover in look(options)}
 
 
 def owners(options: Options) -> set[str]:
     """The ids of all sandboxes and containers that have a record, and the uids of claims that have one."""
-    return {*(str(each["id"]) for each in _records(options, "*")), *claim_leftovers.owners(options.state)}
+    return {*(str(record["id"]) for record in _records(options, "*")), *claim_leftovers.owners(options.state)}
 
 
 def _records(options: Options, kind: str) -> Iterator[dict[str, Any]]:
@@ -53,21 +53,21 @@ def _claims(options: Options) -> Iterator[Leftover]:
 
 def _namespaces(options: Options) -> Iterator[Leftover]:
     for kind, directory in (("netns", options.run / "netns"), ("ipcns", options.run / "podwire/ipcns")):
-        for each in directory.glob(f"{MARK}*"):
-            yield Leftover(kind, str(each), each.name.removeprefix(MARK))
+        for path in directory.glob(f"{MARK}*"):
+            yield Leftover(kind, str(path), path.name.removeprefix(MARK))
 
 
 def _mounts(options: Options) -> Iterator[Leftover]:
     places = (options.run / "podwire/shm", options.state / "runtime/containers")
-    for each in mounted():
+    for mount in mounted():
         for place in places:
-            if Path(each.target).is_relative_to(place) and each.target != str(place):
-                yield Leftover("mount", each.target, Path(each.target).relative_to(place).parts[0])
+            if Path(mount.target).is_relative_to(place) and mount.target != str(place):
+                yield Leftover("mount", mount.target, Path(mount.target).relative_to(place).parts[0])
 
 
 def _groups(options: Options) -> Iterator[Leftover]:
-    for each in KernelCgroups().below(options.cgroup_parent):
-        yield Leftover("cgroup", each, each.removeprefix(f"{options.cgroup_parent}/").partition("/")[0])
+    for group in KernelCgroups().below(options.cgroup_parent):
+        yield Leftover("cgroup", group, group.removeprefix(f"{options.cgroup_parent}/").partition("/")[0])
 
 
 def _processes(options: Options) -> Iterator[Leftover]:
@@ -81,21 +81,21 @@ def _processes(options: Options) -> Iterator[Leftover]:
             yield Leftover("process", str(pid), group.owner)
     here = Path("/proc/thread-self/ns/net").stat().st_ino
     homes = f"{options.state}/runtime/containers/".encode()
-    for each in Path("/proc").glob("[0-9]*"):
+    for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            words = (each / "cmdline").read_bytes().split(b"\0")
+            words = (path / "cmdline").read_bytes().split(b"\0")
             below = next((word for word in words if word.startswith(homes)), None)
             if below is None or not any(word.endswith(b"podwire-shim") for word in words):
                 continue
-            if of_process(int(each.name), "net") == here:
-                yield Leftover("shim", each.name, below.removeprefix(homes).decode().partition("/")[0])
+            if of_process(int(path.name), "net") == here:
+                yield Leftover("shim", path.name, below.removeprefix(homes).decode().partition("/")[0])
 
 
 def _links(_options: Options) -> Iterator[Leftover]:
     with contextlib.closing(KernelNetwork()) as network:
-        for each in network.links.list():
-            if (owner := owner_of_link(each.alias)) is not None:
-                yield Leftover("link", each.name, owner)
+        for link in network.links.list():
+            if (owner := owner_of_link(link.alias)) is not None:
+                yield Leftover("link", link.name, owner)
 
 
 def _elements(_options: Options) -> Iterator[Leftover]:
@@ -113,12 +113,14 @@ def _elements(_options: Options) -> Iterator[Leftover]:
 
 def _judged(options: Options) -> Iterator[Leftover]:
     """Addresses that policies hold of pods of this node: a pod is beside itself in these sets."""
-    owners = {address: each["id"] for each in _records(options, "sandboxes") for address in each.get("addresses") or ()}
+    owners = {
+        address: record["id"] for record in _records(options, "sandboxes") for address in record.get("addresses") or ()
+    }
     with contextlib.closing(KernelElements(None, POLICIES)) as table:
         for name in ("self4", "self6"):
             with contextlib.suppress(LinuxError):  # there are no policies
-                for each in table.list(name):
-                    first, second = each.key[: len(each.key) // 2], each.key[len(each.key) // 2 :]
+                for element in table.list(name):
+                    first, second = element.key[: len(element.key) // 2], element.key[len(element.key) // 2 :]
                     if first == second:
                         address = str(ip_address(first))
                         yield Leftover("judged address", address, owners.get(address, ""))
@@ -133,11 +135,11 @@ def _files(options: Options) -> Iterator[Leftover]:
         "OCI state": options.run / "podwire/crun",
     }
     for kind, place in places.items():
-        for each in place.glob("*"):
-            yield Leftover(kind, str(each), each.name)
-    for each in (options.state / "cni/cache").glob("*@*"):
-        yield Leftover("CNI attachment", str(each), each.name.partition("@")[0])
-    for each in (options.state / "cni/attachments").glob("*/*@*@*"):
-        yield Leftover("CNI record", str(each), each.name.split("@")[1])
-    for each in (options.state / "cni/networks").glob("*/@*@*"):
-        yield Leftover("lease", str(each), each.name.split("@")[1])
+        for path in place.glob("*"):
+            yield Leftover(kind, str(path), path.name)
+    for path in (options.state / "cni/cache").glob("*@*"):
+        yield Leftover("CNI attachment", str(path), path.name.partition("@")[0])
+    for path in (options.state / "cni/attachments").glob("*/*@*@*"):
+        yield Leftover("CNI record", str(path), path.name.split("@")[1])
+    for path in (options.state / "cni/networks").glob("*/@*@*"):
+        yield Leftover("lease", str(path), path.name.split("@")[1])

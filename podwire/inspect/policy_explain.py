@@ -29,7 +29,7 @@ async def _model(client: Client) -> Model:
     model = Model()
     for node in (await client.list(NODES)).items:
         told = (node.get("status") or {}).get("addresses") or ()
-        addresses = [each["address"] for each in told if each.get("type") in ("InternalIP", "ExternalIP")]
+        addresses = [address["address"] for address in told if address.get("type") in ("InternalIP", "ExternalIP")]
         model.put_node(_name(node), map(ip_address, addresses))
     for namespace in (await client.list(NAMESPACES)).items:
         model.put_namespace(_name(namespace), metadata(namespace).get("labels") or {})

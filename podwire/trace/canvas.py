@@ -19,12 +19,12 @@ class Canvas:
 
     def put(self, column: int, text: str, style: str = NORMAL) -> None:
         """Plain text, over what is there; what does not fit is cut off."""
-        for each in text:
-            size = columns(each)
+        for character in text:
+            size = columns(character)
             if size == 0 and 0 < column <= len(self._cells):
-                self._cells[column - 1] += each
+                self._cells[column - 1] += character
             elif column >= 0 and column + size <= len(self._cells):
-                self._cells[column : column + size] = [each, *[""] * (size - 1)]
+                self._cells[column : column + size] = [character, *[""] * (size - 1)]
                 self._styles[column : column + size] = [style] * size
             column += size
 
@@ -35,7 +35,7 @@ class Canvas:
         if not self._colours:
             return "".join(self._cells[:end])
         drawn = ""
-        for style, run in groupby(zip(self._styles[:end], self._cells[:end], strict=True), key=lambda each: each[0]):
+        for style, run in groupby(zip(self._styles[:end], self._cells[:end], strict=True), key=lambda cell: cell[0]):
             drawn += coloured("".join(cell for _, cell in run), style)
         return drawn
 

@@ -26,53 +26,53 @@ class Finding(msgspec.Struct, frozen=True):
         return f"{self.kind}: {self.arrow} ({self.reason})"
 
 
-def annotated(story: PodTrace, flow: Flow) -> PodTrace:
+def annotated(trace: PodTrace, flow: Flow) -> PodTrace:
     """The story with the flow's notes, each before the arrow that it speaks of."""
-    places = _places(flow, story.arrows)
+    places = _places(flow, trace.arrows)
     remarks, waiting = [], []
     for line in flow.lines:
         if isinstance(line, Note):
             waiting.append(line)
         elif (place := places.get(id(line))) is not None:
-            time = story.arrows[place].time
-            remarks += [Remark(time, tuple(each.over), each.note) for each in waiting]
+            time = trace.arrows[place].time
+            remarks += [Remark(time, tuple(note.over), note.note) for note in waiting]
             waiting = []
-    return replace(story, remarks=tuple(remarks))
+    return replace(trace, remarks=tuple(remarks))
 
 
 def _places(flow: Flow, arrows: Sequence[Arrow]) -> dict[int, int | None]:
     """Where the steps are that have an order, by their identity."""
-    ordered = [each for each in flow.steps if not each.after]
+    ordered = [step for step in flow.steps if not step.after]
     return dict(zip(map(id, ordered), _laid(ordered, arrows), strict=True))
 
 
-def check(story: PodTrace, flow: Flow) -> list[Finding]:
+def check(trace: PodTrace, flow: Flow) -> list[Finding]:
     """All deviations; none when the story is the flow."""
     findings = []
     before: Step | None = None
-    for step, place, there in _settled(flow, story.arrows):
+    for step, place, there in _settled(flow, trace.arrows):
         if place is not None:
             before = step if step.after != NOTHING else before
         elif there:
-            findings.append(_swapped(step, min(there), before, story))
+            findings.append(_swapped(step, min(there), before, trace))
         elif step.need != "optional":
-            findings.append(_missing(step, story.arrows))
-    return findings + _extras(story, flow)
+            findings.append(_missing(step, trace.arrows))
+    return findings + _extras(trace, flow)
 
 
-def brief(story: PodTrace, flow: Flow) -> PodTrace:
+def brief(trace: PodTrace, flow: Flow) -> PodTrace:
     """Only the arrows that the flow draws; of several watches, those that delivered the pod."""
-    arrows = story.arrows
+    arrows = trace.arrows
     kept = {place for step, place, _ in _settled(flow, arrows) if place is not None and step.after != NOTHING}
     told = {arrows[place].id for place in kept if arrows[place].turn is Turn.EVENT}
-    kept |= {place for place, each in enumerate(arrows) if each.turn is Turn.CALL and each.id in told}
-    return replace(story, arrows=tuple(each for place, each in enumerate(arrows) if place in kept))
+    kept |= {place for place, arrow in enumerate(arrows) if arrow.turn is Turn.CALL and arrow.id in told}
+    return replace(trace, arrows=tuple(arrow for place, arrow in enumerate(arrows) if place in kept))
 
 
 def _settled(flow: Flow, arrows: Sequence[Arrow]) -> Iterator[tuple[Step, int | None, set[int]]]:
     """Each step, its place, and where else arrows like it are that no other step has."""
     places = _places(flow, arrows)
-    named = {each.id: places.get(id(each)) for each in flow.steps if each.id}
+    named = {step.id: places.get(id(step)) for step in flow.steps if step.id}
     used = {place for place in places.values() if place is not None}
     for step in flow.steps:
         before = named.get(step.after) if step.after not in ("", NOTHING) else None
@@ -80,7 +80,7 @@ def _settled(flow: Flow, arrows: Sequence[Arrow]) -> Iterator[tuple[Step, int | 
         if not step.after:
             yield step, places[id(step)], fitting
             continue
-        place = min((each for each in fitting if before is None or each > before), default=None)
+        place = min((position for position in fitting if before is None or position > before), default=None)
         if place is not None:
             used.add(place)
         named[step.id] = place
@@ -112,15 +112,17 @@ def _walked(best: list[list[int]], fits: list[list[bool]]) -> list[int | None]:
     for row, possible in enumerate(fits):
         wanted = best[row][column] - 1
         later = range(column, len(possible))
-        place = next((each for each in later if possible[each] and best[row + 1][each + 1] == wanted), None)
+        place = next(
+            (position for position in later if possible[position] and best[row + 1][position + 1] == wanted), None
+        )
         column = column if place is None else place + 1
         places.append(place)
     return places
 
 
-def _swapped(step: Step, where: int, before: Step | None, story: PodTrace) -> Finding:
+def _swapped(step: Step, where: int, before: Step | None, trace: PodTrace) -> Finding:
     """It is there, where it does not belong; the step before it tells where it does."""
-    at = (story.arrows[where].time - story.origin) * 1000
+    at = (trace.arrows[where].time - trace.origin) * 1000
     told = f"it is there at {at:+.1f} ms, but not in its place"
     return Finding("swapped", str(step), f"{told}, which is after {before}" if before else told)
 
@@ -128,8 +130,8 @@ def _swapped(step: Step, where: int, before: Step | None, story: PodTrace) -> Fi
 def _missing(step: Step, arrows: Sequence[Arrow]) -> Finding:
     expected = step.call or step.reply or step.event
     reason = f"no {step.turn.value} {expected} from {step.caller} to {step.callee}"
-    alike = [each for each in arrows if step.describes(each)]
-    if failed := next((each for each in alike if each.failed), None):
+    alike = [arrow for arrow in arrows if step.describes(arrow)]
+    if failed := next((arrow for arrow in alike if arrow.failed), None):
         reason = f"it is there, but failed: {failed.label}"
     elif alike and step.facts:
         told = dict(alike[-1].facts)
@@ -140,13 +142,13 @@ def _missing(step: Step, arrows: Sequence[Arrow]) -> Finding:
     return Finding("missing", str(step), reason)
 
 
-def _extras(story: PodTrace, flow: Flow) -> list[Finding]:
+def _extras(trace: PodTrace, flow: Flow) -> list[Finding]:
     """Each kind of call once, with how often it is there."""
     counted: Counter[str] = Counter()
-    for each in story.arrows:
-        if _is_extra(each, flow):
-            stroke = "->>" if each.turn is Turn.CALL else "-->>"
-            counted[f"{each.caller}{stroke}{each.callee}: {each.method}"] += 1
+    for arrow_ in trace.arrows:
+        if _is_extra(arrow_, flow):
+            stroke = "->>" if arrow_.turn is Turn.CALL else "-->>"
+            counted[f"{arrow_.caller}{stroke}{arrow_.callee}: {arrow_.method}"] += 1
     return [
         Finding("extra", arrow, "the flow does not know this call" + (f"; {times} times" if times > 1 else ""))
         for arrow, times in counted.items()
@@ -157,4 +159,4 @@ def _is_extra(arrow: Arrow, flow: Flow) -> bool:
     """A reply is as expected as its call; whoever is no participant of the flow is none of its business."""
     if arrow.turn is Turn.REPLY or not {arrow.caller, arrow.callee} <= set(flow.participants):
         return False
-    return not any(each.describes(arrow) for each in (*flow.steps, *flow.also))
+    return not any(step.describes(arrow) for step in (*flow.steps, *flow.also))

@@ -33,8 +33,8 @@ class Collector:
         reader = Reader(directory)
         for record in reader.more():  # so that what began before a restart is still known
             _remember(self._pods, record)
-        for each in reader.troubles():
-            _log.warning("records of before are lost", extra={"reason": each})
+        for trouble in reader.troubles():
+            _log.warning("records of before are lost", extra={"reason": trouble})
         self._writer = Writer(directory, limit)
         self._keep_secrets = keep_secrets
         self._lost = Losses(_log, "records are lost", "records")
@@ -65,8 +65,8 @@ class Collector:
         finally:
             self.take([*burst, *receiver.waiting()])
             self._writer.close()
-            for each in (self._lost, self._strange):
-                each.say()
+            for loss_log in (self._lost, self._strange):
+                loss_log.say()
 
     async def _burst(self, receiver: Receiver, burst: list[bytes]) -> None:
         """Everything until it is quiet, or somebody wants to read; nothing waits where it could be lost for want of
@@ -81,7 +81,7 @@ class Collector:
     def take(self, datagrams: Iterable[bytes]) -> None:
         """Write these down. A disk that is full loses them, and says so."""
         records = list(self._records(datagrams))
-        lines = [encode(each) for each in records]
+        lines = [encode(record) for record in records]
         if self._also is not None:
             self._also(records)
         try:
@@ -90,9 +90,9 @@ class Collector:
             self._lost.add(len(lines), str(error))
 
     def _records(self, datagrams: Iterable[bytes]) -> Iterator[Record]:
-        for each in datagrams:
+        for datagram in datagrams:
             try:
-                yield digested(decode(each), self._pods, keep_secrets=self._keep_secrets)
+                yield digested(decode(datagram), self._pods, keep_secrets=self._keep_secrets)
             except Exception as error:  # noqa: BLE001 - whatever somebody sent, the others are heard
                 self._strange.add(1, str(error))
 
@@ -102,11 +102,11 @@ def _remember(pods: Pods, record: Record) -> None:
         return
     told = [record.detail.get("request"), record.detail.get("response")]
     ids = tuple(
-        each[name]
-        for each in told
-        if isinstance(each, dict)
+        message[name]
+        for message in told
+        if isinstance(message, dict)
         for name in ("pod_sandbox_id", "container_id")
-        if isinstance(each.get(name), str)
+        if isinstance(message.get(name), str)
     )
     about = About(
         uid=record.pod,

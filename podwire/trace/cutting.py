@@ -8,11 +8,11 @@ MOST_ARROWS = 2000
 """That are drawn; a start has about a hundred."""
 
 
-def cut_short(story: PodTrace, most: int = MOST_ARROWS) -> PodTrace:
+def cut_short(trace: PodTrace, most: int = MOST_ARROWS) -> PodTrace:
     """The story itself if it is not too long; else its beginning, which has the start, and its end."""
-    left_out = len(story.arrows) - most
+    left_out = len(trace.arrows) - most
     if left_out <= 0:
-        return story
+        return trace
     first = most * 3 // 4
-    kept = (*story.arrows[:first], *story.arrows[first + left_out :])
-    return replace(story, arrows=kept, cuts=(Cut(story.arrows[first].time, left_out),))
+    kept = (*trace.arrows[:first], *trace.arrows[first + left_out :])
+    return replace(trace, arrows=kept, cuts=(Cut(trace.arrows[first].time, left_out),))

@@ -80,38 +80,38 @@ def diff(first: PodTrace, second: PodTrace) -> Diff:
     return Diff(
         first=first,
         second=second,
-        phases=_sums(PHASES, *({each.name: each.seconds for each in phases(story)} for story in (first, second))),
-        parts=_sums(PARTS, *({each.name: each.seconds for each in parts(story)} for story in (first, second))),
+        phases=_sums(PHASES, *({phase.name: phase.seconds for phase in phases(trace)} for trace in (first, second))),
+        parts=_sums(PARTS, *({part.name: part.seconds for part in parts(trace)} for trace in (first, second))),
         rows=tuple(rows),
     )
 
 
 def _sums(names: tuple[str, ...], first: dict[str, float], second: dict[str, float]) -> tuple[Sum, ...]:
-    return tuple(Sum(each, first.get(each), second.get(each)) for each in names if each in first or each in second)
+    return tuple(Sum(name, first.get(name), second.get(name)) for name in names if name in first or name in second)
 
 
 _Key = tuple[str, str, str, int]
 
 
-def _hops(story: PodTrace) -> dict[_Key, Hop]:
+def _hops(trace: PodTrace) -> dict[_Key, Hop]:
     """The calls of a start by who called whom for what, and the how manieth it was."""
     found: dict[_Key, Hop] = {}
     counted: dict[tuple[str, str, str], int] = defaultdict(int)
-    failed = {each.id for each in story.arrows if each.turn is Turn.REPLY and each.failed}
-    for each in story.arrows:
-        if not _counts(each, story):
+    failed = {arrow.id for arrow in trace.arrows if arrow.turn is Turn.REPLY and arrow.failed}
+    for arrow in trace.arrows:
+        if not _counts(arrow, trace):
             continue
-        kind = (each.caller, each.callee, kind_of(each.method))
-        found[*kind, counted[kind]] = Hop(each.time - story.begin, each.took or 0.0, each.id in failed)
+        kind = (arrow.caller, arrow.callee, kind_of(arrow.method))
+        found[*kind, counted[kind]] = Hop(arrow.time - trace.begin, arrow.took or 0.0, arrow.id in failed)
         counted[kind] += 1
     return found
 
 
-def _counts(arrow: Arrow, story: PodTrace) -> bool:
+def _counts(arrow: Arrow, trace: PodTrace) -> bool:
     """Until the pod ran; neither watches that began before, nor what somebody typed."""
-    until = story.running if story.running is not None else float("inf")
+    until = trace.running if trace.running is not None else float("inf")
     finished = arrow.turn is Turn.CALL and arrow.took is not None
-    return finished and arrow.caller != USER and story.begin <= arrow.time <= until
+    return finished and arrow.caller != USER and trace.begin <= arrow.time <= until
 
 
 def kind_of(method: str) -> str:

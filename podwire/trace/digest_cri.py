@@ -40,7 +40,7 @@ def _message(told: Detail) -> Detail:
 
 
 def _about(message: Detail) -> About:
-    ids = tuple(message[each] for each in _IDS if message.get(each))
+    ids = tuple(message[id_] for id_ in _IDS if message.get(id_))
     for first, second in _METADATA:
         found = (message.get(first) or {}).get(second) or {}
         if found.get("uid"):

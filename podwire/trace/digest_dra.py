@@ -31,7 +31,7 @@ def digest(raw: Record) -> tuple[Detail, About]:
         detail |= _prepared(message) if raw.ends else _asked(message)
     namespace, _, name = str(raw.detail.get("about") or "").partition("/")
     claims = (message or {}).get("claims") if raw.begins else None
-    ids = tuple(claim_id(each.get("uid", "")) for each in claims or () if each.get("uid"))
+    ids = tuple(claim_id(claim.get("uid", "")) for claim in claims or () if claim.get("uid"))
     return detail, About(namespace=namespace, name=name, ids=() if name else ids)
 
 
@@ -46,8 +46,8 @@ def about_claim(claim: Mapping[str, Any]) -> About:
     namespace, uid = str(metadata.get("namespace", "")), str(metadata.get("uid", ""))
     ids = (claim_id(uid),) if uid else ()
     reserved = _mappings(_mapping(claim.get("status")).get("reservedFor"))
-    pods = [each for each in reserved if each.get("resource") == "pods"]
-    owners = [each for each in _mappings(metadata.get("ownerReferences")) if each.get("kind") == "Pod"]
+    pods = [reference for reference in reserved if reference.get("resource") == "pods"]
+    owners = [mapping for mapping in _mappings(metadata.get("ownerReferences")) if mapping.get("kind") == "Pod"]
     for found in (pods, owners):
         if len(found) == 1:
             pod = found[0]
@@ -62,27 +62,29 @@ def glance(object_: Any) -> Detail:
     if object_.get("kind") == CLAIM:
         allocation = _mapping(_mapping(object_.get("status")).get("allocation"))
         results = _mappings(_mapping(allocation.get("devices")).get("results"))
-        return _devices([f"{each.get('pool', '')}/{each.get('device', '')}" for each in results])
+        return _devices([f"{result.get('pool', '')}/{result.get('device', '')}" for result in results])
     if object_.get("kind") == SLICE:
         offered = _mappings(_mapping(object_.get("spec")).get("devices"))
-        return _devices([str(each.get("name", "")) for each in offered])
+        return _devices([str(device.get("name", "")) for device in offered])
     return {}
 
 
 def _asked(message: Detail) -> Detail:
-    names = [f"{each.get('namespace', '')}/{each.get('name', '')}" for each in _mappings(message.get("claims"))]
+    names = [
+        f"{mapping.get('namespace', '')}/{mapping.get('name', '')}" for mapping in _mappings(message.get("claims"))
+    ]
     return {"claims": names} if names else {}
 
 
 def _prepared(message: Detail) -> Detail:
     """What a driver answered for each claim, together: devices, and what went wrong."""
-    answers = [_mapping(each) for each in _mapping(message.get("claims")).values()]
+    answers = [_mapping(answer) for answer in _mapping(message.get("claims")).values()]
     names = [
-        f"{each.get('pool_name', '')}/{each.get('device_name', '')}"
+        f"{mapping.get('pool_name', '')}/{mapping.get('device_name', '')}"
         for one in answers
-        for each in _mappings(one.get("devices"))
+        for mapping in _mappings(one.get("devices"))
     ]
-    errors = [str(each["error"]) for each in answers if each.get("error")]
+    errors = [str(answer["error"]) for answer in answers if answer.get("error")]
     return _devices(names) | ({"error": "; ".join(errors)} if errors else {})
 
 
@@ -109,4 +111,4 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _mappings(value: Any) -> list[Mapping[str, Any]]:
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []

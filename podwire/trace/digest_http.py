@@ -136,6 +136,6 @@ def _metadata(value: Any) -> Mapping[str, Any]:
 
 
 def _at(value: Any, *path: str) -> Any:
-    for each in path:
-        value = value.get(each) if isinstance(value, Mapping) else None
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
     return value

@@ -25,7 +25,7 @@ def digest(raw: Record) -> tuple[Detail, About]:
         return detail, About()
     detail["request" if raw.begins else "response"] = _shown(message)
     pod = message.get("pod") or {}
-    ids = tuple(each for each in (pod.get("id"), (message.get("container") or {}).get("id")) if each)
+    ids = tuple(id_ for id_ in (pod.get("id"), (message.get("container") or {}).get("id")) if id_)
     return detail, About(uid=pod.get("uid", ""), namespace=pod.get("namespace", ""), name=pod.get("name", ""), ids=ids)
 
 
@@ -44,7 +44,7 @@ def _shown(message: Detail) -> Detail:
     shown = {name: value for name, value in message.items() if name not in ("pod", "container")}
     if pod:
         namespaces = (pod.get("linux") or {}).get("namespaces") or []
-        netns = [each.get("path", "") for each in namespaces if each.get("type") == "network"]
+        netns = [namespace.get("path", "") for namespace in namespaces if namespace.get("type") == "network"]
         shown["pod"] = {"name": pod.get("name", ""), "netns": "".join(netns), "ips": pod.get("ips", [])}
     if container:
         shown["container"] = container.get("name", "")

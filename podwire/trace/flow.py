@@ -11,7 +11,7 @@ import yaml
 from podwire.trace.pod_trace import Arrow, Turn
 
 _FOLDER = Path(__file__).parent / "flows"
-FLOWS = tuple(sorted(each.stem for each in _FOLDER.glob("*.yaml")))
+FLOWS = tuple(sorted(path.stem for path in _FOLDER.glob("*.yaml")))
 
 NOTHING = "nothing"
 
@@ -81,7 +81,7 @@ class Flow(msgspec.Struct, kw_only=True):
 
     @property
     def steps(self) -> list[Step]:
-        return [each for each in self.lines if isinstance(each, Step)]
+        return [line for line in self.lines if isinstance(line, Step)]
 
 
 def load(name: str) -> Flow:
@@ -90,7 +90,7 @@ def load(name: str) -> Flow:
     return Flow(
         name=data["flow"],
         participants=data["participants"],
-        lines=[_line(each) for each in data["steps"]],
+        lines=[_line(line) for line in data["steps"]],
         also=msgspec.convert(data.get("also", []), list[Pattern]),
     )
 

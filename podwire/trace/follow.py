@@ -32,12 +32,12 @@ async def follow(
     directory: Path, namespace: str, name: str, columns: int, *, colours: bool = False
 ) -> AsyncGenerator[str, None]:
     """Lines until it is closed, or the directory is gone. The pod may not be there yet."""
-    stories, reader, drawn = PodTraces(), Reader(directory), _Drawn(columns, colours=colours)
+    traces, reader, drawn = PodTraces(), Reader(directory), _Drawn(columns, colours=colours)
     async with contextlib.aclosing(_changes(directory)) as changes:
         async for _ in changes:
-            stories.learn(reader.more())
-            if (story := stories.find(namespace, name)) is not None:
-                for line in drawn.more(story):
+            traces.learn(reader.more())
+            if (trace := traces.find(namespace, name)) is not None:
+                for line in drawn.more(trace):
                     yield line
 
 
@@ -52,7 +52,7 @@ async def _changes(directory: Path) -> AsyncGenerator[None, None]:
             yield
             await woken.wait()
             woken.clear()
-            if any(each.mask & (GONE | DELETE_SELF | MOVE_SELF) for each in inotify.read()):
+            if any(event.mask & (GONE | DELETE_SELF | MOVE_SELF) for event in inotify.read()):
                 return
     finally:
         loop.remove_reader(inotify.fileno())
@@ -71,27 +71,27 @@ class _Drawn:
         self._people: set[str] = set()
         self._drawing = Drawing((), 0.0, columns)
 
-    def more(self, story: PodTrace) -> Iterator[str]:
-        if story.pod != self._pod:
-            self._pod, self._told, self._announced, self._people = story.pod, set(), False, set()
-            yield plain(f"pod {story.namespace}/{story.name}")
-        for each in moments(story):
-            key = _unfinished(each) if isinstance(each, Arrow) else each
+    def more(self, trace: PodTrace) -> Iterator[str]:
+        if trace.pod != self._pod:
+            self._pod, self._told, self._announced, self._people = trace.pod, set(), False, set()
+            yield plain(f"pod {trace.namespace}/{trace.name}")
+        for moment in moments(trace):
+            key = _unfinished(moment) if isinstance(moment, Arrow) else moment
             if key not in self._told:
                 self._told.add(key)
-                yield from self._lanes(each, story)
-                yield from self._drawing.lines(each)
-        if story.running is not None and not self._announced:
+                yield from self._lanes(moment, trace)
+                yield from self._drawing.lines(moment)
+        if trace.running is not None and not self._announced:
             self._announced = True
-            yield plain(headline(story))
+            yield plain(headline(trace))
 
-    def _lanes(self, told: Moment, story: PodTrace) -> list[str]:
+    def _lanes(self, told: Moment, trace: PodTrace) -> list[str]:
         """A new head when somebody comes who has no lane."""
         people = self._people | EXPECTED | ({told.caller, told.callee} if isinstance(told, Arrow) else set())
         if people == self._people:
             return []
         self._people = people
-        self._drawing = Drawing(placed(people), story.origin, self._columns, colours=self._colours)
+        self._drawing = Drawing(placed(people), trace.origin, self._columns, colours=self._colours)
         return self._drawing.head()
 
 

@@ -27,23 +27,23 @@ MOST_DETAILS = 4 << 20
 """Bytes of all details together; of those beyond only the size is kept."""
 
 
-def html(story: PodTrace, records: Iterable[Record], whole: PodTrace | None = None) -> str:
+def html(trace: PodTrace, records: Iterable[Record], whole: PodTrace | None = None) -> str:
     """The page; of a story that is a part of another, times are summed in the whole. What the records carry is shown as
     it is: take secrets out before."""
-    style, script = ((_FOLDER / each).read_text(encoding="utf-8") for each in ("style.css", "script.js"))
-    picture = Picture(story)
+    style, script = ((_FOLDER / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
+    picture = Picture(trace)
     return (
         "<!DOCTYPE html>\n"
         '<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, script)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{_escaped(headline(story))}</title>\n"
+        f"<title>{_escaped(headline(trace))}</title>\n"
         f"<style>{style}</style></head><body>\n"
-        f"<header><h1>{_escaped(headline(story))}</h1>\n<p>{_about(story)}</p>\n{_sums(whole or story)}</header>\n"
+        f"<header><h1>{_escaped(headline(trace))}</h1>\n<p>{_about(trace)}</p>\n{_sums(whole or trace)}</header>\n"
         f"{_TOOLS}"
         f'<main class="scroll">\n{picture.head()}{"".join(picture.pieces())}</main>\n'
         f"{_PANEL}"
-        f'<script type="application/json" id="records">{_data(_details(story, records))}</script>\n'
+        f'<script type="application/json" id="records">{_data(_details(trace, records))}</script>\n'
         f"<script>{script}</script>\n</body></html>\n"
     )
 
@@ -66,16 +66,16 @@ def _hash(text: str) -> str:
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
-def _about(story: PodTrace) -> str:
-    began = datetime.fromtimestamp(story.begin, UTC).isoformat(sep=" ", timespec="milliseconds")
-    return _escaped(f"{began} · {len(story.arrows)} arrows · trace {story.pod}")
+def _about(trace: PodTrace) -> str:
+    began = datetime.fromtimestamp(trace.begin, UTC).isoformat(sep=" ", timespec="milliseconds")
+    return _escaped(f"{began} · {len(trace.arrows)} arrows · trace {trace.pod}")
 
 
-def _sums(story: PodTrace) -> str:
+def _sums(trace: PodTrace) -> str:
     """Where the time went, as two small tables."""
-    whole = story.took or 0.0
-    told = [(each.name, each.seconds) for each in phases(story)]
-    within = [(f"{each.name} ({each.calls})", each.seconds) for each in parts(story)]
+    whole = trace.took or 0.0
+    told = [(phase.name, phase.seconds) for phase in phases(trace)]
+    within = [(f"{part.name} ({part.calls})", part.seconds) for part in parts(trace)]
     tables = [_table(head, rows, whole) for head, rows in (("phase", told), ("of which (calls)", within)) if rows]
     return f'<div class="sums">{"".join(tables)}</div>\n' if tables else ""
 
@@ -93,13 +93,13 @@ def _share(seconds: float, whole: float) -> str:
     return f'<svg class="share" width="120" height="9"><rect class="share" width="{120 * share:.1f}" height="9"/></svg>'
 
 
-def _details(story: PodTrace, records: Iterable[Record]) -> dict[int, Any]:
+def _details(trace: PodTrace, records: Iterable[Record]) -> dict[int, Any]:
     """What each arrow carried, by its row; those that somebody typed carried nothing."""
-    known = {(each.id, each.time, _turn(each)): each for each in records}
+    known = {(record.id, record.time, _turn(record)): record for record in records}
     found: dict[int, Any] = {}
     room = MOST_DETAILS
-    for number, each in enumerate(moments(story)):
-        record = known.get((each.id, each.time, each.turn)) if isinstance(each, Arrow) else None
+    for number, moment in enumerate(moments(trace)):
+        record = known.get((moment.id, moment.time, moment.turn)) if isinstance(moment, Arrow) else None
         if record is None:
             continue
         told = msgspec.to_builtins(record)

@@ -34,7 +34,7 @@ def _call(method: str, detail: dict[str, Any]) -> str:
         return f"{verb} {rest.removeprefix('/registry/')}{_state(detail)}"
     if rest.startswith("/"):
         path, _, query = rest.partition("?")
-        kept = "&".join(each for each in query.split("&") if each and each.partition("=")[0] not in _NOISE)
+        kept = "&".join(part for part in query.split("&") if part and part.partition("=")[0] not in _NOISE)
         return f"{verb} {path}?{kept}" if kept else f"{verb} {path}"
     request = detail.get("request")
     about = _container(request) if isinstance(request, dict) else ""
@@ -91,25 +91,25 @@ def _device_ids(request: Any) -> list[str]:
     """Of devices that a container is to have, as the kubelet asks a device plugin for them."""
     asked = request.get("container_requests") if isinstance(request, dict) else None
     found = (
-        [_names(each.get("devices_ids")) for each in asked if isinstance(each, dict)] if isinstance(asked, list) else []
+        [_names(container.get("devices_ids")) for container in asked if isinstance(container, dict)]
+        if isinstance(asked, list)
+        else []
     )
-    return [each for one in found for each in one][:_MOST_NAMES]
+    return [name for one in found for name in one][:_MOST_NAMES]
 
 
 def _names(value: Any) -> list[str]:
-    return [str(each) for each in value[:_MOST_NAMES]] if isinstance(value, list) else []
+    return [str(name) for name in value[:_MOST_NAMES]] if isinstance(value, list) else []
 
 
 def _printed(result: dict[str, Any]) -> str:
     """What a CNI plugin answered: addresses, or what it did not like."""
     ips = result.get("ips")
-    addresses = (
-        [str(each.get("address", "")) for each in ips if isinstance(each, dict)] if isinstance(ips, list) else []
-    )
+    addresses = [str(ip.get("address", "")) for ip in ips if isinstance(ip, dict)] if isinstance(ips, list) else []
     return ", ".join(addresses) or str(result.get("msg", ""))[:_LONGEST_ERROR]
 
 
 def _at(value: Any, *path: str) -> Any:
-    for each in path:
-        value = value.get(each) if isinstance(value, dict) else None
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
     return value

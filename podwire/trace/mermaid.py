@@ -13,26 +13,28 @@ _MEANT = re.compile(r"[#;<>&%$]|\A(?:no)?wrap(?=:)|style|classDef", re.IGNORECAS
 directives, formulas, and the words at which it looks for them."""
 
 
-def mermaid(story: PodTrace) -> str:
-    return "\n".join(_lines(story)) + "\n"
+def mermaid(trace: PodTrace) -> str:
+    return "\n".join(_lines(trace)) + "\n"
 
 
-def _lines(story: PodTrace) -> Iterator[str]:
+def _lines(trace: PodTrace) -> Iterator[str]:
     yield "sequenceDiagram"
-    people = placed({name for each in story.arrows for name in (each.caller, each.callee)})
-    names = {each: _name(each, number) for number, each in enumerate(people)}
-    for each in people:
-        alias = names[each]
-        yield f"    participant {alias}" if alias == each else f"    participant {alias} as {escaped(each)}"
+    people = placed({name for arrow in trace.arrows for name in (arrow.caller, arrow.callee)})
+    names = {participant: _name(participant, number) for number, participant in enumerate(people)}
+    for participant in people:
+        alias = names[participant]
+        yield (
+            f"    participant {alias}" if alias == participant else f"    participant {alias} as {escaped(participant)}"
+        )
     if people:
         ends = ",".join(dict.fromkeys((names[people[0]], names[people[-1]])))
-        yield f"    Note over {ends}: {escaped(headline(story))}"
-    for told in moments(story):
+        yield f"    Note over {ends}: {escaped(headline(trace))}"
+    for told in moments(trace):
         match told:
             case Gap() | Cut():
                 yield f"    Note over {names[people[0]]}: {escaped(lost(told))}"
             case Remark():
-                over = [names[each] for each in told.over if each in names] or [names[people[0]]]
+                over = [names[participant] for participant in told.over if participant in names] or [names[people[0]]]
                 yield f"    Note over {','.join(over)}: {escaped(told.text)}"
             case Arrow():
                 yield f"    {names[told.caller]}{_stroke(told)}{names[told.callee]}: {escaped(_label(told))}"

@@ -17,8 +17,8 @@ def encoded(spans: Iterable[Span]) -> bytes:
     """An ExportTraceServiceRequest."""
     request = pb.ExportTraceServiceRequest()
     services: dict[tuple[str, str], list[Span]] = defaultdict(list)
-    for each in spans:
-        services[each.service, each.node].append(each)
+    for span in spans:
+        services[span.service, span.node].append(span)
     for (service, node), own in services.items():
         about = {"service.name": service, "service.namespace": ROOT, "k8s.node.name": node}
         resource = request.resource_spans.add(resource=pb.Resource(attributes=_attributes(about.items())))
@@ -47,7 +47,9 @@ def _span(span: Span) -> pb.Span:
         end_time_unix_nano=_nanoseconds(span.end),
         attributes=_attributes(span.attributes),
         dropped_events_count=span.dropped_events,
-        events=[pb.Span.Event(time_unix_nano=_nanoseconds(each.time), name=_text(each.name)) for each in span.events],
+        events=[
+            pb.Span.Event(time_unix_nano=_nanoseconds(event.time), name=_text(event.name)) for event in span.events
+        ],
     )
     if span.error:
         made.status.code = pb.Status.STATUS_CODE_ERROR

@@ -64,4 +64,4 @@ def of_socket(socket: str) -> str:
 
 def placed(names: set[str]) -> list[str]:
     """These in the order in which they are drawn."""
-    return [each for each in ORDER if each in names] + sorted(names - set(ORDER))
+    return [name for name in ORDER if name in names] + sorted(names - set(ORDER))

@@ -101,32 +101,32 @@ _PARTS: tuple[tuple[str, Wanted], ...] = (
 PARTS = tuple(name for name, _ in _PARTS)
 
 
-def phases(story: PodTrace) -> list[Phase]:
+def phases(trace: PodTrace) -> list[Phase]:
     """In order; none for a pod that does not run yet."""
-    if story.running is None:
+    if trace.running is None:
         return []
-    found, before = [], story.begin
-    own = [each for each in story.arrows if story.begin <= each.time <= story.running]
+    found, before = [], trace.begin
+    own = [arrow for arrow in trace.arrows if trace.begin <= arrow.time <= trace.running]
     for name, wanted, pick in _MILESTONES:
-        times = [each.time for each in own if wanted(each)]
+        times = [arrow.time for arrow in own if wanted(arrow)]
         if times:
             end = max(before, pick(times))
             found.append(Phase(name, end - before))
             before = end
-    return [*found, Phase(REPORTING, story.running - before)]
+    return [*found, Phase(REPORTING, trace.running - before)]
 
 
-def parts(story: PodTrace) -> list[Part]:
+def parts(trace: PodTrace) -> list[Part]:
     """Those that there were, until the pod ran or until now."""
-    until = story.running if story.running is not None else float("inf")
+    until = trace.running if trace.running is not None else float("inf")
     calls = [
-        each
-        for each in story.arrows
-        if each.turn is Turn.CALL and each.took is not None and story.begin <= each.time <= until
+        arrow
+        for arrow in trace.arrows
+        if arrow.turn is Turn.CALL and arrow.took is not None and trace.begin <= arrow.time <= until
     ]
     found = []
     for name, wanted in _PARTS:
-        own = [(each.time, each.time + (each.took or 0.0)) for each in calls if wanted(each)]
+        own = [(call.time, call.time + (call.took or 0.0)) for call in calls if wanted(call)]
         if own:
             found.append(Part(name, _union(own), len(own)))
     return found

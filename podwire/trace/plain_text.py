@@ -11,7 +11,7 @@ def plain(text: str) -> str:
     """Only characters that can be seen, and spaces."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else _numbered(each) for each in text)
+    return "".join(character if character.isprintable() else _numbered(character) for character in text)
 
 
 def _numbered(character: str) -> str:
@@ -55,8 +55,8 @@ def folded(text: str, most: int) -> list[str]:
 
 def _fitting(text: str, most: int) -> int:
     """How many characters fit into so many columns."""
-    for number, each in enumerate(text):
-        most -= columns(each)
+    for number, character in enumerate(text):
+        most -= columns(character)
         if most < 0:
             return number
     return len(text)

@@ -93,10 +93,10 @@ class PodTrace:
 Moment = Arrow | Gap | Cut | Remark
 
 
-def moments(story: PodTrace) -> list[Moment]:
+def moments(trace: PodTrace) -> list[Moment]:
     """Everything in order; what is remarked at the time of an arrow comes before it."""
-    told: list[Moment] = [*story.remarks, *story.gaps, *story.cuts, *story.arrows]
-    return sorted(told, key=lambda each: each.time)
+    told: list[Moment] = [*trace.remarks, *trace.gaps, *trace.cuts, *trace.arrows]
+    return sorted(told, key=lambda moment: moment.time)
 
 
 @dataclass(slots=True)
@@ -117,21 +117,21 @@ class PodTraces:
         gaps = _gaps(records)
         pods: dict[str, list[Record]] = defaultdict(list)
         others = _Others()
-        for each in records:
-            if each.pod is not None:
-                pods[each.pod].append(each)
+        for record in records:
+            if record.pod is not None:
+                pods[record.pod].append(record)
             else:
-                others.learn(each)
+                others.learn(record)
         told = [
             _story(pod, name, own, others, gaps)
             for pod, own in pods.items()
             if only in ("", pod) and (name := _name(own)) is not None and wanted(name)
         ]
-        return sorted(told, key=lambda each: each.begin)
+        return sorted(told, key=lambda trace: trace.begin)
 
     def find(self, namespace: str, name: str) -> PodTrace | None:
         """The newest pod of that name."""
-        found = self._told(lambda each: each == (namespace, name))
+        found = self._told(lambda pod: pod == (namespace, name))
         return found[-1] if found else None
 
     def find_id(self, uid: str) -> PodTrace | None:
@@ -139,13 +139,17 @@ class PodTraces:
         found = self._told(lambda _: True, pod_id(uid))
         return found[0] if found else None
 
-    def records(self, story: PodTrace) -> list[Record]:
+    def records(self, trace: PodTrace) -> list[Record]:
         """What a story was made of, in order."""
-        ids = {each.id for each in story.arrows}
+        ids = {arrow.id for arrow in trace.arrows}
         own = [
-            each for each in assigned(self._records) if each.pod == story.pod or (each.pod is None and each.id in ids)
+            record
+            for record in assigned(self._records)
+            if record.pod == trace.pod or (record.pod is None and record.id in ids)
         ]
-        return [each for each in own if each.pod or each.begins or (each.ends and "watch=" not in each.method)]
+        return [
+            record for record in own if record.pod or record.begins or (record.ends and "watch=" not in record.method)
+        ]
 
 
 @dataclass(slots=True)
@@ -170,27 +174,27 @@ class _Call:
 
 def assigned(records: Iterable[Record]) -> list[Record]:
     """In order, each with its pod as far as all of them together tell it: a beginning by its end, a name by its UID."""
-    ordered = sorted(records, key=lambda each: (each.time, each.seq))
+    ordered = sorted(records, key=lambda record: (record.time, record.seq))
     calls: dict[str, _Call] = defaultdict(_Call)
-    for each in ordered:
-        if not each.is_event:
-            calls[each.id].learn(each)
+    for record in ordered:
+        if not record.is_event:
+            calls[record.id].learn(record)
     _settle(calls.values())
-    return [each if each.is_event else _with_pod(each, calls[each.id].pod) for each in ordered]
+    return [record if record.is_event else _with_pod(record, calls[record.id].pod) for record in ordered]
 
 
 def _settle(calls: Collection[_Call]) -> None:
     """Who asked for a pod that was not there asked for the one that the same command made, else for the last one."""
-    made = {(each.session, each.namespace, each.name): each.pod for each in calls if each.pod and not each.absent}
+    made = {(call.session, call.namespace, call.name): call.pod for call in calls if call.pod and not call.absent}
     last: dict[tuple[str, str], str] = {}
-    for each in calls:
-        if not each.name:
+    for call in calls:
+        if not call.name:
             continue
-        if each.pod is None or each.absent:
-            each.pod = made.get((each.session, each.namespace, each.name)) if each.session else None
-            each.pod = each.pod or last.get((each.namespace, each.name))
+        if call.pod is None or call.absent:
+            call.pod = made.get((call.session, call.namespace, call.name)) if call.session else None
+            call.pod = call.pod or last.get((call.namespace, call.name))
         else:
-            last[each.namespace, each.name] = each.pod
+            last[call.namespace, call.name] = call.pod
 
 
 def _with_pod(record: Record, pod: str | None) -> Record:
@@ -205,11 +209,11 @@ def _text(record: Record, name: str) -> str:
 def _gaps(records: Sequence[Record]) -> list[Gap]:
     """Where a sender's numbers jump."""
     senders: dict[str, list[Record]] = defaultdict(list)
-    for each in records:
-        senders[each.sender].append(each)
+    for record in records:
+        senders[record.sender].append(record)
     gaps = []
     for sender, own in senders.items():
-        own.sort(key=lambda each: each.seq)
+        own.sort(key=lambda record: record.seq)
         for before, after in pairwise(own):
             if after.seq > before.seq + 1:
                 gaps.append(Gap(after.time, sender.rpartition("-")[0], after.seq - before.seq - 1))
@@ -218,8 +222,8 @@ def _gaps(records: Sequence[Record]) -> list[Gap]:
 
 def _name(records: Iterable[Record]) -> tuple[str, str] | None:
     """Namespace and name of the pod that these are about, once one of them has told."""
-    found = ((_text(each, "namespace"), _text(each, "name")) for each in records)
-    return next((each for each in found if each[1]), None)
+    found = ((_text(record, "namespace"), _text(record, "name")) for record in records)
+    return next((name for name in found if name[1]), None)
 
 
 @dataclass(slots=True)
@@ -238,22 +242,22 @@ class _Others:
 
 def _story(pod: str, name: tuple[str, str], own: list[Record], others: _Others, gaps: Sequence[Gap]) -> PodTrace:
     begun = others.begun
-    first = [begun[each] for each in dict.fromkeys(each.id for each in own if each.is_event) if each in begun]
-    before = [each for each in prelude(own, begun.values()) if each not in first]
-    ended = {each.id: others.ended[each.id] for each in before if each.id in others.ended}
-    arrows = tuple(_arrows(sorted(first + before + own, key=lambda each: (each.time, each.seq)), ended))
-    begin = min((each.time for each in own if is_request(each)), default=own[0].time)
-    running = next((each.time for each in own if is_running(each)), None)
+    first = [begun[record] for record in dict.fromkeys(call.id for call in own if call.is_event) if record in begun]
+    before = [record for record in prelude(own, begun.values()) if record not in first]
+    ended = {record.id: others.ended[record.id] for record in before if record.id in others.ended}
+    arrows = tuple(_arrows(sorted(first + before + own, key=lambda record: (record.time, record.seq)), ended))
+    begin = min((record.time for record in own if is_request(record)), default=own[0].time)
+    running = next((record.time for record in own if is_running(record)), None)
     last = own[-1].time
     return PodTrace(
         pod=pod,
         namespace=name[0],
         name=name[1],
         begin=begin,
-        origin=min((each.time for each in own if not each.is_event), default=begin),
+        origin=min((record.time for record in own if not record.is_event), default=begin),
         running=running,
         arrows=arrows,
-        gaps=tuple(each for each in gaps if begin <= each.time <= last),
+        gaps=tuple(gap for gap in gaps if begin <= gap.time <= last),
     )
 
 
@@ -271,23 +275,23 @@ def is_running(record: Record) -> bool:
 
 def _arrows(records: Sequence[Record], elsewhere: Mapping[str, Record]) -> Iterator[Arrow]:
     """`elsewhere` are the ends of calls that began before the story, which are not drawn."""
-    begun = {each.id: each for each in records if each.begins}
-    ended = {**elsewhere, **{each.id: each for each in records if each.ends}}
+    begun = {record.id: record for record in records if record.begins}
+    ended = {**elsewhere, **{record.id: record for record in records if record.ends}}
     sessions: set[str] = set()
-    for each in records:
-        session = _text(each, "kubectl_session")
-        if session and session not in sessions and each.caller == KUBECTL:
+    for record in records:
+        session = _text(record, "kubectl_session")
+        if session and session not in sessions and record.caller == KUBECTL:
             sessions.add(session)
-            yield _typed(each)
-        both = begun.get(each.id), ended.get(each.id)
-        took = both[1].time - both[0].time if both[0] and both[1] and not each.is_event else None
-        yield replace(_arrow(each), took=took, facts=_facts(each, both[1] if each.begins else None))
+            yield _typed(record)
+        both = begun.get(record.id), ended.get(record.id)
+        took = both[1].time - both[0].time if both[0] and both[1] and not record.is_event else None
+        yield replace(_arrow(record), took=took, facts=_facts(record, both[1] if record.begins else None))
 
 
 def _typed(record: Record) -> Arrow:
     """The User's own arrow, which kubectl tells in its headers."""
     words = (_text(record, "kubectl_command"), _text(record, "kubectl_flags"))
-    typed = " ".join(each for each in words if each)
+    typed = " ".join(word for word in words if word)
     return Arrow(time=record.time, caller=USER, callee=KUBECTL, method=typed, turn=Turn.CALL, label=typed, took=0.0)
 
 

@@ -46,8 +46,8 @@ class Pods:
             return None
         if call:
             self._calls.learn(call, pod)
-        for each in about.ids:
-            self._ids.learn(each, pod)
+        for id_ in about.ids:
+            self._ids.learn(id_, pod)
         if about.uid and named:
             self._names.learn(named, pod)
         return pod
@@ -59,7 +59,7 @@ class Pods:
     def _known(self, call: str, named: str, ids: tuple[str, ...]) -> str | None:
         if pod := self._calls.get(call):
             return pod
-        for each in ids:
-            if pod := self._ids.get(each):
+        for id_ in ids:
+            if pod := self._ids.get(id_):
                 return pod
         return self._names.get(named) if named else None

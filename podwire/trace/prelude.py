@@ -11,16 +11,16 @@ LIST = "ListAndWatch"
 
 def prelude(own: Sequence[Record], others: Iterable[Record]) -> list[Record]:
     """How it became known that there is what the pod was given: devices of plugins, and those that it claims."""
-    drivers = {each.callee for each in own if each.method == PREPARE and each.begins}
+    drivers = {record.callee for record in own if record.method == PREPARE and record.begins}
     known = list(others) if drivers else others
-    slices = [found for each in sorted(drivers) if (found := _offered(each, own[0].time, known)) is not None]
+    slices = [found for driver in sorted(drivers) if (found := _offered(driver, own[0].time, known)) is not None]
     return [*slices, *_plugged(own, known)]
 
 
 def _offered(driver: str, before: float, others: Iterable[Record]) -> Record | None:
     """The last time that a driver published what it has."""
-    told = (each for each in others if each.caller == driver and each.time <= before and _is_slice(each))
-    return max(told, key=lambda each: (each.time, each.seq), default=None)
+    told = (other for other in others if other.caller == driver and other.time <= before and _is_slice(other))
+    return max(told, key=lambda record: (record.time, record.seq), default=None)
 
 
 def _is_slice(record: Record) -> bool:
@@ -30,18 +30,18 @@ def _is_slice(record: Record) -> bool:
 
 def _plugged(own: Sequence[Record], others: Iterable[Record]) -> list[Record]:
     """For a pod that has devices: how each of its plugins told which there are, and how the node said so."""
-    sockets = {each.detail.get("socket") for each in own if each.callee == DEVICE_PLUGIN and each.begins}
+    sockets = {record.detail.get("socket") for record in own if record.callee == DEVICE_PLUGIN and record.begins}
     if not sockets:
         return []
-    known = sorted(others, key=lambda each: (each.time, each.seq))
+    known = sorted(others, key=lambda other: (other.time, other.seq))
     first = own[0].time
     found = []
     for socket in sockets:
-        lists = [each for each in known if each.method == LIST and each.detail.get("socket") == socket]
-        earlier = [each for each in lists if each.time <= first]
+        lists = [record for record in known if record.method == LIST and record.detail.get("socket") == socket]
+        earlier = [list_ for list_ in lists if list_.time <= first]
         found += earlier[-1:] or lists[:1]
-    begun = min((each.time for each in found), default=first)
-    told = (each for each in known if each.time > begun and _is_node_status(each))
+    begun = min((record.time for record in found), default=first)
+    told = (record for record in known if record.time > begun and _is_node_status(record))
     return [*found, *([each] if (each := next(told, None)) is not None else [])]
 
 

@@ -38,13 +38,13 @@ def _object(detail: dict[str, Any], secret: bool) -> dict[str, Any]:
 
 
 def _list(detail: list[Any], secret: bool) -> list[Any]:
-    return [redacted(each, secret=secret) for each in detail]
+    return [redacted(item, secret=secret) for item in detail]
 
 
 def _hidden(value: Any) -> Any:
     """Which keys there are is no secret; `automountServiceAccountToken` and its like are values of other types."""
     if isinstance(value, dict):
-        return {name: _hidden(each) for name, each in value.items()}
+        return {name: _hidden(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_hidden(each) for each in value]
+        return [_hidden(item) for item in value]
     return HIDDEN if isinstance(value, str) and value else value

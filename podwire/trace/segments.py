@@ -74,10 +74,10 @@ class Writer:
         """Never the newest, which is being written."""
         *older, _ = segment_files(self._directory)
         oldest = time.time() - self._age
-        for place, each in enumerate(older):
+        for place, path in enumerate(older):
             with contextlib.suppress(OSError):
-                if place < len(older) + 1 - SEGMENTS or each.stat().st_mtime < oldest:
-                    each.unlink()
+                if place < len(older) + 1 - SEGMENTS or path.stat().st_mtime < oldest:
+                    path.unlink()
 
 
 @dataclass(slots=True)
@@ -120,9 +120,11 @@ class Reader:
     def troubles(self) -> list[str]:
         """What could not be read until now, by file."""
         told = [f"{self._directory / name}: {why}" for name, why in sorted(self._unreadable.items())]
-        for name, each in sorted(self._skipped.items()):
-            lines = f"{each.lines} lines are no records and were" if each.lines > 1 else "a line is no record and was"
-            told.append(f"{self._directory / name}: {lines} skipped, first line {each.first}")
+        for name, skipped in sorted(self._skipped.items()):
+            lines = (
+                f"{skipped.lines} lines are no records and were" if skipped.lines > 1 else "a line is no record and was"
+            )
+            told.append(f"{self._directory / name}: {lines} skipped, first line {skipped.first}")
         return told
 
     def _records(self, name: str, data: bytes) -> Iterator[Record]:
@@ -140,10 +142,10 @@ class Reader:
 def segment_files(directory: Path) -> list[Path]:
     """From the oldest to the newest; none where there is no directory. Raises OSError for one that cannot be read."""
     try:
-        found = [directory / each for each in os.listdir(directory)]  # noqa: PTH208 - a glob hides what it may not read
+        found = [directory / name for name in os.listdir(directory)]  # noqa: PTH208 - a glob hides what it may not read
     except FileNotFoundError:
         return []
-    return sorted(each for each in found if each.suffix == SUFFIX and each.stem.isdecimal() and each.stem.isascii())
+    return sorted(path for path in found if path.suffix == SUFFIX and path.stem.isdecimal() and path.stem.isascii())
 
 
 def _opened(path: Path) -> BinaryIO:

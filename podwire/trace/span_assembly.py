@@ -32,16 +32,16 @@ class Assembler:
         """Calls that will never be told, for there were too many."""
 
     def learn(self, records: Iterable[Record], now: float) -> None:
-        for each in records:
-            if each.begins:
-                self._calls[each.id] = Call(each)
-            elif each.ends and (call := self._calls.get(each.id)) is not None:
-                call.end = each
-                self._ended.append((now + LINGER, each.id))
-                if each.pod is not None and call.begin.pod is None:
-                    self._start(each.pod, call.begin, now)
-            if each.pod is not None:
-                self._start(each.pod, each, now)
+        for record in records:
+            if record.begins:
+                self._calls[record.id] = Call(record)
+            elif record.ends and (call := self._calls.get(record.id)) is not None:
+                call.end = record
+                self._ended.append((now + LINGER, record.id))
+                if record.pod is not None and call.begin.pod is None:
+                    self._start(record.pod, call.begin, now)
+            if record.pod is not None:
+                self._start(record.pod, record, now)
         self._bound()
 
     def due(self, now: float) -> list[Span]:
@@ -49,13 +49,13 @@ class Assembler:
         ready = _until(self._ended, now)
         around = parents(self._calls.values()) if ready else {}
         found = [
-            call_span(call, around.get(each, ""))
-            for each in ready
-            if (call := self._calls.get(each)) is not None and call.end is not None and call.pod is not None
+            call_span(call, around.get(id_, ""))
+            for id_ in ready
+            if (call := self._calls.get(id_)) is not None and call.end is not None and call.pod is not None
         ]
-        self._told.extend((now + KEPT, each) for each in ready)
-        for each in _until(self._told, now):
-            self._calls.pop(each, None)
+        self._told.extend((now + KEPT, id_) for id_ in ready)
+        for id_ in _until(self._told, now):
+            self._calls.pop(id_, None)
         return found + self._roots(now)
 
     def next(self) -> float | None:
@@ -77,7 +77,7 @@ class Assembler:
         for each in ready:
             del self._awaited[each]
             self._rooted[each] = None
-        return [root_span(each, start) for each in ready if (start := self._starts.pop(each, None)) is not None]
+        return [root_span(pod, start) for pod in ready if (start := self._starts.pop(pod, None)) is not None]
 
     def _bound(self) -> None:
         while len(self._calls) > MOST:

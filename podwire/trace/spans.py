@@ -118,31 +118,31 @@ def spans(records: Iterable[Record]) -> list[Span]:
     """All of some records: every call that ended and whose pod is known, and a root for each pod."""
     calls: dict[str, Call] = {}
     starts: dict[str, Start] = defaultdict(Start)
-    for each in sorted(records, key=lambda each: (each.time, each.seq)):
-        if each.begins:
-            calls[each.id] = Call(each)
-        elif each.ends and each.id in calls:
-            calls[each.id].end = each
-        if each.pod is not None:
-            starts[each.pod].learn(each)
+    for record in sorted(records, key=lambda record: (record.time, record.seq)):
+        if record.begins:
+            calls[record.id] = Call(record)
+        elif record.ends and record.id in calls:
+            calls[record.id].end = record
+        if record.pod is not None:
+            starts[record.pod].learn(record)
     found = parents(calls.values())
-    ended = [call_span(each, found.get(each.begin.id, "")) for each in calls.values() if each.end and each.pod]
+    ended = [call_span(call, found.get(call.begin.id, "")) for call in calls.values() if call.end and call.pod]
     return [*(root_span(pod, start) for pod, start in starts.items()), *ended]
 
 
 def parents(calls: Iterable[Call]) -> dict[str, str]:
     """The call inside of which each was made, by their ids; of several the one about the same, then the latest."""
     callees: dict[tuple[str | None, str], list[Call]] = defaultdict(list)
-    known = sorted(calls, key=lambda each: each.begin.time)
-    for each in known:
-        callees[each.pod, each.begin.callee].append(each)
+    known = sorted(calls, key=lambda call: call.begin.time)
+    for call in known:
+        callees[call.pod, call.begin.callee].append(call)
     found = {}
-    for each in known:
-        around = [one for one in callees[each.pod, each.begin.caller] if one.encloses(each)]
-        if around and each.pod:
-            about = _resource(each)
+    for call in known:
+        around = [one for one in callees[call.pod, call.begin.caller] if one.encloses(call)]
+        if around and call.pod:
+            about = _resource(call)
             same = [one for one in around if _resource(one) == about]
-            found[each.begin.id] = (same or around)[-1].begin.id
+            found[call.begin.id] = (same or around)[-1].begin.id
     return found
 
 

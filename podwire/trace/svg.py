@@ -37,11 +37,11 @@ class Bar:
 class Picture:
     """A story with its places: who stands where, and which row is how far below the top."""
 
-    def __init__(self, story: PodTrace) -> None:
-        self._begin = story.origin
-        self._told = moments(story)
-        people = placed({name for each in story.arrows for name in (each.caller, each.callee)})
-        self._lanes = {each: MARGIN + LANE * number + LANE / 2 for number, each in enumerate(people)}
+    def __init__(self, trace: PodTrace) -> None:
+        self._begin = trace.origin
+        self._told = moments(trace)
+        people = placed({name for arrow in trace.arrows for name in (arrow.caller, arrow.callee)})
+        self._lanes = {participant: MARGIN + LANE * number + LANE / 2 for number, participant in enumerate(people)}
         self.width = MARGIN + LANE * len(people) + EDGE
         self._tops: list[float] = []
         top = 0.0
@@ -68,7 +68,7 @@ class Picture:
             rows = range(first, min(first + PIECE, len(self._told)))
             top = self._tops[first]
             bottom = self._tops[rows.stop] if rows.stop < len(self._tops) else self._height
-            drawn = [*self._rails(top, bottom), *(self._bar(each) for each in self._bars if _meets(each, top, bottom))]
+            drawn = [*self._rails(top, bottom), *(self._bar(bar) for bar in self._bars if _meets(bar, top, bottom))]
             drawn += [self._row(number) for number in rows]
             yield self._svg("piece", top, bottom - top, "".join(drawn))
 
@@ -98,7 +98,9 @@ class Picture:
 
     def _note(self, remark: Remark, top: float) -> str:
         """A box over those whom it speaks of; as long as its text, if they stand close together."""
-        over = [self._lanes[each] for each in remark.over if each in self._lanes] or [MARGIN + LANE / 2]
+        over = [self._lanes[participant] for participant in remark.over if participant in self._lanes] or [
+            MARGIN + LANE / 2
+        ]
         shown = plain(remark.text)
         size = max(max(over) - min(over) + LANE - 24, width(shown) * LETTER + 24)
         left = max(MARGIN - 20, min((min(over) + max(over) - size) / 2, self.width - size - 4))
@@ -144,20 +146,20 @@ def _tip(x: float, y: float, way: int, arrow: Arrow) -> str:
 def _bars(told: Sequence[Moment], tops: Sequence[float], height: float) -> list[Bar]:
     """One for each call that is answered, or is not yet; those inside another on the same lane stand beside it."""
     rows = [(each, top + 22) for each, top in zip(told, tops, strict=True) if isinstance(each, Arrow)]
-    ends = {each.id: y for each, y in rows if each.turn is Turn.REPLY}
-    watches = {each.id for each, _ in rows if each.turn is Turn.EVENT}
+    ends = {arrow.id: y for arrow, y in rows if arrow.turn is Turn.REPLY}
+    watches = {arrow.id for arrow, _ in rows if arrow.turn is Turn.EVENT}
     found: dict[str, list[Bar]] = defaultdict(list)
-    for each, y in rows:
+    for arrow, y in rows:
         if (
-            each.turn is not Turn.CALL
-            or not each.id
-            or each.id in watches
-            or (_is_open(each) and "watch=" in each.method)
+            arrow.turn is not Turn.CALL
+            or not arrow.id
+            or arrow.id in watches
+            or (_is_open(arrow) and "watch=" in arrow.method)
         ):
             continue
-        depth = sum(bar.bottom > y for bar in found[each.callee])
-        end = ends[each.id] if each.id in ends else _end_of(each, rows, height)
-        found[each.callee].append(Bar(each.callee, y, end, depth))
+        depth = sum(bar.bottom > y for bar in found[arrow.callee])
+        end = ends[arrow.id] if arrow.id in ends else _end_of(arrow, rows, height)
+        found[arrow.callee].append(Bar(arrow.callee, y, end, depth))
     return [bar for own in found.values() for bar in own]
 
 
@@ -165,7 +167,7 @@ def _end_of(call: Arrow, rows: Sequence[tuple[Arrow, float]], height: float) -> 
     """Of a call whose reply is not drawn: the last row that it lasts to; the bottom while nobody has answered."""
     if call.took is None:
         return height
-    return max(y for each, y in rows if each.time <= call.time + call.took)
+    return max(y for arrow, y in rows if arrow.time <= call.time + call.took)
 
 
 def _meets(bar: Bar, top: float, bottom: float) -> bool:
@@ -180,7 +182,7 @@ def _hover(arrow: Arrow, begin: float) -> str:
     lines = [f"{arrow.caller} → {arrow.callee}", arrow.method, arrow.label, moment(arrow, begin)]
     if arrow.took is not None:
         lines[-1] += f", took {milliseconds(arrow.took)}"
-    return "\n".join(escape(plain(each)) for each in dict.fromkeys(lines))
+    return "\n".join(escape(plain(line)) for line in dict.fromkeys(lines))
 
 
 def _text(text: str, most: int = LONGEST) -> str:

@@ -14,11 +14,12 @@ NOTICEABLE = 0.001
 """Seconds by which a hop must be slower, or quicker, to be called so."""
 
 
-def seen(stories: Sequence[PodTrace]) -> str:
+def seen(traces: Sequence[PodTrace]) -> str:
     """The pods that were seen, a line each; with the date, where they are not of one day."""
-    when = _dated if len({day(each.begin) for each in stories}) > 1 else clock
+    when = _dated if len({day(trace.begin) for trace in traces}) > 1 else clock
     rows = [
-        (_ref(each), when(each.begin), milliseconds(each.took), str(len(each.arrows)), each.pod) for each in stories
+        (_ref(trace), when(trace.begin), milliseconds(trace.took), str(len(trace.arrows)), trace.pod)
+        for trace in traces
     ]
     return _aligned([("POD", "STARTED", "RUNNING AFTER", "ARROWS", "TRACE"), *rows])
 
@@ -27,12 +28,12 @@ def _dated(seconds: float) -> str:
     return f"{day(seconds)}T{clock(seconds)}"
 
 
-def slowest(stories: Iterable[PodTrace]) -> str:
+def slowest(traces: Iterable[PodTrace]) -> str:
     """Starts with the time of each of their phases; a column only for those that one of them has."""
-    told = [(story, {each.name: each.seconds for each in phases(story)}) for story in stories]
+    told = [(trace, {phase.name: phase.seconds for phase in phases(trace)}) for trace in traces]
     names = list(dict.fromkeys(name for _, own in told for name in own))
-    head = ("POD", "RUNNING AFTER", *(each.upper() for each in names))
-    rows = [(_ref(story), milliseconds(story.took), *(_phase(own, each) for each in names)) for story, own in told]
+    head = ("POD", "RUNNING AFTER", *(name.upper() for name in names))
+    rows = [(_ref(trace), milliseconds(trace.took), *(_phase(own, name) for name in names)) for trace, own in told]
     return _aligned([head, *rows])
 
 
@@ -52,7 +53,7 @@ def compared(told: Diff, *, colours: bool = False) -> str:
         lines += ["", *_aligned([("OF WHICH", "A", "B", "B - A"), *map(_sum, told.parts)]).splitlines()]
     rows: list[Sequence[str]] = [("HOP", "CALL", "AT A", "AT B", "A", "B", "B - A", ""), *map(_row, told.rows)]
     head, *drawn = _aligned(rows).splitlines()
-    styles = [_style(each) if colours else canvas.NORMAL for each in told.rows]
+    styles = [_style(row) if colours else canvas.NORMAL for row in told.rows]
     lines += ["", head, *(coloured(line, style) for line, style in zip(drawn, styles, strict=True)), ""]
     return "\n".join([*lines, *_verdict(told)]) + "\n"
 
@@ -90,16 +91,16 @@ def _style(row: Row) -> str:
 def _verdict(told: Diff) -> Iterator[str]:
     """What is to be looked at first."""
     if told.phases:
-        worst = max(told.phases, key=lambda each: each.slower)
+        worst = max(told.phases, key=lambda phase: phase.slower)
         if worst.slower >= NOTICEABLE:
             yield f"B is slowest in {worst.name}: {_signed(worst.slower)}"
-    slower = [each for each in told.rows if each.slower is not None and each.slower >= NOTICEABLE]
+    slower = [row for row in told.rows if row.slower is not None and row.slower >= NOTICEABLE]
     if slower:
-        row = max(slower, key=lambda each: each.slower or 0.0)
+        row = max(slower, key=lambda row_: row_.slower or 0.0)
         yield plain(
             f"the hop that is slower by most: {row.caller} → {row.callee} {row.call}: {_signed(row.slower or 0)}"
         )
-    missing, extra = (sum(each.kind == kind for each in told.rows) for kind in ("missing", "extra"))
+    missing, extra = (sum(row.kind == kind for row in told.rows) for kind in ("missing", "extra"))
     yield f"{len(slower)} hops are slower, {missing} are missing in B, {extra} are only in B"
 
 
@@ -115,8 +116,8 @@ def _signed(seconds: float) -> str:
     return f"{seconds * 1000:+.1f} ms"
 
 
-def _ref(story: PodTrace) -> str:
-    return plain(f"{story.namespace}/{story.name}")
+def _ref(trace: PodTrace) -> str:
+    return plain(f"{trace.namespace}/{trace.name}")
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> str:

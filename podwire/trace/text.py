@@ -21,13 +21,13 @@ MARGIN = 22
 """Columns on the left for the time and the duration."""
 
 
-def text(story: PodTrace, columns: int = 120, *, colours: bool = False) -> str:
+def text(trace: PodTrace, columns: int = 120, *, colours: bool = False) -> str:
     """The whole story."""
-    people = placed({name for each in story.arrows for name in (each.caller, each.callee)})
-    drawing = Drawing(people, story.origin, columns, colours=colours)
-    lines = [*folded(plain(headline(story)), max(NARROWEST, columns)), "", *drawing.head()]
-    for each in moments(story):
-        lines += drawing.lines(each)
+    people = placed({name for arrow in trace.arrows for name in (arrow.caller, arrow.callee)})
+    drawing = Drawing(people, trace.origin, columns, colours=colours)
+    lines = [*folded(plain(headline(trace)), max(NARROWEST, columns)), "", *drawing.head()]
+    for moment in moments(trace):
+        lines += drawing.lines(moment)
     return "\n".join([*lines, *drawing.foot()]) + "\n"
 
 
@@ -40,7 +40,9 @@ class Drawing:
         self._width = columns
         self._colours = colours
         self._step = min(WIDEST, (columns - MARGIN) // max(1, len(people)))
-        self._lanes = {each: MARGIN + self._step * number + self._step // 2 for number, each in enumerate(people)}
+        self._lanes = {
+            participant: MARGIN + self._step * number + self._step // 2 for number, participant in enumerate(people)
+        }
         self._flat = self._step < NARROWEST
 
     def head(self) -> list[str]:
@@ -48,8 +50,8 @@ class Drawing:
             return []
         drawn = self._canvas()
         drawn.put(0, f"{'time':>10} {'took':>9}")
-        for each, column in self._lanes.items():
-            shown = cut(plain(each), self._room(each))
+        for participant, column in self._lanes.items():
+            shown = cut(plain(participant), self._room(participant))
             drawn.put(column - width(shown) // 2, shown, canvas.STRONG)
         return [str(drawn), str(self._rails())]
 
@@ -57,7 +59,7 @@ class Drawing:
         """Columns for a name: it may run into the lanes beside it as far as their names leave it room."""
         place = self._people.index(name)
         beside = [*self._people[max(0, place - 1) : place], *self._people[place + 1 : place + 2]]
-        longest = max((min(width(plain(each)), self._step - 1) for each in beside), default=0)
+        longest = max((min(width(plain(participant)), self._step - 1) for participant in beside), default=0)
         return max(self._step - 1, 2 * (self._step - 1) - longest)
 
     def foot(self) -> list[str]:
@@ -131,7 +133,7 @@ class Drawing:
     def _folded(self, line: str, indent: int, style: str) -> list[str]:
         """No longer than a terminal is wide, if it is one that people use."""
         return [
-            self._styled(f"{'':{indent}}{each}", style) for each in folded(line, max(NARROWEST, self._width - indent))
+            self._styled(f"{'':{indent}}{part}", style) for part in folded(line, max(NARROWEST, self._width - indent))
         ]
 
 

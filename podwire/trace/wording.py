@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from podwire.trace.pod_trace import Arrow, Cut, Gap, PodTrace, Turn
 
 
-def headline(story: PodTrace) -> str:
+def headline(trace: PodTrace) -> str:
     """A story in one line."""
-    state = f"Running after {milliseconds(story.took)}" if story.took is not None else "not Running yet"
-    return f"pod {story.namespace}/{story.name}: {state}"
+    state = f"Running after {milliseconds(trace.took)}" if trace.took is not None else "not Running yet"
+    return f"pod {trace.namespace}/{trace.name}: {state}"
 
 
 def lost(told: Gap | Cut) -> str:

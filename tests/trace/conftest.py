@@ -90,11 +90,11 @@ def recorded() -> list[Record]:
 
 
 def told(records: Iterable[Record], name: str = "web") -> PodTrace:
-    stories = PodTraces()
-    stories.learn(records)
-    story = stories.find("default", name)
-    assert story is not None
-    return story
+    traces = PodTraces()
+    traces.learn(records)
+    trace = traces.find("default", name)
+    assert trace is not None
+    return trace
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def records() -> list[Record]:
 
 
 @pytest.fixture
-def story(records) -> PodTrace:
+def trace(records) -> PodTrace:
     return told(records)
 
 

@@ -276,11 +276,9 @@ async def test_a_story_is_drawn_while_it_happens(tmp_path, records):
     writer.close()
     assert seen[0] == "pod default/web"
     assert sum("RunPodSandbox" in each for each in seen) == 1
-    stories = PodTraces()
-    stories.learn(records)
-    assert sum("▶" in each or "◀" in each or "✕" in each or "╯" in each for each in seen) == len(
-        stories.all()[0].arrows
-    )
+    traces = PodTraces()
+    traces.learn(records)
+    assert sum("▶" in each or "◀" in each or "✕" in each or "╯" in each for each in seen) == len(traces.all()[0].arrows)
 
 
 async def test_who_comes_later_gets_a_lane_below_a_new_head(tmp_path, records):

@@ -34,15 +34,15 @@ def later(records, method, seconds):
     return [msgspec.structs.replace(each, time=each.time + (seconds if each.time >= place else 0)) for each in records]
 
 
-def test_a_pod_and_itself_do_not_differ(story):
-    told = diff(story, story)
+def test_a_pod_and_itself_do_not_differ(trace):
+    told = diff(trace, trace)
     assert {each.kind for each in told.rows} == {"both"}
     assert {each.slower for each in told.rows} == {0.0}
     assert "0 hops are slower, 0 are missing in B, 0 are only in B" in compared(told)
 
 
-def test_the_slower_hop_is_found_with_those_around_it(records, tell, story):
-    told = diff(story, tell(later(records, "ADD bridge", 0.05)))
+def test_the_slower_hop_is_found_with_those_around_it(records, tell, trace):
+    told = diff(trace, tell(later(records, "ADD bridge", 0.05)))
     slower = {(each.callee, each.call): each.slower for each in told.rows if each.slower and each.slower > 0.001}
     assert slower == {
         ("CNIPlugin", "ADD bridge"): pytest.approx(0.05),
@@ -56,24 +56,24 @@ def test_the_slower_hop_is_found_with_those_around_it(records, tell, story):
     assert "\x1b[1;31m" in compared(told, colours=True)
 
 
-def test_what_only_one_has_is_named(records, tell, story):
+def test_what_only_one_has_is_named(records, tell, trace):
     shorter = [each for each in records if each.method != "CreateContainer"]
-    told = diff(story, tell(shorter))
+    told = diff(trace, tell(shorter))
     assert [(each.call, each.kind) for each in told.rows if each.kind != "both"] == [("CreateContainer", "missing")]
     assert "missing in B" in compared(told)
-    back = diff(tell(shorter), story)
+    back = diff(tell(shorter), trace)
     assert [(each.call, each.kind) for each in back.rows if each.kind != "both"] == [("CreateContainer", "extra")]
     assert "only in B" in compared(back)
 
 
-def test_calls_of_a_kind_are_paired_in_their_order(records, tell, story):
-    updates = [each for each in diff(story, story).rows if each.call == "update pods"]
+def test_calls_of_a_kind_are_paired_in_their_order(records, tell, trace):
+    updates = [each for each in diff(trace, trace).rows if each.call == "update pods"]
     assert len(updates) == 2
     assert all(each.first == each.second for each in updates)
 
 
-def test_it_is_told_to_programs_too(story):
-    told = json.loads(diff_as_json(diff(story, story)))
+def test_it_is_told_to_programs_too(trace):
+    told = json.loads(diff_as_json(diff(trace, trace)))
     assert set(told) == {"a", "b", "phases", "parts", "hops"}
     first = told["hops"][0]
     assert (first["from"], first["to"], first["call"], first["kind"]) == ("KubeCtl", "APIServer", "POST pods", "both")
@@ -81,7 +81,7 @@ def test_it_is_told_to_programs_too(story):
     assert sum(each["a"] for each in told["phases"]) == pytest.approx(told["a"]["took"])
 
 
-def test_a_pod_that_does_not_run_is_compared_as_far_as_it_came(records, tell, story):
-    told = diff(story, tell(records[:18]))
+def test_a_pod_that_does_not_run_is_compared_as_far_as_it_came(records, tell, trace):
+    told = diff(trace, tell(records[:18]))
     assert "StartContainer" in [each.call for each in told.rows if each.kind == "missing"]
     assert compared(told)

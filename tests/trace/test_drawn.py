@@ -19,17 +19,17 @@ STATEMENT = re.compile(
 
 
 @pytest.mark.parametrize("width", [40, 80, 100, 120, 140, 200])
-def test_no_line_is_wider_than_the_terminal(width, story):
-    assert max(map(len, text(annotated(story, load("pod")), width).splitlines())) <= width
+def test_no_line_is_wider_than_the_terminal(width, trace):
+    assert max(map(len, text(annotated(trace, load("pod")), width).splitlines())) <= width
 
 
-def test_a_wide_terminal_shows_a_lane_for_each_participant(story):
-    head = text(story, 140).splitlines()[2]
+def test_a_wide_terminal_shows_a_lane_for_each_participant(trace):
+    head = text(trace, 140).splitlines()[2]
     assert head.split() == ["time", "took", *PARTICIPANTS]
 
 
-def test_arrows_point_from_the_caller_to_the_callee(story):
-    lines = text(story, 140).splitlines()
+def test_arrows_point_from_the_caller_to_the_callee(trace):
+    lines = text(trace, 140).splitlines()
     lanes = {each: lines[2].index(each) + len(each) // 2 for each in PARTICIPANTS}
     label = next(number for number, line in enumerate(lines) if "RunPodSandbox" in line)
     stroke = lines[label + 1]
@@ -38,14 +38,14 @@ def test_arrows_point_from_the_caller_to_the_callee(story):
     assert "+12.0 ms" in lines[label]
 
 
-def test_a_narrow_terminal_shows_a_line_for_each_arrow(story):
-    lines = text(story, 80).splitlines()
+def test_a_narrow_terminal_shows_a_line_for_each_arrow(trace):
+    lines = text(trace, 80).splitlines()
     assert "  +14.0 ms    1.0 ms CNIPlugin ⇢ ContainerRuntime: OK 10.1.0.2/24" in lines
     assert not any("│" in each for each in lines)
 
 
-def test_a_label_that_does_not_fit_stands_below_its_arrow_whole(story):
-    lines = text(annotated(story, load("pod")), 40).splitlines()
+def test_a_label_that_does_not_fit_stands_below_its_arrow_whole(trace):
+    lines = text(annotated(trace, load("pod")), 40).splitlines()
     answer = lines.index("  +14.0 ms    1.0 ms CNIPlugin ⇢")
     assert lines[answer : answer + 3] == [
         "  +14.0 ms    1.0 ms CNIPlugin ⇢",
@@ -68,8 +68,8 @@ def test_what_was_lost_is_drawn(records, tell):
     assert "Note over User: 1 record of Kubelet lost here" in mermaid(tell(records))
 
 
-def test_mermaid_is_a_sequence_diagram_of_nothing_but_statements(story):
-    first, *lines = mermaid(annotated(story, load("pod"))).splitlines()
+def test_mermaid_is_a_sequence_diagram_of_nothing_but_statements(trace):
+    first, *lines = mermaid(annotated(trace, load("pod"))).splitlines()
     assert first == "sequenceDiagram"
     assert [each for each in lines if not STATEMENT.fullmatch(each)] == []
     assert [each.split()[1] for each in lines if each.startswith("    participant")] == PARTICIPANTS
@@ -105,12 +105,12 @@ def test_labels_mean_nothing_to_mermaid(label, shown):
     assert escaped(label) == shown
 
 
-def test_the_table_has_a_line_for_each_pod(story):
-    head, line = seen([story]).splitlines()
+def test_the_table_has_a_line_for_each_pod(trace):
+    head, line = seen([trace]).splitlines()
     assert head.split()[:2] == ["POD", "STARTED"]
-    assert line.split() == ["default/web", "08:00:00.004Z", "23.0", "ms", "29", story.pod]
+    assert line.split() == ["default/web", "08:00:00.004Z", "23.0", "ms", "29", trace.pod]
 
 
-def test_pods_of_several_days_are_listed_with_their_dates(story):
-    _, *lines = seen([story, replace(story, begin=story.begin + 24 * 3600)]).splitlines()
+def test_pods_of_several_days_are_listed_with_their_dates(trace):
+    _, *lines = seen([trace, replace(trace, begin=trace.begin + 24 * 3600)]).splitlines()
     assert [each.split()[1] for each in lines] == ["2027-01-15T08:00:00.004Z", "2027-01-16T08:00:00.004Z"]

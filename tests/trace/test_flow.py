@@ -67,24 +67,24 @@ def test_every_line_of_the_flow_is_in_its_file_in_order():
     assert FLOWS == ("cni", "device-plugin", "network-driver", "nri", "pod")
 
 
-def test_a_story_that_is_the_flow_has_no_deviations(story):
-    assert check(story, FLOW) == []
+def test_a_story_that_is_the_flow_has_no_deviations(trace):
+    assert check(trace, FLOW) == []
 
 
-def test_its_notes_stand_before_the_arrows_that_they_speak_of(story):
-    remarks = annotated(story, FLOW).remarks
+def test_its_notes_stand_before_the_arrows_that_they_speak_of(trace):
+    remarks = annotated(trace, FLOW).remarks
     assert [each.text for each in remarks] == [each.note for each in FLOW.lines if not isinstance(each, Step)]
-    after = [next(arrow.label for arrow in story.arrows if arrow.time >= each.time) for each in remarks]
+    after = [next(arrow.label for arrow in trace.arrows if arrow.time >= each.time) for each in remarks]
     assert after[4:6] == ["RunPodSandbox", "CreateContainer"]
 
 
-def test_in_brief_it_is_the_flow_and_no_more(story):
-    short = brief(story, FLOW)
-    assert len(short.arrows) == len(STEPS) < len(story.arrows)
+def test_in_brief_it_is_the_flow_and_no_more(trace):
+    short = brief(trace, FLOW)
+    assert len(short.arrows) == len(STEPS) < len(trace.arrows)
     in_place = sorted(step.label for step in STEPS for arrow in short.arrows if step.describes(arrow))
     assert set(in_place) == {step.label for step in STEPS}
     assert check(short, FLOW) == []
-    assert annotated(short, FLOW).remarks == annotated(story, FLOW).remarks
+    assert annotated(short, FLOW).remarks == annotated(trace, FLOW).remarks
 
 
 def needed(step: Step, records) -> int:

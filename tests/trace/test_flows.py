@@ -102,9 +102,9 @@ def test_every_line_of_a_flow_is_in_its_file_in_order(name):
 
 
 def recorded(name: str) -> PodTrace:
-    stories = PodTraces()
-    stories.learn([decode(each) for each in (DATA / f"{name}.jsonl").read_bytes().splitlines()])
-    found = stories.find("default", PODS[name])
+    traces = PodTraces()
+    traces.learn([decode(each) for each in (DATA / f"{name}.jsonl").read_bytes().splitlines()])
+    found = traces.find("default", PODS[name])
     assert found is not None
     return found
 
@@ -113,8 +113,8 @@ STORIES = {name: recorded(name) for name in FLOWS}
 STEPS = [pytest.param(load(name), step, id=f"{name}: {step}") for name in FLOWS for step in load(name).steps]
 
 
-def without(story: PodTrace, step: Step) -> PodTrace:
-    return replace(story, arrows=tuple(each for each in story.arrows if not step.satisfied(each)))
+def without(trace: PodTrace, step: Step) -> PodTrace:
+    return replace(trace, arrows=tuple(each for each in trace.arrows if not step.satisfied(each)))
 
 
 @pytest.mark.parametrize("name", FLOWS)
@@ -124,8 +124,8 @@ def test_what_was_recorded_on_a_real_cluster_is_the_flow(name):
 
 @pytest.mark.parametrize(("flow", "step"), STEPS)
 def test_an_arrow_that_is_taken_away_is_missed(flow: Flow, step: Step):
-    story = STORIES[flow.name]
-    found = {each.arrow for each in check(without(story, step), flow) if each.kind == "missing"}
+    trace = STORIES[flow.name]
+    found = {each.arrow for each in check(without(trace, step), flow) if each.kind == "missing"}
     assert (str(step) in found) is (step.need != "optional")
 
 
@@ -141,17 +141,17 @@ def neighbours() -> list[object]:
 @pytest.mark.parametrize(("flow", "first", "second"), neighbours())
 def test_two_arrows_that_change_places_are_found(flow: Flow, first: Step, second: Step):
     """All that could be taken for the first are moved behind all that could be taken for the second."""
-    story = STORIES[flow.name]
-    places = _places(flow, story.arrows)
+    trace = STORIES[flow.name]
+    places = _places(flow, trace.arrows)
     steps = {id(each): each for each in flow.steps}
     at = {str(steps[key]): place for key, place in places.items()}
     one, other = at[str(first)], at[str(second)]
     assert one is not None
     assert other is not None
-    kept = [each for each in story.arrows if not first.satisfied(each) and not second.satisfied(each)]
-    ends = story.arrows[other], story.arrows[one]
+    kept = [each for each in trace.arrows if not first.satisfied(each) and not second.satisfied(each)]
+    ends = trace.arrows[other], trace.arrows[one]
     arrows = sorted(kept, key=lambda each: each.time)
-    place = sum(each.time <= story.arrows[one].time for each in arrows)
-    told = replace(story, arrows=(*arrows[:place], *ends, *arrows[place:]))
+    place = sum(each.time <= trace.arrows[one].time for each in arrows)
+    told = replace(trace, arrows=(*arrows[:place], *ends, *arrows[place:]))
     findings = check(told, flow)
     assert {str(first), str(second)} & {each.arrow for each in findings if each.kind == "swapped"}, findings

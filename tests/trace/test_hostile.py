@@ -179,12 +179,12 @@ RECORDS = st.builds(
 
 @given(st.lists(RECORDS, max_size=12))
 def test_whatever_was_recorded_can_be_shown(records):
-    stories = PodTraces()
-    stories.learn(records)
-    for story in stories.all():
-        for each in (text(story, 80), text(story, 200, colours=True), mermaid(story), html(story, records)):
+    traces = PodTraces()
+    traces.learn(records)
+    for trace in traces.all():
+        for each in (text(trace, 80), text(trace, 200, colours=True), mermaid(trace), html(trace, records)):
             assert each
-        assert compared(diff(story, story))
-        assert slowest([story])
-        check(story, load("pod"))
+        assert compared(diff(trace, trace))
+        assert slowest([trace])
+        check(trace, load("pod"))
     spans(records)

@@ -21,8 +21,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture
-def page(story, records) -> str:
-    return html(annotated(story, load("pod")), records)
+def page(trace, records) -> str:
+    return html(annotated(trace, load("pod")), records)
 
 
 def drawings(page: str) -> list[ET.Element]:
@@ -33,9 +33,9 @@ def rows(page: str) -> list[ET.Element]:
     return [each for one in drawings(page) for each in one.iter(f"{SVG}g") if each.get("class", "").startswith("row")]
 
 
-def test_every_arrow_is_a_row_with_what_a_pointer_shows(page, story):
+def test_every_arrow_is_a_row_with_what_a_pointer_shows(page, trace):
     found = rows(page)
-    assert len(found) == len(story.arrows)
+    assert len(found) == len(trace.arrows)
     [run] = [each for each in found if "RunPodSandbox" in "".join(each.itertext()) and "call" in each.get("class")]
     assert run.find(f"{SVG}title").text.splitlines() == [
         "Kubelet → ContainerRuntime",
@@ -77,9 +77,9 @@ def test_behind_each_arrow_is_what_it_carried(page, records):
     ]
 
 
-def test_details_that_are_too_many_are_left_out_by_size(story, records, monkeypatch):
+def test_details_that_are_too_many_are_left_out_by_size(trace, records, monkeypatch):
     monkeypatch.setattr("podwire.trace.html.MOST_DETAILS", 2000)
-    [data] = re.findall(r'id="records">(.*?)</script>', html(story, records), re.DOTALL)
+    [data] = re.findall(r'id="records">(.*?)</script>', html(trace, records), re.DOTALL)
     assert any("cut" in each["detail"] for each in json.loads(data).values())
 
 
@@ -95,7 +95,7 @@ def test_the_page_asks_nobody_for_anything_and_runs_only_its_own_script(page):
     assert not re.findall(r' style="', page)
 
 
-def test_a_long_story_is_cut_into_pieces_that_follow_without_a_seam(story, records, tell):
+def test_a_long_story_is_cut_into_pieces_that_follow_without_a_seam(trace, records, tell):
     many = [
         msgspec.structs.replace(
             records[14], id=f"Kubelet-1.a{each}", seq=100 + each, time=records[14].time + each / 1e5
@@ -104,7 +104,7 @@ def test_a_long_story_is_cut_into_pieces_that_follow_without_a_seam(story, recor
     ]
     picture = Picture(tell([*records, *many]))
     boxes = [tuple(map(float, re.search(r'viewBox="([^"]+)"', each)[1].split())) for each in picture.pieces()]
-    assert len(boxes) == -(-(len(story.arrows) + 3 * PIECE) // PIECE)
+    assert len(boxes) == -(-(len(trace.arrows) + 3 * PIECE) // PIECE)
     for (_, top, _, height), (_, following, _, _) in itertools.pairwise(boxes):
         assert top + height == following
 
@@ -116,14 +116,14 @@ def test_a_story_that_is_too_long_has_a_gap_with_a_name_in_it(records, tell):
         )
         for each in range(500)
     ]
-    story = tell([*records, *many])
-    short = cut_short(story, 100)
+    trace = tell([*records, *many])
+    short = cut_short(trace, 100)
     assert len(short.arrows) == 100
-    assert (short.cuts[0].arrows, len(story.arrows) - 100) == (len(story.arrows) - 100,) * 2
-    assert short.arrows[0] == story.arrows[0]
-    assert short.arrows[-1] == story.arrows[-1]
-    assert f"{len(story.arrows) - 100} arrows are left out here" in html(short, [])
-    assert cut_short(story) is story
+    assert (short.cuts[0].arrows, len(trace.arrows) - 100) == (len(trace.arrows) - 100,) * 2
+    assert short.arrows[0] == trace.arrows[0]
+    assert short.arrows[-1] == trace.arrows[-1]
+    assert f"{len(trace.arrows) - 100} arrows are left out here" in html(short, [])
+    assert cut_short(trace) is trace
 
 
 def test_a_life_that_was_recorded_for_real_is_drawn_to_its_end(tell):
@@ -131,17 +131,17 @@ def test_a_life_that_was_recorded_for_real_is_drawn_to_its_end(tell):
 
     lines = (Path(__file__).parent / "data" / "life.jsonl").read_bytes().splitlines()
     records = [decode(each) for each in lines]
-    story = tell(records)
-    assert story.gaps == ()
-    labels = [each.method for each in story.arrows]
+    trace = tell(records)
+    assert trace.gaps == ()
+    labels = [each.method for each in trace.arrows]
     assert labels.index("RunPodSandbox") < labels.index("StopPodSandbox") < labels.index("DEL bridge")
     assert "delete /registry/pods/default/web" in labels
-    assert len(rows(html(story, records))) == len(story.arrows)
+    assert len(rows(html(trace, records))) == len(trace.arrows)
 
 
-def test_a_part_of_a_story_is_summed_in_the_whole_and_its_calls_end_where_they_ended(story):
-    part = brief(story, load("pod"))
-    assert _sums(story) in html(part, [], story)
-    assert _sums(part) != _sums(story)
+def test_a_part_of_a_story_is_summed_in_the_whole_and_its_calls_end_where_they_ended(trace):
+    part = brief(trace, load("pod"))
+    assert _sums(trace) in html(part, [], trace)
+    assert _sums(part) != _sums(trace)
     bars = Picture(part)._bars
     assert max(bar.bottom for bar in bars if bar.lane == "ContainerRuntime") < Picture(part)._height

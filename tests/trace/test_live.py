@@ -62,29 +62,29 @@ async def apply(kubeconfig: Path) -> None:
 
 async def story_with(directory: Path, wanted):
     """The story of default/web once it has what is wanted of it."""
-    stories, reader = PodTraces(), Reader(directory)
+    traces, reader = PodTraces(), Reader(directory)
     async with asyncio.timeout(SOON):
         while True:
-            stories.learn(reader.more())
-            story = stories.find("default", "web")
-            if story is not None and wanted(story):
-                return story
+            traces.learn(reader.more())
+            trace = traces.find("default", "web")
+            if trace is not None and wanted(trace):
+                return trace
             await asyncio.sleep(0.01)
 
 
-def looked_at(story) -> bool:
+def looked_at(trace) -> bool:
     """Whether `kubectl get` is told, and every call to its end."""
-    typed = [each.label for each in story.arrows if each.caller == "User"]
-    return "kubectl get" in typed and all(each.took is not None for each in story.arrows)
+    typed = [each.label for each in trace.arrows if each.caller == "User"]
+    return "kubectl get" in typed and all(each.took is not None for each in trace.arrows)
 
 
 async def test_what_kubectl_applies_is_told_from_the_user_to_the_store(tmp_path, collector, capsys):
     async with running(Options(data_dir=tmp_path / "data", port=0, store_url="memory://")) as server:
         await apply(server.kubeconfig)
         uid = await kubectl(server.kubeconfig, "get", "pod", "web", "-o", "jsonpath={.metadata.uid}")
-        story = await story_with(collector.directory, looked_at)
-    assert story.pod == uid.replace("-", "")
-    drawn = [(each.caller, each.callee, each.label) for each in story.arrows]
+        trace = await story_with(collector.directory, looked_at)
+    assert trace.pod == uid.replace("-", "")
+    drawn = [(each.caller, each.callee, each.label) for each in trace.arrows]
     made = drawn.index(("KubeCtl", "APIServer", "POST /api/v1/namespaces/default/pods"))
     assert ("User", "KubeCtl", "kubectl apply") in drawn[:made]
     assert drawn[made + 1 : made + 4] == [
@@ -95,7 +95,7 @@ async def test_what_kubectl_applies_is_told_from_the_user_to_the_store(tmp_path,
     assert main(["trace", "web", "--prefix", str(tmp_path)]) == 0
     assert "kubectl apply" in capsys.readouterr().out
     assert main(["trace", "--prefix", str(tmp_path)]) == 0
-    assert story.pod in capsys.readouterr().out
+    assert trace.pod in capsys.readouterr().out
     assert main(["trace", "default/web", "--prefix", str(tmp_path), "--format", "mermaid"]) == 0
     assert capsys.readouterr().out.startswith("sequenceDiagram\n")
     assert main(["trace", "web", "--prefix", str(tmp_path), "--format", "json"]) == 0
@@ -115,12 +115,12 @@ async def test_a_watch_tells_the_pod_that_it_delivers_and_stands_at_the_beginnin
             kind = client.kind_of({"apiVersion": "v1", "kind": "Pod"})
             watching = await client.watch(kind)
             await apply(server.kubeconfig)
-            story = await story_with(
+            trace = await story_with(
                 collector.directory, lambda each: any(one.turn is Turn.EVENT for one in each.arrows)
             )
             watching.close()
-    assert (story.arrows[0].caller, story.arrows[0].turn) == ("Scheduler", Turn.CALL)
-    [event] = [each for each in story.arrows if each.turn is Turn.EVENT]
+    assert (trace.arrows[0].caller, trace.arrows[0].turn) == ("Scheduler", Turn.CALL)
+    [event] = [each for each in trace.arrows if each.turn is Turn.EVENT]
     assert (event.caller, event.callee, event.label) == ("APIServer", "Scheduler", "ADDED default/web (Pending)")
 
 
@@ -139,9 +139,9 @@ async def test_a_participant_at_a_foreign_api_server_tells_of_its_requests_itsel
                     assert frame.type == "ADDED"
                     break
             await client.get(kind, "web", "default")
-            story = await story_with(collector.directory, lambda each: len(each.arrows) == 4)
+            trace = await story_with(collector.directory, lambda each: len(each.arrows) == 4)
             watching.close()
-    assert [(each.caller, each.callee, each.turn) for each in story.arrows] == [
+    assert [(each.caller, each.callee, each.turn) for each in trace.arrows] == [
         ("Kubelet", "APIServer", Turn.CALL),
         ("APIServer", "Kubelet", Turn.EVENT),
         ("Kubelet", "APIServer", Turn.CALL),

@@ -6,10 +6,10 @@ import pytest
 from podwire.trace.phases import PHASES, parts, phases
 
 
-def test_phases_follow_each_other_and_sum_up_to_the_whole(story):
-    told = phases(story)
+def test_phases_follow_each_other_and_sum_up_to_the_whole(trace):
+    told = phases(trace)
     assert [each.name for each in told] == list(PHASES)
-    assert sum(each.seconds for each in told) == pytest.approx(story.took)
+    assert sum(each.seconds for each in told) == pytest.approx(trace.took)
     assert {each.name: round(each.seconds * 1000) for each in told} == {
         "request": 3, "scheduling": 5, "kubelet told": 1, "preparing": 1, "sandbox": 3, "creating": 2, "starting": 4,
         "reporting": 4,
@@ -19,15 +19,15 @@ def test_phases_follow_each_other_and_sum_up_to_the_whole(story):
 @pytest.mark.parametrize("method", ["RunPodSandbox", "CreateContainer", "StartContainer"])
 def test_a_milestone_that_was_lost_leaves_its_time_to_the_next_phase(method, records, tell):
     kept = [each for each in records if each.method != method]
-    story = tell(kept)
-    assert len(phases(story)) == len(PHASES) - (2 if method == "RunPodSandbox" else 1)
-    assert sum(each.seconds for each in phases(story)) == pytest.approx(story.took)
+    trace = tell(kept)
+    assert len(phases(trace)) == len(PHASES) - (2 if method == "RunPodSandbox" else 1)
+    assert sum(each.seconds for each in phases(trace)) == pytest.approx(trace.took)
 
 
 def test_a_pod_that_does_not_run_has_no_phases_but_parts(records, tell):
-    story = tell(records[:18])
-    assert phases(story) == []
-    assert "CNI" in [each.name for each in parts(story)]
+    trace = tell(records[:18])
+    assert phases(trace) == []
+    assert "CNI" in [each.name for each in parts(trace)]
 
 
 def test_parts_count_calls_and_the_time_in_which_one_at_least_is_under_way(records, tell):

@@ -9,13 +9,13 @@ from podwire.trace.pod_trace import PodTraces, Turn, moments
 UID = "3bba3e288f2d47ce8c5bf9d5d263d9fc"
 
 
-def test_a_story_begins_with_the_watches_that_the_pod_depended_on(story):
-    first = [(each.caller, each.method, each.took) for each in story.arrows[:2]]
+def test_a_story_begins_with_the_watches_that_the_pod_depended_on(trace):
+    first = [(each.caller, each.method, each.took) for each in trace.arrows[:2]]
     assert first == [
         ("Scheduler", "GET /api/v1/pods?watch=true", None),
         ("Kubelet", "GET /api/v1/pods?fieldSelector=spec.nodeName=n1&watch=true", None),
     ]
-    assert (story.arrows[2].caller, story.arrows[2].callee, story.arrows[2].label) == (
+    assert (trace.arrows[2].caller, trace.arrows[2].callee, trace.arrows[2].label) == (
         "User",
         "KubeCtl",
         "kubectl apply",
@@ -27,19 +27,19 @@ def test_watches_that_told_nothing_about_the_pod_are_not_in_its_story(records, t
     assert tell([*records, other]).arrows == tell(records).arrows
 
 
-def test_a_story_knows_how_long_the_pod_took_from_the_request_until_it_ran(story):
-    assert story.took == pytest.approx(0.023, abs=1e-5)
-    assert (story.namespace, story.name, story.pod) == ("default", "web", UID)
+def test_a_story_knows_how_long_the_pod_took_from_the_request_until_it_ran(trace):
+    assert trace.took == pytest.approx(0.023, abs=1e-5)
+    assert (trace.namespace, trace.name, trace.pod) == ("default", "web", UID)
 
 
 def test_a_pod_that_does_not_run_yet_has_no_duration_and_its_calls_are_open(records, tell):
-    story = tell(records[:15])  # RunPodSandbox has begun
-    assert story.took is None
-    assert [(each.method, each.took) for each in story.arrows][-1] == ("RunPodSandbox", None)
+    trace = tell(records[:15])  # RunPodSandbox has begun
+    assert trace.took is None
+    assert [(each.method, each.took) for each in trace.arrows][-1] == ("RunPodSandbox", None)
 
 
-def test_both_arrows_of_a_call_tell_how_long_it_took(story):
-    took = {(each.turn, each.took) for each in story.arrows if each.method == "RunPodSandbox"}
+def test_both_arrows_of_a_call_tell_how_long_it_took(trace):
+    took = {(each.turn, each.took) for each in trace.arrows if each.method == "RunPodSandbox"}
     assert {turn for turn, _ in took} == {Turn.CALL, Turn.REPLY}
     assert all(each == pytest.approx(0.003, abs=1e-5) for _, each in took)
 
@@ -72,29 +72,29 @@ def test_the_newest_pod_of_a_name_is_found_and_what_asked_in_vain_belongs_to_the
         )
         for each in records
     ]
-    stories = PodTraces()
-    stories.learn([*records, *later])
-    assert [each.pod for each in stories.all()] == [UID, "f" * 32]
-    newest = stories.find("default", "web")
+    traces = PodTraces()
+    traces.learn([*records, *later])
+    assert [each.pod for each in traces.all()] == [UID, "f" * 32]
+    newest = traces.find("default", "web")
     assert newest is not None
     assert newest.pod == "f" * 32
     looked = [each for each in newest.arrows if each.method.startswith("GET /api/v1/namespaces")]
     assert [each.turn for each in looked] == [Turn.CALL, Turn.REPLY]
-    assert len(stories.all()[0].arrows) == len(newest.arrows)
+    assert len(traces.all()[0].arrows) == len(newest.arrows)
 
 
 def test_the_records_of_a_story_are_those_that_it_was_made_of(records):
-    stories = PodTraces()
-    stories.learn(records)
-    story = stories.find("default", "web")
-    assert story is not None
-    assert [each.id for each in stories.records(story)] == [each.id for each in records]
+    traces = PodTraces()
+    traces.learn(records)
+    trace = traces.find("default", "web")
+    assert trace is not None
+    assert [each.id for each in traces.records(trace)] == [each.id for each in records]
 
 
 def test_nobody_is_found_by_a_name_that_nobody_has(records):
-    stories = PodTraces()
-    stories.learn(records)
-    assert stories.find("default", "db") is None
+    traces = PodTraces()
+    traces.learn(records)
+    assert traces.find("default", "db") is None
 
 
 @pytest.mark.parametrize(

@@ -26,11 +26,11 @@ def named(told, service, name) -> Span:
     return next(each for each in told if (each.service, each.name) == (service, name))
 
 
-def test_the_uid_of_the_pod_is_the_trace_and_its_start_is_the_root(told, story):
+def test_the_uid_of_the_pod_is_the_trace_and_its_start_is_the_root(told, trace):
     assert {each.trace for each in told} == {UID}
     [root] = [each for each in told if not each.parent]
     assert (root.service, root.name, root.id) == ("podwire", "pod default/web", root_id(UID))
-    assert root.end - root.begin == pytest.approx(story.took)
+    assert root.end - root.begin == pytest.approx(trace.took)
     assert ("k8s.pod.uid", "3bba3e28-8f2d-47ce-8c5b-f9d5d263d9fc") in root.attributes
     assert [each.name for each in root.events] == [
         "ADDED default/web (Pending) → Scheduler",

@@ -18,13 +18,13 @@ NAMESPACE = "default"
 ALWAYS = "And what one run does not show; tests do:"
 
 
-def comparison(acts: Sequence[Act], traces: Path, width: int) -> list[str]:
+def comparison(acts: Sequence[Act], directory: Path, width: int) -> list[str]:
     """Lines of a table, one column for each act; times are those of this very run, files those that it applied."""
-    stories = PodTraces()
-    stories.learn(Reader(traces).more())
-    told = {each.number: stories.find(NAMESPACE, each.pod) for each in acts}
-    head = ["", *(f"{each.number}. {each.title}" for each in acts)]
-    measured = [head, *_times(acts, told), ["was written", *(", ".join(written(each)) for each in acts)]]
+    pod_traces = PodTraces()
+    pod_traces.learn(Reader(directory).more())
+    traces = {act.number: pod_traces.find(NAMESPACE, act.pod) for act in acts}
+    head = ["", *(f"{act.number}. {act.title}" for act in acts)]
+    measured = [head, *_times(acts, traces), ["was written", *(", ".join(written(act)) for act in acts)]]
     always = _words(acts)
     first = max(len(row[0]) for row in (*measured, *always))
     column = max(NARROWEST, (width - first) // max(1, len(acts)) - len(GAP))
@@ -39,23 +39,23 @@ def written(act: Act) -> list[str]:
 
 
 def _kinds(name: str) -> Iterator[str]:
-    for each in yaml.safe_load_all(CLUSTER[name]):
-        yield each.get("kind", name)
+    for document in yaml.safe_load_all(CLUSTER[name]):
+        yield document.get("kind", name)
 
 
-def _times(acts: Sequence[Act], told: dict[int, PodTrace | None]) -> list[list[str]]:
+def _times(acts: Sequence[Act], traces: dict[int, PodTrace | None]) -> list[list[str]]:
     """Phases, which sum up to the start, then the parts in them."""
-    found = [_seconds(told[each.number]) for each in acts]
-    names = list(dict.fromkeys(name for each in found for name in each))
-    return [[name, *(_milliseconds(each.get(name)) for each in found)] for name in names]
+    columns = [_seconds(traces[act.number]) for act in acts]
+    names = list(dict.fromkeys(name for times in columns for name in times))
+    return [[name, *(_milliseconds(times.get(name)) for times in columns)] for name in names]
 
 
-def _seconds(story: PodTrace | None) -> dict[str, float]:
-    if story is None or story.took is None:
+def _seconds(trace: PodTrace | None) -> dict[str, float]:
+    if trace is None or trace.took is None:
         return {}
-    whole = {"POST to Running": story.took}
-    whole |= {each.name: each.seconds for each in phases(story)}
-    return whole | {f"  {each.name}": each.seconds for each in parts(story)}
+    whole = {"POST to Running": trace.took}
+    whole |= {phase.name: phase.seconds for phase in phases(trace)}
+    return whole | {f"  {part.name}": part.seconds for part in parts(trace)}
 
 
 def _milliseconds(seconds: float | None) -> str:
@@ -64,16 +64,16 @@ def _milliseconds(seconds: float | None) -> str:
 
 def _words(acts: Sequence[Act]) -> list[list[str]]:
     return [
-        ["the scheduler knew", *(each.scheduler for each in acts)],
-        ["while the plugin is dead", *(each.dies for each in acts)],
+        ["the scheduler knew", *(act.scheduler for act in acts)],
+        ["while the plugin is dead", *(act.dies for act in acts)],
     ]
 
 
 def _wrapped(row: Sequence[str], first: int, column: int) -> list[str]:
-    cells = [[row[0]], *(textwrap.wrap(each, column) or [""] for each in row[1:])]
+    cells = [[row[0]], *(textwrap.wrap(cell, column) or [""] for cell in row[1:])]
     height = max(map(len, cells))
     lines = []
     for number in range(height):
-        parts_ = [each[number] if number < len(each) else "" for each in cells]
-        lines.append(GAP.join([parts_[0].ljust(first), *(each.ljust(column) for each in parts_[1:])]).rstrip())
+        parts_ = [cell[number] if number < len(cell) else "" for cell in cells]
+        lines.append(GAP.join([parts_[0].ljust(first), *(part.ljust(column) for part in parts_[1:])]).rstrip())
     return lines

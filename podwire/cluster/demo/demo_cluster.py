@@ -71,7 +71,7 @@ def _remove(layout: Layout) -> None:
 
 def memory_bytes(layout: Layout) -> int:
     """Of all processes of the cluster together."""
-    return sum(each.memory_bytes for each in status(layout).components)
+    return sum(component.memory_bytes for component in status(layout).components)
 
 
 def log_tails(layout: Layout) -> str:

@@ -40,16 +40,16 @@ def play(wish: DemoOptions, stops: SignalGuard) -> DemoEvents:
     with demo_cluster.staged(keep=wish.keep) as layout:
         typing = shell(layout.prefix, layout.kubeconfig, stops, wish.columns)
         place = Place(layout=layout, minor=typing.minor, form=wish.form)
-        wanted = [each for each in acts(place) if wish.only in (0, each.number)]
+        wanted = [act for act in acts(place) if wish.only in (0, act.number)]
 
         def log() -> str:
             return demo_cluster.log_tails(layout)
 
         with contextlib.ExitStack() as running:
             yield from played(typing, beginning(place), log, running)
-            for each in wanted:
-                yield ActStarted(each.number, each.title, each.sentence)
-                yield from played(typing, each.steps, log, running)
+            for act in wanted:
+                yield ActStarted(act.number, act.title, act.sentence)
+                yield from played(typing, act.steps, log, running)
             memory = demo_cluster.memory_bytes(layout)
             table = comparison(wanted, CollectorOptions.below(layout.prefix).directory, wish.columns)
         yield from played(typing, [] if wish.keep else ending(place), log, contextlib.ExitStack())

@@ -23,8 +23,8 @@ class SignalGuard:
         self._undo = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        for each in SIGNALS:
-            self._undo.callback(signal.signal, each, signal.signal(each, self._note))
+        for number in SIGNALS:
+            self._undo.callback(signal.signal, number, signal.signal(number, self._note))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -75,8 +75,8 @@ class GpuDriver:
         """Until cancelled. 1. The CDI file.  2. The sockets, the kubelet's way in last.  3. The slice, kept so."""
         await asyncio.to_thread(self._describe)
         plugin, registry = self._paths.kubelet / "plugins" / DRIVER, self._paths.kubelet / "plugins_registry"
-        for each in (plugin, registry):
-            each.mkdir(mode=0o750, parents=True, exist_ok=True)
+        for directory in (plugin, registry):
+            directory.mkdir(mode=0o750, parents=True, exist_ok=True)
         async with contextlib.AsyncExitStack() as stack:
             for path, table, handlers in (
                 (plugin / "dra.sock", TABLE, dict(self._answers())),
@@ -174,12 +174,12 @@ class GpuDriver:
                 answer = response.claims[claim.uid]
                 try:
                     found = await self._client.get(CLAIMS, claim.name, claim.namespace)
-                    for each in given(found, claim.uid, self._node, self._gpus):
-                        cdi = [f"{KIND}={each.device}"]
+                    for allocated in given(found, claim.uid, self._node, self._gpus):
+                        cdi = [f"{KIND}={allocated.device}"]
                         answer.devices.add(
-                            request_names=[each.request],
+                            request_names=[allocated.request],
                             pool_name=self._node,
-                            device_name=each.device,
+                            device_name=allocated.device,
                             cdi_device_ids=cdi,
                         )
                 except (Refused, ApiError, ClientError) as error:

@@ -30,10 +30,10 @@ class Gpu(NamedTuple):
 
 def gpus(node: str, functions: Iterable[Function]) -> list[Gpu]:
     """Numbered as they stand in the profile; a GPU's UUID follows from its node and its address."""
-    found = [each for each in functions if each.gpu is not None]
+    found = [function for function in functions if function.gpu is not None]
     return [
-        Gpu(f"gpu-{number}", f"GPU-{uuid.uuid5(_FAMILY, f'{node} {each.pci}')}", each)
-        for number, each in enumerate(found)
+        Gpu(f"gpu-{number}", f"GPU-{uuid.uuid5(_FAMILY, f'{node} {function.pci}')}", function)
+        for number, function in enumerate(found)
     ]
 
 
@@ -42,7 +42,7 @@ def slice_spec(node: str, found: Sequence[Gpu], generation: int = 1) -> dict[str
         "driver": DRIVER,
         "nodeName": node,
         "pool": {"name": node, "generation": generation, "resourceSliceCount": 1},
-        "devices": [{"name": each.name, "attributes": _attributes(each)} for each in found],
+        "devices": [{"name": gpu.name, "attributes": _attributes(gpu)} for gpu in found],
     }
 
 
@@ -66,10 +66,10 @@ def cdi_spec(found: Iterable[Gpu]) -> dict[str, Any]:
         "kind": KIND,
         "devices": [
             {
-                "name": each.name,
-                "containerEdits": {"env": [f"PODWIRE_{each.name.upper().replace('-', '_')}={each.uuid}"]},
+                "name": gpu.name,
+                "containerEdits": {"env": [f"PODWIRE_{gpu.name.upper().replace('-', '_')}={gpu.uuid}"]},
             }
-            for each in found
+            for gpu in found
         ],
     }
 
@@ -89,9 +89,9 @@ def given(claim: Mapping[str, Any], uid: str, node: str, found: Iterable[Gpu]) -
     allocation = read.status.allocation
     if allocation is None:
         raise Refused(f"{read.metadata.name} has no allocation")
-    known = {each.name for each in found}
-    mine = [each for each in allocation.devices.results if each.driver == DRIVER]
-    for each in mine:
-        if each.pool != node or each.device not in known:
-            raise Refused(f"{each.pool}/{each.device} is no GPU of node {node}")
-    return [Given(each.request, each.device) for each in mine]
+    known = {gpu.name for gpu in found}
+    mine = [result for result in allocation.devices.results if result.driver == DRIVER]
+    for result in mine:
+        if result.pool != node or result.device not in known:
+            raise Refused(f"{result.pool}/{result.device} is no GPU of node {node}")
+    return [Given(result.request, result.device) for result in mine]

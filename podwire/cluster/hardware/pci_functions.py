@@ -37,25 +37,25 @@ class Function(NamedTuple):
 def functions(profile: Profile) -> list[Function]:
     """All, cards before their virtual functions."""
     ports = _Ports(profile)
-    used = {each.pci for each in profile.devices}
+    used = {device.pci for device in profile.devices}
     found: list[Function] = []
     for nic in profile.nics:
         found.append(_card(profile, nic, ports))
         found += _virtual(found[-1], nic, used)
-    found += [_gpu(profile, each, ports) for each in profile.gpus]
+    found += [_gpu(profile, gpu, ports) for gpu in profile.gpus]
     return found
 
 
 def links(found: list[Function]) -> list[Function]:
     """Those that have a link."""
-    return [each for each in found if each.name]
+    return [function for function in found if function.name]
 
 
 def bridges(profile: Profile) -> list[Function]:
     """The ports of roots by which buses of their own are reached."""
     ports = _Ports(profile)
-    for each in profile.devices:
-        ports.above(each)
+    for device in profile.devices:
+        ports.above(device)
     return [
         Function(pci, f"devices/{root}/{pci}", root, BRIDGE, "8086", "347a", "pcieport", numa)
         for (root, _), (pci, numa) in sorted(ports.made.items())
@@ -73,7 +73,7 @@ class _Ports:
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self._taken = {each.pci for each in profile.devices}
+        self._taken = {device.pci for device in profile.devices}
         self.made: dict[tuple[str, int], tuple[str, int | None]] = {}
 
     def above(self, device: Nic | Gpu) -> str:

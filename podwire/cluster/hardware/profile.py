@@ -81,7 +81,7 @@ def parts(address: str) -> tuple[int, int, int]:
     found = _ADDRESS.fullmatch(address)
     if found is None:
         raise BadProfile("pci", f"{address!r} is no PCI address, such as 0000:3b:00.0")
-    domain, bus, device, function = (int(each, 16) for each in found.groups())
+    domain, bus, device, function = (int(group, 16) for group in found.groups())
     return domain, bus, device << 3 | function
 
 
@@ -92,12 +92,12 @@ def address(domain: int, bus: int, devfn: int) -> str:
 def root_of(profile: Profile, device: Nic | Gpu) -> Root:
     """The one that it names; else the one whose buses its own is among; else one of its own."""
     if device.root:
-        known = next((each for each in profile.roots if each.name == device.root), None)
+        known = next((root for root in profile.roots if root.name == device.root), None)
         return known or Root(name=device.root)
     domain, bus, _ = parts(device.pci)
     mine = f"pci{domain:04x}:{bus:02x}"
-    below = [each for each in profile.roots if each.name[:8] == mine[:8] and each.name <= mine]
-    return max(below, key=lambda each: each.name, default=Root(name=mine))
+    below = [root for root in profile.roots if root.name[:8] == mine[:8] and root.name <= mine]
+    return max(below, key=lambda root: root.name, default=Root(name=mine))
 
 
 def numa_of(profile: Profile, device: Nic | Gpu) -> int | None:
@@ -116,11 +116,11 @@ def _faults(profile: Profile) -> Iterator[tuple[str, str]]:
         yield "nics", "neither nics nor gpus: there is nothing to simulate"
     for at, root in enumerate(profile.roots):
         yield from _numa_faults(f"pcieRoots[{at}].numa", root.numa, profile)
-    for field, each in _devices(profile):
-        yield from _numa_faults(f"{field}.numa", each.numa, profile)
-        yield from _root_faults(field, each, profile)
+    for field, device in _devices(profile):
+        yield from _numa_faults(f"{field}.numa", device.numa, profile)
+        yield from _root_faults(field, device, profile)
     yield from _twice(profile)
-    if sum(1 + each.vfs for each in profile.nics) > MOST_FUNCTIONS:
+    if sum(1 + nic.vfs for nic in profile.nics) > MOST_FUNCTIONS:
         yield "nics", f"more than {MOST_FUNCTIONS} links, virtual functions included"
     yield from _crowded(profile)
     for at, nic in enumerate(profile.nics):
@@ -155,13 +155,13 @@ def _root_faults(field: str, device: Nic | Gpu, profile: Profile) -> Iterator[tu
 def _crowded(profile: Profile) -> Iterator[tuple[str, str]]:
     virtual: dict[tuple[int, int], int] = {}
     buses: dict[str, set[int]] = {}
-    for field, each in _devices(profile):
-        domain, bus, _ = parts(each.pci)
-        buses.setdefault(root_of(profile, each).name, set()).add(bus)
-        virtual[domain, bus] = virtual.get((domain, bus), 0) + (each.vfs if isinstance(each, Nic) else 0)
+    for field, device in _devices(profile):
+        domain, bus, _ = parts(device.pci)
+        buses.setdefault(root_of(profile, device).name, set()).add(bus)
+        virtual[domain, bus] = virtual.get((domain, bus), 0) + (device.vfs if isinstance(device, Nic) else 0)
         if virtual[domain, bus] > MOST_ON_BUS:
             yield f"{field}.vfs", f"more than {MOST_ON_BUS} virtual functions on one bus"
-        if len(buses[root_of(profile, each).name]) > MOST_BUSES:
+        if len(buses[root_of(profile, device).name]) > MOST_BUSES:
             yield f"{field}.pci", f"more than {MOST_BUSES} buses below one root"
 
 
@@ -176,8 +176,8 @@ def _twice(profile: Profile) -> Iterator[tuple[str, str]]:
 def _names(profile: Profile) -> Iterator[tuple[str, str, str]]:
     for at, root in enumerate(profile.roots):
         yield f"pcieRoots[{at}]", "name", root.name
-    for field, each in _devices(profile):
-        yield field, "pci", each.pci
+    for field, device in _devices(profile):
+        yield field, "pci", device.pci
     for at, nic in enumerate(profile.nics):
         yield f"nics[{at}]", "name", nic.name
         yield from ((f"nics[{at}]", "name", f"{nic.name}v{number}") for number in range(nic.vfs))

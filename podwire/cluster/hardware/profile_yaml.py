@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 def names() -> list[str]:
     """The profiles that come with podwire."""
-    return sorted(each.stem for each in SHELF.glob("*.yaml"))
+    return sorted(path.stem for path in SHELF.glob("*.yaml"))
 
 
 def text_of(which: str) -> str:
@@ -87,13 +87,13 @@ _RENAMED = {"numaNodes": "numa_nodes", "pcieRoots": "roots", "vfDevice": "vf_dev
 def _made(kind: type[T], field: str, found: object, keys: Mapping[str, Read], needed: tuple[str, ...] = ()) -> T:
     if not isinstance(found, dict):
         raise BadProfile(field, f"is no mapping with {', '.join(keys)}")
-    for each in found:
-        if each not in keys:
-            raise BadProfile(_below(field, each), f"is no field; there are {', '.join(keys)}")
-    for each in needed:
-        if each not in found:
-            raise BadProfile(_below(field, each), "is needed")
-    read = {_RENAMED.get(str(each), str(each)): keys[each](_below(field, each), value) for each, value in found.items()}
+    for key in found:
+        if key not in keys:
+            raise BadProfile(_below(field, key), f"is no field; there are {', '.join(keys)}")
+    for key in needed:
+        if key not in found:
+            raise BadProfile(_below(field, key), "is needed")
+    read = {_RENAMED.get(str(key), str(key)): keys[key](_below(field, key), value) for key, value in found.items()}
     return kind(**read)
 
 
@@ -105,7 +105,7 @@ def _list_of(read: Read) -> Read:
     def reading(field: str, value: object) -> tuple[Any, ...]:
         if not isinstance(value, list) or not value:
             raise BadProfile(field, "is no list of at least one")
-        return tuple(read(f"{field}[{at}]", each) for at, each in enumerate(value))
+        return tuple(read(f"{field}[{at}]", item) for at, item in enumerate(value))
 
     return reading
 

@@ -52,14 +52,14 @@ def settled(
     """How it should be. `present` are the names of cards that are on the node, `known` those that each is shown by and
     may go on to be shown by."""
     taken = {*others, *present.values()}
-    entries = {each: class_entry(each, None) for each in others}
+    entries = {other: class_entry(other, None) for other in others}
     shown_as = {}
-    for name, each in cards.items():
+    for name, card in cards.items():
         now = present.get(name)
         shown_as[name] = known.get(name, frozenset()) | {now or name}
         for one in shown_as[name]:
             if one == now or one not in taken:  # while a card is elsewhere, another link may have its name
-                entries[one] = class_entry(one, each)
+                entries[one] = class_entry(one, card)
     return Places(entries, shown_as)
 
 
@@ -67,7 +67,7 @@ class CardReconciler:
     """On the node. `far` is a descriptor of the switch's namespace, which the node has no path to."""
 
     def __init__(self, profile: Profile, far: int, mark: str, root: Path = SYS) -> None:
-        self._cards = {each.name: each for each in links(functions(profile))}
+        self._cards = {link.name: link for link in links(functions(profile))}
         self._far, self._mark, self._root = far, mark, root
         self._trouble = ""
 
@@ -75,10 +75,10 @@ class CardReconciler:
         """Until cancelled: after each change of links, here or on the switch."""
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
         with contextlib.ExitStack() as stack:
-            for each in (monitor.Monitor(), monitor.Monitor(self._far)):
-                stack.callback(each.close)
-                loop.add_reader(each.fileno(), _hear, each, changed)
-                stack.callback(loop.remove_reader, each.fileno())
+            for link_monitor in (monitor.Monitor(), monitor.Monitor(self._far)):
+                stack.callback(link_monitor.close)
+                loop.add_reader(link_monitor.fileno(), _hear, link_monitor, changed)
+                stack.callback(loop.remove_reader, link_monitor.fileno())
             changed.set()
             lingers = True
             while True:
@@ -94,11 +94,11 @@ class CardReconciler:
         change."""
         try:
             with KernelNetwork(self._far) as far, KernelNetwork() as node:
-                for each in switch.install(far, switch.own_namespace(), self._cards.values(), self._mark):
-                    _log.info("made anew", extra={"card": each.name})
+                for card in switch.install(far, switch.own_namespace(), self._cards.values(), self._mark):
+                    _log.info("made anew", extra={"card": card.name})
                 near = node.links.list()
                 present = switch.names(far.links.list(), near, self._number())
-            self._show({each.name for each in near}, present, lingering=lingering)
+            self._show({link.name for link in near}, present, lingering=lingering)
             self._trouble = ""
         except OSError as error:
             if str(error) != self._trouble:
@@ -110,17 +110,17 @@ class CardReconciler:
             return RemoteLinks(here).number(self._far)
 
     def _show(self, names: Collection[str], present: Mapping[str, str], *, lingering: bool) -> None:
-        there = {name: self._shown_as(each) for name, each in self._cards.items()}
+        there = {name: self._shown_as(card) for name, card in self._cards.items()}
         known = {name: found for name, found in there.items() if lingering or name not in present}
         wanted = settled(self._cards, present, set(names) - set(present.values()), known)
-        for name, each in self._cards.items():
+        for name, card in self._cards.items():
             for fresh in wanted.cards[name] - there[name]:
                 attributes = _listed(self._root / "devices/virtual/net/lo") - set(NEVER)
-                self._put(each, fresh, attributes)
+                self._put(card, fresh, attributes)
         self._enter(wanted.entries)
-        for name, each in self._cards.items():
+        for name, card in self._cards.items():
             for old in there[name] - wanted.cards[name]:
-                shutil.rmtree(self._root / each.place / "net" / old)
+                shutil.rmtree(self._root / card.place / "net" / old)
 
     def _put(self, each: Function, name: str, attributes: Collection[str]) -> None:
         """A directory that is whole when it is there; it is made beside, where relative symlinks are the same."""
@@ -145,7 +145,7 @@ class CardReconciler:
 
 
 def _listed(directory: Path) -> frozenset[str]:
-    return frozenset(each.name for each in directory.iterdir())
+    return frozenset(path.name for path in directory.iterdir())
 
 
 def _hear(each: monitor.Monitor, changed: asyncio.Event) -> None:

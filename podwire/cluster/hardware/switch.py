@@ -17,13 +17,13 @@ BRIDGE = "switch0"
 
 def install(switch: KernelNetwork, node: Path, cards: Iterable[Function], mark: str) -> list[Function]:
     """Make what is missing; which cards that were. `node` is the path of the node's network namespace."""
-    there = {each.name for each in switch.links.list()}
+    there = {link.name for link in switch.links.list()}
     if BRIDGE not in there:
         switch.links.add(Bridge(BRIDGE, alias=mark, up=True))
-    missing = [each for each in cards if each.name not in there]
+    missing = [card for card in cards if card.name not in there]
     bridge = switch.links.get(BRIDGE).ifindex
-    for each in missing:
-        switch.links.add(_cable(each, bridge, node, mark))
+    for card in missing:
+        switch.links.add(_cable(card, bridge, node, mark))
     return missing
 
 
@@ -34,8 +34,8 @@ def _cable(each: Function, bridge: int, node: Path, mark: str) -> Veth:
 
 def turn_on(node: KernelNetwork, cards: Iterable[Function]) -> None:
     """Those that were just made: a machine that has started has its links up."""
-    for each in cards:
-        node.links.change(each.name, up=True)
+    for card in cards:
+        node.links.change(card.name, up=True)
 
 
 def plug(switch: KernelNetwork, name: str, *, plugged: bool) -> None:
@@ -45,12 +45,12 @@ def plug(switch: KernelNetwork, name: str, *, plugged: bool) -> None:
 
 def names(switch: Iterable[Link], node: Iterable[Link], number: int | None) -> dict[str, str]:
     """Which cards are on the node, and what they are called there. `number` is what the node calls the switch. Pure."""
-    far = {each.ifindex: each for each in switch}
+    far = {link.ifindex: link for link in switch}
     found = {}
-    for each in node:
-        other = far.get(each.peer) if each.kind == "veth" and each.peer_netns == number else None
-        if other is not None and other.peer == each.ifindex:
-            found[other.name] = each.name
+    for link in node:
+        other = far.get(link.peer) if link.kind == "veth" and link.peer_netns == number else None
+        if other is not None and other.peer == link.ifindex:
+            found[other.name] = link.name
     return found
 
 

@@ -21,7 +21,7 @@ NOTHING = os.makedev(1, 3)
 def plant(profile: Profile) -> None:
     """In the mount namespace that the calling thread is in; the node's own, where `/sys` is its own already."""
     machine = this_machine()
-    own = {f"sys/devices/{each.root}" for each in (*functions(profile), *bridges(profile))}
+    own = {f"sys/devices/{function.root}" for function in (*functions(profile), *bridges(profile))}
     compose(
         [
             Cover("sys/class", {}, frozenset({"sys/class/net", "sys/class/infiniband", "sys/class/infiniband_verbs"})),
@@ -30,8 +30,8 @@ def plant(profile: Profile) -> None:
         ]
     )
     compose([Cover("sys/devices/system", {}, frozenset({"sys/devices/system/node"}))])
-    for each in directories(profile):
-        (SYS / each).mkdir(mode=0o755, parents=True, exist_ok=True)
+    for directory in directories(profile):
+        (SYS / directory).mkdir(mode=0o755, parents=True, exist_ok=True)
     write(SYS, tree(profile, machine))
     if names := [f"uverbs{number}" for number, _ in enumerate(rdma_functions(profile))]:
         compose([Cover("dev", {}, frozenset({"dev/infiniband"}))])
@@ -41,9 +41,9 @@ def plant(profile: Profile) -> None:
 def write_verbs(folder: Path, names: list[str]) -> None:
     """Files that can be opened and handed to containers. Behind them is what is behind /dev/null: there is no card."""
     folder.mkdir(mode=0o755)
-    for each in names:
-        os.mknod(folder / each, stat.S_IFCHR | 0o666, NOTHING)
-        (folder / each).chmod(0o666)
+    for name in names:
+        os.mknod(folder / name, stat.S_IFCHR | 0o666, NOTHING)
+        (folder / name).chmod(0o666)
 
 
 def write(root: Path, entries: Entries) -> None:

@@ -41,29 +41,29 @@ def tree(profile: Profile, machine: Machine) -> Entries:
     """All but what follows the names that links have just now: that is `shown`."""
     every = functions(profile)
     found = dict(_numa(profile, machine))
-    for each in (*bridges(profile), *every):
-        found |= dict(_pci(each, profile, machine))
-    for each in every:
-        if each.physical:
-            found[f"{each.place}/physfn"] = _to(f"{each.place}/physfn", _placed(every, each.physical))
-        elif each.nic is not None:
-            found |= dict(_sriov(each, [vf for vf in every if vf.physical == each.pci]))
-        if each.rdma:
-            found |= dict(_rdma(each))
-    for number, each in enumerate(rdma_functions(profile)):
-        found |= dict(_verbs(each, f"uverbs{number}", number))
+    for bridge in (*bridges(profile), *every):
+        found |= dict(_pci(bridge, profile, machine))
+    for function in every:
+        if function.physical:
+            found[f"{function.place}/physfn"] = _to(f"{function.place}/physfn", _placed(every, function.physical))
+        elif function.nic is not None:
+            found |= dict(_sriov(function, [vf for vf in every if vf.physical == function.pci]))
+        if function.rdma:
+            found |= dict(_rdma(function))
+    for number, function in enumerate(rdma_functions(profile)):
+        found |= dict(_verbs(function, f"uverbs{number}", number))
     return found
 
 
 def rdma_functions(profile: Profile) -> list[Function]:
     """In the order in which the files of their verbs are numbered."""
-    return [each for each in functions(profile) if each.rdma]
+    return [function for function in functions(profile) if function.rdma]
 
 
 def directories(profile: Profile) -> list[str]:
     """Those that are there, though nothing may be in them."""
     below = ["bus/pci/devices", "bus/pci/drivers", "bus/pci/slots", CLASS_NET, "class/infiniband"]
-    return below + [f"{each.place}/net" for each in links(functions(profile))]
+    return below + [f"{link.place}/net" for link in links(functions(profile))]
 
 
 def _to(path: str, target: str) -> Symlink:
@@ -72,7 +72,7 @@ def _to(path: str, target: str) -> Symlink:
 
 
 def _placed(every: Iterable[Function], pci: str) -> str:
-    return next(each.place for each in every if each.pci == pci)
+    return next(function.place for function in every if function.pci == pci)
 
 
 # PCI.
@@ -133,9 +133,9 @@ def _sriov(card: Function, virtual: list[Function]) -> Told:
     }
     for name, value in values.items():
         yield f"{card.place}/{name}", f"{value}\n"
-    for number, each in enumerate(virtual):
+    for number, vf in enumerate(virtual):
         path = f"{card.place}/virtfn{number}"
-        yield path, _to(path, each.place)
+        yield path, _to(path, vf.place)
 
 
 # NUMA.
@@ -153,7 +153,7 @@ def cpu_list(cpus: range) -> str:
 
 
 def cpu_mask(cpus: range) -> int:
-    return sum(1 << each for each in cpus)
+    return sum(1 << cpu for cpu in cpus)
 
 
 def _numa(profile: Profile, machine: Machine) -> Told:

@@ -92,7 +92,7 @@ def write_to(path: Path) -> None:
 
 def _log_to(path: Path) -> None:
     write_to(path)
-    sys.stdout, sys.stderr = (os.fdopen(each, "w", buffering=1, closefd=False) for each in (1, 2))
+    sys.stdout, sys.stderr = (os.fdopen(descriptor, "w", buffering=1, closefd=False) for descriptor in (1, 2))
     logs.set_up(stream=sys.stderr)
 
 

@@ -13,7 +13,7 @@ _PROC = Path("/proc")
 
 
 def _pids() -> list[int]:
-    return [int(each.name) for each in _PROC.iterdir() if each.name.isdigit()]
+    return [int(path.name) for path in _PROC.iterdir() if path.name.isdigit()]
 
 
 def components(layout: Layout) -> dict[int, str]:
@@ -25,9 +25,9 @@ def components(layout: Layout) -> dict[int, str]:
     found: dict[int, str] = {}
     for pid in _pids():
         with contextlib.suppress(OSError):
-            for each in (_PROC / str(pid) / "fd").iterdir():
-                target = _target(each)
-                if target.startswith(below) and each.stat().st_dev == device:
+            for path in (_PROC / str(pid) / "fd").iterdir():
+                target = _target(path)
+                if target.startswith(below) and path.stat().st_dev == device:
                     found[pid] = target.removeprefix(below).removesuffix(" (deleted)")
     found.pop(os.getpid(), None)
     return found
@@ -35,7 +35,7 @@ def components(layout: Layout) -> dict[int, str]:
 
 def _device(path: Path) -> int:
     """The disk that a path is on, or would be."""
-    return next(each for each in (path, *path.parents) if each.exists()).stat().st_dev
+    return next(parent for parent in (path, *path.parents) if parent.exists()).stat().st_dev
 
 
 def _target(path: Path) -> str:

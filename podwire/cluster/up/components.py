@@ -65,7 +65,7 @@ def _apiserver(prepared: Prepared) -> Component:
 def apiserver_options(prepared: Prepared) -> apiserver.Options:
     """On the loopback for the host, on the bridge for nodes and pods."""
     layout, slot = prepared.layout, prepared.slot
-    gateways = tuple(str(each.ip) for each in slot.gateways(ipv6=prepared.ipv6)) if prepared.own else ()
+    gateways = tuple(str(gateway.ip) for gateway in slot.gateways(ipv6=prepared.ipv6)) if prepared.own else ()
     host = gateways[0] if prepared.own else ""
     scheduling = apiserver.Identity(user="system:kube-scheduler", kubeconfig=layout.identity("scheduler"))
     return apiserver.Options(
@@ -76,9 +76,9 @@ def apiserver_options(prepared: Prepared) -> apiserver.Options:
         store_url=prepared.state.store or None,
         kubeconfig=layout.kubeconfig,
         service_network=slot.services,
-        kubelet_authority=layout.state / "apiserver/identity/pki/ca.crt",
-        identities=(scheduling, *(each for node in prepared.nodes for each in _identities(node, host))),
-        servings=tuple(_serving(each) for each in prepared.nodes),
+        kubelet_authority=layout.state / "apiserver/pki/ca.crt",
+        identities=(scheduling, *(identity for node in prepared.nodes for identity in _identities(node, host))),
+        servings=tuple(_serving(node) for node in prepared.nodes),
     )
 
 
@@ -142,8 +142,8 @@ def _node(prepared: Prepared) -> Component:
     """Watches until every node says that it is ready, and ends."""
 
     begun = time.time()
-    names = [each.name for each in prepared.nodes]
-    kubelets = tuple(each.called("kubelet") for each in prepared.nodes)
+    names = [node.name for node in prepared.nodes]
+    kubelets = tuple(node.called("kubelet") for node in prepared.nodes)
 
     async def work(ready: Ready) -> None:
         await readiness.until_ready(prepared.layout.kubeconfig, names, begun)

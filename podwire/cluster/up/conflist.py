@@ -35,8 +35,8 @@ def network(ranges: Sequence[Network]) -> dict[str, Any]:
                 "ipspoofchk": True,
                 "ipam": {
                     "type": "host-local",
-                    "ranges": [[{"subnet": str(each)}] for each in ranges],
-                    "routes": [{"dst": _ANYWHERE[each.version]} for each in ranges],
+                    "ranges": [[{"subnet": str(range_)}] for range_ in ranges],
+                    "routes": [{"dst": _ANYWHERE[range_.version]} for range_ in ranges],
                     "dataDir": "/var/lib/podwire/cni/networks",
                 },
             },
@@ -49,7 +49,7 @@ def foreign(directory: Path) -> list[Path]:
     """Configurations that somebody else put there."""
     if not directory.is_dir():
         return []
-    return sorted(each for each in directory.iterdir() if each.suffix in ENDINGS and each.name != NAME)
+    return sorted(path for path in directory.iterdir() if path.suffix in ENDINGS and path.name != NAME)
 
 
 def write(directory: Path, ranges: Sequence[Network]) -> None:

@@ -41,8 +41,8 @@ class Removal:
     @property
     def spaces(self) -> list[NodeNamespaces]:
         """Namespaces by the pins that there are, not by what is remembered."""
-        names = [each.name for each in self.layout.pins.iterdir()] if self.layout.pins.is_dir() else []
-        return [NodeNamespaces(self.layout, each) for each in sorted(names)]
+        names = [path.name for path in self.layout.pins.iterdir()] if self.layout.pins.is_dir() else []
+        return [NodeNamespaces(self.layout, name) for name in sorted(names)]
 
     def steps(self) -> list[tuple[str, Step]]:
         """1. Pods.  2. Who is left on nodes.  3. Groups, mounts, namespaces, links."""
@@ -64,10 +64,10 @@ class Removal:
             raise NotRemoved("; ".join(failed))
 
     def _remove_own_pods(self) -> list[str]:
-        standing = [each for each in self.spaces if each.stands()]
+        standing = [space for space in self.spaces if space.stands()]
         if standing:
-            used = [each for each in standing if (self.layout.home(each.name).state / "runtime").is_dir()]
-            return pod_removal.ours(self.layout, [(views.inside(self.layout, each.name), each) for each in used])
+            used = [space for space in standing if (self.layout.home(space.name).state / "runtime").is_dir()]
+            return pod_removal.ours(self.layout, [(views.inside(self.layout, space.name), space) for space in used])
         if not (self.layout.state / "runtime").is_dir():
             return []
         if self.state is None or not self.state.nodes[0].own:
@@ -75,13 +75,13 @@ class Removal:
         return []  # the namespaces are gone, and all that was in them
 
     def end_residents(self) -> None:
-        for each in self.spaces:
-            if inodes := each.inodes():
+        for space in self.spaces:
+            if inodes := space.inodes():
                 kill(component_processes.residents(inodes))
 
     def remove_groups(self) -> None:
         cgroups = KernelCgroups()
-        for parent in (views.cgroup(self.layout, each) for each in self.layout.nodes()):
+        for parent in (views.cgroup(self.layout, node) for node in self.layout.nodes()):
             cgroups.kill(parent)
             cgroups.remove(parent)
             with contextlib.suppress(OSError):
@@ -90,9 +90,9 @@ class Removal:
     def unmount(self) -> None:
         """What is mounted below our directories in this mount namespace; nodes' own go with their namespaces."""
         mounts = KernelMounts()
-        ours = [self.layout.state, self.layout.run, *(Path(each) for each in self._made_for_node())]
-        for each in reversed(mounted()):
-            target = Path(each.target)
+        ours = [self.layout.state, self.layout.run, *(Path(path) for path in self._made_for_node())]
+        for mount in reversed(mounted()):
+            target = Path(mount.target)
             if target.is_relative_to(self.layout.pins):
                 continue
             if any(target != place and target.is_relative_to(place) for place in ours):
@@ -101,15 +101,15 @@ class Removal:
     def _made_for_node(self) -> list[str]:
         """The standard directories that were not there before."""
         standard = [
-            str(self.layout.prefix / each) for each in ("var/lib/kubelet", "var/log/pods", "var/log/containers")
+            str(self.layout.prefix / path) for path in ("var/lib/kubelet", "var/log/pods", "var/log/containers")
         ]
-        standard += [str(self.layout.prefix / each) for each in ("run/cdi", "run/netns", "run/nri", "var/lib/cni")]
+        standard += [str(self.layout.prefix / path) for path in ("run/cdi", "run/netns", "run/nri", "var/lib/cni")]
         made = self.state.made if self.state else ()
-        return [each for each in standard if each in made]
+        return [path for path in standard if path in made]
 
     def remove_spaces(self) -> None:
-        for each in self.spaces:
-            each.remove()
+        for space in self.spaces:
+            space.remove()
         remove_pins(self.layout)
 
     def disconnect(self) -> None:
@@ -122,14 +122,14 @@ class Removal:
     def remove_files(self) -> None:
         """The record goes last: as long as it is there, this can be done again."""
         (self.layout.prefix / "etc/cni/net.d" / conflist.NAME).unlink(missing_ok=True)
-        mounts = {Path(each.target) for each in mounted()}
-        for each in map(Path, self._made_for_node()):
-            if each not in mounts:  # `ip netns` makes one of /run/netns
-                _remove_tree(each)
+        mounts = {Path(mount.target) for mount in mounted()}
+        for path in map(Path, self._made_for_node()):
+            if path not in mounts:  # `ip netns` makes one of /run/netns
+                _remove_tree(path)
         for place in (self.layout.run, self.layout.logs, self.layout.state):
-            for each in place.iterdir() if place.is_dir() else ():
-                if each.name != LEFT_TO_OTHERS and each != self.layout.record:
-                    _remove_tree(each)
+            for path in place.iterdir() if place.is_dir() else ():
+                if path.name != LEFT_TO_OTHERS and path != self.layout.record:
+                    _remove_tree(path)
         if self.layout.state.is_dir():
             state.forget(self.layout.record)
         for made in self.state.made if self.state else ():
@@ -160,7 +160,7 @@ def down(layout: Layout, claims: SlotClaims, *, force: bool = False) -> bool:
 
 def _is_there(layout: Layout, claims: SlotClaims) -> bool:
     """Whether `up` was here. Programs that run on their own keep state below a prefix, too, which is not ours."""
-    return any(each.exists() for each in (layout.record, layout.marks, layout.pins)) or bool(claims.of(layout.prefix))
+    return any(path.exists() for path in (layout.record, layout.marks, layout.pins)) or bool(claims.of(layout.prefix))
 
 
 def _remove(removal: Removal, *, force: bool) -> None:
@@ -183,7 +183,7 @@ def _tried(name: str, step: Step) -> str:
 
 
 def _remove_tree(path: Path) -> None:
-    if held := [each.target for each in mounted() if Path(each.target).is_relative_to(path)]:
+    if held := [mount.target for mount in mounted() if Path(mount.target).is_relative_to(path)]:
         raise NotRemoved(f"{path} stays: {held[0]} is a mount")
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)

@@ -71,8 +71,8 @@ def connect_host(layout: Layout, slot: Slot, *, ipv6: bool) -> None:
         with contextlib.suppress(LinkExists):
             network.links.add(Bridge(slot.bridge, mac=_mac(slot), alias=mark, up=True))
         bridge = network.links.get(slot.bridge)
-        for each in slot.gateways(ipv6=ipv6):
-            _address(network, bridge.ifindex, each)
+        for gateway in slot.gateways(ipv6=ipv6):
+            _address(network, bridge.ifindex, gateway)
     KernelRuleset().apply(ruleset(slot, mark, ipv6=ipv6))
 
 
@@ -85,12 +85,12 @@ def plug(layout: Layout, slot: Slot, number: int, netns: Path, *, ipv6: bool) ->
         )
         inside = node.links.get("eth0")
         node.links.change(inside.ifindex, up=True)
-        for each in slot.addresses(number, ipv6=ipv6):
-            _address(node, inside.ifindex, each)
-        for each in slot.gateways(ipv6=ipv6):
-            node.routes.replace(Route(_ANYWHERE[each.version], each.ip, inside.ifindex))
+        for address in slot.addresses(number, ipv6=ipv6):
+            _address(node, inside.ifindex, address)
+        for gateway in slot.gateways(ipv6=ipv6):
+            node.routes.replace(Route(_ANYWHERE[gateway.version], gateway.ip, inside.ifindex))
         for pods in slot.pod_ranges(number, ipv6=ipv6):
-            to = next(each.ip for each in slot.addresses(number, ipv6=ipv6) if each.version == pods.version)
+            to = next(address.ip for address in slot.addresses(number, ipv6=ipv6) if address.version == pods.version)
             host.routes.replace(Route(pods, to, bridge.ifindex))
     inside_sysctls = KernelSysctls(netns)
     inside_sysctls.write("net.ipv4.ip_forward", "1")
@@ -102,10 +102,10 @@ def disconnect(layout: Layout, slots: list[int]) -> None:
     """Everything of a cluster on the host: links by their alias, then its tables."""
     mark = mark_of(layout)
     with KernelNetwork() as network:
-        for each in network.links.list():
-            if each.alias == mark:
+        for link in network.links.list():
+            if link.alias == mark:
                 with contextlib.suppress(NoSuchLink):
-                    network.links.delete(each.ifindex)
+                    network.links.delete(link.ifindex)
     for number in slots:
         KernelRuleset().delete_table(Slot(number).table)
 
@@ -114,7 +114,7 @@ def disconnect_pods() -> None:
     """On the host itself: the bridge and the tables that our CNI plugins left, unless somebody still uses them."""
     with KernelNetwork() as network, contextlib.suppress(NoSuchLink):
         bridge = network.links.get(PODS_BRIDGE)
-        if bridge.alias == PLUGINS_MARK and not any(each.master == bridge.ifindex for each in network.links.list()):
+        if bridge.alias == PLUGINS_MARK and not any(link.master == bridge.ifindex for link in network.links.list()):
             network.links.delete(bridge.ifindex)
     tables.remove_unused()
 
@@ -122,9 +122,9 @@ def disconnect_pods() -> None:
 def routes_of_host(slot: Slot) -> list[Network]:
     """Where the host's routes lead that are not by this slot's own links."""
     with KernelNetwork() as network:
-        names = {each.ifindex: each.name for each in network.links.list()}
-        found = [each for family in (4, 6) for each in network.routes.list(family)]
-        return [each.destination for each in found if names.get(each.ifindex) != slot.bridge]
+        names = {link.ifindex: link.name for link in network.links.list()}
+        found = [route for family in (4, 6) for route in network.routes.list(family)]
+        return [route.destination for route in found if names.get(route.ifindex) != slot.bridge]
 
 
 def host_ips() -> tuple[str, ...]:
@@ -132,10 +132,10 @@ def host_ips() -> tuple[str, ...]:
     found: list[str] = []
     with KernelNetwork() as network:
         for family in (4, 6):
-            out = [each for each in network.routes.list(family) if not each.destination.prefixlen and each.ifindex]
+            out = [route for route in network.routes.list(family) if not route.destination.prefixlen and route.ifindex]
             addresses = network.addresses.list(out[0].ifindex) if out else []
-            usable = [each.interface.ip for each in addresses if each.interface.version == family]
-            found += [str(each) for each in usable if not each.is_link_local][:1]
+            usable = [address.interface.ip for address in addresses if address.interface.version == family]
+            found += [str(address) for address in usable if not address.is_link_local][:1]
     return tuple(found) or ("127.0.0.1",)
 
 
@@ -148,22 +148,22 @@ def to_forward(*, ipv6: bool) -> list[str]:
     wanted = ["net.ipv4.ip_forward"]
     if ipv6 and not _is_announced():
         wanted.append("net.ipv6.conf.all.forwarding")
-    return [each for each in wanted if KernelSysctls().read(each) == "0"]
+    return [name for name in wanted if KernelSysctls().read(name) == "0"]
 
 
 def forward(names: list[str]) -> None:
-    for each in names:
-        KernelSysctls().write(each, "1")
+    for name in names:
+        KernelSysctls().write(name, "1")
 
 
 def unforward(names: list[str]) -> None:
-    for each in names:
-        KernelSysctls().write(each, "0")
+    for name in names:
+        KernelSysctls().write(name, "0")
 
 
 def _is_announced() -> bool:
     with KernelNetwork() as network:
-        return any(not each.destination.prefixlen and each.protocol == _RA for each in network.routes.list(6))
+        return any(not route.destination.prefixlen and route.protocol == _RA for route in network.routes.list(6))
 
 
 def _own_link(network: KernelNetwork, name: str, mark: str) -> None:

@@ -67,14 +67,14 @@ def make_room(layout: Layout, wanted: UpOptions) -> bool:
 def _forget(layout: Layout, made: tuple[str, ...]) -> None:
     """What was refused before anything was decided leaves nothing."""
     (layout.marks / SUPERVISOR).unlink(missing_ok=True)
-    for each in (layout.marks, *map(Path, made)):
+    for path in (layout.marks, *map(Path, made)):
         with contextlib.suppress(OSError):
-            each.rmdir()
+            path.rmdir()
 
 
 def names(prepared: Prepared) -> list[str]:
     """Of all components."""
-    return [each.name for each in components(prepared)]
+    return [component.name for component in components(prepared)]
 
 
 def supervise(prepared: Prepared, lock: int, report: Report, pipe: Callable[[], list[int]] = list) -> bool:
@@ -152,9 +152,9 @@ class _Teller:
 
 
 def _put_logs_aside(layout: Layout) -> None:
-    for each in layout.logs.glob("*.log"):
-        if each.stat().st_size > LOG_BYTES:
-            each.replace(each.with_suffix(".log.1"))
+    for path in layout.logs.glob("*.log"):
+        if path.stat().st_size > LOG_BYTES:
+            path.replace(path.with_suffix(".log.1"))
 
 
 def tail(layout: Layout, component: str, lines: int = TAIL) -> list[str]:

@@ -94,8 +94,8 @@ class Layout:
 
     def nodes(self) -> list[str]:
         """The first, and all others that have left something here."""
-        found = [each.name for each in self.homes.iterdir()] if self.homes.is_dir() else []
-        return [FIRST, *sorted(each for each in found if each != FIRST)]
+        found = [path.name for path in self.homes.iterdir()] if self.homes.is_dir() else []
+        return [FIRST, *sorted(name for name in found if name != FIRST)]
 
 
 def layout_of(prefix: Path) -> Layout:

@@ -58,18 +58,18 @@ class Cover:
     def replaced(self, name: str) -> bool:
         """Whether an entry of the base is not shown again."""
         path = f"{self.base}/{name}".lstrip("/")
-        return path in self.hidden or any(each == path or each.startswith(f"{path}/") for each in self.shown)
+        return path in self.hidden or any(other == path or other.startswith(f"{path}/") for other in self.shown)
 
 
 def sources(layout: Layout, node: str) -> dict[str, Path]:
     """Every path that a node has for itself or shares with the other nodes, and where it really lies."""
     below, home = layout.standard(node), layout.home(node)
-    found = {each: below / each for each in STANDARD}
+    found = {path: below / path for path in STANDARD}
     if not home.is_default:
-        found |= {each: home.prefix / each for each in OWN}
+        found |= {path: home.prefix / path for path in OWN}
     if home != layout:
         found |= {SHARED: layout.run}
-        found |= {f"var/lib/podwire/{each}": layout.state / each for each in ("cni/bin", "images")}
+        found |= {f"var/lib/podwire/{path}": layout.state / path for path in ("cni/bin", "images")}
     return found
 
 
@@ -77,7 +77,7 @@ def covers(shown: Mapping[str, Path], exists: Callable[[str], bool]) -> list[Cov
     """Which directories are covered by what; `exists` tells which of the base are there."""
     bases: dict[str, dict[str, Path]] = {}
     for path, source in sorted(shown.items()):
-        base = next(each for each in BASES if (not each or path.startswith(f"{each}/")) and exists(each))
+        base = next(base for base in BASES if (not base or path.startswith(f"{base}/")) and exists(base))
         bases.setdefault(base, {})[path] = source
     return [Cover(base, entries, frozenset(HIDDEN)) for base, entries in bases.items()]
 
@@ -109,7 +109,7 @@ def _open(path: Path) -> int:
 def _cover(mounts: KernelMounts, cover: Cover, base: int) -> None:
     told, target = os.fstat(base), _ROOT / cover.base
     below = Path(f"/proc/self/fd/{base}")
-    names = [each for each in sorted(entry.name for entry in below.iterdir()) if not cover.replaced(each)]
+    names = [name for name in sorted(entry.name for entry in below.iterdir()) if not cover.replaced(name)]
     mounts.mount("podwire", target, "tmpfs", [f"mode={stat.S_IMODE(told.st_mode):o}"])
     os.chown(target, told.st_uid, told.st_gid)
     for name in names:

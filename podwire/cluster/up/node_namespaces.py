@@ -66,8 +66,8 @@ class NodeNamespaces:
         it until it is pinned.
         """
         self.remove()
-        for each in node_mounts.sources(self.layout, self.name).values():
-            each.mkdir(mode=0o755, parents=True, exist_ok=True)
+        for source in node_mounts.sources(self.layout, self.name).values():
+            source.mkdir(mode=0o755, parents=True, exist_ok=True)
         _private_mount(self.layout.pins)
         KernelNamespaces(self.net.parent, "net").create("net")
         with KernelNetwork(self.net) as network:
@@ -126,7 +126,7 @@ def _pin_mounts(space: NodeNamespaces, furnish: Work | None) -> None:
     which our own was made, it never does.
     """
     here = os.sched_getaffinity(0)
-    for place in (here, *({each} for each in sorted(here))):
+    for place in (here, *({processor} for processor in sorted(here))):
         try:
             return _pin_one(space, place, furnish)
         except Refused as error:
@@ -184,10 +184,10 @@ def _furnish(space: NodeNamespaces, more: Work | None) -> None:
     more it has.  6. What a container mounts for others is seen by them."""
     mounts = KernelMounts()
     mounts.set_propagation("/", "rslave")
-    for each in reversed(mounted()):
-        if each.kind == "nsfs" or Path(each.target) == space.layout.pins:
+    for mount in reversed(mounted()):
+        if mount.kind == "nsfs" or Path(mount.target) == space.layout.pins:
             with contextlib.suppress(LinuxError):
-                mounts.unmount(each.target, lazily=True)
+                mounts.unmount(mount.target, lazily=True)
     _own_sys(mounts)
     shown = node_mounts.sources(space.layout, space.name)
     node_mounts.compose(node_mounts.covers(shown, lambda base: Path("/", base).is_dir()))
@@ -197,12 +197,12 @@ def _furnish(space: NodeNamespaces, more: Work | None) -> None:
 
 
 def _own_sys(mounts: KernelMounts) -> None:
-    below = [each.target.removeprefix("/sys/") for each in mounted() if each.target.startswith("/sys/")]
-    tops = [each for each in below if not any(each.startswith(f"{other}/") for other in below)]
+    below = [mount.target.removeprefix("/sys/") for mount in mounted() if mount.target.startswith("/sys/")]
+    tops = [path for path in below if not any(path.startswith(f"{other}/") for other in below)]
     old = os.open("/sys", os.O_PATH | os.O_CLOEXEC)
     try:
         mounts.mount("sysfs", "/sys", "sysfs", ["nosuid", "nodev", "noexec"])
-        for each in tops:
-            mounts.bind(f"/proc/self/fd/{old}/{each}", f"/sys/{each}", recursive=True)
+        for top in tops:
+            mounts.bind(f"/proc/self/fd/{old}/{top}", f"/sys/{top}", recursive=True)
     finally:
         os.close(old)

@@ -33,27 +33,27 @@ def routes(slot: Slot, others: Iterable[int], eth0: int, *, ipv6: bool) -> list[
     """To the pods of each other node, by its address on the bridge."""
     found = []
     for number in others:
-        vias = {each.version: each.ip for each in slot.addresses(number, ipv6=ipv6)}
-        found += [Route(each, vias[each.version], eth0) for each in slot.pod_ranges(number, ipv6=ipv6)]
+        vias = {address.version: address.ip for address in slot.addresses(number, ipv6=ipv6)}
+        found += [Route(pod_range, vias[pod_range.version], eth0) for pod_range in slot.pod_ranges(number, ipv6=ipv6)]
     return found
 
 
 def ruleset(slot: Slot, number: int, others: Iterable[int], mark: str, *, ipv6: bool) -> str:
     """What the pods of this node send to pods of others leaves as it is."""
-    there: list[Network] = [each for other in others for each in slot.pod_ranges(other, ipv6=ipv6)]
+    there: list[Network] = [pod_range for other in others for pod_range in slot.pod_ranges(other, ipv6=ipv6)]
     rules = []
     for own in slot.pod_ranges(number, ipv6=ipv6):
-        met = ", ".join(str(each) for each in there if each.version == own.version)
+        met = ", ".join(str(network) for network in there if network.version == own.version)
         rules.append(_RULE.format(table=TABLE, ip=_IP[own.version], own=own, others=met))
     return _RULES.format(table=TABLE, mark=mark, rules="\n".join(rules))
 
 
 def introduce(slot: Slot, number: int, numbers: Iterable[int], netns: Path, mark: str, *, ipv6: bool) -> None:
     """Tell a node of all others; a node that is alone needs nothing. Again is fine, also with more of them."""
-    others = [each for each in numbers if each != number]
+    others = [other for other in numbers if other != number]
     if not others:
         return
     with KernelNetwork(netns) as network:
-        for each in routes(slot, others, network.links.get("eth0").ifindex, ipv6=ipv6):
-            network.routes.replace(each)
+        for route in routes(slot, others, network.links.get("eth0").ifindex, ipv6=ipv6):
+            network.routes.replace(route)
     KernelRuleset(netns).apply(ruleset(slot, number, others, mark, ipv6=ipv6))

@@ -60,7 +60,7 @@ class Node:
         """The addresses that it registers with."""
         if not self.record.own:
             return self.host_ips
-        return tuple(str(each.ip) for each in self.slot.addresses(self.record.number, ipv6=self.ipv6))
+        return tuple(str(address.ip) for address in self.slot.addresses(self.record.number, ipv6=self.ipv6))
 
     @property
     def pod_ranges(self) -> tuple[Network, ...]:
@@ -80,7 +80,7 @@ def planned(known: tuple[NodeRecord, ...], wanted: int | None, first: NodeRecord
     """What there is, or the first one, and as many more as are wanted."""
     there = known or (first,)
     numbers = range(len(there) + 1, (wanted or 0) + 1)
-    return (*there, *(NodeRecord(name=f"node-{each}", number=each, own=True) for each in numbers))
+    return (*there, *(NodeRecord(name=f"node-{number}", number=number, own=True) for number in numbers))
 
 
 def objection(known: tuple[NodeRecord, ...], wanted: int | None) -> str:
@@ -91,6 +91,6 @@ def objection(known: tuple[NodeRecord, ...], wanted: int | None) -> str:
         return f"a cluster has between 1 and {MOST} nodes"
     if wanted < len(known):
         return f"this cluster has {len(known)} nodes, and none is taken away; `podwire down` it first"
-    if wanted > 1 and not all(each.own for each in known):
+    if wanted > 1 and not all(node.own for node in known):
         return "the node of this cluster is on the host itself, where there is room for one; `podwire down` it first"
     return ""

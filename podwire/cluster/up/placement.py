@@ -16,7 +16,10 @@ SOCKETS = {
 
 def owners(root: Path = Path("/")) -> list[str]:
     """Who is there already, in words: none, and the node can have the host's own paths and ports."""
-    found = [f"the network configuration {each}" for each in foreign_conflists(root / "etc/cni/net.d")]
+    found = [
+        f"the network configuration {foreign_conflist}"
+        for foreign_conflist in foreign_conflists(root / "etc/cni/net.d")
+    ]
     found += [f"{name} at {root / path}" for name, path in SOCKETS.items() if answers(root / path)]
     kubelet = root / "var/lib/kubelet"
     if kubelet.is_dir() and any(kubelet.iterdir()):

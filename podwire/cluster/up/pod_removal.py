@@ -33,12 +33,12 @@ Work = Callable[[], Coroutine[Any, Any, Failures]]
 def ours(layout: Layout, nodes: Iterable[tuple[runtime.Options, NodeNamespaces | None]]) -> Failures:
     """Remove every sandbox and container of our runtimes, on all nodes at once; what went wrong, in words."""
     begun = [_begun(layout, partial(_removed, options), space) for options, space in nodes]
-    return [each for child in begun for each in _ended(layout, *child)]
+    return [failure for child in begun for failure in _ended(layout, *child)]
 
 
 def foreign(layout: Layout, endpoint: str, pods: Path) -> Failures:
     """Remove from a foreign runtime the pods whose directories our kubelet made, and no others."""
-    uids = {each.name for each in pods.iterdir()} if pods.is_dir() else set()
+    uids = {path.name for path in pods.iterdir()} if pods.is_dir() else set()
     if not uids:
         return []
     return _ended(layout, *_begun(layout, partial(_removed_by, Path(endpoint.removeprefix("unix://")), uids), None))
@@ -89,19 +89,19 @@ def _worked(layout: Layout, work: Work, space: NodeNamespaces | None) -> Failure
 
 async def _removed(options: runtime.Options) -> Failures:
     async with runtime.running(options) as up:
-        done = await asyncio.gather(*(_remove(up, each) for each in up.sandboxes))
-    return [each for each in done if each]
+        done = await asyncio.gather(*(_remove(up, sandbox) for sandbox in up.sandboxes))
+    return [failure for failure in done if failure]
 
 
 async def _remove(up: runtime.Running, sandbox: Sandbox) -> str:
     containers = up.containers.of(sandbox.id)
 
     async def stop() -> None:
-        await asyncio.gather(*(up.containers.stop(each, 0) for each in containers))
+        await asyncio.gather(*(up.containers.stop(container, 0) for container in containers))
 
     try:
         await up.sandboxes.stop(sandbox, stop)
-        await asyncio.gather(*(up.containers.remove(each) for each in containers))
+        await asyncio.gather(*(up.containers.remove(container) for container in containers))
         await up.sandboxes.remove(sandbox)
     except (RpcError, OSError) as error:
         return str(error)
@@ -109,12 +109,12 @@ async def _remove(up: runtime.Running, sandbox: Sandbox) -> str:
 
 
 async def _removed_by(socket: Path, uids: set[str]) -> Failures:
-    by_name: dict[str, Any] = {each.name.rpartition("/")[2]: each for each in methods.ALL}
-    listing, stop, remove = (by_name[each] for each in ("ListPodSandbox", "StopPodSandbox", "RemovePodSandbox"))
+    by_name: dict[str, Any] = {method.name.rpartition("/")[2]: method for method in methods.ALL}
+    listing, stop, remove = (by_name[name] for name in ("ListPodSandbox", "StopPodSandbox", "RemovePodSandbox"))
     async with grpc_client.connect(socket) as client:
         found = await client.call(listing, listing.request(), timeout=SECONDS)
-        for each in found.items:
-            if each.labels.get(POD_UID) in uids:
-                await client.call(stop, stop.request(pod_sandbox_id=each.id), timeout=SECONDS)
-                await client.call(remove, remove.request(pod_sandbox_id=each.id), timeout=SECONDS)
+        for item in found.items:
+            if item.labels.get(POD_UID) in uids:
+                await client.call(stop, stop.request(pod_sandbox_id=item.id), timeout=SECONDS)
+                await client.call(remove, remove.request(pod_sandbox_id=item.id), timeout=SECONDS)
     return []

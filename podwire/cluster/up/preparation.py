@@ -65,8 +65,8 @@ class Prepared:
     @property
     def nodes(self) -> tuple[Node, ...]:
         return tuple(
-            Node(layout=self.layout, slot=self.slot, record=each, ipv6=self.ipv6, host_ips=self.host_ips)
-            for each in self.state.nodes
+            Node(layout=self.layout, slot=self.slot, record=node, ipv6=self.ipv6, host_ips=self.host_ips)
+            for node in self.state.nodes
         )
 
     @property
@@ -86,8 +86,8 @@ def prepare(layout: Layout, wanted: UpOptions, claims: SlotClaims, made: tuple[s
     ipv6 = host_network.has_ipv6()
     owners = () if known else tuple(_owners(layout, wanted))
     made = known.made if known else made
-    for each in (layout.state, layout.run, layout.logs, layout.marks):
-        each.mkdir(mode=0o755, parents=True, exist_ok=True)
+    for path in (layout.state, layout.run, layout.logs, layout.marks):
+        path.mkdir(mode=0o755, parents=True, exist_ok=True)
     decided = _decided(layout, known, wanted, owners, made, claims)
     prepared = Prepared(
         layout=layout,
@@ -147,12 +147,12 @@ def _owners(layout: Layout, wanted: UpOptions) -> list[str]:
 def missing(layout: Layout) -> tuple[str, ...]:
     """The directories that will be made, the deepest first, so that they can be removed in this order."""
     needed = [layout.state, layout.run, layout.logs]
-    needed += [layout.prefix / each for each in ("etc/cni/net.d", "opt/cni/bin", "run/netns", "run/nri", "var/lib/cni")]
-    needed += [layout.prefix / each for each in ("etc/cdi", "etc/nri/conf.d", "etc/podwire", "opt/nri/plugins")]
+    needed += [layout.prefix / path for path in ("etc/cni/net.d", "opt/cni/bin", "run/netns", "run/nri", "var/lib/cni")]
+    needed += [layout.prefix / path for path in ("etc/cdi", "etc/nri/conf.d", "etc/podwire", "opt/nri/plugins")]
     needed += [layout.prefix / "run/cdi"]
-    needed += [layout.prefix / each for each in ("var/lib/kubelet", "var/log/pods", "var/log/containers")]
-    found = {str(above) for each in needed for above in (each, *each.parents) if not above.exists()}
-    return tuple(sorted(found, key=lambda each: (-each.count("/"), each)))
+    needed += [layout.prefix / path for path in ("var/lib/kubelet", "var/log/pods", "var/log/containers")]
+    found = {str(above) for path in needed for above in (path, *path.parents) if not above.exists()}
+    return tuple(sorted(found, key=lambda path: (-path.count("/"), path)))
 
 
 def _decided(
@@ -207,7 +207,7 @@ def _place(prepared: Prepared) -> None:
     if not prepared.own:
         return
     layout, slot, ipv6 = prepared.layout, prepared.slot, prepared.ipv6
-    numbers = [each.number for each in prepared.state.nodes]
+    numbers = [node.number for node in prepared.state.nodes]
     host_network.connect_host(layout, slot, ipv6=ipv6)
     for node in prepared.state.nodes:
         space = NodeNamespaces(layout, node.name)
@@ -224,5 +224,5 @@ def _network(prepared: Prepared) -> None:
     for node in prepared.nodes:
         below = prepared.layout.standard(node.name) if node.record.own else prepared.layout.prefix
         conflist.write(below / "etc/cni/net.d", node.pod_ranges)
-        for each in ("var/log/pods", "var/log/containers"):
-            Path(below / each).mkdir(mode=0o755, parents=True, exist_ok=True)
+        for path in ("var/log/pods", "var/log/containers"):
+            Path(below / path).mkdir(mode=0o755, parents=True, exist_ok=True)

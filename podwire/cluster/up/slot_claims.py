@@ -74,21 +74,21 @@ class SlotClaims:
 
     def of(self, prefix: Path) -> list[int]:
         """The slots that a prefix holds."""
-        return [number for number, each in self._all().items() if each is not None and each.prefix == str(prefix)]
+        return [number for number, claim in self._all().items() if claim is not None and claim.prefix == str(prefix)]
 
     def others(self, prefix: Path, netns: str) -> bool:
         """Whether any other cluster has links in a network namespace."""
-        found = [each for each in self._all().values() if each is not None]
-        return any(each.prefix != str(prefix) and each.netns == netns for each in found)
+        found = [claim for claim in self._all().values() if claim is not None]
+        return any(claim.prefix != str(prefix) and claim.netns == netns for claim in found)
 
     def note_forwarding(self, names: list[str]) -> None:
         """Remember which parameters of this network namespace podwire turned on; forget namespaces that nobody uses."""
         if names:
             with self._locked():
-                used = {each.netns for each in self._all().values() if each is not None}
-                for each in self._directory.glob(f"{_FORWARDING}*"):
-                    if each.name.removeprefix(_FORWARDING) not in used:
-                        each.unlink()
+                used = {claim.netns for claim in self._all().values() if claim is not None}
+                for path in self._directory.glob(f"{_FORWARDING}*"):
+                    if path.name.removeprefix(_FORWARDING) not in used:
+                        path.unlink()
                 self._forwarding().write_text("\n".join(names), encoding="ascii")
 
     def end_forwarding(self, prefix: Path) -> list[str]:
@@ -118,10 +118,10 @@ class SlotClaims:
             there = list(self._directory.iterdir())
         except FileNotFoundError:  # nobody holds anything
             return found
-        for each in there:
-            if each.name.isdigit():
+        for path in there:
+            if path.name.isdigit():
                 with contextlib.suppress(FileNotFoundError):
-                    found[int(each.name)] = _decoded(each.read_bytes())
+                    found[int(path.name)] = _decoded(path.read_bytes())
         return found
 
     def _write(self, number: int, claim: Claim) -> None:
@@ -149,14 +149,14 @@ class SlotClaims:
         """Remove the directory when nobody holds anything; whoever waits for the lock makes it anew."""
         with self._locked():
             there = list(self._directory.iterdir())
-            if not any(each.name.isdigit() for each in there):
-                for each in there:  # notes about network namespaces that nobody uses any more, drafts of the killed
-                    if each.name != _LOCK:
-                        each.unlink()
+            if not any(path.name.isdigit() for path in there):
+                for path in there:  # notes about network namespaces that nobody uses any more, drafts of the killed
+                    if path.name != _LOCK:
+                        path.unlink()
                 (self._directory / _LOCK).unlink()  # from now on it is not only us who may be in there
-                for each in (self._directory, self._directory.parent):
+                for path in (self._directory, self._directory.parent):
                     with contextlib.suppress(OSError):
-                        each.rmdir()
+                        path.rmdir()
 
 
 def _candidates(layout: Layout) -> list[int]:

@@ -85,9 +85,9 @@ class Slot:
     def owns(self, network: Network) -> bool:
         """Whether a route to this network would meet ours."""
         mine = (self.own6,) if network.version == 6 else (self.pods, self.services, self.nodes)
-        return any(each.overlaps(network) for each in mine)
+        return any(own.overlaps(network) for own in mine)
 
 
 def collisions(slot: Slot, routes: Iterable[Network]) -> list[Network]:
     """Which of a host's routes lie in a slot's ranges. A default route leads everywhere, and is in nobody's way."""
-    return [each for each in routes if each.prefixlen and slot.owns(each)]
+    return [route for route in routes if route.prefixlen and slot.owns(route)]

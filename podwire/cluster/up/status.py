@@ -56,18 +56,20 @@ def status(layout: Layout) -> Status:
 
 
 def _known(layout: Layout, known: State, alive: SupervisorStatus | None) -> Status:
-    components = [] if alive is None else [_supervisor(alive), *(_component(each) for each in alive.components)]
+    components = (
+        [] if alive is None else [_supervisor(alive), *(_component(component) for component in alive.components)]
+    )
     return Status(
         prefix=str(layout.prefix),
         state="stopped" if alive is None else "up" if alive.up else "starting",
         slot=known.slot,
         node=known.nodes[0].name,
-        nodes=tuple(_node(Slot(known.slot), each) for each in known.nodes),
+        nodes=tuple(_node(Slot(known.slot), node) for node in known.nodes),
         runtime=known.runtime,
         kubeconfig=str(layout.kubeconfig),
         api_server=f"https://127.0.0.1:{Slot(known.slot).api_port}",
         kubelet_port=KUBELET_PORT,
-        components=tuple(each for each in components if each is not None),
+        components=tuple(component for component in components if component is not None),
     )
 
 
@@ -77,7 +79,7 @@ def _node(slot: Slot, node: NodeRecord) -> NodeStatus:
     return NodeStatus(
         name=node.name,
         namespaces=node.own,
-        addresses=tuple(str(each.ip) for each in addresses),
+        addresses=tuple(str(address.ip) for address in addresses),
         pod_ranges=tuple(map(str, slot.pod_ranges(node.number, ipv6=ipv6))),
     )
 

@@ -82,7 +82,7 @@ class StatusWriter:
             start_ticks=processes.start_time(pid),
             since=self._since,
             up=up,
-            components=tuple(_note(each) for each in all_),
+            components=tuple(_note(process) for process in all_),
         )
         if notes != self._last:
             write_private(self._path, msgspec.json.encode(notes), lasting=False)

@@ -74,7 +74,7 @@ class Supervisor:
         inherited: Callable[[], Iterable[int]] = tuple,
     ) -> None:
         self._layout = layout
-        self._all = {each.name: Process(each) for each in components}
+        self._all = {component.name: Process(component) for component in components}
         self._report = report
         self._note = note
         self._inherited = inherited
@@ -105,8 +105,8 @@ class Supervisor:
         """A pipe that a signal writes to, so that the loop waits for it like for anything else."""
         reads, writes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         deaf = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # a daemon's terminal may go
-        heard = [each for each in SIGNALS if each is not signal.SIGHUP or not deaf]
-        before = {each: signal.signal(each, lambda *_: None) for each in heard}
+        heard = [number for number in SIGNALS if number is not signal.SIGHUP or not deaf]
+        before = {number: signal.signal(number, lambda *_: None) for number in heard}
         old = signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
         self._signal_pipe = (reads, writes)
         self._watch(reads, lambda: self._signalled(reads))
@@ -134,10 +134,15 @@ class Supervisor:
 
     def _start_what_can(self) -> None:
         now = time.monotonic()
-        for each in self._all.values():
-            due = each.again_at is None or each.again_at <= now
-            if not each.alive and not each.done and due and all(self._all[name].ready for name in each.component.needs):
-                self._start(each)
+        for process in self._all.values():
+            due = process.again_at is None or process.again_at <= now
+            if (
+                not process.alive
+                and not process.done
+                and due
+                and all(self._all[name].ready for name in process.component.needs)
+            ):
+                self._start(process)
 
     def _start(self, process: Process) -> None:
         component = process.component
@@ -156,12 +161,12 @@ class Supervisor:
 
     def _close_for_child(self, told: int) -> None:
         """What belongs to the supervisor: its lock and pipes, and what it watches of others."""
-        for each in {told, *self._inherited(), *self._signal_pipe, *self._watched}:
-            os.close(each)
+        for descriptor in {told, *self._inherited(), *self._signal_pipe, *self._watched}:
+            os.close(descriptor)
 
     def _wait(self) -> None:
         """Until something happens, or is due."""
-        times = [each.again_at for each in self._all.values() if each.again_at is not None]
+        times = [process.again_at for process in self._all.values() if process.again_at is not None]
         if not self._was_up:
             times.append(self._begin + READY_SECONDS)
         left = max(0.0, min(times) - time.monotonic()) * 1000 if times else None
@@ -202,15 +207,15 @@ class Supervisor:
 
     def _failure(self) -> str:
         """Why the first start is given up; empty as long as there is hope."""
-        for each in self._all.values():
-            if each.restarts.hopeless:
-                return each.component.name
+        for process in self._all.values():
+            if process.restarts.hopeless:
+                return process.component.name
         if time.monotonic() > self._begin + READY_SECONDS:
-            return next((name for name, each in self._all.items() if not each.ready), "")
+            return next((name for name, process in self._all.items() if not process.ready), "")
         return ""
 
     def _settle(self) -> None:
-        if not self._was_up and all(each.ready for each in self._all.values()):
+        if not self._was_up and all(process.ready for process in self._all.values()):
             self._was_up = True
             self._note(list(self._all.values()), self._was_up)
             self._tell("", "up", "")

@@ -7,4 +7,4 @@ from podwire.cluster.demo.acts.act import Act, Place
 
 
 def acts(place: Place) -> Sequence[Act]:
-    return [each.act(place) for each in (start, life, policy, device, claim)]
+    return [module.act(place) for module in (start, life, policy, device, claim)]
