@@ -17,14 +17,13 @@ from podwire.cli.trace_shown import as_json, diff_as_json, listed
 from podwire.cluster.tracing import CollectorOptions, catch_up
 from podwire.trace import tables
 from podwire.trace.check import annotated, brief, check
-from podwire.trace.cutting import cut_short
 from podwire.trace.diff import diff
 from podwire.trace.flow import FLOWS, load
 from podwire.trace.follow import follow
 from podwire.trace.html import html
 from podwire.trace.mermaid import mermaid
 from podwire.trace.plain_text import plain
-from podwire.trace.pod_trace import PodTrace, PodTraces
+from podwire.trace.pod_trace import PodTrace, PodTraces, shorten
 from podwire.trace.record import Record
 from podwire.trace.redact import redacted
 from podwire.trace.segments import Reader
@@ -171,7 +170,7 @@ def _shown(traces: PodTraces, trace: PodTrace, arguments: argparse.Namespace) ->
     if arguments.format == "json":
         return as_json(_records(traces, trace, raw=arguments.raw))
     flow = load(arguments.flow)
-    drawn = cut_short(annotated(brief(trace, flow) if arguments.brief else trace, flow))
+    drawn = shorten(annotated(brief(trace, flow) if arguments.brief else trace, flow))
     ways: dict[str, Callable[[], str]] = {
         "text": lambda: text(drawn, _width(), colours=_colours(arguments)),
         "mermaid": lambda: mermaid(drawn),

@@ -63,7 +63,7 @@ async def collect(options: CollectorOptions, ready: Callable[[], object] = lambd
         if options.otlp:
             from podwire.cluster.exporting import exported  # noqa: PLC0415 - a client of HTTP, for those who want one
 
-            collector.tell(await stack.enter_async_context(exported(options.otlp)))
+            collector.subscribe(await stack.enter_async_context(exported(options.otlp)))
         ready()
         await collector.run(receiver)
 

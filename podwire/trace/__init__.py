@@ -1,1 +1,1 @@
-"""What passed between the participants: recorded at the seams, collected, told as the story of one pod."""
+"""Traces of pods: records taken at the transports, collected, and shown as the timeline of one pod."""

@@ -1,4 +1,4 @@
-"""One line of characters, drawn cell by cell; in colours for a terminal. Pure."""
+"""One line of characters, drawn cell by cell, optionally with terminal colours. Pure."""
 
 from itertools import groupby
 
@@ -6,11 +6,11 @@ from podwire.trace.plain_text import columns
 
 NORMAL, FAINT, STRONG = "", "2", "1"
 CALL, ANSWER, EVENT, FAILED, NOTE, LOST = "36", "32", "33", "1;31", "1;34", "35"
-"""Styles, as terminals number them."""
+"""Styles, as SGR parameters of terminals."""
 
 
 class Canvas:
-    """So many columns. Without colours, styles are forgotten."""
+    """A line with a fixed number of columns. Without colours, styles are ignored."""
 
     def __init__(self, width: int, *, colours: bool = False) -> None:
         self._cells = [" "] * width
@@ -18,7 +18,7 @@ class Canvas:
         self._colours = colours
 
     def put(self, column: int, text: str, style: str = NORMAL) -> None:
-        """Plain text, over what is there; what does not fit is cut off."""
+        """Draws plain text over the cells, and cuts what does not fit."""
         for character in text:
             size = columns(character)
             if size == 0 and 0 < column <= len(self._cells):

@@ -1,7 +1,7 @@
-"""A story against a flow: which arrows are missing, which stand in another order, which nobody expects. Pure.
+"""Compares a pod trace with a flow: missing, swapped and unexpected arrows. Pure.
 
-The steps that have an order are laid over the story so that as many as possible fit; what then does not fit is swapped
-if it is there at all, and missing otherwise.
+The ordered steps are matched with the arrows so that as many as possible fit (a longest common subsequence). A step
+without a match is reported as swapped if such an arrow exists elsewhere, and as missing otherwise.
 """
 
 from collections import Counter
@@ -27,30 +27,30 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def annotated(trace: PodTrace, flow: Flow) -> PodTrace:
-    """The story with the flow's notes, each before the arrow that it speaks of."""
-    places = _places(flow, trace.arrows)
+    """Returns the trace with the notes of the flow, each before the arrow that it describes."""
+    positions = _positions(flow, trace.arrows)
     remarks, waiting = [], []
     for line in flow.lines:
         if isinstance(line, Note):
             waiting.append(line)
-        elif (place := places.get(id(line))) is not None:
-            time = trace.arrows[place].time
+        elif (position := positions.get(id(line))) is not None:
+            time = trace.arrows[position].time
             remarks += [Remark(time, tuple(note.over), note.note) for note in waiting]
             waiting = []
     return replace(trace, remarks=tuple(remarks))
 
 
-def _places(flow: Flow, arrows: Sequence[Arrow]) -> dict[int, int | None]:
-    """Where the steps are that have an order, by their identity."""
+def _positions(flow: Flow, arrows: Sequence[Arrow]) -> dict[int, int | None]:
+    """Returns the positions of the ordered steps, by step identity."""
     ordered = [step for step in flow.steps if not step.after]
     return dict(zip(map(id, ordered), _laid(ordered, arrows), strict=True))
 
 
 def check(trace: PodTrace, flow: Flow) -> list[Finding]:
-    """All deviations; none when the story is the flow."""
+    """Returns all deviations of the trace from the flow."""
     findings = []
     before: Step | None = None
-    for step, place, there in _settled(flow, trace.arrows):
+    for step, place, there in _matched(flow, trace.arrows):
         if place is not None:
             before = step if step.after != NOTHING else before
         elif there:
@@ -61,34 +61,34 @@ def check(trace: PodTrace, flow: Flow) -> list[Finding]:
 
 
 def brief(trace: PodTrace, flow: Flow) -> PodTrace:
-    """Only the arrows that the flow draws; of several watches, those that delivered the pod."""
+    """Returns the trace with only the arrows that the flow draws; of several watches, those that delivered the pod."""
     arrows = trace.arrows
-    kept = {place for step, place, _ in _settled(flow, arrows) if place is not None and step.after != NOTHING}
-    told = {arrows[place].id for place in kept if arrows[place].turn is Turn.EVENT}
-    kept |= {place for place, arrow in enumerate(arrows) if arrow.turn is Turn.CALL and arrow.id in told}
-    return replace(trace, arrows=tuple(arrow for place, arrow in enumerate(arrows) if place in kept))
+    kept = {position for step, position, _ in _matched(flow, arrows) if position is not None and step.after != NOTHING}
+    watches = {arrows[position].id for position in kept if arrows[position].turn is Turn.EVENT}
+    kept |= {position for position, arrow in enumerate(arrows) if arrow.turn is Turn.CALL and arrow.id in watches}
+    return replace(trace, arrows=tuple(arrow for position, arrow in enumerate(arrows) if position in kept))
 
 
-def _settled(flow: Flow, arrows: Sequence[Arrow]) -> Iterator[tuple[Step, int | None, set[int]]]:
-    """Each step, its place, and where else arrows like it are that no other step has."""
-    places = _places(flow, arrows)
-    named = {step.id: places.get(id(step)) for step in flow.steps if step.id}
-    used = {place for place in places.values() if place is not None}
+def _matched(flow: Flow, arrows: Sequence[Arrow]) -> Iterator[tuple[Step, int | None, set[int]]]:
+    """Yields each step, its position, and other positions of matching arrows that no step uses."""
+    positions = _positions(flow, arrows)
+    named = {step.id: positions.get(id(step)) for step in flow.steps if step.id}
+    used = {position for position in positions.values() if position is not None}
     for step in flow.steps:
         before = named.get(step.after) if step.after not in ("", NOTHING) else None
         fitting = _fitting(step, arrows, before) - used
         if not step.after:
-            yield step, places[id(step)], fitting
+            yield step, positions[id(step)], fitting
             continue
-        place = min((position for position in fitting if before is None or position > before), default=None)
-        if place is not None:
-            used.add(place)
-        named[step.id] = place
-        yield step, place, fitting
+        position = min((position for position in fitting if before is None or position > before), default=None)
+        if position is not None:
+            used.add(position)
+        named[step.id] = position
+        yield step, position, fitting
 
 
 def _fitting(step: Step, arrows: Sequence[Arrow], before: int | None) -> set[int]:
-    """Where the step could be; as a reply, only where the call of the step before it is answered."""
+    """Returns possible positions of a step; for a reply, only those that answer the call of the step before it."""
     found = {place for place, arrow in enumerate(arrows) if step.satisfied(arrow)}
     if step.turn is not Turn.REPLY or before is None:
         return found
@@ -96,7 +96,7 @@ def _fitting(step: Step, arrows: Sequence[Arrow], before: int | None) -> set[int
 
 
 def _laid(steps: Sequence[Step], arrows: Sequence[Arrow]) -> list[int | None]:
-    """The place of each step, in order, so that as many as possible have one: a longest common subsequence."""
+    """Returns the position of each step, in order, so that as many as possible match."""
     best = [[0] * (len(arrows) + 1) for _ in range(len(steps) + 1)]
     fits = [[step.satisfied(arrow) for arrow in arrows] for step in steps]
     for row in range(len(steps) - 1, -1, -1):
@@ -107,24 +107,24 @@ def _laid(steps: Sequence[Step], arrows: Sequence[Arrow]) -> list[int | None]:
 
 
 def _walked(best: list[list[int]], fits: list[list[bool]]) -> list[int | None]:
-    places: list[int | None] = []
+    positions: list[int | None] = []
     column = 0
     for row, possible in enumerate(fits):
-        wanted = best[row][column] - 1
+        remaining = best[row][column] - 1
         later = range(column, len(possible))
-        place = next(
-            (position for position in later if possible[position] and best[row + 1][position + 1] == wanted), None
+        matched = next(
+            (position for position in later if possible[position] and best[row + 1][position + 1] == remaining), None
         )
-        column = column if place is None else place + 1
-        places.append(place)
-    return places
+        column = column if matched is None else matched + 1
+        positions.append(matched)
+    return positions
 
 
 def _swapped(step: Step, where: int, before: Step | None, trace: PodTrace) -> Finding:
-    """It is there, where it does not belong; the step before it tells where it does."""
+    """The arrow exists, but not at its position; the step before it tells where it belongs."""
     at = (trace.arrows[where].time - trace.origin) * 1000
-    told = f"it is there at {at:+.1f} ms, but not in its place"
-    return Finding("swapped", str(step), f"{told}, which is after {before}" if before else told)
+    found_at = f"it is at {at:+.1f} ms, not in its place"
+    return Finding("swapped", str(step), f"{found_at}, which is after {before}" if before else found_at)
 
 
 def _missing(step: Step, arrows: Sequence[Arrow]) -> Finding:
@@ -132,31 +132,31 @@ def _missing(step: Step, arrows: Sequence[Arrow]) -> Finding:
     reason = f"no {step.turn.value} {expected} from {step.caller} to {step.callee}"
     alike = [arrow for arrow in arrows if step.describes(arrow)]
     if failed := next((arrow for arrow in alike if arrow.failed), None):
-        reason = f"it is there, but failed: {failed.label}"
+        reason = f"it failed: {failed.label}"
     elif alike and step.facts:
-        told = dict(alike[-1].facts)
-        wanted = ", ".join(
-            f"{name} {told.get(name) or 'nothing'} instead of {value}" for name, value in step.facts.items()
+        facts = dict(alike[-1].facts)
+        differences = ", ".join(
+            f"{name} {facts.get(name) or 'nothing'} instead of {value}" for name, value in step.facts.items()
         )
-        reason = f"{reason} as wanted: the last one has {wanted}"
+        reason = f"{reason} with the expected values: the last one has {differences}"
     return Finding("missing", str(step), reason)
 
 
 def _extras(trace: PodTrace, flow: Flow) -> list[Finding]:
-    """Each kind of call once, with how often it is there."""
+    """Reports each kind of unexpected call once, with its count."""
     counted: Counter[str] = Counter()
-    for arrow_ in trace.arrows:
-        if _is_extra(arrow_, flow):
-            stroke = "->>" if arrow_.turn is Turn.CALL else "-->>"
-            counted[f"{arrow_.caller}{stroke}{arrow_.callee}: {arrow_.method}"] += 1
+    for call in trace.arrows:
+        if _is_extra(call, flow):
+            stroke = "->>" if call.turn is Turn.CALL else "-->>"
+            counted[f"{call.caller}{stroke}{call.callee}: {call.method}"] += 1
     return [
-        Finding("extra", arrow, "the flow does not know this call" + (f"; {times} times" if times > 1 else ""))
+        Finding("extra", arrow, "not part of the flow" + (f"; {times} times" if times > 1 else ""))
         for arrow, times in counted.items()
     ]
 
 
 def _is_extra(arrow: Arrow, flow: Flow) -> bool:
-    """A reply is as expected as its call; whoever is no participant of the flow is none of its business."""
+    """A reply is as expected as its call; arrows between others than the participants of the flow are ignored."""
     if arrow.turn is Turn.REPLY or not {arrow.caller, arrow.callee} <= set(flow.participants):
         return False
     return not any(step.describes(arrow) for step in (*flow.steps, *flow.also))

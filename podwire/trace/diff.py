@@ -1,7 +1,7 @@
-"""Two starts side by side, hop by hop: what is slower, what is missing, what is extra, and the phases summed. Pure.
+"""Compares two starts call by call: slower, missing and extra calls, and the sums of the phases. Pure.
 
-A hop is a call between two participants; the n-th of its kind in one story belongs to the n-th in the other, in
-whatever order they came: what runs at the same time has none.
+A hop is a call between two participants. The n-th hop of a kind in one trace is compared with the n-th in the other,
+in whatever order they came, because concurrent calls have no order.
 """
 
 import re
@@ -16,7 +16,7 @@ from podwire.trace.pod_trace import Arrow, PodTrace, Turn
 
 REGISTRY = "/registry/"
 _VERSION = re.compile(r"\([^()]*rv [^()]*\)")
-"""Of a copy that somebody read."""
+"""The resource version of an object that a client read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A hop in both stories; None where it is not."""
+    """A hop in both traces; None where a trace does not have it."""
 
     caller: str
     callee: str
@@ -41,7 +41,7 @@ class Row:
 
     @property
     def slower(self) -> float | None:
-        """Seconds by which the second is slower; None where there are not two."""
+        """Seconds by which the second hop is slower; None unless both exist."""
         return self.second.took - self.first.took if self.first and self.second else None
 
     @property
@@ -51,7 +51,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A phase or part in both stories; None where it is not."""
+    """A phase or part in both traces; None where a trace does not have it."""
 
     name: str
     first: float | None
@@ -69,7 +69,7 @@ class Diff:
     phases: tuple[Sum, ...]
     parts: tuple[Sum, ...]
     rows: tuple[Row, ...]
-    """In the order of the first; what only the second has comes after it, in its own order."""
+    """In the order of the first trace; then hops that only the second has, in its order."""
 
 
 def diff(first: PodTrace, second: PodTrace) -> Diff:
@@ -94,28 +94,28 @@ _Key = tuple[str, str, str, int]
 
 
 def _hops(trace: PodTrace) -> dict[_Key, Hop]:
-    """The calls of a start by who called whom for what, and the how manieth it was."""
-    found: dict[_Key, Hop] = {}
+    """Returns the calls of a start by caller, callee, kind of call, and number."""
+    hops: dict[_Key, Hop] = {}
     counted: dict[tuple[str, str, str], int] = defaultdict(int)
     failed = {arrow.id for arrow in trace.arrows if arrow.turn is Turn.REPLY and arrow.failed}
     for arrow in trace.arrows:
         if not _counts(arrow, trace):
             continue
         kind = (arrow.caller, arrow.callee, kind_of(arrow.method))
-        found[*kind, counted[kind]] = Hop(arrow.time - trace.begin, arrow.took or 0.0, arrow.id in failed)
+        hops[*kind, counted[kind]] = Hop(arrow.time - trace.begin, arrow.took or 0.0, arrow.id in failed)
         counted[kind] += 1
-    return found
+    return hops
 
 
 def _counts(arrow: Arrow, trace: PodTrace) -> bool:
-    """Until the pod ran; neither watches that began before, nor what somebody typed."""
+    """Whether an arrow is compared: until the pod ran, without older watches and without what a user typed."""
     until = trace.running if trace.running is not None else float("inf")
     finished = arrow.turn is Turn.CALL and arrow.took is not None
     return finished and arrow.caller != USER and trace.begin <= arrow.time <= until
 
 
 def kind_of(method: str) -> str:
-    """A call without the names and versions in it: `PATCH pods/status`, `create pods`, `ADD bridge`."""
+    """Returns a call without names and versions: `PATCH pods/status`, `create pods`, `ADD bridge`."""
     verb, _, rest = method.partition(" ")
     if rest.startswith(REGISTRY):
         return f"{verb} {rest.removeprefix(REGISTRY).partition('/')[0]}"

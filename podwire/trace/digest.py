@@ -1,7 +1,7 @@
-"""Datagrams into records: bodies and messages become something to read, the pod is found, secrets are taken out. Pure.
+"""Turns datagrams into records: decodes bodies and messages, finds the pod, removes secrets. Pure.
 
-What comes from the API server is told in `digest_http`, from the runtime in `digest_cri`, of its NRI plugins in
-`digest_nri`, of device plugins in `digest_devices`, of drivers of claims in `digest_dra`; programs and the store here.
+Requests to the API server are digested in `digest_http`; calls of CRI, device plugins and NRI plugins in `digest_grpc`;
+calls of DRA drivers in `digest_dra`; program executions and writes to the store here.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import msgspec
 
 from podwire.protocols.cni import args
 from podwire.protocols.cni.errors import CniError
-from podwire.trace import digest_cri, digest_devices, digest_dra, digest_http, digest_nri
+from podwire.trace import digest_dra, digest_grpc, digest_http
 from podwire.trace.participants import CNI_PLUGIN, DEVICE_PLUGIN, NETWORK_DRIVER, of_socket
 from podwire.trace.pods import About, Pods
 from podwire.trace.record import MOST_DETAIL, Record, encode
@@ -22,8 +22,8 @@ REGISTRY = "/registry/"
 
 
 def digested(raw: Record, pods: Pods, *, keep_secrets: bool = False) -> Record:
-    """The record to keep. There is one for each datagram, so that the numbers go on."""
-    detail, about = _way(raw)(raw)
+    """Returns the record to store. Each datagram gives one record, so that sequence numbers have no holes."""
+    detail, about = _digester(raw)(raw)
     if about.name:
         detail = {"namespace": about.namespace, "name": about.name, **detail}
     pod = raw.pod or _resolved(raw, about, pods)
@@ -43,7 +43,7 @@ def digested(raw: Record, pods: Pods, *, keep_secrets: bool = False) -> Record:
 
 
 def _participant(name: str, raw: Record) -> str:
-    """Plugins of a kubelet are known by their sockets."""
+    """Plugins of a kubelet are identified by their sockets."""
     if name in (DEVICE_PLUGIN, NETWORK_DRIVER) and (socket := raw.detail.get("socket")):
         return of_socket(str(socket)) or name
     return digest_http.participant(name)
@@ -56,25 +56,25 @@ def _resolved(raw: Record, about: About, pods: Pods) -> str | None:
     return pod
 
 
-def _way(raw: Record) -> Callable[[Record], tuple[Detail, About]]:
+def _digester(raw: Record) -> Callable[[Record], tuple[Detail, About]]:
     path = raw.method.partition(" ")[2]
     if path.startswith(REGISTRY):
         return _store
     if path.startswith("/"):
         return digest_http.digest
-    if raw.method.startswith(digest_nri.PREFIX):
-        return digest_nri.digest
+    if raw.method.startswith(digest_grpc.NRI_PREFIX):
+        return digest_grpc.digest_nri
     if raw.method in digest_dra.METHODS:
         return digest_dra.digest
     if DEVICE_PLUGIN in (raw.caller, raw.callee):
-        return digest_devices.digest
+        return digest_grpc.digest_device_plugin
     if CNI_PLUGIN in (raw.caller, raw.callee) or "env" in raw.detail or "argv" in raw.detail or "code" in raw.detail:
         return _execution
-    return digest_cri.digest
+    return digest_grpc.digest_cri
 
 
 def _store(raw: Record) -> tuple[Detail, About]:
-    """`create /registry/pods/default/web`."""
+    """A write to the store, such as `create /registry/pods/default/web`."""
     detail = dict(raw.detail)
     resource, _, rest = raw.method.partition(" ")[2].removeprefix(REGISTRY).partition("/")
     namespace, _, name = rest.partition("/")
@@ -86,7 +86,7 @@ def _store(raw: Record) -> tuple[Detail, About]:
 
 
 def _execution(raw: Record) -> tuple[Detail, About]:
-    """A CNI plugin, which is told its pod; or the OCI runtime, which is told a container."""
+    """A CNI plugin, which knows its pod from CNI_ARGS, or the OCI runtime, which knows its container."""
     detail = dict(raw.detail)
     for name in ("stdin", "stdout"):
         if isinstance(text := detail.get(name), str):
@@ -95,11 +95,11 @@ def _execution(raw: Record) -> tuple[Detail, About]:
     argv = detail.get("argv") or []
     if "--id" in argv[:-1]:
         return detail, About(ids=(argv[argv.index("--id") + 1],))
-    told = _arguments(env.get("CNI_ARGS", ""))
+    pod = _arguments(env.get("CNI_ARGS", ""))
     return detail, About(
-        uid=told.get("K8S_POD_UID", ""),
-        namespace=told.get("K8S_POD_NAMESPACE", ""),
-        name=told.get("K8S_POD_NAME", ""),
+        uid=pod.get("K8S_POD_UID", ""),
+        namespace=pod.get("K8S_POD_NAMESPACE", ""),
+        name=pod.get("K8S_POD_NAME", ""),
         ids=(env["CNI_CONTAINERID"],) if env.get("CNI_CONTAINERID") else (),
     )
 
@@ -119,7 +119,7 @@ def _parsed(text: str) -> Any:
 
 
 def _bounded(detail: Detail) -> Detail:
-    """A detail that is too large loses its largest parts, and says how large they were."""
+    """Replaces the largest parts of a detail that is too large by their sizes."""
     size = len(encode(detail))
     while size > MOST_DETAIL:
         sizes = {name: len(encode(value)) for name, value in detail.items()}

@@ -1,16 +1,13 @@
-"""Claims and their devices as records show them: what a driver is asked to make ready, what was given, what is offered.
+"""Digests calls to DRA drivers, and shows the devices of claims and slices. Pure.
 
-Calls of drivers name claims and no pod: the kubelet, who knows for which it asks, tells that beside them. Pure.
+Calls to drivers name claims but no pod: the kubelet, which knows for which pod it calls, adds the pod to the record.
 """
 
-from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict
-from google.protobuf.message import DecodeError
-
 from podwire.protocols.dra import dra_v1_pb2, health_v1_pb2
+from podwire.trace.digest_grpc import about_pod, decode_message
 from podwire.trace.pods import About
 from podwire.trace.record import Record
 
@@ -20,28 +17,29 @@ PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
 METHODS = frozenset({PREPARE, UNPREPARE, "NodeWatchResources"})
 CLAIM, SLICE = "ResourceClaim", "ResourceSlice"
 SHOWN = 8
-"""Devices that are told by name; of more, how many."""
+"""Devices that are listed by name; of more, only the number is shown."""
 
 
 def digest(raw: Record) -> tuple[Detail, About]:
     detail = {name: value for name, value in raw.detail.items() if name not in ("message", "about")}
-    message = _message(raw.detail.get("message") or {})
+    message = decode_message(raw, dra_v1_pb2, health_v1_pb2)  # both versions have the same fields
     if message is not None:
         detail["request" if raw.begins else "response"] = message
-        detail |= _prepared(message) if raw.ends else _asked(message)
-    namespace, _, name = str(raw.detail.get("about") or "").partition("/")
+        detail |= _prepared_devices(message) if raw.ends else _requested_claims(message)
+    about = about_pod(raw)
     claims = (message or {}).get("claims") if raw.begins else None
     ids = tuple(claim_id(claim.get("uid", "")) for claim in claims or () if claim.get("uid"))
-    return detail, About(namespace=namespace, name=name, ids=() if name else ids)
+    return detail, about if about.name else About(ids=ids)
 
 
 def claim_id(uid: str) -> str:
-    """How a claim is called among the things by which pods are known."""
+    """Returns the key under which pods are found by a claim."""
     return f"claim {uid}"
 
 
 def about_claim(claim: Mapping[str, Any]) -> About:
-    """The pod for which a claim is reserved, or was made; what many share belongs to the last one that used it."""
+    """Returns the pod for which a claim is reserved or was generated; a shared claim belongs to the pod that used it
+    last."""
     metadata = _mapping(claim.get("metadata"))
     namespace, uid = str(metadata.get("namespace", "")), str(metadata.get("uid", ""))
     ids = (claim_id(uid),) if uid else ()
@@ -56,7 +54,7 @@ def about_claim(claim: Mapping[str, Any]) -> About:
 
 
 def glance(object_: Any) -> Detail:
-    """What a diagram says of a claim or a slice at a glance: its devices."""
+    """Returns the devices of a claim or a slice, for the label of an arrow."""
     if not isinstance(object_, Mapping):
         return {}
     if object_.get("kind") == CLAIM:
@@ -69,15 +67,13 @@ def glance(object_: Any) -> Detail:
     return {}
 
 
-def _asked(message: Detail) -> Detail:
-    names = [
-        f"{mapping.get('namespace', '')}/{mapping.get('name', '')}" for mapping in _mappings(message.get("claims"))
-    ]
+def _requested_claims(message: Detail) -> Detail:
+    names = [f"{claim.get('namespace', '')}/{claim.get('name', '')}" for claim in _mappings(message.get("claims"))]
     return {"claims": names} if names else {}
 
 
-def _prepared(message: Detail) -> Detail:
-    """What a driver answered for each claim, together: devices, and what went wrong."""
+def _prepared_devices(message: Detail) -> Detail:
+    """Summarizes the answers for all claims: devices and errors."""
     answers = [_mapping(answer) for answer in _mapping(message.get("claims")).values()]
     names = [
         f"{mapping.get('pool_name', '')}/{mapping.get('device_name', '')}"
@@ -92,18 +88,6 @@ def _devices(names: list[str]) -> Detail:
     if not names:
         return {}
     return {"devices": names if len(names) <= SHOWN else [*names[:SHOWN], f"{len(names) - SHOWN} more"]}
-
-
-def _message(told: Detail) -> Detail | None:
-    """Both versions of the messages have the same fields."""
-    kind = getattr(dra_v1_pb2, told.get("type", ""), None) or getattr(health_v1_pb2, told.get("type", ""), None)
-    data = told.get("data")
-    if kind is None or data is None:
-        return {"cut": told["cut"]} if "cut" in told else None
-    try:
-        return MessageToDict(kind.FromString(b64decode(data)), preserving_proto_field_name=True)
-    except (DecodeError, ValueError):
-        return None
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Requests to the API server as records show them: who asked, about which pod, what was said. Pure."""
+"""Digests requests to the API server: the client, the pod, and the objects sent and returned. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ Detail = dict[str, Any]
 
 
 def participant(name: str) -> str:
-    """Callers come as participants already, or as User-Agents."""
+    """Returns the participant for a name that is one already, or for a User-Agent."""
     return name if name in ORDER else of_agent(name)
 
 
@@ -35,14 +35,14 @@ def digest(raw: Record) -> tuple[Detail, About]:
         return _without_lists(detail, target), _elsewhere(target, detail)
     detail |= glance(response)
     about = About(uid=uid_of(response), namespace=target.namespace, name=target.name or name_of(response))
-    if target.subresource == "binding":  # answered with a Status; the pod's UID may be in what was asked
+    if target.subresource == "binding":  # answered with a Status; the UID may be in the request
         about = About(uid=uid_of(detail.get("request")), namespace=target.namespace, name=target.name)
         detail.pop("phase", None)
     return _without_lists(detail, target), about
 
 
 def uid_of(object_: Any) -> str:
-    """Of an object; a Status and a list have none."""
+    """Returns the UID of an object; a Status and a list have none."""
     return _metadata(object_).get("uid", "") if _is_object(object_) else ""
 
 
@@ -51,7 +51,7 @@ def name_of(object_: Any) -> str:
 
 
 def glance(object_: Any) -> Detail:
-    """What a diagram says of a pod at a glance."""
+    """Returns the phase and the node of a pod, for the label of an arrow."""
     if not isinstance(object_, Mapping):
         return {}
     found = {"phase": _at(object_, "status", "phase"), "nodeName": _at(object_, "spec", "nodeName")}
@@ -59,7 +59,7 @@ def glance(object_: Any) -> Detail:
 
 
 def referred(object_: Any) -> About:
-    """The pod that another object is about: an Event, a request for a token bound to it, a claim."""
+    """Returns the pod that another object refers to: an Event, a TokenRequest bound to a pod, or a claim."""
     if not isinstance(object_, Mapping):
         return About()
     if object_.get("kind") == digest_dra.CLAIM:
@@ -84,7 +84,7 @@ def _elsewhere(target: Target, detail: Detail) -> About:
 
 
 def _event(detail: Detail) -> tuple[Detail, About]:
-    """One frame of a watch of pods; of a Table, the object of its row."""
+    """Digests one frame of a watch of pods; in a Table, the pod is the object of the row."""
     frame = detail.get("event")
     if not isinstance(frame, Mapping):
         return {}, About()
@@ -100,7 +100,7 @@ def _event(detail: Detail) -> tuple[Detail, About]:
 
 
 def _without_lists(detail: Detail, target: Target) -> Detail:
-    """The objects of a list say nothing about the call, and may be thousands."""
+    """Replaces the items of a list by their number: they may be thousands, and do not describe the call."""
     response = detail.get("response")
     if target.name or not isinstance(response, Mapping):
         return detail
@@ -119,7 +119,8 @@ def _target(method: str) -> Target | None:
 
 
 def _body(text: str) -> Any:
-    """What is no JSON cannot be looked through for secrets, so only its size is kept."""
+    """Parses a request body. Of a body that is not JSON only the size is stored, because it cannot be searched for
+    secrets."""
     try:
         return msgspec.json.decode(text)
     except msgspec.MsgspecError:

@@ -1,4 +1,4 @@
-"""A flow: the arrows that a pod's story must have, as data. Read from the files beside this one."""
+"""A flow: the arrows that a pod trace must have, as data read from the YAML files in flows/."""
 
 import re
 from functools import cached_property
@@ -37,7 +37,7 @@ class Pattern(
         return re.compile(self.call or self.reply or self.event)
 
     def describes(self, arrow: Arrow) -> bool:
-        """Whether it is such an arrow, whatever the pod's state."""
+        """Whether an arrow matches, whatever the pod's state."""
         if (arrow.caller, arrow.callee, arrow.turn) != (self.caller, self.callee, self.turn):
             return False
         whole, bare = arrow.method, arrow.method.partition("?")[0]
@@ -56,8 +56,8 @@ class Step(Pattern, kw_only=True, dict=True, forbid_unknown_fields=True):
     def satisfied(self, arrow: Arrow) -> bool:
         if arrow.failed or not self.describes(arrow):
             return False
-        told = dict(arrow.facts)
-        return all(_agrees(wanted, told.get(name, "")) for name, wanted in self.facts.items())
+        facts = dict(arrow.facts)
+        return all(_agrees(expected, facts.get(name, "")) for name, expected in self.facts.items())
 
     def __str__(self) -> str:
         stroke = "->>" if self.turn is Turn.CALL else "-->>"
@@ -76,7 +76,7 @@ class Flow(msgspec.Struct, kw_only=True):
     name: str
     participants: list[str]
     lines: list[Step | Note]
-    """As they are drawn."""
+    """Steps and notes in the order in which they are drawn."""
     also: list[Pattern] = []
 
     @property
@@ -85,7 +85,7 @@ class Flow(msgspec.Struct, kw_only=True):
 
 
 def load(name: str) -> Flow:
-    """A flow of ours by its name."""
+    """Loads one of the flows that come with podwire."""
     data = yaml.safe_load((_FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
     return Flow(
         name=data["flow"],
@@ -99,11 +99,11 @@ def _line(data: dict[str, Any]) -> Step | Note:
     return msgspec.convert(data, Note) if "note" in data else msgspec.convert(data, Step)
 
 
-def _agrees(wanted: str, told: str) -> bool:
-    match wanted:
+def _agrees(expected: str, actual: str) -> bool:
+    match expected:
         case "*":
-            return bool(told)
+            return bool(actual)
         case "-":
-            return not told
+            return not actual
         case _:
-            return told == wanted
+            return actual == expected

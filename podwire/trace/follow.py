@@ -1,4 +1,4 @@
-"""A story while it happens: the kernel tells when there are new records, and each arrow is drawn as it comes."""
+"""Follows a pod trace while it grows: inotify reports new records, and each arrow is drawn as it arrives."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from podwire.trace.participants import (
     SCHEDULER,
     STORE,
     USER,
-    placed,
+    in_order,
 )
 from podwire.trace.plain_text import plain
 from podwire.trace.pod_trace import Arrow, Moment, PodTrace, PodTraces, moments
@@ -25,14 +25,14 @@ from podwire.trace.text import Drawing
 from podwire.trace.wording import headline
 
 EXPECTED = frozenset({USER, KUBECTL, API_SERVER, STORE, SCHEDULER, KUBELET, RUNTIME, CNI_PLUGIN})
-"""Who has a lane from the beginning; others get theirs when they come, below a new head."""
+"""Participants that have a lane from the beginning; others get one when they appear, below a new header."""
 
 
 async def follow(
     directory: Path, namespace: str, name: str, columns: int, *, colours: bool = False
 ) -> AsyncGenerator[str, None]:
-    """Lines until it is closed, or the directory is gone. The pod may not be there yet."""
-    traces, reader, drawn = PodTraces(), Reader(directory), _Drawn(columns, colours=colours)
+    """Yields lines until closed, or until the directory is removed. The pod need not exist yet."""
+    traces, reader, drawn = PodTraces(), Reader(directory), _Progress(columns, colours=colours)
     async with contextlib.aclosing(_changes(directory)) as changes:
         async for _ in changes:
             traces.learn(reader.more())
@@ -42,7 +42,7 @@ async def follow(
 
 
 async def _changes(directory: Path) -> AsyncGenerator[None, None]:
-    """Once at the beginning, then whenever something was written; ends with the directory."""
+    """Yields once at the beginning, then after each write; ends with the directory."""
     inotify, woken = Inotify(), asyncio.Event()
     loop = asyncio.get_running_loop()
     try:
@@ -59,42 +59,44 @@ async def _changes(directory: Path) -> AsyncGenerator[None, None]:
         inotify.close()
 
 
-class _Drawn:
-    """What of a story was drawn already. A younger pod of the same name begins anew."""
+class _Progress:
+    """Remembers which arrows were drawn. A newer pod of the same name starts from the beginning."""
 
     def __init__(self, columns: int, *, colours: bool) -> None:
         self._columns = columns
         self._colours = colours
         self._pod = ""
-        self._told: set[Moment] = set()
+        self._drawn: set[Moment] = set()
         self._announced = False
-        self._people: set[str] = set()
+        self._participants: set[str] = set()
         self._drawing = Drawing((), 0.0, columns)
 
     def more(self, trace: PodTrace) -> Iterator[str]:
         if trace.pod != self._pod:
-            self._pod, self._told, self._announced, self._people = trace.pod, set(), False, set()
+            self._pod, self._drawn, self._announced, self._participants = trace.pod, set(), False, set()
             yield plain(f"pod {trace.namespace}/{trace.name}")
         for moment in moments(trace):
-            key = _unfinished(moment) if isinstance(moment, Arrow) else moment
-            if key not in self._told:
-                self._told.add(key)
+            key = _without_duration(moment) if isinstance(moment, Arrow) else moment
+            if key not in self._drawn:
+                self._drawn.add(key)
                 yield from self._lanes(moment, trace)
                 yield from self._drawing.lines(moment)
         if trace.running is not None and not self._announced:
             self._announced = True
             yield plain(headline(trace))
 
-    def _lanes(self, told: Moment, trace: PodTrace) -> list[str]:
-        """A new head when somebody comes who has no lane."""
-        people = self._people | EXPECTED | ({told.caller, told.callee} if isinstance(told, Arrow) else set())
-        if people == self._people:
+    def _lanes(self, moment: Moment, trace: PodTrace) -> list[str]:
+        """Returns a new header when a participant appears that has no lane."""
+        participants = (
+            self._participants | EXPECTED | ({moment.caller, moment.callee} if isinstance(moment, Arrow) else set())
+        )
+        if participants == self._participants:
             return []
-        self._people = people
-        self._drawing = Drawing(placed(people), trace.origin, self._columns, colours=self._colours)
+        self._participants = participants
+        self._drawing = Drawing(in_order(participants), trace.origin, self._columns, colours=self._colours)
         return self._drawing.head()
 
 
-def _unfinished(arrow: Arrow) -> Arrow:
-    """An arrow as it was before its call ended, so that it is drawn once."""
+def _without_duration(arrow: Arrow) -> Arrow:
+    """Returns an arrow as it was before its call ended, so that it is drawn once."""
     return replace(arrow, took=None)

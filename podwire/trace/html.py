@@ -1,7 +1,7 @@
-"""A story as one file for a browser: the picture, and behind each arrow what it carried. Pure.
+"""Renders a pod trace as one HTML file: the diagram, and the content of each call. Pure.
 
-It loads nothing and sends nothing. Every text is escaped; and were one not, the page's own policy lets no script run
-but the one that is named in it by its hash.
+The page loads nothing and sends nothing. All text is escaped; in addition, the content security policy allows only the
+script whose hash it names.
 """
 
 import json
@@ -24,12 +24,11 @@ from podwire.trace.wording import headline, milliseconds
 
 _FOLDER = Path(__file__).parent / "page"
 MOST_DETAILS = 4 << 20
-"""Bytes of all details together; of those beyond only the size is kept."""
+"""Bytes of all details together; of the rest only the size is shown."""
 
 
 def html(trace: PodTrace, records: Iterable[Record], whole: PodTrace | None = None) -> str:
-    """The page; of a story that is a part of another, times are summed in the whole. What the records carry is shown as
-    it is: take secrets out before."""
+    """Returns the page. For a part of a trace, `whole` has the times. Records must be redacted before."""
     style, script = ((_FOLDER / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
     picture = Picture(trace)
     return (
@@ -72,11 +71,13 @@ def _about(trace: PodTrace) -> str:
 
 
 def _sums(trace: PodTrace) -> str:
-    """Where the time went, as two small tables."""
+    """Returns two small tables of phases and parts."""
     whole = trace.took or 0.0
-    told = [(phase.name, phase.seconds) for phase in phases(trace)]
-    within = [(f"{part.name} ({part.calls})", part.seconds) for part in parts(trace)]
-    tables = [_table(head, rows, whole) for head, rows in (("phase", told), ("of which (calls)", within)) if rows]
+    phase_rows = [(phase.name, phase.seconds) for phase in phases(trace)]
+    part_rows = [(f"{part.name} ({part.calls})", part.seconds) for part in parts(trace)]
+    tables = [
+        _table(head, rows, whole) for head, rows in (("phase", phase_rows), ("of which (calls)", part_rows)) if rows
+    ]
     return f'<div class="sums">{"".join(tables)}</div>\n' if tables else ""
 
 
@@ -94,21 +95,21 @@ def _share(seconds: float, whole: float) -> str:
 
 
 def _details(trace: PodTrace, records: Iterable[Record]) -> dict[int, Any]:
-    """What each arrow carried, by its row; those that somebody typed carried nothing."""
-    known = {(record.id, record.time, _turn(record)): record for record in records}
-    found: dict[int, Any] = {}
-    room = MOST_DETAILS
+    """Returns the content of each arrow by its row; arrows that a user typed have none."""
+    by_arrow = {(record.id, record.time, _turn(record)): record for record in records}
+    details: dict[int, Any] = {}
+    remaining = MOST_DETAILS
     for number, moment in enumerate(moments(trace)):
-        record = known.get((moment.id, moment.time, moment.turn)) if isinstance(moment, Arrow) else None
+        record = by_arrow.get((moment.id, moment.time, moment.turn)) if isinstance(moment, Arrow) else None
         if record is None:
             continue
-        told = msgspec.to_builtins(record)
-        size = len(_data(told))
-        if size > room:
-            told["detail"] = {"cut": size}
-        room -= min(size, room)
-        found[number] = told
-    return found
+        shown = msgspec.to_builtins(record)
+        size = len(_data(shown))
+        if size > remaining:
+            shown["detail"] = {"cut": size}
+        remaining -= min(size, remaining)
+        details[number] = shown
+    return details
 
 
 def _turn(record: Record) -> Turn:
@@ -116,7 +117,7 @@ def _turn(record: Record) -> Turn:
 
 
 def _data(value: Any) -> str:
-    """JSON that no parser of HTML takes for anything else."""
+    """Returns JSON that is safe inside HTML."""
     text = json.dumps(value, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

@@ -1,4 +1,4 @@
-"""What stands on an arrow: the call in few words, its answer in fewer. Pure."""
+"""Labels of arrows: a call in a few words, its reply in fewer. Pure."""
 
 from http import HTTPStatus
 from typing import Any
@@ -7,11 +7,11 @@ from podwire.trace.record import Record
 
 _NOISE = ("fieldManager", "fieldValidation", "allowWatchBookmarks", "resourceVersion", "timeoutSeconds", "timeout",
           "sendInitialEvents", "resourceVersionMatch", "limit", "force")  # fmt: skip
-"""Parameters of requests that say nothing about the way of a pod."""
+"""Query parameters that are left out of labels."""
 
 _LONGEST_ERROR = 120
 _SHORT = 12
-"""Characters of a container's id, as people know them."""
+"""Characters of a container id that are shown."""
 _MOST_NAMES = 9
 
 
@@ -43,7 +43,7 @@ def _call(method: str, detail: dict[str, Any]) -> str:
 
 
 def _container(request: dict[str, Any]) -> str:
-    """The container or image that a call of CRI or NRI is about."""
+    """Returns the container or the image that a CRI or NRI call is about."""
     if isinstance(request.get("container"), str):
         return str(request["container"])
     name = _at(request, "config", "metadata", "name") if "sandbox_config" in request else None
@@ -52,11 +52,11 @@ def _container(request: dict[str, Any]) -> str:
 
 
 def _state(detail: dict[str, Any]) -> str:
-    told = [str(detail["phase"])] if detail.get("phase") else []
+    facts = [str(detail["phase"])] if detail.get("phase") else []
     if detail.get("nodeName"):
-        told.append(f"on {detail['nodeName']}")
-    told += _names(detail.get("devices"))
-    return f" ({', '.join(told)})" if told else ""
+        facts.append(f"on {detail['nodeName']}")
+    facts += _names(detail.get("devices"))
+    return f" ({', '.join(facts)})" if facts else ""
 
 
 def _reply(record: Record, detail: dict[str, Any]) -> str:
@@ -73,7 +73,7 @@ def _reply(record: Record, detail: dict[str, Any]) -> str:
 
 
 def _answered(detail: dict[str, Any]) -> str:
-    """What a call gave back, in a few words: devices, addresses, ids, and what an NRI plugin adjusts."""
+    """Summarizes the result of a call: devices, addresses, ids, or the adjustment of an NRI plugin."""
     response = detail.get("response")
     if not isinstance(response, dict):
         return ", ".join(_names(detail.get("devices")))
@@ -88,14 +88,14 @@ def _answered(detail: dict[str, Any]) -> str:
 
 
 def _device_ids(request: Any) -> list[str]:
-    """Of devices that a container is to have, as the kubelet asks a device plugin for them."""
-    asked = request.get("container_requests") if isinstance(request, dict) else None
-    found = (
-        [_names(container.get("devices_ids")) for container in asked if isinstance(container, dict)]
-        if isinstance(asked, list)
-        else []
-    )
-    return [name for one in found for name in one][:_MOST_NAMES]
+    """Returns the device ids of an Allocate request."""
+    requests = request.get("container_requests") if isinstance(request, dict) else None
+    if not isinstance(requests, list):
+        return []
+    ids = [
+        name for container in requests if isinstance(container, dict) for name in _names(container.get("devices_ids"))
+    ]
+    return ids[:_MOST_NAMES]
 
 
 def _names(value: Any) -> list[str]:
@@ -103,7 +103,7 @@ def _names(value: Any) -> list[str]:
 
 
 def _printed(result: dict[str, Any]) -> str:
-    """What a CNI plugin answered: addresses, or what it did not like."""
+    """Summarizes the result of a CNI plugin: its addresses, or its error."""
     ips = result.get("ips")
     addresses = [str(ip.get("address", "")) for ip in ips if isinstance(ip, dict)] if isinstance(ips, list) else []
     return ", ".join(addresses) or str(result.get("msg", ""))[:_LONGEST_ERROR]

@@ -1,33 +1,33 @@
-"""What is lost is counted, and said now and then: a log must not grow as fast as what it tells of."""
+"""Counts losses and logs them at intervals: a log must not grow as fast as the losses that it reports."""
 
 import logging
 import time
 
-SAID_EVERY = 30.0
-"""Seconds between two sentences about the same."""
+REPORT_INTERVAL = 30.0
+"""Seconds between two log lines about the same loss."""
 
 
-class Losses:
+class LossLog:
     def __init__(self, log: logging.Logger, message: str, noun: str) -> None:
-        """`noun` is what is counted, as the log names it."""
+        """`noun` is the log field that has the count."""
         self._log = log
         self._message = message
         self._noun = noun
-        self._said = float("-inf")
-        self._unsaid = 0
-        self._why = ""
-        self.in_all = 0
+        self._reported = float("-inf")
+        self._unreported = 0
+        self._error = ""
+        self.total = 0
 
-    def add(self, number: int, why: str) -> None:
-        self.in_all += number
-        self._unsaid += number
-        self._why = why
-        if time.monotonic() >= self._said + SAID_EVERY:
-            self.say()
+    def add(self, number: int, error: str) -> None:
+        self.total += number
+        self._unreported += number
+        self._error = error
+        if time.monotonic() >= self._reported + REPORT_INTERVAL:
+            self.report()
 
-    def say(self) -> None:
-        """All that was not said yet, with the last reason; nothing where there is none."""
-        if self._unsaid:
-            counted = {self._noun: self._unsaid, "in_all": self.in_all, "reason": self._why}
+    def report(self) -> None:
+        """Logs the losses since the last report, with the last cause."""
+        if self._unreported:
+            counted = {self._noun: self._unreported, "total": self.total, "error": self._error}
             self._log.warning(self._message, extra=counted)
-            self._said, self._unsaid = time.monotonic(), 0
+            self._reported, self._unreported = time.monotonic(), 0

@@ -1,16 +1,15 @@
-"""A story as a Mermaid sequence diagram. Pure."""
+"""Renders a pod trace as a Mermaid sequence diagram. Pure."""
 
 import re
 from collections.abc import Iterator
 
-from podwire.trace.participants import ORDER, placed
+from podwire.trace.participants import ORDER, in_order
 from podwire.trace.plain_text import plain
 from podwire.trace.pod_trace import Arrow, Cut, Gap, PodTrace, Remark, Turn, moments
 from podwire.trace.wording import headline, lost, milliseconds
 
 _MEANT = re.compile(r"[#;<>&%$]|\A(?:no)?wrap(?=:)|style|classDef", re.IGNORECASE)
-"""What Mermaid, or the HTML that it makes, would take for more than text: ends, entities, tags, comments and
-directives, formulas, and the words at which it looks for them."""
+"""Text that Mermaid, or the HTML that it generates, would interpret: entities, tags, comments, directives, formulas."""
 
 
 def mermaid(trace: PodTrace) -> str:
@@ -19,25 +18,27 @@ def mermaid(trace: PodTrace) -> str:
 
 def _lines(trace: PodTrace) -> Iterator[str]:
     yield "sequenceDiagram"
-    people = placed({name for arrow in trace.arrows for name in (arrow.caller, arrow.callee)})
-    names = {participant: _name(participant, number) for number, participant in enumerate(people)}
-    for participant in people:
+    participants = in_order({name for arrow in trace.arrows for name in (arrow.caller, arrow.callee)})
+    names = {participant: _name(participant, number) for number, participant in enumerate(participants)}
+    for participant in participants:
         alias = names[participant]
         yield (
             f"    participant {alias}" if alias == participant else f"    participant {alias} as {escaped(participant)}"
         )
-    if people:
-        ends = ",".join(dict.fromkeys((names[people[0]], names[people[-1]])))
+    if participants:
+        ends = ",".join(dict.fromkeys((names[participants[0]], names[participants[-1]])))
         yield f"    Note over {ends}: {escaped(headline(trace))}"
-    for told in moments(trace):
-        match told:
+    for moment in moments(trace):
+        match moment:
             case Gap() | Cut():
-                yield f"    Note over {names[people[0]]}: {escaped(lost(told))}"
+                yield f"    Note over {names[participants[0]]}: {escaped(lost(moment))}"
             case Remark():
-                over = [names[participant] for participant in told.over if participant in names] or [names[people[0]]]
-                yield f"    Note over {','.join(over)}: {escaped(told.text)}"
+                over = [names[participant] for participant in moment.over if participant in names] or [
+                    names[participants[0]]
+                ]
+                yield f"    Note over {','.join(over)}: {escaped(moment.text)}"
             case Arrow():
-                yield f"    {names[told.caller]}{_stroke(told)}{names[told.callee]}: {escaped(_label(told))}"
+                yield f"    {names[moment.caller]}{_stroke(moment)}{names[moment.callee]}: {escaped(_label(moment))}"
 
 
 def _label(arrow: Arrow) -> str:
@@ -53,15 +54,15 @@ def _stroke(arrow: Arrow) -> str:
 
 
 def _name(participant: str, number: int) -> str:
-    """Ours are called by their names, strangers by a number: what they are called may be a word of Mermaid's."""
+    """Known participants keep their names; others get a number, because a name may be a keyword of Mermaid."""
     return participant if participant in ORDER else f"p{number}"
 
 
 def escaped(text: str) -> str:
-    """Text that means nothing to Mermaid: one line, and no entity but ours."""
+    """Escapes text for Mermaid: one line, and no entities but ours."""
     return _MEANT.sub(_entity, plain(text).strip()) or "-"
 
 
 def _entity(found: re.Match[str]) -> str:
-    """A character by its number; of a word, its first."""
+    """Returns the entity of a character; of a word, of its first character."""
     return f"#{ord(found[0][0])};{found[0][1:]}"

@@ -1,4 +1,4 @@
-"""Spans as OTLP over HTTP carries them: protobuf, one resource for each service and node. Pure."""
+"""Encodes spans for OTLP over HTTP: protobuf, one resource for each service and node. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -28,12 +28,12 @@ def encoded(spans: Iterable[Span]) -> bytes:
 
 
 def rejected(answer: bytes) -> tuple[int, str]:
-    """How many spans a collector did not take, and why; an answer that is none says nothing."""
+    """Returns how many spans a collector rejected, and why; (0, "") for an answer that cannot be read."""
     try:
-        told = pb.ExportTraceServiceResponse.FromString(answer).partial_success
+        partial = pb.ExportTraceServiceResponse.FromString(answer).partial_success
     except DecodeError:
         return 0, ""
-    return max(0, told.rejected_spans), told.error_message
+    return max(0, partial.rejected_spans), partial.error_message
 
 
 def _span(span: Span) -> pb.Span:
@@ -66,10 +66,10 @@ def _value(value: Value) -> pb.AnyValue:
 
 
 def _text(text: str) -> str:
-    """Protobuf takes no half of a surrogate pair."""
+    """Protobuf rejects lone surrogates."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _nanoseconds(seconds: float) -> int:
-    """Of a clock that tells microseconds; a float has no room for more."""
+    """The clock has microseconds; a float cannot hold more."""
     return round(seconds * 1e6) * 1000

@@ -1,4 +1,4 @@
-"""Who takes part, as the diagrams call them."""
+"""Participants of the diagrams: names, order, and how User-Agents and sockets map to them."""
 
 import re
 
@@ -22,7 +22,7 @@ ORDER = (
     DEVICE_PLUGIN,
     NETWORK_DRIVER,
 )
-"""From left to right; whoever is not among them comes after them."""
+"""From left to right; other participants come after them."""
 
 _AGENTS = {
     "kubectl": KUBECTL,
@@ -40,28 +40,28 @@ _AGENTS = {
     "dranet": NETWORK_DRIVER,
 }
 _PLUGIN = re.compile(r"\A\d\d-")
-"""Runtimes call a plugin of NRI by its index and its name."""
+"""Runtimes name an NRI plugin by its index and its name."""
 
 _NETWORK_DRIVERS = ("net.podwire.dev", "dra.net")
-"""Ours, and the one that it is after."""
+"""The names of our driver and of dranet."""
 
 UNNAMED = "Client"
 
 
 def of_agent(agent: str) -> str:
-    """The participant that a User-Agent means; others by the name that they give themselves."""
+    """Returns the participant of a User-Agent; unknown agents keep the name that they send."""
     words = agent.split()
     name = words[0].partition("/")[0] if words else ""
     return _AGENTS.get(_PLUGIN.sub("", name)) or name or UNNAMED
 
 
 def of_socket(socket: str) -> str:
-    """The driver that listens at a socket, in a folder of its name; empty where sockets of device plugins are."""
+    """Returns the driver whose directory a socket is in; empty for sockets of device plugins."""
     _, below, rest = socket.rpartition("/plugins/")
     driver, _, _ = rest.partition("/")
     return "" if not below or not driver else NETWORK_DRIVER if driver in _NETWORK_DRIVERS else driver
 
 
-def placed(names: set[str]) -> list[str]:
-    """These in the order in which they are drawn."""
+def in_order(names: set[str]) -> list[str]:
+    """Returns names in the order in which they are drawn."""
     return [name for name in ORDER if name in names] + sorted(names - set(ORDER))

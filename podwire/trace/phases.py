@@ -1,7 +1,7 @@
-"""Where the time of a start went: its phases one after the other, and what took part in them. Pure.
+"""Splits the time of a start into consecutive phases and overlapping parts. Pure.
 
-Phases follow each other from the request until Running, so they sum up to the whole. Parts are kinds of calls, counted
-wherever they are; they overlap with phases and with each other.
+Phases follow each other from the request until Running, so they add up to the whole. Parts are kinds of calls, counted
+wherever they occur; they overlap with phases and with each other.
 """
 
 import re
@@ -28,21 +28,21 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Calls of one kind: how many, and how long at least one of them was under way."""
+    """Calls of one kind: their number, and the time during which at least one of them was open."""
 
     name: str
     seconds: float
     calls: int
 
 
-Wanted = Callable[[Arrow], bool]
+Predicate = Callable[[Arrow], bool]
 
 
-def _reply(callee: str, pattern: str) -> Wanted:
-    """The good answer to such a call."""
+def _reply(callee: str, pattern: str) -> Predicate:
+    """Matches the successful reply to such a call."""
     method = re.compile(pattern)
 
-    def wanted(arrow: Arrow) -> bool:
+    def matches(arrow: Arrow) -> bool:
         return (
             arrow.turn is Turn.REPLY
             and arrow.caller == callee
@@ -50,20 +50,20 @@ def _reply(callee: str, pattern: str) -> Wanted:
             and bool(method.fullmatch(_bare(arrow)))
         )
 
-    return wanted
+    return matches
 
 
-def _call(callee: str, pattern: str) -> Wanted:
+def _call(callee: str, pattern: str) -> Predicate:
     method = re.compile(pattern)
 
-    def wanted(arrow: Arrow) -> bool:
+    def matches(arrow: Arrow) -> bool:
         return arrow.turn is Turn.CALL and arrow.callee == callee and bool(method.fullmatch(_bare(arrow)))
 
-    return wanted
+    return matches
 
 
-def _told(callee: str) -> Wanted:
-    """A watch delivers the pod with its node."""
+def _watched(callee: str) -> Predicate:
+    """Matches the watch event that delivers the pod with its node."""
     return lambda arrow: arrow.turn is Turn.EVENT and arrow.callee == callee and "nodeName" in dict(arrow.facts)
 
 
@@ -75,20 +75,20 @@ def _last(times: Sequence[float]) -> float:
     return times[-1]
 
 
-_MILESTONES: tuple[tuple[str, Wanted, Callable[[Sequence[float]], float]], ...] = (
+_MILESTONES: tuple[tuple[str, Predicate, Callable[[Sequence[float]], float]], ...] = (
     ("request", _reply(API_SERVER, r"POST /api/v1/namespaces/[^/]+/pods"), _first),
     ("scheduling", _reply(API_SERVER, r"POST .*/(pods/[^/]+/binding|bindings)"), _last),
-    ("kubelet told", _told(KUBELET), _first),
+    ("kubelet told", _watched(KUBELET), _first),
     ("preparing", _call(RUNTIME, "RunPodSandbox"), _first),
     ("sandbox", _reply(RUNTIME, "RunPodSandbox"), _last),
     ("creating", _reply(RUNTIME, "CreateContainer"), _last),
     ("starting", _reply(RUNTIME, "StartContainer"), _last),
 )
-"""A phase ends at its milestone. One that is not told has no phase; its time is the next one's."""
+"""A phase ends at its milestone. A milestone that was not recorded has no phase; its time counts for the next one."""
 REPORTING = "reporting"
 PHASES = (*(name for name, _, _ in _MILESTONES), REPORTING)
 
-_PARTS: tuple[tuple[str, Wanted], ...] = (
+_PARTS: tuple[tuple[str, Predicate], ...] = (
     ("store", lambda arrow: arrow.callee == STORE),
     ("scheduler", lambda arrow: arrow.caller == SCHEDULER),
     ("claims", lambda arrow: arrow.method in ("NodePrepareResources", "NodeUnprepareResources")),
@@ -102,38 +102,38 @@ PARTS = tuple(name for name, _ in _PARTS)
 
 
 def phases(trace: PodTrace) -> list[Phase]:
-    """In order; none for a pod that does not run yet."""
+    """Returns the phases in order; none for a pod that is not Running yet."""
     if trace.running is None:
         return []
-    found, before = [], trace.begin
+    result, before = [], trace.begin
     own = [arrow for arrow in trace.arrows if trace.begin <= arrow.time <= trace.running]
-    for name, wanted, pick in _MILESTONES:
-        times = [arrow.time for arrow in own if wanted(arrow)]
+    for name, matches, pick in _MILESTONES:
+        times = [arrow.time for arrow in own if matches(arrow)]
         if times:
             end = max(before, pick(times))
-            found.append(Phase(name, end - before))
+            result.append(Phase(name, end - before))
             before = end
-    return [*found, Phase(REPORTING, trace.running - before)]
+    return [*result, Phase(REPORTING, trace.running - before)]
 
 
 def parts(trace: PodTrace) -> list[Part]:
-    """Those that there were, until the pod ran or until now."""
+    """Returns the parts that occurred, until the pod ran or until now."""
     until = trace.running if trace.running is not None else float("inf")
     calls = [
         arrow
         for arrow in trace.arrows
         if arrow.turn is Turn.CALL and arrow.took is not None and trace.begin <= arrow.time <= until
     ]
-    found = []
-    for name, wanted in _PARTS:
-        own = [(call.time, call.time + (call.took or 0.0)) for call in calls if wanted(call)]
+    result = []
+    for name, matches in _PARTS:
+        own = [(call.time, call.time + (call.took or 0.0)) for call in calls if matches(call)]
         if own:
-            found.append(Part(name, _union(own), len(own)))
-    return found
+            result.append(Part(name, _union(own), len(own)))
+    return result
 
 
 def _union(spans: Iterable[tuple[float, float]]) -> float:
-    """Seconds in which at least one of them is."""
+    """Returns the seconds covered by at least one of the intervals."""
     total, reached = 0.0, float("-inf")
     for begin, end in sorted(spans):
         total += max(0.0, end - max(begin, reached))

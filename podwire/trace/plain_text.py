@@ -1,14 +1,14 @@
-"""Text of strangers as one line that does nothing: no cursor moves, no direction turns, and nothing is lost. Pure.
+"""Makes untrusted text safe to show: one line, no control characters, nothing lost. Pure.
 
-Names, User-Agents and messages come from whoever wrote them. What no terminal and no page should be told is shown by
-its number instead, as programmers write it: `\\x1b`, `\\u202e`.
+Names, User-Agents and messages come from clients. Characters that would move a cursor or change the writing direction
+are shown as escapes, such as `\\x1b` and `\\u202e`.
 """
 
 import unicodedata
 
 
 def plain(text: str) -> str:
-    """Only characters that can be seen, and spaces."""
+    """Escapes everything but printable characters and spaces."""
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else _numbered(character) for character in text)
@@ -22,27 +22,26 @@ def _numbered(character: str) -> str:
 
 
 def columns(character: str) -> int:
-    """Of a terminal: none for what stands on the character before it, two for wide ones."""
+    """Returns the terminal columns of a character: 0 for combining, 2 for wide characters."""
     if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
 
 
 def width(text: str) -> int:
-    """Columns of plain text on a terminal."""
+    """Returns the terminal columns of plain text."""
     return len(text) if text.isascii() else sum(map(columns, text))
 
 
 def cut(text: str, most: int) -> str:
-    """As much of plain text as fits into so many columns; an ellipsis where it ends early."""
+    """Returns as much of plain text as fits into so many columns, with an ellipsis if it was cut."""
     if width(text) <= most:
         return text
     return f"{text[: _fitting(text, max(0, most - 1))]}…" if most > 0 else ""
 
 
 def folded(text: str, most: int) -> list[str]:
-    """Plain text in as many lines as it needs, each of so many columns at most, and broken at spaces where there are
-    some. A line has room for one character at least."""
+    """Wraps plain text at spaces where possible. A line holds at least one character."""
     lines, rest = [], text
     while width(rest) > most:
         fitting = max(1, _fitting(rest, most))
@@ -54,7 +53,7 @@ def folded(text: str, most: int) -> list[str]:
 
 
 def _fitting(text: str, most: int) -> int:
-    """How many characters fit into so many columns."""
+    """Returns how many characters fit into so many columns."""
     for number, character in enumerate(text):
         most -= columns(character)
         if most < 0:

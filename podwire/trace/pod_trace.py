@@ -1,4 +1,4 @@
-"""Records into the story of one pod: its arrows in order, beginning with the watches that it depended on. Pure."""
+"""Builds the trace of one pod from records: its arrows in order, after the watches that it depended on. Pure."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,9 +13,12 @@ from podwire.trace.participants import KUBECTL, USER
 from podwire.trace.prelude import prelude
 from podwire.trace.record import Record, pod_id, succeeded
 
+MOST_ARROWS = 2000
+"""Arrows that are drawn at most; a start has about a hundred."""
+
 
 class Turn(Enum):
-    """What an arrow is: the beginning of a call, its end, or something that it delivers."""
+    """The kind of an arrow: the beginning of a call, its end, or an event that a stream delivers."""
 
     CALL = "call"
     REPLY = "reply"
@@ -35,14 +38,14 @@ class Arrow:
     id: str = ""
     failed: bool = False
     took: float | None = None
-    """Seconds from the call to its reply, on both; None while it goes on."""
+    """Seconds from the call to its reply, on both arrows; None while the call is open."""
     facts: tuple[tuple[str, str], ...] = ()
-    """What a flow may ask for: the pod's phase and node at this moment."""
+    """Values that a flow can check: the phase and the node of the pod at this moment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Records that were sent and never came."""
+    """Records that were sent and did not arrive."""
 
     time: float
     sender: str
@@ -51,7 +54,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Arrows that are not drawn, for there are too many."""
+    """Arrows that are left out because there are too many."""
 
     time: float
     arrows: int
@@ -59,7 +62,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What is said between arrows, of these participants."""
+    """A note between arrows, over some participants."""
 
     time: float
     over: tuple[str, ...]
@@ -68,17 +71,17 @@ class Remark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodTrace:
-    """One pod's start and life."""
+    """The start and life of one pod."""
 
     pod: str
     namespace: str
     name: str
     begin: float
-    """When somebody asked for the pod."""
+    """Time of the request that created the pod."""
     origin: float
-    """The first moment of the pod itself, after the watches that were there before."""
+    """Time of the first record of the pod itself, after the watches that existed before."""
     running: float | None = None
-    """When the API server had been told that it runs."""
+    """Time at which the API server knew that the pod runs."""
     arrows: tuple[Arrow, ...] = ()
     gaps: tuple[Gap, ...] = ()
     cuts: tuple[Cut, ...] = ()
@@ -94,14 +97,14 @@ Moment = Arrow | Gap | Cut | Remark
 
 
 def moments(trace: PodTrace) -> list[Moment]:
-    """Everything in order; what is remarked at the time of an arrow comes before it."""
-    told: list[Moment] = [*trace.remarks, *trace.gaps, *trace.cuts, *trace.arrows]
-    return sorted(told, key=lambda moment: moment.time)
+    """Returns everything in order of time; a remark comes before the arrow at the same time."""
+    all_moments: list[Moment] = [*trace.remarks, *trace.gaps, *trace.cuts, *trace.arrows]
+    return sorted(all_moments, key=lambda moment: moment.time)
 
 
 @dataclass(slots=True)
 class PodTraces:
-    """All stories that some records tell."""
+    """Builds the traces of all pods in some records."""
 
     _records: list[Record] = field(default_factory=list)
 
@@ -109,10 +112,10 @@ class PodTraces:
         self._records.extend(records)
 
     def all(self) -> list[PodTrace]:
-        """Each pod's story, from the oldest to the newest."""
-        return self._told(lambda _: True)
+        """Returns the traces of all pods, the oldest first."""
+        return self._build(lambda _: True)
 
-    def _told(self, wanted: Callable[[tuple[str, str]], bool], only: str = "") -> list[PodTrace]:
+    def _build(self, matches: Callable[[tuple[str, str]], bool], only: str = "") -> list[PodTrace]:
         records = assigned(self._records)
         gaps = _gaps(records)
         pods: dict[str, list[Record]] = defaultdict(list)
@@ -122,25 +125,25 @@ class PodTraces:
                 pods[record.pod].append(record)
             else:
                 others.learn(record)
-        told = [
-            _story(pod, name, own, others, gaps)
+        traces = [
+            _pod_trace(pod, name, own, others, gaps)
             for pod, own in pods.items()
-            if only in ("", pod) and (name := _name(own)) is not None and wanted(name)
+            if only in ("", pod) and (name := _name(own)) is not None and matches(name)
         ]
-        return sorted(told, key=lambda trace: trace.begin)
+        return sorted(traces, key=lambda trace: trace.begin)
 
     def find(self, namespace: str, name: str) -> PodTrace | None:
-        """The newest pod of that name."""
-        found = self._told(lambda pod: pod == (namespace, name))
-        return found[-1] if found else None
+        """Returns the trace of the newest pod of that name."""
+        traces = self._build(lambda pod: pod == (namespace, name))
+        return traces[-1] if traces else None
 
     def find_id(self, uid: str) -> PodTrace | None:
-        """The pod of that UID, or of that trace id."""
-        found = self._told(lambda _: True, pod_id(uid))
-        return found[0] if found else None
+        """Returns the trace of the pod with that UID or trace id."""
+        traces = self._build(lambda _: True, pod_id(uid))
+        return traces[0] if traces else None
 
     def records(self, trace: PodTrace) -> list[Record]:
-        """What a story was made of, in order."""
+        """Returns the records that a trace was built from, in order."""
         ids = {arrow.id for arrow in trace.arrows}
         own = [
             record
@@ -154,15 +157,15 @@ class PodTraces:
 
 @dataclass(slots=True)
 class _Call:
-    """What a call's records tell together."""
+    """Facts from all records of one call."""
 
     pod: str | None = None
     namespace: str = ""
     name: str = ""
     session: str = ""
-    """Of kubectl: one for each command that somebody typed."""
+    """The session of kubectl: one for each command that a user typed."""
     absent: bool = False
-    """The pod was not there: the next one of its name is another."""
+    """The pod did not exist: the next pod of that name is another one."""
 
     def learn(self, record: Record) -> None:
         self.pod = self.pod or record.pod
@@ -173,18 +176,22 @@ class _Call:
 
 
 def assigned(records: Iterable[Record]) -> list[Record]:
-    """In order, each with its pod as far as all of them together tell it: a beginning by its end, a name by its UID."""
+    """Returns the records in order, each with its pod as far as all records together tell it.
+
+    A beginning gets the pod of its end, and a name gets the UID that any record of the same name has.
+    """
     ordered = sorted(records, key=lambda record: (record.time, record.seq))
     calls: dict[str, _Call] = defaultdict(_Call)
     for record in ordered:
         if not record.is_event:
             calls[record.id].learn(record)
-    _settle(calls.values())
+    _resolve_absent(calls.values())
     return [record if record.is_event else _with_pod(record, calls[record.id].pod) for record in ordered]
 
 
-def _settle(calls: Collection[_Call]) -> None:
-    """Who asked for a pod that was not there asked for the one that the same command made, else for the last one."""
+def _resolve_absent(calls: Collection[_Call]) -> None:
+    """Assigns requests for a pod that did not exist yet: to the pod that the same command created, else to the last
+    one."""
     made = {(call.session, call.namespace, call.name): call.pod for call in calls if call.pod and not call.absent}
     last: dict[tuple[str, str], str] = {}
     for call in calls:
@@ -207,7 +214,7 @@ def _text(record: Record, name: str) -> str:
 
 
 def _gaps(records: Sequence[Record]) -> list[Gap]:
-    """Where a sender's numbers jump."""
+    """Returns the jumps in the sequence numbers of each sender."""
     senders: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         senders[record.sender].append(record)
@@ -221,14 +228,14 @@ def _gaps(records: Sequence[Record]) -> list[Gap]:
 
 
 def _name(records: Iterable[Record]) -> tuple[str, str] | None:
-    """Namespace and name of the pod that these are about, once one of them has told."""
-    found = ((_text(record, "namespace"), _text(record, "name")) for record in records)
-    return next((name for name in found if name[1]), None)
+    """Returns namespace and name of the pod, once a record has them."""
+    names = ((_text(record, "namespace"), _text(record, "name")) for record in records)
+    return next((name for name in names if name[1]), None)
 
 
 @dataclass(slots=True)
 class _Others:
-    """Calls that are about no pod: watches, what was said of a node."""
+    """Calls that belong to no pod: watches, and calls about a node."""
 
     begun: dict[str, Record] = field(default_factory=dict)
     ended: dict[str, Record] = field(default_factory=dict)
@@ -240,7 +247,7 @@ class _Others:
             self.ended[record.id] = record
 
 
-def _story(pod: str, name: tuple[str, str], own: list[Record], others: _Others, gaps: Sequence[Gap]) -> PodTrace:
+def _pod_trace(pod: str, name: tuple[str, str], own: list[Record], others: _Others, gaps: Sequence[Gap]) -> PodTrace:
     begun = others.begun
     first = [begun[record] for record in dict.fromkeys(call.id for call in own if call.is_event) if record in begun]
     before = [record for record in prelude(own, begun.values()) if record not in first]
@@ -262,19 +269,20 @@ def _story(pod: str, name: tuple[str, str], own: list[Record], others: _Others, 
 
 
 def is_request(record: Record) -> bool:
-    """The beginning of the request that makes a pod."""
+    """Whether a record begins the request that creates a pod."""
     return record.begins and record.method.startswith("POST ") and record.method.partition("?")[0].endswith("/pods")
 
 
 def is_running(record: Record) -> bool:
-    """The end of the request that told the API server so."""
+    """Whether a record ends the request that reported the pod as Running."""
     return record.ends and succeeded(record.outcome) and record.method.partition("?")[0].endswith("/status") and (
         _text(record, "phase") == "Running"
     )  # fmt: skip
 
 
 def _arrows(records: Sequence[Record], elsewhere: Mapping[str, Record]) -> Iterator[Arrow]:
-    """`elsewhere` are the ends of calls that began before the story, which are not drawn."""
+    """Yields the arrows of the records. `elsewhere` holds the ends of calls that began before the trace; these ends are
+    not drawn."""
     begun = {record.id: record for record in records if record.begins}
     ended = {**elsewhere, **{record.id: record for record in records if record.ends}}
     sessions: set[str] = set()
@@ -282,14 +290,14 @@ def _arrows(records: Sequence[Record], elsewhere: Mapping[str, Record]) -> Itera
         session = _text(record, "kubectl_session")
         if session and session not in sessions and record.caller == KUBECTL:
             sessions.add(session)
-            yield _typed(record)
+            yield _user_arrow(record)
         both = begun.get(record.id), ended.get(record.id)
         took = both[1].time - both[0].time if both[0] and both[1] and not record.is_event else None
         yield replace(_arrow(record), took=took, facts=_facts(record, both[1] if record.begins else None))
 
 
-def _typed(record: Record) -> Arrow:
-    """The User's own arrow, which kubectl tells in its headers."""
+def _user_arrow(record: Record) -> Arrow:
+    """Returns the arrow from the user to kubectl, which kubectl reports in its headers."""
     words = (_text(record, "kubectl_command"), _text(record, "kubectl_flags"))
     typed = " ".join(word for word in words if word)
     return Arrow(time=record.time, caller=USER, callee=KUBECTL, method=typed, turn=Turn.CALL, label=typed, took=0.0)
@@ -310,6 +318,16 @@ def _arrow(record: Record) -> Arrow:
 
 
 def _facts(record: Record, end: Record | None) -> tuple[tuple[str, str], ...]:
-    """What a record says of the pod's state; of a call, also what its end says."""
+    """Returns the pod's state in a record; for a call, also the state in its end."""
     names = ("phase", "nodeName", "type")
     return tuple((name, value) for name in names if (value := _text(record, name) or (_text(end, name) if end else "")))
+
+
+def shorten(trace: PodTrace, most: int = MOST_ARROWS) -> PodTrace:
+    """Returns the trace with at most so many arrows: its beginning, which has the start, and its end."""
+    left_out = len(trace.arrows) - most
+    if left_out <= 0:
+        return trace
+    first = most * 3 // 4
+    kept = (*trace.arrows[:first], *trace.arrows[first + left_out :])
+    return replace(trace, arrows=kept, cuts=(Cut(trace.arrows[first].time, left_out),))

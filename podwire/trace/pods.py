@@ -1,22 +1,22 @@
-"""Which pod something is about, learned from what passes: by namespace and name, by sandbox, by container. Pure."""
+"""Maps names, sandbox ids and container ids to pods, learned from the records that pass. Pure."""
 
 from dataclasses import dataclass, field
 
 from podwire.trace.record import pod_id
 
 MOST = 10_000
-"""Names that are remembered of each kind; the oldest are forgotten."""
+"""Entries of each map; the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What a record says of the pod it is about; what it does not say is empty."""
+    """The pod that a record is about, as far as the record says; unknown fields are empty."""
 
     uid: str = ""
     namespace: str = ""
     name: str = ""
     ids: tuple[str, ...] = ()
-    """Of its sandbox and containers."""
+    """Ids of its sandbox, containers and claims."""
 
 
 class _Bounded(dict[str, str]):
@@ -29,16 +29,16 @@ class _Bounded(dict[str, str]):
 
 @dataclass(slots=True)
 class Pods:
-    """Trace ids by everything that a pod is called."""
+    """Trace ids by every name and id of a pod."""
 
     _names: _Bounded = field(default_factory=_Bounded)
     _ids: _Bounded = field(default_factory=_Bounded)
     _calls: _Bounded = field(default_factory=_Bounded)
 
     def resolve(self, call: str, about: About) -> str | None:
-        """The pod of a record of this call; learns what the record says. None when nobody has said it yet.
+        """Returns the pod of a record of this call, and learns what the record says; None while it is unknown.
 
-        Without a call: what one call delivers may be about many pods.
+        `call` is empty for a stream whose events may be about many pods.
         """
         named = f"{about.namespace}/{about.name}" if about.name else ""
         pod = pod_id(about.uid) if about.uid else self._known(call, named, about.ids)
@@ -53,7 +53,7 @@ class Pods:
         return pod
 
     def forget(self, namespace: str, name: str) -> None:
-        """The pod of that name is gone; the next one is another."""
+        """Removes a name: the pod was deleted, and the next one of that name is another."""
         self._names.pop(f"{namespace}/{name}", None)
 
     def _known(self, call: str, named: str, ids: tuple[str, ...]) -> str | None:

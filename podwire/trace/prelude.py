@@ -1,4 +1,4 @@
-"""What a pod's story depends on that happened before anybody knew of the pod. Pure."""
+"""Finds what a pod trace depends on that happened before the pod existed. Pure."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,17 +10,17 @@ LIST = "ListAndWatch"
 
 
 def prelude(own: Sequence[Record], others: Iterable[Record]) -> list[Record]:
-    """How it became known that there is what the pod was given: devices of plugins, and those that it claims."""
+    """Returns how the devices of a pod became known: ListAndWatch of device plugins, and ResourceSlices of drivers."""
     drivers = {record.callee for record in own if record.method == PREPARE and record.begins}
     known = list(others) if drivers else others
-    slices = [found for driver in sorted(drivers) if (found := _offered(driver, own[0].time, known)) is not None]
-    return [*slices, *_plugged(own, known)]
+    slices = [slice_ for driver in sorted(drivers) if (slice_ := _last_slice(driver, own[0].time, known)) is not None]
+    return [*slices, *_device_lists(own, known)]
 
 
-def _offered(driver: str, before: float, others: Iterable[Record]) -> Record | None:
-    """The last time that a driver published what it has."""
-    told = (other for other in others if other.caller == driver and other.time <= before and _is_slice(other))
-    return max(told, key=lambda record: (record.time, record.seq), default=None)
+def _last_slice(driver: str, before: float, others: Iterable[Record]) -> Record | None:
+    """Returns the last publication of a driver before the pod."""
+    slices = (other for other in others if other.caller == driver and other.time <= before and _is_slice(other))
+    return max(slices, key=lambda record: (record.time, record.seq), default=None)
 
 
 def _is_slice(record: Record) -> bool:
@@ -28,21 +28,21 @@ def _is_slice(record: Record) -> bool:
     return verb in ("POST", "PUT", "PATCH") and "/resourceslices" in path
 
 
-def _plugged(own: Sequence[Record], others: Iterable[Record]) -> list[Record]:
-    """For a pod that has devices: how each of its plugins told which there are, and how the node said so."""
+def _device_lists(own: Sequence[Record], others: Iterable[Record]) -> list[Record]:
+    """Returns, for a pod with devices, the list of each plugin and the node status that followed."""
     sockets = {record.detail.get("socket") for record in own if record.callee == DEVICE_PLUGIN and record.begins}
     if not sockets:
         return []
-    known = sorted(others, key=lambda other: (other.time, other.seq))
+    ordered = sorted(others, key=lambda other: (other.time, other.seq))
     first = own[0].time
-    found = []
+    lists_ = []
     for socket in sockets:
-        lists = [record for record in known if record.method == LIST and record.detail.get("socket") == socket]
+        lists = [record for record in ordered if record.method == LIST and record.detail.get("socket") == socket]
         earlier = [list_ for list_ in lists if list_.time <= first]
-        found += earlier[-1:] or lists[:1]
-    begun = min((record.time for record in found), default=first)
-    told = (record for record in known if record.time > begun and _is_node_status(record))
-    return [*found, *([each] if (each := next(told, None)) is not None else [])]
+        lists_ += earlier[-1:] or lists[:1]
+    begun = min((record.time for record in lists_), default=first)
+    statuses = (record for record in ordered if record.time > begun and _is_node_status(record))
+    return [*lists_, *([each] if (each := next(statuses, None)) is not None else [])]
 
 
 def _is_node_status(record: Record) -> bool:

@@ -2,7 +2,7 @@
 
 A call is a `begin` (no outcome) and an `end` with the same id; what it delivers in between has the outcome EVENT and
 the same id again. `from` and `to` are the ends of the arrow: an `end` points back. The pod is its UID as 32 hex digits,
-which is a W3C trace id; None for what concerns a node or nobody yet known.
+which is a W3C trace id; None for calls about a node, or while the pod is unknown.
 """
 
 import hashlib
@@ -22,9 +22,9 @@ _HEX = re.compile(r"[0-9a-f]{32}")
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename={"caller": "from", "callee": "to"}):
     id: str
-    """`SENDER.CALL`: who told it, and the call."""
+    """`SENDER.CALL`: the sender of the record, and the call."""
     seq: int
-    """Counts the sender's records, so that a missing one is a known loss."""
+    """Counts the records of a sender, so that a lost record is noticed."""
     time: float
     """Seconds since the epoch."""
     caller: str
@@ -53,7 +53,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename={"caller": "from"
 
 
 def succeeded(outcome: str) -> bool:
-    """Whether an outcome is good news: OK, or an HTTP status below 400."""
+    """Whether an outcome is a success: OK, or an HTTP status below 400."""
     return outcome in (OK, EVENT) or (outcome.isdecimal() and int(outcome) < 400)
 
 
@@ -62,6 +62,6 @@ decode = msgspec.json.Decoder(Record).decode
 
 
 def pod_id(uid: str) -> str:
-    """A pod's trace id: its UID without the dashes; a UID that is none by its form is hashed into one."""
+    """Returns a pod's trace id: its UID without dashes; a UID of another form is hashed."""
     plain = uid.replace("-", "").lower()
     return plain if _HEX.fullmatch(plain) else hashlib.blake2s(uid.encode(), digest_size=16).hexdigest()

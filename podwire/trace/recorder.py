@@ -1,7 +1,7 @@
-"""A Tap: every hop becomes a datagram.
+"""A Tap that sends every hop as a datagram.
 
-This runs inside the calls that are watched, so it does as little as it can: bodies and messages are passed on as they
-are, and the collector makes sense of them. A body that is too large is left out; who it is about is not.
+It runs inside the calls that are recorded, so it does as little as possible: bodies and messages are passed on as they
+are, and the collector decodes them. A body that is too large is left out, but not the name of the object.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _KUBECTL = ("kubectl-command", "kubectl-flags", "kubectl-session")
 
 
 class Recorder:
-    """Tells one component's hops to whoever collects. May be called from any thread."""
+    """Sends the hops of one component to the collector. Thread-safe."""
 
     def __init__(self, send: Callable[[bytes], None], component: str, node: str = "") -> None:
         self._send = send
@@ -37,7 +37,7 @@ class Recorder:
         self._numbers = itertools.count(1)
 
     def __call__(self, hop: Hop) -> None:
-        if not _wanted(hop):
+        if not _is_recorded(hop):
             return
         now = time.time()
         id_ = f"{self._sender}.{hop.detail['call']:x}"
@@ -54,12 +54,12 @@ class Recorder:
                 outcome=hop.outcome,
                 detail=detail,
             )
-            with contextlib.suppress(UnicodeEncodeError):  # no text: lost, and the next number tells so
+            with contextlib.suppress(UnicodeEncodeError):  # not valid text: lost, and noticed by its sequence number
                 self._send(encode(record))
 
 
-def _wanted(hop: Hop) -> bool:
-    """HTTP only where it is about resources; what a stream delivers only where it is about pods."""
+def _is_recorded(hop: Hop) -> bool:
+    """HTTP is recorded only for resources; events of a stream only for pods."""
     path = hop.method.partition(" ")[2].partition("?")[0]
     if not path.startswith("/") or path.startswith("/registry/"):
         return True
@@ -69,21 +69,21 @@ def _wanted(hop: Hop) -> bool:
 
 
 def _details(hop: Hop) -> Iterator[dict[str, Any]]:
-    """What the datagrams carry: one for each hop, one for each line of what a stream delivers."""
-    told = hop.detail
-    if "event" in told:
-        for line in told["event"].splitlines():
+    """Yields the content of the datagrams: one for each hop, one for each line of a stream."""
+    carried = hop.detail
+    if "event" in carried:
+        for line in carried["event"].splitlines():
             yield {"event": _json(line)}
         return
-    detail = {name: value for name, value in told.items() if name not in ("call", "request", "response")}
-    if "request" in told:
-        detail |= _asked(told["request"])
-    if "response" in told:
-        detail |= _answered(told["response"])
+    detail = {name: value for name, value in carried.items() if name not in ("call", "request", "response")}
+    if "request" in carried:
+        detail |= _request_detail(carried["request"])
+    if "response" in carried:
+        detail |= _response_detail(carried["response"])
     yield detail
 
 
-def _asked(request: object) -> dict[str, Any]:
+def _request_detail(request: object) -> dict[str, Any]:
     match request:
         case Asked():
             return {name.replace("-", "_"): request.headers[name] for name in _KUBECTL if name in request.headers}
@@ -98,13 +98,13 @@ def _asked(request: object) -> dict[str, Any]:
             return {}
 
 
-def _answered(response: object) -> dict[str, Any]:
+def _response_detail(response: object) -> dict[str, Any]:
     match response:
         case Answered():
-            asked = {"request": _text(response.asked.body)} if response.asked.body else {}
+            detail = {"request": _text(response.asked.body)} if response.asked.body else {}
             if response.body and response.content_type.startswith(_JSON):
-                asked["response"] = _json(response.body)
-            return asked
+                detail["response"] = _json(response.body)
+            return detail
         case Message():
             return {"message": _message(response)}
         case Finished():
@@ -124,7 +124,7 @@ def _text(data: bytes) -> Any:
 
 
 def _json(data: bytes) -> Any:
-    """JSON of our own making, passed on without looking; of what is too large only who it is about."""
+    """Passes JSON of our own on without parsing; if it is too large, only what it is about."""
     return msgspec.Raw(data) if len(data) <= MOST_BODY else _head(data)
 
 

@@ -1,4 +1,4 @@
-"""What must not be written down, by the keys under which it travels. Pure."""
+"""Removes secrets from records, by the keys under which they occur. Pure."""
 
 from typing import Any
 
@@ -12,29 +12,29 @@ _KEYS = frozenset({
 
 _SECRET_KINDS = frozenset({"Secret", "SecretList"})
 _SECRET_FIELDS = ("data", "stringData", "value", "annotations")
-"""Of a Secret, of a patch of one; an annotation may hold the whole Secret as it was last applied."""
+"""Fields of a Secret or of a patch of one; an annotation may hold the whole Secret as it was last applied."""
 
 
 def redacted(detail: Any, *, secret: bool = False) -> Any:
-    """The same, with every secret value replaced; `secret` says that it is about a Secret, whatever its form."""
+    """Returns the same detail with every secret value replaced; `secret` marks the content of a Secret of any form."""
     if isinstance(detail, dict):
         return _object(detail, secret)
     return _list(detail, secret) if isinstance(detail, list) else detail
 
 
 def _object(detail: dict[str, Any], secret: bool) -> dict[str, Any]:
-    """No call for what is neither object nor list: most values are neither, and there are many."""
+    """Calls no function for scalars: most values are scalars, and there are many."""
     kind = detail.get("kind")
-    secret = secret or (isinstance(kind, str) and kind in _SECRET_KINDS)  # a device's attribute of that name is none
-    found = {}
+    secret = secret or (isinstance(kind, str) and kind in _SECRET_KINDS)  # an attribute of a device may have that name
+    result = {}
     for name, value in detail.items():
         if name.lower() in _KEYS or (secret and name in _SECRET_FIELDS):
-            found[name] = _hidden(value)
+            result[name] = _hidden(value)
         elif isinstance(value, dict):
-            found[name] = _object(value, secret)
+            result[name] = _object(value, secret)
         else:
-            found[name] = _list(value, secret) if isinstance(value, list) else value
-    return found
+            result[name] = _list(value, secret) if isinstance(value, list) else value
+    return result
 
 
 def _list(detail: list[Any], secret: bool) -> list[Any]:
@@ -42,7 +42,7 @@ def _list(detail: list[Any], secret: bool) -> list[Any]:
 
 
 def _hidden(value: Any) -> Any:
-    """Which keys there are is no secret; `automountServiceAccountToken` and its like are values of other types."""
+    """Keys are not secret; values of other types, such as automountServiceAccountToken, are not either."""
     if isinstance(value, dict):
         return {name: _hidden(item) for name, item in value.items()}
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""Records on disk: files of JSON lines, each of a bounded size and age, only so many of them; the oldest is dropped.
+"""Records on disk: files of JSON lines, bounded in size, age and number; the oldest file is dropped.
 
-A line is written whole and at once. What a crash or a full disk leaves half-written is no line: it is skipped by every
-reader, which says so, and whoever writes next ends it first.
+A line is written at once. A line that a crash or a full disk left incomplete is skipped and reported by every reader,
+and terminated by the next writer.
 """
 
 import contextlib
@@ -22,13 +22,13 @@ SEGMENTS = 8
 LIMIT = 32 << 20
 """Bytes of all segments together."""
 AGE = 7 * 24 * 3600.0
-"""Seconds after which records are dropped, whether or not there is room."""
+"""Seconds after which records are dropped."""
 LATEST = 253_402_300_799.0
-"""The last second of the year 9999: what is said to be later than this, nobody recorded."""
+"""The last second of the year 9999; records with a later time are invalid."""
 
 
 class Writer:
-    """Appends to the newest segment; there may be one writer at a time."""
+    """Appends to the newest segment; only one writer at a time."""
 
     def __init__(self, directory: Path, limit: int = LIMIT, age: float = AGE) -> None:
         self._directory = directory
@@ -42,7 +42,7 @@ class Writer:
         self._drop()
 
     def write(self, lines: list[bytes]) -> None:
-        """Durable against the end of this process when it returns. Raises OSError: then some may be missing."""
+        """Writes lines; they survive the end of this process. Raises OSError: then some may be missing."""
         for chunk in _chunks(lines, self._segment):
             size = os.fstat(self._file).st_size
             if size and (size + len(chunk) > self._segment or time.time() > self._began + self._age / SEGMENTS):
@@ -71,7 +71,7 @@ class Writer:
         self._drop()
 
     def _drop(self) -> None:
-        """Never the newest, which is being written."""
+        """Removes old segments, but never the newest, which is being written."""
         *older, _ = segment_files(self._directory)
         oldest = time.time() - self._age
         for place, path in enumerate(older):
@@ -87,10 +87,10 @@ class _Skipped:
 
 
 class Reader:
-    """Reads what was written since the last time, while it is being written. What is no record is skipped."""
+    """Reads what was written since the last call, also while a writer appends. Invalid lines are skipped."""
 
     def __init__(self, directory: Path, most: int = 2 * LIMIT) -> None:
-        """`most` bounds the bytes that one file may have: more than that nobody wrote."""
+        """`most` bounds the bytes of one file; a larger one was not written by us."""
         self._directory = directory
         self._most = most
         self._read: dict[str, int] = {}
@@ -111,21 +111,19 @@ class Reader:
                 self._unreadable[path.name] = error.strerror or str(error)
                 continue
             if len(data) > self._most:
-                self._unreadable[path.name] = f"it is larger than {self._most} bytes"
+                self._unreadable[path.name] = f"larger than {self._most} bytes"
                 continue
             whole, newline, _ = data.rpartition(b"\n")
             self._read[path.name] = begin + len(whole) + len(newline)
             yield from self._records(path.name, whole)
 
     def troubles(self) -> list[str]:
-        """What could not be read until now, by file."""
-        told = [f"{self._directory / name}: {why}" for name, why in sorted(self._unreadable.items())]
+        """Returns what could not be read so far, by file."""
+        troubles = [f"{self._directory / name}: {why}" for name, why in sorted(self._unreadable.items())]
         for name, skipped in sorted(self._skipped.items()):
-            lines = (
-                f"{skipped.lines} lines are no records and were" if skipped.lines > 1 else "a line is no record and was"
-            )
-            told.append(f"{self._directory / name}: {lines} skipped, first line {skipped.first}")
-        return told
+            lines = f"{skipped.lines} invalid lines were" if skipped.lines > 1 else "an invalid line was"
+            troubles.append(f"{self._directory / name}: {lines} skipped, first line {skipped.first}")
+        return troubles
 
     def _records(self, name: str, data: bytes) -> Iterator[Record]:
         lines = data.split(b"\n") if data else []
@@ -140,7 +138,7 @@ class Reader:
 
 
 def segment_files(directory: Path) -> list[Path]:
-    """From the oldest to the newest; none where there is no directory. Raises OSError for one that cannot be read."""
+    """Returns the segments, the oldest first; none without a directory. Raises OSError if it cannot be read."""
     try:
         found = [directory / name for name in os.listdir(directory)]  # noqa: PTH208 - a glob hides what it may not read
     except FileNotFoundError:
@@ -149,16 +147,16 @@ def segment_files(directory: Path) -> list[Path]:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """A file to read. Raises OSError for what is none: a pipe would be waited for, a device has no end."""
+    """Opens a regular file. Raises OSError for others: a pipe would block, and a device has no end."""
     file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115 - Path.open takes no opener; the caller closes it
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise OSError("it is no file")
+        raise OSError("not a regular file")
     return file
 
 
 def _record(line: bytes) -> Record | None:
-    """None for what a recorder would not have sent."""
+    """Returns None for a line that no recorder would have sent."""
     try:
         record = decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -167,7 +165,7 @@ def _record(line: bytes) -> Record | None:
 
 
 def _began(path: Path) -> float:
-    """When the first record of a segment was told; now, for a new one."""
+    """Returns the time of the first record of a segment; now, for a new one."""
     with contextlib.suppress(OSError), _opened(path) as file:
         first = _record(file.readline(1 << 20))
         if first is not None:
@@ -180,7 +178,7 @@ def _number(path: Path) -> int:
 
 
 def _chunks(lines: list[bytes], most: int) -> Iterator[bytes]:
-    """Lines joined so that no write is larger than a segment."""
+    """Joins lines so that no write is larger than a segment."""
     joined: list[bytes] = []
     size = 0
     for line in lines:

@@ -1,7 +1,7 @@
-"""Records into spans: a call is one, its pod's UID is the trace, and what it was made inside of is its parent. Pure.
+"""Builds spans from records: a call is a span, the UID of its pod the trace, the enclosing call its parent. Pure.
 
-A span is told by whoever was called. The whole start is the root of a trace: every call that was made inside no other
-hangs below it. Ids follow from what the records say, so that the same call is the same span whenever it is told.
+The service of a span is the callee. The whole start is the root of a trace, and every call without an enclosing call
+is a child of the root. Ids are derived from the records, so that the same call always is the same span.
 """
 
 import hashlib
@@ -18,9 +18,9 @@ from podwire.trace.record import Record, succeeded
 from podwire.trace.redact import redacted
 
 ROOT = "podwire"
-"""The service that tells of a whole start."""
+"""The service of the root span."""
 MOST_EVENTS = 128
-"""Of one root; those beyond are counted."""
+"""Events of one root; more are counted."""
 LONGEST = 2048
 """Characters of a detail."""
 
@@ -61,7 +61,7 @@ class Call:
         return (self.end.pod if self.end else None) or self.begin.pod
 
     def encloses(self, other: "Call") -> bool:
-        """Whether the other was made while this one was under way, by whom this one called."""
+        """Whether the other call was made by the callee of this one while this one was open."""
         if other is self or self.begin.callee != other.begin.caller or self.begin.time > other.begin.time:
             return False
         return self.end is None or (other.end is not None and other.end.time <= self.end.time)
@@ -69,14 +69,14 @@ class Call:
 
 @dataclass(slots=True)
 class Start:
-    """What is known of a pod's start: the root of its trace."""
+    """Facts of a pod's start: the root of its trace."""
 
     namespace: str = ""
     name: str = ""
     first: float = float("inf")
     last: float = 0.0
     asked: float | None = None
-    """When somebody asked for the pod."""
+    """Time of the request that created the pod."""
     running: float | None = None
     command: str = ""
     events: list[Event] = field(default_factory=list)
@@ -115,7 +115,7 @@ def root_id(pod: str) -> str:
 
 
 def spans(records: Iterable[Record]) -> list[Span]:
-    """All of some records: every call that ended and whose pod is known, and a root for each pod."""
+    """Returns a span for every call that ended and whose pod is known, and a root for each pod."""
     calls: dict[str, Call] = {}
     starts: dict[str, Start] = defaultdict(Start)
     for record in sorted(records, key=lambda record: (record.time, record.seq)):
@@ -125,25 +125,25 @@ def spans(records: Iterable[Record]) -> list[Span]:
             calls[record.id].end = record
         if record.pod is not None:
             starts[record.pod].learn(record)
-    found = parents(calls.values())
-    ended = [call_span(call, found.get(call.begin.id, "")) for call in calls.values() if call.end and call.pod]
+    enclosing = parents(calls.values())
+    ended = [call_span(call, enclosing.get(call.begin.id, "")) for call in calls.values() if call.end and call.pod]
     return [*(root_span(pod, start) for pod, start in starts.items()), *ended]
 
 
 def parents(calls: Iterable[Call]) -> dict[str, str]:
-    """The call inside of which each was made, by their ids; of several the one about the same, then the latest."""
+    """Returns the enclosing call of each call, by id; of several, one about the same resource, then the latest."""
     callees: dict[tuple[str | None, str], list[Call]] = defaultdict(list)
-    known = sorted(calls, key=lambda call: call.begin.time)
-    for call in known:
+    ordered = sorted(calls, key=lambda call: call.begin.time)
+    for call in ordered:
         callees[call.pod, call.begin.callee].append(call)
-    found = {}
-    for call in known:
+    enclosing = {}
+    for call in ordered:
         around = [one for one in callees[call.pod, call.begin.caller] if one.encloses(call)]
         if around and call.pod:
             about = _resource(call)
             same = [one for one in around if _resource(one) == about]
-            found[call.begin.id] = (same or around)[-1].begin.id
-    return found
+            enclosing[call.begin.id] = (same or around)[-1].begin.id
+    return enclosing
 
 
 def _resource(call: Call) -> str:
@@ -151,7 +151,7 @@ def _resource(call: Call) -> str:
 
 
 def root_span(pod: str, start: Start) -> Span:
-    told = (
+    attributes = (
         ("k8s.namespace.name", start.namespace),
         ("k8s.pod.name", start.name),
         ("k8s.pod.uid", _uid(pod)),
@@ -164,7 +164,7 @@ def root_span(pod: str, start: Start) -> Span:
         name=f"pod {start.namespace}/{start.name}",
         begin=start.begin,
         end=max(start.begin, start.running if start.running is not None else start.last),
-        attributes=tuple((name, value) for name, value in told if value),
+        attributes=tuple((name, value) for name, value in attributes if value),
         events=tuple(start.events),
         dropped_events=start.dropped_events,
         error="" if start.running is not None else "not Running yet",
@@ -172,10 +172,10 @@ def root_span(pod: str, start: Start) -> Span:
 
 
 def call_span(call: Call, parent: str) -> Span:
-    """Of a call that has ended and whose pod is known."""
+    """Returns the span of a call that has ended and whose pod is known."""
     begin, end, pod = call.begin, call.end, call.pod
     if end is None or pod is None:
-        raise ValueError(f"{begin.id} has not ended, or belongs to no pod")
+        raise ValueError(f"{begin.id} has not ended, or its pod is unknown")
     return Span(
         trace=pod,
         id=span_id(begin.id),

@@ -1,6 +1,6 @@
-"""A story drawn as SVG: lanes, arrows with their times, notes. Pure; every text is escaped.
+"""Draws a pod trace as SVG: lanes, arrows with their times, notes. Pure; all text is escaped.
 
-The drawing is cut into pieces of so many rows, one below the other without a seam, so that paper has a place to break.
+The drawing is split into pieces of a fixed number of rows, joined without a gap, so that a printer can break pages.
 """
 
 from collections import defaultdict
@@ -8,25 +8,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from podwire.trace.participants import placed
+from podwire.trace.participants import in_order
 from podwire.trace.plain_text import cut, plain, width
 from podwire.trace.pod_trace import Arrow, Cut, Gap, Moment, PodTrace, Remark, Turn, moments
 from podwire.trace.wording import lost, milliseconds, moment
 
 MARGIN, LANE, EDGE = 190, 150, 90
-"""Pixels: left of the first lane's half, of a lane, and right of the last one for labels."""
+"""Pixels: left of the lanes, of a lane, and right of the last lane for labels."""
 ROW, HEAD, NOTE = 32, 44, 30
 PIECE = 25
-"""Rows of a piece; about what a page of paper has."""
+"""Rows of a piece; about a printed page."""
 LETTER = 6.6
-"""Pixels of a letter of a label, on average."""
+"""Average pixels of a letter of a label."""
 LONGEST = 110
-"""Letters of a label; the whole stands in what a pointer over it shows."""
+"""Letters of a label; the tooltip has the whole text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A participant that works on a call: from its row to that of the answer."""
+    """The time during which a participant works on a call: from its row to the row of the reply."""
 
     lane: str
     top: float
@@ -35,24 +35,26 @@ class Bar:
 
 
 class Picture:
-    """A story with its places: who stands where, and which row is how far below the top."""
+    """A pod trace with the positions of lanes and rows."""
 
     def __init__(self, trace: PodTrace) -> None:
         self._begin = trace.origin
-        self._told = moments(trace)
-        people = placed({name for arrow in trace.arrows for name in (arrow.caller, arrow.callee)})
-        self._lanes = {participant: MARGIN + LANE * number + LANE / 2 for number, participant in enumerate(people)}
-        self.width = MARGIN + LANE * len(people) + EDGE
+        self._moments = moments(trace)
+        participants = in_order({name for arrow in trace.arrows for name in (arrow.caller, arrow.callee)})
+        self._lanes = {
+            participant: MARGIN + LANE * number + LANE / 2 for number, participant in enumerate(participants)
+        }
+        self.width = MARGIN + LANE * len(participants) + EDGE
         self._tops: list[float] = []
         top = 0.0
-        for each in self._told:
+        for row in self._moments:
             self._tops.append(top)
-            top += ROW if isinstance(each, Arrow) else NOTE
+            top += ROW if isinstance(row, Arrow) else NOTE
         self._height = top
-        self._bars = _bars(self._told, self._tops, self._height)
+        self._bars = _bars(self._moments, self._tops, self._height)
 
     def head(self) -> str:
-        """The participants, for the top of the window."""
+        """Returns the participants, for the top of the window."""
         names = "".join(
             f'<g class="who"><title>{_text(name)}</title>'
             f'<rect x="{x - LANE / 2 + 8:g}" y="8" width="{LANE - 16}" height="28" rx="6"/>'
@@ -63,9 +65,9 @@ class Picture:
         return self._svg("head", 0, HEAD, columns + names)
 
     def pieces(self) -> Iterator[str]:
-        """From top to bottom."""
-        for first in range(0, len(self._told), PIECE):
-            rows = range(first, min(first + PIECE, len(self._told)))
+        """Yields the pieces from top to bottom."""
+        for first in range(0, len(self._moments), PIECE):
+            rows = range(first, min(first + PIECE, len(self._moments)))
             top = self._tops[first]
             bottom = self._tops[rows.stop] if rows.stop < len(self._tops) else self._height
             drawn = [*self._rails(top, bottom), *(self._bar(bar) for bar in self._bars if _meets(bar, top, bottom))]
@@ -88,16 +90,16 @@ class Picture:
         return f'<rect class="bar" x="{x:g}" y="{bar.top:g}" width="8" height="{height:g}" rx="2"/>'
 
     def _row(self, number: int) -> str:
-        told, top = self._told[number], self._tops[number]
-        if isinstance(told, Gap | Cut):
+        moment, top = self._moments[number], self._tops[number]
+        if isinstance(moment, Gap | Cut):
             return (
                 f'<g class="gap"><rect x="0" y="{top + 4:g}" width="{self.width}" height="{NOTE - 8}"/>'
-                f'<text x="{MARGIN}" y="{top + 19:g}">{_text(lost(told))}</text></g>'
+                f'<text x="{MARGIN}" y="{top + 19:g}">{_text(lost(moment))}</text></g>'
             )
-        return self._note(told, top) if isinstance(told, Remark) else self._arrow(told, number, top)
+        return self._note(moment, top) if isinstance(moment, Remark) else self._arrow(moment, number, top)
 
     def _note(self, remark: Remark, top: float) -> str:
-        """A box over those whom it speaks of; as long as its text, if they stand close together."""
+        """A box over its participants; as wide as its text if they are close together."""
         over = [self._lanes[participant] for participant in remark.over if participant in self._lanes] or [
             MARGIN + LANE / 2
         ]
@@ -143,12 +145,12 @@ def _tip(x: float, y: float, way: int, arrow: Arrow) -> str:
     return f'<path class="tip" d="M{x:g} {y:g}l{-9 * way} -4v8z"/>'
 
 
-def _bars(told: Sequence[Moment], tops: Sequence[float], height: float) -> list[Bar]:
-    """One for each call that is answered, or is not yet; those inside another on the same lane stand beside it."""
-    rows = [(each, top + 22) for each, top in zip(told, tops, strict=True) if isinstance(each, Arrow)]
+def _bars(moments_: Sequence[Moment], tops: Sequence[float], height: float) -> list[Bar]:
+    """Returns a bar for each call; bars of nested calls on the same lane are shifted."""
+    rows = [(row, top + 22) for row, top in zip(moments_, tops, strict=True) if isinstance(row, Arrow)]
     ends = {arrow.id: y for arrow, y in rows if arrow.turn is Turn.REPLY}
     watches = {arrow.id for arrow, _ in rows if arrow.turn is Turn.EVENT}
-    found: dict[str, list[Bar]] = defaultdict(list)
+    bars: dict[str, list[Bar]] = defaultdict(list)
     for arrow, y in rows:
         if (
             arrow.turn is not Turn.CALL
@@ -157,14 +159,15 @@ def _bars(told: Sequence[Moment], tops: Sequence[float], height: float) -> list[
             or (_is_open(arrow) and "watch=" in arrow.method)
         ):
             continue
-        depth = sum(bar.bottom > y for bar in found[arrow.callee])
+        depth = sum(bar.bottom > y for bar in bars[arrow.callee])
         end = ends[arrow.id] if arrow.id in ends else _end_of(arrow, rows, height)
-        found[arrow.callee].append(Bar(arrow.callee, y, end, depth))
-    return [bar for own in found.values() for bar in own]
+        bars[arrow.callee].append(Bar(arrow.callee, y, end, depth))
+    return [bar for own in bars.values() for bar in own]
 
 
 def _end_of(call: Arrow, rows: Sequence[tuple[Arrow, float]], height: float) -> float:
-    """Of a call whose reply is not drawn: the last row that it lasts to; the bottom while nobody has answered."""
+    """Returns the end of a call whose reply is not drawn: the last row that it lasts to, or the bottom while it is
+    open."""
     if call.took is None:
         return height
     return max(y for arrow, y in rows if arrow.time <= call.time + call.took)

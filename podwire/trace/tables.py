@@ -1,4 +1,4 @@
-"""Stories in rows: those that were seen, the slowest of them, and two side by side. Pure."""
+"""Tables of pod traces: all, the slowest, and two compared. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -11,11 +11,11 @@ from podwire.trace.pod_trace import PodTrace
 from podwire.trace.wording import clock, day, milliseconds
 
 NOTICEABLE = 0.001
-"""Seconds by which a hop must be slower, or quicker, to be called so."""
+"""Seconds by which a hop must be slower or quicker to be marked."""
 
 
 def seen(traces: Sequence[PodTrace]) -> str:
-    """The pods that were seen, a line each; with the date, where they are not of one day."""
+    """Lists the recorded pods, a line each; with the date if they are of several days."""
     when = _dated if len({day(trace.begin) for trace in traces}) > 1 else clock
     rows = [
         (_ref(trace), when(trace.begin), milliseconds(trace.took), str(len(trace.arrows)), trace.pod)
@@ -29,11 +29,11 @@ def _dated(seconds: float) -> str:
 
 
 def slowest(traces: Iterable[PodTrace]) -> str:
-    """Starts with the time of each of their phases; a column only for those that one of them has."""
-    told = [(trace, {phase.name: phase.seconds for phase in phases(trace)}) for trace in traces]
-    names = list(dict.fromkeys(name for _, own in told for name in own))
+    """Lists starts with the time of each phase; a phase that none of them has gets no column."""
+    starts = [(trace, {phase.name: phase.seconds for phase in phases(trace)}) for trace in traces]
+    names = list(dict.fromkeys(name for _, own in starts for name in own))
     head = ("POD", "RUNNING AFTER", *(name.upper() for name in names))
-    rows = [(_ref(trace), milliseconds(trace.took), *(_phase(own, name) for name in names)) for trace, own in told]
+    rows = [(_ref(trace), milliseconds(trace.took), *(_phase(own, name) for name in names)) for trace, own in starts]
     return _aligned([head, *rows])
 
 
@@ -41,21 +41,21 @@ def _phase(own: dict[str, float], name: str) -> str:
     return milliseconds(own.get(name))
 
 
-def compared(told: Diff, *, colours: bool = False) -> str:
-    """Phases first, then hop by hop."""
-    first, second = _ref(told.first), _ref(told.second)
-    took = milliseconds(told.first.took), milliseconds(told.second.took)
-    whole = Sum("until Running", told.first.took, told.second.took)
-    lines = [f"A  {first}  {took[0]}  {told.first.pod}", f"B  {second}  {took[1]}  {told.second.pod}", ""]
-    sums = [("PHASE", "A", "B", "B - A"), *map(_sum, told.phases), _sum(whole)]
+def compared(comparison: Diff, *, colours: bool = False) -> str:
+    """Shows phases first, then hop by hop."""
+    first, second = _ref(comparison.first), _ref(comparison.second)
+    took = milliseconds(comparison.first.took), milliseconds(comparison.second.took)
+    whole = Sum("until Running", comparison.first.took, comparison.second.took)
+    lines = [f"A  {first}  {took[0]}  {comparison.first.pod}", f"B  {second}  {took[1]}  {comparison.second.pod}", ""]
+    sums = [("PHASE", "A", "B", "B - A"), *map(_sum, comparison.phases), _sum(whole)]
     lines += _aligned(sums).splitlines()
-    if told.parts:
-        lines += ["", *_aligned([("OF WHICH", "A", "B", "B - A"), *map(_sum, told.parts)]).splitlines()]
-    rows: list[Sequence[str]] = [("HOP", "CALL", "AT A", "AT B", "A", "B", "B - A", ""), *map(_row, told.rows)]
+    if comparison.parts:
+        lines += ["", *_aligned([("OF WHICH", "A", "B", "B - A"), *map(_sum, comparison.parts)]).splitlines()]
+    rows: list[Sequence[str]] = [("HOP", "CALL", "AT A", "AT B", "A", "B", "B - A", ""), *map(_row, comparison.rows)]
     head, *drawn = _aligned(rows).splitlines()
-    styles = [_style(row) if colours else canvas.NORMAL for row in told.rows]
+    styles = [_style(row) if colours else canvas.NORMAL for row in comparison.rows]
     lines += ["", head, *(coloured(line, style) for line, style in zip(drawn, styles, strict=True)), ""]
-    return "\n".join([*lines, *_verdict(told)]) + "\n"
+    return "\n".join([*lines, *_verdict(comparison)]) + "\n"
 
 
 def _sum(each: Sum) -> tuple[str, ...]:
@@ -88,19 +88,17 @@ def _style(row: Row) -> str:
     return canvas.FAILED if row.slower >= NOTICEABLE else canvas.ANSWER if row.slower <= -NOTICEABLE else canvas.NORMAL
 
 
-def _verdict(told: Diff) -> Iterator[str]:
-    """What is to be looked at first."""
-    if told.phases:
-        worst = max(told.phases, key=lambda phase: phase.slower)
+def _verdict(comparison: Diff) -> Iterator[str]:
+    """Yields what to look at first."""
+    if comparison.phases:
+        worst = max(comparison.phases, key=lambda phase: phase.slower)
         if worst.slower >= NOTICEABLE:
             yield f"B is slowest in {worst.name}: {_signed(worst.slower)}"
-    slower = [row for row in told.rows if row.slower is not None and row.slower >= NOTICEABLE]
+    slower = [row for row in comparison.rows if row.slower is not None and row.slower >= NOTICEABLE]
     if slower:
-        row = max(slower, key=lambda row_: row_.slower or 0.0)
-        yield plain(
-            f"the hop that is slower by most: {row.caller} → {row.callee} {row.call}: {_signed(row.slower or 0)}"
-        )
-    missing, extra = (sum(row.kind == kind for row in told.rows) for kind in ("missing", "extra"))
+        row = max(slower, key=lambda candidate: candidate.slower or 0.0)
+        yield plain(f"slowest hop: {row.caller} → {row.callee} {row.call}: {_signed(row.slower or 0)}")
+    missing, extra = (sum(row.kind == kind for row in comparison.rows) for kind in ("missing", "extra"))
     yield f"{len(slower)} hops are slower, {missing} are missing in B, {extra} are only in B"
 
 

@@ -1,30 +1,30 @@
-"""A story drawn with characters: a lane for each participant, time from top to bottom. Pure.
+"""Draws a pod trace with characters: a lane for each participant, time from top to bottom. Pure.
 
-In a narrow terminal the lanes make way for one line per arrow, and for more where one is not enough.
+In a narrow terminal there are no lanes: an arrow takes one line, or more where it does not fit.
 """
 
 from collections.abc import Sequence
 
 from podwire.trace import canvas
 from podwire.trace.canvas import Canvas, coloured
-from podwire.trace.participants import placed
+from podwire.trace.participants import in_order
 from podwire.trace.plain_text import cut, folded, plain, width
 from podwire.trace.pod_trace import Arrow, Cut, Gap, Moment, PodTrace, Remark, Turn, moments
 from podwire.trace.wording import headline, lost, times
 
 NARROWEST = 10
-"""Columns that a lane needs; with fewer there are no lanes."""
+"""Columns of a lane at least; with fewer there are no lanes."""
 WIDEST = 22
 LABEL = 4
-"""Columns by which a label below its arrow is indented."""
+"""Indentation of a label below its arrow."""
 MARGIN = 22
 """Columns on the left for the time and the duration."""
 
 
 def text(trace: PodTrace, columns: int = 120, *, colours: bool = False) -> str:
-    """The whole story."""
-    people = placed({name for arrow in trace.arrows for name in (arrow.caller, arrow.callee)})
-    drawing = Drawing(people, trace.origin, columns, colours=colours)
+    """Returns the whole diagram."""
+    participants = in_order({name for arrow in trace.arrows for name in (arrow.caller, arrow.callee)})
+    drawing = Drawing(participants, trace.origin, columns, colours=colours)
     lines = [*folded(plain(headline(trace)), max(NARROWEST, columns)), "", *drawing.head()]
     for moment in moments(trace):
         lines += drawing.lines(moment)
@@ -32,16 +32,17 @@ def text(trace: PodTrace, columns: int = 120, *, colours: bool = False) -> str:
 
 
 class Drawing:
-    """Draws arrows between these participants, as many columns wide as the terminal."""
+    """Draws arrows between these participants, as wide as the terminal."""
 
-    def __init__(self, people: Sequence[str], begin: float, columns: int, *, colours: bool = False) -> None:
-        self._people = list(people)
+    def __init__(self, participants: Sequence[str], begin: float, columns: int, *, colours: bool = False) -> None:
+        self._participants = list(participants)
         self._begin = begin
         self._width = columns
         self._colours = colours
-        self._step = min(WIDEST, (columns - MARGIN) // max(1, len(people)))
+        self._step = min(WIDEST, (columns - MARGIN) // max(1, len(participants)))
         self._lanes = {
-            participant: MARGIN + self._step * number + self._step // 2 for number, participant in enumerate(people)
+            participant: MARGIN + self._step * number + self._step // 2
+            for number, participant in enumerate(participants)
         }
         self._flat = self._step < NARROWEST
 
@@ -56,23 +57,23 @@ class Drawing:
         return [str(drawn), str(self._rails())]
 
     def _room(self, name: str) -> int:
-        """Columns for a name: it may run into the lanes beside it as far as their names leave it room."""
-        place = self._people.index(name)
-        beside = [*self._people[max(0, place - 1) : place], *self._people[place + 1 : place + 2]]
+        """Returns the columns for a name: it may extend into the adjacent lanes as far as their names leave space."""
+        place = self._participants.index(name)
+        beside = [*self._participants[max(0, place - 1) : place], *self._participants[place + 1 : place + 2]]
         longest = max((min(width(plain(participant)), self._step - 1) for participant in beside), default=0)
         return max(self._step - 1, 2 * (self._step - 1) - longest)
 
     def foot(self) -> list[str]:
         return [] if self._flat else [str(self._rails())]
 
-    def lines(self, told: Moment) -> list[str]:
-        if isinstance(told, Gap | Cut):
-            return [self._styled(cut(f"{'':{MARGIN}}~~~ {plain(lost(told))} ~~~", self._width), canvas.LOST)]
-        if isinstance(told, Remark):
-            return self._remark(told)
-        if self._flat or not {told.caller, told.callee} <= set(self._lanes):
-            return self._flattened(told)
-        return [str(self._labelled(told)), str(self._stroke(told))]
+    def lines(self, moment: Moment) -> list[str]:
+        if isinstance(moment, Gap | Cut):
+            return [self._styled(cut(f"{'':{MARGIN}}~~~ {plain(lost(moment))} ~~~", self._width), canvas.LOST)]
+        if isinstance(moment, Remark):
+            return self._remark(moment)
+        if self._flat or not {moment.caller, moment.callee} <= set(self._lanes):
+            return self._flattened(moment)
+        return [str(self._labelled(moment)), str(self._stroke(moment))]
 
     def _remark(self, remark: Remark) -> list[str]:
         if self._flat:
@@ -94,7 +95,7 @@ class Drawing:
         return drawn
 
     def _labelled(self, arrow: Arrow) -> Canvas:
-        """The label stands over its arrow and may run on to the right; at the edge it moves to the left."""
+        """Draws the label above its arrow, extending to the right; at the edge it moves to the left."""
         drawn = self._rails()
         drawn.put(0, times(arrow, self._begin), canvas.FAINT)
         left = min(self._lanes[arrow.caller], self._lanes[arrow.callee]) + 2
@@ -120,7 +121,7 @@ class Drawing:
         return drawn
 
     def _flattened(self, arrow: Arrow) -> list[str]:
-        """On one line if it fits, else with the label below."""
+        """Draws an arrow on one line if it fits, else with the label below."""
         style, when = style_of(arrow), times(arrow, self._begin)
         sign = "→" if arrow.turn is Turn.CALL else "✕" if arrow.failed else "⇢"
         ends, label = plain(f"{arrow.caller} {sign} {arrow.callee}"), plain(arrow.label)
@@ -131,7 +132,7 @@ class Drawing:
         return [first.replace(" " * width(when), when, 1), *others, *self._folded(label, LABEL, style)]
 
     def _folded(self, line: str, indent: int, style: str) -> list[str]:
-        """No longer than a terminal is wide, if it is one that people use."""
+        """Wraps to the width of the terminal."""
         return [
             self._styled(f"{'':{indent}}{part}", style) for part in folded(line, max(NARROWEST, self._width - indent))
         ]

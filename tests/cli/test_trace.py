@@ -168,7 +168,7 @@ def test_broken_files_are_named_and_the_rest_is_drawn(kept, capsys):
     (directory / "00000000.jsonl").write_bytes(b"hello\n")
     assert main(["trace", "web", "--prefix", str(kept)]) == 0
     told = capsys.readouterr()
-    assert "00000000.jsonl: a line is no record and was skipped, first line 1" in told.err
+    assert "00000000.jsonl: an invalid line was skipped, first line 1" in told.err
     assert told.out.startswith("pod default/web")
 
 
@@ -203,4 +203,4 @@ def test_a_number_of_rows_is_a_number(kept, capsys):
 def test_up_refuses_a_collector_that_is_none(url, capsys):
     with pytest.raises(SystemExit):
         main(["up", "--otlp", url])
-    assert "is no http://HOST[:PORT][/PATH] of a collector" in capsys.readouterr().err
+    assert "is not a collector URL; expected http://HOST[:PORT][/PATH]" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import pytest
 from podwire.protocols.dra import dra_v1_pb2, dra_v1beta1_pb2
 from podwire.trace.digest import digested
 from podwire.trace.labels import label_of
-from podwire.trace.participants import of_socket, placed
+from podwire.trace.participants import in_order, of_socket
 from podwire.trace.pods import About, Pods
 from podwire.trace.prelude import prelude
 from podwire.trace.record import Record, pod_id
@@ -103,7 +103,7 @@ def test_a_driver_of_somebody_else_has_its_own_name(pods):
     socket = "/var/lib/kubelet/plugins/gpu.example.com/dra.sock"
     begun = digested(call("NodePrepareResources", request(), socket=socket, about="default/web"), pods)
     assert begun.callee == "gpu.example.com"
-    assert placed({"gpu.example.com", "Kubelet"}) == ["Kubelet", "gpu.example.com"]
+    assert in_order({"gpu.example.com", "Kubelet"}) == ["Kubelet", "gpu.example.com"]
 
 
 def http(verb, path, answer, code="200", pod=None) -> Record:

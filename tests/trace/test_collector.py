@@ -13,8 +13,7 @@ import msgspec
 import pytest
 
 from podwire.interfaces import Hop
-from podwire.trace import collector
-from podwire.trace.collector import Collector
+from podwire.trace.collector import Collector, Limits
 from podwire.trace.follow import follow
 from podwire.trace.pod_trace import PodTraces
 from podwire.trace.record import Record, encode
@@ -76,19 +75,17 @@ async def test_what_is_recorded_is_on_disk_soon(socket, tmp_path, recorder):
 async def test_records_are_made_when_it_is_quiet(socket, tmp_path, recorder, monkeypatch):
     taken: asyncio.Queue[int] = asyncio.Queue()
     monkeypatch.setattr(Collector, "take", lambda self, datagrams: taken.put_nowait(len(list(datagrams))))
-    monkeypatch.setattr(collector, "PATIENCE", SOON)
-    async with collecting(socket, tmp_path / "trace"):
+    async with collecting(socket, tmp_path / "trace", limits=Limits(burst=SOON)):
         for each in range(5):
             recorder(hop(each))
-            await asyncio.sleep(collector.BEAT / 2)
+            await asyncio.sleep(Limits().poll / 2)
         assert taken.empty()
         async with asyncio.timeout(SOON):
             assert await taken.get() == 5
 
 
-async def test_who_wants_to_read_has_all_that_came_before(socket, tmp_path, recorder, monkeypatch):
-    monkeypatch.setattr(collector, "PATIENCE", SOON)
-    async with collecting(socket, tmp_path / "trace"):
+async def test_who_wants_to_read_has_all_that_came_before(socket, tmp_path, recorder):
+    async with collecting(socket, tmp_path / "trace", limits=Limits(burst=SOON)):
         chatter = asyncio.create_task(_chatter(recorder))
         recorder(hop(7, "OK"))
         assert await asyncio.to_thread(dealt_with, socket, SOON)
@@ -99,7 +96,7 @@ async def test_who_wants_to_read_has_all_that_came_before(socket, tmp_path, reco
 async def _chatter(recorder):
     for each in itertools.count(1000):
         recorder(hop(each))
-        await asyncio.sleep(collector.BEAT / 4)
+        await asyncio.sleep(Limits().poll / 4)
 
 
 async def test_who_wants_to_read_does_not_wait_for_nobody(socket, tmp_path):
@@ -123,7 +120,7 @@ async def test_records_do_not_wait_for_ever(socket, tmp_path, recorder):
         async with asyncio.timeout(SOON):
             for each in range(1000):
                 recorder(hop(each))
-                await asyncio.sleep(collector.BEAT / 4)
+                await asyncio.sleep(Limits().poll / 4)
                 if found := list(reader.more()):
                     break
     assert found, "although there was no end to it"
@@ -207,7 +204,7 @@ async def test_what_is_no_record_is_passed_over(socket, tmp_path, recorder, capl
             sender.send(each)
         recorder(hop(1))
         assert len(await read(tmp_path / "trace", 1)) == 1
-    assert "a datagram is no record" in caplog.text
+    assert "trace datagrams were rejected" in caplog.text
 
 
 DEEP = encode(

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import time
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -12,8 +13,8 @@ from aiohttp import web
 from podwire.cli.main import main
 from podwire.cluster import tracing
 from podwire.protocols.otlp import otlp_pb2 as pb
-from podwire.trace import exporter as exporting
-from podwire.trace.exporter import Exporter
+from podwire.trace import span_assembly
+from podwire.trace.exporter import Exporter, Limits
 from podwire.trace.otlp import CONTENT_TYPE
 from podwire.trace.pod_trace import assigned
 from podwire.trace.record import encode
@@ -98,17 +99,13 @@ async def eventually(wanted) -> None:
             await asyncio.sleep(0.005)
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """What lingers in life does so for a moment only."""
-    monkeypatch.setattr("podwire.trace.span_assembly.LINGER", 0.01)
-    monkeypatch.setattr(exporting, "FIRST_PAUSE", 0.01)
+QUICK = Limits(first_pause=0.01, spans=span_assembly.Limits(linger=0.01))
 
 
 @contextlib.asynccontextmanager
-async def exporting_to(url: str, **options):
-    async with posting(url, CONTENT_TYPE, seconds=options.pop("seconds", 10.0)) as post:
-        made = Exporter(post, **options)
+async def exporting_to(url: str, limits: Limits = QUICK, seconds: float = 10.0):
+    async with posting(url, CONTENT_TYPE, seconds=seconds) as post:
+        made = Exporter(post, limits)
         running = asyncio.create_task(made.run())
         await asyncio.sleep(0)
         try:
@@ -131,9 +128,9 @@ async def test_a_start_comes_to_the_collector_whole(collector, records):
     assert exporter.dropped == 0
 
 
-async def test_what_is_left_at_the_end_is_sent_before_it(collector, records, monkeypatch):
-    monkeypatch.setattr("podwire.trace.span_assembly.LINGER", 3600.0)
-    async with exporting_to(collector.url) as exporter:
+async def test_what_is_left_at_the_end_is_sent_before_it(collector, records):
+    late = replace(QUICK, spans=span_assembly.Limits(linger=3600.0))
+    async with exporting_to(collector.url, late) as exporter:
         exporter.offer(assigned(records))
     assert "RunPodSandbox" in {each.name for each in collector.spans}
 
@@ -156,8 +153,8 @@ async def test_what_a_collector_refuses_is_dropped_counted_and_said(status, coll
         await eventually(lambda: exporter.dropped)
     refused = len(collector.spans)
     assert exporter.dropped == refused
-    [said] = [each for each in caplog.records if each.message == "spans are dropped"]
-    assert (said.spans, said.reason) == (refused, f"the collector answers {status}")
+    [said] = [each for each in caplog.records if each.message == "dropped trace spans"]
+    assert (said.spans, said.error) == (refused, f"the collector answers {status}")
 
 
 async def test_what_it_takes_only_in_part_is_counted_too(collector, records, caplog):
@@ -169,7 +166,7 @@ async def test_what_it_takes_only_in_part_is_counted_too(collector, records, cap
         exporter.offer(assigned(records))
         await eventually(lambda: exporter.sent)
     assert exporter.dropped == 2
-    assert "\x1b" not in " ".join(str(each.reason) for each in caplog.records if hasattr(each, "reason"))
+    assert "\x1b" not in " ".join(str(each.error) for each in caplog.records if hasattr(each, "error"))
 
 
 async def test_a_collector_that_comes_later_gets_what_waited(records, reserved, nowhere):
@@ -184,16 +181,16 @@ async def test_a_collector_that_comes_later_gets_what_waited(records, reserved, 
 
 async def test_while_nobody_takes_spans_the_queue_is_bounded_and_offering_costs_nothing(records, nowhere, caplog):
     begun, ended = (each for each in records if each.method == "RunPodSandbox")
-    async with exporting_to(nowhere, waiting=100) as exporter:
+    async with exporting_to(nowhere, replace(QUICK, queue=100)) as exporter:
         for number in range(2000):
             pair = [msgspec.structs.replace(each, id=f"Kubelet-1.{number:x}") for each in (begun, ended)]
             exporter.offer(pair)
         await eventually(lambda: exporter.dropped)
-        assert len(exporter._queue) <= 100 + exporting.BATCH
+        assert len(exporter._queue) <= 100 + QUICK.batch
     assert exporter.dropped >= 1900
     assert exporter.sent == 0
-    assert "spans are dropped" in caplog.text
-    assert "the collector does not take spans" in caplog.text
+    assert "dropped trace spans" in caplog.text
+    assert "cannot send spans to OTLP collector" in caplog.text
 
 
 async def test_a_collector_that_never_answers_is_given_up(records):
@@ -274,7 +271,7 @@ async def test_who_keeps_records_does_not_wait_for_a_collector_that_is_gone(tmp_
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
-    assert time.monotonic() - begun < exporting.FAREWELL + SOON
+    assert time.monotonic() - begun < Limits().flush + SOON
 
 
 # One story, from the command line.
@@ -305,4 +302,4 @@ async def test_why_a_story_could_not_be_sent_is_said_in_one_line(collector, kept
     assert await asyncio.to_thread(main, ["trace", "--last", "--otlp", collector.url, "--prefix", str(kept)]) == 1
     assert capsys.readouterr().err.endswith("answers 403: no\\x1b[2J\n")
     assert await asyncio.to_thread(main, ["trace", "--last", "--otlp", "nowhere", "--prefix", str(kept)]) == 1
-    assert "--otlp 'nowhere' is no http://HOST[:PORT][/PATH] of a collector" in capsys.readouterr().err
+    assert "--otlp 'nowhere' is not a collector URL; expected http://HOST[:PORT][/PATH]" in capsys.readouterr().err

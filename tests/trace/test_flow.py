@@ -175,9 +175,7 @@ def test_what_is_swapped_is_told_with_where_it_is_and_where_it_belongs(records, 
     records[sandbox] = msgspec.structs.replace(records[sandbox], time=late)
     records[cni] = msgspec.structs.replace(records[cni], time=early)
     [swapped] = [each for each in check(tell(records), FLOW) if each.kind == "swapped"]
-    assert re.search(
-        r"it is there at \+1[23]\.0 ms, but not in its place, which is after \S+ ?-{1,2}>>", swapped.reason
-    )
+    assert re.search(r"it is at \+1[23]\.0 ms, not in its place, which is after \S+ ?-{1,2}>>", swapped.reason)
 
 
 METHODS = ("RunPodSandbox", "ADD bridge")
@@ -187,7 +185,7 @@ def test_what_nobody_expects_is_told_once_with_how_often_it_is_there(records, te
     strange = msgspec.structs.replace(records[14], method="Strange", id="Kubelet-1.9")
     again = [msgspec.structs.replace(strange, id=f"Kubelet-1.9{each}", seq=100 + each) for each in range(3)]
     found = [str(each) for each in check(tell([*records, *again]), FLOW)]
-    assert found == ["extra: Kubelet->>ContainerRuntime: Strange (the flow does not know this call; 3 times)"]
+    assert found == ["extra: Kubelet->>ContainerRuntime: Strange (not part of the flow; 3 times)"]
 
 
 def test_who_is_no_participant_is_not_judged(records, tell):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from podwire.trace.check import _places, check
+from podwire.trace.check import _positions, check
 from podwire.trace.flow import FLOWS, Flow, Step, load
 from podwire.trace.pod_trace import PodTrace, PodTraces
 from podwire.trace.record import decode
@@ -142,7 +142,7 @@ def neighbours() -> list[object]:
 def test_two_arrows_that_change_places_are_found(flow: Flow, first: Step, second: Step):
     """All that could be taken for the first are moved behind all that could be taken for the second."""
     trace = STORIES[flow.name]
-    places = _places(flow, trace.arrows)
+    places = _positions(flow, trace.arrows)
     steps = {id(each): each for each in flow.steps}
     at = {str(steps[key]): place for key, place in places.items()}
     one, other = at[str(first)], at[str(second)]

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from podwire.trace.check import annotated, brief
-from podwire.trace.cutting import cut_short
 from podwire.trace.flow import load
 from podwire.trace.html import _sums, html
+from podwire.trace.pod_trace import shorten
 from podwire.trace.svg import PIECE, Picture
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -117,13 +117,13 @@ def test_a_story_that_is_too_long_has_a_gap_with_a_name_in_it(records, tell):
         for each in range(500)
     ]
     trace = tell([*records, *many])
-    short = cut_short(trace, 100)
+    short = shorten(trace, 100)
     assert len(short.arrows) == 100
     assert (short.cuts[0].arrows, len(trace.arrows) - 100) == (len(trace.arrows) - 100,) * 2
     assert short.arrows[0] == trace.arrows[0]
     assert short.arrows[-1] == trace.arrows[-1]
     assert f"{len(trace.arrows) - 100} arrows are left out here" in html(short, [])
-    assert cut_short(trace) is trace
+    assert shorten(trace) is trace
 
 
 def test_a_life_that_was_recorded_for_real_is_drawn_to_its_end(tell):

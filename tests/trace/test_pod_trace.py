@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from podwire.trace.participants import of_agent, placed
+from podwire.trace.participants import in_order, of_agent
 from podwire.trace.pod_trace import PodTraces, Turn, moments
 
 UID = "3bba3e288f2d47ce8c5bf9d5d263d9fc"
@@ -116,4 +116,4 @@ def test_callers_are_named_by_their_agent(agent, participant):
 
 
 def test_participants_stand_from_left_to_right_and_strangers_behind_them():
-    assert placed({"zebra", "CNIPlugin", "User", "ant"}) == ["User", "CNIPlugin", "ant", "zebra"]
+    assert in_order({"zebra", "CNIPlugin", "User", "ant"}) == ["User", "CNIPlugin", "ant", "zebra"]

@@ -72,7 +72,7 @@ def test_a_line_that_is_no_record_is_skipped_and_named(broken, tmp_path):
     (tmp_path / "00000001.jsonl").write_bytes(b"\n".join([line(1), broken, line(2), broken, b""]))
     reader = Reader(tmp_path)
     assert numbers(reader) == [1, 2]
-    assert reader.troubles() == [f"{tmp_path}/00000001.jsonl: 2 lines are no records and were skipped, first line 2"]
+    assert reader.troubles() == [f"{tmp_path}/00000001.jsonl: 2 invalid lines were skipped, first line 2"]
 
 
 def test_a_file_that_cannot_be_read_is_named_and_the_others_are_read(tmp_path):
@@ -86,9 +86,9 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_read(tmp_path):
     assert numbers(reader) == [2]
     assert reader.troubles() == [
         f"{tmp_path}/00000001.jsonl: Is a directory",
-        f"{tmp_path}/00000003.jsonl: it is larger than 4000 bytes",
-        f"{tmp_path}/00000005.jsonl: it is no file",
-        f"{tmp_path}/00000006.jsonl: it is no file",
+        f"{tmp_path}/00000003.jsonl: larger than 4000 bytes",
+        f"{tmp_path}/00000005.jsonl: not a regular file",
+        f"{tmp_path}/00000006.jsonl: not a regular file",
     ]
 
 
@@ -120,7 +120,7 @@ def test_a_disk_that_was_full_costs_what_found_no_room_and_nothing_after_it(tmp_
     writer.close()
     reader = Reader(tmp_path)
     assert numbers(reader) == [1, 3, 4]
-    assert "2 lines are no records" in reader.troubles()[0]
+    assert "2 invalid lines" in reader.troubles()[0]
 
 
 def test_a_segment_that_cannot_be_made_leaves_the_writer_where_it_was(tmp_path, monkeypatch):
@@ -152,7 +152,7 @@ def test_files_of_others_are_left_alone(tmp_path):
 def test_a_collector_begins_over_broken_files_and_says_so(tmp_path, caplog):
     (tmp_path / "00000001.jsonl").write_bytes(b"hello\n" + line(1) + b"\n")
     Collector(tmp_path)._writer.close()
-    assert "records of before are lost" in caplog.text
+    assert "cannot read stored trace records" in caplog.text
 
 
 def test_lines_are_counted_over_several_reads(tmp_path):
@@ -163,4 +163,4 @@ def test_lines_are_counted_over_several_reads(tmp_path):
     with file.open("ab") as more:
         more.write(line(2) + b"\nhello\n")
     assert numbers(reader) == [2]
-    assert reader.troubles() == [f"{tmp_path}/00000001.jsonl: a line is no record and was skipped, first line 3"]
+    assert reader.troubles() == [f"{tmp_path}/00000001.jsonl: an invalid line was skipped, first line 3"]

@@ -10,11 +10,12 @@ from podwire.trace.otlp import encoded, rejected
 from podwire.trace.otlp_endpoint import BadEndpoint, endpoint, shown
 from podwire.trace.pod_trace import assigned
 from podwire.trace.record import decode
-from podwire.trace.span_assembly import KEPT, LINGER, SILENCE, Assembler
+from podwire.trace.span_assembly import Assembler, Limits
 from podwire.trace.spans import Event, Span, root_id, span_id, spans
 
 UID = "3bba3e288f2d47ce8c5bf9d5d263d9fc"
 MOST = 200
+LIMITS = Limits()
 
 
 @pytest.fixture
@@ -110,36 +111,36 @@ def fed(assembler: Assembler, records, now: float = 0.0) -> None:
 def test_as_they_come_the_spans_are_those_of_the_whole_story(records):
     assembler = Assembler()
     fed(assembler, assigned(records))
-    found = assembler.due(LINGER)
+    found = assembler.due(LIMITS.linger)
     whole = spans(assigned(records))
     assert sorted(each.id for each in found) == sorted(each.id for each in whole)
     assert {each.id: each.parent for each in found} == {each.id: each.parent for each in whole}
-    assert assembler.due(LINGER) == []
+    assert assembler.due(LIMITS.linger) == []
 
 
 def test_a_call_is_told_a_moment_after_its_end(records):
     assembler = Assembler()
     assert assembler.next() is None
     fed(assembler, records)
-    assert assembler.next() == LINGER
-    assert assembler.due(LINGER / 2) == []
-    assert assembler.due(LINGER) != []
+    assert assembler.next() == LIMITS.linger
+    assert assembler.due(LIMITS.linger / 2) == []
+    assert assembler.due(LIMITS.linger) != []
     assert assembler.next() is None
 
 
 def test_a_request_is_the_start_although_its_pod_is_known_only_at_its_end(records):
     assembler = Assembler()
     fed(assembler, records)
-    root = named(assembler.due(LINGER), "podwire", "pod default/web")
+    root = named(assembler.due(LIMITS.linger), "podwire", "pod default/web")
     assert root.begin == next(each.time for each in records if each.method.startswith("POST "))
 
 
 def test_a_pod_that_does_not_run_is_told_of_when_nothing_more_comes(records):
     assembler = Assembler()
     fed(assembler, records[:15])
-    assert [each for each in assembler.due(LINGER) if not each.parent] == []
-    assert assembler.next() == SILENCE
-    [root] = assembler.due(SILENCE)
+    assert [each for each in assembler.due(LIMITS.linger) if not each.parent] == []
+    assert assembler.next() == LIMITS.silence
+    [root] = assembler.due(LIMITS.silence)
     assert root.error == "not Running yet"
 
 
@@ -147,24 +148,23 @@ def test_a_pod_that_runs_is_told_of_once_whatever_comes_after(records):
     assembler = Assembler()
     fed(assembler, records)
     later = msgspec.structs.replace(records[-1], seq=99, id="APIServer-1.z", outcome="")
-    fed(assembler, [later], LINGER / 2)
-    assert len([each for each in assembler.due(LINGER) if not each.parent]) == 1
-    fed(assembler, [later], LINGER)
-    assert [each for each in assembler.due(SILENCE * 9) if not each.parent] == []
+    fed(assembler, [later], LIMITS.linger / 2)
+    assert len([each for each in assembler.due(LIMITS.linger) if not each.parent]) == 1
+    fed(assembler, [later], LIMITS.linger)
+    assert [each for each in assembler.due(LIMITS.silence * 9) if not each.parent] == []
 
 
-def test_what_is_known_is_bounded(records, monkeypatch):
-    monkeypatch.setattr("podwire.trace.span_assembly.MOST", MOST)
-    assembler = Assembler()
+def test_what_is_known_is_bounded(records):
+    assembler = Assembler(Limits(most=MOST))
     begun = records[14]
     for each in range(MOST + 10):
         assembler.learn([msgspec.structs.replace(begun, id=f"K-1.{each:x}", seq=each, pod=f"{each:032x}")], 0.0)
     assert assembler.forgotten == 10
     assert len(assembler._starts) <= MOST
-    assembler.due(SILENCE)
+    assembler.due(LIMITS.silence)
     fed(assembler, records)
-    assembler.due(LINGER + SILENCE)
-    assembler.due(LINGER + SILENCE + KEPT)
+    assembler.due(LIMITS.linger + LIMITS.silence)
+    assembler.due(LIMITS.linger + LIMITS.silence + LIMITS.kept)
     assert len(assembler._calls) <= MOST
 
 

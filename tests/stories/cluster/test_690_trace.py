@@ -134,7 +134,7 @@ def test_what_was_recorded_survives_and_a_collector_that_is_gone_is_waited_for_b
     cluster.eventually(lambda: _running(cluster, "second"), "it is told after the restart")
     assert _running(cluster, "first") == before
     log = cluster.prefix / "var/log/podwire/trace.log"
-    cluster.eventually(lambda: "the collector does not take spans" in log.read_text(), "it is said", log.read_text)
+    cluster.eventually(lambda: "cannot send spans to OTLP collector" in log.read_text(), "it is said", log.read_text)
     cluster.delete_all()
 
 
