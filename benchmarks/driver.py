@@ -39,7 +39,7 @@ Arrows = Mapping[str, Sequence[Arrow]]
 
 
 @dataclass(slots=True)
-class Turns:
+class KeyedLocks:
     """Of pods that came and went one after the other, by what they claimed."""
 
     seconds: dict[str, list[float]] = field(default_factory=lambda: {NONE: [], MOVED: [], MADE: []})
@@ -97,8 +97,8 @@ def template(kind: str) -> dict[str, object]:
     }
 
 
-def _take_turns(cluster: Cluster, rounds: int) -> Turns:
-    turns = Turns()
+def _take_turns(cluster: Cluster, rounds: int) -> KeyedLocks:
+    turns = KeyedLocks()
     for _ in range(rounds):
         for kind, taken in turns.seconds.items():
             names = cluster.names(1)

@@ -40,7 +40,7 @@ from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import Access
 from podwire.protocols.podresources import podresources_pb2 as resources
 from podwire.protocols.podresources.methods import LIST
-from podwire.tasks.keyed_locks import Turns
+from podwire.tasks.keyed_locks import KeyedLocks
 from podwire.trace.participants import API_SERVER, NETWORK_DRIVER
 from podwire.transports import credentials, grpc_client, grpc_server, http_client, http_server
 from podwire.transports.clock import SystemClock
@@ -144,7 +144,7 @@ def assemble(client: Client, options: Options, lock: InstanceLock | None = None)
         events=events,
         meter=Meter(clock.monotonic),
         trace=_Trace(NETWORK_DRIVER, options.node),
-        turns=Turns(),
+        turns=KeyedLocks(),
         lock=lock or InstanceLock(places.lock, options.pod_uid),
         damage=Damage(options.state),
     )

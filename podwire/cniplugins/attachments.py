@@ -19,8 +19,8 @@ from typing import NamedTuple
 from zlib import crc32
 
 from podwire.cniplugins.skeleton import Call, all_of
+from podwire.durable.files import rename_over, why_unwritable
 from podwire.linux import errors as linux
-from podwire.linux.fs.files import take_its_place, unusable
 from podwire.linux.proc.stopwatch import step
 from podwire.protocols.cni.config import PluginConfig, Valid
 from podwire.protocols.cni.errors import CniError, Code
@@ -184,7 +184,7 @@ class Attachments:
         with step("record"), open(unfinished, "wb") as file:
             os.fchmod(file.fileno(), 0o600)
             file.write(dumped({"format": FORMAT, **record._asdict()}))
-        take_its_place(unfinished, path)
+        rename_over(unfinished, path)
 
     def read(self, call: Call) -> Record | None:
         """None when there is none, also when a loss of power left half of one."""
@@ -201,7 +201,7 @@ class Attachments:
 
     def check_writable(self) -> None:
         """Whether records could be written. Changes nothing."""
-        place = unusable(self._directory)
+        place = why_unwritable(self._directory)
         if place:
             raise CniError(Code.UNAVAILABLE, f"dataDir: {place}")
 

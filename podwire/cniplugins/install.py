@@ -10,7 +10,7 @@ import sys
 
 from podwire.cniplugins.delegate import MARK, is_marked
 from podwire.cniplugins.skeleton import PLUGINS
-from podwire.linux.fs.files import write_durably
+from podwire.durable.files import write_durably
 from podwire.shim import find_forwarder
 
 _PROGRAM = """\

@@ -8,8 +8,8 @@ from urllib.parse import quote, unquote
 
 from podwire.deviceplugin.config import DOMAIN
 from podwire.deviceplugin.devices import Handed, cdi_kind
+from podwire.durable.files import remove_durably, write_durably
 from podwire.failpoints import declare, failpoint
-from podwire.linux.fs.files import remove_durably, write_durably
 
 WRITTEN = declare("device-plugin.cdi-written", "a CDI file describes a device, and the kubelet has no answer yet")
 

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from podwire.deviceplugin.snapshots import Snapshot, decoded, encoded
-from podwire.linux.fs.files import remove_durably, replace_file, sweep, write_durably
+from podwire.durable.files import remove_durably, replace_file, sweep, write_durably
 
 _log = logging.getLogger("podwire.deviceplugin")
 

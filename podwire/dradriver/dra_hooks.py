@@ -103,11 +103,11 @@ class Preparing:
         kit = self._kit
         asked = list({each.uid: each for each in claims}.values())
         try:
-            async with kit.lock.held(PREPARE_PATIENCE), kit.turns.of(f"claim {each.uid}" for each in asked):
+            async with kit.lock.held(PREPARE_PATIENCE), kit.turns.hold(*(f"claim {each.uid}" for each in asked)):
                 with kit.meter.phase("read"):
                     read = await asyncio.gather(*(self._told(each, self._read(each)) for each in asked))
                 wanted = [each for each in read if isinstance(each, Wanted)]
-                async with kit.turns.of(f"pod {each.pod.uid}" for each in wanted if each.pod):
+                async with kit.turns.hold(*(f"pod {each.pod.uid}" for each in wanted if each.pod)):
                     made = await asyncio.gather(*(self._told(each.claim, self._make(each, wanted)) for each in wanted))
         except OSError as error:  # another instance has the lock, or its file cannot be had
             return {each.uid: str(error) for each in asked}
@@ -124,7 +124,7 @@ class Preparing:
         kit = self._kit
         asked = list({each.uid: each for each in claims}.values())
         try:
-            async with kit.lock.held(PREPARE_PATIENCE), kit.turns.of(f"claim {each.uid}" for each in asked):
+            async with kit.lock.held(PREPARE_PATIENCE), kit.turns.hold(*(f"claim {each.uid}" for each in asked)):
                 done = await asyncio.gather(*(self._told(each, self._unprepare(each)) for each in asked))
         except OSError as error:
             return {each.uid: str(error) for each in asked}
@@ -259,7 +259,7 @@ class Preparing:
         orders = orders_in(kit.attachments.of_claim(claim.uid))
         claim = orders[0].claim if orders else claim  # a kubelet whose record is damaged may know nothing but the uid
         pods = {each.pod.uid for each in orders}
-        async with kit.turns.of(f"pod {each}" for each in pods):
+        async with kit.turns.hold(*(f"pod {each}" for each in pods)):
             await kit.addressing.leave(claim.uid)
             for pod in pods:
                 self._coming.forget(pod)

@@ -13,7 +13,7 @@ from podwire.dradriver.ports import Addressing, Api, Attachments, Devices, Recor
 from podwire.dradriver.publish.claim_status import Statuses
 from podwire.dradriver.publish.events import Recorder
 from podwire.dradriver.publish.metrics import Meter
-from podwire.tasks.keyed_locks import Turns
+from podwire.tasks.keyed_locks import KeyedLocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Kit:
     events: Recorder
     meter: Meter
     trace: Trace
-    turns: Turns
+    turns: KeyedLocks
     lock: InstanceLock
     damage: Damage
 

@@ -14,7 +14,7 @@ from podwire.dradriver.names import NRI_INDEX, NRI_NAME
 from podwire.dradriver.publish.metrics import Meter
 from podwire.nri import Adjustment, Plugin, Runtime, Updates, pb
 from podwire.protocols.grpc_status import FailedPrecondition
-from podwire.tasks.uncancelled import Shielded
+from podwire.tasks.uncancelled import Uncancelled
 
 _log = logging.getLogger("podwire.dradriver")
 
@@ -32,18 +32,18 @@ class NetworkDriverPlugin(Plugin):
 
     def __init__(self, kit: Kit, moving: Moving, voice: Voice) -> None:
         self._kit, self._moving, self._voice = kit, moving, voice
-        self._shielded = Shielded()
+        self._uncancelled = Uncancelled()
 
     async def finish(self, grace: float) -> None:
         """Wait for what was begun."""
-        await self._shielded.finish(grace)
+        await self._uncancelled.drain(grace)
 
     async def configure(self, config: str, runtime: Runtime) -> None:  # noqa: ARG002 - a hook is given what it is given
         self._voice.give_up()  # until this connection is one that is asked
 
     async def synchronize(self, pods: Sequence[pb.PodSandbox], containers: Sequence[pb.Container]) -> Updates | None:  # noqa: ARG002 - as above
         found = [self._sandbox(each) for each in pods]
-        reconciling = asyncio.ensure_future(self._shielded.run(self._reconcile(found)))
+        reconciling = asyncio.ensure_future(self._uncancelled.run(self._reconcile(found)))
         done, _ = await asyncio.wait([reconciling], timeout=WELCOME)
         if not done:
             _log.info("pods that were there before are not all looked at yet", extra={"pods": len(found)})
@@ -90,7 +90,7 @@ class NetworkDriverPlugin(Plugin):
     async def _answered(self, method: str, work: Coroutine[Any, Any, T]) -> T:
         meter: Meter = self._kit.meter
         try:
-            result = await self._shielded.run(work)
+            result = await self._uncancelled.run(work)
         except (NotAttached, Busy) as error:
             meter.answered(method, ok=False)
             raise FailedPrecondition(str(error)) from error

@@ -105,7 +105,7 @@ def handlers(claims: Claims, health: Health) -> Mapping[str, Handler]:
 def _prepares(claims: Claims, pb: ModuleType, *, shares: bool) -> Handler:
     async def prepare(request: Any) -> Any:
         """A kubelet that gives up asks again; what was begun is done to its end meanwhile."""
-        results = await grpc_call.current().shielded(claims.prepare(_refs(request)))
+        results = await grpc_call.current().uncancelled(claims.prepare(_refs(request)))
         response = pb.NodePrepareResourcesResponse()
         for uid, result in results.items():
             answer = response.claims[uid]
@@ -125,7 +125,7 @@ def _prepares(claims: Claims, pb: ModuleType, *, shares: bool) -> Handler:
 
 def _unprepares(claims: Claims, pb: ModuleType) -> Handler:
     async def unprepare(request: Any) -> Any:
-        results = await grpc_call.current().shielded(claims.unprepare(_refs(request)))
+        results = await grpc_call.current().uncancelled(claims.unprepare(_refs(request)))
         response = pb.NodeUnprepareResourcesResponse()
         for uid, error in results.items():
             response.claims[uid].error = error

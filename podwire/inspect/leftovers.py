@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from podwire.cluster.runtime import Options
+from podwire.durable import append_log
 from podwire.inspect import claim_leftovers
 from podwire.inspect.leakcheck import Leftover, owner_of_element, owner_of_link
 from podwire.linux.cgroups.groups import KernelCgroups
 from podwire.linux.errors import LinuxError
-from podwire.linux.fs import append_log
 from podwire.linux.fs.mounts import mounted
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.nft.table import TABLE, KernelElements

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from typing import NamedTuple
 
+from podwire.durable.files import fsync_directory, why_unwritable
 from podwire.failpoints import declare, failpoint
 from podwire.ipam import ranges
 from podwire.ipam.entries import Entries, Lease, Owner, is_address
 from podwire.ipam.ranges import RangeSet
 from podwire.linux import errors as linux
-from podwire.linux.fs.files import sync_directory, unusable
 from podwire.linux.proc.namespaces import identity
 from podwire.protocols.cni.config import Valid
 from podwire.protocols.cni.errors import CniError, Code
@@ -104,7 +104,7 @@ class Leases:
                 self._entries.put_known(self._boot, rest)
         failpoint(TAKEN)
         if not netns:
-            sync_directory(self._entries.directory)
+            fsync_directory(self._entries.directory)
         return chosen
 
     def release(self, owner: Owner) -> tuple[Address, ...]:
@@ -126,7 +126,7 @@ class Leases:
                 had = self._found(owner) if had is None else had
             self._free(owner, had)
         if lease is None or not lease.netns:
-            sync_directory(self._entries.directory)
+            fsync_directory(self._entries.directory)
         return had
 
     def of(self, owner: Owner) -> tuple[Address, ...]:
@@ -153,13 +153,13 @@ class Leases:
                     _try(failed, str(owner), partial(self._free, owner, had))
             for name in self._damaged():
                 _try(failed, name, partial(self._repair, name, valid))
-        sync_directory(self._entries.directory)
+        fsync_directory(self._entries.directory)
         if failed:
             raise CniError(Code.IO_FAILURE, f"ipam: {failed[0]}", "; ".join(failed[1:]))
 
     def check_room(self, sets: Sequence[RangeSet]) -> None:
         """An error when one of the sets has no address left, or nothing can be written. Changes nothing."""
-        if why := unusable(self._entries.directory):
+        if why := why_unwritable(self._entries.directory):
             raise CniError(Code.UNAVAILABLE, f"ipam: {why}")
         for number, each in enumerate(sets):
             if os.path.isdir(self._entries.directory) and not self._has_room(number, each):

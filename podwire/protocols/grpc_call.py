@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 class Call(Protocol):
     """One call as its handler sees it."""
 
-    async def shielded(self, work: Coroutine[Any, Any, Result]) -> Result:
+    async def uncancelled(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Do `work` to its end, even when the caller gives up meanwhile and the handler is cancelled.
 
         A caller that gave up gets no result; an error of the work is then logged. A server that stops waits for it.
@@ -23,7 +23,7 @@ class Call(Protocol):
 
 
 class _NoCall:
-    async def shielded(self, work: Coroutine[Any, Any, Result]) -> Result:
+    async def uncancelled(self, work: Coroutine[Any, Any, Result]) -> Result:
         return await work
 
 

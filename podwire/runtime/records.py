@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import msgspec
 from google.protobuf.message import DecodeError
 
-from podwire.linux.fs import append_log
+from podwire.durable import append_log
 from podwire.linux.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
 
@@ -111,7 +111,7 @@ class Records(Generic[Record]):
     def settle(self, id_: str) -> None:
         """It outlives a loss of power from now on. Only what must be given back to others needs that: namespaces,
         cgroups and processes end with the machine, and a writable layer without a record is swept."""
-        append_log.settle(self.home(id_) / FILE)
+        append_log.fsync(self.home(id_) / FILE)
 
     def remove(self, id_: str) -> None:
         """Forget one, with its directory; the record itself goes first, so that a crash leaves only litter."""

@@ -1,1 +1,1 @@
-"""Helpers for asyncio tasks that every component needs: keyed locks, uncancelled sections, debounce, retry."""
+"""Helpers for asyncio tasks that every component needs: keyed locks, uncancelled sections, debounce, back-off."""

@@ -3,9 +3,9 @@
 Who may call is decided by the socket's mode: 0600, so only the owner of the process (for a runtime: root) can connect,
 and no call is asked for credentials.
 
-Handlers take a request and return a response, or yield responses. They see the caller's deadline, and shield what must
-not be cut, through `podwire.protocols.grpc_call`. What they raise travels as its gRPC code; anything that is not an
-RpcError is logged and told to the caller as a fault, without its words.
+Handlers take a request and return a response, or yield responses. They see the caller's deadline, and run what must
+not be cut as an uncancelled section, through `podwire.protocols.grpc_call`. What they raise is sent as its gRPC code;
+anything that is not an RpcError is logged, and the caller gets a fault without its text.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from podwire.protocols.grpc_status import (
     details,
     from_exception,
 )
-from podwire.tasks.uncancelled import Shielded
+from podwire.tasks.uncancelled import Uncancelled
 from podwire.transports import unix
 from podwire.transports.tapped import Passing, Tapped
 
@@ -95,7 +95,7 @@ class GrpcServer:
 
         1. Take the socket away, accept no call.   2. End the streams: Unavailable, so that nobody takes a part for the
         whole.   3. Wait up to `grace` for the other calls, then cancel them and see them leave.   4. Wait up to `grace`
-        for what they shielded, then cancel that too, and say so.
+        for their uncancelled sections, then cancel those, too, and log that.
         """
         await unix.leave(self._place)
         self._answers.end_streams()
@@ -106,16 +106,16 @@ class GrpcServer:
 class _Call:
     """What a handler can ask of its call; see podwire.protocols.grpc_call."""
 
-    def __init__(self, shielded: Shielded) -> None:
-        self.shielded = shielded.run
+    def __init__(self, uncancelled: Uncancelled) -> None:
+        self.uncancelled = uncancelled.run
 
 
 class _Answers(grpc.GenericRpcHandler):
     """Finds what answers a call; knows the open streams so that they can be ended."""
 
     def __init__(self, table: Iterable[Method], handlers: Mapping[str, Handler], tapped: Tapped) -> None:
-        self._shielded = Shielded()
-        self._call = _Call(self._shielded)
+        self._uncancelled = Uncancelled()
+        self._call = _Call(self._uncancelled)
         self._tapped = tapped
         self._calls: set[asyncio.Task[Any]] = set()
         self._streams: set[asyncio.Timeout] = set()
@@ -138,10 +138,10 @@ class _Answers(grpc.GenericRpcHandler):
             each.reschedule(now)
 
     async def finish(self, grace: float) -> None:
-        """After the server stopped: see the handlers leave that it cancelled, and wait for what is shielded."""
+        """After the server stopped: wait for handlers that it cancelled, then for their uncancelled sections."""
         if self._calls:
             await asyncio.wait(self._calls, timeout=grace)
-        await self._shielded.finish(grace)
+        await self._uncancelled.drain(grace)
 
     def _made(self, method: Method, handler: Handler) -> "grpc.RpcMethodHandler[Any, Any]":
         if isinstance(method, ServerStream):

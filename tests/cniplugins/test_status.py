@@ -76,7 +76,7 @@ def test_a_place_that_cannot_be_written_is_told(host, refused, key, tmp_path):
         config["dataDir"] = str(tmp_path / "file" / "x")
     else:
         config["ipam"]["dataDir"] = str(tmp_path / "file" / "x")
-    with refused(50, "file is no directory"):
+    with refused(50, "file is not a directory"):
         status(host, config)
 
 

@@ -11,8 +11,8 @@ from podwire.dradriver.attach.attachments import Attachments
 from podwire.dradriver.config import Config
 from podwire.dradriver.inventory.config import config
 from podwire.dradriver.names import DRIVER
+from podwire.durable import append_log
 from podwire.linux.errors import LinuxError
-from podwire.linux.fs import append_log
 from podwire.protocols.dra import dra_v1beta1_pb2
 from podwire.protocols.grpc_status import RpcError
 
@@ -105,7 +105,7 @@ async def test_a_kubelet_hears_of_what_is_prepared_when_it_is_on_the_disk(driver
         written.set()
         (answer,) = await preparing
         assert answer.error == ""
-        monkeypatch.setattr(append_log, "settle", None)
+        monkeypatch.setattr(append_log, "fsync", None)
         (again,) = await node.kubelet.prepare(claim)
         assert again == answer, "it is there already"
 
@@ -114,7 +114,7 @@ async def test_what_did_not_reach_the_disk_is_tried_again(driver_node, monkeypat
     def fails(_path):
         raise LinuxError(5, "write the record")
 
-    monkeypatch.setattr(append_log, "settle", fails)
+    monkeypatch.setattr(append_log, "fsync", fails)
     node = driver_node
     node.veth("lan1")
     async with node.driving():
@@ -122,7 +122,7 @@ async def test_what_did_not_reach_the_disk_is_tried_again(driver_node, monkeypat
         (first,) = await node.kubelet.prepare(claim)
         assert "write the record" in first.error
         tried: list[str] = []
-        monkeypatch.setattr(append_log, "settle", lambda path: tried.append(path.name))
+        monkeypatch.setattr(append_log, "fsync", lambda path: tried.append(path.name))
         (second,) = await node.kubelet.prepare(claim)
         assert (second.error, len(tried)) == ("", 1)
 

@@ -3,8 +3,8 @@ import logging
 import msgspec
 import pytest
 
+from podwire.durable import append_log
 from podwire.linux.errors import LinuxError
-from podwire.linux.fs import append_log
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.runtime.records import FILE, ContainerRecord, NewerRecord, Records, SandboxRecord
 

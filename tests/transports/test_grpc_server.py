@@ -217,7 +217,7 @@ async def test_a_caller_that_gives_up_cancels_the_handler_but_not_what_it_shield
 
     async def handler(_request):
         try:
-            await grpc_call.current().shielded(critical())
+            await grpc_call.current().uncancelled(critical())
             passed.append("handler")
         finally:
             passed.append("left")
@@ -239,7 +239,7 @@ async def test_a_caller_that_gives_up_cancels_the_handler_but_not_what_it_shield
     assert passed[4:] == ["critical", "handler", "left"]
 
 
-async def test_shielded_work_fails_to_its_caller_or_to_the_log(served, client, caplog):
+async def test_uncancelled_work_fails_to_its_caller_or_to_the_log(served, client, caplog):
     begun = asyncio.Event()
 
     async def critical():
@@ -248,7 +248,7 @@ async def test_shielded_work_fails_to_its_caller_or_to_the_log(served, client, c
         raise NotFound("gone meanwhile")
 
     async def handler(_request):
-        await grpc_call.current().shielded(critical())
+        await grpc_call.current().uncancelled(critical())
         return VERSION
 
     await served({"Version": handler})
@@ -257,7 +257,7 @@ async def test_shielded_work_fails_to_its_caller_or_to_the_log(served, client, c
     assert caplog.text == ""
     begun.clear()
     await given_up(client, methods.VERSION, pb.VersionRequest(), begun)
-    await until(lambda: "failed after its caller gave up" in caplog.text)
+    await until(lambda: "work failed after its caller was cancelled" in caplog.text)
     assert "gone meanwhile" in caplog.text
 
 
@@ -265,7 +265,7 @@ async def test_outside_a_call_a_handler_is_a_plain_function():
     async def answer():
         return 42
 
-    assert await grpc_call.current().shielded(answer()) == 42
+    assert await grpc_call.current().uncancelled(answer()) == 42
 
 
 async def test_messages_up_to_16_mib_travel_and_larger_ones_are_refused(served, client):
@@ -416,7 +416,7 @@ async def test_closing_waits_for_calls_and_cuts_those_that_take_too_long(served,
         await calls[1]
 
 
-async def test_closing_waits_for_shielded_work_whose_caller_is_gone(served, client, caplog):
+async def test_closing_waits_for_uncancelled_work_whose_caller_is_gone(served, client, caplog):
     begun, gate, done = asyncio.Event(), asyncio.Event(), []
 
     async def critical(name: str):
@@ -425,7 +425,7 @@ async def test_closing_waits_for_shielded_work_whose_caller_is_gone(served, clie
         done.append(name)
 
     async def handler(request: pb.StopContainerRequest):
-        await grpc_call.current().shielded(critical(request.container_id))
+        await grpc_call.current().uncancelled(critical(request.container_id))
         return pb.StopContainerResponse()
 
     server = await served({"StopContainer": handler})
@@ -437,7 +437,7 @@ async def test_closing_waits_for_shielded_work_whose_caller_is_gone(served, clie
     gate.set()
     await closing
     assert done == ["quick"]
-    assert [each.getMessage() for each in caplog.records] == ["shielded work is cut short"]
+    assert [each.getMessage() for each in caplog.records] == ["cancelled unfinished work at shutdown"]
 
 
 async def test_a_client_meets_nobody_and_then_somebody(served, client):

@@ -16,7 +16,7 @@ from typing import Any
 from podwire.cluster.hardware.gpus import DRIVER, KIND, Gpu, Refused, cdi_spec, given, gpus, slice_spec
 from podwire.cluster.hardware.pci_functions import functions
 from podwire.cluster.hardware.profile import Profile
-from podwire.linux.fs.files import write_durably
+from podwire.durable.files import write_durably
 from podwire.protocols.dra import dra_v1_pb2, dra_v1beta1_pb2
 from podwire.protocols.dra import methods as dra
 from podwire.protocols.grpc_methods import Handler, Method

@@ -7,7 +7,7 @@ from typing import Any
 
 from podwire.cluster.up.slots import Network
 from podwire.cniplugins.install import install
-from podwire.linux.fs.files import write_durably
+from podwire.durable.files import write_durably
 from podwire.runtime.cni.conflists import ENDINGS
 
 NAME = "10-podwire.conflist"

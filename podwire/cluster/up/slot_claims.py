@@ -14,7 +14,7 @@ import msgspec
 
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.slots import LAST, Slot
-from podwire.linux.fs.files import write_durably
+from podwire.durable.files import write_durably
 from podwire.linux.proc.processes import boot_id
 
 DIRECTORY = Path("/var/lib/podwire/slots")

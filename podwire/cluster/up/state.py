@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from podwire.cluster.hardware.profile import Profile
-from podwire.linux.fs.files import remove_durably, write_durably
+from podwire.durable.files import remove_durably, write_durably
 
 FORMAT = 1
 

@@ -22,8 +22,8 @@ from podwire.dradriver.addresses.keys import Key
 from podwire.dradriver.addresses.pools import Pool
 from podwire.dradriver.claims.allocations import Refused
 from podwire.dradriver.parameters.settings import Interface
+from podwire.durable.files import replace_file
 from podwire.failpoints import declare, failpoint
-from podwire.linux.fs.files import replace_file
 
 _log = logging.getLogger("podwire.dradriver")
 

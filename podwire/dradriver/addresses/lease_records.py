@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from podwire.dradriver.addresses.keys import Key, claim_prefix
-from podwire.linux.fs.files import remove_durably, sync_directory, write_durably
+from podwire.durable.files import fsync_directory, remove_durably, write_durably
 from podwire.protocols.dhcp.leases import Lease
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class KeptLeases:
     def put(self, kept: Kept) -> None:
         if not self._directory.is_dir():
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            sync_directory(str(self._directory.parent))
+            fsync_directory(str(self._directory.parent))
         write_durably(self._path(kept.key.id), msgspec.json.encode(kept, enc_hook=str))
 
     def get(self, id_: str) -> Kept | None:

@@ -86,7 +86,7 @@ class Moving:
     async def attach(self, sandbox: Sandbox, *, known: bool = False) -> None:
         """All that is prepared for the pod, or nothing; no event tells of what is `known`. Raises NotAttached."""
         kit, pod = self._kit, sandbox.pod
-        async with kit.lock.held(), kit.turns.of([f"pod {pod.uid}"]):
+        async with kit.lock.held(), kit.turns.hold(f"pod {pod.uid}"):
             orders = orders_in(kit.attachments.of_pod(pod.uid))
             if not orders:
                 return
@@ -136,7 +136,7 @@ class Moving:
         kit, pod = self._kit, sandbox.pod
         if self._sandboxes.get(pod.uid, sandbox.id) != sandbox.id:
             return
-        async with kit.lock.held(), kit.turns.of([f"pod {pod.uid}"]):
+        async with kit.lock.held(), kit.turns.hold(f"pod {pod.uid}"):
             orders = orders_in(kit.attachments.of_pod(pod.uid))
             if not orders:
                 return
@@ -160,7 +160,7 @@ class Moving:
         try:
             records = await asyncio.to_thread(kit.attachments.of_claim, key.claim.uid)
             for pod in {each.order.pod for each in records if key_of(each.order) == key}:
-                async with kit.lock.held(), kit.turns.of([f"pod {pod.uid}"]):
+                async with kit.lock.held(), kit.turns.hold(f"pod {pod.uid}"):
                     await self._followed(key, pod)
         except TROUBLES as error:
             _log.error("a pod has not what is leased", extra={"lease": str(key), "why": str(error)})
@@ -200,7 +200,7 @@ class Moving:
         kit = self._kit
         there = {each.pod.uid: each for each in sandboxes if _living(each.netns)}
         records = kit.attachments.records()
-        async with kit.lock.held(), kit.turns.of(f"pod {each.order.pod.uid}" for each in records):
+        async with kit.lock.held(), kit.turns.hold(*(f"pod {each.order.pod.uid}" for each in records)):
             with kit.meter.phase("reconcile"):
                 await asyncio.to_thread(self._reconciled, {uid: each.netns for uid, each in there.items()})
         begun = {each.order.pod.uid for each in records if each.stage != ATTACHED}
@@ -226,7 +226,7 @@ class Moving:
         for each in concerned:
             self._tell_health(each)
         for pod, claim in {(each.pod, each.claim) for each in concerned}:
-            async with self._kit.turns.of([f"pod {pod.uid}"]):
+            async with self._kit.turns.hold(f"pod {pod.uid}"):
                 attached = await asyncio.to_thread(self._kit.attachments.attached, pod.uid)
                 orders = [each for each in orders_in(self._kit.attachments.of_pod(pod.uid)) if each.claim == claim]
                 if attached and orders:

@@ -28,8 +28,8 @@ from podwire.dradriver.attach.coding import decoded, encoded
 from podwire.dradriver.attach.snapshots import Snapshot
 from podwire.dradriver.claims.allocations import Order, Refused
 from podwire.dradriver.parameters.settings import Interface, Route
-from podwire.linux.fs import append_log
-from podwire.linux.fs.files import remove_durably, replace_file, sweep, write_durably
+from podwire.durable import append_log
+from podwire.durable.files import remove_durably, replace_file, sweep, write_durably
 
 _log = logging.getLogger("podwire.dradriver")
 
@@ -225,7 +225,7 @@ class Records:
         """What was promised to a claim outlives a loss of power from now on."""
         for path in [self._path(each) for each in self.of_claim(claim_uid)]:
             if path in self._unsettled:
-                append_log.settle(path)
+                append_log.fsync(path)
                 self._unsettled.discard(path)
 
     def note(self, record: Record) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from podwire.dradriver.names import CDI_KIND, DRIVER
+from podwire.durable.files import replace_file
 from podwire.failpoints import declare, failpoint
-from podwire.linux.fs.files import replace_file
 
 VERSION = "0.5.0"
 """The oldest that knows what is used, so that more runtimes read it."""

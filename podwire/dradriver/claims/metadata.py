@@ -16,7 +16,7 @@ from podwire.dradriver.claims.allocations import ClaimRef
 from podwire.dradriver.claims.cdi import Mount
 from podwire.dradriver.names import DRIVER
 from podwire.dradriver.publish.claim_status import Network
-from podwire.linux.fs.files import replace_file
+from podwire.durable.files import replace_file
 
 VERSION = "metadata.resource.k8s.io/v1beta1"
 INSIDE = "/var/run/kubernetes.io/dra-device-attributes"

@@ -17,9 +17,9 @@ from urllib.parse import quote
 from podwire.dradriver.claims.allocations import Offered, Order
 from podwire.dradriver.hearing import heard
 from podwire.dradriver.ports import Attachments, Inventory, Record
+from podwire.durable.files import replace_file
 from podwire.linux.errors import LinuxError
 from podwire.linux.fs import inotify
-from podwire.linux.fs.files import replace_file
 
 _log = logging.getLogger("podwire.dradriver")
 

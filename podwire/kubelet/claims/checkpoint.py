@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from podwire.durable import files
 from podwire.kubelet.claims.claim_info import ClaimInfo, decode, encode
 from podwire.kubelet.claims.lost import salvage
 from podwire.kubelet.sealed import Damaged
 from podwire.linux.errors import LinuxError
-from podwire.linux.fs import files
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class ClaimCheckpoint:
         self.lost.pop(uid, None)
 
 
-async def _on_disk(work: Callable[..., None], *words: Path | bytes) -> None:
+async def _on_disk(work: Callable[..., object], *words: Path | bytes) -> None:
     """A caller that is cancelled waits: what is on disk must be what is remembered."""
     task = asyncio.ensure_future(asyncio.to_thread(work, *words))
     try:

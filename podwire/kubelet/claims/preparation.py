@@ -11,7 +11,7 @@ from podwire.kubelet.claims.errors import ClaimsNotReady, NotUnprepared
 from podwire.kubelet.claims.plan import PreparePlan, UnpreparePlan, plan_prepare, plan_unprepare
 from podwire.kubelet.claims.responses import DriverResults
 from podwire.objects.claims import ResourceClaim
-from podwire.tasks.keyed_locks import Turns
+from podwire.tasks.keyed_locks import KeyedLocks
 
 NOTED = declare("claims.noted", "it is on disk that a pod uses its claims; no driver was asked yet")
 ANSWERED = declare("claims.prepared", "all drivers have prepared a pod's claims; that is not written yet")
@@ -38,14 +38,14 @@ class ClaimPreparation:
         self._ledger = ledger
         self._drivers = drivers
         self._boot = boot
-        self._turns = Turns()
+        self._turns = KeyedLocks()
 
     async def prepare(self, user: ClaimUser, claims: Sequence[ResourceClaim]) -> None:
         """ClaimsNotReady; then what was done stays done, and the next try does the rest.
 
         1. On disk: who uses what.  2. Each driver is asked once, all at the same time.  3. Written: what they said.
         """
-        async with self._turns.of(each.uid for each in claims):
+        async with self._turns.hold(*(each.uid for each in claims)):
             plan = plan_prepare(user, claims, self._ledger.records, self._boot)
             try:
                 await gather(self._ledger.put(each) for each in plan.noted)
@@ -77,7 +77,7 @@ class ClaimPreparation:
         used = {each.uid for each in self._ledger.of_pod(uid)}
         if not used:
             return False
-        async with self._turns.of(used):
+        async with self._turns.hold(*used):
             plan = plan_unprepare(uid, self._ledger.of_pod(uid))
             try:
                 await gather(self._ledger.put(each) for each in (*plan.kept, *plan.leaving))
@@ -95,7 +95,7 @@ class ClaimPreparation:
 
         If it is not known whose devices it has, all `drivers` are asked: who knows nothing of it has nothing to do.
         """
-        async with self._turns.of([uid]):
+        async with self._turns.hold(uid):
             record = self._ledger.lost[uid]
             asked = record.drivers or dict.fromkeys(drivers)
             if uid not in self._ledger.records:

@@ -9,11 +9,11 @@ import logging
 from collections.abc import Coroutine, Iterable, Mapping
 from pathlib import Path
 
+from podwire.durable import files
 from podwire.failpoints import declare, failpoint
 from podwire.kubelet.devices.records import PodDevices, decode, decode_names, encode
 from podwire.kubelet.sealed import Damaged
 from podwire.linux.errors import LinuxError
-from podwire.linux.fs import files
 
 log = logging.getLogger(__name__)
 
@@ -168,7 +168,7 @@ class DeviceCheckpoint:
                     del holders[each]
 
 
-async def _to_its_end(work: Coroutine[None, None, None]) -> None:
+async def _to_its_end(work: Coroutine[None, None, object]) -> None:
     """A caller that is cancelled waits: what is on disk must be what is remembered."""
     task = asyncio.ensure_future(work)
     try:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from podwire.interfaces import Clock
-from podwire.kubelet.backoff import Backoff
 from podwire.kubelet.claims import ClaimManager
 from podwire.kubelet.config.dns import NodeDns
 from podwire.kubelet.config.fields import NodeFacts
@@ -19,6 +18,7 @@ from podwire.kubelet.referenced_objects import ReferencedObjects
 from podwire.kubelet.volumes import VolumeManager
 from podwire.protocols.k8sapi.client_side.recorder import Recorder
 from podwire.protocols.k8sapi.watch import Object
+from podwire.tasks.backoff import Backoff
 
 CRASH_SECONDS = 10.0, 300.0
 """Between two starts of a container that ends again and again."""

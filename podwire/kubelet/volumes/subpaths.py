@@ -14,7 +14,7 @@ from pathlib import Path
 from podwire.kubelet.volumes.errors import VolumeError
 from podwire.kubelet.volumes.ports import Mounts
 from podwire.linux import errors
-from podwire.linux.fs import files
+from podwire.linux.fs import paths
 
 
 def bind(volume: Path, subpath: str, target: Path, mounts: Mounts) -> None:
@@ -39,7 +39,7 @@ def _found(volume: Path, subpath: str) -> Iterator[int]:
     with ExitStack() as opened:
         root = _open(volume, opened)
         try:
-            found = files.open_beneath(root, subpath, os.O_PATH)
+            found = paths.open_beneath(root, subpath, os.O_PATH)
         except errors.NoSuchPath:
             found = _make(root, subpath, opened)
         opened.callback(os.close, found)
@@ -59,11 +59,11 @@ def _make(root: int, subpath: str, opened: ExitStack) -> int:
     above = root
     for count, step in enumerate(steps, 1):
         try:
-            below = files.open_beneath(root, "/".join(steps[:count]), os.O_RDONLY | os.O_DIRECTORY)
+            below = paths.open_beneath(root, "/".join(steps[:count]), os.O_RDONLY | os.O_DIRECTORY)
         except errors.NoSuchPath:
             with suppress(FileExistsError):  # by the container, this very moment
                 os.mkdir(step, mode, dir_fd=above)
-            below = files.open_beneath(above, step, os.O_RDONLY | os.O_DIRECTORY, symlinks=False)
+            below = paths.open_beneath(above, step, os.O_RDONLY | os.O_DIRECTORY, symlinks=False)
             os.fchmod(below, mode)  # whatever the umask
         opened.callback(os.close, below)
         above = below

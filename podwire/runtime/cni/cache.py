@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from podwire.linux.fs import append_log
-from podwire.linux.fs.files import remove_durably, sweep
+from podwire.durable import append_log
+from podwire.durable.files import remove_durably, sweep
 from podwire.protocols.cni.config import NetworkList
 
 _log = logging.getLogger("podwire.runtime.cni")

@@ -23,9 +23,9 @@ import msgspec
 
 from podwire.linux.cgroups.groups import KernelCgroups
 from podwire.linux.errors import LinuxError, NoSuchMount
-from podwire.linux.fs.files import open_in_root
 from podwire.linux.fs.mounts import KernelMounts
 from podwire.linux.fs.overlay import mount_overlay
+from podwire.linux.fs.paths import open_in_root
 from podwire.linux.values import Limits
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import Internal, InvalidArgument, NotFound

@@ -54,10 +54,10 @@ def uncancelled(handler: Callable[[Asked], Awaitable[Answered]]) -> Callable[[As
     """A handler that is done to its end, also when its caller gives up: half of it would be nobody's."""
 
     @functools.wraps(handler)
-    async def shielded(request: Asked) -> Answered:
+    async def to_its_end(request: Asked) -> Answered:
         async def work() -> Answered:
             return await handler(request)
 
-        return await grpc_call.current().shielded(work())
+        return await grpc_call.current().uncancelled(work())
 
-    return shielded
+    return to_its_end

@@ -3,7 +3,7 @@
 import ctypes
 import os
 
-from podwire.linux.fs import files
+from podwire.linux.fs import paths
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -13,7 +13,7 @@ def open_beneath(root: int, path: bytes, flags: int, *, links: bool = False) -> 
 
     A path that leads out is an OSError, and so is, unless `links`, one through a symbolic link.
     """
-    return files.open_beneath(root, os.fsdecode(path) or ".", flags, symlinks=links)
+    return paths.open_beneath(root, os.fsdecode(path) or ".", flags, symlinks=links)
 
 
 def sync_filesystem(descriptor: int) -> None:

@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from podwire.kubelet.backoff import Backoff
 from podwire.kubelet.claims import ClaimsNotReady
 from podwire.kubelet.pods.dependencies import CLAIM_SECONDS, CRASH_SECONDS, SANDBOX_SECONDS, KubeletPaths
 from podwire.kubelet.pods.observed import ObservedContainer, Sandbox, together
@@ -14,6 +13,7 @@ from podwire.kubelet.pods.state import FORCED_SECONDS, VOLUME_SECONDS, PodState
 from podwire.objects import pods
 from podwire.objects.times import rfc3339
 from podwire.protocols.cri import cri_pb2 as pb
+from podwire.tasks.backoff import Backoff
 
 
 class Time:

@@ -3,8 +3,8 @@ import os
 
 import pytest
 
+from podwire.durable import append_log
 from podwire.linux import errors
-from podwire.linux.fs import append_log
 
 
 def read(path):
@@ -16,7 +16,7 @@ def path(tmp_path):
     return tmp_path / "value"
 
 
-def test_the_newest_counts(path):
+def test_the_newest_line_is_the_value(path):
     for each in range(3):
         append_log.put(path, b"%d" % each)
         assert read(path) == each
@@ -25,7 +25,7 @@ def test_the_newest_counts(path):
     assert [each.name for each in path.parent.iterdir()] == ["value"]
 
 
-def test_only_the_first_waits_for_the_disk(path, monkeypatch):
+def test_only_the_first_line_is_fsynced(path, monkeypatch):
     waits = []
     monkeypatch.setattr(os, "fsync", waits.append)
     append_log.put(path, b"0")
@@ -34,20 +34,20 @@ def test_only_the_first_waits_for_the_disk(path, monkeypatch):
     assert len(waits) == 2
 
 
-def test_a_first_one_can_be_brought_to_the_disk_later(path, monkeypatch):
+def test_a_first_line_can_be_fsynced_later(path, monkeypatch):
     waits = []
     append_log.put(path, b"0", durably=False)
     monkeypatch.setattr(os, "fsync", waits.append)
     append_log.put(path, b"1", durably=False)
     assert not waits
-    append_log.settle(path)
+    append_log.fsync(path)
     assert len(waits) == 2, "the file, and its name"
     with pytest.raises(errors.LinuxError, match=r"write .*nothing"):
-        append_log.settle(path.with_name("nothing"))
+        append_log.fsync(path.with_name("nothing"))
 
 
 @pytest.mark.parametrize("torn", [b"\n", b'\n{"a', b"\n{\n[", b"\n\0\0\0\0"])
-def test_a_line_that_is_not_whole_counts_for_nothing_and_spoils_no_other(path, torn):
+def test_a_torn_line_is_ignored_and_does_not_damage_the_next(path, torn):
     append_log.put(path, b"0")
     append_log.put(path, b"1")
     path.write_bytes(path.read_bytes() + torn)
@@ -57,36 +57,36 @@ def test_a_line_that_is_not_whole_counts_for_nothing_and_spoils_no_other(path, t
 
 
 @pytest.mark.parametrize("data", [b"", b'{"a', b"\n", b"{\n["])
-def test_where_nothing_is_whole_nothing_is_told(path, data):
+def test_a_log_without_a_whole_line_is_damaged(path, data):
     path.write_bytes(data)
     with pytest.raises(ValueError):
         read(path)
 
 
-def test_a_file_that_grew_too_long_is_put_in_place_anew(path):
+def test_a_long_log_is_rewritten(path):
     lines = [json.dumps(str(number) * 3000).encode() for number in range(9)] * 4
     for each in lines:
         append_log.put(path, each)
-        assert path.stat().st_size <= append_log.LONGEST + 2 * len(each)
+        assert path.stat().st_size <= append_log.MAX_BYTES + 2 * len(each)
     assert read(path) == json.loads(lines[-1])
 
 
-def test_what_takes_the_place_of_all_before_it_is_on_the_disk(path, monkeypatch):
+def test_a_rewritten_log_is_fsynced(path, monkeypatch):
     append_log.put(path, b"0")
-    path.write_bytes(b"0\n" * append_log.LONGEST)
+    path.write_bytes(b"0\n" * append_log.MAX_BYTES)
     waits = []
     monkeypatch.setattr(os, "fsync", waits.append)
     append_log.put(path, b"1", durably=False)
     assert (path.read_bytes(), len(waits)) == (b"1", 2)
 
 
-def test_what_cannot_be_written_is_told_by_name(path):
+def test_errors_name_the_path(path):
     with pytest.raises(errors.NoSuchPath, match=r"write .*nowhere"):
         append_log.put(path.parent / "nowhere" / "value", b"0")
     with pytest.raises(errors.LinuxError, match=r"write .*Is a directory"):
         append_log.put(path.parent, b"0")
 
 
-def test_a_full_disk_leaves_what_was_there():
+def test_full_disk_is_reported():
     with pytest.raises(errors.LinuxError, match="No space left"):
         append_log.put("/dev/full", b"0")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from podwire.kubelet.backoff import Backoff
+from podwire.tasks.backoff import Backoff
 
 
 @pytest.fixture

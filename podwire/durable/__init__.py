@@ -1,0 +1,1 @@
+"""State on disk that survives crashes: records, atomic files, file locks. Synchronous, light to import."""
