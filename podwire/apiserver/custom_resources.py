@@ -11,7 +11,6 @@ from podwire.apiserver.engine import Engine
 from podwire.apiserver.read.informer import follow
 from podwire.apiserver.write.field_managers import SERVER, Author
 from podwire.apiserver.write.updates import Write
-from podwire.kinds import validation
 from podwire.kinds.apply.builtin import OBJECT_META, builtin_types
 from podwire.kinds.apply.custom import custom_type
 from podwire.kinds.crds import (
@@ -30,6 +29,7 @@ from podwire.kinds.resource import Resource, ScalePaths, storage_prefix
 from podwire.kinds.schema import OpenApi
 from podwire.kinds.shape import Shape
 from podwire.kinds.stored import Object, unpack
+from podwire.kinds.strategy import CUSTOM, selectable
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError, FieldError
 from podwire.protocols.storage import Change, Item
@@ -167,23 +167,23 @@ def _custom(kind: Kind, version: dict[str, Any], structural: Structural, stored:
     columns = columns_of(version)
 
     def validate(obj: Object) -> list[FieldError]:
-        return validation.create(kind, obj) + structural.validate(obj)
+        return CUSTOM.errors_on_create(kind, obj) + structural.validate(obj)
 
     def validate_update(new: Object, old: Object, subresource: str) -> list[FieldError]:
-        return validation.update(kind, new, old, subresource) + structural.validate(new, old=old)
+        return CUSTOM.errors_on_update(new, old, subresource) + structural.validate(new, old=old)
 
     return Resource(
         kind=kind,
         shape=structural,
-        prefix=storage_prefix(kind, custom=True),
-        custom=True,
+        strategy=CUSTOM,
+        prefix=storage_prefix(kind, CUSTOM),
         stored_api_version="" if stored == kind.version else f"{kind.group}/{stored}",
         default=structural.apply_defaults,
         validate=validate,
         validate_update=validate_update,
         columns=partial(list, columns.definitions),
         cells=columns.cells,
-        selectable=selectable_fields(version),
+        selectable=tuple(map(selectable, selectable_fields(version))),
         scale=ScalePaths(
             wanted=scale_path(version, "specReplicasPath"),
             present=scale_path(version, "statusReplicasPath"),

@@ -1,13 +1,16 @@
-"""The built-in resources: the table of kinds joined with their schemas, defaults, rules and columns."""
+"""The built-in resources: each kind of the table joined with its schema, Strategy and conversion."""
 
 from functools import partial
 
-from podwire.kinds import defaults, tables, validation
 from podwire.kinds.apply.builtin import builtin_types
-from podwire.kinds.conversions import conversions
+from podwire.kinds.autoscaling import from_v2, to_v2
+from podwire.kinds.core.event import from_core, to_core
+from podwire.kinds.dra import versions
 from podwire.kinds.resource import Conversion, Resource, storage_prefix
 from podwire.kinds.schema import Schemas
 from podwire.kinds.stored import Object
+from podwire.kinds.strategies import strategy_of
+from podwire.kinds.strategy import Strategy
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import FieldError
@@ -15,7 +18,7 @@ from podwire.protocols.k8sapi.status import FieldError
 
 def builtin_resources(schemas: Schemas) -> list[Resource]:
     """Everything that is served from the start."""
-    converted = conversions()
+    converted = _conversions()
     return [_resource(kind, schemas, converted.get(kind)) for kind in BUILTIN.all]
 
 
@@ -23,32 +26,62 @@ def _resource(kind: Kind, schemas: Schemas, conversion: Conversion | None) -> Re
     shape = schemas.shape(kind.api_version, kind.kind)
     if shape is None:
         raise LookupError(f"the installed schemas lack {kind.api_version} {kind.kind}")
-    judged = conversion if conversion is not None and conversion.judged else None
+    strategy = strategy_of(kind)
+    as_stored = conversion if conversion is not None and conversion.judged else None
     return Resource(
         kind=kind,
+        strategy=strategy,
         shape=shape,
-        prefix=storage_prefix(kind),
+        prefix=storage_prefix(kind, strategy),
         conversion=conversion,
-        default=partial(_default_as_stored, judged) if judged else partial(defaults.apply, kind),
-        validate=partial(_validate_as_stored, judged) if judged else partial(validation.create, kind),
-        validate_update=partial(_update_as_stored, judged) if judged else partial(validation.update, kind),
-        columns=partial(tables.definitions, kind),
-        cells=partial(tables.cells, kind),
+        default=partial(_default_as_stored, strategy, as_stored) if as_stored else strategy.apply_defaults,
+        validate=(
+            partial(_validate_as_stored, strategy, as_stored) if as_stored else partial(strategy.errors_on_create, kind)
+        ),
+        validate_update=(partial(_update_as_stored, strategy, as_stored) if as_stored else strategy.errors_on_update),
+        columns=strategy.column_definitions,
+        cells=strategy.row,
+        selectable=strategy.selectable,
         typed=builtin_types().kind(kind.api_version, kind.kind),
     )
 
 
-def _default_as_stored(conversion: Conversion, obj: Object) -> None:
+def _default_as_stored(strategy: Strategy, conversion: Conversion, obj: Object) -> None:
     converted = conversion.to_stored(obj)
-    defaults.apply(conversion.stored, converted)
+    strategy.apply_defaults(converted)
     filled = conversion.from_stored(converted)
     obj.clear()
     obj.update(filled)
 
 
-def _validate_as_stored(conversion: Conversion, obj: Object) -> list[FieldError]:
-    return validation.create(conversion.stored, conversion.to_stored(obj))
+def _validate_as_stored(strategy: Strategy, conversion: Conversion, obj: Object) -> list[FieldError]:
+    return strategy.errors_on_create(conversion.stored, conversion.to_stored(obj))
 
 
-def _update_as_stored(conversion: Conversion, new: Object, old: Object, subresource: str) -> list[FieldError]:
-    return validation.update(conversion.stored, conversion.to_stored(new), conversion.to_stored(old), subresource)
+def _update_as_stored(
+    strategy: Strategy, conversion: Conversion, new: Object, old: Object, subresource: str
+) -> list[FieldError]:
+    return strategy.errors_on_update(conversion.to_stored(new), conversion.to_stored(old), subresource)
+
+
+def _builtin(api_version: str, kind: str) -> Kind:
+    found = BUILTIN.of_kind(api_version, kind)
+    if found is None:
+        raise LookupError(f"the table of kinds lacks {api_version} {kind}")
+    return found
+
+
+def _conversions() -> dict[Kind, Conversion]:
+    """The served kinds whose objects lie in the store as another version."""
+    return {
+        _builtin("events.k8s.io/v1", "Event"): Conversion(_builtin("v1", "Event"), to_core, from_core),
+        _builtin("autoscaling/v1", "HorizontalPodAutoscaler"): Conversion(
+            _builtin("autoscaling/v2", "HorizontalPodAutoscaler"), to_v2, from_v2
+        ),
+        **{
+            _builtin(f"{versions.GROUP}/{version}", kind): Conversion(
+                _builtin(f"{versions.GROUP}/v1", kind), to_v1, from_v1, judged=True
+            )
+            for version, kind, to_v1, from_v1 in versions.all_of_them()
+        },
+    }

@@ -10,29 +10,19 @@ from podwire.kinds.apply.ownership import Version
 from podwire.kinds.apply.types import DEDUCED, Type
 from podwire.kinds.shape import Report, Shape
 from podwire.kinds.stored import Object
+from podwire.kinds.strategy import CUSTOM, SelectableField, Strategy
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import FieldError
 from podwire.protocols.storage import Item
 
 PREFIX = "/registry/"
 
-_STORAGE_NAMES = {
-    ("", "nodes"): "minions",
-    ("", "services"): "services/specs",
-    ("", "endpoints"): "services/endpoints",
-    ("", "replicationcontrollers"): "controllers",
-    ("networking.k8s.io", "ingresses"): "ingress",
-    ("apiregistration.k8s.io", "apiservices"): "apiregistration.k8s.io/apiservices",
-    ("apiextensions.k8s.io", "customresourcedefinitions"): "apiextensions.k8s.io/customresourcedefinitions",
-}
-"""Kubernetes keeps these under other names than their resource's."""
 
-
-def storage_prefix(kind: Kind, *, custom: bool = False) -> str:
-    """Where objects of a kind lie; the group is left out for built-in kinds, as upstream does."""
-    if custom:
+def storage_prefix(kind: Kind, strategy: Strategy) -> str:
+    """Returns the prefix of the storage keys of a kind; built-in kinds leave out the group, as upstream does."""
+    if strategy is CUSTOM:
         return f"{PREFIX}{kind.group}/{kind.resource}/"
-    return f"{PREFIX}{_STORAGE_NAMES.get((kind.group, kind.resource), kind.resource)}/"
+    return f"{PREFIX}{strategy.stored_as or kind.resource}/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +51,9 @@ class Resource:
     """One served resource: what the verbs need to know of it."""
 
     kind: Kind
+    strategy: Strategy
     shape: Shape
     prefix: str
-    custom: bool = False
     stored_api_version: str = ""
     """Where stored objects carry another version than the served one but need no conversion (CRD versions)."""
     conversion: Conversion | None = None
@@ -72,8 +62,8 @@ class Resource:
     validate_update: Callable[[Object, Object, str], list[FieldError]]
     columns: Callable[[], list[dict[str, Any]]]
     cells: Callable[[Object, float], list[Any]]
-    selectable: tuple[str, ...] = ()
-    """Extra field-selector paths of a CRD."""
+    selectable: tuple[SelectableField, ...] = ()
+    """Fields for fieldSelector beyond those of every kind."""
     scale: ScalePaths = ScalePaths()
     as_read: Callable[[Object], Object] | None = None
     """What an object looks like to this version's schema, where it may have been written by another one."""
@@ -81,6 +71,10 @@ class Resource:
     """What every answer says besides, such as that a version is deprecated."""
     typed: Type = DEDUCED
     """Which parts of an object can be owned."""
+
+    @cached_property
+    def custom(self) -> bool:
+        return self.strategy is CUSTOM
 
     @cached_property
     def name(self) -> str:

@@ -5,6 +5,8 @@ import pytest
 
 from podwire.apiserver.registry import Registry
 from podwire.kinds.resource import Resource, storage_prefix
+from podwire.kinds.strategies import strategy_of
+from podwire.kinds.strategy import CUSTOM
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.storage import Item
@@ -16,8 +18,8 @@ def resource(kind=WIDGET, **more):
     return Resource(
         kind=kind,
         shape=None,
-        prefix=storage_prefix(kind, custom=True),
-        custom=True,
+        strategy=CUSTOM,
+        prefix=storage_prefix(kind, CUSTOM),
         default=lambda _obj: None,
         validate=lambda _obj: [],
         validate_update=lambda _new, _old, _subresource: [],
@@ -43,17 +45,18 @@ def resource(kind=WIDGET, **more):
     ],
 )  # fmt: skip
 def test_built_in_kinds_lie_where_kubernetes_keeps_them(api_version, kind, prefix):
-    assert storage_prefix(BUILTIN.of_kind(api_version, kind)) == prefix
+    found = BUILTIN.of_kind(api_version, kind)
+    assert storage_prefix(found, strategy_of(found)) == prefix
 
 
 def test_custom_kinds_lie_under_their_group():
-    assert storage_prefix(WIDGET, custom=True) == "/registry/example.com/widgets/"
+    assert storage_prefix(WIDGET, CUSTOM) == "/registry/example.com/widgets/"
 
 
 def test_no_two_kinds_lie_in_or_under_the_same_place_unless_they_are_the_same_objects():
     places = {}
     for kind in BUILTIN.all:
-        places.setdefault(storage_prefix(kind), []).append(kind)
+        places.setdefault(storage_prefix(kind, strategy_of(kind)), []).append(kind)
 
     shared = {prefix: kinds for prefix, kinds in places.items() if len(kinds) > 1}
     assert {*shared} == {

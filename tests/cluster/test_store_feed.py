@@ -10,6 +10,8 @@ from podwire.apiserver.registry import Registry
 from podwire.cluster.store_feed import StoreFeed
 from podwire.controllers import Absent, Complete, Present
 from podwire.kinds.resource import storage_prefix as prefix
+from podwire.kinds.strategies import strategy_of
+from podwire.kinds.strategy import CUSTOM
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.storage import SlowWatcher
 from podwire.store import MemoryStore
@@ -20,7 +22,7 @@ class Row:
 
     def __init__(self, kind, *, custom: bool = False) -> None:
         self.kind = kind
-        self.prefix = prefix(kind, custom=custom)
+        self.prefix = prefix(kind, CUSTOM if custom else strategy_of(kind))
 
 
 def value(name: str, uid: str = "", kind: str = "Pod") -> bytes:

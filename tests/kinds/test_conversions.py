@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podwire.kinds import conversions
+from podwire.kinds import autoscaling
 
 EVENTS = "/api/v1/namespaces/default/events"
 NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
@@ -191,7 +191,7 @@ def test_an_autoscaler_that_goes_to_the_old_version_and_back_is_the_same(spec, a
     metadata = {"name": "h", **({"annotations": annotations} if annotations else {})}
     obj = {"kind": "HorizontalPodAutoscaler", "apiVersion": "autoscaling/v2", "metadata": metadata, "spec": spec}
 
-    assert conversions._scaler_to_v2(conversions._scaler_from_v2(obj)) == obj
+    assert autoscaling.to_v2(autoscaling.from_v2(obj)) == obj
 
 
 @pytest.mark.parametrize("text", ["nonsense", "{}", "7", '"x"'])
@@ -199,4 +199,4 @@ def test_an_annotation_that_somebody_wrote_by_hand_does_no_harm(text):
     metadata = {"name": "h", "annotations": {"autoscaling.alpha.kubernetes.io/metrics": text}}
     obj = {"apiVersion": "autoscaling/v1", "metadata": metadata, "spec": {"maxReplicas": 3}}
 
-    assert conversions._scaler_to_v2(obj)["spec"] == {"maxReplicas": 3}
+    assert autoscaling.to_v2(obj)["spec"] == {"maxReplicas": 3}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podwire.kinds import device_versions
+from podwire.kinds.dra import versions
 
 GROUP = "/apis/resource.k8s.io"
 VERSIONS = ("v1", "v1beta2", "v1beta1")
@@ -140,7 +140,7 @@ objects = st.one_of(
 def test_whatever_is_stored_comes_back_from_every_version_as_it_was(given_):
     kind, spec = given_
     stored = {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": "x"}, "spec": spec}
-    for _version, each, to_v1, from_v1 in device_versions.all_of_them():
+    for _version, each, to_v1, from_v1 in versions.all_of_them():
         if each == kind:
             assert to_v1(from_v1(stored)) == stored
 

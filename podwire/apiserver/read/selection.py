@@ -1,78 +1,30 @@
 """Label and field selectors of list, watch and deletecollection, compiled to one predicate over stored bytes."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from podwire.kinds import stored
 from podwire.kinds.resource import Resource
 from podwire.kinds.stored import Object
-from podwire.objects.selectors import FieldRequirement, FieldSelector, LabelSelector, parse_fields, parse_labels
+from podwire.kinds.strategy import EVERY_KIND, SelectableField
+from podwire.objects.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
 from podwire.protocols.k8sapi.server_side import Request
 from podwire.protocols.k8sapi.status import bad_request
 from podwire.protocols.storage import Change, Item
 
 SELECTOR_LIMIT = 64 * 1024
 
-_INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-
-FIELDS: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("", "pods"): (
-        "spec.nodeName",
-        "spec.restartPolicy",
-        "spec.schedulerName",
-        "spec.serviceAccountName",
-        "spec.hostNetwork",
-        "status.phase",
-        "status.podIP",
-        "status.podIPs",
-        "status.nominatedNodeName",
-    ),
-    ("", "nodes"): ("spec.unschedulable",),
-    ("", "events"): (
-        *(f"involvedObject.{each}" for each in _INVOLVED),
-        "reason",
-        "reportingComponent",
-        "source",
-        "type",
-    ),
-    ("events.k8s.io", "events"): (
-        *(f"regarding.{each}" for each in _INVOLVED),
-        "reason",
-        "reportingController",
-        "type",
-    ),
-    ("", "namespaces"): ("status.phase",),
-    ("", "secrets"): ("type",),
-    ("", "services"): ("spec.clusterIP", "spec.type"),
-    ("", "replicationcontrollers"): ("status.replicas",),
-    ("apps", "replicasets"): ("status.replicas",),
-    ("batch", "jobs"): ("status.successful",),
-    ("certificates.k8s.io", "certificatesigningrequests"): ("spec.signerName",),
-    ("resource.k8s.io", "resourceslices"): ("spec.nodeName", "spec.driver", "spec.pool.name"),
-}
-"""Fields that can be selected on, besides metadata.name and metadata.namespace."""
-
-_STORED = {
-    "status.successful": "status.succeeded",
-    "reportingController": "reportingComponent",
-    **{f"regarding.{each}": f"involvedObject.{each}" for each in _INVOLVED},
-}
-"""What a field of a built-in kind is called where it is stored, where that is not its own name."""
-
-_ZERO = {"spec.unschedulable": "false", "spec.hostNetwork": "false", "status.replicas": "0", "status.succeeded": "0"}
-"""What an absent field counts as, where that is not the empty string."""
-
 
 class View:
     """A stored object as selectors see it, decoded as far as they ask, once."""
 
-    __slots__ = ("_labels", "_values", "item")
+    __slots__ = ("_labels", "_obj", "item")
 
     def __init__(self, item: Item) -> None:
         self.item = item
         self._labels: Mapping[str, str] | None = None
-        self._values: Mapping[str, str] | None = None
+        self._obj: Object | None = None
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -81,10 +33,10 @@ class View:
         return self._labels
 
     @property
-    def values(self) -> Mapping[str, str]:
-        if self._values is None:
-            self._values = _Values(stored.unpack(self.item))
-        return self._values
+    def obj(self) -> Object:
+        if self._obj is None:
+            self._obj = stored.unpack(self.item)
+        return self._obj
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +48,8 @@ class Selection:
     fields: FieldSelector | None = None
     narrow: str = ""
     unpack: Callable[[Item], Object] | None = None
+    readers: Mapping[str, SelectableField] = field(default_factory=dict)
+    """The fields that the resource lets clients select by, by name."""
 
     @property
     def everything(self) -> bool:
@@ -107,7 +61,7 @@ class Selection:
             return False
         if self.fields is None:
             return True
-        return self.fields.matches(_Values(self.unpack(view.item)) if self.unpack else view.values)
+        return self.fields.matches(_Values(self.unpack(view.item) if self.unpack else view.obj, self.readers))
 
 
 def of(request: Request, resource: Resource) -> Selection:
@@ -117,12 +71,14 @@ def of(request: Request, resource: Resource) -> Selection:
         return Selection()
     if len(label_text) > SELECTOR_LIMIT or len(field_text) > SELECTOR_LIMIT:
         raise bad_request(f"selector is longer than {SELECTOR_LIMIT} characters")
-    fields = _fields(field_text, resource) if field_text else None
+    readers = {reader.name: reader for reader in (*EVERY_KIND, *resource.selectable)}
+    fields = _fields(field_text, readers) if field_text else None
     return Selection(
         _labels(label_text) if label_text else None,
         fields,
         (fields and fields.exact("metadata.name")) or "",
         resource.unpack if resource.as_read else None,
+        readers,
     )
 
 
@@ -133,52 +89,32 @@ def _labels(text: str) -> LabelSelector:
         raise bad_request(f"unable to parse requirement: {error}") from error
 
 
-def _fields(text: str, resource: Resource) -> FieldSelector:
+def _fields(text: str, readers: Mapping[str, SelectableField]) -> FieldSelector:
     try:
         selector = parse_fields(text)
     except ValueError as error:
         raise bad_request(str(error)) from error
-    known = {"metadata.name", "metadata.namespace", *resource.selectable}
-    known.update(FIELDS.get((resource.group, resource.name), ()))
     for requirement in selector.requirements:
-        if requirement.field not in known:
+        if requirement.field not in readers:
             raise bad_request(f"field label not supported: {requirement.field}")
-    return selector if resource.custom else FieldSelector(tuple(map(_as_stored, selector.requirements)))
-
-
-def _as_stored(requirement: FieldRequirement) -> FieldRequirement:
-    return replace(requirement, field=_STORED.get(requirement.field, requirement.field))
+    return selector
 
 
 class _Values(Mapping[str, str]):
     """An object's fields by dotted path, as the strings that field selectors compare."""
 
-    def __init__(self, obj: Mapping[str, Any]) -> None:
+    def __init__(self, obj: Mapping[str, Any], readers: Mapping[str, SelectableField]) -> None:
         self._obj = obj
+        self._readers = readers
 
-    def __getitem__(self, path: str) -> str:
-        if path == "source" and "involvedObject" in self._obj:
-            return str((self._obj.get("source") or {}).get("component") or self._obj.get("reportingComponent") or "")
-        value: Any = self._obj
-        for part in path.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
-        return _text(path, value)
+    def __getitem__(self, name: str) -> str:
+        return self._readers[name].text(self._obj)
 
     def __iter__(self) -> Iterator[str]:
         return iter(())
 
     def __len__(self) -> int:
         return 0
-
-
-def _text(path: str, value: Any) -> str:
-    if value is None:
-        return _ZERO.get(path, "")
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if path == "status.podIPs":
-        return ",".join(each.get("ip", "") for each in value)
-    return str(value)
 
 
 def transition(change: Change, selection: Selection) -> str:

@@ -31,25 +31,6 @@ from podwire.protocols.storage import Item
 
 Verb = Callable[[Engine, Call], Awaitable[Answer]]
 
-CREATE_ON_UPDATE = frozenset({
-    ("coordination.k8s.io", "leases"), ("", "endpoints"), ("", "services"), ("", "events"),
-    ("events.k8s.io", "events"), ("", "limitranges"), ("node.k8s.io", "runtimeclasses"),
-    ("rbac.authorization.k8s.io", "roles"), ("rbac.authorization.k8s.io", "rolebindings"),
-    ("rbac.authorization.k8s.io", "clusterroles"), ("rbac.authorization.k8s.io", "clusterrolebindings"),
-})  # fmt: skip
-"""Kinds of which a PUT makes what is not there yet."""
-
-DELETED_IS_SHOWN = frozenset({
-    ("", "namespaces"), ("", "pods"), ("", "persistentvolumes"), ("", "persistentvolumeclaims"), ("", "podtemplates"),
-    ("", "resourcequotas"), ("", "serviceaccounts"), ("", "services"), ("resource.k8s.io", "deviceclasses"),
-    ("resource.k8s.io", "resourceclaims"), ("resource.k8s.io", "resourceclaimtemplates"),
-    ("resource.k8s.io", "resourceslices"), ("storage.k8s.io", "csidrivers"), ("storage.k8s.io", "csinodes"),
-    ("storage.k8s.io", "storageclasses"), ("storage.k8s.io", "volumeattachments"),
-    ("storage.k8s.io", "volumeattributesclasses"),
-})  # fmt: skip
-"""Kinds whose deletion answers with the object even when it is gone."""
-
-
 APPLY_TRIES = 5
 """Times that an apply finds its object gone and then there again before it gives up."""
 
@@ -125,7 +106,7 @@ async def update(engine: Engine, call: Call) -> Answer:
 
 
 def _may_create(call: Call) -> bool:
-    return not call.target.subresource and (call.resource.group, call.resource.name) in CREATE_ON_UPDATE
+    return not call.target.subresource and call.resource.strategy.allow_create_on_update
 
 
 async def patch(engine: Engine, call: Call) -> Answer:
@@ -202,7 +183,7 @@ async def _create_by_apply(engine: Engine, call: Call, options: WriteOptions, bo
 async def delete(engine: Engine, call: Call) -> Answer:
     options = await delete_options(engine, call)
     deleted = await engine.deleter.delete(call.resource, call.namespace, call.name, options, call.user)
-    if not deleted.gone or (call.resource.group, call.resource.name) in DELETED_IS_SHOWN:
+    if not deleted.gone or call.resource.strategy.returns_deleted:
         return show(engine, call, deleted.item)
     return answer(call.request, stored.encode(_success(call.resource, call.name, deleted)))
 

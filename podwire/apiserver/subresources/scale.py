@@ -15,11 +15,13 @@ from podwire.kinds import stored
 from podwire.kinds.apply.builtin import builtin_types
 from podwire.kinds.resource import Resource
 from podwire.kinds.stored import Object
+from podwire.kinds.strategy import Strategy
 from podwire.objects.selectors import from_labels, from_object
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.server_side import Answer
 from podwire.protocols.k8sapi.status import ApiError, Reason, invalid, invalid_object, not_found
 
+_VIEW = Strategy(group="autoscaling", kind="Scale")
 SCALE = Kind(group="autoscaling", version="v1", resource="scales", kind="Scale")
 
 
@@ -147,6 +149,7 @@ def _as_scale(engine: Engine) -> Resource:
     """A resource that is never stored: Scale is a view."""
     return Resource(
         kind=SCALE,
+        strategy=_VIEW,
         shape=engine.shape("autoscaling/v1", "Scale"),
         prefix="",
         default=lambda _obj: None,

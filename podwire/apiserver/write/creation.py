@@ -10,7 +10,6 @@ from podwire.apiserver.identity.authentication import User
 from podwire.apiserver.ports import Store
 from podwire.apiserver.write.field_managers import SERVER, Author, Tracker
 from podwire.interfaces import Clock
-from podwire.kinds.defaults import creation as first_status
 from podwire.kinds.resource import Resource
 from podwire.kinds.stored import Object
 from podwire.objects.names import generate_name
@@ -29,33 +28,6 @@ OBJECT_LIMIT = 1_500_000
 
 GENERATED_TRIES = 8
 _RANDOM = random.Random()
-
-WITH_GENERATION = frozenset({
-    ("", "pods"), ("", "podtemplates"), ("", "replicationcontrollers"), ("apps", "deployments"),
-    ("apps", "replicasets"), ("apps", "daemonsets"), ("apps", "statefulsets"), ("batch", "jobs"), ("batch", "cronjobs"),
-    ("networking.k8s.io", "ingresses"), ("networking.k8s.io", "ingressclasses"),
-    ("networking.k8s.io", "networkpolicies"), ("policy", "poddisruptionbudgets"),
-    ("scheduling.k8s.io", "priorityclasses"), ("apiextensions.k8s.io", "customresourcedefinitions"),
-    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
-    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
-    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
-    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"),
-    ("flowcontrol.apiserver.k8s.io", "flowschemas"),
-    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
-    ("discovery.k8s.io", "endpointslices"), ("resource.k8s.io", "deviceclasses"),
-    ("resource.k8s.io", "devicetaintrules"), ("resource.k8s.io", "resourceslices"),
-})  # fmt: skip
-"""Built-in kinds that count changes of their spec; custom resources all do."""
-
-
-BRINGS_STATUS = frozenset({("", "nodes")})
-"""Kinds that are created with their status: a kubelet registers its node in one request."""
-
-
-def counts_generations(resource: Resource) -> bool:
-    return resource.custom or (resource.group, resource.name) in WITH_GENERATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +87,7 @@ class Creator:
     async def _store(self, operation: Operation) -> Item:
         resource, obj = operation.resource, operation.obj
         resource.default(obj)
-        first_status.prepare(resource.kind, obj)
+        resource.strategy.prepare_for_create(resource.kind, obj)
         if errors := resource.validate(obj):
             name = obj["metadata"].get("name", "")
             raise invalid_object(resource.kind.kind, name, errors, group=resource.group)
@@ -139,7 +111,7 @@ class Creator:
             metadata["namespace"] = namespace
         metadata["uid"] = str(uuid.uuid4())
         metadata["creationTimestamp"] = rfc3339(self.clock.wall())
-        if counts_generations(resource):
+        if resource.strategy.counts_generation:
             metadata["generation"] = 1
 
 
@@ -154,7 +126,7 @@ def _claim_place(resource: Resource, namespace: str, obj: Object, name: str) -> 
     for owned in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation",
                   "selfLink", "resourceVersion"):  # fmt: skip
         metadata.pop(owned, None)
-    if resource.has_status and (resource.group, resource.name) not in BRINGS_STATUS:
+    if resource.has_status and not resource.strategy.status_on_create:
         obj.pop("status", None)
 
 

@@ -134,7 +134,7 @@ def mark(resource: Resource, obj: Object, options: DeleteOptions, now: float) ->
     """
     metadata = obj["metadata"]
     if "deletionTimestamp" not in metadata:
-        grace = _grace(resource, obj, options)
+        grace = _bounded(resource.strategy.grace_seconds(obj, options.grace_seconds))
         metadata["deletionTimestamp"] = rfc3339(now + grace)
         metadata["deletionGracePeriodSeconds"] = grace
         if "generation" in metadata:
@@ -144,8 +144,7 @@ def mark(resource: Resource, obj: Object, options: DeleteOptions, now: float) ->
             return obj
         _shorten(metadata, left, _bounded(options.grace_seconds), now)
     _decide_on_dependents(metadata, options.policy)
-    if resource.name == "namespaces" and not resource.group:
-        obj.setdefault("status", {})["phase"] = "Terminating"
+    resource.strategy.prepare_delete(obj)
     return obj
 
 
@@ -168,17 +167,6 @@ def _decide_on_dependents(metadata: dict[str, Any], policy: str) -> None:
         metadata["finalizers"] = after
     if not after:
         metadata.pop("finalizers", None)
-
-
-def _grace(resource: Resource, obj: Object, options: DeleteOptions) -> int:
-    """Seconds until the object may go. Only pods that run somewhere are given time."""
-    if resource.name != "pods" or resource.group:
-        return 0
-    spec, status = obj.get("spec", {}), obj.get("status", {})
-    if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
-        return 0
-    grace = options.grace_seconds
-    return _bounded(spec.get("terminationGracePeriodSeconds", 30) if grace is None else grace)
 
 
 def _bounded(grace: int) -> int:

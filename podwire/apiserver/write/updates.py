@@ -12,7 +12,7 @@ import msgspec
 from podwire.apiserver.admission import Admission, Operation
 from podwire.apiserver.identity.authentication import User
 from podwire.apiserver.ports import Store
-from podwire.apiserver.write.creation import check_namespace, counts_generations, mismatch, packed
+from podwire.apiserver.write.creation import check_namespace, mismatch, packed
 from podwire.apiserver.write.field_managers import ENTRIES, SERVER, Author, Tracker, unchanged_but_for_times
 from podwire.kinds.resource import Resource
 from podwire.kinds.stored import Object
@@ -29,20 +29,6 @@ from podwire.protocols.storage import Item, Stale, StoreFull
 
 Change = Callable[[Object], Object]
 """From the object as it is (a fresh copy, but for a Write that `copies`) to the object as it should be."""
-
-NEEDS_VERSION = frozenset({
-    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
-    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"),
-    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
-    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
-    ("apiextensions.k8s.io", "customresourcedefinitions"), ("apiregistration.k8s.io", "apiservices"),
-    ("coordination.k8s.io", "leases"), ("node.k8s.io", "runtimeclasses"), ("policy", "poddisruptionbudgets"),
-    ("storage.k8s.io", "csidrivers"), ("storage.k8s.io", "csinodes"), ("storage.k8s.io", "csistoragecapacities"),
-    ("storage.k8s.io", "volumeattachments"),
-})  # fmt: skip
-"""Built-in kinds that are never replaced unseen; neither are custom resources."""
 
 NOT_GENERATIONS = ("status", "approval", "finalize", "binding")
 """Doors through which a change does not count as a new generation."""
@@ -174,9 +160,7 @@ def finished(resource: Resource, obj: Object) -> bool:
     metadata = obj["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
         return False
-    if resource.name == "namespaces" and not resource.group:
-        return not obj.get("spec", {}).get("finalizers")
-    return not metadata.get("deletionGracePeriodSeconds")
+    return not metadata.get("deletionGracePeriodSeconds") and not resource.strategy.removal_blocked(obj)
 
 
 def _check_identity(write: Write, new: Object, old: Object) -> None:
@@ -206,7 +190,7 @@ def another_uid(resource: Resource, name: str, wanted: str, real: str) -> ApiErr
 def _check_version(write: Write, metadata: Object, old: Object) -> None:
     resource, given = write.resource, metadata.get("resourceVersion", "")
     if not given or given == "0":
-        if write.whole and (resource.custom or (resource.group, resource.name) in NEEDS_VERSION):
+        if write.whole and not resource.strategy.allow_unconditional_update:
             # 0x0 is how Go prints its unsigned zero, and what people search for
             error = invalid("metadata.resourceVersion", msgspec.Raw(b"0x0"), "must be specified for an update")
             raise invalid_object(resource.name, write.name, [error], group=resource.group)
@@ -221,9 +205,7 @@ def _through_door(resource: Resource, subresource: str, new: Object, old: Object
     if not subresource:
         if resource.has_status:
             _restore(new, old, "status")
-        if resource.name == "namespaces" and not resource.group:
-            new["spec"] = {**new.get("spec", {})}
-            _restore(new["spec"], old.get("spec", {}), "finalizers")  # these go by their own door
+        resource.strategy.prepare_update(new, old)
         return new
     door = DOORS.get(subresource)
     return door(resource, new, old) if door else new
@@ -276,14 +258,11 @@ DOORS: dict[str, Callable[[Resource, Object, Object], Object]] = {
 
 def _count_generation(resource: Resource, new: Object, old: Object) -> None:
     """Generation moves with the spec: with anything that is neither metadata nor a status of its own."""
-    if not counts_generations(resource):
+    if not resource.strategy.counts_generation:
         return
     parts = {*new, *old}.difference(_NOT_SPEC, ("status",) if resource.has_status else ())
-    if any(new.get(key) != old.get(key) for key in parts) or _inherited(resource, new) != _inherited(resource, old):
+    changed = any(new.get(key) != old.get(key) for key in parts)
+    if resource.strategy.generation_follows_annotations:
+        changed |= new["metadata"].get("annotations", {}) != old["metadata"].get("annotations", {})
+    if changed:
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-
-
-def _inherited(resource: Resource, obj: Object) -> Object:
-    """A deployment's annotations are copied to its replica sets, so they are something to act on."""
-    deployment = resource.name == "deployments" and resource.group == "apps"
-    return obj["metadata"].get("annotations", {}) if deployment else {}

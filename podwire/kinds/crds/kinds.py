@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from podwire.kinds.schema.discovery import version_order
-from podwire.protocols.k8sapi.kinds import Column, Kind, Subresource
+from podwire.protocols.k8sapi.kinds import Kind, Subresource
 
 Json = Mapping[str, Any]
 
@@ -72,7 +72,6 @@ def _kind(crd: Json, version: Json) -> Kind:
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
         subresources=tuple(_subresources(version.get("subresources") or {})),
-        columns=tuple(_columns(version)),
         listed_as=names.get("listKind") or "",
     )
 
@@ -84,8 +83,3 @@ def _subresources(asked: Json) -> list[Subresource]:
     if asked.get("status") is not None:
         found.append(Subresource("status", _VERBS))
     return found
-
-
-def _columns(version: Json) -> list[Column]:
-    asked = version.get("additionalPrinterColumns") or [{"name": "Age"}]
-    return [Column("Name"), *(Column(each["name"], wide=each.get("priority", 0) > 0) for each in asked)]

@@ -1,4 +1,4 @@
-"""What a kind is to the API: its names, scope, verbs, subresources and table columns. Data for both chairs."""
+"""A kind as discovery announces it: names, scope, verbs, subresources. For clients and servers."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,14 +6,6 @@ from dataclasses import dataclass
 from podwire.protocols.k8sapi.paths import Target
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A table column; a wide one is shown by `-o wide` only."""
-
-    name: str
-    wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +33,6 @@ class Kind:
     categories: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ALL_VERBS
     subresources: tuple[Subresource, ...] = ()
-    columns: tuple[Column, ...] = ()
     listed_as: str = ""
     """The kind of a list of them, where that is not the kind and `List`."""
 

@@ -18,7 +18,7 @@ from podwire.dradriver.inventory.devices import (
     split,
     tainted,
 )
-from podwire.kinds.validation import slices as validation
+from podwire.kinds.dra import resource_slice as validation
 from podwire.linux.net.sysfs import Hardware, Rdma
 from podwire.linux.values import Link
 
@@ -29,7 +29,7 @@ NIC = Hardware("mlx5_core", "0000:3b:00.0", 1, "", "0x15b3", "0x1017", "pci0000:
 def refusals(*devices) -> list[str]:
     pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": "net.podwire.dev", "pool": pool, "nodeName": "n1", "devices": list(devices)}
-    return [str(each) for each in validation.create({"spec": spec})]
+    return [str(each) for each in validation.validate_create({"spec": spec})]
 
 
 def test_all_that_is_known_of_hardware_is_told():

@@ -1,0 +1,84 @@
+"""Which requests a policy is meant for, as it says itself: rules for resources, and selectors."""
+
+from collections.abc import Sequence
+
+from podwire.kinds.field_checks import Choice, Errors, Object, label_selector, named
+from podwire.objects import names
+from podwire.protocols.k8sapi.status import duplicate, invalid, required
+
+_MATCH_POLICIES = Choice(("Equivalent", "Exact"))
+_OPERATIONS = Choice(("*", "CONNECT", "CREATE", "DELETE", "UPDATE"))
+_SCOPES = Choice(("*", "Cluster", "Namespaced"))
+
+
+def match_resources(given: Object, path: str, errors: Errors) -> None:
+    _MATCH_POLICIES.require(given.get("matchPolicy"), f"{path}.matchPolicy", errors)
+    for each in ("namespaceSelector", "objectSelector"):
+        if given.get(each) is None:
+            errors.append(required(f"{path}.{each}"))
+        label_selector(given.get(each), f"{path}.{each}", errors)
+    for word in ("resourceRules", "excludeResourceRules"):
+        for index, rule in enumerate(given.get(word) or ()):
+            _rule(rule, f"{path}.{word}[{index}]", errors)
+
+
+def _rule(rule: Object, path: str, errors: Errors) -> None:
+    _names(rule.get("resourceNames") or (), f"{path}.resourceNames", errors)
+    operations = rule.get("operations") or ()
+    _some(operations, f"{path}.operations", "operations", errors)
+    for index, each in enumerate(operations):
+        _OPERATIONS.check(each, f"{path}.operations[{index}]", errors)
+    _some(rule.get("apiGroups") or (), f"{path}.apiGroups", "API groups", errors)
+    versions = rule.get("apiVersions") or ()
+    _some(versions, f"{path}.apiVersions", "API versions", errors)
+    for index, each in enumerate(versions):
+        if not each:
+            errors.append(required(f"{path}.apiVersions[{index}]"))
+    _resources(rule.get("resources") or (), f"{path}.resources", errors)
+    if rule.get("scope") is not None:
+        _SCOPES.check(rule["scope"], f"{path}.scope", errors)
+
+
+def _names(given: Sequence[str], path: str, errors: Errors) -> None:
+    for index, each in enumerate(given):
+        named(names.path_segment, each, f"{path}[{index}]", errors)
+        if each in given[:index]:
+            errors.append(duplicate(f"{path}[{index}]", each))
+
+
+def _some(given: Sequence[str], path: str, what: str, errors: Errors) -> None:
+    """At least one; and who says all says nothing else."""
+    if not given:
+        errors.append(required(path))
+    elif len(given) > 1 and "*" in given:
+        errors.append(invalid(path, given, f"if '*' is present, must not specify other {what}"))
+
+
+def _resources(given: Sequence[str], path: str, errors: Errors) -> None:
+    """Resources and their subresources, of which none is said twice over."""
+    if not given:
+        errors.append(required(path))
+    errors += [required(f"{path}[{index}]") for index, each in enumerate(given) if not each]
+    _parts(given, path, errors)
+    if len(given) > 1 and "*/*" in given:
+        errors.append(invalid(path, given, "if '*/*' is present, must not specify other resources"))
+    if "*" in given and any(each not in ("", "*") and "/" not in each for each in given):
+        detail = "if '*' is present, must not specify other resources without subresources"
+        errors.append(invalid(path, given, detail))
+
+
+def _parts(given: Sequence[str], path: str, errors: Errors) -> None:
+    """No subresource after all of them, be it those of a resource or those of that name."""
+    whole: set[str] = set()
+    everywhere: set[str] = set()
+    for index, each in enumerate(given):
+        resource, slash, part = each.partition("/")
+        if not slash:
+            continue
+        for known, word, shown in ((whole, resource, f"{resource}/*"), (everywhere, part, f"*/{part}")):
+            if word in known:
+                errors.append(invalid(f"{path}[{index}]", each, f"if '{shown}' is present, must not specify {each}"))
+        if part == "*":
+            whole.add(resource)
+        if resource == "*":
+            everywhere.add(part)

@@ -1,0 +1,154 @@
+"""Kinds that are about the API server itself: API services, flow control, certificate requests, reviews."""
+
+from typing import Any
+
+from podwire.kinds.admission.strategy import HTTPS
+from podwire.kinds.strategy import Strategy, selectable
+from podwire.kinds.tables import NONE, Json, age_of, condition, elements, name_of, number, part, shown, text
+from podwire.objects import names
+from podwire.objects.times import human_duration
+
+
+def default_api_service(obj: dict[str, Any]) -> None:
+    if (service := obj["spec"].get("service")) is not None:
+        service.setdefault("port", HTTPS)
+
+
+def default_flow_schema(obj: dict[str, Any]) -> None:
+    if not obj["spec"].get("matchingPrecedence"):
+        obj["spec"]["matchingPrecedence"] = 1000
+
+
+def default_priority_level(obj: dict[str, Any]) -> None:
+    spec = obj["spec"]
+    if (exempt := spec.get("exempt")) is not None:
+        exempt.setdefault("nominalConcurrencyShares", 0)
+        exempt.setdefault("lendablePercent", 0)
+    if (limited := spec.get("limited")) is not None:
+        limited.setdefault("nominalConcurrencyShares", 30)
+        limited.setdefault("lendablePercent", 0)
+        queuing = limited.setdefault("limitResponse", {}).get("queuing")
+        if queuing is not None:
+            for name, number in (("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)):
+                if not queuing.get(name):
+                    queuing[name] = number
+
+
+def flow_schema_row(obj: Json, now: float) -> list[Any]:
+    spec = part(obj, "spec")
+    return [
+        name_of(obj),
+        text(part(spec, "priorityLevelConfiguration"), "name"),
+        number(spec, "matchingPrecedence"),
+        text(part(spec, "distinguisherMethod"), "type", NONE),
+        age_of(obj, now),
+        text(condition(part(obj, "status"), "Dangling"), "status", "?"),
+    ]
+
+
+def priority_level_row(obj: Json, now: float) -> list[Any]:
+    spec = part(obj, "spec")
+    limited = part(spec, "limited")
+    queuing = part(limited, "limitResponse", "queuing")
+
+    def told(value: Json, key: str) -> Any:
+        return number(value, key) if key in value else NONE
+
+    return [
+        name_of(obj),
+        text(spec, "type"),
+        told(limited, "nominalConcurrencyShares"),
+        told(queuing, "queues"),
+        told(queuing, "handSize"),
+        told(queuing, "queueLengthLimit"),
+        age_of(obj, now),
+    ]
+
+
+def api_service_row(obj: Json, now: float) -> list[Any]:
+    service = part(obj, "spec", "service")
+    place = f"{text(service, 'namespace')}/{text(service, 'name')}" if service else "Local"
+    available = condition(part(obj, "status"), "Available")
+    told = shown(available, "status", "Unknown")
+    if told != "True" and available:
+        told = f"{told} ({text(available, 'reason')})"
+    return [name_of(obj), place, told, age_of(obj, now)]
+
+
+def signing_request_row(obj: Json, now: float) -> list[Any]:
+    spec = part(obj, "spec")
+    lasting = human_duration(number(spec, "expirationSeconds")) if "expirationSeconds" in spec else NONE
+    return [
+        name_of(obj),
+        age_of(obj, now),
+        text(spec, "signerName", NONE),
+        text(spec, "username"),
+        lasting,
+        _signing_state(part(obj, "status")),
+    ]
+
+
+def _signing_state(status: Json) -> str:
+    met = {text(each, "type") for each in elements(status, "conditions")}
+    told = ["Denied" if "Denied" in met else "Approved" if "Approved" in met else "Pending"]
+    if "Failed" in met:
+        told.append("Failed")
+    if status.get("certificate"):
+        told.append("Issued")
+    return ",".join(told)
+
+
+_FLOW_CONTROL = "flowcontrol.apiserver.k8s.io"
+
+API_SERVICE = Strategy(
+    group="apiregistration.k8s.io",
+    kind="APIService",
+    check_name=names.path_segment,
+    qualified_finalizers=False,
+    stored_as="apiregistration.k8s.io/apiservices",
+    parts={"spec": {}, "status": {}},
+    default=default_api_service,
+    allow_unconditional_update=False,
+    columns="Name|Service|Available|Age",
+    row=api_service_row,
+)
+
+FLOW_SCHEMA = Strategy(
+    group=_FLOW_CONTROL,
+    kind="FlowSchema",
+    parts={"spec": {"priorityLevelConfiguration": {}}, "status": {}},
+    default=default_flow_schema,
+    counts_generation=True,
+    columns="Name|PriorityLevel|MatchingPrecedence|DistinguisherMethod|Age|MissingPL",
+    row=flow_schema_row,
+)
+
+PRIORITY_LEVEL = Strategy(
+    group=_FLOW_CONTROL,
+    kind="PriorityLevelConfiguration",
+    parts={"spec": {}, "status": {}},
+    default=default_priority_level,
+    counts_generation=True,
+    columns="Name|Type|NominalConcurrencyShares|Queues|HandSize|QueueLengthLimit|Age",
+    row=priority_level_row,
+)
+
+SIGNING_REQUEST = Strategy(
+    group="certificates.k8s.io",
+    kind="CertificateSigningRequest",
+    check_name=names.path_segment,
+    parts={"spec": {}, "status": {}},
+    selectable=(selectable("spec.signerName"),),
+    columns="Name|Age|SignerName|Requestor|RequestedDuration|Condition",
+    row=signing_request_row,
+)
+
+REVIEWS = (
+    Strategy(group="authentication.k8s.io", kind="SelfSubjectReview"),
+    Strategy(group="authentication.k8s.io", kind="TokenReview"),
+    Strategy(group="authorization.k8s.io", kind="LocalSubjectAccessReview"),
+    Strategy(group="authorization.k8s.io", kind="SelfSubjectAccessReview"),
+    Strategy(group="authorization.k8s.io", kind="SelfSubjectRulesReview"),
+    Strategy(group="authorization.k8s.io", kind="SubjectAccessReview"),
+)
+"""Questions that are answered and never stored."""

@@ -1,0 +1,120 @@
+"""ReplicaSet, and ReplicationController, its predecessor in the core group."""
+
+from typing import Any
+
+from podwire.kinds.apps.template import (
+    MISMATCH,
+    REPLICA_STATUS,
+    numbers,
+    replica_cells,
+    template_itself,
+    validate_updated,
+    workload_selector,
+    workload_template,
+)
+from podwire.kinds.field_checks import Errors, Object
+from podwire.kinds.podspec.defaults import POD_TEMPLATE, default_template
+from podwire.kinds.strategy import Strategy, selectable
+from podwire.kinds.tables import Json, label_text, part, selector_text
+from podwire.protocols.k8sapi.status import FieldError, invalid, required
+
+
+def validate_create(obj: Object) -> list[FieldError]:
+    return _spec(obj.get("spec") or {}, None)
+
+
+def validate_update(new: Object, old: Object) -> list[FieldError]:
+    return validate_updated(_spec, new, old)
+
+
+def _spec(spec: Object, before: Object | None) -> list[FieldError]:
+    errors: Errors = []
+    numbers(spec, ("replicas", "minReadySeconds"), errors)
+    workload_selector(spec, "deployment", errors)  # the word that upstream uses for both
+    workload_template(spec, before, "ReplicaSet", errors)
+    return errors
+
+
+def validate_controller_create(obj: Object) -> list[FieldError]:
+    return _controller_spec(obj.get("spec") or {}, None)
+
+
+def validate_controller_update(new: Object, old: Object) -> list[FieldError]:
+    return _controller_spec(new.get("spec") or {}, old.get("spec") or {})
+
+
+def _controller_spec(spec: Object, before: Object | None) -> list[FieldError]:
+    errors: Errors = []
+    numbers(spec, ("minReadySeconds", "replicas"), errors)
+    wanted, template = spec.get("selector") or {}, spec.get("template")
+    if not wanted:
+        errors.append(required("spec.selector"))
+    if template is None:
+        errors.append(required("spec.template"))
+        return errors
+    given = (template.get("metadata") or {}).get("labels")
+    if wanted and not wanted.items() <= (given or {}).items():
+        errors.append(invalid("spec.template.metadata.labels", given, MISMATCH))
+    template_itself(template, (before or {}).get("template"), "ReplicationController", errors)
+    return errors
+
+
+def default(obj: dict[str, Any]) -> None:
+    spec = obj["spec"]
+    spec.setdefault("replicas", 1)
+    default_template(spec["template"])
+
+
+def default_controller(obj: dict[str, Any]) -> None:
+    spec = obj["spec"]
+    template = spec.get("template")
+    if template is not None:
+        template.setdefault("metadata", {})
+        template.setdefault("spec", {})
+        if labels := template["metadata"].get("labels"):
+            if not spec.get("selector"):
+                spec["selector"] = dict(labels)
+            if not obj["metadata"].get("labels"):
+                obj["metadata"]["labels"] = dict(labels)
+        default_template(template)
+    spec.setdefault("replicas", 1)
+
+
+def row(obj: Json, now: float) -> list[Any]:
+    return [*replica_cells(obj, now), selector_text(part(obj, "spec"), "selector")]
+
+
+def controller_row(obj: Json, now: float) -> list[Any]:
+    return [*replica_cells(obj, now), label_text(part(obj, "spec"), "selector")]
+
+
+_COLUMNS = "Name|Desired#|Current#|Ready#|Age|Containers*|Images*|Selector*"
+
+REPLICA_SET = Strategy(
+    group="apps",
+    kind="ReplicaSet",
+    parts={"spec": POD_TEMPLATE, "status": {"replicas": 0}},
+    default=default,
+    counts_generation=True,
+    validate_create=validate_create,
+    validate_update=validate_update,
+    validate_subresources={"scale": validate_update, "status": REPLICA_STATUS},
+    selectable=(selectable("status.replicas", absent="0"),),
+    columns=_COLUMNS,
+    row=row,
+)
+
+REPLICATION_CONTROLLER = Strategy(
+    group="",
+    kind="ReplicationController",
+    stored_as="controllers",
+    parts={"spec": {}, "status": {"replicas": 0}},
+    default=default_controller,
+    counts_generation=True,
+    validate_create=validate_controller_create,
+    validate_update=validate_controller_update,
+    validate_subresources={"scale": validate_controller_update, "status": REPLICA_STATUS},
+    selectable=(selectable("status.replicas", absent="0"),),
+    columns=_COLUMNS,
+    row=controller_row,
+)

@@ -1,0 +1,1 @@
+"""The kinds of networking.k8s.io."""

@@ -1,0 +1,1 @@
+"""Pod specs, in a Pod or in the template of a workload: defaults and validation."""
