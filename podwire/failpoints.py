@@ -1,14 +1,14 @@
-"""Places where a test can make the program fail, wait or die; free when none is set.
+"""Failpoints: named steps at which a test can make the program fail, wait or die; free when none is set.
 
 `PODWIRE_FAILPOINTS="store.commit=1*off->kill;store.synced=error(disk on fire)"` or the name of a file with the same
-text in `PODWIRE_FAILPOINTS_FILE`, read anew on every hit so that a running daemon can be told.
-A term is `[COUNT*]ACTION[(ARG)]`; terms are joined by `->` and used up from left to right, the last one for ever.
+text in `PODWIRE_FAILPOINTS_FILE`, read on every hit so that a test can change it while a daemon runs.
+A term is `[COUNT*]ACTION[(ARG)]`; terms are joined by `->` and used up from left to right; the last one stays.
 Actions: off, error(text), kill (SIGKILL to this process), delay(seconds), hold(path) (waits until the file exists,
-and makes `path.held` beside it first: by this file a test knows that somebody has come so far).
-With a path, `kill(path)` makes that file first, and where it is already there nobody dies: a program that is started
-again whenever it dies, dies once.
+and first creates `path.held`, by which a test knows that the failpoint was reached).
+`kill(path)` first creates that file, and does nothing if it exists: a program that is restarted after each death dies
+once.
 
-Programs that live for milliseconds import this, so it asks for little.
+Short-lived programs import this module, so its imports are few.
 """
 
 import os
@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 
 KNOWN: dict[str, str] = {}
-"""Every failpoint of the program by name, with the sentence that says when it is passed."""
+"""All declared failpoints: name to the sentence that says when it is passed."""
 
 _TERM = re.compile(r"^(?:(?P<count>\d+)\*)?(?P<action>off|error|kill|delay|hold)(?:\((?P<arg>[^)]*)\))?$")
 
@@ -35,7 +35,7 @@ class _Term:
 
 
 class _Plan:
-    """What is set for one failpoint, used up as it is hit."""
+    """The terms that are set for one failpoint, used up as it is hit."""
 
     __slots__ = ("terms",)
 
@@ -53,13 +53,13 @@ class _Plan:
 
 
 class BadFailpoint(ValueError):
-    """A setting that cannot be read; names the part that is wrong."""
+    """An invalid setting; the message names the invalid part."""
 
 
 def parse(text: str) -> dict[str, _Plan]:
-    """The plans that a setting describes; raises BadFailpoint."""
+    """Returns the plans that a setting describes. Raises BadFailpoint."""
     plans: dict[str, _Plan] = {}
-    for part in filter(None, (each.strip() for each in text.split(";"))):
+    for part in filter(None, (part.strip() for part in text.split(";"))):
         name, separator, terms = part.partition("=")
         if not separator:
             raise BadFailpoint(f"{part!r}: expected NAME=TERM")
@@ -68,16 +68,16 @@ def parse(text: str) -> dict[str, _Plan]:
 
 
 def _terms(name: str, text: str) -> Iterator[_Term]:
-    for each in text.split("->"):
-        found = _TERM.match(each.strip())
-        if found is None:
-            raise BadFailpoint(f"{name}: {each!r} is no [COUNT*]off|error|kill|delay|hold[(ARG)]")
-        count = found["count"]
-        yield _Term(found["action"], found["arg"] or "", int(count) if count else None)
+    for term in text.split("->"):
+        match = _TERM.match(term.strip())
+        if match is None:
+            raise BadFailpoint(f"{name}: {term!r} is invalid, expected [COUNT*]off|error|kill|delay|hold[(ARG)]")
+        count = match["count"]
+        yield _Term(match["action"], match["arg"] or "", int(count) if count else None)
 
 
 def declare(name: str, when: str) -> str:
-    """Name a failpoint once, at import; returns the name."""
+    """Declares a failpoint, once, at import; returns its name."""
     KNOWN[name] = when
     return name
 
@@ -119,7 +119,7 @@ _file_text = ""
 
 
 def failpoint(name: str) -> None:
-    """Do what is set for this point; nothing, at the price of one test, when nothing is."""
+    """Runs the action that is set for this failpoint; costs one comparison when none is set."""
     if _plans or _file:
         _hit(name)
 

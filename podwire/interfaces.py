@@ -1,6 +1,6 @@
-"""What everyone is handed, as protocols: the four places where the outside world comes in.
+"""Interfaces to the outside world that components are handed: byte streams, clocks, traces.
 
-Nothing here does anything; `transports/` and `linux/` implement these, tests hand in their own.
+Nothing here does I/O; `transports/` and `linux/` implement these, and tests hand in their own.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ class ByteStream(Protocol):
     """An ordered stream of bytes between two peers: a unix socket, a TLS connection, a pair in memory."""
 
     async def read(self, limit: int) -> bytes:
-        """Up to `limit` bytes; empty when the peer has finished."""
+        """Returns up to `limit` bytes; empty at the end of the stream."""
         ...
 
     async def write(self, data: bytes) -> None: ...
@@ -21,19 +21,19 @@ class ByteStream(Protocol):
 
 
 class Clock(Protocol):
-    """Time as a value handed in, so that tests can move it."""
+    """Time as an injected value, so that tests can advance it."""
 
     def wall(self) -> float:
         """Seconds since the epoch, for timestamps that people read; never for ordering."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never go back, for deadlines and intervals."""
+        """Seconds that never decrease, for deadlines and intervals."""
         ...
 
 
 EVENT = "EVENT"
-"""The outcome of a hop that delivers something while its call goes on, such as a frame of a watch."""
+"""The outcome of a hop that a call in progress delivers, such as a frame of a watch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,4 +49,4 @@ class Hop:
 
 
 Tap = Callable[[Hop], None]
-"""Is told of every hop. One that raises is dropped and logged; it never disturbs the call."""
+"""Receives every hop. A tap that raises is dropped and logged; it never disturbs the call."""

@@ -1,4 +1,4 @@
-"""Structured logs: text for people, JSON by flag. Facts go in `extra`, ids are bound once with `about`."""
+"""Structured logs: text for people, JSON by flag. Fields go in `extra`; `about` binds ids for a block."""
 
 import contextlib
 import contextvars
@@ -15,9 +15,9 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 @contextlib.contextmanager
-def about(**facts: Any) -> Iterator[None]:
-    """Bind facts (pod=…, claim=…) to every record that is logged inside."""
-    token = _bound.set({**_bound.get({}), **facts})
+def about(**fields: Any) -> Iterator[None]:
+    """Binds fields (pod=…, claim=…) to every record that is logged inside."""
+    token = _bound.set({**_bound.get({}), **fields})
     try:
         yield
     finally:
@@ -25,11 +25,11 @@ def about(**facts: Any) -> Iterator[None]:
 
 
 def bound(name: str) -> Any:
-    """What `about` was told of that name; None outside of it."""
+    """Returns the field that `about` bound; None outside of it."""
     return _bound.get({}).get(name)
 
 
-def _facts(record: logging.LogRecord) -> dict[str, Any]:
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
     own = {key: value for key, value in vars(record).items() if key not in _STANDARD}
     return {**_bound.get({}), **own}
 
@@ -42,30 +42,30 @@ class TextFormatter(logging.Formatter):
     """`12:00:00.123 info  apiserver  serving  address=127.0.0.1:6443`"""
 
     def format(self, record: logging.LogRecord) -> str:
-        room = record.name.removeprefix("podwire.")
-        facts = "".join(f"  {key}={_plain(value)}" for key, value in _facts(record).items())
-        line = f"{_time(record)[11:-1]} {record.levelname.lower():7} {room}: {record.getMessage()}{facts}"
+        component = record.name.removeprefix("podwire.")
+        fields = "".join(f"  {key}={_plain(value)}" for key, value in _fields(record).items())
+        line = f"{_time(record)[11:-1]} {record.levelname.lower():7} {component}: {record.getMessage()}{fields}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
 def _plain(value: Any) -> str:
-    """One word of one line, whatever it holds: a client's text moves no cursor and begins no line of its own."""
+    """Escapes a value into one word: untrusted text cannot move the cursor or start a line of its own."""
     text = str(value)
     if not text.isprintable():
         return json.dumps(text)
-    return json.dumps(text, ensure_ascii=False) if not text or any(each in text for each in ' "=') else text
+    return json.dumps(text, ensure_ascii=False) if not text or any(character in text for character in ' "=') else text
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, room, message, and the facts."""
+    """One JSON object per line: time, level, component, message, and the fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
             "time": _time(record),
             "level": record.levelname.lower(),
-            "room": record.name.removeprefix("podwire."),
+            "component": record.name.removeprefix("podwire."),
             "message": record.getMessage(),
-            **_facts(record),
+            **_fields(record),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
@@ -73,7 +73,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up(*, level: str = "info", form: str = "text", stream: TextIO = sys.stderr) -> None:
-    """Log to `stream`; called once by a program's main, never by a room."""
+    """Log to `stream`; called once by a program's main, never by a component."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     root = logging.getLogger()

@@ -18,7 +18,7 @@ from podwire.cniplugins.daemon import GRACE
 from podwire.cniplugins.install import SOCKET, Foreign, install
 from podwire.cniplugins.overview import Pool, Unreadable, attached, pools
 from podwire.runtime.cni.check_results import CHECKS, LatestCheck, kept
-from podwire.transports.unix import CannotListen
+from podwire.transports.unix_sockets import CannotListen
 
 DIRECTORY = Path("/opt/cni/bin")
 CONF = "/etc/cni/net.d"

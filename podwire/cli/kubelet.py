@@ -16,7 +16,7 @@ from podwire.kubelet.node import default_name
 from podwire.objects.nodes import Taint
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.transports import credentials
-from podwire.transports.unix import CannotListen
+from podwire.transports.unix_sockets import CannotListen
 
 ENDPOINT = "unix:///run/podwire/cri.sock"
 

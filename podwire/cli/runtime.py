@@ -12,7 +12,7 @@ from podwire.nri.host.configuration import BadConfiguration
 from podwire.runtime.cni import CheckSettings
 from podwire.runtime.cni.check import ACTIONS, INTERVAL, REPORT
 from podwire.runtime.records import NewerRecord
-from podwire.transports.unix import CannotListen
+from podwire.transports.unix_sockets import CannotListen
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from podwire.trace.plain_text import cut, plain
 from podwire.trace.pod_trace import PodTrace
 from podwire.trace.record import Record
 from podwire.trace.spans import spans
-from podwire.transports.posting import Posted, Unreachable, posting
+from podwire.transports.http_post import Posted, Unreachable, posting
 
 
 def send(url: str, trace: PodTrace, records: Iterable[Record]) -> int:

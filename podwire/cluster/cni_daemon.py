@@ -11,7 +11,7 @@ from pathlib import Path
 from podwire.cluster import cni_tap, tracing
 from podwire.cniplugins.daemon import BACKLOG, GRACE, Daemon
 from podwire.trace.participants import CNI_PLUGIN
-from podwire.transports import unix
+from podwire.transports import unix_sockets
 
 _log = logging.getLogger("podwire.cniplugins")
 
@@ -28,7 +28,7 @@ class Options:
 async def running(options: Options) -> AsyncIterator[None]:
     """Answer for as long as the context is open, then finish what was begun: within the grace, also if asked again.
 
-    Raises unix.CannotListen.
+    Raises unix_sockets.CannotListen.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
 
@@ -37,7 +37,7 @@ async def running(options: Options) -> AsyncIterator[None]:
             listener.listen(BACKLOG)
 
         daemon = Daemon(listener, answer=cni_tap.watched(tracing.tap(CNI_PLUGIN)))
-        place = await unix.take(options.socket, bind)
+        place = await unix_sockets.bind_socket(options.socket, bind)
         try:
             daemon.start()
             _log.info("serving", extra={"socket": str(options.socket)})
@@ -46,7 +46,7 @@ async def running(options: Options) -> AsyncIterator[None]:
             try:
                 await asyncio.to_thread(daemon.stop, options.grace)
             finally:
-                await unix.leave(place)
+                await unix_sockets.remove_socket(place)
 
 
 async def run(options: Options) -> None:

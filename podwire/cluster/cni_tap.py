@@ -11,7 +11,7 @@ from podwire.linux.proc.stopwatch import Stopwatch
 from podwire.protocols.cni.errors import CniError
 from podwire.protocols.cni.values import loaded
 from podwire.trace.participants import CNI_PLUGIN, IPAM
-from podwire.transports.tapped import Execution, Passing, Tapped
+from podwire.transports.tapped import Call, Execution, Tapped
 
 OWN_WORK = {"ADD": "configure pod networking", "CHECK": "check pod networking", "DEL": "clean up pod networking"}
 
@@ -50,7 +50,7 @@ class _Joints(Stopwatch):
         self._ipam = Tapped(tap, caller=CNI_PLUGIN, callee=IPAM)
         self._own = Tapped(tap, caller=CNI_PLUGIN, callee=CNI_PLUGIN)
         self._env = {name: value for name, value in streams.environ.items() if name.startswith("CNI_")}
-        self._passing: Passing | None = None
+        self._passing: Call | None = None
         self._asked = False
         if verb == "DEL":
             self._open(self._own, OWN_WORK[verb])

@@ -12,7 +12,7 @@ from podwire.cluster.store_feed import StoreFeed
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.trace.participants import API_SERVER
-from podwire.transports.tapped_http import watched
+from podwire.transports.tapped_http import tapped_handler
 
 _log = logging.getLogger("podwire.controllers")
 
@@ -35,7 +35,7 @@ async def in_process(assembled: Assembled) -> None:
 
 async def _run(assembled: Assembled) -> None:
     engine = assembled.engine
-    handler = watched(assembled.server.handle, tracing.tap(API_SERVER), API_SERVER)
+    handler = tapped_handler(assembled.server.handle, tracing.tap(API_SERVER), API_SERVER)
     client = Client(LoopbackHttp(handler, IDENTITY, "podwire-controllers"))
     feed = StoreFeed(engine.store, engine.registry)
     await controllers.run(client, feed, engine.clock, root_ca=assembled.pki.authority_pem.decode())

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from podwire.trace.exporter import Exporter
 from podwire.trace.otlp import CONTENT_TYPE
 from podwire.trace.record import Record
-from podwire.transports.posting import posting
+from podwire.transports.http_post import posting
 
 
 @contextlib.asynccontextmanager

@@ -28,7 +28,7 @@ from podwire.protocols.k8sapi.kubeconfig import Access, Pem
 from podwire.trace.participants import API_SERVER, KUBELET, RUNTIME
 from podwire.transports import credentials, grpc_client, http_client
 from podwire.transports.clock import SystemClock
-from podwire.transports.probing import ProbeSockets
+from podwire.transports.probe_sockets import ProbeSockets
 
 _log = logging.getLogger("podwire.kubelet")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from podwire.cluster import tracing
 from podwire.interfaces import Hop
 from podwire.trace.record import pod_id
-from podwire.transports.tapped import Passing, Tapped
+from podwire.transports.tapped import Call, Tapped
 
 
 class PodCalls:
@@ -15,7 +15,7 @@ class PodCalls:
         self._participant, self._tap = participant, tracing.tap(participant, node)
 
     @contextlib.contextmanager
-    def call(self, uid: str, method: str, callee: str = "") -> Iterator[Passing]:
+    def call(self, uid: str, method: str, callee: str = "") -> Iterator[Call]:
         """To somebody, or (as if) to itself."""
         tap, pod = self._tap, pod_id(uid)
         told = None if tap is None else lambda hop: tap(_about(hop, pod))

@@ -16,7 +16,7 @@ from podwire.cluster.told_checks import CheckFilter
 from podwire.interfaces import Tap
 from podwire.linux.proc import processes
 from podwire.trace.participants import CNI_PLUGIN, KUBELET, RUNTIME
-from podwire.transports.tapped import Execution, Run, Tapped, watched_run
+from podwire.transports.tapped import Execution, Run, Tapped, tapped_run
 
 VARIABLE = "PODWIRE_TRACE"
 """The collector's socket; without it nobody is watched."""
@@ -70,9 +70,9 @@ async def collect(options: CollectorOptions, ready: Callable[[], object] = lambd
 
 def catch_up(options: CollectorOptions) -> None:
     """What has happened so far can be read, if a collector is there that writes it down."""
-    from podwire.transports.datagrams import dealt_with  # noqa: PLC0415 - only who reads pays for the import
+    from podwire.transports.datagrams import flush  # noqa: PLC0415 - only who reads pays for the import
 
-    dealt_with(options.socket, PATIENCE)
+    flush(options.socket, PATIENCE)
 
 
 def tap(component: str, node: str = "") -> Tap | None:
@@ -100,7 +100,7 @@ def cni_run(tap_: Tap | None) -> Run:
     """How CNI plugins are run."""
     if tap_ is None:
         return processes.run
-    watched = watched_run(processes.run, Tapped(tap_, caller=RUNTIME, callee=CNI_PLUGIN), _cni_call)
+    watched = tapped_run(processes.run, Tapped(tap_, caller=RUNTIME, callee=CNI_PLUGIN), _cni_call)
     told = CheckFilter()
 
     def run(argv: Sequence[str], *, env: Mapping[str, str], **rest: Any) -> processes.Finished:
@@ -116,7 +116,7 @@ def oci_run(tap_: Tap | None) -> Run:
     """How containers are started: the runtime does it itself, with the OCI runtime's help."""
     if tap_ is None:
         return processes.run
-    return watched_run(processes.run, Tapped(tap_, caller=RUNTIME, callee=RUNTIME), _oci_call)
+    return tapped_run(processes.run, Tapped(tap_, caller=RUNTIME, callee=RUNTIME), _oci_call)
 
 
 def _cni_call(execution: Execution) -> str:

@@ -133,7 +133,7 @@ class Plugin:
         return call.current().traceparent
 
     async def update_containers(self, updates: Updates) -> list[pb.ContainerUpdate]:
-        """Change containers without being asked; those that failed. Raises NotConnected, RpcError, TrunkError.
+        """Change containers without being asked; those that failed. Raises NotConnected, RpcError, MuxConnectionError.
 
         Not from within a hook: several runtimes wait for the hook first. Hooks return their updates.
         """

@@ -15,7 +15,7 @@ from podwire.nri.session import SHUTDOWN_GRACE, Connect, Session
 from podwire.nri.starting import start
 from podwire.protocols.grpc_status import Aborted, ResourceExhausted, RpcError, Unavailable
 from podwire.protocols.nri.names import PluginId
-from podwire.transports import trunk
+from podwire.transports import mux_connection
 
 _log = logging.getLogger("podwire.nri.running")
 
@@ -49,9 +49,9 @@ async def run(
     begin = start(environ, index=index or plugin.index, name=name or plugin.name, socket=given)
     life = _Life(plugin, begin.me, config, grace)
     if isinstance(socket, sockets.socket):
-        await life.once(partial(trunk.over_socket, socket))
+        await life.once(partial(mux_connection.over_socket, socket))
     elif isinstance(begin.place, int):
-        await life.once(partial(trunk.over_socket, _inherited(begin.place)))
+        await life.once(partial(mux_connection.over_socket, _inherited(begin.place)))
     else:
         await life.forever(begin.place)
 
@@ -90,7 +90,7 @@ class _Life:
         session = self._session()
         try:
             why = await session.live(connect)
-        except (RpcError, trunk.TrunkError, OSError) as error:
+        except (RpcError, mux_connection.MuxConnectionError, OSError) as error:
             raise Refused(f"{self.me} is not registered: {error}") from error
         if not session.was_ready:
             raise Refused(f"{self.me} is not let in: {why}")
@@ -107,12 +107,12 @@ class _Life:
         """One connection to its end; whether it was used. Raises Refused."""
         session = self._session()
         try:
-            why = await session.live(partial(trunk.connect, path))
+            why = await session.live(partial(mux_connection.connect, path))
         except _LATER as error:
             self._tell("the runtime lets nobody in at the moment", str(error))
         except RpcError as error:
             raise Refused(f"the runtime refuses {self.me}: {error}") from error
-        except trunk.TrunkError as error:
+        except mux_connection.MuxConnectionError as error:
             self._tell("the plugin is not registered, and tries again", str(error))
         except OSError as error:
             self._tell("no runtime listens, and the plugin waits", f"{path}: {error.strerror}")

@@ -23,7 +23,7 @@ from podwire.protocols.nri.batches import Gathered
 from podwire.protocols.nri.events import Event, Subscription, from_state_change
 from podwire.protocols.nri.names import PluginId
 from podwire.protocols.ttrpc import call, mux
-from podwire.transports.trunk import Services, Trunk
+from podwire.transports.mux_connection import MuxConnection, Services
 
 _log = logging.getLogger("podwire.nri.session")
 
@@ -42,7 +42,7 @@ HOOK_SHARE = 0.95
 time costs one call."""
 
 Done = TypeVar("Done")
-Connect = Callable[[Trunk], Awaitable[None]]
+Connect = Callable[[MuxConnection], Awaitable[None]]
 
 
 class Session:
@@ -55,7 +55,7 @@ class Session:
         self._hooks: dict[asyncio.Task[Any], asyncio.Timeout] = {}
         self._leaving = False
         """From then on requests are refused."""
-        self._trunk = Trunk(
+        self._trunk = MuxConnection(
             Services(methods.PLUGIN, self._handlers()), asks_on=mux.RUNTIME_SERVICE, answers_on=mux.PLUGIN_SERVICE
         )
         self.was_ready = False
@@ -70,7 +70,8 @@ class Session:
         return own | {each.title: partial(self._event, each) for each in Event}
 
     async def live(self, connect: Connect) -> str:
-        """Connect, register, serve; why it ended. Raises OSError, RpcError and TrunkError until it is registered."""
+        """Connect, register, serve; why it ended. Raises OSError, RpcError and MuxConnectionError until it is
+        registered."""
         await connect(self._trunk)
         try:
             await self._trunk.call(
@@ -197,7 +198,7 @@ class Session:
         if self._leaving:
             raise Unavailable(f"{self._me} is stopping, and does no {title} any more")
         task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - the trunk answers in tasks
+        assert task is not None  # noqa: S101 - the connection answers in tasks
         begun = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(None if seconds is None else seconds * HOOK_SHARE) as limit:

@@ -68,7 +68,7 @@ class Collector:
                 await self._read_burst(receiver, burst)
                 self.take(burst)
                 burst.clear()
-                receiver.answer()
+                receiver.confirm_flush()
         finally:
             self.take([*burst, *receiver.waiting()])
             self._writer.close()
@@ -81,7 +81,7 @@ class Collector:
             await asyncio.sleep(self._limits.poll)
             before = len(burst)
             burst.extend(receiver.waiting())
-            if len(burst) == before or receiver.asked:
+            if len(burst) == before or receiver.flush_requested:
                 return
 
     def take(self, datagrams: Iterable[bytes]) -> None:

@@ -18,7 +18,7 @@ from podwire.trace.otlp import encoded, rejected
 from podwire.trace.plain_text import cut, plain
 from podwire.trace.record import Record
 from podwire.trace.spans import Span
-from podwire.transports.posting import Posted, Unreachable
+from podwire.transports.http_post import Posted, Unreachable
 
 _log = logging.getLogger("podwire.trace.otlp")
 

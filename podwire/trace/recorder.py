@@ -18,7 +18,7 @@ from podwire.interfaces import Hop
 from podwire.linux.proc.processes import Finished
 from podwire.trace.record import MOST_DETAIL, Record, encode
 from podwire.transports.tapped import Execution, Stored
-from podwire.transports.tapped_http import Answered, Asked
+from podwire.transports.tapped_http import TappedExchange, TappedRequest
 
 MOST_BODY = MOST_DETAIL // 2 - 512
 """Bytes of each body; a detail has up to two."""
@@ -85,7 +85,7 @@ def _details(hop: Hop) -> Iterator[dict[str, Any]]:
 
 def _request_detail(request: object) -> dict[str, Any]:
     match request:
-        case Asked():
+        case TappedRequest():
             return {name.replace("-", "_"): request.headers[name] for name in _KUBECTL if name in request.headers}
         case Message():
             return {"message": _message(request)}
@@ -100,7 +100,7 @@ def _request_detail(request: object) -> dict[str, Any]:
 
 def _response_detail(response: object) -> dict[str, Any]:
     match response:
-        case Answered():
+        case TappedExchange():
             detail = {"request": _text(response.asked.body)} if response.asked.body else {}
             if response.body and response.content_type.startswith(_JSON):
                 detail["response"] = _json(response.body)

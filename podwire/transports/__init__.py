@@ -1,1 +1,1 @@
-"""The only sockets and child processes of the house."""
+"""The only package with sockets and child processes: HTTP, gRPC, ttrpc, WebSockets, SPDY, unix sockets."""

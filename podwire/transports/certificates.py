@@ -1,4 +1,4 @@
-"""A serving certificate that a server makes for itself, for clients that verify none: kubelets start with one."""
+"""Self-signed serving certificates, for clients that do not verify: kubelets start with one."""
 
 import ipaddress
 import os
@@ -18,33 +18,37 @@ BACKDATED = timedelta(minutes=5)
 
 
 def self_signed(path: Path, name: str, addresses: Sequence[str], *, now: datetime | None = None) -> Path:
-    """A file with a certificate and its key: the one that is there, or a new one when none serves any more."""
+    """Returns a file with a certificate and its key: the existing one while it is valid for these names, or a new
+    one."""
     now = now or datetime.now(UTC)
     names = _names(name, addresses)
-    if not _serves(path, names, now):
+    if not _is_valid(path, names, now):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(_made(name, names, now))
+            file.write(_create(name, names, now))
         draft.replace(path)
     return path
 
 
-def _serves(path: Path, names: list[x509.GeneralName], now: datetime) -> bool:
+def _is_valid(path: Path, names: list[x509.GeneralName], now: datetime) -> bool:
     try:
-        found = x509.load_pem_x509_certificate(path.read_bytes())
-        carried = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        alternative_names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (OSError, ValueError, x509.ExtensionNotFound):
         return False
-    return set(carried) == set(names) and found.not_valid_after_utc > now + RENEW_BEFORE
+    return set(alternative_names) == set(names) and certificate.not_valid_after_utc > now + RENEW_BEFORE
 
 
 def _names(name: str, addresses: Sequence[str]) -> list[x509.GeneralName]:
-    return [x509.DNSName(name), *(x509.IPAddress(ipaddress.ip_address(each)) for each in dict.fromkeys(addresses))]
+    return [
+        x509.DNSName(name),
+        *(x509.IPAddress(ipaddress.ip_address(address)) for address in dict.fromkeys(addresses)),
+    ]
 
 
-def _made(name: str, names: list[x509.GeneralName], now: datetime) -> bytes:
+def _create(name: str, names: list[x509.GeneralName], now: datetime) -> bytes:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
     certificate = (

@@ -1,4 +1,4 @@
-"""What proves who we are, from files: kubeconfigs, keys, tokens that are replaced while we run."""
+"""Client credentials from files: kubeconfigs, keys, and tokens that are rotated while we run."""
 
 import os
 import ssl
@@ -11,23 +11,24 @@ from podwire.transports.tls import client_context
 
 
 def load(path: str | os.PathLike[str], *, context: str = "") -> Access:
-    """The access that a kubeconfig file describes. Raises BadKubeconfig, which names the file and the field."""
+    """Returns the access that a kubeconfig file describes. Raises BadKubeconfig, which names the file and the field."""
     return kubeconfig.parse(_read(path, str(path), ""), file=str(path), context=context)
 
 
 def in_cluster(environ: Mapping[str, str] = os.environ, folder: str = SERVICE_ACCOUNT) -> Access:
-    """The access that a pod has by its service account."""
+    """Returns the access that a pod has by its service account."""
     namespace = Path(folder, "namespace")
     return kubeconfig.in_cluster(environ, namespace.read_text() if namespace.exists() else "", folder=folder)
 
 
 def of(path: str | os.PathLike[str] | None, *, context: str = "") -> Access:
-    """That of a kubeconfig, or, without one, of the pod that this is. Raises BadKubeconfig."""
+    """Returns the access of a kubeconfig or, without one, of the pod that this process runs in. Raises
+    BadKubeconfig."""
     return in_cluster() if path is None else load(path, context=context)
 
 
 def ssl_context(access: Access) -> ssl.SSLContext | None:
-    """None for a plain http server. Raises BadKubeconfig for files that cannot be used."""
+    """Returns None for a plain HTTP server. Raises BadKubeconfig for unusable files."""
     if not access.server.startswith("https:"):
         return None
     try:
@@ -40,7 +41,7 @@ def ssl_context(access: Access) -> ssl.SSLContext | None:
 
 
 def _present(context: ssl.SSLContext, certificate: Pem, key: Pem) -> None:
-    """Show this client certificate. OpenSSL reads keys from files only: a text goes through one in memory."""
+    """Presents this client certificate. OpenSSL reads keys from files only: PEM text goes through a memfd."""
     text = _text(certificate, "client-certificate") + "\n" + _text(key, "client-key")
     memory = os.memfd_create("podwire-key", os.MFD_CLOEXEC)
     try:
@@ -54,28 +55,28 @@ def _present(context: ssl.SSLContext, certificate: Pem, key: Pem) -> None:
 
 
 def token_source(access: Access) -> Callable[[], str]:
-    """Gives the token to send now, '' for none."""
+    """Returns a function that gives the token to send now; '' for none."""
     if access.token_file:
         return TokenFile(access.token_file)
     return lambda: access.token
 
 
 class TokenFile:
-    """A token that somebody else replaces in time: read again when the file is another one."""
+    """A token file that is rotated by others: read again when the file has changed."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._seen: tuple[int, int, int] | None = None
+        self._version: tuple[int, int, int] | None = None
         self._token = ""
 
     def __call__(self) -> str:
         try:
-            found = Path(self._path).stat()
+            status = Path(self._path).stat()
         except FileNotFoundError:
-            return self._token  # being replaced; the old one is good for a while
-        seen = (found.st_ino, found.st_mtime_ns, found.st_size)
-        if seen != self._seen:
-            self._token, self._seen = _read(self._path, self._path, "token").strip(), seen
+            return self._token  # being rotated; the previous token stays valid for a while
+        version = (status.st_ino, status.st_mtime_ns, status.st_size)
+        if version != self._version:
+            self._token, self._version = _read(self._path, self._path, "token").strip(), version
         return self._token
 
 

@@ -1,8 +1,8 @@
-"""Unix datagrams that never make their sender wait: sent if there is room, else lost, which the receiver can count.
+"""Unix datagrams that never block their sender: lost when the queue is full, which the receiver can count.
 
-The receiver's queue is as long as its network namespace says when the socket is made, and most machines say 10. So the
-receiving socket is made in a namespace of its own, where it can say more without changing anything for anybody; a
-socket with a path is found from everywhere.
+The length of the receiver's queue is a sysctl of the network namespace in which the socket is created, 10 on most
+machines. The receiving socket is therefore created in a network namespace of its own with a larger value; a socket with
+a path can be reached from every network namespace.
 """
 
 import array
@@ -17,14 +17,14 @@ from pathlib import Path
 from podwire.linux import syscalls
 from podwire.linux.errors import LinuxError
 from podwire.linux.proc.namespaces import in_thread
-from podwire.transports import unix
+from podwire.transports import unix_sockets
 
 QUEUE = 8192
-"""Datagrams that may wait for the receiver."""
+"""Datagrams that may be queued for the receiver."""
 BUFFER = 8 << 20
-"""Bytes that one sender may have waiting."""
+"""Bytes that one sender may have queued."""
 LARGEST = 256 * 1024
-"""Bytes of one datagram."""
+"""Maximum bytes of one datagram."""
 
 _DESCRIPTOR = socket.CMSG_SPACE(array.array("i").itemsize)
 
@@ -33,10 +33,7 @@ _QUEUE_FILE = "/proc/sys/net/unix/max_dgram_qlen"
 
 
 class Sender:
-    """Sends to a path, whoever receives there at the moment. May be used from any thread.
-
-    It lives as long as somebody wants to send, and needs no closing.
-    """
+    """Sends to the current receiver at a path. Thread-safe; the socket is closed with the last reference."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
@@ -49,27 +46,27 @@ class Sender:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
 
     def send(self, data: bytes) -> None:
-        """Gone or lost: a full queue and a receiver that is not there lose it."""
+        """Sends a datagram; drops it when the queue is full or nothing listens."""
         with contextlib.suppress(OSError):
             self._socket.sendto(data, self._path)
 
 
 class Receiver:
-    """A socket at a path that only its owner can reach."""
+    """A datagram socket at a path that only its owner can reach."""
 
-    def __init__(self, bound: socket.socket, place: unix.Place) -> None:
+    def __init__(self, bound: socket.socket, bound_path: unix_sockets.BoundSocket) -> None:
         self._socket = bound
-        self._place = place
-        self._room = memoryview(bytearray(LARGEST))
-        self._asking: list[int] = []
+        self._bound_path = bound_path
+        self._buffer = memoryview(bytearray(LARGEST))
+        self._flush_requests: list[int] = []
 
     @classmethod
     async def open(cls, path: str | os.PathLike[str]) -> "Receiver":
-        """Listen at `path`; a socket that a dead receiver left is replaced. Raises unix.CannotListen."""
+        """Listens at `path`; replaces the socket of a dead receiver. Raises unix_sockets.CannotListen."""
         bound = _long_queue()
         bound.setblocking(False)
         try:
-            return cls(bound, await unix.take(path, bound.bind, kind=socket.SOCK_DGRAM))
+            return cls(bound, await unix_sockets.bind_socket(path, bound.bind, kind=socket.SOCK_DGRAM))
         except BaseException:
             bound.close()
             raise
@@ -78,37 +75,40 @@ class Receiver:
         return self._socket.fileno()
 
     def waiting(self) -> Iterator[bytes]:
-        """Everything that waits at this moment."""
+        """Yields all datagrams that are queued now."""
         while True:
             try:
-                length, beside, _, _ = self._socket.recvmsg_into([self._room], _DESCRIPTOR, socket.MSG_CMSG_CLOEXEC)
+                length, ancillary, _, _ = self._socket.recvmsg_into(
+                    [self._buffer], _DESCRIPTOR, socket.MSG_CMSG_CLOEXEC
+                )
             except BlockingIOError:
                 return
-            if beside:
-                self._asking += _descriptors(beside)
+            if ancillary:
+                self._flush_requests += _descriptors(ancillary)
             else:
-                yield bytes(self._room[:length])
+                yield bytes(self._buffer[:length])
 
     @property
-    def asked(self) -> bool:
-        """Whether somebody waits until all this is dealt with."""
-        return bool(self._asking)
+    def flush_requested(self) -> bool:
+        """Whether a caller of `flush` waits until all datagrams so far are processed."""
+        return bool(self._flush_requests)
 
-    def answer(self) -> None:
-        """It is."""
-        while self._asking:
-            os.close(self._asking.pop())
+    def confirm_flush(self) -> None:
+        """Lets all callers of `flush` continue."""
+        while self._flush_requests:
+            os.close(self._flush_requests.pop())
 
     async def close(self) -> None:
-        self.answer()
-        await unix.leave(self._place)
+        self.confirm_flush()
+        await unix_sockets.remove_socket(self._bound_path)
         self._socket.close()
 
 
-def dealt_with(path: str | os.PathLike[str], seconds: float) -> bool:
-    """Wait until the receiver at a path has dealt with all that was sent before; False if it does not or is not there.
+def flush(path: str | os.PathLike[str], seconds: float) -> bool:
+    """Waits until the receiver at a path has processed everything sent before; returns False on time-out or without
+    one.
 
-    It is handed one end of a pipe, and closes it.
+    The receiver is handed one end of a pipe and closes it.
     """
     ours, theirs = os.pipe()
     try:
@@ -127,15 +127,15 @@ def dealt_with(path: str | os.PathLike[str], seconds: float) -> bool:
         os.close(ours)
 
 
-def _descriptors(beside: list[tuple[int, int, bytes]]) -> list[int]:
-    found = array.array("i")
-    for _, _, data in beside:
-        found.frombytes(data[: len(data) - len(data) % found.itemsize])
-    return found.tolist()
+def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    descriptors = array.array("i")
+    for _, _, data in ancillary:
+        descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+    return descriptors.tolist()
 
 
 def _long_queue() -> socket.socket:
-    """A socket whose queue is long; without the rights for that, one whose queue is as long as the machine says."""
+    """Creates a socket with a long queue; without the rights for that, one with the machine's default."""
 
     def make() -> socket.socket:
         syscalls.unshare(syscalls.NEWNET)

@@ -1,11 +1,11 @@
-"""A gRPC server on a unix socket, built from a table of methods and a handler for each that is served.
+"""A gRPC server on a unix socket, built from a table of methods and their handlers.
 
-Who may call is decided by the socket's mode: 0600, so only the owner of the process (for a runtime: root) can connect,
-and no call is asked for credentials.
+The mode of the socket decides who may call: 0600, so that only the user of the process (for a runtime: root) can
+connect. Calls carry no credentials.
 
-Handlers take a request and return a response, or yield responses. They see the caller's deadline, and run what must
-not be cut as an uncancelled section, through `podwire.protocols.grpc_call`. What they raise is sent as its gRPC code;
-anything that is not an RpcError is logged, and the caller gets a fault without its text.
+Handlers take a request and return a response, or yield responses. `podwire.protocols.grpc_call` gives them the
+deadline of the caller and sections that are not cancelled. An RpcError is sent with its code; any other exception is
+logged, and the caller receives INTERNAL without its text.
 """
 
 import asyncio
@@ -38,15 +38,15 @@ from podwire.protocols.grpc_status import (
     from_exception,
 )
 from podwire.tasks.uncancelled import Uncancelled
-from podwire.transports import unix
-from podwire.transports.tapped import Passing, Tapped
+from podwire.transports import unix_sockets
+from podwire.transports.tapped import Call, Tapped
 
 log = logging.getLogger(__name__)
 
 _Context = grpc.aio.ServicerContext[bytes, bytes]
 _Answer = Callable[[bytes, _Context], Awaitable[bytes | None]]
 _STOPPING = "podwire is stopping"
-_CODES = {each.value[0]: each for each in grpc.StatusCode}
+_CODES = {status.value[0]: status for status in grpc.StatusCode}
 
 
 async def serve(
@@ -58,21 +58,22 @@ async def serve(
     caller: str = "client",
     callee: str = "podwire",
 ) -> "GrpcServer":
-    """Answer the table's methods on the socket at `path` until closed.
+    """Serves the methods of the table on the socket at `path` until closed.
 
-    A method without a handler is answered with Unimplemented. Raises unix.CannotListen, and BadTable.
+    A method without a handler is answered with UNIMPLEMENTED. Raises unix_sockets.CannotListen, and BadTable.
     """
     answers = _Answers(table, handlers, Tapped(tap, caller=caller, callee=callee))
     options = (("grpc.max_receive_message_length", MAX_MESSAGE), ("grpc.max_send_message_length", MAX_MESSAGE))
     server = grpc.aio.server(handlers=(answers,), options=options)
-    place = await unix.take(path, lambda fresh: server.add_insecure_port(f"unix:{quote(fresh)}"))
+    place = await unix_sockets.bind_socket(path, lambda fresh: server.add_insecure_port(f"unix:{quote(fresh)}"))
     made = GrpcServer(server, answers, place)
     await _started(server, made)
     return made
 
 
 async def _started(server: grpc.aio.Server, made: "GrpcServer") -> None:
-    """gRPC starts in a task of its own: who is cancelled sees it through, or it would serve on without an owner."""
+    """Starts the server. On cancellation the start runs to its end first: else the server would run without an
+    owner."""
     starting = asyncio.ensure_future(server.start())
     try:
         await asyncio.shield(starting)
@@ -83,35 +84,35 @@ async def _started(server: grpc.aio.Server, made: "GrpcServer") -> None:
 
 
 class GrpcServer:
-    """A server that listens. Closing it is the owner's duty."""
+    """A listening server. The owner closes it."""
 
-    def __init__(self, server: grpc.aio.Server, answers: "_Answers", place: unix.Place) -> None:
+    def __init__(self, server: grpc.aio.Server, answers: "_Answers", place: unix_sockets.BoundSocket) -> None:
         self._server = server
         self._answers = answers
         self._place = place
 
     async def close(self, grace: float = 5.0) -> None:
-        """Stop without cutting anyone short who can be finished.
+        """Shuts down gracefully.
 
-        1. Take the socket away, accept no call.   2. End the streams: Unavailable, so that nobody takes a part for the
-        whole.   3. Wait up to `grace` for the other calls, then cancel them and see them leave.   4. Wait up to `grace`
-        for their uncancelled sections, then cancel those, too, and log that.
+        1. Remove the socket, accept no call.   2. End the streams with UNAVAILABLE, so that no client takes a part for
+        the whole.   3. Wait up to `grace` for the other calls, then cancel them and wait for their end.   4. Wait up to
+        `grace` for uncancelled sections, then cancel these too, and log it.
         """
-        await unix.leave(self._place)
+        await unix_sockets.remove_socket(self._place)
         self._answers.end_streams()
         await self._server.stop(grace)
         await self._answers.finish(grace)
 
 
 class _Call:
-    """What a handler can ask of its call; see podwire.protocols.grpc_call."""
+    """The call of a handler; see podwire.protocols.grpc_call."""
 
     def __init__(self, uncancelled: Uncancelled) -> None:
         self.uncancelled = uncancelled.run
 
 
 class _Answers(grpc.GenericRpcHandler):
-    """Finds what answers a call; knows the open streams so that they can be ended."""
+    """Dispatches calls to handlers; tracks open streams so that shutdown can end them."""
 
     def __init__(self, table: Iterable[Method], handlers: Mapping[str, Handler], tapped: Tapped) -> None:
         self._uncancelled = Uncancelled()
@@ -128,17 +129,17 @@ class _Answers(grpc.GenericRpcHandler):
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[Any, Any]":
         path = handler_call_details.method
-        return self._by_path.get(path) or grpc.unary_unary_rpc_method_handler(_refusal(path))
+        return self._by_path.get(path) or grpc.unary_unary_rpc_method_handler(_unimplemented(path))
 
     def end_streams(self) -> None:
-        """End every open stream, and each that is opened from now on."""
+        """Ends every open stream, and every stream that is opened later."""
         self._ending = True
         now = asyncio.get_running_loop().time()
-        for each in tuple(self._streams):
-            each.reschedule(now)
+        for stream in tuple(self._streams):
+            stream.reschedule(now)
 
     async def finish(self, grace: float) -> None:
-        """After the server stopped: wait for handlers that it cancelled, then for their uncancelled sections."""
+        """Waits, after the server stopped, for cancelled handlers and uncancelled sections."""
         if self._calls:
             await asyncio.wait(self._calls, timeout=grace)
         await self._uncancelled.drain(grace)
@@ -151,19 +152,19 @@ class _Answers(grpc.GenericRpcHandler):
         return grpc.unary_unary_rpc_method_handler(self._watched(method, work))
 
     def _watched(self, method: Method, work: "_Work") -> _Answer:
-        """One call from its first byte to its last: the caller gets an answer or an error, and only that."""
+        """Wraps the handler of one call: parses, taps, and turns every exception into a status."""
 
         async def answer(data: bytes, context: _Context) -> bytes | None:
             grpc_call.enter(self._call)
             self._remember(asyncio.current_task())
             try:
                 request = _parsed(method, data)
-                with self._tapped.call(method.name, request) as passing:
-                    return await work(request, context, passing)
+                with self._tapped.call(method.name, request) as call:
+                    return await work(request, context, call)
             except Exception as error:
                 failure = from_exception(error, method.name)
                 if failure is not error:
-                    log.exception("call failed", extra={"method": method.name})
+                    log.exception("gRPC handler failed unexpectedly", extra={"method": method.name})
                 await context.abort(_CODES[failure.code], details(failure))
 
         return answer
@@ -174,21 +175,21 @@ class _Answers(grpc.GenericRpcHandler):
             call.add_done_callback(self._calls.discard)
 
     def _sending(self, method: Method, handler: StreamHandler) -> "_Work":
-        async def work(request: Message, context: _Context, passing: Passing) -> None:
+        async def work(request: Message, context: _Context, call: Call) -> None:
             responses = handler(request)
-            passing.streamed(0)
+            call.streamed(0)
             try:
                 while (response := await self._next(responses)) is not None:
                     await context.write(_serialized(method, response))
-                    passing.streamed(1)
+                    call.streamed(1)
             finally:
                 await _closed(responses)
 
         return work
 
     async def _next(self, responses: AsyncIterator[Message]) -> Message | None:
-        """None at the end. A stream is ended here, not while it is written to: whose write is cut cannot be told why.
-        Raises Unavailable."""
+        """Returns the next response, None at the end. Shutdown ends streams here, between writes: a client whose write
+        is cut would not receive the status. Raises Unavailable."""
         if self._ending:
             raise Unavailable(_STOPPING)
         try:
@@ -203,13 +204,13 @@ class _Answers(grpc.GenericRpcHandler):
             self._streams.discard(until)
 
 
-_Work = Callable[[Any, _Context, Passing], Awaitable[bytes | None]]
+_Work = Callable[[Any, _Context, Call], Awaitable[bytes | None]]
 
 
 def _responding(method: Method, handler: UnaryHandler) -> _Work:
-    async def work(request: Message, _context: _Context, passing: Passing) -> bytes:
+    async def work(request: Message, _context: _Context, call: Call) -> bytes:
         response = await handler(request)
-        passing.answered(response)
+        call.answered(response)
         return _serialized(method, response)
 
     return work
@@ -219,7 +220,7 @@ def _parsed(method: Method, data: bytes) -> Message:
     try:
         return cast("Message", method.request.FromString(data))
     except DecodeError as error:
-        raise InvalidArgument(f"{method.name}: what came is not a {method.request.__name__}") from error
+        raise InvalidArgument(f"{method.name}: the request is not a valid {method.request.__name__}") from error
 
 
 def _serialized(method: Method, response: Message) -> bytes:
@@ -227,11 +228,11 @@ def _serialized(method: Method, response: Message) -> bytes:
         raise TypeError(f"{method.name} answered {type(response).__name__}, expected {method.response.__name__}")
     data: bytes = response.SerializeToString()
     if len(data) > MAX_MESSAGE:
-        raise Internal(f"{method.name}: the answer has {len(data)} bytes, and {MAX_MESSAGE} is all that may travel")
+        raise Internal(f"{method.name}: the response has {len(data)} bytes, the maximum is {MAX_MESSAGE}")
     return data
 
 
-def _refusal(path: str) -> _Answer:
+def _unimplemented(path: str) -> _Answer:
     refused = Unimplemented(f"{path.rpartition('/')[2]} is not supported by podwire")
 
     async def refuse(_data: bytes, context: _Context) -> bytes | None:

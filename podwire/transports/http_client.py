@@ -1,6 +1,6 @@
-"""HTTP for the API client, on aiohttp: kept-alive connections, streams, TLS, the caller's identity on every request.
+"""HTTP for the API client, on aiohttp: keep-alive connections, streams, TLS, credentials on every request.
 
-Proxies and passwords from the environment are not looked at.
+Proxies and passwords from the environment are ignored.
 """
 
 import asyncio
@@ -23,29 +23,29 @@ from podwire.transports.tapped_http import TappedHttp
 CONNECT_SECONDS = 10.0
 
 IDLE_SECONDS = 30.0
-"""Idle connections are dropped before the server would, so that no request meets a closing one."""
+"""Idle connections are closed before the server would do it, so that no request meets a closing connection."""
 
-MOST_AT_ONCE = 8
-"""Requests on their way; others wait for a connection that is open already, which is quicker than another handshake.
-Streams are not counted: they stay."""
+MAX_IN_FLIGHT = 8
+"""Requests in flight; others wait for an open connection, which is faster than another handshake. Streams do not
+count."""
 
 SILENCE_SECONDS = 30
-"""A server that acknowledges nothing for so long is gone."""
+"""A server that acknowledges nothing for this long is considered dead."""
 
 
 @contextlib.asynccontextmanager
 async def connect(
     access: Access, *, user_agent: str = "podwire", tap: Tap | None = None, callee: str = "server"
 ) -> AsyncIterator[Http]:
-    """A client for this server and identity, closed at the end. Nothing is sent before the first request.
+    """Yields a client for this server and identity. Nothing is sent before the first request.
 
-    A tap is told of every request; the caller is what the client calls itself.
+    A tap receives every request; its caller is the user agent.
     """
     connector = aiohttp.TCPConnector(
-        limit=0, ssl=ssl_context(access) or True, keepalive_timeout=IDLE_SECONDS, socket_factory=attentive_socket
+        limit=0, ssl=ssl_context(access) or True, keepalive_timeout=IDLE_SECONDS, socket_factory=keepalive_socket
     )
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
-    # The answers of a near server are not worth packing; a watch must not be held back by a compressor.
+    # Compressing the answers of a near server costs more than it saves, and would delay the frames of a watch.
     headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
     async with aiohttp.ClientSession(connector=connector, timeout=timeout, headers=headers) as session:
         client = HttpClient(session, access.server, token_source(access), access.server_name)
@@ -53,7 +53,7 @@ async def connect(
 
 
 class HttpClient:
-    """The client's HTTP port; see podwire.protocols.k8sapi.client_side."""
+    """Implements podwire.protocols.k8sapi.client_side.Http."""
 
     def __init__(
         self, session: aiohttp.ClientSession, server: str, token: Callable[[], str], server_name: str = ""
@@ -62,13 +62,13 @@ class HttpClient:
         self._server = server
         self._token = token
         self._server_name = server_name or None
-        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
+        self._in_flight = asyncio.Semaphore(MAX_IN_FLIGHT)
 
     async def request(
         self, method: str, path: str, *, query: Query = (), headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> Reply:
         with _errors(method, path):
-            async with self._turns, self._send(method, path, query, headers, body) as response:
+            async with self._in_flight, self._send(method, path, query, headers, body) as response:
                 return Reply(response.status, _lower(response), await response.read())
 
     async def stream(
@@ -121,7 +121,7 @@ def _lower(response: aiohttp.ClientResponse) -> Mapping[str, str]:
 
 @contextlib.contextmanager
 def _errors(*about: str) -> Iterator[None]:
-    """aiohttp's errors as the client's chair knows them: before anything was sent, or after."""
+    """Translates aiohttp's errors: Unreachable before anything was sent, Interrupted after."""
     try:
         yield
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
@@ -130,8 +130,8 @@ def _errors(*about: str) -> Iterator[None]:
         raise Interrupted(f"{' '.join(about)}: {error or type(error).__name__}") from error
 
 
-def attentive_socket(address: Any) -> socket.socket:
-    """Notices a peer that vanished without a word."""
+def keepalive_socket(address: Any) -> socket.socket:
+    """Creates a socket that detects a vanished peer by TCP keep-alive."""
     family, type_, protocol, _, _ = address
     sock = socket.socket(family, type_, protocol)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,8 +1,8 @@
-"""One server connection: aiohttp's parser and loop, plus what it lacks against slow and oversized heads.
+"""One server connection: aiohttp's parser and loop, plus limits against slow and oversized request heads.
 
-A head must be complete within `limits.head_seconds` and is refused above `limits.head_bytes`; a peer that vanished
-is noticed by TCP itself. What cannot be parsed is answered with a Status and the connection is closed, so nothing
-that follows it on the same connection is ever taken for a request.
+A head must be complete within `limits.head_seconds` and is rejected above `limits.head_bytes`; TCP keep-alive detects
+a vanished peer. An unparsable request is answered with a Status and the connection is closed, so that no bytes after
+it are ever taken for a request (request smuggling).
 """
 
 import asyncio
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLimits:
-    """How much, how long, how many; seconds and bytes."""
+    """Limits of the HTTP server, in seconds and bytes."""
 
     head_bytes: int = 64 * 1024
     head_count: int = 256
@@ -36,11 +36,11 @@ class HttpLimits:
     idle_seconds: float = 120.0
     """Longer than the 90 s after which Go clients drop an idle connection, so that they never meet a closing one."""
     linger_seconds: float = 2.0
-    """How long the rest of an unread body is swallowed, so that the client gets to read the refusal."""
+    """How long the rest of an unread body is discarded, so that the client can read the error."""
     silence_seconds: int = 60
-    """A peer that acknowledges nothing for so long is gone."""
+    """A peer that acknowledges nothing for this long is considered dead."""
     connections: int = 10_000
-    """Above this, nobody is accepted until somebody leaves; lowered to what the open-files limit allows."""
+    """Above this, connections wait in the kernel's queue; lowered to what the open-files limit allows."""
 
 
 class Connection(web.RequestHandler):
@@ -58,7 +58,7 @@ class Connection(web.RequestHandler):
             max_field_size=limits.head_bytes,
             max_headers=limits.head_count,
             lingering_time=limits.linger_seconds,
-            auto_decompress=False,  # a compressed body is the handler's to refuse, not a bomb for us to unpack
+            auto_decompress=False,  # the handler rejects compressed bodies: no decompression bombs
         )
         self._limits = limits
         self._head_bytes = 0
@@ -66,13 +66,13 @@ class Connection(web.RequestHandler):
         self._taken: Wire | None = None
         self.certificate: Certificate | None = None
         self.wire: asyncio.Transport | None = None
-        """Kept apart from `transport`, which aiohttp forgets before the last bytes are out."""
+        """A second reference: aiohttp clears `transport` before the last bytes are sent."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.wire = self.transport
         self.certificate = subject(transport.get_extra_info("peercert"))
-        _notice_silence(transport.get_extra_info("socket"), self._limits.silence_seconds)
+        _detect_dead_peer(transport.get_extra_info("socket"), self._limits.silence_seconds)
         self._expect_head()
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -82,21 +82,21 @@ class Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def take(self) -> Wire:
-        """From now on whoever calls this has the connection's bytes; no request follows. Raises ConnectionError."""
+        """Hands the bytes of the connection to the caller; no request follows. Raises ConnectionError."""
         if self.transport is None:
-            raise ConnectionResetError("the client has gone")
+            raise ConnectionResetError("the client disconnected")
         self._taken = Wire(self.transport)
         return self._taken
 
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._taken is not None:
-            self._taken.hold()
+            self._taken.pause()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if self._taken is not None:
-            self._taken.go_on()
+            self._taken.resume()
 
     def data_received(self, data: bytes) -> None:
         if self._taken is not None:
@@ -120,7 +120,7 @@ class Connection(web.RequestHandler):
             self._head_timer = None
 
     def _head_grows(self, size: int) -> None:
-        """Between requests, with a head begun: bound its time and size."""
+        """Bounds the time and size of a head that has begun."""
         self._head_bytes += size
         self._expect_head()
         if self._head_bytes > self._limits.head_bytes and self.transport is not None:
@@ -138,25 +138,25 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """What could not be parsed, or failed on the way out; always the connection's last answer."""
+        """Answers a request that could not be parsed or whose answer failed; always the last answer of a connection."""
         if not isinstance(exc, HttpProcessingError):
-            log.error("request failed", exc_info=exc, extra={"peer": request.remote})
+            log.error("HTTP answer failed unexpectedly", exc_info=exc, extra={"peer": request.remote})
             if request.writer.output_size > 0:
-                raise ConnectionError("the answer has begun, it cannot become another") from exc
+                raise ConnectionError("the answer has begun and cannot be replaced by an error") from exc
             return closing(INTERNAL_ERROR)
-        log.debug("unreadable request", extra={"peer": request.remote, "why": message})
+        log.debug("rejected malformed HTTP request", extra={"peer": request.remote, "error": message})
         return closing(_unreadable(exc, self._limits))
 
 
 def take(request: web.BaseRequest) -> Wire:
-    """The connection of a request. Raises ConnectionError when it is gone."""
+    """Returns the bytes of a request's connection. Raises ConnectionError when it is closed."""
     connection = request.protocol
     if not isinstance(connection, Connection):
-        raise TypeError("the request came over a connection of another kind")
+        raise TypeError("the request came over another kind of connection")
     return connection.take()
 
 
-INTERNAL_ERROR = ApiError(Reason.INTERNAL_ERROR, "Internal error occurred; the server's log tells more")
+INTERNAL_ERROR = ApiError(Reason.INTERNAL_ERROR, "Internal error occurred; see the server's log")
 
 
 def _unreadable(error: HttpProcessingError, limits: HttpLimits) -> ApiError:
@@ -178,7 +178,7 @@ def status_body(error: ApiError) -> bytes:
 
 
 def closing(error: ApiError) -> web.Response:
-    """A refusal after which the connection is closed."""
+    """Creates an error response after which the connection is closed."""
     response = web.Response(status=error.code, body=status_body(error), content_type="application/json")
     response.headers["Server"] = "podwire"
     response.force_close()
@@ -186,7 +186,7 @@ def closing(error: ApiError) -> web.Response:
 
 
 def refusal(error: ApiError) -> bytes:
-    """The same as raw bytes, for a connection that has no request to answer."""
+    """Encodes the same as raw bytes, for a connection without a request to answer."""
     body = status_body(error)
     phrase = HTTPStatus(error.code).phrase
     head = (
@@ -197,7 +197,7 @@ def refusal(error: ApiError) -> bytes:
 
 
 def subject(certificate: dict[str, Any] | None) -> Certificate | None:
-    """The names in a verified certificate, as `ssl` tells them; None without one."""
+    """Returns the subject of a verified client certificate; None without one."""
     if not certificate:
         return None
     pairs = [pair for names in certificate.get("subject", ()) for pair in names]
@@ -209,8 +209,8 @@ def _values(pairs: Iterable[tuple[str, str]], name: str) -> Iterable[str]:
     return (value for key, value in pairs if key == name)
 
 
-def _notice_silence(sock: Any, seconds: int) -> None:
-    """Let TCP find out that the peer is gone (probes) or takes nothing any more (unacknowledged data)."""
+def _detect_dead_peer(sock: Any, seconds: int) -> None:
+    """Lets TCP detect a dead peer: keep-alive probes, and a time-out for unacknowledged data."""
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(1, seconds // 2))

@@ -1,6 +1,6 @@
-"""One HTTP exchange: a request as the server's chair knows it, and its answer on the wire.
+"""One HTTP exchange: a request for the handler, and its answer on the wire.
 
-Whatever a handler raises becomes a Status here, never a traceback.
+Every exception of a handler becomes a Status, never a traceback.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ from podwire.transports.http_websocket import WebSocket, converse, offered
 log = logging.getLogger(__name__)
 
 GZIP_FROM = 128 * 1024
-"""Bodies of this size are compressed for clients that take it; below, the time is worth more than the bytes."""
+"""Bodies from this size on are compressed for clients that accept it; for smaller ones time matters more than bytes."""
 
 MAX_QUERY_FIELDS = 1000
 
@@ -49,7 +49,7 @@ _NO_QUERY: Mapping[str, list[str]] = {}
 
 
 class Exchanges:
-    """Answers requests with a handler, and knows the streams that are open so that they can be ended."""
+    """Answers requests with a handler; tracks open streams so that shutdown can end them."""
 
     def __init__(self, handler: Handler, limits: HttpLimits) -> None:
         self._handler = handler
@@ -58,11 +58,11 @@ class Exchanges:
         self._ending = False
 
     def end_streams(self) -> None:
-        """End every open stream, and each that is opened from now on, as if its chunks had run out."""
+        """Ends every open stream, and every stream that is opened later, as if its chunks had run out."""
         self._ending = True
         now = asyncio.get_running_loop().time()
-        for each in tuple(self._streams):
-            each.reschedule(now)
+        for stream in tuple(self._streams):
+            stream.reschedule(now)
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -88,7 +88,7 @@ class Exchanges:
         except RequestPayloadError:
             return _refused(bad_request("the request body could not be read"))
         except Exception:
-            log.exception("request failed", extra={"method": asked.method, "path": asked.path})
+            log.exception("HTTP handler failed unexpectedly", extra={"method": asked.method, "path": asked.path})
             return _refused(INTERNAL_ERROR)
 
     def _read_head(self, request: web.BaseRequest) -> Request:
@@ -138,7 +138,7 @@ class Exchanges:
         return read
 
     async def _stream(self, request: web.BaseRequest, stream: Stream) -> web.StreamResponse:
-        """Headers at once, then each chunk as it comes; the chunks are closed however it ends."""
+        """Sends the headers at once, then each chunk as it comes; closes the chunks however it ends."""
         headers = [("Content-Type", stream.content_type), ("Server", "podwire"), *stream.headers]
         response = web.StreamResponse(status=stream.status, headers=headers)
         if request.version >= (1, 1):
@@ -160,7 +160,7 @@ class Exchanges:
         return response
 
     async def _upgrade(self, request: web.BaseRequest, asked: Request, upgrade: Upgrade) -> web.StreamResponse:
-        """A handshake, then the conversation for as long as both like; closed and released however it ends."""
+        """Answers the handshake and runs the WebSocket until either side closes; always releases the upgrade."""
         try:
             socket = offered(request, asked, upgrade, close_seconds=self._limits.linger_seconds)
             return await self._converse(request, socket, upgrade)
@@ -182,7 +182,7 @@ class Exchanges:
         return socket.response
 
     async def _tunnel(self, request: web.BaseRequest, asked: Request, tunnel: Tunnel) -> web.StreamResponse:
-        """The connection's bytes for as long as both like; closed and released however it ends."""
+        """Hands the bytes of the connection to the tunnel until either side closes; always releases it."""
         try:
             http_tunnel.check(asked, tunnel)
             async with asyncio.timeout(0 if self._ending else None) as until:
@@ -194,15 +194,15 @@ class Exchanges:
         except ApiError as error:
             return await _whole(asked, _refused(error), last=True)
         except (TimeoutError, ConnectionError) as error:
-            log.debug("a tunnel ends with its server or its client", extra={"path": asked.path, "error": repr(error)})
+            log.debug("tunnel closed by its peer", extra={"path": asked.path, "error": repr(error)})
         finally:
             await tunnel.release()
         return http_tunnel.Taken()
 
 
 def _is_text(value: str) -> bool:
-    """What was no UTF-8 stands in a header as lone surrogates, which nobody could write again."""
-    return not any("\ud800" <= each <= "\udfff" for each in value)
+    """Returns False for bytes that are not UTF-8: the parser decoded them to lone surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _certificate(request: web.BaseRequest) -> Certificate | None:
@@ -211,7 +211,7 @@ def _certificate(request: web.BaseRequest) -> Certificate | None:
 
 
 async def _written(request: web.BaseRequest, response: web.StreamResponse, chunk: bytes) -> bool:
-    """Whether the client is still there to be written to."""
+    """Returns False when the client has disconnected."""
     try:
         await response.write(chunk)
         await request.writer.drain()
@@ -238,7 +238,7 @@ async def _read_body(request: web.BaseRequest, limit: int) -> bytes:
 
 
 def _last(request: web.BaseRequest) -> bool:
-    """Nothing sensible can follow a body that nobody read, nor a protocol switch that was not made."""
+    """A connection cannot be reused after an unread body or a rejected protocol switch."""
     return "Upgrade" in request.headers or (request.body_exists and not request.content.is_eof())
 
 
@@ -259,7 +259,7 @@ _CLOSE = ("Connection", "close")
 async def _whole(asked: Request, answer: Response, *, last: bool) -> web.StreamResponse:
     body, headers = answer.body, answer.headers
     if _CLOSE in headers:
-        headers, last = tuple(each for each in headers if each != _CLOSE), True
+        headers, last = tuple(header for header in headers if header != _CLOSE), True
     if len(body) >= GZIP_FROM and not any(name.lower() == "content-encoding" for name, _ in headers):
         headers = (*headers, ("Vary", "Accept-Encoding"))
         if takes_gzip(asked.headers.get("accept-encoding", "")):
@@ -269,9 +269,9 @@ async def _whole(asked: Request, answer: Response, *, last: bool) -> web.StreamR
 
 
 def takes_gzip(accepted: str) -> bool:
-    """Whether an Accept-Encoding value names gzip and does not weigh it zero."""
-    for each in accepted.split(","):
-        name, _, weight = each.partition(";")
+    """Returns whether an Accept-Encoding value names gzip with a weight other than zero."""
+    for coding in accepted.split(","):
+        name, _, weight = coding.partition(";")
         if name.strip().lower() == "gzip":
             return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
     return False

@@ -1,8 +1,8 @@
-"""Requests that are answered by asking somebody else: an API server asks kubelets, a kubelet its runtime.
+"""Relays requests to a backend: from the API server to a kubelet, from a kubelet to its runtime.
 
-An answer goes on as it comes. A conversation over a WebSocket is opened on the far side first, so that a refusal there
-is a refusal here; then messages are carried both ways, or, in SPDY, bytes that nobody looks at. Who is not reached is
-told in the words that operators know.
+Answers are streamed. A WebSocket or SPDY connection is opened on the backend first, so that a rejection there is the
+answer here; then messages (WebSocket) or bytes (SPDY) are copied both ways. Errors about an unreachable backend have
+the wording of Go's net package, which operators know.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ from podwire.protocols.streaming import spdy as spdy_frames
 from podwire.protocols.streaming import upgrading
 from podwire.protocols.streaming.channels import CLOSE, PROTOCOLS, V5
 from podwire.protocols.streaming.remote_command import Channel
-from podwire.transports import http_switch, spdy_client
-from podwire.transports.http_client import attentive_socket
-from podwire.transports.http_websocket_client import MAX_REFUSAL, FarSocket, HandshakeRefused, dial, told_refusal
+from podwire.transports import http_upgrade_client, spdy_client
+from podwire.transports.http_client import keepalive_socket
+from podwire.transports.http_websocket_client import MAX_REFUSAL, FarSocket, HandshakeRefused, dial, raise_for_refusal
 from podwire.transports.spdy_client import FarStreams
 
 CONNECT_SECONDS = 10.0
@@ -38,26 +38,26 @@ CHUNK = 64 * 1024
 
 @contextlib.asynccontextmanager
 async def relays(context: ssl.SSLContext | None = None) -> AsyncIterator["Relay"]:
-    """A relay that shows and trusts what `context` says; closed at the end."""
-    connector = aiohttp.TCPConnector(limit=0, ssl=context or True, socket_factory=attentive_socket)
+    """Yields a relay whose credentials and trust are those of `context`."""
+    connector = aiohttp.TCPConnector(limit=0, ssl=context or True, socket_factory=keepalive_socket)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
     headers = {"User-Agent": "podwire", "Accept-Encoding": "identity"}
     async with aiohttp.ClientSession(
-        connector=connector, timeout=timeout, headers=headers, raise_for_status=told_refusal
+        connector=connector, timeout=timeout, headers=headers, raise_for_status=raise_for_refusal
     ) as session:
         yield Relay(session, context)
 
 
 class Relay:
-    """Asks others on behalf of a request."""
+    """Sends requests to backends on behalf of clients."""
 
     def __init__(self, session: aiohttp.ClientSession, context: ssl.SSLContext | None = None) -> None:
         self._session = session
         self._context = context
 
     async def answer(self, method: str, url: str, body: bytes = b"") -> Response | Stream:
-        """The far answer: whole when it is a refusal, else as it comes. Raises ApiError when there is none."""
-        with _told(f'{method.capitalize()} "{url}"', url):
+        """Returns the answer of the backend: whole if it is an error, else as a stream. Raises ApiError without one."""
+        with _backend_errors(f'{method.capitalize()} "{url}"', url):
             async with asyncio.timeout(HEAD_SECONDS):
                 response = await self._session.request(
                     method, URL(url, encoded=True), data=body or None, allow_redirects=False
@@ -66,7 +66,7 @@ class Relay:
         if response.status < HTTPStatus.MULTIPLE_CHOICES:
             return Stream(chunks=_chunks(response), status=response.status, content_type=content_type)
         try:
-            with _told(f'{method.capitalize()} "{url}"', url):
+            with _backend_errors(f'{method.capitalize()} "{url}"', url):
                 async with asyncio.timeout(HEAD_SECONDS):
                     refusal = await response.content.read(MAX_REFUSAL)
         finally:
@@ -74,14 +74,15 @@ class Relay:
         return Response(status=response.status, body=refusal, content_type=content_type)
 
     async def conversation(self, url: str, asked: Request, spdy: Collection[Channel] = ()) -> Upgrade | Response:
-        """The far conversation, open already, or its refusal: over a WebSocket, or over SPDY with these channels.
+        """Opens exec or attach on the backend, over a WebSocket or over SPDY with these channels; returns its rejection
+        as a response.
 
-        Raises ApiError when nobody is there.
+        Raises ApiError when the backend is unreachable.
         """
-        protocol = wanted(asked)
+        protocol = choose_protocol(asked)
         far: FarSocket | FarStreams
         try:
-            with _told("error dialing backend", url):
+            with _backend_errors("error dialing backend", url):
                 if spdy:
                     far = await spdy_client.dial(url, spdy, seconds=HEAD_SECONDS)
                 else:
@@ -90,19 +91,23 @@ class Relay:
             return Response(status=refusal.status, body=refusal.body, content_type=refusal.content_type)
         if not far.protocol:
             await far.close()
-            raise ApiError(Reason.INTERNAL_ERROR, f"error dialing backend: {_place(url)} speaks none of {PROTOCOLS}")
+            raise ApiError(
+                Reason.INTERNAL_ERROR,
+                f"error dialing backend: {_place(url)} supports none of the subprotocols {PROTOCOLS}",
+            )
         return Upgrade(protocols=(protocol,), run=lambda near: carry(near, far), release=far.close)
 
     async def tunnel(self, url: str, asked: Request) -> Tunnel | Upgrade | Response:
-        """SPDY as the far side speaks it, or its refusal: to a client of SPDY, or of SPDY within a WebSocket.
+        """Opens SPDY on the backend for a client of SPDY, or of SPDY inside a WebSocket; returns its rejection as a
+        response.
 
-        Raises ApiError when nobody is there.
+        Raises ApiError when the backend is unreachable.
         """
         within = upgrading.tunnelled(asked.headers)
         versions = within or upgrading.versions(asked.headers)
         try:
-            with _told("error dialing backend", url):
-                far = await http_switch.dial(url, versions, seconds=HEAD_SECONDS, context=self._context)
+            with _backend_errors("error dialing backend", url):
+                far = await http_upgrade_client.dial(url, versions, seconds=HEAD_SECONDS, context=self._context)
         except HandshakeRefused as refusal:
             return Response(status=refusal.status, body=refusal.body, content_type=refusal.content_type)
         if within:
@@ -114,17 +119,17 @@ class Relay:
         )
 
 
-def wanted(asked: Request) -> str:
-    """The protocol of the client's that both sides know. Raises ApiError."""
-    offered = [each.strip() for each in asked.headers.get("sec-websocket-protocol", "").split(",")]
-    for each in offered:
-        if each in PROTOCOLS:
-            return each
+def choose_protocol(asked: Request) -> str:
+    """Returns the first subprotocol of the client that both sides support. Raises ApiError."""
+    offered = [protocol.strip() for protocol in asked.headers.get("sec-websocket-protocol", "").split(",")]
+    for protocol in offered:
+        if protocol in PROTOCOLS:
+            return protocol
     raise bad_request(f"no subprotocol of {', '.join(filter(None, offered)) or 'none'} is served here, but {PROTOCOLS}")
 
 
 async def carry(near: Socket, far: FarSocket | FarStreams) -> None:
-    """Messages both ways until one side is done; how the far side ended is told to the near one."""
+    """Copies messages both ways until one side closes; an abnormal end of the backend is passed on to the client."""
     halves = near.protocol == far.protocol == V5
     sending = asyncio.create_task(_pass_on(near, far, halves=halves), name="to the far side")
     receiving = asyncio.create_task(_pass_on(far, near, halves=halves), name="from the far side")
@@ -133,15 +138,15 @@ async def carry(near: Socket, far: FarSocket | FarStreams) -> None:
         if receiving.done() and not far.ended_well:
             await near.close(WSCloseCode.INTERNAL_ERROR)
     finally:
-        for each in (sending, receiving):
-            each.cancel()
+        for task in (sending, receiving):
+            task.cancel()
         await asyncio.gather(sending, receiving, return_exceptions=True)
 
 
 async def _pass_on(source: Socket, sink: Socket, *, halves: bool) -> None:
-    """Messages are the same in both protocols but for one: v4 has no word for the end of a channel.
+    """Copies messages. They are the same in both protocols except one: v4 cannot signal the end of a channel.
 
-    So a command that reads its input to the end does not see that end on a runtime that speaks no v5 (containerd).
+    A command that reads its input to the end therefore never sees that end on a runtime without v5 (containerd).
     """
     with contextlib.suppress(ConnectionError):
         while (message := await source.receive()) is not None:
@@ -151,7 +156,7 @@ async def _pass_on(source: Socket, sink: Socket, *, halves: bool) -> None:
 
 
 class Messages:
-    """The messages of a WebSocket as bytes, wherever they are cut. Implements podwire.interfaces.ByteStream."""
+    """The messages of a WebSocket as one stream of bytes. Implements podwire.interfaces.ByteStream."""
 
     def __init__(self, socket: Socket) -> None:
         self._socket = socket
@@ -174,17 +179,17 @@ class Messages:
 
 
 async def carry_bytes(near: ByteStream, far: ByteStream) -> None:
-    """Bytes both ways until one side is done: SPDY tells within itself what has ended before."""
-    ways = [
+    """Copies bytes both ways until one side closes; SPDY signals half-closed streams within itself."""
+    copies = [
         asyncio.create_task(_copy(near, far), name="bytes to the far side"),
         asyncio.create_task(_copy(far, near), name="bytes from the far side"),
     ]
     try:
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for each in ways:
-            each.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
+        for copy in copies:
+            copy.cancel()
+        await asyncio.gather(*copies, return_exceptions=True)
 
 
 async def _copy(source: ByteStream, sink: ByteStream) -> None:
@@ -194,19 +199,19 @@ async def _copy(source: ByteStream, sink: ByteStream) -> None:
 
 
 async def _chunks(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
-    """An answer that breaks off breaks off here, too: the chunked encoding is not ended."""
+    """Yields the chunks of an answer. A truncated answer stays truncated: the chunked encoding is not terminated."""
     try:
         while chunk := await response.content.readany():
             yield chunk
     except aiohttp.ClientError as error:
-        raise ConnectionResetError(f"the far side broke off: {error}") from error
+        raise ConnectionResetError(f"the backend closed the connection early: {error}") from error
     finally:
         response.close()
 
 
 @contextlib.contextmanager
-def _told(doing: str, url: str) -> Iterator[None]:
-    """Why somebody was not reached, as a Status of code 500."""
+def _backend_errors(doing: str, url: str) -> Iterator[None]:
+    """Translates connection errors into a Status of code 500."""
     try:
         yield
     except (aiohttp.ClientError, OSError) as error:  # TimeoutError is one, too
@@ -214,7 +219,7 @@ def _told(doing: str, url: str) -> Iterator[None]:
 
 
 def _reason(error: Exception, url: str) -> str:
-    """In the words of Go's net package, which operators know from their clusters."""
+    """Words an error as Go's net package does; operators know these texts."""
     if isinstance(error, aiohttp.ClientConnectorDNSError | socket.gaierror):
         return f"dial tcp: lookup {urlsplit(url).hostname}: no such host"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):

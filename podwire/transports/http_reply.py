@@ -1,7 +1,7 @@
-"""A whole answer in one write.
+"""A complete response in one write.
 
-aiohttp's own response class serves every case there is and takes a third of a small request's time for it; this one
-knows a status, a few headers and the bytes.
+aiohttp's response class covers every case and takes a third of a small request's time; this one has a status, a few
+headers and a body.
 """
 
 from collections.abc import Iterable
@@ -13,9 +13,9 @@ from time import time
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
-_LINES = {each.value: f"HTTP/1.1 {each.value} {each.phrase}\r\nServer: podwire\r\n" for each in HTTPStatus}
+_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\nServer: podwire\r\n" for status in HTTPStatus}
 _EMPTY = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
-"""Answers that have neither a body nor a length."""
+"""Statuses without body and Content-Length."""
 
 ONE_WRITE = 64 * 1024
 """Up to this size head and body are joined; beyond, copying costs more than a second write."""
@@ -45,7 +45,7 @@ class WholeReply(web.StreamResponse):
         writer = self._writer
         transport = writer.transport if writer else None
         if writer is None or transport is None or transport.is_closing():
-            raise ConnectionResetError("the client has gone")
+            raise ConnectionResetError("the client disconnected")
         head, body = self._head, self._bytes + data
         if len(body) <= ONE_WRITE:
             transport.write(head + body)
@@ -60,7 +60,7 @@ def _fields(headers: Iterable[tuple[str, str]]) -> str:
     lines = []
     for name, value in headers:
         if "\n" in value or "\r" in value:
-            raise ValueError(f"a line break in the header {name}")
+            raise ValueError(f"header {name} contains a line break")
         lines.append(f"{name}: {value}\r\n")
     return "".join(lines)
 
@@ -74,5 +74,5 @@ def _head(status: int, fields: str, length: int, *, keep: bool) -> bytes:
 
 @lru_cache(maxsize=2)
 def _date(second: int) -> str:
-    """The time as HTTP writes it, made once a second."""
+    """Formats the time for HTTP, once per second."""
     return formatdate(second, usegmt=True)

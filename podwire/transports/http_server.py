@@ -1,4 +1,4 @@
-"""The HTTP server: listens, accepts as many as it can hold, hands requests to a handler.
+"""The HTTP server: listens, accepts connections up to a limit, passes requests to a handler.
 
 HTTP/1.1 only. Everything about one exchange is in `http_exchange`, about one connection in `http_connection`.
 """
@@ -16,12 +16,12 @@ from podwire.interfaces import Tap
 from podwire.protocols.k8sapi.server_side import Handler
 from podwire.transports.http_connection import Connection, HttpLimits
 from podwire.transports.http_exchange import Exchanges
-from podwire.transports.tapped_http import watched
+from podwire.transports.tapped_http import tapped_handler
 
 log = logging.getLogger(__name__)
 
 KEPT_FILES = 256
-"""Open files that connections must leave to the rest of the program."""
+"""Open files that are reserved for the rest of the program."""
 
 BACKLOG = 1024
 
@@ -36,18 +36,18 @@ async def serve(
     tap: Tap | None = None,
     callee: str = "podwire",
 ) -> "HttpServer":
-    """Listen on host and port (0: a free one) and answer with `handler` until closed.
+    """Listens on host and port (0: a free one) and answers with `handler` until closed.
 
-    A tap is told of every request; its caller is what the client calls itself.
+    A tap receives every request; its caller is the user agent.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     listener.setblocking(False)
-    return HttpServer(watched(handler, tap, callee), listener, ssl_context, limits or HttpLimits())
+    return HttpServer(tapped_handler(handler, tap, callee), listener, ssl_context, limits or HttpLimits())
 
 
 class HttpServer:
-    """A listening server. Closing it is the owner's duty."""
+    """A listening server. The owner closes it."""
 
     def __init__(
         self, handler: Handler, listener: socket.socket, ssl_context: ssl.SSLContext | None, limits: HttpLimits
@@ -56,7 +56,7 @@ class HttpServer:
         self._ssl = ssl_context
         self._limits = limits
         self._exchanges = Exchanges(handler, limits)
-        self._front = _Front(self._exchanges.answer, places=_places(limits.connections))
+        self._front = _Front(self._exchanges.answer, slots=_slots(limits.connections))
         self._handshakes: set[asyncio.Task[None]] = set()
         self._accepting = asyncio.create_task(self._accept(), name="http accept")
 
@@ -66,14 +66,14 @@ class HttpServer:
         return port
 
     async def close(self, grace: float = 5.0) -> None:
-        """Stop without cutting anyone short who can be finished.
+        """Shuts down gracefully.
 
-        1. Accept nobody.   2. End the streams, cleanly.   3. Wait up to `grace` for requests in progress.
-        4. Drop what is left.
+        1. Stop accepting.   2. End the streams, cleanly.   3. Wait up to `grace` for requests in flight.
+        4. Abort the remaining connections.
         """
         stopping = [self._accepting, *self._handshakes]
-        for each in stopping:
-            each.cancel()
+        for task in stopping:
+            task.cancel()
         await asyncio.gather(*stopping, return_exceptions=True)
         self._listener.close()
         self._exchanges.end_streams()
@@ -82,22 +82,22 @@ class HttpServer:
         self._front.drop_all()
 
     async def _accept(self) -> None:
-        """Take a connection whenever there is a place for it; without one it waits in the kernel's queue."""
+        """Accepts a connection whenever a slot is free; others wait in the kernel's queue."""
         loop = asyncio.get_running_loop()
         while True:
-            await self._front.places.acquire()
+            await self._front.slots.acquire()
             try:
                 peer, _ = await loop.sock_accept(self._listener)
             except OSError as error:
-                self._front.places.release()
-                log.warning("accept failed", extra={"error": str(error)})
-                await asyncio.sleep(0.1)  # what is missing (memory, files) comes back only when others let go
+                self._front.slots.release()
+                log.warning("cannot accept HTTP connection", extra={"error": str(error)})
+                await asyncio.sleep(0.1)  # memory or files become available only when other connections close
                 continue
-            task = asyncio.create_task(self._welcome(peer), name="http handshake")
+            task = asyncio.create_task(self._handshake(peer), name="http handshake")
             self._handshakes.add(task)
             task.add_done_callback(self._handshakes.discard)
 
-    async def _welcome(self, peer: socket.socket) -> None:
+    async def _handshake(self, peer: socket.socket) -> None:
         connection = Connection(self._front, self._limits)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -107,19 +107,19 @@ class HttpServer:
                 ssl_handshake_timeout=self._limits.head_seconds if self._ssl else None,
             )
         except OSError as error:  # ssl.SSLError and the handshake's time-out are OSErrors too
-            log.debug("handshake failed", extra={"error": str(error)})
+            log.debug("TLS handshake failed", extra={"error": str(error)})
         finally:
             if connection.wire is None:
-                self._front.places.release()
+                self._front.slots.release()
                 peer.close()
 
 
 class _Front(web.Server):
-    """Knows the open connections; each holds one place from before it is accepted until it is lost."""
+    """Tracks the open connections; each holds a slot from before it is accepted until it is closed."""
 
-    def __init__(self, answer: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], *, places: int) -> None:
+    def __init__(self, answer: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], *, slots: int) -> None:
         super().__init__(answer, handler_cancellation=True)
-        self.places = asyncio.Semaphore(places)
+        self.slots = asyncio.Semaphore(slots)
         self._wires: dict[web.RequestHandler, asyncio.Transport] = {}
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
@@ -129,15 +129,15 @@ class _Front(web.Server):
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
         del self._wires[handler]
-        self.places.release()
+        self.slots.release()
 
     def drop_all(self) -> None:
-        """Close what did not close by itself, unsent bytes and all."""
-        for each in tuple(self._wires.values()):
-            each.abort()
+        """Aborts the remaining connections; unsent bytes are lost."""
+        for wire in tuple(self._wires.values()):
+            wire.abort()
 
 
-def _places(wanted: int) -> int:
-    """As many connections as the open-files limit allows beside the program's own files."""
+def _slots(requested: int) -> int:
+    """Returns as many connections as the open-files limit allows beside the program's own files."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return wanted if files == resource.RLIM_INFINITY else max(1, min(wanted, files - KEPT_FILES))
+    return requested if files == resource.RLIM_INFINITY else max(1, min(requested, files - KEPT_FILES))

@@ -1,4 +1,4 @@
-"""Connections of the HTTP server that leave HTTP: their bytes go to whoever has taken them, and nobody parses them."""
+"""Server connections that are upgraded from HTTP: their bytes go to a tunnel unparsed."""
 
 import asyncio
 import contextlib
@@ -14,11 +14,11 @@ from podwire.protocols.k8sapi.status import bad_request
 log = logging.getLogger(__name__)
 
 WAITING = 64 * 1024
-"""Bytes that may wait to be read; beyond twice as many, the peer is kept waiting."""
+"""Bytes that may be buffered for the reader; beyond twice as many, reading from the peer pauses."""
 
 
 class Wire:
-    """The bytes of a connection. Implements podwire.interfaces.ByteStream."""
+    """The bytes of an upgraded connection. Implements podwire.interfaces.ByteStream."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -30,11 +30,11 @@ class Wire:
     def feed(self, data: bytes) -> None:
         self._reader.feed_data(data)
 
-    def hold(self) -> None:
-        """The peer takes nothing more for now."""
+    def pause(self) -> None:
+        """Called when the send buffer is full."""
         self._writable.clear()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._writable.set()
 
     def lost(self) -> None:
@@ -45,9 +45,9 @@ class Wire:
         return await self._reader.read(limit)
 
     async def write(self, data: bytes) -> None:
-        """Waits while the peer is slow. Raises ConnectionError when it is gone."""
+        """Writes with backpressure. Raises ConnectionError when the peer has disconnected."""
         if self._transport.is_closing():
-            raise ConnectionResetError("the peer has gone")
+            raise ConnectionResetError("the peer disconnected")
         self._transport.write(data)
         await self._writable.wait()
 
@@ -56,7 +56,7 @@ class Wire:
 
 
 class Taken(web.StreamResponse):
-    """For aiohttp, which wants to send something after every request: there is nothing to be sent any more."""
+    """A response that sends nothing: aiohttp wants one after every request."""
 
     def __init__(self) -> None:
         super().__init__(status=HTTPStatus.SWITCHING_PROTOCOLS)
@@ -69,7 +69,7 @@ class Taken(web.StreamResponse):
 
 
 def check(asked: Request, tunnel: Tunnel) -> None:
-    """Raises ApiError unless the client asks for this protocol."""
+    """Raises ApiError unless the client requests an upgrade to this protocol."""
     if asked.headers.get("upgrade", "").lower() != tunnel.protocol.lower():
         raise bad_request(f"this is served over {tunnel.protocol} only: an upgrade to it is required")
     if asked.headers.get("content-length", "0") != "0" or "transfer-encoding" in asked.headers:
@@ -83,14 +83,14 @@ def head(tunnel: Tunnel) -> bytes:
 
 
 async def converse(wire: Wire, tunnel: Tunnel) -> None:
-    """Run the conversation, and close the connection however it ends."""
+    """Runs the tunnel and closes the connection however it ends."""
     try:
         await wire.write(head(tunnel))
         await tunnel.run(wire)
     except ConnectionError as error:
-        log.debug("the peer of a tunnel vanished", extra={"error": str(error)})
+        log.debug("tunnel peer disconnected early", extra={"error": str(error)})
     except Exception:
-        log.exception("a conversation failed", extra={"protocol": tunnel.protocol})
+        log.exception("tunnel handler failed unexpectedly", extra={"protocol": tunnel.protocol})
     finally:
         with contextlib.suppress(OSError):
             await wire.close()

@@ -1,4 +1,4 @@
-"""WebSockets on the HTTP server, on aiohttp's: the handshake, and a socket as the server's chair knows it."""
+"""Server-side WebSockets, on aiohttp: the handshake, and the socket that a handler works with."""
 
 import contextlib
 import logging
@@ -43,7 +43,7 @@ class WebSocket:
 
 
 def offered(request: web.BaseRequest, asked: Request, upgrade: Upgrade, *, close_seconds: float) -> WebSocket:
-    """The socket that the client asks for, before the handshake is answered. Raises ApiError when it asks wrongly."""
+    """Returns the socket that the client requests, before the handshake is answered. Raises ApiError."""
     if "websocket" not in asked.headers.get("upgrade", "").lower():
         raise bad_request("this is served over a WebSocket only: an upgrade to one is required")
     protocol = choose(asked.headers, upgrade.protocols)
@@ -51,10 +51,10 @@ def offered(request: web.BaseRequest, asked: Request, upgrade: Upgrade, *, close
         protocols=(protocol,),
         timeout=close_seconds,
         max_msg_size=upgrade.max_message,
-        compress=False,  # terminals do not gain by it, and a small message could unpack into a large one
+        compress=False,  # terminals do not profit, and a small message could decompress into a huge one
     )
     if not response.can_prepare(request).ok:
-        raise bad_request("the WebSocket handshake is not one of RFC 6455")
+        raise bad_request("the WebSocket handshake violates RFC 6455")
     response.headers["Server"] = "podwire"
     if protocol:
         response.headers["Sec-WebSocket-Protocol"] = protocol
@@ -62,23 +62,23 @@ def offered(request: web.BaseRequest, asked: Request, upgrade: Upgrade, *, close
 
 
 def choose(headers: Mapping[str, str], protocols: tuple[str, ...]) -> str:
-    """The first subprotocol of the client's that is served. Raises ApiError: going on without one helps nobody."""
-    wanted = [each.strip() for each in headers.get("sec-websocket-protocol", "").split(",")]
-    for each in wanted:
-        if each in protocols:
-            return each
+    """Returns the first subprotocol of the client that is served. Raises ApiError."""
+    requested = [protocol.strip() for protocol in headers.get("sec-websocket-protocol", "").split(",")]
+    for protocol in requested:
+        if protocol in protocols:
+            return protocol
     served = ", ".join(filter(None, protocols)) or "none"
-    raise bad_request(f"no subprotocol of {', '.join(wanted) or 'none'} is served here, but {served}")
+    raise bad_request(f"no subprotocol of {', '.join(requested) or 'none'} is served here, but {served}")
 
 
 async def converse(socket: WebSocket, run: Callable[[Socket], Awaitable[None]]) -> None:
-    """Run the conversation; the code of its end tells the peer whether it went well."""
+    """Runs the handler; the close code reports success or failure to the peer."""
     try:
         await run(socket)
     except ConnectionError as error:
-        log.debug("the peer of a WebSocket vanished", extra={"error": str(error)})
+        log.debug("WebSocket peer disconnected early", extra={"error": str(error)})
     except Exception:
-        log.exception("a conversation failed", extra={"protocol": socket.protocol})
+        log.exception("WebSocket handler failed unexpectedly", extra={"protocol": socket.protocol})
         await socket.close(WSCloseCode.INTERNAL_ERROR)
     else:
         await socket.close()

@@ -1,4 +1,4 @@
-"""WebSockets as a client, on aiohttp's: the handshake, its refusal with the server's own words, and a socket."""
+"""Client-side WebSockets, on aiohttp: the handshake, its rejection with the server's body, and the socket."""
 
 import asyncio
 import contextlib
@@ -11,13 +11,13 @@ from yarl import URL
 MAX_MESSAGE = 1024 * 1024
 CLOSE_SECONDS = 2.0
 MAX_REFUSAL = 64 * 1024
-"""Bytes of a refusal that are kept; a sentence is meant."""
+"""Bytes of a rejection that are read."""
 
 _DATA = frozenset({WSMsgType.BINARY, WSMsgType.TEXT})
 
 
 class HandshakeRefused(Exception):
-    """The server answered with something else than a WebSocket."""
+    """The server rejected the handshake."""
 
     def __init__(self, status: int, content_type: str, body: bytes) -> None:
         super().__init__(f"HTTP {status}: {body[:1000].decode('utf-8', 'replace').strip()}")
@@ -27,7 +27,7 @@ class HandshakeRefused(Exception):
 
 
 class FarSocket:
-    """The client's end of a WebSocket. Implements podwire.protocols.k8sapi.server_side.Socket."""
+    """The client side of a WebSocket. Implements podwire.protocols.k8sapi.server_side.Socket."""
 
     def __init__(self, response: "aiohttp.ClientWebSocketResponse[bool]") -> None:
         self._response = response
@@ -38,7 +38,7 @@ class FarSocket:
 
     @property
     def ended_well(self) -> bool:
-        """Whether the server closed it as one does at the end of a conversation."""
+        """Whether the server closed it with a normal close code."""
         return self._response.close_code == WSCloseCode.OK
 
     async def receive(self) -> bytes | str | None:
@@ -56,8 +56,8 @@ class FarSocket:
             await self._response.close(code=code)
 
 
-async def told_refusal(response: aiohttp.ClientResponse) -> None:
-    """For a session's `raise_for_status`: a refused handshake is raised while its text can still be read."""
+async def raise_for_refusal(response: aiohttp.ClientResponse) -> None:
+    """A hook for a session's `raise_for_status`: raises HandshakeRefused while the body can still be read."""
     if response.status >= 400 and "Upgrade" in response.request_info.headers:
         body = await response.content.read(MAX_REFUSAL)
         response.close()
@@ -65,7 +65,7 @@ async def told_refusal(response: aiohttp.ClientResponse) -> None:
 
 
 async def dial(session: aiohttp.ClientSession, url: str, protocols: Iterable[str], *, seconds: float) -> FarSocket:
-    """A WebSocket to this URL. Raises HandshakeRefused, aiohttp's errors, and TimeoutError."""
+    """Opens a WebSocket to this URL. Raises HandshakeRefused, aiohttp's errors, and TimeoutError."""
     async with asyncio.timeout(seconds):
         response = await session.ws_connect(
             URL(url, encoded=True),

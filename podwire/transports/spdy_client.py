@@ -1,7 +1,7 @@
-"""Exec and attach over SPDY, as every runtime but ours offers them; to whoever uses it, a socket with v5's messages.
+"""Exec and attach over SPDY, which every runtime offers, presented as a socket with v5's messages.
 
-Runtimes speak WebSocket, too, but only up to v4, in which the end of an input cannot be told: `kubectl cp` and every
-command that reads to the end would never end.
+Other runtimes support WebSockets only up to v4, which cannot signal the end of stdin: `kubectl cp` and every command
+that reads to the end would hang.
 """
 
 from collections import deque
@@ -11,14 +11,14 @@ from podwire.interfaces import ByteStream
 from podwire.protocols.streaming import spdy
 from podwire.protocols.streaming.channels import CLOSE, V4, V5
 from podwire.protocols.streaming.remote_command import Channel
-from podwire.transports import http_switch
+from podwire.transports import http_upgrade_client
 
 READ = 64 * 1024
-_NAMES = {each: each.name.lower() for each in Channel}
+_NAMES = {channel: channel.name.lower() for channel in Channel}
 
 
 class FarStreams:
-    """A connection with one stream for each channel. Implements podwire.protocols.k8sapi.server_side.Socket."""
+    """A connection with one stream per channel. Implements podwire.protocols.k8sapi.server_side.Socket."""
 
     protocol = V5
 
@@ -32,7 +32,7 @@ class FarStreams:
 
     @property
     def ended_well(self) -> bool:
-        """Whether the runtime has told how it ended."""
+        """Whether the runtime sent the outcome."""
         return self._outcome
 
     async def open(self, channels: Iterable[Channel]) -> None:
@@ -61,25 +61,26 @@ class FarStreams:
                     self._outcome = self._outcome or channels[stream] == Channel.ERROR
                     self._messages.append(bytes((channels[stream],)) + data)
                 case spdy.GoAway() if self._outcome:
-                    self._over = True  # all is said: who waits for the other to close waits for us
+                    self._over = True  # the outcome has arrived, and the runtime waits for us to close
                 case spdy.Ping(answer):
                     await self._wire.write(answer)
 
     async def send(self, data: bytes) -> None:
-        """A message as v5 has it; one for a channel that is not connected goes nowhere."""
+        """Sends a v5 message; drops one for a channel that is not connected."""
         ends = data[:1] == bytes((CLOSE,))
         channel = data[1] if ends and len(data) > 1 else data[0] if data else CLOSE
         stream = self._streams.get(channel)
         if stream is not None:
             await self._wire.write(b"".join(spdy.data(stream, b"" if ends else data[1:], end=ends)))
 
-    async def close(self, code: int = 1000) -> None:  # noqa: ARG002 - SPDY has no word for why
+    async def close(self, code: int = 1000) -> None:  # noqa: ARG002 - SPDY has no close code
         await self._wire.close()
 
 
 async def dial(url: str, channels: Iterable[Channel], *, seconds: float) -> FarStreams:
-    """The conversation that waits at this URL. Raises HandshakeRefused, OSError (TimeoutError is one)."""
-    wire = await http_switch.dial(url, (V4,), seconds=seconds)
+    """Opens the exec or attach session at this URL. Raises HandshakeRefused and OSError, of which TimeoutError is
+    one."""
+    wire = await http_upgrade_client.dial(url, (V4,), seconds=seconds)
     far = FarStreams(wire)
     try:
         await far.open(channels)

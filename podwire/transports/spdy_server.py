@@ -1,6 +1,6 @@
-"""The server's end of SPDY over any stream of bytes: what clients open and send, as events, with the rules kept.
+"""The server side of SPDY over any byte stream: events of the client, with the protocol's rules enforced.
 
-`SpdySocket` is exec and attach on top of it: to whoever uses it, a socket with v5's messages.
+`SpdySocket` is exec and attach on top of it, presented as a socket with v5's messages.
 """
 
 import asyncio
@@ -15,23 +15,23 @@ from podwire.protocols.streaming.remote_command import Channel
 
 V3, V2 = "v3.channel.k8s.io", "v2.channel.k8s.io"
 VERSIONS = (V4, V3, V2)
-"""Of exec and attach over SPDY. v4 tells the outcome as an object, v3 as a sentence, v2 knows no sizes."""
+"""Versions of exec and attach over SPDY: v4 has the outcome as an object, v3 as text, v2 has no terminal sizes."""
 
 READ = 64 * 1024
 MAX_STREAMS = 1000
-"""That are open at once; beyond, a new one is refused."""
+"""Streams open at once; further ones are refused."""
 CLOSE_SECONDS = 2.0
-"""How long a client has to take leave after the last word."""
+"""Time for the client to close after the last frame."""
 OPEN_SECONDS = 30.0
-"""From the handshake to the last of the streams that the conversation needs."""
+"""From the handshake to the last required stream."""
 
 Event = spdy.Opened | spdy.Data | spdy.Reset
 
-_CHANNELS = {each.name.lower(): each for each in Channel}
+_CHANNELS = {channel.name.lower(): channel for channel in Channel}
 
 
 class Frames:
-    """One connection. One task asks for events; any may send."""
+    """One connection. One task receives events; any task may send."""
 
     def __init__(self, wire: ByteStream) -> None:
         self._wire = wire
@@ -39,20 +39,21 @@ class Frames:
         self._events: deque[spdy.Event] = deque()
         self._receiving: set[int] = set()
         self._sending: set[int] = set()
-        """Streams that have not ended: what the client sends on them, and what we do."""
+        """Streams that are half-open: for receiving, and for sending."""
         self._last = 0
         self._over = False
         self._blame = False
 
     async def next(self) -> Event | None:
-        """What the client does; None when it goes, or breaks the rules. A stream that is opened wants an answer."""
+        """Returns the next event; None when the client disconnects or violates the protocol. The caller accepts or
+        refuses an opened stream."""
         while self._events or (not self._over and await self._read()):
-            if self._events and (event := await self._heeded(self._events.popleft())) is not None:
+            if self._events and (event := await self._dispatch(self._events.popleft())) is not None:
                 return event
         return None
 
-    async def _heeded(self, event: spdy.Event) -> Event | None:
-        """The event, when it is one for others; the rest is answered here."""
+    async def _dispatch(self, event: spdy.Event) -> Event | None:
+        """Returns the event if it concerns the caller; answers the others itself."""
         match event:
             case spdy.Ping(answer):
                 await self._wire.write(answer)
@@ -64,10 +65,10 @@ class Frames:
             case spdy.Reset(stream):
                 self._end(stream, receiving=True, sending=True)
                 return event
-        return None  # a client that says that it goes will close when all is said
+        return None  # GOAWAY: the client closes when everything is sent
 
     async def _read(self) -> bool:
-        """Whether more may come. What came before a broken rule still counts."""
+        """Reads; returns whether more events may come. Events before a protocol violation still count."""
         try:
             received = await self._wire.read(READ)
             self._over = not received
@@ -80,7 +81,7 @@ class Frames:
         return bool(self._events) or not self._over
 
     async def _admitted(self, opened: spdy.Opened) -> bool:
-        """A client's streams have odd numbers that grow; one that breaks this cannot be answered any more."""
+        """Checks a new stream: odd, increasing numbers. A violation ends the connection."""
         stream = opened.stream
         if stream % 2 == 0 or stream <= self._last:
             self._over = self._blame = True
@@ -96,7 +97,8 @@ class Frames:
         return True
 
     async def _known(self, stream: int) -> bool:
-        """Streams that we gave up may still be sent to for a while; those that never were may not."""
+        """Returns whether a stream is open. Data for a stream that we reset is ignored, for an unknown one it is an
+        error."""
         if stream > self._last or stream % 2 == 0:
             await self._wire.write(spdy.reset(stream, spdy.Why.INVALID_STREAM))
         return stream in self._receiving
@@ -111,19 +113,19 @@ class Frames:
         await self._wire.write(self._spdy.reply(stream))
 
     async def refuse(self, stream: int, why: spdy.Why = spdy.Why.PROTOCOL_ERROR) -> None:
-        """Give a stream up, whatever was said on it."""
+        """Resets a stream."""
         self._end(stream, receiving=True, sending=True)
         await self._wire.write(spdy.reset(stream, why))
 
     async def send(self, stream: int, data: bytes, *, end: bool = False) -> None:
-        """Waits while the client is slow; a stream that is closed takes nothing. Raises ConnectionError."""
+        """Sends with backpressure; drops data for a closed stream. Raises ConnectionError."""
         if stream not in self._sending:
             return
         self._end(stream, sending=end)
         await self._wire.write(b"".join(spdy.data(stream, data, end=end)))
 
     async def finish(self) -> None:
-        """End every stream, take leave, and wait a moment for the client to do the same; else bytes could be lost."""
+        """Ends every stream, sends GOAWAY, and waits briefly for the client to close; else bytes could be lost."""
         ends = [frame for stream in sorted(self._sending) for frame in spdy.data(stream, b"", end=True)]
         self._sending.clear()
         try:
@@ -149,8 +151,8 @@ class SpdySocket:
         self._waiting: deque[bytes] = deque()
 
     async def open(self, channels: Collection[Channel]) -> bool:
-        """Whether the client opened a stream for each of these in time."""
-        needed = {each for each in channels if each != Channel.RESIZE or self._version != V2}
+        """Returns whether the client opened a stream for each channel in time."""
+        needed = {channel for channel in channels if channel != Channel.RESIZE or self._version != V2}
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(OPEN_SECONDS):
                 while not needed <= self._streams.keys():
@@ -190,7 +192,7 @@ class SpdySocket:
                 self._waiting.append(half_close(channels[stream]))
 
     async def send(self, data: bytes) -> None:
-        """A message as v5 has it; one for a channel that is not connected goes nowhere."""
+        """Sends a v5 message; drops one for a channel that is not connected."""
         channel, content = data[0] if data else CLOSE, data[1:]
         stream = self._streams.get(channel)
         if stream is None or not content:
@@ -200,12 +202,12 @@ class SpdySocket:
         else:
             await self._frames.send(stream, content if self._version == V4 else sentence(content), end=True)
 
-    async def close(self, code: int = 1000) -> None:  # noqa: ARG002 - SPDY has no word for why
+    async def close(self, code: int = 1000) -> None:  # noqa: ARG002 - SPDY has no close code
         await self._frames.finish()
 
 
 def sentence(status: bytes) -> bytes:
-    """A Status as versions before v4 tell it: in words, and nothing of a success."""
+    """Words a Status as versions before v4 do: text for failures, empty for success."""
     match outcome.OutcomeReader().feed(status):
         case outcome.Exited(0) | None:
             return b""

@@ -1,4 +1,4 @@
-"""Calls that are watched from outside: the one place where transports tell a Tap what passes."""
+"""Taps on calls: the one module in which transports report calls to a Tap."""
 
 import asyncio
 import itertools
@@ -16,8 +16,8 @@ log = logging.getLogger(__name__)
 _numbers = itertools.count(1)
 
 
-class Passing:
-    """One call that nobody watches; `Told` is one that somebody does."""
+class Call:
+    """A call in progress without a tap; `TappedCall` is one with a tap."""
 
     __slots__ = ()
 
@@ -30,23 +30,23 @@ class Passing:
         pass
 
     def answered(self, response: object, outcome: str = OK) -> None:
-        """What the hop back carries."""
+        """Records the response for the hop back."""
 
     def streamed(self, more: int) -> None:
-        """So many responses more; the hop back carries their number."""
+        """Counts responses of a stream; the hop back carries the sum."""
 
     def event(self, event: object) -> None:
-        """Something that a call under way delivers: a hop of its own."""
+        """Reports something that the call in progress delivers, as a hop of its own."""
 
 
-_UNWATCHED = Passing()
+_UNTAPPED = Call()
 
 
 class Tapped:
-    """Tells a tap of the calls between two parties; does nothing, and makes nothing, without one.
+    """Reports the calls between two participants to a tap; without a tap it does nothing.
 
-    A call is two hops: there (no outcome; `detail["request"]`) and back (its outcome, OK or what went wrong, and what
-    the transport puts into the detail). Both carry the same number as `detail["call"]`, and so does everything that
+    A call is two hops: there (no outcome; `detail["request"]`) and back (its outcome, OK or the error, and the
+    transport's detail). Both carry the same number as `detail["call"]`, and so does everything that
     the call delivers in between (outcome EVENT; `detail["event"]`).
     """
 
@@ -57,29 +57,29 @@ class Tapped:
         self._caller = caller
         self._callee = callee
 
-    def call(self, method: str, request: object, *, caller: str = "") -> Passing:
-        """To be entered when the call begins and left, with its error if it has one, when it ends."""
-        return _UNWATCHED if self._tap is None else Told(self, method, request, caller or self._caller)
+    def call(self, method: str, request: object, *, caller: str = "") -> Call:
+        """Returns a context manager: entered when the call begins, left, with its error if any, when it ends."""
+        return _UNTAPPED if self._tap is None else TappedCall(self, method, request, caller or self._caller)
 
     def there(self, caller: str, method: str, detail: dict[str, Any]) -> None:
         if self._tap is not None:
-            self._tell(self._tap, Hop(caller=caller, callee=self._callee, method=method, detail=detail))
+            self._report(self._tap, Hop(caller=caller, callee=self._callee, method=method, detail=detail))
 
     def back(self, caller: str, method: str, outcome: str, detail: dict[str, Any]) -> None:
         if self._tap is not None:
             hop = Hop(caller=self._callee, callee=caller, method=method, outcome=outcome, detail=detail)
-            self._tell(self._tap, hop)
+            self._report(self._tap, hop)
 
-    def _tell(self, tap: Tap, hop: Hop) -> None:
+    def _report(self, tap: Tap, hop: Hop) -> None:
         try:
             tap(hop)
         except Exception:
-            log.exception("a tap failed and is dropped", extra={"caller": self._caller, "callee": self._callee})
+            log.exception("trace tap failed and was removed", extra={"caller": self._caller, "callee": self._callee})
             self._tap = None
 
 
-class Told(Passing):
-    """One call under way that a tap is told of."""
+class TappedCall(Call):
+    """A call in progress that is reported to a tap."""
 
     __slots__ = ("_caller", "_detail", "_method", "_outcome", "_request", "_tapped")
 
@@ -112,8 +112,8 @@ class Told(Passing):
         self._detail["responses"] = self._detail.get("responses", 0) + more
 
     def event(self, event: object) -> None:
-        told = {"call": self._detail["call"], "event": event}
-        self._tapped.back(self._caller, self._method, EVENT, told)
+        detail = {"call": self._detail["call"], "event": event}
+        self._tapped.back(self._caller, self._method, EVENT, detail)
 
 
 def _outcome(error: BaseException) -> str:
@@ -127,7 +127,7 @@ def _outcome(error: BaseException) -> str:
 
 
 class Execution(NamedTuple):
-    """A program that is run: what it is told."""
+    """The input of a program that is run."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -135,7 +135,7 @@ class Execution(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """What a store is told to keep; empty when it is told to forget."""
+    """The value that a store writes; empty for a deletion."""
 
     value: bytes = b""
 
@@ -144,14 +144,14 @@ Run = Callable[..., Finished]
 """Runs a program to its end; the same arguments as podwire.linux.proc.processes.run."""
 
 
-def watched_run(run: Run, tapped: Tapped, method: Callable[[Execution], str]) -> Run:
-    """The same, and the tap is told of each program; `method` names the call. Works in any thread."""
+def tapped_run(run: Run, tapped: Tapped, method: Callable[[Execution], str]) -> Run:
+    """Wraps `run`: reports each program to the tap; `method` names the call. Thread-safe."""
 
-    def watched(argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"", **limits: Any) -> Finished:
+    def run_tapped(argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"", **limits: Any) -> Finished:
         execution = Execution(argv, env, stdin)
-        with tapped.call(method(execution), execution) as passing:
+        with tapped.call(method(execution), execution) as call:
             done = run(argv, env=env, stdin=stdin, **limits)
-            passing.answered(done, OK if done.code == 0 else f"exit {done.code}")
+            call.answered(done, OK if done.code == 0 else f"exit {done.code}")
             return done
 
-    return watched
+    return run_tapped

@@ -1,4 +1,4 @@
-"""HTTP requests that are watched from outside: a handler that tells a tap, around any other; the same for a client."""
+"""Taps on HTTP: wrappers around a handler and around a client that report requests to a tap."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,15 +8,15 @@ from podwire.interfaces import Tap
 from podwire.protocols.k8sapi.client_side import Incoming, Reply
 from podwire.protocols.k8sapi.client_side.http import Http, Query
 from podwire.protocols.k8sapi.server_side import Answer, Handler, Request, Response, Stream
-from podwire.transports.tapped import Passing, Tapped
+from podwire.transports.tapped import Call, Tapped
 
-NOBODY = "client"
-"""A caller that does not say what it is."""
+UNNAMED_CALLER = "client"
+"""The caller of a request without a user agent."""
 
 
 @dataclass(slots=True)
-class Asked:
-    """A request as the tap is told of it; the body is there once somebody has read it."""
+class TappedRequest:
+    """A request as reported to the tap; the body is set once the handler has read it."""
 
     headers: Mapping[str, str]
     """Names in lower case."""
@@ -24,45 +24,47 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """The end of a request: what was asked, and the whole answer, of which a stream has none."""
+class TappedExchange:
+    """The end of a request: the request and the whole answer; empty for a stream."""
 
-    asked: Asked
+    asked: TappedRequest
     content_type: str
     body: bytes
 
 
-def watched(handler: Handler, tap: Tap | None, callee: str) -> Handler:
-    """The handler itself without a tap; with one, a handler that answers the same and tells."""
+def tapped_handler(handler: Handler, tap: Tap | None, callee: str) -> Handler:
+    """Returns the handler itself without a tap; with one, a handler that answers the same and reports."""
     if tap is None:
         return handler
-    tapped = Tapped(tap, caller=NOBODY, callee=callee)
+    tapped = Tapped(tap, caller=UNNAMED_CALLER, callee=callee)
 
     async def handle(request: Request) -> Answer:
-        asked = Asked(request.headers)
+        asked = TappedRequest(request.headers)
 
         async def read(limit: int) -> bytes:
             asked.body = await request.read(limit)
             return asked.body
 
-        passing = tapped.call(title(request), asked, caller=request.headers.get("user-agent", ""))
-        with _Handed(passing) as handed:
+        call = tapped.call(title(request), asked, caller=request.headers.get("user-agent", ""))
+        with _CallScope(call) as scope:
             answer = await handler(replace(request, read=read))
             if isinstance(answer, Stream):
-                handed.keep()
-                return replace(answer, chunks=_Chunks(answer.chunks, passing, asked, answer))
+                scope.keep_open()
+                return replace(answer, chunks=_Chunks(answer.chunks, call, asked, answer))
             body = answer.body if isinstance(answer, Response) else b""
             status = answer.status if isinstance(answer, Response) else 101
             content_type = answer.content_type if isinstance(answer, Response) else ""
-            passing.answered(Answered(asked, content_type, body), str(status))
+            call.answered(TappedExchange(asked, content_type, body), str(status))
             return answer
 
     return handle
 
 
 def title(request: Request) -> str:
-    """A request in one line, for people: method, path, and the query as it is meant."""
-    return _title(request.method, request.path, [(name, each) for name, all_ in request.query.items() for each in all_])
+    """Describes a request in one line: method, path, and the decoded query."""
+    return _title(
+        request.method, request.path, [(name, value) for name, values in request.query.items() for value in values]
+    )
 
 
 def _title(method: str, path: str, query: Sequence[tuple[str, str]]) -> str:
@@ -70,35 +72,35 @@ def _title(method: str, path: str, query: Sequence[tuple[str, str]]) -> str:
     return f"{method} {path}?{asked}" if asked else f"{method} {path}"
 
 
-class _Handed:
-    """A call that ends with the block, unless it is kept: then it ends with its stream."""
+class _CallScope:
+    """Ends the call with the block, unless it is kept open: then it ends with its stream."""
 
-    __slots__ = ("_kept", "_passing")
+    __slots__ = ("_call", "_kept")
 
-    def __init__(self, passing: Passing) -> None:
-        self._passing = passing
+    def __init__(self, call: Call) -> None:
+        self._call = call
         self._kept = False
 
-    def keep(self) -> None:
+    def keep_open(self) -> None:
         self._kept = True
 
     def __enter__(self) -> Self:
-        self._passing.__enter__()
+        self._call.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
         if not self._kept:
-            self._passing.__exit__(*error)  # type: ignore[arg-type]  # the three that every exit is given
+            self._call.__exit__(*error)  # type: ignore[arg-type]  # the three arguments of __exit__
 
 
 class _Chunks:
-    """A stream's chunks, each told as it is handed on; closing them ends the call, whether or not it had begun."""
+    """Chunks of a stream, each reported as it passes; closing them ends the call, whether or not it had begun."""
 
-    def __init__(self, chunks: AsyncIterator[bytes], passing: Passing, asked: Asked, answer: Stream) -> None:
+    def __init__(self, chunks: AsyncIterator[bytes], call: Call, asked: TappedRequest, answer: Stream) -> None:
         self._chunks = chunks
-        self._passing = passing
+        self._call = call
         self._ended = False
-        passing.answered(Answered(asked, answer.content_type, b""), str(answer.status))
+        call.answered(TappedExchange(asked, answer.content_type, b""), str(answer.status))
 
     def __aiter__(self) -> "_Chunks":
         return self
@@ -112,7 +114,7 @@ class _Chunks:
         except BaseException as error:
             self._end(error)
             raise
-        self._passing.event(chunk)
+        self._call.event(chunk)
         return chunk
 
     async def aclose(self) -> None:
@@ -126,11 +128,11 @@ class _Chunks:
     def _end(self, error: BaseException | None) -> None:
         if not self._ended:
             self._ended = True
-            self._passing.__exit__(type(error) if error else None, error, None)
+            self._call.__exit__(type(error) if error else None, error, None)
 
 
 class TappedHttp:
-    """The API client's HTTP port around another: for a client whose server tells nobody."""
+    """Wraps the API client's Http: for a client whose server is not tapped."""
 
     def __init__(self, http: Http, tap: Tap, *, caller: str, callee: str) -> None:
         self._http = http
@@ -139,34 +141,34 @@ class TappedHttp:
     async def request(
         self, method: str, path: str, *, query: Query = (), headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> Reply:
-        asked = Asked(headers or {}, body)
-        with self._tapped.call(_title(method, path, query), asked) as passing:
+        asked = TappedRequest(headers or {}, body)
+        with self._tapped.call(_title(method, path, query), asked) as call:
             reply = await self._http.request(method, path, query=query, headers=headers, body=body)
             content_type = reply.headers.get("content-type", "")
-            passing.answered(Answered(asked, content_type, reply.body), str(reply.status))
+            call.answered(TappedExchange(asked, content_type, reply.body), str(reply.status))
             return reply
 
     async def stream(
         self, method: str, path: str, *, query: Query = (), headers: Mapping[str, str] | None = None
     ) -> Incoming:
-        asked = Asked(headers or {})
-        passing = self._tapped.call(_title(method, path, query), asked)
-        with _Handed(passing) as handed:
+        asked = TappedRequest(headers or {})
+        call = self._tapped.call(_title(method, path, query), asked)
+        with _CallScope(call) as scope:
             incoming = await self._http.stream(method, path, query=query, headers=headers)
-            handed.keep()
-            return _Heard(incoming, passing, asked)
+            scope.keep_open()
+            return _TappedIncoming(incoming, call, asked)
 
 
-class _Heard:
-    """A streamed answer, each whole line of it told."""
+class _TappedIncoming:
+    """A streamed answer; each complete line is reported."""
 
-    def __init__(self, incoming: Incoming, passing: Passing, asked: Asked) -> None:
+    def __init__(self, incoming: Incoming, call: Call, asked: TappedRequest) -> None:
         self._incoming = incoming
-        self._passing = passing
-        self._begun = b""
+        self._call = call
+        self._partial_line = b""
         self._ended = False
         content_type = incoming.headers.get("content-type", "")
-        passing.answered(Answered(asked, content_type, b""), str(incoming.status))
+        call.answered(TappedExchange(asked, content_type, b""), str(incoming.status))
 
     @property
     def status(self) -> int:
@@ -184,8 +186,8 @@ class _Heard:
             raise
         whole, newline, rest = data.rpartition(b"\n")
         if newline:
-            self._passing.event(self._begun + whole)
-        self._begun = rest if newline else self._begun + data
+            self._call.event(self._partial_line + whole)
+        self._partial_line = rest if newline else self._partial_line + data
         if not data:
             self._end(None)
         return data
@@ -197,4 +199,4 @@ class _Heard:
     def _end(self, error: BaseException | None) -> None:
         if not self._ended:
             self._ended = True
-            self._passing.__exit__(type(error) if error else None, error, None)
+            self._call.__exit__(type(error) if error else None, error, None)

@@ -32,7 +32,7 @@ from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Added, Deleted, Updated
 from podwire.store.memory import MemoryStore
 from podwire.transports.clock import SystemClock
-from podwire.transports.probing import ProbeSockets
+from podwire.transports.probe_sockets import ProbeSockets
 
 SOON = 30.0
 EVENTS = BUILTIN.of_kind("v1", "Event")

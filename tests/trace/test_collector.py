@@ -19,8 +19,8 @@ from podwire.trace.pod_trace import PodTraces
 from podwire.trace.record import Record, encode
 from podwire.trace.recorder import Recorder
 from podwire.trace.segments import SEGMENTS, Reader, Writer, segment_files
-from podwire.transports import unix
-from podwire.transports.datagrams import Receiver, Sender, dealt_with
+from podwire.transports import unix_sockets
+from podwire.transports.datagrams import Receiver, Sender, flush
 
 SOON = 30.0
 
@@ -88,7 +88,7 @@ async def test_who_wants_to_read_has_all_that_came_before(socket, tmp_path, reco
     async with collecting(socket, tmp_path / "trace", limits=Limits(burst=SOON)):
         chatter = asyncio.create_task(_chatter(recorder))
         recorder(hop(7, "OK"))
-        assert await asyncio.to_thread(dealt_with, socket, SOON)
+        assert await asyncio.to_thread(flush, socket, SOON)
         chatter.cancel()
         assert [each.outcome for each in Reader(tmp_path / "trace").more() if each.outcome] == ["OK"]
 
@@ -100,14 +100,14 @@ async def _chatter(recorder):
 
 
 async def test_who_wants_to_read_does_not_wait_for_nobody(socket, tmp_path):
-    assert not dealt_with(socket, SOON), "there is none"
+    assert not flush(socket, SOON), "there is none"
     receiver = await Receiver.open(socket)
-    assert not dealt_with(socket, 0.01), "it does not look"
+    assert not flush(socket, 0.01), "it does not look"
     assert list(receiver.waiting()) == []
-    assert receiver.asked
+    assert receiver.flush_requested
     await receiver.close()
     left = await Receiver.open(tmp_path / "left.sock")
-    asking = asyncio.create_task(asyncio.to_thread(dealt_with, tmp_path / "left.sock", SOON))
+    asking = asyncio.create_task(asyncio.to_thread(flush, tmp_path / "left.sock", SOON))
     async with asyncio.timeout(SOON):
         await asyncio.get_running_loop().run_in_executor(None, select.select, [left.fileno()], [], [])
     await left.close()
@@ -192,7 +192,7 @@ async def test_a_collector_that_is_killed_leaves_what_it_has_written_and_another
 
 async def test_there_is_one_collector_at_a_socket(socket, tmp_path):
     async with collecting(socket, tmp_path / "trace"):
-        with pytest.raises(unix.CannotListen, match=r"another server|in use"):
+        with pytest.raises(unix_sockets.CannotListen, match=r"another server|in use"):
             await Receiver.open(socket)
     assert not socket.exists()
 

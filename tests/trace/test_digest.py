@@ -15,7 +15,7 @@ from podwire.trace.record import MOST_DETAIL, decode, encode, pod_id
 from podwire.trace.recorder import MOST_BODY, Recorder
 from podwire.trace.redact import redacted
 from podwire.transports.tapped import Execution, Stored
-from podwire.transports.tapped_http import Answered, Asked
+from podwire.transports.tapped_http import TappedExchange, TappedRequest
 
 UID = "3bba3e28-8f2d-47ce-8c5b-f9d5d263d9fc"
 ID = UID.replace("-", "")
@@ -50,12 +50,12 @@ def line():
 
 
 def answered(response, request=b""):
-    return Answered(Asked({}, request), "application/json", msgspec.json.encode(response))
+    return TappedExchange(TappedRequest({}, request), "application/json", msgspec.json.encode(response))
 
 
 def test_a_created_pod_is_known_by_its_answer(line):
     headers = {"kubectl-command": "kubectl apply", "kubectl-session": "s1", "authorization": "Bearer x"}
-    begun, ended = line.whole(f"POST {PODS}", Asked(headers), answered(POD, b'{"kind":"Pod"}'), "201")
+    begun, ended = line.whole(f"POST {PODS}", TappedRequest(headers), answered(POD, b'{"kind":"Pod"}'), "201")
     assert (begun.caller, begun.callee, begun.pod, begun.node, begun.outcome) == (
         "KubeCtl",
         "APIServer",
@@ -71,18 +71,20 @@ def test_a_created_pod_is_known_by_its_answer(line):
 
 
 def test_what_names_a_pod_is_about_the_one_that_was_last_seen_under_that_name(line):
-    line.whole(f"POST {PODS}", Asked({}), answered(POD), "201")
-    begun, ended = line.whole(f"POST {PODS}/web/binding", Asked({}), answered({"kind": "Status"}), "201")
+    line.whole(f"POST {PODS}", TappedRequest({}), answered(POD), "201")
+    begun, ended = line.whole(f"POST {PODS}/web/binding", TappedRequest({}), answered({"kind": "Status"}), "201")
     assert begun.pod == ended.pod == ID
 
 
 def test_a_watch_is_about_no_pod_and_each_frame_about_its_own(line):
     method = "GET /api/v1/pods?watch=true"
-    [begun] = line.pass_on(method, {"call": 1, "request": Asked({})})
+    [begun] = line.pass_on(method, {"call": 1, "request": TappedRequest({})})
     frames = [{"type": "ADDED", "object": POD}, {"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {}}}]
     chunk = b"\n".join(map(msgspec.json.encode, frames)) + b"\n"
     told = line.pass_on(method, {"call": 1, "event": chunk}, EVENT)
-    [ended] = line.pass_on(method, {"call": 1, "response": Answered(Asked({}), "application/json", b"")}, "200")
+    [ended] = line.pass_on(
+        method, {"call": 1, "response": TappedExchange(TappedRequest({}), "application/json", b"")}, "200"
+    )
     assert [each.pod for each in told] == [ID, None]
     assert (told[0].detail["type"], told[0].detail["phase"]) == ("ADDED", "Pending")
     assert begun.pod is ended.pod is None
@@ -97,7 +99,7 @@ def test_a_frame_of_a_table_is_about_the_object_of_its_row(line):
 
 @pytest.mark.parametrize("path", ["/readyz", "/api", "/apis", "/apis/apps/v1", "/openapi/v3", "/version"])
 def test_what_is_about_no_resource_is_not_recorded(path, line):
-    assert line.pass_on(f"GET {path}", {"call": 1, "request": Asked({})}) == []
+    assert line.pass_on(f"GET {path}", {"call": 1, "request": TappedRequest({})}) == []
 
 
 def test_what_other_watches_deliver_is_not_recorded(line):
@@ -117,7 +119,7 @@ def test_what_other_watches_deliver_is_not_recorded(line):
     ids=["an event", "a token"],
 )
 def test_objects_about_a_pod_are_part_of_its_story(method, request_, response, line):
-    _, ended = line.whole(method, Asked({}), answered(response, msgspec.json.encode(request_)), "201")
+    _, ended = line.whole(method, TappedRequest({}), answered(response, msgspec.json.encode(request_)), "201")
     assert ended.pod == ID
     assert "very secret" not in str(ended)
 
@@ -187,7 +189,7 @@ SECRET = {"kind": "Secret", "metadata": {"annotations": {"last": '{"a": "aHVudGV
 )
 def test_secrets_are_not_written_down_unless_they_are_to_be_kept(method, request_, response, line):
     body = msgspec.json.encode(request_)
-    _, ended = line.whole(method, Asked({"authorization": "Bearer aHVudGVy"}), answered(response, body), "200")
+    _, ended = line.whole(method, TappedRequest({"authorization": "Bearer aHVudGVy"}), answered(response, body), "200")
     assert b"aHVudGVy" not in encode(ended)
     hop = {"call": 9, "response": answered(response, body)}
     [kept] = line.pass_on(method, hop, "200", keep_secrets=True)
@@ -208,13 +210,13 @@ def test_the_login_of_a_pull_is_not_written_down(line):
 
 
 def test_a_body_that_is_no_json_is_not_kept_since_nobody_can_look_for_secrets_in_it(line):
-    _, ended = line.whole(f"POST {PODS}", Asked({}), answered(POD, b"k8s\0\n\x0btoken"), "201")
+    _, ended = line.whole(f"POST {PODS}", TappedRequest({}), answered(POD, b"k8s\0\n\x0btoken"), "201")
     assert ended.detail["request"] == {"cut": 11}
 
 
 def test_a_large_body_is_cut_says_so_and_still_tells_the_pod(line):
     large = POD | {"spec": {"nodeName": "n1", "junk": "x" * MOST_BODY}}
-    _, ended = line.whole(f"POST {PODS}", Asked({}), answered(large, b"y" * MOST_BODY * 2), "201")
+    _, ended = line.whole(f"POST {PODS}", TappedRequest({}), answered(large, b"y" * MOST_BODY * 2), "201")
     assert ended.pod == ID
     assert ended.detail["response"]["cut"] > MOST_BODY
     assert ended.detail["nodeName"] == "n1"
@@ -261,6 +263,6 @@ def test_names_that_are_forgotten_are_not_known_any_more():
 
 
 def test_what_is_no_text_is_lost_and_the_next_number_tells_so(line):
-    assert line.pass_on("GET /api/v1/pods/\udcff", {"call": 1, "request": Asked({})}) == []
-    [found] = line.pass_on("GET /api/v1/pods/web", {"call": 2, "request": Asked({})})
+    assert line.pass_on("GET /api/v1/pods/\udcff", {"call": 1, "request": TappedRequest({})}) == []
+    [found] = line.pass_on("GET /api/v1/pods/web", {"call": 2, "request": TappedRequest({})})
     assert found.seq == 2

@@ -20,7 +20,7 @@ from podwire.trace.pod_trace import assigned
 from podwire.trace.record import encode
 from podwire.trace.segments import Writer
 from podwire.transports.datagrams import Sender
-from podwire.transports.posting import MOST_ANSWER, Unreachable, posting
+from podwire.transports.http_post import MAX_ANSWER, Unreachable, posting
 
 SOON = 60.0
 
@@ -217,7 +217,7 @@ async def test_an_answer_without_end_is_not_waited_for():
 
     async with serving(endless) as url, posting(url, CONTENT_TYPE) as post:
         posted = await post(b"")
-    assert len(posted.body) == MOST_ANSWER
+    assert len(posted.body) == MAX_ANSWER
 
 
 @pytest.mark.parametrize("answer", [b"", b"SSH-2.0-x\r\n", b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 100_000])

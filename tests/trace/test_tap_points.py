@@ -168,7 +168,7 @@ def test_a_container_is_started_by_the_runtime_itself(argv, method):
     def run(argv, *, env, stdin=b"", **limits):
         return processes.run(["/bin/true"], env=env, stdin=stdin, **limits)
 
-    watched = tracing.watched_run(run, tracing.Tapped(hops.append, caller="a", callee="a"), tracing._oci_call)
+    watched = tracing.tapped_run(run, tracing.Tapped(hops.append, caller="a", callee="a"), tracing._oci_call)
     watched(argv, env={}, deadline=20.0)
     assert [each.method for each in hops] == [method, method]
 

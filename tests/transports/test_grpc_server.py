@@ -30,7 +30,7 @@ from podwire.protocols.grpc_status import (
 )
 from podwire.transports.grpc_client import connect
 from podwire.transports.grpc_server import serve
-from podwire.transports.unix import CannotListen
+from podwire.transports.unix_sockets import CannotListen
 
 VERSION = pb.VersionResponse(version="0.1.0", runtime_name="podwire", runtime_version="0.1.0", runtime_api_version="v1")
 
@@ -194,7 +194,7 @@ async def test_bytes_that_are_no_request_are_refused_as_the_callers_mistake(serv
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await channel.unary_unary(methods.VERSION.path)(b"\xff\xff\xff")
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert caught.value.details() == "Version: what came is not a VersionRequest"
+    assert caught.value.details() == "Version: the request is not a valid VersionRequest"
 
 
 async def given_up(client, method, request, begun: asyncio.Event):
@@ -276,7 +276,7 @@ async def test_messages_up_to_16_mib_travel_and_larger_ones_are_refused(served, 
     most = MAX_MESSAGE - 16
     answer = await client.call(methods.EXEC_SYNC, pb.ExecSyncRequest(timeout=most), timeout=20)
     assert len(answer.stdout) == most
-    with pytest.raises(Internal, match=r"the answer has \d+ bytes"):
+    with pytest.raises(Internal, match=r"the response has \d+ bytes"):
         await client.call(methods.EXEC_SYNC, pb.ExecSyncRequest(timeout=MAX_MESSAGE), timeout=20)
     with pytest.raises(ResourceExhausted):
         await client.call(methods.EXEC_SYNC, pb.ExecSyncRequest(cmd=["x" * MAX_MESSAGE]), timeout=20)
@@ -325,14 +325,14 @@ async def test_of_two_servers_that_start_at_once_one_wins(served, client):
 
 async def test_what_is_no_socket_is_never_replaced(served):
     served.path.write_text("precious")
-    with pytest.raises(CannotListen, match="is there, and is no socket"):
+    with pytest.raises(CannotListen, match="exists and is not a socket"):
         await served({})
     assert served.path.read_text() == "precious"
 
 
 async def test_a_path_too_long_for_a_socket_is_told(served, tmp_path):
     served.path = tmp_path / ("x" * 107)
-    with pytest.raises(CannotListen, match="and a socket's path has 107 at most"):
+    with pytest.raises(CannotListen, match="the path of a socket has at most 107"):
         await served({})
 
 
@@ -511,7 +511,7 @@ async def test_an_answer_that_is_no_response_is_the_peers_fault(tmp_path):
     await server.start()
     try:
         async with connect(tmp_path / "s") as client:
-            with pytest.raises(Internal, match="is not a VersionResponse"):
+            with pytest.raises(Internal, match="is not a valid VersionResponse"):
                 await client.call(methods.VERSION, pb.VersionRequest(), timeout=30)
     finally:
         await server.stop(None)
@@ -564,7 +564,7 @@ async def test_a_tap_that_fails_is_dropped_and_the_calls_go_on(served, client, c
         assert await client.call(methods.VERSION, pb.VersionRequest(), timeout=30) == VERSION
     assert len(hops) == 1
     assert [(each.levelno, each.getMessage()) for each in caplog.records] == [
-        (logging.ERROR, "a tap failed and is dropped")
+        (logging.ERROR, "trace tap failed and was removed")
     ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from podwire.protocols.k8sapi.client_side import Interrupted, Unreachable
 from podwire.protocols.k8sapi.kubeconfig import Access
 from podwire.protocols.k8sapi.server_side import Request, Response, Stream
-from podwire.transports.http_client import MOST_AT_ONCE, connect
+from podwire.transports.http_client import MAX_IN_FLIGHT, connect
 from podwire.transports.http_server import serve
 
 
@@ -143,9 +143,9 @@ async def test_many_requests_share_a_few_connections_and_streams_take_none_of_th
     counting = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = counting.sockets[0].getsockname()[1]
     async with counting, connect(Access(server=f"http://127.0.0.1:{port}")) as http:
-        streams = [await http.stream("GET", "/stream") for _ in range(MOST_AT_ONCE + 1)]
-        replies = await asyncio.gather(*(http.request("GET", "/") for _ in range(10 * MOST_AT_ONCE)))
-        assert [each.body for each in replies] == [b"ok"] * 10 * MOST_AT_ONCE
-        assert len(opened) <= len(streams) + MOST_AT_ONCE
+        streams = [await http.stream("GET", "/stream") for _ in range(MAX_IN_FLIGHT + 1)]
+        replies = await asyncio.gather(*(http.request("GET", "/") for _ in range(10 * MAX_IN_FLIGHT)))
+        assert [each.body for each in replies] == [b"ok"] * 10 * MAX_IN_FLIGHT
+        assert len(opened) <= len(streams) + MAX_IN_FLIGHT
         for each in streams:
             each.close()

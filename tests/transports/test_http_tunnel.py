@@ -10,7 +10,7 @@ import pytest
 
 from podwire.protocols.k8sapi.server_side import Request, Response, Tunnel, Upgrade
 from podwire.protocols.k8sapi.status import ApiError
-from podwire.transports import http_switch
+from podwire.transports import http_upgrade_client
 from podwire.transports.http_relay import relays
 from podwire.transports.http_server import serve
 from podwire.transports.http_websocket_client import HandshakeRefused
@@ -43,7 +43,7 @@ async def test_bytes_go_both_ways_until_the_client_closes(served):
         assert (request.method, request.path, request.query) == ("POST", "/exec", {"a": ["b"]})
         return Tunnel(protocol=SPDY, run=run, release=release)
 
-    far = await http_switch.dial(f"{await served(handler)}/exec?a=b", [V4, PORTS], seconds=SECONDS)
+    far = await http_upgrade_client.dial(f"{await served(handler)}/exec?a=b", [V4, PORTS], seconds=SECONDS)
     assert far.version == ""
     await far.write(b"GET / HTTP/1.1\r\n\r\n")
     assert await far.read(100) == b"GET / HTTP/1.1\r\n\r\n", "nobody parses it"
@@ -52,7 +52,7 @@ async def test_bytes_go_both_ways_until_the_client_closes(served):
 
 
 async def test_much_goes_both_ways_though_neither_side_reads_first(served):
-    far = await http_switch.dial(await served(echoing), [V4], seconds=SECONDS)
+    far = await http_upgrade_client.dial(await served(echoing), [V4], seconds=SECONDS)
     assert far.version == V4
     assert await echoed(far) == 10_000_000
     await far.close()
@@ -84,16 +84,18 @@ async def test_the_connection_is_closed_when_the_conversation_ends_or_fails(serv
 
     url = await served(handler)
     for path in ("/ends", "/fails"):
-        far = await http_switch.dial(url + path, [], seconds=SECONDS)
+        far = await http_upgrade_client.dial(url + path, [], seconds=SECONDS)
         assert await far.read(100) == b"last words"
         assert await far.read(100) == b""
         await far.close()
-    assert [each.message for each in caplog.records if each.levelname == "ERROR"] == ["a conversation failed"]
+    assert [each.message for each in caplog.records if each.levelname == "ERROR"] == [
+        "tunnel handler failed unexpectedly"
+    ]
 
 
 async def test_a_server_that_stops_ends_its_tunnels():
     server = await serve(echoing)
-    far = await http_switch.dial(f"http://127.0.0.1:{server.port}/", [], seconds=SECONDS)
+    far = await http_upgrade_client.dial(f"http://127.0.0.1:{server.port}/", [], seconds=SECONDS)
     await far.write(b"there")
     assert await far.read(100) == b"there"
     await server.close(SECONDS)
@@ -133,7 +135,7 @@ async def test_a_refusal_is_told_in_its_own_words(served):
         return Response(status=404, body=b"no such conversation", content_type="text/plain")
 
     with pytest.raises(HandshakeRefused) as raised:
-        await http_switch.dial(await served(handler), [], seconds=SECONDS)
+        await http_upgrade_client.dial(await served(handler), [], seconds=SECONDS)
     assert (raised.value.status, raised.value.body) == (404, b"no such conversation")
 
 
@@ -153,7 +155,7 @@ async def carried(served, relay):
 
 
 async def test_a_relay_carries_spdy_as_it_is(carried):
-    far = await http_switch.dial(await carried(echoing), [V4], seconds=SECONDS)
+    far = await http_upgrade_client.dial(await carried(echoing), [V4], seconds=SECONDS)
     assert far.version == V4, "what the far side chose is what the client is told"
     assert await echoed(far) == 10_000_000
     await far.close()
@@ -184,7 +186,7 @@ async def test_when_the_far_side_is_done_so_is_the_near_one(carried):
 
         return Tunnel(protocol=SPDY, run=run)
 
-    far = await http_switch.dial(await carried(handler), [], seconds=SECONDS)
+    far = await http_upgrade_client.dial(await carried(handler), [], seconds=SECONDS)
     await far.write(b"once")
     assert await far.read(100) == b"once"
     assert await far.read(100) == b""

@@ -10,8 +10,8 @@ from podwire.linux.proc import processes
 from podwire.protocols.grpc_status import NotFound
 from podwire.protocols.k8sapi.client_side import Interrupted, Reply
 from podwire.protocols.k8sapi.server_side import Request, Response, Stream, Upgrade
-from podwire.transports.tapped import Execution, Tapped, watched_run
-from podwire.transports.tapped_http import TappedHttp, watched
+from podwire.transports.tapped import Execution, Tapped, tapped_run
+from podwire.transports.tapped_http import TappedHttp, tapped_handler
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_a_tap_that_fails_is_dropped_and_logged_once(caplog):
 
 
 def test_a_program_is_told_with_what_it_read_and_wrote(tapped, hops):
-    run = watched_run(processes.run, tapped, lambda execution: execution.argv[0])
+    run = tapped_run(processes.run, tapped, lambda execution: execution.argv[0])
     done = run(["/bin/cat"], env={"A": "b"}, stdin=b"word", deadline=20.0)
     assert done == processes.Finished(0, b"word", b"")
     assert arrows(hops) == [("a", "b", "/bin/cat", ""), ("b", "a", "/bin/cat", "OK")]
@@ -83,7 +83,7 @@ def test_a_program_is_told_with_what_it_read_and_wrote(tapped, hops):
 
 
 def test_a_program_that_fails_is_told_with_its_code(tapped, hops):
-    run = watched_run(processes.run, tapped, lambda _: "false")
+    run = tapped_run(processes.run, tapped, lambda _: "false")
     run(["/bin/false"], env={}, deadline=20.0)
     assert arrows(hops)[1][3] == "exit 1"
 
@@ -99,14 +99,16 @@ def test_a_handler_without_a_tap_is_the_handler_itself():
     async def handler(_request):
         return Response(status=200)
 
-    assert watched(handler, None, "server") is handler
+    assert tapped_handler(handler, None, "server") is handler
 
 
 async def test_a_request_is_told_with_what_was_read_and_answered(hops):
     async def handler(asked):
         return Response(status=201, body=await asked.read(10))
 
-    answer = await watched(handler, hops.append, "server")(request("POST", body=b"body", query={"a": ["b", "c"]}))
+    answer = await tapped_handler(handler, hops.append, "server")(
+        request("POST", body=b"body", query={"a": ["b", "c"]})
+    )
     assert answer == Response(status=201, body=b"body")
     method = "POST /api/v1/pods?a=b&a=c"
     assert arrows(hops) == [("me/1", "server", method, ""), ("server", "me/1", method, "201")]
@@ -119,7 +121,7 @@ async def test_a_handler_that_raises_is_told_and_raises_on(hops):
         raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):
-        await watched(handler, hops.append, "server")(request())
+        await tapped_handler(handler, hops.append, "server")(request())
     assert arrows(hops)[1][3] == "RuntimeError"
 
 
@@ -131,7 +133,7 @@ async def test_a_stream_is_told_chunk_by_chunk_and_ends_with_it(hops):
     async def handler(_request):
         return Stream(chunks=chunks())
 
-    answer = await watched(handler, hops.append, "server")(request())
+    answer = await tapped_handler(handler, hops.append, "server")(request())
     assert [each.outcome for each in hops] == [""]
     assert [each async for each in answer.chunks] == [b"one", b"two"]
     await answer.chunks.aclose()
@@ -154,7 +156,7 @@ async def test_a_stream_that_is_closed_before_its_first_chunk_ends_too(hops):
     async def handler(_request):
         return Stream(chunks=Chunks())
 
-    answer = await watched(handler, hops.append, "server")(request())
+    answer = await tapped_handler(handler, hops.append, "server")(request())
     await answer.chunks.aclose()
     assert closed == [True]
     assert [each.outcome for each in hops] == ["", "200"]
@@ -164,7 +166,7 @@ async def test_a_conversation_is_told_when_it_is_agreed_on(hops):
     async def handler(_request):
         return Upgrade(protocols=("v5",), run=None)
 
-    await watched(handler, hops.append, "server")(request())
+    await tapped_handler(handler, hops.append, "server")(request())
     assert [each.outcome for each in hops] == ["", "101"]
 
 

@@ -13,7 +13,7 @@ from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.runtime.images import ImageError, Images
 from podwire.runtime.images.build import BUSYBOX, ROOT_REFERENCE, build_root
 from podwire.store import BadUrl, CannotOpen
-from podwire.transports.unix import CannotListen
+from podwire.transports.unix_sockets import CannotListen
 
 LOOPBACK = "127.0.0.1"
 NODES = "system:nodes"

@@ -21,7 +21,7 @@ from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.protocols.settings import BadConfig
 from podwire.runtime.cni import CheckSettings
 from podwire.runtime.records import NewerRecord
-from podwire.transports.unix import CannotListen
+from podwire.transports.unix_sockets import CannotListen
 
 
 def below_the_kubelet(prepared: Prepared, node: Node) -> list[Component]:

@@ -24,7 +24,7 @@ from podwire.protocols.nri.events import Event, Subscription
 from podwire.protocols.nri.names import BadName, PluginId, plugin_id
 from podwire.protocols.nri.updates import check_updates
 from podwire.protocols.ttrpc import mux
-from podwire.transports.trunk import Services, Trunk, TrunkError
+from podwire.transports.mux_connection import MuxConnection, MuxConnectionError, Services
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Runtime:
     version: str
 
 
-class Guest(Trunk):
+class Guest(MuxConnection):
     """A connection: what it may ask for before and after it is a plugin."""
 
     def __init__(self, node: Node, arrived: "Callable[[Guest], None]", *, launched: PluginId | None = None) -> None:
@@ -164,7 +164,7 @@ class Admission:
         )
         try:
             answer = await guest.call(methods.CONFIGURE, request, within=self._settings.registration_timeout)
-        except (RpcError, TrunkError) as error:
+        except (RpcError, MuxConnectionError) as error:
             raise NotAdmitted(f"Configure: {error}") from error
         wanted = Subscription(answer.events & 0xFFFFFFFF)
         if wanted.unknown:
@@ -184,7 +184,7 @@ class Admission:
         except TimeoutError:
             limit = self._settings.synchronize_timeout
             raise NotAdmitted(f"Synchronize: not done within {limit:g} s") from None
-        except (RpcError, TrunkError) as error:
+        except (RpcError, MuxConnectionError) as error:
             raise NotAdmitted(f"Synchronize: {error}") from error
         peer.activate()
         await self._apply(peer, updates)
@@ -194,7 +194,7 @@ class Admission:
     ) -> list[pb.ContainerUpdate]:
         limit = self._settings.synchronize_timeout
         for request in batches(pods, containers):
-            answer = await peer.trunk.call(methods.SYNCHRONIZE, request, within=limit)
+            answer = await peer.connection.call(methods.SYNCHRONIZE, request, within=limit)
             if request.more and not answer.more:
                 raise NotAdmitted("Synchronize: the plugin does not handle split requests")
         return list(answer.update)

@@ -18,7 +18,7 @@ from podwire.nri.host.launching import launched
 from podwire.nri.host.peer import Peer
 from podwire.nri.host.ports import Node
 from podwire.nri.host.settings import Settings
-from podwire.transports import unix
+from podwire.transports import unix_sockets
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class Door:
             listener.listen(_QUEUE)
 
         try:
-            place = await unix.take(path, bind)
+            place = await unix_sockets.bind_socket(path, bind)
         except BaseException:
             listener.close()
             raise
@@ -86,7 +86,7 @@ class Door:
             yield
         finally:
             server.close()
-            await unix.leave(place)
+            await unix_sockets.remove_socket(place)
 
     def _guest(self) -> Guest:
         return Guest(self._node, self._arrived)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 
 from podwire.linux.proc import processes
 from podwire.nri.host.installed import Installed
-from podwire.transports.trunk import Trunk, over_socket
+from podwire.transports.mux_connection import MuxConnection, over_socket
 
 log = logging.getLogger(__name__)
 
@@ -19,8 +19,8 @@ SOCKET_FILE = 3
 
 
 @asynccontextmanager
-async def launched(installed: Installed, trunk: Trunk) -> AsyncIterator[int]:
-    """Start it and let the trunk speak to it; the number of its process. Raises OSError when it cannot be started.
+async def launched(installed: Installed, connection: MuxConnection) -> AsyncIterator[int]:
+    """Start it and let the connection speak to it; the number of its process. Raises OSError when it cannot be started.
 
     On the way out it is killed, with all that it started, and reaped.
     """
@@ -32,10 +32,10 @@ async def launched(installed: Installed, trunk: Trunk) -> AsyncIterator[int]:
         ours.close()
         raise
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(child.pidfd, _tell_end, loop, child, ended, trunk)
+    loop.add_reader(child.pidfd, _tell_end, loop, child, ended, connection)
     log.info("a plugin is started", extra={"plugin": str(installed.plugin), "pid": child.pid})
     try:
-        await over_socket(ours, trunk)
+        await over_socket(ours, connection)
         yield child.pid
     finally:
         with suppress(ProcessLookupError):
@@ -61,7 +61,9 @@ def _start(installed: Installed, theirs: socket.socket) -> processes.Child:
         os.close(nothing)
 
 
-def _tell_end(loop: asyncio.AbstractEventLoop, child: processes.Child, ended: asyncio.Event, trunk: Trunk) -> None:
+def _tell_end(
+    loop: asyncio.AbstractEventLoop, child: processes.Child, ended: asyncio.Event, connection: MuxConnection
+) -> None:
     loop.remove_reader(child.pidfd)
     ended.set()
-    trunk.abort("its process has ended")
+    connection.abort("its process has ended")

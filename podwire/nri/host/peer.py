@@ -11,8 +11,8 @@ from podwire.protocols.grpc_status import RpcError, Unimplemented, from_code
 from podwire.protocols.nri import methods
 from podwire.protocols.nri.events import ALL, Event, Subscription, as_state_change
 from podwire.protocols.nri.names import PluginId
+from podwire.transports.mux_connection import MuxConnection, MuxConnectionError
 from podwire.transports.tapped import Tapped
-from podwire.transports.trunk import Trunk, TrunkError
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class Peer:
     def __init__(
         self,
         plugin: PluginId,
-        trunk: Trunk,
+        connection: MuxConnection,
         record: Record,
         lose: "Callable[[Peer, str], None]",
         *,
@@ -40,7 +40,7 @@ class Peer:
         concurrent: bool,
     ) -> None:
         self.id = plugin
-        self.trunk = trunk
+        self.connection = connection
         self.record = record
         self._lose = lose
         self.within = within
@@ -84,7 +84,7 @@ class Peer:
         self._enter("gone")
         self.record.last_error = why
         self._settled.set()
-        self.trunk.abort(why)
+        self.connection.abort(why)
         return True
 
     def _enter(self, state: str) -> None:
@@ -131,7 +131,7 @@ class Peer:
                 return event.method.response()
             self._done(event, begun - came, clock() - begun, str(error))
             raise from_code(error.code, f"NRI plugin {self.id}, {event.title}: {error}") from error
-        except TrunkError as error:
+        except MuxConnectionError as error:
             self._done(event, begun - came, clock() - begun, str(error))
             self._lose(self, f"{event.title}: {error}")  # before the next has its turn
             raise Lost(f"{event.title}: {error}") from error
@@ -145,11 +145,11 @@ class Peer:
         """By the call that is the event's own since 0.12; if it knows that only as StateChange, so from then on."""
         if not (self.by_state_change and event.was_state_change):
             try:
-                return await self.trunk.call(event.method, request, within=self.within)
+                return await self.connection.call(event.method, request, within=self.within)
             except Unimplemented:
                 if not event.was_state_change:
                     raise
-        await self.trunk.call(methods.STATE_CHANGE, as_state_change(event, request), within=self.within)
+        await self.connection.call(methods.STATE_CHANGE, as_state_change(event, request), within=self.within)
         self.by_state_change = True
         return event.method.response()
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 
 from podwire.nri.proxy.exchange import Noted, Seen
 from podwire.nri.proxy.watching import PLUGIN, RUNTIME, Watcher
-from podwire.transports import unix
+from podwire.transports import unix_sockets
 
 _log = logging.getLogger("podwire.nri.proxy")
 
@@ -40,14 +40,14 @@ class Proxy:
             raw.listen(64)
 
         with contextlib.closing(raw):
-            place = await unix.take(path, bind)
+            place = await unix_sockets.bind_socket(path, bind)
             server = await asyncio.start_unix_server(self._accepted, sock=raw)
             try:
                 yield
             finally:
                 server.close()
                 await self.cut()
-                await unix.leave(place)
+                await unix_sockets.remove_socket(place)
 
     async def cut(self) -> None:
         """End all connections that there are."""

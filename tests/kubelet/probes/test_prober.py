@@ -12,7 +12,7 @@ from podwire.objects.containers import Container, ExecAction, GrpcAction, HttpGe
 from podwire.protocols.cri import cri_pb2 as pb
 from podwire.protocols.grpc_status import DeadlineExceeded, NotFound, ResourceExhausted, Unavailable, Unimplemented
 from podwire.protocols.k8sapi.client_side import Reply
-from podwire.transports.probing import ProbeSockets
+from podwire.transports.probe_sockets import ProbeSockets
 
 
 class Runtime:

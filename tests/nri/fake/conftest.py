@@ -11,7 +11,7 @@ from podwire.nri.fake import FakePlugin, read_script
 from podwire.protocols.nri import methods
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.ttrpc import mux
-from podwire.transports.trunk import Services, Trunk
+from podwire.transports.mux_connection import MuxConnection, Services
 
 SOON = 30.0
 
@@ -21,19 +21,19 @@ class Chair:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.trunk: Trunk
-        self.accepted: asyncio.Queue[Trunk] = asyncio.Queue()
+        self.connection: MuxConnection
+        self.accepted: asyncio.Queue[MuxConnection] = asyncio.Queue()
         self.registered: asyncio.Queue[pb.RegisterPluginRequest] = asyncio.Queue()
         self.updates: asyncio.Queue[pb.UpdateContainersRequest] = asyncio.Queue()
         self.told: list[dict] = []
 
-    def accept(self) -> Trunk:
+    def accept(self) -> MuxConnection:
         handlers = {"RegisterPlugin": self._register, "UpdateContainers": self._update}
-        self.trunk = Trunk(
+        self.connection = MuxConnection(
             Services(methods.RUNTIME, handlers), asks_on=mux.PLUGIN_SERVICE, answers_on=mux.RUNTIME_SERVICE
         )
-        self.accepted.put_nowait(self.trunk)
-        return self.trunk
+        self.accepted.put_nowait(self.connection)
+        return self.connection
 
     async def _register(self, request):
         self.registered.put_nowait(request)
@@ -44,7 +44,7 @@ class Chair:
         return pb.UpdateContainersResponse(failed=request.update)
 
     async def call(self, method, request=None, within=SOON):
-        return await self.trunk.call(method, request or method.request(), within=within)
+        return await self.connection.call(method, request or method.request(), within=within)
 
     async def register(self) -> pb.RegisterPluginRequest:
         async with asyncio.timeout(SOON):
@@ -68,8 +68,8 @@ class Chair:
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            if hasattr(self, "trunk"):
-                self.trunk.abort("the test is over")
+            if hasattr(self, "connection"):
+                self.connection.abort("the test is over")
 
 
 @pytest.fixture

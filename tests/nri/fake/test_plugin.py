@@ -9,7 +9,7 @@ from podwire.protocols.grpc_status import InvalidArgument, ResourceExhausted, Un
 from podwire.protocols.nri import methods
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.events import Event, as_state_change
-from podwire.transports.trunk import NoAnswer, TrunkClosed
+from podwire.transports.mux_connection import AnswerTimeout, ConnectionClosed
 
 SOON = 30.0
 A_MOMENT = 0.2
@@ -92,11 +92,11 @@ on:
 @pytest.mark.parametrize(
     ("deed", "error"),
     [
-        pytest.param("silent: true", NoAnswer, id="silent"),
-        pytest.param("stream: 99", NoAnswer, id="an answer for no request"),
-        pytest.param("disconnect: true", TrunkClosed, id="disconnect"),
-        pytest.param("half-close: true", TrunkClosed, id="half closed"),
-        pytest.param("garble: 100", TrunkClosed, id="garbage"),
+        pytest.param("silent: true", AnswerTimeout, id="silent"),
+        pytest.param("stream: 99", AnswerTimeout, id="an answer for no request"),
+        pytest.param("disconnect: true", ConnectionClosed, id="disconnect"),
+        pytest.param("half-close: true", ConnectionClosed, id="half closed"),
+        pytest.param("garble: 100", ConnectionClosed, id="garbage"),
         pytest.param("undecodable: true", InvalidArgument, id="no message"),
         pytest.param("oversize: 5000000", ResourceExhausted, id="too large"),
     ],
@@ -104,7 +104,7 @@ on:
 async def test_what_no_plugin_should_do(chair, deed, error):
     async with chair.plugin(f"on: {{StopContainer: {{{deed}}}}}"):
         with pytest.raises(error):
-            await chair.call(methods.STOP_CONTAINER, within=A_MOMENT if error is NoAnswer else SOON)
+            await chair.call(methods.STOP_CONTAINER, within=A_MOMENT if error is AnswerTimeout else SOON)
 
 
 @pytest.mark.parametrize("deed", ["twice: true", "pieces: 3", "delay: 10ms", "stop-reading: 10ms"])
@@ -116,9 +116,9 @@ async def test_what_is_odd_and_allowed(chair, deed):
 
 async def test_reads_nothing_for_as_long_as_it_is_told(chair):
     async with chair.plugin("on: {StopContainer: {stop-reading: 1m}}"):
-        with pytest.raises(NoAnswer):
+        with pytest.raises(AnswerTimeout):
             await chair.call(methods.STOP_CONTAINER, within=A_MOMENT)
-        with pytest.raises(NoAnswer):
+        with pytest.raises(AnswerTimeout):
             await chair.call(methods.RUN_POD_SANDBOX, running(), within=A_MOMENT)
     assert [each["call"] for each in chair.calls()] == ["StopContainer"]
 
@@ -156,7 +156,7 @@ on:
 
 async def test_leaves_with_a_code(chair):
     async with chair.plugin("on: {StopContainer: {exit: 7}}") as task:
-        with pytest.raises(TrunkClosed):
+        with pytest.raises(ConnectionClosed):
             await chair.call(methods.STOP_CONTAINER)
         with pytest.raises(Leaves) as left:
             await task
@@ -165,7 +165,7 @@ async def test_leaves_with_a_code(chair):
 
 async def test_comes_back_when_it_is_told_to_and_its_turns_stay_used_up(chair):
     async with chair.plugin("reconnect: 1ms\non: {StopContainer: {times: 1, disconnect: true}}"):
-        with pytest.raises(TrunkClosed):
+        with pytest.raises(ConnectionClosed):
             await chair.call(methods.STOP_CONTAINER)
         await chair.register()
         await chair.call(methods.STOP_CONTAINER)

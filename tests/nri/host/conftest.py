@@ -13,7 +13,7 @@ from podwire.protocols.nri import methods
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.batches import Gathered
 from podwire.protocols.ttrpc import mux
-from podwire.transports.trunk import Services, Trunk, connect
+from podwire.transports.mux_connection import MuxConnection, Services, connect
 
 PATIENCE = 60.0
 """Seconds after which something that must happen has not."""
@@ -43,7 +43,7 @@ class NotingPlugin:
         self.configured = None
         self.synchronized = asyncio.Event()
         self._gathered = Gathered()
-        self.trunk = self._made()
+        self.connection = self._made()
 
     def _made(self):
         handlers = {each.name: self._noting(each) for each in methods.PLUGIN}
@@ -52,7 +52,7 @@ class NotingPlugin:
         if self._only is not None:
             handlers = {name: each for name, each in handlers.items() if name in self._only}
         services = Services(methods.PLUGIN, handlers)
-        return Trunk(services, asks_on=mux.RUNTIME_SERVICE, answers_on=mux.PLUGIN_SERVICE)
+        return MuxConnection(services, asks_on=mux.RUNTIME_SERVICE, answers_on=mux.PLUGIN_SERVICE)
 
     def _noting(self, method):
         async def note(request):
@@ -77,20 +77,20 @@ class NotingPlugin:
         return pb.SynchronizeResponse(more=request.more)
 
     async def connect(self):
-        await connect(self._path, self.trunk)
+        await connect(self._path, self.connection)
         return self
 
     async def register(self):
         request = pb.RegisterPluginRequest(plugin_name=self.name, plugin_idx=self.index, NRI_version="v0.12.0")
-        await self.trunk.call(methods.REGISTER_PLUGIN, request, within=PATIENCE)
+        await self.connection.call(methods.REGISTER_PLUGIN, request, within=PATIENCE)
         return self
 
     async def closed(self):
         async with asyncio.timeout(PATIENCE):
-            return await asyncio.shield(self.trunk.closed)
+            return await asyncio.shield(self.connection.closed)
 
     async def leave(self):
-        await self.trunk.close()
+        await self.connection.close()
 
 
 class Stage:

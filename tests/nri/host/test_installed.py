@@ -17,7 +17,7 @@ import asyncio, json, os, socket, sys
 from podwire.protocols.nri import methods
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.ttrpc import mux
-from podwire.transports.trunk import Services, Trunk, over_socket
+from podwire.transports.mux_connection import Services, MuxConnection, over_socket
 
 async def configure(request):
     told = dict(os.environ), request.config, sorted(map(int, os.listdir("/proc/self/fd"))), os.getpgrp() == os.getpid()
@@ -40,12 +40,13 @@ async def stop(request):
 
 async def main():
     handlers = {{"Configure": configure, "Synchronize": synchronize, "RunPodSandbox": run, "StopPodSandbox": stop}}
-    trunk = Trunk(Services(methods.PLUGIN, handlers), asks_on=mux.RUNTIME_SERVICE, answers_on=mux.PLUGIN_SERVICE)
-    await over_socket(socket.socket(fileno=int(os.environ["NRI_PLUGIN_SOCKET"])), trunk)
+    services = Services(methods.PLUGIN, handlers)
+    connection = MuxConnection(services, asks_on=mux.RUNTIME_SERVICE, answers_on=mux.PLUGIN_SERVICE)
+    await over_socket(socket.socket(fileno=int(os.environ["NRI_PLUGIN_SOCKET"])), connection)
     name = os.environ["NRI_PLUGIN_NAME"], os.environ["NRI_PLUGIN_IDX"]
     request = pb.RegisterPluginRequest(plugin_name="whatever", plugin_idx="77")
-    await trunk.call(methods.REGISTER_PLUGIN, request, within=60)
-    await trunk.closed
+    await connection.call(methods.REGISTER_PLUGIN, request, within=60)
+    await connection.closed
 
 asyncio.run(main())
 """

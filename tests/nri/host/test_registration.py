@@ -23,8 +23,8 @@ from podwire.protocols.grpc_status import (
 from podwire.protocols.nri import methods
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.ttrpc import mux
-from podwire.transports import unix
-from podwire.transports.trunk import TrunkError
+from podwire.transports import unix_sockets
+from podwire.transports.mux_connection import MuxConnectionError
 
 # The interpreter itself: another user may not read the environment that it belongs to.
 PYTHON = os.path.realpath(sys.executable)
@@ -39,7 +39,7 @@ async def test_the_socket_is_its_owners_alone(stage):
 
 async def test_a_socket_that_somebody_serves_is_not_taken(stage):
     async with stage.hosting():
-        with pytest.raises(unix.CannotListen):
+        with pytest.raises(unix_sockets.CannotListen):
             async with type(stage)(stage.folder).hosting():
                 pytest.fail("two hosts at one socket")
 
@@ -185,7 +185,7 @@ async def test_updates_come_after_registration(stage):
         plugin = stage.plugin()
         await plugin.connect()
         with pytest.raises(FailedPrecondition, match="RegisterPlugin and Configure come first"):
-            await plugin.trunk.call(methods.UPDATE_CONTAINERS, pb.UpdateContainersRequest(), within=60)
+            await plugin.connection.call(methods.UPDATE_CONTAINERS, pb.UpdateContainersRequest(), within=60)
         await plugin.register()
 
 
@@ -199,7 +199,7 @@ async def test_a_method_that_is_none_is_answered_so(stage):
             ("nri.pkg.api.v1alpha1.Nobody", "RegisterPlugin", "service nri.pkg.api.v1alpha1.Nobody"),
         ]:
             with pytest.raises(Unimplemented, match=words):
-                await plugin.trunk.call(Unary(service, name, pb.Empty, pb.Empty), pb.Empty(), within=60)
+                await plugin.connection.call(Unary(service, name, pb.Empty, pb.Empty), pb.Empty(), within=60)
 
 
 def mux_frame(conversation, data):
@@ -250,10 +250,10 @@ async def joined_in_time(stage):
     while True:
         plugin = stage.plugin()
         await plugin.connect()
-        with contextlib.suppress(TrunkError):
+        with contextlib.suppress(MuxConnectionError):
             await plugin.register()
         known = asyncio.ensure_future(plugin.synchronized.wait())
-        await asyncio.wait([known, plugin.trunk.closed], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([known, plugin.connection.closed], return_when=asyncio.FIRST_COMPLETED)
         if known.done():
             await stage.host.wait_for("noting")
             return plugin
@@ -264,7 +264,7 @@ async def test_garbage_from_a_plugin_costs_its_own_seat_only(stage, pod):
     async with stage.hosting() as host:
         bad = await stage.join("10", "bad")
         good = await stage.join("20", "good")
-        bad.trunk._transport.write(struct.pack(">II", mux.RUNTIME_SERVICE, 0xFFFFFFFF))
+        bad.connection._transport.write(struct.pack(">II", mux.RUNTIME_SERVICE, 0xFFFFFFFF))
         await bad.closed()
         await stage.until(lambda: len(host.active()) == 1)
         await host.run_pod_sandbox(pod())

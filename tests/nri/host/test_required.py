@@ -88,7 +88,7 @@ async def test_a_pod_waits_for_a_plugin_that_is_being_started_and_starts_with_it
 
 async def test_a_required_plugin_that_dies_in_the_hook_is_waited_for_and_asked_again(stage, pod):
     async def dies(request):
-        first.trunk.abort("dead")
+        first.connection.abort("dead")
         return pb.RunPodSandboxResponse()
 
     async with stage.hosting(required_plugins=("net",), grace=60.0) as host:
@@ -122,11 +122,11 @@ async def test_a_plugin_that_dies_of_a_pod_again_and_again_is_waited_for_once(st
 
             async def dies(request, plugin=plugin):
                 lives.append(plugin)
-                plugin.trunk.abort("dead")
+                plugin.connection.abort("dead")
                 return pb.RunPodSandboxResponse()
 
             plugin._hooks["RunPodSandbox"] = dies
-            plugin.trunk = plugin._made()
+            plugin.connection = plugin._made()
             await plugin.connect()
             await plugin.register()
             await plugin.closed()

@@ -13,7 +13,7 @@ import asyncio, sys
 from podwire.protocols.nri import methods
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.ttrpc import mux
-from podwire.transports.trunk import Services, Trunk, connect
+from podwire.transports.mux_connection import Services, MuxConnection, connect
 
 known = set()
 
@@ -34,11 +34,12 @@ async def create(request):
 
 async def main():
     handlers = {"Configure": configure, "Synchronize": synchronize, "RunPodSandbox": run, "CreateContainer": create}
-    trunk = Trunk(Services(methods.PLUGIN, handlers), asks_on=mux.RUNTIME_SERVICE, answers_on=mux.PLUGIN_SERVICE)
-    await connect(sys.argv[1], trunk)
+    services = Services(methods.PLUGIN, handlers)
+    connection = MuxConnection(services, asks_on=mux.RUNTIME_SERVICE, answers_on=mux.PLUGIN_SERVICE)
+    await connect(sys.argv[1], connection)
     request = pb.RegisterPluginRequest(plugin_name="outside", plugin_idx="10")
-    await trunk.call(methods.REGISTER_PLUGIN, request, within=60)
-    await trunk.closed
+    await connection.call(methods.REGISTER_PLUGIN, request, within=60)
+    await connection.closed
 
 asyncio.run(main())
 """

@@ -7,7 +7,7 @@ import pytest
 
 from podwire.protocols.grpc_status import Internal
 from podwire.protocols.nri import nri_pb2 as pb
-from podwire.transports.trunk import TrunkError
+from podwire.transports.mux_connection import MuxConnectionError
 
 
 async def test_a_late_plugin_is_told_of_pods_and_of_containers_that_have_not_stopped(stage, pod, container):
@@ -220,7 +220,7 @@ class Follower:
             await self.join()
             await steps(self._chance.randrange(60))
             if self._chance.random() < 0.5:
-                self.plugin.trunk.abort("a crash")
+                self.plugin.connection.abort("a crash")
             await self.plugin.leave()
         await self.join()
 
@@ -262,7 +262,7 @@ async def test_a_plugin_that_left_is_asked_no_more_and_may_come_back(stage, pod)
         second = await stage.join()
         await host.stop_pod_sandbox(pod())
         assert (first.heard, second.knows, second.heard) == ([], ["p1"], ["StopPodSandbox p1"])
-        with pytest.raises(TrunkError):
+        with pytest.raises(MuxConnectionError):
             await first.register()
         [report] = host.report()
         assert (report.state, report.registered) == ("active", 2)

@@ -14,7 +14,7 @@ def cpus(container, given):
 
 async def ask(plugin, *updates, evict=()):
     request = pb.UpdateContainersRequest(update=updates, evict=evict)
-    return await plugin.trunk.call(methods.UPDATE_CONTAINERS, request, within=60)
+    return await plugin.connection.call(methods.UPDATE_CONTAINERS, request, within=60)
 
 
 async def test_updates_are_done_and_those_that_failed_are_told(stage):

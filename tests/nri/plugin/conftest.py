@@ -1,4 +1,4 @@
-"""The smallest runtime there can be: a trunk per plugin, and nothing that it does by itself."""
+"""The smallest runtime there can be: a connection per plugin, and nothing that it does by itself."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from podwire.nri import pb, run
 from podwire.protocols.grpc_status import RpcError
 from podwire.protocols.nri import methods
 from podwire.protocols.ttrpc import mux
-from podwire.transports.trunk import Services, Trunk
+from podwire.transports.mux_connection import MuxConnection, Services
 
 PATIENCE = 30.0
 
@@ -24,7 +24,7 @@ class Peer:
         self.registered: asyncio.Future[pb.RegisterPluginRequest] = asyncio.get_running_loop().create_future()
         self.updates: list[pb.ContainerUpdate] = []
         handlers = {"RegisterPlugin": self._register, "UpdateContainers": self._update}
-        self.trunk = Trunk(
+        self.connection = MuxConnection(
             Services(methods.RUNTIME, handlers), asks_on=mux.PLUGIN_SERVICE, answers_on=mux.RUNTIME_SERVICE
         )
 
@@ -44,7 +44,7 @@ class Peer:
         return pb.UpdateContainersResponse(failed=[each for each in request.update if each.container_id == "gone"])
 
     async def ask(self, method, request=None, *, within=PATIENCE, metadata=()):
-        return await self.trunk.call(method, request or method.request(), within=within, metadata=metadata)
+        return await self.connection.call(method, request or method.request(), within=within, metadata=metadata)
 
     async def configure(self, *, version="v0.12.2", milliseconds=20_000, config="", runtime="fake", release="1.0"):
         """The mask that the plugin asks for."""
@@ -81,10 +81,10 @@ class FakeRuntime:
         self._all: list[Peer] = []
         self._server: asyncio.Server | None = None
 
-    def _accept(self) -> Trunk:
+    def _accept(self) -> MuxConnection:
         self.connected += 1
         self._all.append(Peer(self))
-        return self._all[-1].trunk
+        return self._all[-1].connection
 
     async def listen(self) -> None:
         self._server = await asyncio.get_running_loop().create_unix_server(self._accept, self.path)
@@ -95,11 +95,11 @@ class FakeRuntime:
             os.unlink(self.path)  # noqa: PTH108 - a system call, at once
             self._server = None
         for each in self._all:
-            await each.trunk.close("the runtime stops")
+            await each.connection.close("the runtime stops")
 
     async def over(self, connected) -> Peer:
         """Speak over a connection that is there already."""
-        from podwire.transports.trunk import over_socket
+        from podwire.transports.mux_connection import over_socket
 
         await over_socket(connected, self._accept())
         return self._all[-1]

@@ -77,7 +77,7 @@ async def test_a_runtime_starts_a_plugin_with_descriptor_3_and_three_variables(r
                 await peer.ask(methods.RUN_POD_SANDBOX)
             three = "['NRI_PLUGIN_IDX', 'NRI_PLUGIN_NAME', 'NRI_PLUGIN_SOCKET']"
             assert f"env={three} inheritable=False" in str(failed.value)
-            await peer.trunk.close("the runtime stops")
+            await peer.connection.close("the runtime stops")
             _, errors = await process.communicate()
             assert process.returncode == 0, errors
 

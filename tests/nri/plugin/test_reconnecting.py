@@ -72,7 +72,7 @@ async def test_pods_that_went_unseen_are_told_before_those_that_are_there(runtim
         await peer.welcome(pods[:1])
         for each in pods[1:]:
             await peer.ask(methods.RUN_POD_SANDBOX, pb.RunPodSandboxRequest(pod=each))
-        peer.trunk.abort("the runtime dies")
+        peer.connection.abort("the runtime dies")
         peer = await runtime.peer()
         await peer.welcome([pod_named("stays"), pod_named("new", "/n/new")])
         for name in ("stays", "new", "gone"):
@@ -95,7 +95,7 @@ async def test_half_of_a_synchronize_is_forgotten_with_its_connection(runtime, l
         peer = await runtime.peer()
         await peer.configure()
         await peer.synchronize([pod_named("half")], more=True)
-        peer.trunk.abort("gone")
+        peer.connection.abort("gone")
         await (await runtime.peer()).welcome([pod_named("whole")])
     assert plugin.told == [("there", ["whole"])]
 
@@ -146,7 +146,7 @@ async def test_a_runtime_that_closes_on_a_registered_plugin_is_told_of_once(runt
         for _ in range(3):
             peer = await runtime.peer()
             await peer.configure()
-            await peer.trunk.close("these events are not known here")
+            await peer.connection.close("these events are not known here")
         await (await runtime.peer()).welcome()
     [said] = [each for each in caplog.records if each.name == RUNNING]
     assert said.getMessage() == "the connection ended before the plugin was synchronized, and the plugin connects again"

@@ -17,7 +17,7 @@ from podwire.protocols.grpc_status import (
 )
 from podwire.protocols.nri import methods
 from podwire.protocols.nri.events import ALL_EVENTS, Event, as_state_change
-from podwire.transports.trunk import TrunkClosed
+from podwire.transports.mux_connection import ConnectionClosed
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -369,11 +369,11 @@ async def test_a_runtime_that_goes_away_cancels_its_hooks(seated):
     async with seated(plugin) as peer:
         request = asyncio.create_task(peer.ask(methods.RUN_POD_SANDBOX))
         await plugin.begun.wait()
-        peer.trunk.abort("gone")
+        peer.connection.abort("gone")
         async with asyncio.timeout(20):
             await plugin.cancelled.wait()
         await asyncio.wait([request])
-        assert isinstance(request.exception(), TrunkClosed)
+        assert isinstance(request.exception(), ConnectionClosed)
 
 
 async def test_several_hooks_run_at_the_same_time_when_the_runtime_asks_so(seated):
@@ -402,7 +402,7 @@ async def test_a_plugin_that_stops_lets_hooks_end_and_takes_no_more(runtime, liv
             await peer.ask(methods.UPDATE_POD_SANDBOX)
         plugin.goes_on.set()
         assert await begun == pb.RunPodSandboxResponse()
-        assert await peer.trunk.closed
+        assert await peer.connection.closed
 
 
 async def test_a_hook_that_does_not_end_within_the_grace_is_given_up_and_the_runtime_is_told(runtime, living):

@@ -9,7 +9,7 @@ from podwire.nri.proxy import Exchange, Noted, Proxy
 from podwire.protocols.nri import methods
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.ttrpc import mux
-from podwire.transports.trunk import Services, Trunk, TrunkClosed, connect
+from podwire.transports.mux_connection import ConnectionClosed, MuxConnection, Services, connect
 
 SOON = 30.0
 
@@ -70,17 +70,17 @@ async def test_a_runtime_that_is_not_there_is_told_and_the_plugin_is_closed(tmp_
 
 
 async def test_calls_are_seen_and_connections_can_be_cut(tmp_path):
-    trunks: asyncio.Queue[Trunk] = asyncio.Queue()
+    connections: asyncio.Queue[MuxConnection] = asyncio.Queue()
 
     async def register(_request):
         return pb.Empty()
 
-    def trunk(table, handlers, asks_on, answers_on):
-        return Trunk(Services(table, handlers), asks_on=asks_on, answers_on=answers_on)
+    def connection(table, handlers, asks_on, answers_on):
+        return MuxConnection(Services(table, handlers), asks_on=asks_on, answers_on=answers_on)
 
     def runtime():
-        made = trunk(methods.RUNTIME, {"RegisterPlugin": register}, mux.PLUGIN_SERVICE, mux.RUNTIME_SERVICE)
-        trunks.put_nowait(made)
+        made = connection(methods.RUNTIME, {"RegisterPlugin": register}, mux.PLUGIN_SERVICE, mux.RUNTIME_SERVICE)
+        connections.put_nowait(made)
         return made
 
     async def create(_request):
@@ -90,16 +90,16 @@ async def test_calls_are_seen_and_connections_can_be_cut(tmp_path):
     server = await asyncio.get_running_loop().create_unix_server(runtime, str(tmp_path / "runtime.sock"))
     proxy = Proxy(tmp_path / "runtime.sock", seen.append)
     async with proxy.listening(tmp_path / "nri.sock"), asyncio.timeout(SOON):
-        plugin = trunk(methods.PLUGIN, {"CreateContainer": create}, mux.RUNTIME_SERVICE, mux.PLUGIN_SERVICE)
+        plugin = connection(methods.PLUGIN, {"CreateContainer": create}, mux.RUNTIME_SERVICE, mux.PLUGIN_SERVICE)
         await connect(tmp_path / "nri.sock", plugin)
         named = pb.RegisterPluginRequest(plugin_name="p", plugin_idx="07")
         await plugin.call(methods.REGISTER_PLUGIN, named, within=SOON)
-        host = await trunks.get()
+        host = await connections.get()
         big = pb.CreateContainerRequest(container=pb.Container(name="app", env=["x" * 100_000]))
         await host.call(methods.CREATE_CONTAINER, big, within=SOON)
         await proxy.cut()
         await asyncio.wait([plugin.closed, host.closed])
-        with pytest.raises(TrunkClosed):
+        with pytest.raises(ConnectionClosed):
             await host.call(methods.CREATE_CONTAINER, big, within=SOON)
         await asyncio.gather(plugin.close(), host.close())
     server.close()

@@ -20,7 +20,7 @@ from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.events import FIRST_EVENTS
 from podwire.protocols.ttrpc import mux, ttrpc_pb2, wire
 from podwire.protocols.ttrpc.sides import Answered, Answering, Asked, Asking, Ignored, Refused, answer, refuse
-from podwire.transports.trunk import Services, Trunk, over_socket
+from podwire.transports.mux_connection import MuxConnection, Services, over_socket
 
 VECTORS = Path(__file__).parent / "vectors"
 METHODS = {(each.service, each.name): each for each in (*methods.RUNTIME, *methods.PLUGIN)}
@@ -185,14 +185,14 @@ def answers_as_recorded(service):
     return seen, {m.name: handler(m, r.payload) for _, m, _, r in exchanges() if m.service == service}
 
 
-async def replayed(trunk, said, expected):
-    """Say one side of the recording to a trunk, and read until it has said the other."""
+async def replayed(connection, said, expected):
+    """Say one side of the recording to a connection, and read until it has said the other."""
     near, far = socket.socketpair()
-    await over_socket(near, trunk)
+    await over_socket(near, connection)
     reader, writer = await asyncio.open_unix_connection(sock=far)
     writer.write(side_of(said))
     data = await reader.readexactly(expected)
-    await trunk.close()
+    await connection.close()
     assert await reader.read() == b""
     writer.close()
     await writer.wait_closed()
@@ -201,10 +201,12 @@ async def replayed(trunk, said, expected):
 
 async def test_the_recorded_runtime_meets_our_plugin():
     seen, handlers = answers_as_recorded(methods.PLUGIN_SERVICE)
-    trunk = Trunk(Services(methods.PLUGIN, handlers), asks_on=mux.RUNTIME_SERVICE, answers_on=mux.PLUGIN_SERVICE)
+    connection = MuxConnection(
+        Services(methods.PLUGIN, handlers), asks_on=mux.RUNTIME_SERVICE, answers_on=mux.PLUGIN_SERVICE
+    )
     wanted = [each for each in frames_of(side_of("P>R")) if each[0] == mux.PLUGIN_SERVICE]
     length = sum(mux.HEADER.size + wire.HEADER.size + len(frame.data) for _, frame in wanted)
-    data = await replayed(trunk, "R>P", length)
+    data = await replayed(connection, "R>P", length)
     assert sorted(frames_of(data), key=lambda each: each[1].stream) == wanted
     assert [(name, request) for name, request in seen] == [
         (m.name, m.request.FromString(q.payload)) for said, m, q, _ in exchanges() if said == "R>P"
@@ -213,10 +215,12 @@ async def test_the_recorded_runtime_meets_our_plugin():
 
 async def test_the_recorded_plugin_meets_our_runtime():
     seen, handlers = answers_as_recorded(methods.RUNTIME_SERVICE)
-    trunk = Trunk(Services(methods.RUNTIME, handlers), asks_on=mux.PLUGIN_SERVICE, answers_on=mux.RUNTIME_SERVICE)
+    connection = MuxConnection(
+        Services(methods.RUNTIME, handlers), asks_on=mux.PLUGIN_SERVICE, answers_on=mux.RUNTIME_SERVICE
+    )
     wanted = [each for each in frames_of(side_of("R>P")) if each[0] == mux.RUNTIME_SERVICE]
     length = sum(mux.HEADER.size + wire.HEADER.size + len(frame.data) for _, frame in wanted)
-    data = await replayed(trunk, "P>R", length)
+    data = await replayed(connection, "P>R", length)
     assert frames_of(data) == wanted
     assert [name for name, _ in seen] == ["RegisterPlugin"]
     assert (seen[0][1].plugin_name, seen[0][1].plugin_idx) == ("nri-logger", "10")
@@ -349,14 +353,14 @@ async def test_a_plugin_answers_every_refusal_of_the_vectors_and_goes_on():
             continue
         near, far = socket.socketpair()
         services = Services(methods.PLUGIN, {"Shutdown": shutdown})
-        trunk = Trunk(services, asks_on=mux.RUNTIME_SERVICE, answers_on=mux.PLUGIN_SERVICE)
-        await over_socket(near, trunk)
+        connection = MuxConnection(services, asks_on=mux.RUNTIME_SERVICE, answers_on=mux.PLUGIN_SERVICE)
+        await over_socket(near, connection)
         reader, writer = await asyncio.open_unix_connection(sock=far)
         writer.write(unpacked(case["bytes"]))
         wanted = sorted((s, c) for each in case["means"] for s, c in reply_to(each))
         got = sorted([await read_reply(reader) for _ in wanted])
         assert got == wanted, case["name"]
-        await trunk.close()
+        await connection.close()
         writer.close()
         await writer.wait_closed()
 

@@ -12,7 +12,7 @@ from podwire.kubelet.probes import NodeProber, Probes
 from podwire.objects import pods
 from podwire.objects.containers import ExecAction, Hook
 from podwire.transports.clock import SystemClock
-from podwire.transports.probing import ProbeSockets
+from podwire.transports.probe_sockets import ProbeSockets
 
 PATIENCE = 60.0
 UNHURRIED = {"periodSeconds": 1, "timeoutSeconds": 30}

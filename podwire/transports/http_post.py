@@ -1,4 +1,4 @@
-"""Posts bytes to a URL and reads a bounded part of the answer, in a bounded time: for peers that nobody trusts."""
+"""Posts bytes to a URL with bounds on time and on the size of the answer, for untrusted peers."""
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -9,13 +9,13 @@ import aiohttp
 from podwire import __version__
 
 SECONDS = 10.0
-"""For one request, from the first byte to the last of the answer."""
-MOST_ANSWER = 64 << 10
-"""Bytes of an answer that are read; the rest is not waited for."""
+"""Time-out of one request, including its answer."""
+MAX_ANSWER = 64 << 10
+"""Bytes of an answer that are read; the rest is discarded."""
 
 
 class Unreachable(Exception):
-    """Nobody answered, or not in time, or not in HTTP."""
+    """The peer did not answer in time, or not with HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +23,16 @@ class Posted:
     status: int
     body: bytes
     retry_after: float | None = None
-    """Seconds that the peer wants to be left alone."""
+    """Seconds to wait before the next request (Retry-After)."""
 
 
 @contextlib.asynccontextmanager
 async def posting(
     url: str, content_type: str, *, seconds: float = SECONDS
 ) -> AsyncIterator[Callable[[bytes], Awaitable[Posted]]]:
-    """A function that posts, over connections that are kept. It raises Unreachable.
+    """Yields a function that posts over keep-alive connections and raises Unreachable.
 
-    Redirects are answers like others; proxies and passwords from the environment are not looked at.
+    Redirects are not followed; proxies and passwords from the environment are ignored.
     """
     headers = {"Content-Type": content_type, "User-Agent": f"podwire/{__version__}"}
     timeout = aiohttp.ClientTimeout(total=seconds)
@@ -51,14 +51,14 @@ async def posting(
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
-    found = b""
-    while len(found) < MOST_ANSWER and (more := await response.content.read(MOST_ANSWER - len(found))):
-        found += more
+    body = b""
+    while len(body) < MAX_ANSWER and (chunk := await response.content.read(MAX_ANSWER - len(body))):
+        body += chunk
     if not response.content.at_eof():
         response.close()
-    return found
+    return body
 
 
 def _seconds(text: str | None) -> float | None:
-    """A date is not looked at: clocks differ."""
+    """Parses Retry-After; a date is ignored because clocks differ."""
     return float(text) if text and text.isascii() and text.isdecimal() and len(text) < 10 else None

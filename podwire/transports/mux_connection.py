@@ -1,11 +1,11 @@
-"""One socket with two conversations of ttrpc: calls that this side makes, and calls that it answers.
+"""Two ttrpc connections multiplexed on one socket: calls that this side makes, and calls that it serves.
 
-Frames are handled where they arrive, in the loop's own callback: no queue, no task between the socket and a waiting
-call. A handler runs as a task of its own.
+Frames are handled in the event loop's callback: there is no queue and no task between the socket and a waiting call. A
+handler runs as a task of its own.
 
-A peer that talks and does not read cannot fill this side's memory: nothing more is read from it until it does, unless
-this side waits for an answer itself (two that both send much and wait for each other would never end). Whatever is
-written, a peer that leaves MAX_UNSENT bytes of it is given up.
+Backpressure: a peer that sends and does not read cannot fill this side's memory. Reading from it pauses until it
+reads, unless this side waits for a response itself (two peers that both send much and wait for each other would
+deadlock). A peer that leaves MAX_UNSENT bytes unread is disconnected.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ from podwire.protocols.ttrpc.call import Call, enter
 from podwire.protocols.ttrpc.sides import Answered, Answering, Asked, Asking, Ignored, Refused, answer, refuse
 from podwire.protocols.ttrpc.wire import Frame, Frames
 
-_log = logging.getLogger("podwire.transports.trunk")
+_log = logging.getLogger(__name__)
 
 MAX_HANDLING = 64
-"""Requests of one peer that are answered at the same time; more are refused."""
+"""Concurrent requests of one peer; more are rejected with RESOURCE_EXHAUSTED."""
 MAX_UNSENT = 64 << 20
 """Bytes that may wait for a peer to read them."""
 FLUSHING = 1.0
@@ -46,28 +46,28 @@ Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)
 
 
-class TrunkError(Exception):
-    """A call that got no answer. What a peer answers with is an RpcError."""
+class MuxConnectionError(Exception):
+    """A call without a response. An error response is an RpcError."""
 
 
-class TrunkClosed(TrunkError):
-    """The conversation is over; the message says why."""
+class ConnectionClosed(MuxConnectionError):
+    """The connection is closed; the message says why."""
 
 
-class NoAnswer(TrunkError):
-    """The peer did not answer in time; it may still do what it was asked."""
+class AnswerTimeout(MuxConnectionError):
+    """The peer did not answer in time; it may still process the request."""
 
 
 class Services:
     """The handlers of one side, by service and method."""
 
     def __init__(self, table: Iterable[Unary[Any, Any]], handlers: Mapping[str, UnaryHandler]) -> None:
-        self._table = {(each.service, each.name): each for each in table}
+        self._table = {(method.service, method.name): method for method in table}
         self._handlers = handlers
         self._names = {service for service, _ in self._table}
 
     def find(self, asked: Asked) -> tuple[Unary[Any, Any], UnaryHandler]:
-        """Raises Unimplemented in the words that peers know."""
+        """Returns method and handler. Raises Unimplemented with the texts of the Go implementation."""
         if asked.service not in self._names:
             raise Unimplemented(f"service {asked.service}")
         method, handler = self._table.get((asked.service, asked.method)), self._handlers.get(asked.method)
@@ -76,8 +76,8 @@ class Services:
         return method, handler
 
 
-class Trunk(asyncio.Protocol):
-    """Both conversations of one connection."""
+class MuxConnection(asyncio.Protocol):
+    """Client and server side of one connection."""
 
     def __init__(self, services: Services, *, asks_on: int, answers_on: int) -> None:
         self._services = services
@@ -89,13 +89,13 @@ class Trunk(asyncio.Protocol):
         self._handling: set[asyncio.Task[None]] = set()
         self._transport: asyncio.Transport | None = None
         self._peer = (0, -1)
-        self._clogged = False
+        self._send_buffer_full = False
         self._why = ""
-        self._loop = asyncio.get_running_loop()  # kept, for asking costs a system call each time
+        self._loop = asyncio.get_running_loop()  # cached: get_running_loop() costs a system call
         self.closed: asyncio.Future[str] = self._loop.create_future()
-        """Done when the conversation is over; its result is why."""
+        """Done when the connection is closed; its result is the reason."""
 
-    # What the loop calls.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -113,47 +113,47 @@ class Trunk(asyncio.Protocol):
             self.abort(str(error))
 
     def pause_writing(self) -> None:
-        self._clogged = True
-        self._balance()
+        self._send_buffer_full = True
+        self._apply_backpressure()
 
     def resume_writing(self) -> None:
-        self._clogged = False
-        self._balance()
+        self._send_buffer_full = False
+        self._apply_backpressure()
 
     def connection_lost(self, error: Exception | None) -> None:
-        why = self._why or (f"the connection broke: {error}" if error else self._how_it_ended())
+        why = self._why or (f"the connection failed: {error}" if error else self._how_it_ended())
         for task in self._handling:
             task.cancel()
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(TrunkClosed(why))
+                future.set_exception(ConnectionClosed(why))
         self._waiting.clear()
         if not self.closed.done():
             self.closed.set_result(why)
 
     def _how_it_ended(self) -> str:
-        whole = self._pieces.idle and all(each.idle for each in self._frames.values())
+        whole = self._pieces.idle and all(frames.idle for frames in self._frames.values())
         return "the peer closed the connection" if whole else "the peer closed the connection in the middle of a frame"
 
-    def _balance(self) -> None:
-        """Read, unless the peer leaves what it was sent and this side needs nothing from it."""
+    def _apply_backpressure(self) -> None:
+        """Pauses reading while the peer does not read and this side does not wait for a response."""
         if self._transport is None or self._transport.is_closing():
             return
-        if self._clogged and not self._waiting:
+        if self._send_buffer_full and not self._waiting:
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
 
-    # What its owner calls.
+    # Calls of the owner.
 
     @property
     def peer_pid(self) -> int:
-        """The process at the other end, as the kernel tells; 0 when it cannot."""
+        """The pid of the peer (SO_PEERCRED); 0 when unknown."""
         return self._peer[0]
 
     @property
     def peer_uid(self) -> int:
-        """The user at the other end; -1 when the kernel cannot tell."""
+        """The uid of the peer (SO_PEERCRED); -1 when unknown."""
         return self._peer[1]
 
     async def call(
@@ -164,26 +164,28 @@ class Trunk(asyncio.Protocol):
         within: float,
         metadata: Iterable[tuple[str, str]] = (),
     ) -> Response:
-        """Ask the peer. Raises RpcError for what it answers, TrunkClosed, NoAnswer."""
+        """Calls the peer. Raises RpcError for an error response, ConnectionClosed, NoAnswer."""
         answered = await self._exchange(method, request.SerializeToString(), within, metadata)
         if answered.error is not None:
             raise answered.error
         try:
             return method.response.FromString(answered.payload)
         except DecodeError:
-            raise InvalidArgument(f"{method.name}: the answer is no {method.response.DESCRIPTOR.name}") from None
+            raise InvalidArgument(
+                f"{method.name}: the response is not a valid {method.response.DESCRIPTOR.name}"
+            ) from None
 
     async def _exchange(
         self, method: Unary[Any, Any], payload: bytes, within: float, metadata: Iterable[tuple[str, str]]
     ) -> Answered:
         if self._transport is None or self.closed.done() or self._transport.is_closing():
-            raise TrunkClosed(self._why or "the connection is closed")
+            raise ConnectionClosed(self._why or "the connection is closed")
         stream, frame = self._asking.request(method.service, method.name, payload, timeout=within, metadata=metadata)
         future: asyncio.Future[Answered] = self._loop.create_future()
         self._waiting[stream] = future
         self._write(mux.pieces(self._asks_on, frame))
-        if self._clogged:
-            self._balance()
+        if self._send_buffer_full:
+            self._apply_backpressure()
         timer = self._loop.call_later(within, _give_up, future, f"no answer to {method.name} within {within:g} s")
         try:
             return await future
@@ -191,11 +193,11 @@ class Trunk(asyncio.Protocol):
             timer.cancel()
             self._waiting.pop(stream, None)
             self._asking.forget(stream)
-            if self._clogged:
-                self._balance()
+            if self._send_buffer_full:
+                self._apply_backpressure()
 
     async def close(self, why: str = "closed here") -> None:
-        """Send what was written, close, and wait until handlers have ended."""
+        """Flushes, closes, and waits until the handlers have ended."""
         self._why = self._why or why
         if self._transport is not None and not self.closed.done():
             self._transport.close()
@@ -206,7 +208,7 @@ class Trunk(asyncio.Protocol):
         await asyncio.gather(*self._handling, return_exceptions=True)
 
     def abort(self, why: str) -> None:
-        """Close at once; nothing that was not sent yet is."""
+        """Closes at once; unsent bytes are lost."""
         self._why = self._why or why
         if self._transport is not None:
             self._transport.abort()
@@ -220,7 +222,7 @@ class Trunk(asyncio.Protocol):
                 if future is not None and not future.done():
                     future.set_result(answered)
             case Ignored(why):
-                _log.info("a frame is ignored", extra={"why": why})
+                _log.info("ignored unexpected response frame", extra={"error": why})
 
     def _asked(self, frame: Frame) -> None:
         match self._answering.receive(frame):
@@ -229,11 +231,11 @@ class Trunk(asyncio.Protocol):
             case Refused(stream, error):
                 self._send(refuse(stream, error))
             case Ignored(why):
-                _log.info("a frame is ignored", extra={"why": why})
+                _log.info("ignored unexpected request frame", extra={"error": why})
 
     def _begin(self, asked: Asked) -> None:
         if len(self._handling) >= MAX_HANDLING:
-            self._send(refuse(asked.stream, ResourceExhausted(f"{MAX_HANDLING} requests are being answered already")))
+            self._send(refuse(asked.stream, ResourceExhausted(f"{MAX_HANDLING} requests are in flight already")))
             return
         task = self._loop.create_task(self._handle(asked), name=f"answer {asked.method}")
         self._handling.add(task)
@@ -244,10 +246,10 @@ class Trunk(asyncio.Protocol):
         try:
             async with asyncio.timeout(asked.timeout):
                 reply = await self._reply(asked)
-        except TimeoutError:  # only the limit's own: what a handler raises is answered with
+        except TimeoutError:  # only of the deadline: _reply answers those of a handler
             reply = refuse(asked.stream, DeadlineExceeded(f"{asked.method}: not done within {asked.timeout:g} s"))
         except asyncio.CancelledError:
-            self._send(refuse(asked.stream, Cancelled(f"{asked.method}: given up")))
+            self._send(refuse(asked.stream, Cancelled(f"{asked.method}: cancelled")))
             raise
         self._send(reply)
 
@@ -256,9 +258,9 @@ class Trunk(asyncio.Protocol):
             method, handler = self._services.find(asked)
             response = await handler(_decode(method, asked.payload))
             return answer(asked.stream, response.SerializeToString())
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises is answered with
+        except Exception as error:  # noqa: BLE001 - every exception of a handler becomes a response
             if not isinstance(error, RpcError):
-                _log.exception("a handler failed", extra={"method": asked.method})
+                _log.exception("ttrpc handler failed unexpectedly", extra={"method": asked.method})
             return refuse(asked.stream, from_exception(error, asked.method))
 
     def _send(self, frame: bytes) -> None:
@@ -268,17 +270,17 @@ class Trunk(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         self._transport.write(data)
-        if self._clogged and (unsent := self._transport.get_write_buffer_size()) > MAX_UNSENT:
-            self.abort(f"the peer does not read: {unsent} bytes wait for it")
+        if self._send_buffer_full and (unsent := self._transport.get_write_buffer_size()) > MAX_UNSENT:
+            self.abort(f"the peer does not read: {unsent} bytes are unsent")
 
 
 def _give_up(future: asyncio.Future[Answered], why: str) -> None:
     if not future.done():
-        future.set_exception(NoAnswer(why))
+        future.set_exception(AnswerTimeout(why))
 
 
 def _credentials(connected: socket.socket | None) -> tuple[int, int]:
-    """Process and user at the other end, asked at once: after the connection nobody can tell."""
+    """Returns pid and uid of the peer; read at once, because they are gone with the connection."""
     if connected is None:
         return 0, -1
     pid, uid, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
@@ -289,15 +291,15 @@ def _decode(method: Unary[Any, Any], payload: bytes) -> Message:
     try:
         return cast("Message", method.request.FromString(payload))
     except DecodeError:
-        raise InvalidArgument(f"{method.name}: the payload is no {method.request.DESCRIPTOR.name}") from None
+        raise InvalidArgument(f"{method.name}: the payload is not a valid {method.request.DESCRIPTOR.name}") from None
 
 
-async def over_socket(connected: socket.socket, trunk: Trunk) -> None:
-    """Let a trunk speak over a connected stream socket, which is its own from now on."""
+async def over_socket(connected: socket.socket, connection: MuxConnection) -> None:
+    """Runs a connection over a connected stream socket and takes ownership of it."""
     connected.setblocking(False)
-    await asyncio.get_running_loop().create_connection(lambda: trunk, sock=connected)
+    await asyncio.get_running_loop().create_connection(lambda: connection, sock=connected)
 
 
-async def connect(path: str | os.PathLike[str], trunk: Trunk) -> None:
-    """Let a trunk speak to whoever listens at a path. Raises OSError."""
-    await asyncio.get_running_loop().create_unix_connection(lambda: trunk, os.fspath(path))
+async def connect(path: str | os.PathLike[str], connection: MuxConnection) -> None:
+    """Connects to the listener at a path. Raises OSError."""
+    await asyncio.get_running_loop().create_unix_connection(lambda: connection, os.fspath(path))

@@ -19,8 +19,15 @@ from podwire.protocols.nri import methods
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.ttrpc import call, mux, ttrpc_pb2, wire
 from podwire.protocols.ttrpc.sides import Asking, answer
-from podwire.transports import trunk as module
-from podwire.transports.trunk import NoAnswer, Services, Trunk, TrunkClosed, connect, over_socket
+from podwire.transports import mux_connection as module
+from podwire.transports.mux_connection import (
+    AnswerTimeout,
+    ConnectionClosed,
+    MuxConnection,
+    Services,
+    connect,
+    over_socket,
+)
 
 WAIT = 30.0
 """Seconds for what happens at once, on a machine that may be busy."""
@@ -37,17 +44,17 @@ async def limited():
 
 def runtime(**handlers):
     services = Services(methods.RUNTIME, handlers)
-    return Trunk(services, asks_on=mux.PLUGIN_SERVICE, answers_on=mux.RUNTIME_SERVICE)
+    return MuxConnection(services, asks_on=mux.PLUGIN_SERVICE, answers_on=mux.RUNTIME_SERVICE)
 
 
 def plugin(**handlers):
     services = Services(methods.PLUGIN, handlers)
-    return Trunk(services, asks_on=mux.RUNTIME_SERVICE, answers_on=mux.PLUGIN_SERVICE)
+    return MuxConnection(services, asks_on=mux.RUNTIME_SERVICE, answers_on=mux.PLUGIN_SERVICE)
 
 
 @contextlib.asynccontextmanager
 async def joined(one, other):
-    """Two trunks that speak to each other."""
+    """Two connections that speak to each other."""
     near, far = socket.socketpair()
     await over_socket(near, one)
     await over_socket(far, other)
@@ -86,14 +93,14 @@ class Peer:
 
 
 @contextlib.asynccontextmanager
-async def facing(trunk):
+async def facing(connection):
     near, far = socket.socketpair()
-    await over_socket(near, trunk)
+    await over_socket(near, connection)
     reader, writer = await asyncio.open_unix_connection(sock=far)
     try:
         yield Peer(reader, writer)
     finally:
-        await trunk.close()
+        await connection.close()
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
@@ -223,12 +230,12 @@ async def test_payloads_that_are_no_message_are_refused_on_either_side():
         _, frame = peer.asking.request(RUN.service, RUN.name, b"\xff\xff")
         peer.writer.write(mux.pieces(mux.PLUGIN_SERVICE, frame))
         assert (await peer.reply())[:2] == (1, InvalidArgument.code)
-    trunk = runtime()
-    async with facing(trunk) as peer:
-        asked = asyncio.create_task(trunk.call(methods.CONFIGURE, pb.ConfigureRequest(), within=WAIT))
+    connection = runtime()
+    async with facing(connection) as peer:
+        asked = asyncio.create_task(connection.call(methods.CONFIGURE, pb.ConfigureRequest(), within=WAIT))
         _, frame = await peer.frame()
         peer.writer.write(mux.pieces(mux.PLUGIN_SERVICE, answer(frame.stream, b"\xff\xff")))
-        with pytest.raises(InvalidArgument, match="Configure: the answer is no ConfigureResponse"):
+        with pytest.raises(InvalidArgument, match="Configure: the response is not a valid ConfigureResponse"):
             await asked
 
 
@@ -266,24 +273,24 @@ async def test_a_handler_ends_when_its_callers_time_does():
 
 
 async def test_a_call_that_gets_no_answer_ends_in_time_and_the_late_answer_is_dropped():
-    trunk = runtime()
-    async with facing(trunk) as peer:
-        with pytest.raises(NoAnswer, match=r"no answer to RunPodSandbox within 0\.01 s"):
-            await trunk.call(RUN, POD, within=0.01)
+    connection = runtime()
+    async with facing(connection) as peer:
+        with pytest.raises(AnswerTimeout, match=r"no answer to RunPodSandbox within 0\.01 s"):
+            await connection.call(RUN, POD, within=0.01)
         _, late = await peer.frame()
-        asked = asyncio.create_task(trunk.call(RUN, POD, within=WAIT))
+        asked = asyncio.create_task(connection.call(RUN, POD, within=WAIT))
         _, frame = await peer.frame()
         assert (late.stream, frame.stream) == (1, 3)
         for stream in (1, 3):
             peer.writer.write(mux.pieces(mux.PLUGIN_SERVICE, answer(stream, b"")))
         assert await asked == pb.RunPodSandboxResponse()
-        assert trunk._waiting == {}
+        assert connection._waiting == {}
 
 
 async def test_a_caller_that_is_cancelled_leaves_the_others_alone():
-    trunk = runtime()
-    async with facing(trunk) as peer:
-        first, second = (asyncio.create_task(trunk.call(RUN, POD, within=WAIT)) for _ in range(2))
+    connection = runtime()
+    async with facing(connection) as peer:
+        first, second = (asyncio.create_task(connection.call(RUN, POD, within=WAIT)) for _ in range(2))
         streams = [(await peer.frame())[1].stream for _ in range(2)]
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -297,24 +304,24 @@ async def test_a_caller_that_is_cancelled_leaves_the_others_alone():
 
 
 async def test_calls_that_wait_end_with_the_connection_and_say_why():
-    trunk = runtime()
-    async with facing(trunk) as peer:
-        waiting = asyncio.create_task(trunk.call(RUN, POD, within=WAIT))
+    connection = runtime()
+    async with facing(connection) as peer:
+        waiting = asyncio.create_task(connection.call(RUN, POD, within=WAIT))
         await peer.frame()
-        await trunk.close("the host stops")
-        with pytest.raises(TrunkClosed, match="the host stops"):
+        await connection.close("the host stops")
+        with pytest.raises(ConnectionClosed, match="the host stops"):
             await waiting
-        assert await trunk.closed == "the host stops"
-        with pytest.raises(TrunkClosed, match="the host stops"):
-            await trunk.call(RUN, POD, within=WAIT)
+        assert await connection.closed == "the host stops"
+        with pytest.raises(ConnectionClosed, match="the host stops"):
+            await connection.call(RUN, POD, within=WAIT)
 
 
 async def test_a_trunk_without_connection_cannot_be_asked():
-    trunk = runtime()
-    assert (trunk.peer_pid, trunk.peer_uid) == (0, -1)
-    with pytest.raises(TrunkClosed):
-        await trunk.call(RUN, POD, within=WAIT)
-    await trunk.close()
+    connection = runtime()
+    assert (connection.peer_pid, connection.peer_uid) == (0, -1)
+    with pytest.raises(ConnectionClosed):
+        await connection.call(RUN, POD, within=WAIT)
+    await connection.close()
 
 
 async def test_handlers_end_with_the_connection_and_closing_waits_for_them():
@@ -333,7 +340,7 @@ async def test_handlers_end_with_the_connection_and_closing_waits_for_them():
         await begun.wait()
         await other.close()
         assert ended.is_set()
-        with pytest.raises(TrunkClosed, match="the peer closed the connection"):
+        with pytest.raises(ConnectionClosed, match="the peer closed the connection"):
             await asked
 
 
@@ -349,11 +356,11 @@ async def test_handlers_end_with_the_connection_and_closing_waits_for_them():
     ],
 )
 async def test_a_peer_that_says_no_more_is_closed_and_the_reason_is_known(said, why):
-    trunk = plugin(RunPodSandbox=empty)
-    async with facing(trunk) as peer:
+    connection = plugin(RunPodSandbox=empty)
+    async with facing(connection) as peer:
         peer.writer.write(said)
         peer.writer.write_eof()
-        assert why in await trunk.closed
+        assert why in await connection.closed
         with contextlib.suppress(ConnectionError):
             assert await peer.reader.read() == b""
 
@@ -437,7 +444,7 @@ async def test_two_that_both_send_much_and_read_late_do_not_wait_for_each_other_
 # Those who ask and do not read.
 
 
-class Watched(Trunk):
+class Watched(MuxConnection):
     """Tells when what it writes begins to pile up."""
 
     def __init__(self, **handlers):
@@ -454,12 +461,12 @@ async def test_a_peer_that_asks_and_does_not_read_is_not_read_either_until_it_do
     async def create(_):
         return pb.CreateContainerResponse(adjust=pb.ContainerAdjustment(args=["x" * 500_000]))
 
-    trunk = Watched(CreateContainer=create)
-    async with facing(trunk) as peer:
+    connection = Watched(CreateContainer=create)
+    async with facing(connection) as peer:
         peer.reader._transport.pause_reading()
         asked = [peer.ask(methods.CREATE_CONTAINER, pb.CreateContainerRequest()) for _ in range(40)]
-        await trunk.clogged.wait()
-        assert not trunk._transport.is_reading()
+        await connection.clogged.wait()
+        assert not connection._transport.is_reading()
         asked += [peer.ask(methods.CREATE_CONTAINER, pb.CreateContainerRequest())]
         peer.reader._transport.resume_reading()
         assert sorted([await whole_answer(peer) for _ in asked]) == asked
@@ -478,41 +485,43 @@ async def test_one_who_needs_an_answer_reads_although_the_peer_does_not():
     async def create(_):
         return pb.CreateContainerResponse(adjust=pb.ContainerAdjustment(args=["x" * 2_000_000]))
 
-    trunk = Watched(CreateContainer=create)
-    async with facing(trunk) as peer:
+    connection = Watched(CreateContainer=create)
+    async with facing(connection) as peer:
         peer.reader._transport.pause_reading()
         peer.ask(methods.CREATE_CONTAINER, pb.CreateContainerRequest())
-        await trunk.clogged.wait()
-        waiting = asyncio.create_task(trunk.call(methods.UPDATE_CONTAINERS, pb.UpdateContainersRequest(), within=WAIT))
+        await connection.clogged.wait()
+        waiting = asyncio.create_task(
+            connection.call(methods.UPDATE_CONTAINERS, pb.UpdateContainersRequest(), within=WAIT)
+        )
         await asyncio.sleep(0)
         peer.writer.write(mux.pieces(mux.RUNTIME_SERVICE, answer(1, b"")))
         assert await waiting == pb.UpdateContainersResponse()
-        assert not trunk._transport.is_reading()
+        assert not connection._transport.is_reading()
         peer.reader._transport.resume_reading()
         assert await whole_answer(peer) == 1
 
 
 async def test_a_peer_that_leaves_too_much_is_given_up(monkeypatch):
     monkeypatch.setattr(module, "MAX_UNSENT", 1_000_000)
-    trunk = runtime()
-    async with facing(trunk) as peer:
+    connection = runtime()
+    async with facing(connection) as peer:
         peer.reader._transport.pause_reading()
-        with pytest.raises(TrunkClosed, match=r"the peer does not read: \d+ bytes wait for it"):
-            await trunk.call(RUN, pb.RunPodSandboxRequest(pod=pb.PodSandbox(name="x" * 4_000_000)), within=WAIT)
-        assert "does not read" in await trunk.closed
+        with pytest.raises(ConnectionClosed, match=r"the peer does not read: \d+ bytes are unsent"):
+            await connection.call(RUN, pb.RunPodSandboxRequest(pod=pb.PodSandbox(name="x" * 4_000_000)), within=WAIT)
+        assert "does not read" in await connection.closed
 
 
 async def test_closing_does_not_wait_for_a_peer_that_does_not_read(monkeypatch):
     monkeypatch.setattr(module, "FLUSHING", 0.01)
-    trunk = runtime()
-    async with facing(trunk) as peer:
+    connection = runtime()
+    async with facing(connection) as peer:
         peer.reader._transport.pause_reading()
         asked = asyncio.create_task(
-            trunk.call(RUN, pb.RunPodSandboxRequest(pod=pb.PodSandbox(name="x" * 4_000_000)), within=WAIT)
+            connection.call(RUN, pb.RunPodSandboxRequest(pod=pb.PodSandbox(name="x" * 4_000_000)), within=WAIT)
         )
         await asyncio.sleep(0)
-        await trunk.close("enough")
-        with pytest.raises(TrunkClosed, match="enough"):
+        await connection.close("enough")
+        with pytest.raises(ConnectionClosed, match="enough"):
             await asked
 
 
@@ -547,7 +556,7 @@ async def test_a_trunk_connects_to_a_path(tmp_path):
     loop = asyncio.get_running_loop()
     arrived = loop.create_future()
 
-    class Far(Trunk):
+    class Far(MuxConnection):
         def connection_made(self, transport):
             super().connection_made(transport)
             arrived.set_result(self)

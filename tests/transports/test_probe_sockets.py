@@ -11,7 +11,7 @@ import pytest
 from podwire.apiserver import Pki
 from podwire.protocols.grpc_status import NotFound, Unavailable, Unimplemented
 from podwire.transports import tls
-from podwire.transports.probing import BODY_BYTES, HEALTH_CHECK, ProbeSockets
+from podwire.transports.probe_sockets import BODY_BYTES, HEALTH_CHECK, ProbeSockets
 
 SOCKETS = ProbeSockets()
 

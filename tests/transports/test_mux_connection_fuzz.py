@@ -1,4 +1,4 @@
-"""Any bytes into a trunk: they are answered in whole pieces, or end the connection."""
+"""Any bytes into a connection: they are answered in whole pieces, or end the connection."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from podwire.protocols.nri import methods
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.ttrpc import mux, wire
-from podwire.transports.trunk import Services, Trunk
+from podwire.transports.mux_connection import MuxConnection, Services
 
 WAIT = 30.0
 
@@ -54,19 +54,21 @@ TALK = st.lists(st.one_of(PIECES, PIECES, PIECES, st.binary(max_size=64)), max_s
 def test_any_bytes_are_answered_in_frames_or_end_the_connection(chunks):
     async def talk():
         services = Services(methods.PLUGIN, {"RunPodSandbox": empty})
-        trunk, paper = Trunk(services, asks_on=mux.RUNTIME_SERVICE, answers_on=mux.PLUGIN_SERVICE), Paper()
-        trunk.connection_made(paper)
-        asked = asyncio.create_task(trunk.call(methods.UPDATE_CONTAINERS, pb.UpdateContainersRequest(), within=WAIT))
+        connection, paper = MuxConnection(services, asks_on=mux.RUNTIME_SERVICE, answers_on=mux.PLUGIN_SERVICE), Paper()
+        connection.connection_made(paper)
+        asked = asyncio.create_task(
+            connection.call(methods.UPDATE_CONTAINERS, pb.UpdateContainersRequest(), within=WAIT)
+        )
         await asyncio.sleep(0)
         for chunk in chunks:
             if not paper.over:
-                trunk.data_received(chunk)
-        await asyncio.gather(*trunk._handling)
+                connection.data_received(chunk)
+        await asyncio.gather(*connection._handling)
         asked.cancel()
         await asyncio.wait([asked])
         if not asked.cancelled():
             asked.exception()
-        trunk.connection_lost(None)
+        connection.connection_lost(None)
         return bytes(paper.written)
 
     pieces = mux.Pieces()

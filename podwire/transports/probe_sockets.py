@@ -1,7 +1,7 @@
-"""Sockets for probes: HTTP, TCP and gRPC health, each call on a fresh connection that is closed at its end.
+"""Sockets for probes: HTTP, TCP and gRPC health, each call on a new connection.
 
-Whoever answers is a container that may mean harm: no certificate is asked for, no redirect followed, no proxy used, no
-cookie kept, and no more read than a probe looks at. Failures are OSErrors in the words that people know from kubelets.
+The peer is an untrusted container: certificates are not verified, redirects not followed, proxies not used, cookies not
+kept, and the body is read up to a bound. Failures are OSErrors with the texts of the stock kubelet.
 """
 
 import asyncio
@@ -33,39 +33,41 @@ _GRPC_OPTIONS = (
     ("grpc.enable_retries", 0),
     ("grpc.use_local_subchannel_pool", 1),  # no connection is shared with an earlier probe
 )
-_OUR_OWN = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
-"""Headers that aiohttp would add; the caller has said what it wants."""
+_SKIPPED_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
+"""Headers that aiohttp would add by itself; the caller passes its own."""
 
 
 class ProbeSockets:
-    """The kubelet's Sockets port."""
+    """Implements the kubelet's `Sockets` interface."""
 
     async def http(self, url: str, headers: Sequence[tuple[str, str]]) -> Reply:
         try:
             target = URL(url, encoded=True)
         except ValueError as error:
             raise OSError(str(error)) from error
-        connector = aiohttp.TCPConnector(force_close=True, ssl=_anybody() if target.scheme == "https" else True)
+        connector = aiohttp.TCPConnector(
+            force_close=True, ssl=_unverified_context() if target.scheme == "https" else True
+        )
         try:
             async with aiohttp.ClientSession(
                 connector=connector,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None),
                 auto_decompress=False,
-                skip_auto_headers=_OUR_OWN,
+                skip_auto_headers=_SKIPPED_HEADERS,
             ) as session:
                 return await _get(session, target, headers)
         except (aiohttp.ClientError, ValueError) as error:
-            raise OSError(_http_words(error, f"{target.host_subcomponent}:{target.port}")) from error
+            raise OSError(_http_error(error, f"{target.host_subcomponent}:{target.port}")) from error
 
     async def tcp(self, host: str, port: int) -> None:
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
             _, writer = await asyncio.open_connection(host, port)
         except (OSError, UnicodeError) as error:
-            raise OSError(f"dial tcp {where}: {_dial_words(error)}") from error
+            raise OSError(f"dial tcp {where}: {_dial_error(error)}") from error
         writer.transport.abort()
-        with contextlib.suppress(OSError):  # it hung up first, which is no answer to whether it listens
+        with contextlib.suppress(OSError):  # the peer closed first; it listens all the same
             await writer.wait_closed()
 
     async def grpc(self, host: str, port: int, service: str) -> int:
@@ -90,35 +92,35 @@ async def _get(session: aiohttp.ClientSession, target: URL, headers: Sequence[tu
         body = b""
         while len(body) < BODY_BYTES and (chunk := await response.content.read(BODY_BYTES - len(body))):
             body += chunk
-        response.close()  # there may be more of it, for ever
+        response.close()  # the rest may be endless
         return Reply(response.status, {name.lower(): value for name, value in response.headers.items()}, body)
 
 
 @functools.cache
-def _anybody() -> ssl.SSLContext:
+def _unverified_context() -> ssl.SSLContext:
     return tls.client_context(verify=False)
 
 
-def _dial_words(error: OSError | UnicodeError) -> str:
+def _dial_error(error: OSError | UnicodeError) -> str:
     if isinstance(error, TimeoutError):
         return "i/o timeout"
-    if isinstance(error, socket.gaierror | UnicodeError):  # unknown, or no name at all
+    if isinstance(error, socket.gaierror | UnicodeError):  # unknown, or not a valid name
         return "lookup: no such host"
     if error.errno is not None and error.errno > 0:
         return f"connect: {os.strerror(error.errno).lower()}"
     return str(error)
 
 
-def _http_words(error: Exception, where: str) -> str:
+def _http_error(error: Exception, where: str) -> str:
     match error:
         case aiohttp.ClientSSLError():
             return f"tls: {error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error}"
         case aiohttp.ClientConnectorError():
-            return f"dial tcp {where}: {_dial_words(error.os_error)}"
+            return f"dial tcp {where}: {_dial_error(error.os_error)}"
         case aiohttp.ServerDisconnectedError():
             return "EOF"
         case OSError():
-            return f"read tcp {where}: {_dial_words(error).replace('connect:', 'read:')}"
+            return f"read tcp {where}: {_dial_error(error).replace('connect:', 'read:')}"
         case aiohttp.ClientResponseError():
             return f"malformed HTTP response: {error.message}"
         case _:

@@ -1,0 +1,116 @@
+"""Unix sockets at paths that only their owner can reach.
+
+A socket is bound in a private directory beside its path, made 0600 and renamed to the path: other users cannot reach
+it, not even between bind and chmod, and the process's umask (which all threads share) is not touched. The socket of a
+dead server is replaced; one with a listener is not.
+"""
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import socket
+import stat
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_PATH = 107
+"""Bytes of the longest path that the kernel accepts."""
+
+
+class CannotListen(OSError):
+    """A socket cannot be created at this path; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSocket:
+    """A socket that we bound at a path, identified by its inode."""
+
+    path: Path
+    inode: int
+
+
+async def bind_socket(
+    path: str | os.PathLike[str], bind: Callable[[str], object], *, kind: socket.SocketKind = socket.SOCK_STREAM
+) -> BoundSocket:
+    """Creates a socket at `path`; `bind` binds it and listens, at the path that it is passed. Raises CannotListen.
+
+    A missing directory is created with mode 0700.
+    """
+    path = _with_directory(path)
+    async with _directory_lock(path.parent):
+        _check_no_listener(path, kind)
+        return _put(path, bind)
+
+
+async def remove_socket(bound: BoundSocket) -> None:
+    """Removes the socket, unless another server has replaced it."""
+    with contextlib.suppress(FileNotFoundError):
+        async with _directory_lock(bound.path.parent):
+            if bound.path.stat().st_ino == bound.inode:
+                bound.path.unlink()
+
+
+def _with_directory(path: str | os.PathLike[str]) -> Path:
+    path = Path(path).absolute()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
+@contextlib.asynccontextmanager
+async def _directory_lock(directory: Path) -> AsyncIterator[None]:
+    """Locks the directory: two servers that start at once must not both replace the same dead socket."""
+    held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        while True:
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:  # polling: a thread that blocks in flock could not be cancelled
+                await asyncio.sleep(0.005)
+        yield
+    finally:
+        os.close(held)
+
+
+def _put(path: Path, bind: Callable[[str], object]) -> BoundSocket:
+    private = Path(tempfile.mkdtemp(prefix=".", dir=path.parent))
+    fresh = private / "s"
+    try:
+        _check_length(path, fresh)
+        bind(str(fresh))
+        fresh.chmod(0o600)
+        inode = fresh.stat().st_ino
+        fresh.replace(path)
+    finally:
+        shutil.rmtree(private)
+    return BoundSocket(path, inode)
+
+
+def _check_length(*paths: Path) -> None:
+    for path in paths:
+        if (size := len(os.fsencode(path))) > MAX_PATH:
+            raise CannotListen(errno.ENAMETOOLONG, f"{path}: {size} bytes, the path of a socket has at most {MAX_PATH}")
+
+
+def _check_no_listener(path: Path, kind: socket.SocketKind) -> None:
+    """Raises CannotListen unless the path is free or has the socket of a dead server."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(status.st_mode):
+        raise CannotListen(errno.EEXIST, f"{path}: exists and is not a socket")
+    with socket.socket(socket.AF_UNIX, kind) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return
+        except OSError as error:  # a full queue or another socket type: there is a listener
+            raise CannotListen(errno.EADDRINUSE, f"{path}: in use ({error.strerror})") from error
+    raise CannotListen(errno.EADDRINUSE, f"{path}: another server listens on it")
