@@ -39,7 +39,7 @@ class Durability(Enum):
 
 
 def write_durably(path: Path, data: bytes, mode: int = 0o600) -> os.stat_result:
-    """Replace a file atomically; it survives a power loss once this returns. NoSuchPath, NoRoom, LinuxError.
+    """Replace a file atomically; it survives a power loss once this returns. NoSuchPath, OutOfResources, LinuxError.
 
     Returns the new file's stat, which another writer cannot have changed.
     """

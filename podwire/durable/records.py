@@ -172,7 +172,7 @@ class Records(Generic[T]):
     # Writing
 
     def put(self, key: str, value: T, durability: Durability = Durability.POWER_LOSS) -> None:
-        """Make this the record. A failed write leaves the earlier record. NewerFormat, NoRoom, LinuxError.
+        """Make this the record. A failed write leaves the earlier record. NewerFormat, OutOfResources, LinuxError.
 
         CREATION is cheaper than POWER_LOSS only for append logs; a file that is replaced without fsync could be empty
         after a power loss.

@@ -106,7 +106,7 @@ def test_a_directory_without_a_writable_parent_is_explained(tmp_path):
 def test_full_disk_leaves_the_old_file(on_small_disk):
     def work(small):
         write_durably(small / "record", b"old")
-        with pytest.raises(errors.NoRoom):
+        with pytest.raises(errors.OutOfResources):
             write_durably(small / "record", b"x" * 100_000)
         return (small / "record").read_bytes(), [each.name for each in small.iterdir()]
 

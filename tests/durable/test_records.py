@@ -345,7 +345,7 @@ def test_a_failed_first_write_leaves_no_directory(store, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "write", fail)
-    with pytest.raises(errors.NoRoom):
+    with pytest.raises(errors.OutOfResources):
         ours.put("b", 1)
     assert [path.name for path in (tmp_path / "store").iterdir()] == ["a"]
 
@@ -356,7 +356,7 @@ def test_full_disk_leaves_the_earlier_record(on_small_disk):
         for append in (False, True):
             ours = Records(small / str(append), JSON, format=1, append=append)
             ours.put("a", "old")
-            with pytest.raises(errors.NoRoom):
+            with pytest.raises(errors.OutOfResources):
                 ours.put("a", "x" * 100_000)
             outcomes[append] = (ours.get("a"), Records(small / str(append), JSON, format=1).get("a"))
             ours.remove("a")
