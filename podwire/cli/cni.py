@@ -17,7 +17,7 @@ from podwire.cniplugins.attachments import DATA
 from podwire.cniplugins.daemon import GRACE
 from podwire.cniplugins.install import SOCKET, Foreign, install
 from podwire.cniplugins.overview import Pool, Unreadable, attached, pools
-from podwire.runtime.cni.check_results import CHECKS, LatestCheck, kept
+from podwire.runtime.cni.check_results import CHECKS, LatestCheck, load_results
 from podwire.transports.unix_sockets import CannotListen
 
 DIRECTORY = Path("/opt/cni/bin")
@@ -83,7 +83,7 @@ def _daemon(arguments: argparse.Namespace) -> int:
 def _list(arguments: argparse.Namespace) -> int:
     try:
         found = attached(arguments.data_dir)
-        checks = kept(Path(arguments.data_dir).absolute().parent / CHECKS)
+        checks = load_results(Path(arguments.data_dir).absolute().parent / CHECKS)
     except OSError as error:
         raise UserError(str(error)) from error
     if arguments.output == "json":
@@ -112,14 +112,15 @@ def _list(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check(checked: LatestCheck | None) -> Any:
-    return json.loads(checked.shown()) if checked is not None else None
+def _check(latest: LatestCheck | None) -> Any:
+    return json.loads(latest.report()) if latest is not None else None
 
 
-def _checked(checked: LatestCheck | None) -> str:
-    if checked is None:
+def _checked(latest: LatestCheck | None) -> str:
+    if latest is None:
         return "-"
-    return "ok" if checked.check.ok else f"failed {_age(checked.check.since)}: {checked.check.told}"
+    result = latest.result
+    return "ok" if result.ok else f"failed {_age(result.since)}: {result.message}"
 
 
 def _pools(arguments: argparse.Namespace) -> int:

@@ -150,7 +150,7 @@ def _line(error: Exception) -> str:
 
 def _told(error: Exception) -> dict[str, Any]:
     """As the specification's error."""
-    refusal = error.refusal if isinstance(error, PluginFailed) else error
+    refusal = error.cni_error if isinstance(error, PluginFailed) else error
     told = refusal if isinstance(refusal, CniError) else CniError(0, str(error))
     return encode(told, versions.LATEST) | ({"plugin": error.plugin} if isinstance(error, PluginFailed) else {})
 

@@ -24,7 +24,7 @@ from podwire.linux.proc.processes import boot_id
 from podwire.protocols.cri import methods
 from podwire.runtime.cdi import Registry
 from podwire.runtime.cni import Checker, CheckSettings, CniNetwork, Conflists, Plugins, Reconciler
-from podwire.runtime.cni.check import REPORTING, PodCallbacks
+from podwire.runtime.cni.check import DEFAULT_SETTINGS, PodCallbacks
 from podwire.runtime.containers.bundles import Bundles
 from podwire.runtime.containers.host import HostPrivileges
 from podwire.runtime.containers.lifecycle import Containers
@@ -75,7 +75,7 @@ class Options:
     nri: Nri = field(default_factory=Nri)
     cgroup_root: str = ""
     """The parent of all cgroups, when it does not follow from the prefix."""
-    cni_checking: CheckSettings = REPORTING
+    cni_checking: CheckSettings = DEFAULT_SETTINGS
     """When CHECK is asked of pods' networks, and what is done about one that is lost."""
     name: str = ""
     """Which of the runtimes it is that share one store of images."""

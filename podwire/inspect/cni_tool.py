@@ -81,7 +81,7 @@ class Tool:
         for network in self._conflists.networks():
             if network.name == self._options.network:
                 return network
-        trouble = self._conflists.trouble()
+        trouble = self._conflists.problem()
         told = f"no network {self._options.network} in {self._options.conf_dir}" + (f" ({trouble})" if trouble else "")
         raise CniError(Code.BAD_CONFIG, told)
 
@@ -90,7 +90,7 @@ class Tool:
         network = self.network()
         attached = _described(target, network, identity(target.netns))
         with self._exclusion.shared(network.name):
-            if (target.id, target.ifname) in self._memory.kept():
+            if (target.id, target.ifname) in self._memory.load():
                 told = f"{target.id} {target.ifname} is attached to {network.name} already, or was not wholly deleted"
                 raise CniError(Code.BAD_CONFIG, f"{told}: del it first")
             self._memory.write(attached)
@@ -141,7 +141,7 @@ class Tool:
         runtime = AttachmentCache(self._options.state / "cache")
         with self._exclusion.exclusive(network.name):
             left = self._forget_the_dead()
-            known = valid_attachments(self._memory.kept() | runtime.kept(), network.name)
+            known = valid_attachments(self._memory.load() | runtime.load(), network.name)
             left += self._chain.gc(network, {*stay, *known})
         if left:
             raise left[0].followed_by(left[1:])
@@ -149,7 +149,7 @@ class Tool:
     def _forget_the_dead(self) -> list[PluginFailed]:
         """DEL what has lost its namespace; GC is no substitute for it."""
         left: list[PluginFailed] = []
-        for attached in self._memory.kept().values():
+        for attached in self._memory.load().values():
             if attached is None or verified_netns(attached.netns, attached.netns_inode):
                 continue
             failed = self._chain.delete(attached, attached.plugins, "")
@@ -171,7 +171,7 @@ class Tool:
 
     def _remembered(self, target: Target) -> CachedAttachment | None:
         """None when there is nothing that can be read."""
-        return self._memory.kept().get((target.id, target.ifname))
+        return self._memory.load().get((target.id, target.ifname))
 
 
 def _described(target: Target, network: NetworkList, inode: int) -> CachedAttachment:

@@ -35,12 +35,12 @@ class Network(Protocol):
         """The ids for which something is remembered, so that leftovers can be given back."""
         ...
 
-    def trouble(self) -> str:
-        """Why pods cannot be attached now; empty when they can."""
+    def not_ready_reason(self) -> str:
+        """Returns why pods cannot be attached now; empty when they can."""
         ...
 
-    def checked(self, id_: str) -> str:
-        """What CHECK found of a pod the last time, as JSON; empty when it was never checked."""
+    def check_report(self, id_: str) -> str:
+        """Returns the latest CHECK result of a pod as JSON; empty when it was never checked."""
         ...
 
 

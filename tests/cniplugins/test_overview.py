@@ -56,8 +56,8 @@ def test_what_a_runtime_found_of_a_pod_is_listed_with_it(host, podwire):
         host.pod(each)
         host.add(each, config)
     checks = CheckResults(host.records.parent / CHECKS)
-    checks.note("a", None, 1.0)
-    checks.note("b", PluginFailed("bridge", "CHECK", CniError(101, "eth0 is down")), time.time())
+    checks.record("a", None, 1.0)
+    checks.record("b", PluginFailed("bridge", "CHECK", CniError(101, "eth0 is down")), time.time())
     first, second = json.loads(podwire("list", "--data-dir", str(host.records), "-o", "json").stdout)
     assert first["check"] == dict.fromkeys(("since", "checkedAt"), "1970-01-01T00:00:01.000000Z") | {"state": "ok"}
     assert {key: second["check"][key] for key in ("state", "plugin", "code", "msg")} == {

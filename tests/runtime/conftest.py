@@ -86,10 +86,10 @@ class Network:
     async def attached(self):
         return set(self.held)
 
-    def trouble(self):
+    def not_ready_reason(self):
         return ""
 
-    def checked(self, id_):
+    def check_report(self, id_):
         return ""
 
 

@@ -20,7 +20,7 @@ from podwire.dradriver.config import Config as NetworkDriver
 from podwire.linux.errors import NoSuchLink
 from podwire.linux.net.network import KernelNetwork
 from podwire.runtime.cni import CheckSettings
-from podwire.runtime.cni.check import REPORTING
+from podwire.runtime.cni.check import DEFAULT_SETTINGS
 
 
 class Refused(Exception):
@@ -35,7 +35,7 @@ class UpOptions:
     store: str | None = None
     nodes: int | None = None
     hardware: Profile | None = None
-    checking: CheckSettings = REPORTING
+    checking: CheckSettings = DEFAULT_SETTINGS
     """Of pods' networks, by our runtime. Not kept: each start may ask for another."""
     otlp: str = ""
     """Where the trace is exported to; not kept either."""
@@ -54,7 +54,7 @@ class Prepared:
     """Why the node is not on the host itself."""
     host_ips: tuple[str, ...] = ()
     """Where a node on the host itself is reached."""
-    checking: CheckSettings = REPORTING
+    checking: CheckSettings = DEFAULT_SETTINGS
     otlp: str = ""
     network_driver: NetworkDriver | None = None
 

@@ -1,14 +1,14 @@
-"""Whose network a change on the host may be about. Remembers how links were, and does no I/O.
+"""Decides which pods a change on the host may affect. Remembers the host's links; does no I/O.
 
-| what changed | whom it concerns |
+| change | affected pods |
 |---|---|
-| a link, or its place in a bridge | pods whose result of ADD names it; nobody, if it looks as before |
+| a link, or its bridge port | pods whose ADD result names the link; none if it looks as before |
 | an address, a route or traffic control of a link | the same pods |
-| an nft element with a comment | pods whose ids are words of it |
-| anything else in nft | everybody if it is gone; if it is new, pods whose CHECK fails, for they may be well now |
-| a route by no link, a rule, a parameter of all links, more than was heard | everybody |
+| an nft element with a comment | pods whose ids are words of the comment |
+| anything else in nft | removed: all; added: pods whose CHECK fails, because they may have recovered |
+| a route without a link, a rule, a setting of all links, lost events | all |
 
-So the coming and going of one pod is nothing to the others.
+So attaching or detaching one pod does not affect the others.
 """
 
 from collections.abc import Iterable
@@ -19,51 +19,53 @@ from podwire.linux.net.monitor import Changed
 from podwire.linux.values import Link
 
 Shape = tuple[object, ...]
-NOBODY: frozenset[str] = frozenset()
+NONE: frozenset[str] = frozenset()
 
 
 def shape(link: Link) -> Shape:
-    """What CHECK can find changed. A bridge's MAC address and MTU follow from the links that are put into it."""
+    """Returns the properties that CHECK can find changed. A bridge's MAC address and MTU follow those of its ports."""
     own = () if link.kind == "bridge" else (link.mac, link.mtu)
     return link.name, link.up, link.master, link.alias, *own
 
 
 class AffectedPods:
+    """The host's links, and which pods use them."""
+
     def __init__(self) -> None:
         self._links: dict[int, tuple[str, Shape]] = {}
         self._pods: dict[str, frozenset[str]] = {}
-        self._at: dict[str, set[str]] = {}
+        self._by_link: dict[str, set[str]] = {}
 
-    def see(self, links: Iterable[Link]) -> None:
-        """How the host's links are now."""
-        self._links = {each.ifindex: (each.name, shape(each)) for each in links}
+    def set_links(self, links: Iterable[Link]) -> None:
+        """Remembers the host's links as they are now."""
+        self._links = {link.ifindex: (link.name, shape(link)) for link in links}
 
-    def follow(self, id_: str, links: Iterable[str]) -> None:
-        """A pod, and the names of those of the host's links that are part of its network."""
-        self.leave(id_)
+    def add_pod(self, id_: str, links: Iterable[str]) -> None:
+        """Adds a pod with the names of the host's links that are part of its network."""
+        self.remove_pod(id_)
         self._pods[id_] = frozenset(links)
-        for each in self._pods[id_]:
-            self._at.setdefault(each, set()).add(id_)
+        for name in self._pods[id_]:
+            self._by_link.setdefault(name, set()).add(id_)
 
-    def leave(self, id_: str) -> None:
-        for each in self._pods.pop(id_, NOBODY):
-            self._at[each].discard(id_)
-            if not self._at[each]:
-                del self._at[each]
+    def remove_pod(self, id_: str) -> None:
+        for name in self._pods.pop(id_, NONE):
+            self._by_link[name].discard(id_)
+            if not self._by_link[name]:
+                del self._by_link[name]
 
     def of(self, change: Changed, failing: AbstractSet[str]) -> AbstractSet[str]:
-        """The ids of pods to check; `failing` are those whose last CHECK failed."""
+        """Returns the ids of pods to check; `failing` are those whose last CHECK failed."""
         match change.what:
             case monitor.LINK:
                 return self._of_link(change)
             case monitor.PORT:
-                return self._named(change.link.name if change.link is not None else "")
+                return self._users(change.link.name if change.link is not None else "")
             case monitor.ADDRESS | monitor.TRAFFIC:
-                return self._named(self._name(change.ifindex))
+                return self._users(self._name(change.ifindex))
             case monitor.NEXT_HOP if change.ifindex:
-                return self._named(self._name(change.ifindex))
+                return self._users(self._name(change.ifindex))
             case monitor.ELEMENT if all(change.comments):
-                words = {word for each in change.comments for word in each.split()}
+                words = {word for comment in change.comments for word in comment.split()}
                 return words & self._pods.keys()
             case monitor.ELEMENT | monitor.RULESET if not change.gone:
                 return failing & self._pods.keys()
@@ -72,17 +74,17 @@ class AffectedPods:
     def _of_link(self, change: Changed) -> AbstractSet[str]:
         link = change.link
         if link is None:
-            return NOBODY
+            return NONE
         now = link.name, shape(link)
         before = self._links.pop(link.ifindex, None)
         if not change.gone:
             self._links[link.ifindex] = now
             if before == now:
-                return NOBODY
-        return self._named(link.name) | (self._named(before[0]) if before is not None else NOBODY)
+                return NONE
+        return self._users(link.name) | (self._users(before[0]) if before is not None else NONE)
 
     def _name(self, ifindex: int) -> str:
         return self._links.get(ifindex, ("", ()))[0]
 
-    def _named(self, name: str) -> AbstractSet[str]:
-        return self._at.get(name, NOBODY)
+    def _users(self, link: str) -> AbstractSet[str]:
+        return self._by_link.get(link, NONE)

@@ -1,4 +1,4 @@
-"""What plugins are told of a pod: arguments and capabilities. Pure."""
+"""CNI_ARGS and capability arguments of a pod. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,18 +13,19 @@ from podwire.runtime.ports import Attachment
 
 ANNOTATIONS = "io.kubernetes.cri.pod-annotations"
 INGRESS, EGRESS = "kubernetes.io/ingress-bandwidth", "kubernetes.io/egress-bandwidth"
-SLOWEST, FASTEST = 10**3, 10**15
-"""Bits a second."""
+MIN_RATE, MAX_RATE = 10**3, 10**15
+"""Bits per second."""
 BURST = 2**32 - 1
-"""Bits; Kubernetes lets nobody choose, and this is what runtimes send."""
+"""Bits. Kubernetes has no annotation for it; containerd sends the same value."""
 _NANO = 10**9
 DEVICES, DEVICE = "podwire.dev/devices", "deviceID"
-"""The annotation of a sandbox that says which devices the pod has, as JSON, ids by resource; and the capability by
-which a plugin gets one of them: of the resource that its configuration calls `resourceName`."""
+"""DEVICES: the sandbox annotation with the pod's devices, JSON, ids by resource name.
+DEVICE: the capability by which a plugin gets one of them: of the resource that its configuration names `resourceName`.
+"""
 
 
-def arguments(pod: Attachment) -> str:
-    """CNI_ARGS as plugins for Kubernetes know them."""
+def cni_args(pod: Attachment) -> str:
+    """Returns CNI_ARGS as plugins for Kubernetes know them."""
     return formatted(
         {
             IGNORE_UNKNOWN: "1",
@@ -36,25 +37,31 @@ def arguments(pod: Attachment) -> str:
     )
 
 
-def capabilities(pod: Attachment) -> dict[str, Any]:
-    """Values by capability; only what there is something to say of."""
-    ports = [_mapping(each) for each in pod.ports if each.host_port > 0]
+def capability_args(pod: Attachment) -> dict[str, Any]:
+    """Returns values by capability, without empty ones. Raises InvalidArgument for a wrong annotation."""
+    ports = [_port_mapping(port) for port in pod.ports if port.host_port > 0]
     bandwidth = _rate(pod, INGRESS, "ingress") | _rate(pod, EGRESS, "egress")
-    told = {"portMappings": ports, "bandwidth": bandwidth, ANNOTATIONS: dict(pod.annotations), DEVICES: _devices(pod)}
-    return {key: value for key, value in told.items() if value}
+    values = {
+        "portMappings": ports,
+        "bandwidth": bandwidth,
+        ANNOTATIONS: dict(pod.annotations),
+        DEVICES: _devices(pod),
+    }
+    return {capability: value for capability, value in values.items() if value}
 
 
-def of_plugin(
+def plugin_capability_args(
     capabilities: Mapping[str, Any], plugin: Mapping[str, Any], plugins: Sequence[Mapping[str, Any]]
 ) -> Mapping[str, Any]:
-    """The capabilities for one plugin of a network: where several take devices of one resource, each gets its own."""
-    ids = (capabilities.get(DEVICES) or {}).get(plugin.get("resourceName", ""), ())
-    takers = [each for each in plugins if _takes(each, plugin.get("resourceName", ""))]
-    turn = next((at for at, each in enumerate(takers) if each is plugin), len(ids))
-    return {**capabilities, DEVICE: ids[turn]} if turn < len(ids) else capabilities
+    """Returns the capability arguments of one plugin: where several take devices of one resource, each gets its own."""
+    resource = plugin.get("resourceName", "")
+    ids = (capabilities.get(DEVICES) or {}).get(resource, ())
+    takers = [other for other in plugins if _takes_device(other, resource)]
+    index = next((at for at, other in enumerate(takers) if other is plugin), len(ids))
+    return {**capabilities, DEVICE: ids[index]} if index < len(ids) else capabilities
 
 
-def _takes(plugin: Mapping[str, Any], resource: str) -> bool:
+def _takes_device(plugin: Mapping[str, Any], resource: str) -> bool:
     return plugin.get("resourceName", "") == resource and bool((plugin.get("capabilities") or {}).get(DEVICE))
 
 
@@ -66,13 +73,13 @@ def _devices(pod: Attachment) -> dict[str, list[str]]:
         raise InvalidArgument(f"annotation {DEVICES}: {error}") from error
 
 
-def _mapping(port: pb.PortMapping) -> dict[str, Any]:
-    told: dict[str, Any] = {
+def _port_mapping(port: pb.PortMapping) -> dict[str, Any]:
+    mapping: dict[str, Any] = {
         "hostPort": port.host_port,
         "containerPort": port.container_port,
         "protocol": pb.Protocol.Name(port.protocol).lower(),
     }
-    return told | ({"hostIP": port.host_ip} if port.host_ip else {})
+    return mapping | ({"hostIP": port.host_ip} if port.host_ip else {})
 
 
 def _rate(pod: Attachment, annotation: str, direction: str) -> dict[str, int]:
@@ -82,7 +89,7 @@ def _rate(pod: Attachment, annotation: str, direction: str) -> dict[str, int]:
     try:
         rate = Quantity.parse(text).nano // _NANO
     except ValueError as error:
-        raise InvalidArgument(f"annotation {annotation}: {text!r} is no quantity") from error
-    if not SLOWEST <= rate <= FASTEST:
-        raise InvalidArgument(f"annotation {annotation}: {text} is not between 1k and 1P bits a second")
+        raise InvalidArgument(f"annotation {annotation}: {text!r} is not a quantity") from error
+    if not MIN_RATE <= rate <= MAX_RATE:
+        raise InvalidArgument(f"annotation {annotation}: {text} must be between 1k and 1P bits per second")
     return {f"{direction}Rate": rate, f"{direction}Burst": BURST}

@@ -1,14 +1,14 @@
-"""The verbs of CNI, asked of all plugins of a network: who is asked in which order, and what each is told.
+"""The verbs of CNI for all plugins of a network: the order of the calls, and what each plugin gets.
 
-| verb | order | told | a plugin that fails |
+| verb | order | input | a plugin that fails |
 |---|---|---|---|
-| ADD | as listed | the result of the one before | ends it, and what ran is asked to DEL |
-| DEL | reverse | the last result of ADD | does not keep the others from giving back |
-| CHECK | as listed | the last result of ADD | ends it |
-| GC | as listed | which attachments stay | does not keep the others from tidying up |
+| ADD | as listed | prevResult: the result of the plugin before | ends it; the plugins that ran get DEL |
+| DEL | reverse | prevResult: the last result of ADD | does not stop the DEL of the others |
+| CHECK | as listed | prevResult: the last result of ADD | ends it |
+| GC | as listed | cni.dev/valid-attachments | does not stop the GC of the others |
 | STATUS | as listed | | ends it |
 
-Synchronous: a call takes a thread for as long as plugins run.
+Synchronous: a call occupies a thread for as long as plugins run.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,12 +22,12 @@ from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.values import Object
 from podwire.protocols.cni.verbs import VERBS, Invocation
 from podwire.protocols.cni.versions import at_least
-from podwire.runtime.cni.arguments import of_plugin
+from podwire.runtime.cni.arguments import plugin_capability_args
 from podwire.runtime.cni.cache import CachedAttachment
 from podwire.runtime.cni.plugins import PluginFailed, Plugins
 
-ADDED = declare("runtime.cni-added", "a plugin has answered ADD, and that is not remembered yet")
-DELETED = declare("runtime.cni-deleted", "a plugin has answered DEL, the attachment is still remembered")
+ADDED = declare("runtime.cni-added", "a plugin has answered ADD, and its result is not cached yet")
+DELETED = declare("runtime.cni-deleted", "a plugin has answered DEL, and the attachment is still cached")
 
 
 class AddFailed(Exception):
@@ -37,124 +37,126 @@ class AddFailed(Exception):
         super().__init__(str(error))
         self.error = error
         self.ran = tuple(ran)
-        """Plugins that may have done something, and so are to be asked to DEL."""
+        """Plugins that may have changed something, and so must get DEL."""
 
 
 class Chain:
+    """Calls the plugins of a network, one after the other."""
+
     def __init__(self, plugins: Plugins) -> None:
         self._plugins = plugins
 
-    def add(self, attached: CachedAttachment) -> Object:
-        """The last plugin's result; AddFailed."""
+    def add(self, attachment: CachedAttachment) -> Object:
+        """Returns the result of the last plugin. Raises AddFailed."""
+        network, plugins = attachment.network(), attachment.plugins
+        invocation = self._invocation("ADD", attachment, attachment.netns)
         result: Object | None = None
-        for at, plugin in enumerate(attached.plugins):
+        for at, plugin in enumerate(plugins):
+            config = request(network, plugin, result, plugin_capability_args(attachment.capabilities, plugin, plugins))
             try:
-                result = self._added(attached, plugin, result)
+                output = self._plugins.call(plugin["type"], invocation, config)
+                result = _result(plugin["type"], output, network.version)
             except PluginFailed as error:
-                raise AddFailed(error, attached.plugins[: at + 1 if error.ran else at]) from error
+                raise AddFailed(error, plugins[: at + 1 if error.ran else at]) from error
             failpoint(ADDED)
         return result or {}
 
-    def _added(self, attached: CachedAttachment, plugin: Object, previous: Object | None) -> Object:
-        network = attached.network()
-        sent = request(network, plugin, previous, of_plugin(attached.capabilities, plugin, attached.plugins))
-        printed = self._plugins.call(plugin["type"], self._invocation("ADD", attached, attached.netns), sent)
-        try:
-            result = results.decode(printed, network.version)
-            if printed is not None and printed.get("cniVersion") == network.version:
-                return printed  # as it is, with what only the plugins understand
-            return results.encode(result, network.version)
-        except CniError as error:
-            raise PluginFailed(plugin["type"], "ADD", f"printed what is no result: {error}") from error
-
-    def delete(self, attached: CachedAttachment, plugins: Sequence[Object], netns: str) -> list[PluginFailed]:
-        """Ask each for DEL, the last first, whatever the others say; who failed."""
-        network = attached.network()
-        previous = attached.result if at_least(network.version, PREV_RESULT_SINCE) else None
-        failed = []
+    def delete(self, attachment: CachedAttachment, plugins: Sequence[Object], netns: str) -> list[PluginFailed]:
+        """Calls DEL of each plugin, the last first, whatever the others answer. Returns the failures."""
+        network = attachment.network()
+        previous = attachment.result if at_least(network.version, PREV_RESULT_SINCE) else None
+        invocation = self._invocation("DEL", attachment, netns)
+        failures = []
         for plugin in reversed(plugins):
-            sent = request(network, plugin, previous, of_plugin(attached.capabilities, plugin, attached.plugins))
+            capabilities = plugin_capability_args(attachment.capabilities, plugin, attachment.plugins)
             try:
-                self._plugins.call(plugin["type"], self._invocation("DEL", attached, netns), sent)
+                self._plugins.call(plugin["type"], invocation, request(network, plugin, previous, capabilities))
             except PluginFailed as error:
                 if error.code != Code.UNKNOWN_CONTAINER:
-                    failed.append(error)
+                    failures.append(error)
             failpoint(DELETED)
-        return failed
+        return failures
 
-    def check(self, attached: CachedAttachment) -> None:
-        """Whether all is as ADD left it; PluginFailed, or CniError for what cannot be checked."""
-        network = attached.network()
-        if attached.disable_check:
+    def check(self, attachment: CachedAttachment) -> None:
+        """Checks that everything is as ADD left it. Raises PluginFailed, or CniError for what cannot be checked."""
+        network = attachment.network()
+        if attachment.disable_check:
             return
         if not at_least(network.version, VERBS["CHECK"].since):
-            told = f"CHECK is not in cniVersion {network.version}, which network {network.name} has"
-            raise CniError(Code.INCOMPATIBLE_VERSION, told)
-        if attached.result is None:
-            raise CniError(Code.BAD_CONFIG, f"{attached.id} {attached.ifname} was never wholly attached")
-        for plugin in attached.plugins:
-            sent = request(network, plugin, attached.result, of_plugin(attached.capabilities, plugin, attached.plugins))
-            self._plugins.call(plugin["type"], self._invocation("CHECK", attached, attached.netns), sent)
+            text = f"CHECK is not in cniVersion {network.version}, which network {network.name} has"
+            raise CniError(Code.INCOMPATIBLE_VERSION, text)
+        if attachment.result is None:
+            raise CniError(Code.BAD_CONFIG, f"{attachment.id} {attachment.ifname} was never completely attached")
+        invocation = self._invocation("CHECK", attachment, attachment.netns)
+        for plugin in attachment.plugins:
+            capabilities = plugin_capability_args(attachment.capabilities, plugin, attachment.plugins)
+            self._plugins.call(plugin["type"], invocation, request(network, plugin, attachment.result, capabilities))
 
-    def gc(self, network: NetworkList, valid_attachments: Iterable[tuple[str, str]]) -> list[PluginFailed]:
-        """Have everything given back that belongs to none of these ids and interfaces; who failed."""
-        if not collects(network):
+    def gc(self, network: NetworkList, valid: Iterable[tuple[str, str]]) -> list[PluginFailed]:
+        """Has everything released that belongs to none of these ids and interfaces. Returns the failures."""
+        if not supports_gc(network):
             return []
-        stay = [{"containerID": id_, "ifname": ifname} for id_, ifname in sorted(valid_attachments)]
-        failed = []
+        attachments = [{"containerID": id_, "ifname": ifname} for id_, ifname in sorted(valid)]
+        failures = []
         for plugin in network.plugins:
-            sent = request(network, plugin, None, {}) | {VALID_ATTACHMENTS: stay}
+            config = request(network, plugin, None, {}) | {VALID_ATTACHMENTS: attachments}
             try:
-                self._plugins.call(plugin["type"], Invocation("GC", path=self._plugins.path), sent)
+                self._plugins.call(plugin["type"], Invocation("GC", path=self._plugins.path), config)
             except PluginFailed as error:
-                failed.append(error)
-        return failed
+                failures.append(error)
+        return failures
 
     def status(self, network: NetworkList) -> None:
-        """Whether the network takes pods; PluginFailed, and nothing for versions that cannot tell."""
-        if not tells_status(network):
+        """Asks whether the network accepts pods. Raises PluginFailed; versions without STATUS always accept."""
+        if not at_least(network.version, VERBS["STATUS"].since):
             return
         for plugin in network.plugins:
-            sent = request(network, plugin, None, {})
-            self._plugins.call(plugin["type"], Invocation("STATUS", path=self._plugins.path), sent)
+            config = request(network, plugin, None, {})
+            self._plugins.call(plugin["type"], Invocation("STATUS", path=self._plugins.path), config)
 
     def versions(self, network: NetworkList) -> dict[str, list[str]]:
-        """What each plugin supports, by type; one that was made before VERSION supports the first alone."""
-        return {each["type"]: self._versions(each["type"], network.version) for each in network.plugins}
+        """Returns the versions that each plugin supports, by type; a plugin older than VERSION supports the first."""
+        return {plugin["type"]: self._versions(plugin["type"], network.version) for plugin in network.plugins}
 
     def _versions(self, kind: str, version: str) -> list[str]:
         try:
-            told = self._plugins.call(kind, Invocation("VERSION", path=self._plugins.path), {"cniVersion": version})
+            output = self._plugins.call(kind, Invocation("VERSION", path=self._plugins.path), {"cniVersion": version})
         except PluginFailed as error:
             if "unknown CNI_COMMAND" in str(error):
                 return [versions.OLDEST]
             raise
-        supported = (told or {}).get("supportedVersions")
+        supported = (output or {}).get("supportedVersions")
         if not isinstance(supported, list):
             raise PluginFailed(kind, "VERSION", "printed no supportedVersions")
-        return [str(each) for each in supported]
+        return [str(version) for version in supported]
 
-    def _invocation(self, verb: str, attached: CachedAttachment, netns: str) -> Invocation:
-        return Invocation(verb, attached.id, netns, attached.ifname, attached.args, self._plugins.path)
-
-
-def is_checked(attached: CachedAttachment) -> bool:
-    """Whether CHECK has anything to say of it."""
-    since = VERBS["CHECK"].since
-    wanted = not attached.disable_check and at_least(attached.version, since)
-    return wanted and attached.result is not None and not attached.leaving
+    def _invocation(self, verb: str, attachment: CachedAttachment, netns: str) -> Invocation:
+        return Invocation(verb, attachment.id, netns, attachment.ifname, attachment.args, self._plugins.path)
 
 
-def collects(network: NetworkList) -> bool:
+def _result(kind: str, output: Object | None, version: str) -> Object:
+    """The result of ADD in the network's version; the plugin's own object, with unknown keys, where that fits."""
+    try:
+        result = results.decode(output, version)
+        if output is not None and output.get("cniVersion") == version:
+            return output
+        return results.encode(result, version)
+    except CniError as error:
+        raise PluginFailed(kind, "ADD", f"printed an invalid result: {error}") from error
+
+
+def is_checkable(attachment: CachedAttachment) -> bool:
+    """Whether CHECK can be called for it."""
+    supported = not attachment.disable_check and at_least(attachment.version, VERBS["CHECK"].since)
+    return supported and attachment.result is not None and not attachment.leaving
+
+
+def supports_gc(network: NetworkList) -> bool:
     return at_least(network.version, VERBS["GC"].since) and not network.disable_gc
 
 
-def tells_status(network: NetworkList) -> bool:
-    return at_least(network.version, VERBS["STATUS"].since)
-
-
 def verified_netns(netns: str, inode: int) -> str:
-    """The path of a namespace if it is the one that was attached; else none, so that no plugin enters another's."""
+    """Returns the path of a namespace if it is the one that was attached; else "", so that no other is entered."""
     try:
         return netns if netns and inode in (0, identity(netns)) else ""
     except linux.LinuxError:

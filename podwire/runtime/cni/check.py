@@ -1,17 +1,17 @@
-"""Asks CNI plugins whether the networks of pods are still as they made them, and has it told when one is not.
+"""Calls CHECK for attached pods and reports when a pod's network is not as ADD made it.
 
-| when a pod is checked | |
+| a pod is checked | |
 |---|---|
 | a second after it was attached | |
-| in turn, once in the interval | pods are spread over it, and wait while others are being attached |
-| at once | when the kernel tells of a change in its namespace, or of one on the host that may concern it |
+| in turn, once per interval | pods are spread over the interval, and wait while others are being attached |
+| at once | after a netlink event in its namespace, or on the host when it may affect the pod |
 
-A pod's namespace is watched from its first check on, so that its start is not slower for it, and until it is detached.
-A check and the ADD or DEL of the same pod never meet: the caller lets them take turns.
+A pod's namespace is watched from its first check until it is detached; not earlier, so that its start is not slower.
+The keyed lock of CniNetwork keeps a check and the ADD or DEL of the same pod apart.
 
-With `restart` a pod whose network is lost is given up, so that its kubelet makes another. Not one that CHECK has never
-found whole: there the plugins' ADD and CHECK disagree, and a new pod would not be better. And not at the first word:
-who replaces a route takes it away first.
+With the action `restart` a pod that has lost its network is given up, so that its kubelet makes another. Exceptions: a
+pod whose CHECK never succeeded (the plugins' ADD and CHECK disagree, and a new pod would not be better), and a first
+failure (replacing a route removes it for a moment), which is confirmed by a second check.
 """
 
 import asyncio
@@ -31,11 +31,10 @@ from podwire.linux.values import Link
 from podwire.protocols.cni import results
 from podwire.protocols.cni.errors import CniError
 from podwire.protocols.grpc_status import RpcError
-from podwire.runtime.cni import check_schedule
 from podwire.runtime.cni.affected_pods import AffectedPods
 from podwire.runtime.cni.cache import CachedAttachment
 from podwire.runtime.cni.check_results import CheckOutcome
-from podwire.runtime.cni.check_schedule import ScheduledCheck
+from podwire.runtime.cni.check_schedule import Schedule, ScheduledCheck, finish, phase
 from podwire.runtime.cni.netns_watch import NetnsWatch
 from podwire.runtime.cni.network import CniNetwork
 
@@ -43,232 +42,219 @@ _log = logging.getLogger("podwire.runtime.cni")
 
 INTERVAL = 60.0
 REPORT, RESTART = ACTIONS = ("report", "restart")
-AT_ONCE = 4
-"""Pods that are checked at the same time."""
-_HOST_LINKS, _HOST_RULES = "/links", "/nft"  # no pod has such an id
+_HOST_LINKS, _HOST_RULES = "/links", "/nft"  # not valid as a pod's id
 
 
 class CheckSettings(NamedTuple):
+    """How often pods are checked, and what happens to one whose network is lost."""
+
     interval: float = INTERVAL
     """Seconds; 0 for never."""
     action: Literal["report", "restart"] = "report"
 
 
-REPORTING = CheckSettings()
+DEFAULT_SETTINGS = CheckSettings()
 
 
 class PodCallbacks(NamedTuple):
-    """What the checker asks and tells of pods, by their ids."""
+    """What the checker asks about pods and reports, by their ids."""
 
     is_ready: Callable[[str], bool]
-    tell: Callable[[str], None]
-    """CHECK finds something else than before."""
+    on_result_changed: Callable[[str], None]
     lose_network: Callable[[str], Awaitable[None]]
-    """The network is to be given up, and the pod with it."""
+    """Gives up the pod with its network."""
 
 
 class Checker:
-    """One task beside a caller, and one for each check that is under way."""
+    """One task for a CniNetwork, and one per running check."""
 
-    def __init__(self, caller: CniNetwork, checking: CheckSettings, pods: PodCallbacks, clock: Clock) -> None:
-        self._caller = caller
-        self._interval, self._action = checking
+    def __init__(self, network: CniNetwork, settings: CheckSettings, pods: PodCallbacks, clock: Clock) -> None:
+        self._network = network
+        self._limits = network.limits
+        self._schedule = Schedule(settings.interval, self._limits)
+        self._action = settings.action
         self._pods = pods
         self._clock = clock
-        self._turns: dict[str, ScheduledCheck] = {}
+        self._checks: dict[str, ScheduledCheck] = {}
         self._watched: set[str] = set()
         self._failing: set[str] = set()
-        self._unknown: dict[str, str] = {}
-        """Why pods were not checked the last time."""
-        self._concerns = AffectedPods()
-        self._watcher = NetnsWatch(self._hear)
+        self._errors: dict[str, str] = {}
+        """Why pods could not be checked the last time."""
+        self._affected = AffectedPods()
+        self._watch = NetnsWatch(self._on_changes, self._limits.netlink_debounce)
         self._quiet = 0.0
         self._wake = asyncio.Event()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        if not self._interval:
+        """Runs the task, unless the interval is 0."""
+        if not self._schedule.interval:
             yield
             return
-        await self._take_up()
-        caller = self._caller
-        caller.on_attaching, caller.on_attached, caller.on_detaching = self._attaching, self._attached, self.leave
+        now, within = _now(), min(self._schedule.interval, self._limits.after_restart)
+        for id_ in await self._network.attached():
+            if self._pods.is_ready(id_):
+                self._checks[id_] = ScheduledCheck(now + phase(id_) * within)
+        network = self._network
+        network.on_attaching, network.on_attached = self._before_attach, self._after_attach
+        network.on_detaching = self.remove
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(self._run(), name="cni checker")
             try:
                 yield
             finally:
-                caller.on_attaching, caller.on_attached, caller.on_detaching = _nothing, _nobody, _nobody
-                self._watcher.close()
+                network.on_attaching = lambda: None
+                network.on_attached = network.on_detaching = lambda _id: None
+                self._watch.close()
                 task.cancel()
 
-    def leave(self, id_: str) -> None:
-        """It is going: nothing of it is looked at any more, and its namespace is let go."""
-        self._turns.pop(id_, None)
+    def remove(self, id_: str) -> None:
+        """Stops checking a pod and closes its namespace."""
+        self._checks.pop(id_, None)
         self._watched.discard(id_)
         self._failing.discard(id_)
-        self._unknown.pop(id_, None)
-        self._concerns.leave(id_)
-        self._watcher.remove(id_)
+        self._errors.pop(id_, None)
+        self._affected.remove_pod(id_)
+        self._watch.remove(id_)
 
-    async def _take_up(self) -> None:
-        now, within = _now(), min(self._interval, check_schedule.AFTER_RESTART)
-        for each in await self._caller.attached():
-            if self._pods.is_ready(each):
-                self._turns[each] = ScheduledCheck(now + check_schedule.phase(each) * within)
+    def _before_attach(self) -> None:
+        self._quiet = _now() + self._limits.quiet
 
-    def _attaching(self) -> None:
-        self._quiet = _now() + check_schedule.QUIET
-
-    def _attached(self, id_: str) -> None:
-        self._turns[id_] = ScheduledCheck(_now() + check_schedule.FIRST)
+    def _after_attach(self, id_: str) -> None:
+        self._checks[id_] = ScheduledCheck(_now() + self._limits.first_check)
         self._wake.set()
 
-    def _hear(self, key: str, changes: list[Changed]) -> None:
-        concerned = {key} if key in self._turns else set()
+    def _on_changes(self, key: str, changes: list[Changed]) -> None:
+        affected = {key} if key in self._checks else set()
         if key in (_HOST_LINKS, _HOST_RULES):
-            concerned = {id_ for each in changes for id_ in self._concerns.of(each, self._failing)}
-        for each in concerned & self._turns.keys():
-            check_schedule.hint(self._turns[each], _now(), self._interval)
+            affected = {id_ for change in changes for id_ in self._affected.of(change, self._failing)}
+        for id_ in affected & self._checks.keys():
+            self._schedule.hint(self._checks[id_], _now())
             self._wake.set()
 
     async def _run(self) -> None:
         await self._watch_host()
-        async with asyncio.TaskGroup() as checks:
+        at_once = self._limits.concurrent_checks
+        async with asyncio.TaskGroup() as tasks:
             while True:
                 self._wake.clear()
-                busy = sum(each.busy for each in self._turns.values())
+                busy = sum(check.busy for check in self._checks.values())
                 waiting = sorted(
-                    (check_schedule.starts_at(turn, self._quiet), id_)
-                    for id_, turn in self._turns.items()
-                    if not turn.busy
+                    (self._schedule.starts_at(check, self._quiet), id_)
+                    for id_, check in self._checks.items()
+                    if not check.busy
                 )
-                due = [id_ for at, id_ in waiting if at <= _now()][: AT_ONCE - busy]
-                for each in due:
-                    turn = self._turns[each]
-                    hinted = check_schedule.begin(turn, each, _now(), self._interval)
-                    checks.create_task(self._attend(each, turn, hinted), name=f"check {each}")
-                full = busy + len(due) >= AT_ONCE or len(due) == len(waiting)
-                await self._sleep(None if full else waiting[len(due)][0])
-
-    async def _sleep(self, until: float | None) -> None:
-        """Until then, or until something happens."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(until):
-                await self._wake.wait()
+                due = [id_ for at, id_ in waiting if at <= _now()][: at_once - busy]
+                for id_ in due:
+                    check = self._checks[id_]
+                    hinted = self._schedule.begin(check, id_, _now())
+                    tasks.create_task(self._check_pod(id_, check, hinted), name=f"check {id_}")
+                full = busy + len(due) >= at_once or len(due) == len(waiting)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(None if full else waiting[len(due)][0]):
+                        await self._wake.wait()
 
     async def _watch_host(self) -> None:
-        """Without it, changes on the host are noticed in turn."""
+        """Watches the host's links and rules. Without that, changes on the host are noticed in turn."""
         try:
-            opened, links = await asyncio.to_thread(_open_host)
+            monitors, links = await asyncio.to_thread(_open_host)
         except LinuxError as error:
-            _log.warning("changes on the host are not noticed at once", extra={"reason": str(error)})
+            _log.warning("cannot watch the host's network, CHECK runs only in turn", extra={"error": str(error)})
             return
-        for key, each in opened.items():
-            self._watcher.add(key, each)
-        self._concerns.see(links)
+        for key, monitor in monitors.items():
+            self._watch.add(key, monitor)
+        self._affected.set_links(links)
 
-    async def _attend(self, id_: str, turn: ScheduledCheck, hinted: bool) -> None:
-        news = False
+    async def _check_pod(self, id_: str, check: ScheduledCheck, hinted: bool) -> None:
+        changed = False
         try:
-            if id_ in self._watched or await self._watch(id_, turn):
-                news = await self._check(id_, turn)
-            self._unknown.pop(id_, None)
+            if id_ in self._watched or await self._watch_pod(id_, check):
+                changed = await self._call_check(id_, check)
+            self._errors.pop(id_, None)
         except (RpcError, OSError, CniError, msgspec.MsgspecError) as error:
-            self._tell_unknown(id_, str(error))
+            if id_ in self._checks and self._errors.get(id_) != str(error):  # logged once, not with every try
+                self._errors[id_] = str(error)
+                _log.warning("cannot check network of pod", extra={"id": id_, "error": str(error)})
         finally:
-            check_schedule.found(turn, hinted, news)
-            turn.busy = False
+            finish(check, hinted=hinted, changed=changed)
+            check.busy = False
             self._wake.set()
 
-    def _tell_unknown(self, id_: str, why: str) -> None:
-        """Once, and not with every try."""
-        if id_ in self._turns and self._unknown.get(id_) != why:
-            self._unknown[id_] = why
-            _log.warning("a pod's network is not checked", extra={"id": id_, "reason": why})
+    async def _watch_pod(self, id_: str, check: ScheduledCheck) -> bool:
+        """Watches a pod's namespace, from before its first check, so that no change is missed in between.
 
-    async def _watch(self, id_: str, turn: ScheduledCheck) -> bool:
-        """Whether it is to be checked. Watched from before its first check, so nothing comes between the two."""
-        attached = await self._caller.cached(id_)
-        if attached is None:
-            self.leave(id_)
+        Returns whether the pod is to be checked.
+        """
+        cached = await self._network.cached(id_)
+        if cached is None:
+            self.remove(id_)
             return False
-        monitor = await asyncio.to_thread(_opened, attached.netns)
-        if self._turns.get(id_) is not turn:  # it went meanwhile
+        monitor = await asyncio.to_thread(_open_monitor, cached.netns)
+        if self._checks.get(id_) is not check:  # the pod was detached meanwhile
             if monitor is not None:
                 monitor.close()
             return False
         if monitor is not None:
-            self._watcher.add(id_, monitor)
+            self._watch.add(id_, monitor)
             self._watched.add(id_)
-        self._concerns.follow(id_, _host_links(attached))
+        self._affected.add_pod(id_, _host_links(cached))
         return True
 
-    async def _check(self, id_: str, turn: ScheduledCheck) -> bool:
-        """Whether it finds something else than before."""
-        findings = await self._caller.check(id_, self._clock.wall())
-        if self._turns.get(id_) is not turn or not self._pods.is_ready(id_):
+    async def _call_check(self, id_: str, check: ScheduledCheck) -> bool:
+        """Returns whether the result differs from the one before."""
+        outcome = await self._network.check(id_, self._clock.wall())
+        if self._checks.get(id_) is not check or not self._pods.is_ready(id_):
             return False
-        if findings is None:
-            self.leave(id_)
+        if outcome is None:
+            self.remove(id_)
             return False
-        (self._failing.discard if findings.after.ok else self._failing.add)(id_)
-        if findings.news:
-            _tell_log(id_, findings)
-            self._pods.tell(id_)
-        if self._action == RESTART and not findings.after.ok and findings.after.was_ok:
-            await self._confirm(id_, turn, findings)
-        return findings.news
-
-    async def _confirm(self, id_: str, turn: ScheduledCheck, findings: CheckOutcome) -> None:
-        if findings.before is None or findings.before.ok:
-            turn.due = min(turn.due, _now() + check_schedule.CONFIRM)
-        else:
-            self.leave(id_)
-            await self._pods.lose_network(id_)
+        (self._failing.discard if outcome.after.ok else self._failing.add)(id_)
+        if outcome.changed:
+            _log_outcome(id_, outcome)
+            self._pods.on_result_changed(id_)
+        if self._action == RESTART and not outcome.after.ok and outcome.after.was_ok:
+            if outcome.before is None or outcome.before.ok:
+                check.due = min(check.due, _now() + self._limits.confirm)
+            else:
+                self.remove(id_)
+                await self._pods.lose_network(id_)
+        return outcome.changed
 
 
 def _open_host() -> tuple[dict[str, Monitor], list[Link]]:
-    """Watched from before the links are listed, so that no change is lost in between."""
+    """Opens the monitors before the links are listed, so that no change is missed in between."""
     with contextlib.ExitStack() as undo:
-        opened = {_HOST_LINKS: Monitor()}
-        undo.callback(opened[_HOST_LINKS].close)
-        opened[_HOST_RULES] = Monitor(protocol=NETFILTER)
-        undo.callback(opened[_HOST_RULES].close)
+        monitors = {_HOST_LINKS: Monitor()}
+        undo.callback(monitors[_HOST_LINKS].close)
+        monitors[_HOST_RULES] = Monitor(protocol=NETFILTER)
+        undo.callback(monitors[_HOST_RULES].close)
         with KernelNetwork() as host:
             links = host.links.list()
         undo.pop_all()
-    return opened, links
+    return monitors, links
 
 
-def _opened(netns: str) -> Monitor | None:
-    """None when it cannot be watched: then changes are noticed in turn, and CHECK says what is wrong with it."""
+def _open_monitor(netns: str) -> Monitor | None:
+    """Returns None when the namespace cannot be watched: then CHECK runs in turn, and says what is wrong with it."""
     try:
         return Monitor(netns)
     except LinuxError as error:
-        _log.warning("changes of a pod's network are not noticed at once", extra={"of": netns, "reason": str(error)})
+        fields = {"netns": netns, "error": str(error)}
+        _log.warning("cannot watch network namespace of pod, CHECK runs only in turn", extra=fields)
         return None
 
 
-def _host_links(attached: CachedAttachment) -> list[str]:
-    made = results.decode(attached.result, attached.version)
-    return [each.name for each in made.interfaces if not each.sandbox]
+def _host_links(cached: CachedAttachment) -> list[str]:
+    result = results.decode(cached.result, cached.version)
+    return [interface.name for interface in result.interfaces if not interface.sandbox]
 
 
-def _tell_log(id_: str, findings: CheckOutcome) -> None:
-    if findings.after.ok:
-        _log.info("a pod's network is as it was made again", extra={"id": id_})
+def _log_outcome(id_: str, outcome: CheckOutcome) -> None:
+    if outcome.after.ok:
+        _log.info("CHECK of pod succeeds again", extra={"id": id_})
     else:
-        _log.warning("a pod's network is not as it was made", extra={"id": id_, "reason": findings.after.told})
+        _log.warning("CHECK of pod failed", extra={"id": id_, "error": outcome.after.message})
 
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _nothing() -> None:
-    """Nobody listens any more."""
-
-
-def _nobody(_id: str) -> None:
-    """Nobody listens any more."""

@@ -1,11 +1,11 @@
-"""The networks that a directory of configurations describes, `/etc/cni/net.d` by custom.
+"""The network configurations of a directory, by convention `/etc/cni/net.d`.
 
-Files ending in .conflist, .conf or .json count, in the order of their names' bytes. One that is broken is named and
-skipped; one that was good before goes on as it was until it is whole again, so that a bad edit takes no network down.
+Files ending in .conflist, .conf or .json count, in the order of their names' bytes. An invalid file is logged and
+skipped; if it was valid before, its last valid content stays in force, so that a bad edit takes no network down.
 
-Every question looks at the directory first, which costs a few `stat` calls, and reads again only what changed. So
-nothing depends on events: a file that is moved in, a link that is switched, a directory that is made anew are seen at
-the next question, with no watcher that could miss them.
+Every call looks at the directory first, which costs a few stat(2) calls, and reads again only what changed. So nothing
+depends on events: a file that is moved in, a symlink that is switched, or a directory that is created again is seen by
+the next call.
 """
 
 import logging
@@ -22,22 +22,22 @@ from podwire.protocols.cni.values import Object
 _log = logging.getLogger("podwire.runtime.cni")
 
 ENDINGS = (".conflist", ".conf", ".json")
-LARGEST = 1 << 20
-"""Bytes of a configuration file; more is a mistake or an attack."""
-SETTLED = 0.1
-"""Seconds after which a file's times tell whether it changed: a later write cannot have the same ones."""
+MAX_BYTES = 1 << 20
+"""Of a configuration file; more is a mistake or an attack."""
+TIMESTAMP_RESOLUTION = 0.1
+"""Seconds after which a file's timestamps show whether it changed: a later write cannot have the same ones."""
 
 Signature = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """One file as it was read last."""
+    """One file as it was last read."""
 
     signature: Signature
     network: NetworkList | None
-    """The last good one."""
-    trouble: str = ""
+    """Its last valid content."""
+    problem: str = ""
 
 
 class Conflists:
@@ -46,41 +46,41 @@ class Conflists:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._files: dict[str, Loaded] = {}
-        self._trouble = ""
+        self._problem = ""
         self._lock = Lock()
 
     def default(self) -> NetworkList | None:
-        """The first good one."""
+        """Returns the first valid network."""
         networks = self.networks()
         return networks[0] if networks else None
 
     def networks(self) -> list[NetworkList]:
-        """All good ones in order; of two with the same name the first."""
+        """Returns all valid networks in order; of two with the same name the first."""
         with self._lock:
             self._refresh()
-            found: dict[str, NetworkList] = {}
-            for each in self._files.values():
-                if each.network is not None:
-                    found.setdefault(each.network.name, each.network)
-            return list(found.values())
+            networks: dict[str, NetworkList] = {}
+            for loaded in self._files.values():
+                if loaded.network is not None:
+                    networks.setdefault(loaded.network.name, loaded.network)
+            return list(networks.values())
 
-    def trouble(self) -> str:
-        """What is wrong with files or directory; networks may work nevertheless."""
+    def problem(self) -> str:
+        """Returns what is wrong with the directory or its files; networks may work nevertheless."""
         with self._lock:
             self._refresh()
-            return "; ".join(filter(None, (self._trouble, *(each.trouble for each in self._files.values()))))
+            return "; ".join(filter(None, (self._problem, *(loaded.problem for loaded in self._files.values()))))
 
     def _refresh(self) -> None:
         try:
-            names = sorted(os.fsencode(each.name) for each in self.directory.iterdir())
-            self._trouble = ""
+            names = sorted(os.fsencode(path.name) for path in self.directory.iterdir())
+            self._problem = ""
         except FileNotFoundError:
-            names, self._trouble = [], f"there is no directory {self.directory}"
+            names, self._problem = [], f"directory {self.directory} does not exist"
         except OSError as error:  # what was read before stays in force
-            self._trouble = f"{self.directory}: {error.strerror}"
+            self._problem = f"{self.directory}: {error.strerror}"
             return
-        wanted = [os.fsdecode(each) for each in names if each.endswith(tuple(map(os.fsencode, ENDINGS)))]
-        self._files = {each: loaded for each in wanted if (loaded := self._load(each)) is not None}
+        configs = [os.fsdecode(name) for name in names if name.endswith(tuple(map(os.fsencode, ENDINGS)))]
+        self._files = {name: loaded for name in configs if (loaded := self._load(name)) is not None}
 
     def _load(self, name: str) -> Loaded | None:
         path = self.directory / name
@@ -97,35 +97,35 @@ class Conflists:
             loaded = Loaded(signature, _read(path))
         except (CniError, OSError) as error:
             last = earlier.network if earlier else None
-            loaded = Loaded(signature, last, f"{path}: {error}" + (" (its last good state is used)" if last else ""))
-        _tell(path, earlier, loaded)
+            loaded = Loaded(signature, last, f"{path}: {error}" + (" (its last valid content is used)" if last else ""))
+        _log_change(path, earlier, loaded)
         return loaded
 
     def _folder(self, earlier: Loaded | None) -> Path | None:
-        """Where more plugins of a network may lie."""
+        """The directory with further plugins of a network (`loadOnlyInlinedPlugins: false`, CNI 1.1)."""
         if earlier is None or earlier.network is None or earlier.network.only_inlined:
             return None
         return self.directory / earlier.network.name
 
 
-def _tell(path: Path, earlier: Loaded | None, loaded: Loaded) -> None:
-    if loaded.trouble and (earlier is None or earlier.trouble != loaded.trouble):
-        _log.error("a network configuration is broken", extra={"file": str(path), "reason": loaded.trouble})
+def _log_change(path: Path, earlier: Loaded | None, loaded: Loaded) -> None:
+    if loaded.problem and (earlier is None or earlier.problem != loaded.problem):
+        _log.error("invalid network configuration", extra={"path": str(path), "error": loaded.problem})
     elif loaded.network is not None and (earlier is None or earlier.network != loaded.network):
-        _log.info("a network configuration is in force", extra={"file": str(path), "network": loaded.network.name})
+        _log.info("loaded network configuration", extra={"path": str(path), "network": loaded.network.name})
 
 
 def _signature(path: Path, folder: Path | None) -> Signature | None:
-    """What changes when the file does; its last part says whether it can be trusted yet. None for what is no file."""
+    """Changes with the file; its last part says whether timestamps can be trusted yet. None if it is not a file."""
     if not path.is_file():
         return None
     paths = [path]
     if folder is not None and folder.is_dir():
         paths += [folder, *sorted(folder.glob("*.conf"))]
-    told = [each.stat() for each in paths]
-    youngest = max(each.st_ctime_ns for each in told)
-    times = [(each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns, each.st_ctime_ns) for each in told]
-    return (*times, time.time_ns() - youngest > SETTLED * 1e9)
+    states = [path.stat() for path in paths]
+    youngest = max(state.st_ctime_ns for state in states)
+    times = [(state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns) for state in states]
+    return (*times, time.time_ns() - youngest > TIMESTAMP_RESOLUTION * 1e9)
 
 
 def _read(path: Path) -> NetworkList:
@@ -136,13 +136,13 @@ def _read(path: Path) -> NetworkList:
 
 
 def _in_folder(folder: Path) -> tuple[Object, ...]:
-    found = sorted(folder.glob("*.conf")) if folder.is_dir() else []
-    return tuple(parse_plugin(_bytes(each), each.name) for each in found)
+    paths = sorted(folder.glob("*.conf")) if folder.is_dir() else []
+    return tuple(parse_plugin(_bytes(path), path.name) for path in paths)
 
 
 def _bytes(path: Path) -> bytes:
     with path.open("rb") as file:
-        data = file.read(LARGEST + 1)
-    if len(data) > LARGEST:
-        raise OSError(f"larger than {LARGEST} bytes")
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise OSError(f"larger than {MAX_BYTES} bytes")
     return data

@@ -1,24 +1,26 @@
-"""Who may work on a network: any number that attach or detach, or one that collects garbage, and then nobody else.
+"""The lock between GC and the other verbs of a network.
 
-Files are locked, so that this holds between threads and between processes, and the kernel lets go of what a dead
-process held. Everyone passes a door first: who collects keeps it while those inside finish, so newcomers cannot keep
-him waiting for ever.
+ADD, DEL and CHECK share the lock; GC holds it alone, because GC releases whatever is not in its list of valid
+attachments, and that list must not change meanwhile. The locks are files, so that the rule holds between the runtime
+and `podwire cni` in other processes, and the kernel releases the lock of a process that dies.
+
+Two files per network keep GC from starving: everybody takes the gate (`NAME.door`) before the lock (`NAME.room`), and
+GC keeps the gate while it waits for the holders of the lock, so that no new ones come in. Lock files are never removed.
 """
 
-import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from podwire.durable.locks import lock_file
 from podwire.linux import errors as linux
 
 LOCKS = "locks"
-"""Their directory, below the one where a runtime keeps its state of CNI."""
+"""The directory of the lock files, below the runtime's state of CNI."""
 
 
 class GcLock:
-    """Two files per network that are never removed: a lock on a removed file would exclude nobody."""
+    """The locks of all networks."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -26,30 +28,20 @@ class GcLock:
     @contextmanager
     def shared(self, network: str) -> Iterator[None]:
         """For ADD, DEL and CHECK."""
-        with self._locked(f"{network}.room") as room:
-            with self._locked(f"{network}.door") as door:
-                fcntl.flock(door, fcntl.LOCK_EX)
-                fcntl.flock(room, fcntl.LOCK_SH)
+        with lock_file(self._path(network, "door"), wait=None):
+            held = lock_file(self._path(network, "room"), wait=None, shared=True)
+        with held:
             yield
 
     @contextmanager
     def exclusive(self, network: str) -> Iterator[None]:
         """For GC."""
-        with self._locked(f"{network}.door") as door, self._locked(f"{network}.room") as room:
-            fcntl.flock(door, fcntl.LOCK_EX)
-            fcntl.flock(room, fcntl.LOCK_EX)
+        with lock_file(self._path(network, "door"), wait=None), lock_file(self._path(network, "room"), wait=None):
             yield
 
-    @contextmanager
-    def _locked(self, name: str) -> Iterator[int]:
-        """An open file, whose lock goes when it is closed."""
-        path = self._directory / name
+    def _path(self, network: str, name: str) -> Path:
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise linux.from_oserror(error, f"lock {path}") from error
-        try:
-            yield opened
-        finally:
-            os.close(opened)
+            raise linux.from_oserror(error, f"create {self._directory}") from error
+        return self._directory / f"{network}.{name}"

@@ -1,62 +1,54 @@
-"""Hears what changes in network namespaces, and passes it on a moment later, together.
+"""Watches network namespaces for changes and reports them debounced.
 
-Changes come in several steps, and a pod's ADD is a dozen of them: what is told is left in the socket for that moment.
+A change comes in several netlink events, and a pod's ADD is a dozen of them: they stay in the socket until the debounce
+time has passed, and are then read together.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from podwire.linux.errors import LinuxError
 from podwire.linux.net.monitor import Changed, Monitor
+from podwire.tasks.debounce import debounced_reader
 
 _log = logging.getLogger("podwire.runtime.cni")
 
-SETTLED = 0.2
-"""Seconds from the first word of a change until all that was told is heard."""
-
 
 class NetnsWatch:
-    """Any number of monitors, by keys of the caller's. Belongs to one event loop."""
+    """Any number of netlink monitors, by keys of the caller's. Belongs to one event loop."""
 
-    def __init__(self, hear: Callable[[str, list[Changed]], None]) -> None:
-        self._hear = hear
-        self._monitors: dict[str, Monitor] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+    def __init__(self, on_changes: Callable[[str, list[Changed]], None], debounce: float) -> None:
+        self._on_changes = on_changes
+        self._debounce = debounce
+        self._monitors: dict[str, tuple[Monitor, ExitStack]] = {}
 
     def add(self, key: str, monitor: Monitor) -> None:
-        """From now on it is the watcher's, and closed by it."""
+        """Watches a monitor, and closes it in the end."""
         self.remove(key)
-        self._monitors[key] = monitor
-        asyncio.get_running_loop().add_reader(monitor.fileno(), self._readable, key)
+        reader = ExitStack()
+        reader.callback(monitor.close)
+        reader.enter_context(debounced_reader(monitor.fileno(), self._debounce, lambda: self._read(key)))
+        self._monitors[key] = monitor, reader
 
     def remove(self, key: str) -> None:
-        """Before a namespace is to go: an open monitor would keep it. Nothing happens for what is not watched."""
-        monitor, timer = self._monitors.pop(key, None), self._timers.pop(key, None)
-        if timer is not None:
-            timer.cancel()
-        if monitor is not None:
-            asyncio.get_running_loop().remove_reader(monitor.fileno())
-            monitor.close()
+        """Closes a monitor, if there is one: an open monitor would keep a namespace that is about to go."""
+        _, reader = self._monitors.pop(key, (None, None))
+        if reader is not None:
+            reader.close()
 
     def close(self) -> None:
-        for each in list(self._monitors):
-            self.remove(each)
-
-    def _readable(self, key: str) -> None:
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._monitors[key].fileno())
-        self._timers[key] = loop.call_later(SETTLED, self._read, key)
+        for key in list(self._monitors):
+            self.remove(key)
 
     def _read(self, key: str) -> None:
-        del self._timers[key]
-        monitor = self._monitors[key]
+        monitor, _ = self._monitors[key]
         try:
             changes = monitor.read()
         except LinuxError as error:
-            _log.warning("changes of a network are not noticed at once", extra={"of": key, "reason": str(error)})
+            fields = {"netns": key, "error": str(error)}
+            _log.warning("cannot watch network namespace any longer, CHECK runs only in turn", extra=fields)
             self.remove(key)
             return
-        asyncio.get_running_loop().add_reader(monitor.fileno(), self._readable, key)
         if changes:
-            self._hear(key, changes)
+            self._on_changes(key, changes)

@@ -1,13 +1,21 @@
-"""Calls CNI plugins for pods, so that whatever was attached can be detached: after a crash, without the network's
+"""The pod network by CNI plugins. All that was attached can be detached: after a crash, without the network's
 configuration, without the pod's namespace.
 
-Attaching: 1. remember durably what is about to be asked.  2. ADD by each plugin in order, each told the result of the
-one before.  3. Remember the result.  When a plugin fails, those that were asked are asked to DEL in reverse order, the
-failing one first; what cannot be given back stays remembered.
+Attaching (ADD):
 
-Detaching: DEL in reverse order with the configuration of ADD's time. A plugin that fails does not stop the DEL of the
-others. All failures are reported, and the cached attachment is removed only after all plugins have succeeded: an
-attachment that is `pending` is marked as leaving on disk, and the reconciler retries it.
+1. Cache the attachment durably: from now on a restarted runtime knows that DEL is needed.
+2. Call ADD of each plugin in order, each with the result of the plugin before.
+3. Cache the result.
+
+When a plugin fails, the plugins that ran get DEL in reverse order, the failing one first. If DEL fails, too, the
+attachment stays in the cache.
+
+Detaching (DEL): in reverse order, with the configuration of ADD's time. A plugin that fails does not stop the DEL of
+the others; all failures are reported, and the attachment leaves the cache when all plugins have succeeded. Until then
+it is `pending`: marked as leaving on disk, and retried by the reconciler.
+
+Locking: operations of one pod run one after the other (keyed lock), each to its end although its caller is cancelled,
+because a plugin must not be stopped halfway. GC excludes the other verbs of its network (gc_lock.py).
 """
 
 import asyncio
@@ -30,26 +38,28 @@ from podwire.protocols.cni.results import Result
 from podwire.protocols.cni.values import Object
 from podwire.protocols.cni.verbs import is_id
 from podwire.protocols.grpc_status import FailedPrecondition, InvalidArgument, Unavailable
-from podwire.runtime.cni import arguments
+from podwire.runtime.cni.arguments import capability_args, cni_args
 from podwire.runtime.cni.cache import AttachmentCache, CachedAttachment, manual_cache, valid_attachments
-from podwire.runtime.cni.chain import AddFailed, Chain, collects, is_checked, verified_netns
-from podwire.runtime.cni.check_results import CHECKS, CheckOutcome, CheckResults, gives_word
+from podwire.runtime.cni.chain import AddFailed, Chain, is_checkable, supports_gc, verified_netns
+from podwire.runtime.cni.check_results import CHECKS, CheckOutcome, CheckResults, is_finding
 from podwire.runtime.cni.config_watch import ConfigWatch
 from podwire.runtime.cni.conflists import ENDINGS, Conflists
 from podwire.runtime.cni.gc_lock import LOCKS, GcLock
+from podwire.runtime.cni.limits import CniLimits
 from podwire.runtime.cni.plugins import PluginFailed, Plugins
 from podwire.runtime.ports import Attachment
+from podwire.tasks.keyed_locks import KeyedLocks
+from podwire.tasks.uncancelled import Uncancelled
 
 _log = logging.getLogger("podwire.runtime.cni")
 
 IFNAME = "eth0"
-AT_ONCE = 32
-"""Pods that plugins work for at the same time; others wait."""
 PREFERENCES = ("ipv4", "ipv6", "cni")
-"""Which address is a pod's first: of a family, or as the plugins order them."""
+"""Which address is a pod's first one: that of a family, or the first that the plugins return."""
+_SHUTDOWN = 600.0
 
-REMEMBERED = declare("runtime.cni-remembered", "an attachment is remembered, no plugin was asked yet")
-LEAVING = declare("cni.leaving", "a plugin has failed DEL, and that is not remembered yet")
+CACHED = declare("runtime.cni-remembered", "an attachment is cached, no plugin was called yet")
+LEAVING = declare("cni.leaving", "a plugin has failed DEL, and the attachment is not marked as leaving yet")
 
 T = TypeVar("T")
 
@@ -57,278 +67,263 @@ T = TypeVar("T")
 class CniNetwork:
     """A `Network` made by CNI plugins."""
 
-    def __init__(self, conflists: Conflists, plugins: Plugins, memory: Path, prefer: str = "ipv4") -> None:
+    def __init__(
+        self,
+        conflists: Conflists,
+        plugins: Plugins,
+        cache: Path,
+        prefer: str = "ipv4",
+        limits: CniLimits | None = None,
+    ) -> None:
         if prefer not in PREFERENCES:
-            raise ValueError(f"{prefer!r} is none of {', '.join(PREFERENCES)}")
+            raise ValueError(f"{prefer!r} must be one of {', '.join(PREFERENCES)}")
+        self.limits = limits or CniLimits()
         self._conflists = conflists
         self._plugins = plugins
-        self._memory = AttachmentCache(memory, alone=True)
+        self._cache = AttachmentCache(cache, sweep=True)
         self._chain = Chain(plugins)
-        self._state = memory.parent
-        self._exclusion = GcLock(self._state / LOCKS)
+        self._state = cache.parent
+        self._gc_lock = GcLock(self._state / LOCKS)
         self._prefer = prefer
-        self._checks = CheckResults(self._state / CHECKS)
-        self._checks.forget_others(self._memory.ids())
-        self._threads = ThreadPoolExecutor(AT_ONCE, "podwire-cni")
-        self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
-        self._working: set[asyncio.Task[object]] = set()
-        self._unwell: tuple[NetworkList, str] | None = None
-        self._pending = {key for key, each in self._memory.kept().items() if each is not None and each.leaving}
+        self._check_results = CheckResults(self._state / CHECKS)
+        self._check_results.keep_only(self._cache.ids())
+        self._threads = ThreadPoolExecutor(self.limits.concurrent_pods, "podwire-cni")
+        self._locks = KeyedLocks()
+        self._uncancelled = Uncancelled()
+        self._status_error: tuple[NetworkList, str] | None = None
+        """What STATUS answered last, and for which network; None when all is well."""
+        self._pending = {key for key, cached in self._cache.load().items() if cached is not None and cached.leaving}
         self.on_failure: Callable[[], None] = lambda: None
-        """Called from any thread when a plugin has failed a pod, or when a pod went while plugins take none."""
+        """Called from any thread when a plugin has failed a pod, or when a pod went while STATUS fails."""
         self.on_attaching: Callable[[], None] = lambda: None
         self.on_attached: Callable[[str], None] = lambda _id: None
         self.on_detaching: Callable[[str], None] = lambda _id: None
-        """Called from the event loop, before and after; the last one before any plugin is asked."""
+        """Called from the event loop, before and after ADD, and before DEL."""
 
     async def attach(self, pod: Attachment) -> tuple[str, ...]:
-        """Attach a pod to the default network; its addresses, the preferred one first."""
+        """Attaches a pod to the default network. Returns its addresses, the preferred one first."""
         if not is_id(pod.id):
-            raise InvalidArgument(f"{pod.id!r} is no id that CNI plugins take")
+            raise InvalidArgument(f"{pod.id!r} is not a valid CNI container id")
         self.on_attaching()
-        addresses = await self._in_turn(pod.id, lambda: self._attach(pod))
+        addresses = await self._uncancelled.run(self._locked(pod.id, partial(self._attach, pod)))
         self.on_attached(pod.id)
         return addresses
 
     async def detach(self, pod: Attachment) -> None:
-        """Give everything back; nothing happens for what was never attached."""
+        """Releases everything of a pod; idempotent."""
         self.on_detaching(pod.id)
-        await self._in_turn(pod.id, lambda: self._detach(pod))
+        await self._uncancelled.run(self._locked(pod.id, partial(self._detach, pod)))
 
     async def attached(self) -> set[str]:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._memory.ids)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._cache.ids)
 
     @property
     def pending(self) -> set[str]:
-        """The ids of pods that a plugin has failed to detach."""
+        """The ids of pods whose DEL has failed."""
         return {id_ for id_, _ in list(self._pending)}
 
-    async def retry(self, id_: str) -> None:
-        """Try again to detach a pod that is pending, with what is remembered of it. Raises RpcError."""
-        await self._in_turn(id_, lambda: self._retry(id_))
+    async def retry_detach(self, id_: str) -> None:
+        """Retries the DEL of a pending pod with its cached attachment. Raises RpcError."""
+        await self._uncancelled.run(self._locked(id_, partial(self._retry_detach, id_)))
 
     async def cached(self, id_: str) -> CachedAttachment | None:
-        """What is remembered of a pod that can be checked. Raises OSError or MsgspecError when it cannot be read."""
-        attached = await asyncio.get_running_loop().run_in_executor(self._threads, self._memory.read, id_, IFNAME)
-        return attached if attached is not None and is_checked(attached) else None
+        """Returns the attachment of a pod that can be checked. Raises LinuxError."""
+        cached = await asyncio.get_running_loop().run_in_executor(self._threads, self._cache.get, id_, IFNAME)
+        return cached if cached is not None and is_checkable(cached) else None
 
     async def check(self, id_: str, now: float) -> CheckOutcome | None:
-        """Ask the plugins whether a pod's network is as they made it; None for one that is not checked.
+        """Calls CHECK of a pod's plugins; None for a pod that cannot be checked.
 
-        Raises RpcError when no plugin gave its word, and as `recall`. `now` is in seconds since 1970.
+        Raises RpcError when no plugin gave an answer, and as `cached`. `now` is in seconds since 1970.
         """
-        return await self._in_turn(id_, lambda: self._check(id_, now))
+        return await self._uncancelled.run(self._locked(id_, partial(self._check, id_, now)))
 
-    def checked(self, id_: str) -> str:
-        known = self._checks.get(id_)
-        return known.shown() if known is not None else ""
+    def check_report(self, id_: str) -> str:
+        latest = self._check_results.get(id_)
+        return latest.report() if latest is not None else ""
 
     async def gc(self) -> list[PluginFailed]:
-        """Have the plugins of our networks give back what belongs to no pod that is attached; who failed."""
-        failed: list[PluginFailed] = []
-        for network in await asyncio.to_thread(self._used):
-            failed += await self._in_turn(f"/{network.name}", partial(self._gc, network))
-        return failed
+        """Has the plugins of our networks release what belongs to no attached pod. Returns the failures."""
+        failures: list[PluginFailed] = []
+        for network in await asyncio.to_thread(self._networks_in_use):
+            failures += await self._uncancelled.run(self._locked(f"/{network.name}", partial(self._gc, network)))
+        return failures
 
     async def query_status(self) -> str:
-        """Ask the plugins of the default network whether they take pods; what they say instead, for `trouble`, too."""
-        return await self._in_turn("/", self._ask_status)
+        """Calls STATUS of the default network. Returns its error, empty when pods are accepted; kept as readiness."""
+        return await self._uncancelled.run(self._locked("/", self._query_status))
 
-    def places(self, changed: Callable[[], None]) -> ConfigWatch:
-        """Where configurations and plugins are, to be watched."""
-        return ConfigWatch(self._conflists.directory, ENDINGS, self._plugins.directories, changed)
+    def watch_configs(self, on_change: Callable[[], None]) -> ConfigWatch:
+        """Returns a watch of configurations and plugins."""
+        return ConfigWatch(
+            self._conflists.directory, ENDINGS, self._plugins.directories, on_change, self.limits.config_debounce
+        )
 
-    def trouble(self) -> str:
-        """Why no pod can be attached: no network, one whose plugins are not there, or say that they are not ready."""
+    def not_ready_reason(self) -> str:
+        """Why no pod can be attached: no network, a plugin that is missing, or an error of STATUS."""
         network = self._conflists.default()
         if network is None:
-            return f"no network is configured: {self._conflists.trouble() or 'there are no configurations'}"
-        for each in network.plugins:
+            return f"no network is configured: {self._conflists.problem() or 'there are no configurations'}"
+        for plugin in network.plugins:
             try:
-                self._plugins.find(each["type"])
+                self._plugins.find(plugin["type"])
             except OSError as error:
                 return f"network {network.name}: {error}"
-        asked, said = self._unwell or (None, "")
-        return f"network {network.name}: {said}" if asked == network else ""
+        asked, error_text = self._status_error or (None, "")
+        return f"network {network.name}: {error_text}" if asked == network else ""
 
     async def close(self) -> None:
-        """Wait for what is under way; plugins have deadlines, so this ends."""
-        await asyncio.gather(*self._working, return_exceptions=True)
+        """Waits for running operations; plugins have deadlines, so this ends."""
+        await self._uncancelled.drain(_SHUTDOWN)
         self._threads.shutdown()
 
-    async def _in_turn(self, id_: str, work: Callable[[], T]) -> T:
-        """One operation at a time per pod, each to its end: a caller that gives up does not stop a plugin halfway."""
-        task = asyncio.create_task(self._turn(id_, work))
-        self._working.add(task)
-        task.add_done_callback(self._ended)
-        return await asyncio.shield(task)
-
-    def _ended(self, task: asyncio.Task[object]) -> None:
-        self._working.discard(task)
-        if not task.cancelled():
-            task.exception()  # told to the caller, if that is still there
-
-    async def _turn(self, id_: str, work: Callable[[], T]) -> T:
-        lock, waiting = self._turns.get(id_, (asyncio.Lock(), 0))
-        self._turns[id_] = lock, waiting + 1
-        try:
-            async with lock:
+    async def _locked(self, key: str, work: Callable[[], T]) -> T:
+        """Does blocking work in a thread, one operation at a time per key."""
+        async with self._locks.hold(key):
+            try:
                 return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-        except linux.LinuxError as error:  # the disk: nothing can be remembered, so nothing is attached
-            raise Unavailable(f"CNI: {error}") from error
-        finally:
-            lock, waiting = self._turns.pop(id_)
-            if waiting > 1:
-                self._turns[id_] = lock, waiting - 1
+            except linux.LinuxError as error:  # a full disk: nothing can be cached, so nothing may be attached
+                raise Unavailable(f"CNI: {error}") from error
 
     def _attach(self, pod: Attachment) -> tuple[str, ...]:
         network = self._conflists.default()
         if network is None:
-            raise Unavailable(self.trouble())
-        self._detach(pod)  # what an attempt before a crash left: ADD never comes twice without DEL
+            raise Unavailable(self.not_ready_reason())
+        self._detach(pod)  # leftovers of an attempt before a crash: ADD must not come twice without DEL
         try:
-            args, inode = arguments.arguments(pod), identity(pod.netns)
+            args, inode = cni_args(pod), identity(pod.netns)
         except linux.LinuxError as error:
             raise FailedPrecondition(f"CNI: {error}") from error
         except CniError as error:
             raise InvalidArgument(str(error)) from error
-        attached = _described(pod, network, args, inode)
-        with self._exclusion.shared(network.name):  # from before it is remembered: GC spares what is remembered
-            self._memory.write(attached)
-            failpoint(REMEMBERED)
-            return self._add(attached)
-
-    def _add(self, attached: CachedAttachment) -> tuple[str, ...]:
-        try:
-            result = self._chain.add(attached)
-            addresses = self._addresses(attached, result)
-        except AddFailed as failed:
-            raise self._undone(attached, failed).as_rpc() from failed
-        self._memory.write(msgspec.structs.replace(attached, result=result))
+        attachment = _new_attachment(pod, network, args, inode)
+        with self._gc_lock.shared(network.name):  # from before it is cached: GC spares only what is cached
+            self._cache.write(attachment)
+            failpoint(CACHED)
+            try:
+                result = self._chain.add(attachment)
+                addresses = self._addresses(attachment, result)
+            except AddFailed as failed:
+                raise self._undo_add(attachment, failed).rpc_error() from failed
+            self._cache.write(msgspec.structs.replace(attachment, result=result))
         return addresses
 
-    def _undone(self, attached: CachedAttachment, failed: AddFailed) -> PluginFailed:
-        """Give back what a failed attempt took; the error, with what could not be given back."""
-        left = self._chain.delete(attached, failed.ran, attached.netns)
-        if left:
-            self._remember_leaving(attached, left)
-        else:
-            self._memory.remove(attached.id, attached.ifname)
-            self.on_failure()
-        return failed.error.followed_by(left) if left else failed.error
+    def _undo_add(self, attachment: CachedAttachment, failed: AddFailed) -> PluginFailed:
+        """Calls DEL of the plugins that ran. Returns the error of ADD, with those of DEL."""
+        failures = self._chain.delete(attachment, failed.ran, attachment.netns)
+        if failures:
+            self._mark_leaving(attachment, failures)
+            return failed.error.followed_by(failures)
+        self._cache.remove(attachment.id, attachment.ifname)
+        self.on_failure()
+        return failed.error
 
-    def _addresses(self, attached: CachedAttachment, printed: Object) -> tuple[str, ...]:
-        result = results.decode(printed, attached.version)
-        found = [each for each in result.ips if _in_pod(result, each.interface, attached.ifname)]
-        if not found:
-            told_ = f"gave {attached.ifname} no address"
-            error = PluginFailed(attached.plugins[-1]["type"], "ADD", told_, FailedPrecondition)
-            raise AddFailed(error, attached.plugins)
+    def _addresses(self, attachment: CachedAttachment, output: Object) -> tuple[str, ...]:
+        result = results.decode(output, attachment.version)
+        ips = [ip for ip in result.ips if _is_in_pod(result, ip.interface, attachment.ifname)]
+        if not ips:
+            text = f"returned no address for {attachment.ifname}"
+            error = PluginFailed(attachment.plugins[-1]["type"], "ADD", text, FailedPrecondition)
+            raise AddFailed(error, attachment.plugins)
         if self._prefer != "cni":
-            found.sort(key=lambda each: f"ipv{each.address.version}" != self._prefer)
-        return tuple(str(each.address.ip) for each in found)
+            ips.sort(key=lambda ip: f"ipv{ip.address.version}" != self._prefer)
+        return tuple(str(ip.address.ip) for ip in ips)
 
     def _detach(self, pod: Attachment) -> None:
-        try:
-            attached = self._memory.read(pod.id, IFNAME)
-        except (OSError, msgspec.MsgspecError) as error:
-            _log.error("an attachment cannot be read", extra={"id": pod.id, "reason": str(error)})
-            attached = self._guessed(pod)
-        if attached is not None:
-            self._delete(attached, pod.netns)
+        cached = self._cache.get(pod.id, IFNAME)
+        if cached is None and self._cache.is_damaged(pod.id, IFNAME):
+            # As the pod would be attached now: plugins release by container id and interface.
+            network = self._conflists.default()
+            if network is None:
+                raise Unavailable(self.not_ready_reason())
+            cached = _new_attachment(pod, network, cni_args(pod), 0)
+        if cached is not None:
+            self._delete(cached, pod.netns)
 
-    def _check(self, id_: str, now: float) -> CheckOutcome | None:
-        attached = self._memory.read(id_, IFNAME)
-        if attached is None or not is_checked(attached):
-            return None
-        failure: PluginFailed | None = None
-        with self._exclusion.shared(attached.name):
-            try:
-                self._chain.check(attached)
-            except PluginFailed as error:
-                if not gives_word(error):
-                    raise error.as_rpc() from error
-                failure = error
-        return self._checks.note(id_, failure, now)
-
-    def _retry(self, id_: str) -> None:
-        for key in [each for each in self._pending if each[0] == id_]:
-            try:
-                attached = self._memory.read(*key)
-            except (OSError, msgspec.MsgspecError) as error:
-                raise Unavailable(f"CNI: what is remembered of {id_} cannot be read: {error}") from error
-            if attached is None:
+    def _retry_detach(self, id_: str) -> None:
+        for key in [key for key in self._pending if key[0] == id_]:
+            cached = self._cache.get(*key)
+            if cached is None:
                 self._pending.discard(key)
             else:
-                self._delete(attached, attached.netns)
+                self._delete(cached, cached.netns)
 
-    def _delete(self, attached: CachedAttachment, netns: str) -> None:
-        with self._exclusion.shared(attached.name):
-            left = self._chain.delete(attached, attached.plugins, verified_netns(netns, attached.netns_inode))
-        if left:
-            self._remember_leaving(attached, left)
-            raise left[0].followed_by(left[1:]).as_rpc() from left[0]
-        self._forget(attached)
+    def _delete(self, cached: CachedAttachment, netns: str) -> None:
+        with self._gc_lock.shared(cached.name):
+            failures = self._chain.delete(cached, cached.plugins, verified_netns(netns, cached.netns_inode))
+        if failures:
+            self._mark_leaving(cached, failures)
+            raise failures[0].followed_by(failures[1:]).rpc_error() from failures[0]
+        self._cache.remove(cached.id, cached.ifname)
+        self._check_results.remove(cached.id)
+        self._pending.discard((cached.id, cached.ifname))
+        if self._status_error is not None:
+            self.on_failure()
 
-    def _remember_leaving(self, attached: CachedAttachment, left: list[PluginFailed]) -> None:
-        """It will be tried again, also after a restart. A full disk keeps nobody from trying while we live."""
-        key = attached.id, attached.ifname
+    def _mark_leaving(self, cached: CachedAttachment, failures: list[PluginFailed]) -> None:
+        """Has DEL retried, also after a restart. On a full disk it is retried only while this process lives."""
+        key = cached.id, cached.ifname
         if key not in self._pending:
-            _log.error("a pod is not detached yet", extra={"id": attached.id, "left": list(map(str, left))})
+            fields = {"id": cached.id, "error": "; ".join(map(str, failures))}
+            _log.error("cannot detach pod from network, will retry", extra=fields)
             failpoint(LEAVING)
             try:
-                self._memory.write(msgspec.structs.replace(attached, leaving=True))
+                self._cache.write(msgspec.structs.replace(cached, leaving=True))
             except linux.LinuxError as error:
-                _log.error("what is to be detached is not written down", extra={"id": attached.id, "why": str(error)})
+                _log.error("cannot mark attachment as leaving", extra={"id": cached.id, "error": str(error)})
             self._pending.add(key)
         self.on_failure()
 
-    def _forget(self, attached: CachedAttachment) -> None:
-        self._memory.remove(attached.id, attached.ifname)
-        self._checks.forget(attached.id)
-        self._pending.discard((attached.id, attached.ifname))
-        if self._unwell is not None:
-            self.on_failure()
+    def _check(self, id_: str, now: float) -> CheckOutcome | None:
+        cached = self._cache.get(id_, IFNAME)
+        if cached is None or not is_checkable(cached):
+            return None
+        failure: PluginFailed | None = None
+        with self._gc_lock.shared(cached.name):
+            try:
+                self._chain.check(cached)
+            except PluginFailed as error:
+                if not is_finding(error):
+                    raise error.rpc_error() from error
+                failure = error
+        return self._check_results.record(id_, failure, now)
 
-    def _guessed(self, pod: Attachment) -> CachedAttachment:
-        """Without a readable memory: as the pod would be attached now. Plugins clean up by ids."""
-        network = self._conflists.default()
-        if network is None:
-            raise Unavailable(self.trouble())
-        return _described(pod, network, arguments.arguments(pod), 0)
-
-    def _used(self) -> list[NetworkList]:
-        """Networks that tidy up and that we attach pods to; whoever uses another one knows what stays there."""
+    def _networks_in_use(self) -> list[NetworkList]:
+        """Networks that support GC and that we attach pods to; whoever uses others knows what is valid there."""
         networks = self._conflists.networks()
-        names = {each.name for each in self._memory.kept().values() if each is not None}
-        return [each for at, each in enumerate(networks) if collects(each) and (at == 0 or each.name in names)]
+        names = {cached.name for cached in self._cache.load().values() if cached is not None}
+        return [
+            network
+            for at, network in enumerate(networks)
+            if supports_gc(network) and (at == 0 or network.name in names)
+        ]
 
     def _gc(self, network: NetworkList) -> list[PluginFailed]:
-        """With nobody attaching or detaching meanwhile. What cannot be read stays, whatever its network is."""
-        with self._exclusion.exclusive(network.name):
-            kept = self._memory.kept() | manual_cache(self._state, network.name).kept()
-            return self._chain.gc(network, valid_attachments(kept, network.name))
+        """Calls GC while no pod is attached or detached. Damaged attachments are spared, whatever their network is."""
+        with self._gc_lock.exclusive(network.name):
+            attachments = self._cache.load() | manual_cache(self._state, network.name).load()
+            return self._chain.gc(network, valid_attachments(attachments, network.name))
 
-    def _ask_status(self) -> str:
+    def _query_status(self) -> str:
         network = self._conflists.default()
-        said = ""
+        error_text = ""
         try:
             if network is not None:
                 self._chain.status(network)
         except PluginFailed as error:
-            said = str(error)
-        self._unwell = (network, said) if network is not None and said else None
-        return said
+            error_text = str(error)
+        self._status_error = (network, error_text) if network is not None and error_text else None
+        return error_text
 
 
-def _described(pod: Attachment, network: NetworkList, args: str, inode: int) -> CachedAttachment:
+def _new_attachment(pod: Attachment, network: NetworkList, args: str, inode: int) -> CachedAttachment:
     return CachedAttachment(
         id=pod.id,
         ifname=IFNAME,
         netns=pod.netns,
         netns_inode=inode,
         args=args,
-        capabilities=arguments.capabilities(pod),
+        capabilities=capability_args(pod),
         name=network.name,
         version=network.version,
         plugins=network.plugins,
@@ -336,8 +331,8 @@ def _described(pod: Attachment, network: NetworkList, args: str, inode: int) -> 
     )
 
 
-def _in_pod(result: Result, interface: int | None, ifname: str) -> bool:
-    """Whether an address is the pod's own; plugins of old versions do not say which interface has it."""
+def _is_in_pod(result: Result, interface: int | None, ifname: str) -> bool:
+    """Whether an address is the pod's own; plugins of CNI 0.2.0 and older do not say which interface has it."""
     if interface is None:
         return True
     link = result.interfaces[interface]

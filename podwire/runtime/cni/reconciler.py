@@ -1,12 +1,12 @@
-"""Sees to what nobody asks for: pods that a plugin failed to detach, garbage, whether the network takes pods.
+"""Reconciles the pod network without a request: retries DEL, calls GC and STATUS.
 
-| what | when |
+| action | when |
 |---|---|
-| DEL of what is pending | at the start; when plugins or configurations change; with growing pauses until it is done |
-| STATUS | at the start; when those change; when a plugin failed a pod; while it says no, with pauses and after DEL |
+| DEL of pending pods | at the start; when plugins or configurations change; with back-off until it succeeds |
+| STATUS | at the start; when those change; after a plugin failed a pod; while it fails, with back-off and after a DEL |
 | GC | at the start and every hour; `podwire cni gc` does the same at any time |
 
-It sleeps until one of these is due, or something happens.
+The task sleeps until one of these is due, or an event wakes it.
 """
 
 import asyncio
@@ -16,85 +16,90 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import NamedTuple
 
 from podwire.protocols.grpc_status import RpcError
+from podwire.runtime.cni.limits import CniLimits
 from podwire.runtime.cni.network import CniNetwork
 
 _log = logging.getLogger("podwire.runtime.cni")
 
-HOUR = 3600.0
-SHORTEST, LONGEST, LONGEST_UNWELL = 1.0, 300.0, 30.0
-"""Seconds between two attempts: of anything, of DEL, of STATUS."""
-FIRST_WORD = 2.0
-"""Seconds that a start waits for what plugins say of themselves."""
-
-
-def pause(attempts: int, longest: float = LONGEST) -> float:
-    """Seconds to wait after so many attempts that failed."""
-    return min(SHORTEST * 2.0 ** min(attempts - 1, 16), longest)
-
 
 class Attempts(NamedTuple):
+    """Failed attempts of an action, and when the next one is due."""
+
     failed: int
     due: float
-
-
-Plan = Mapping[str, Attempts]
-
-
-def planned(pending: Iterable[str], before: Plan, now: float) -> dict[str, Attempts]:
-    """When each that is pending is tried again: one that is new has just failed for the first time."""
-    return {each: before.get(each) or Attempts(1, now + pause(1)) for each in pending}
-
-
-def again(attempts: Attempts, now: float, longest: float = LONGEST) -> Attempts:
-    return Attempts(attempts.failed + 1, now + pause(attempts.failed + 1, longest))
 
 
 _AT_ONCE = Attempts(0, 0.0)
 
 
-class Reconciler:
-    """One task beside a caller. `given_back` is told the ids of pods that were detached without anybody asking."""
+def plan_retries(
+    pending: Iterable[str], before: Mapping[str, Attempts], now: float, limits: CniLimits
+) -> dict[str, Attempts]:
+    """Returns when the DEL of each pending pod is retried; one that is new has just failed for the first time."""
+    first = Attempts(1, now + _pause(1, limits, limits.longest_del_pause))
+    return {id_: before.get(id_) or first for id_ in pending}
 
-    def __init__(self, caller: CniNetwork, given_back: Callable[[set[str]], Awaitable[None]]) -> None:
-        self._caller = caller
-        self._given_back = given_back
-        self._plan: dict[str, Attempts] = {}
+
+def after_failure(attempts: Attempts, now: float, limits: CniLimits, longest: float) -> Attempts:
+    """Returns the next attempt after one that failed now."""
+    return Attempts(attempts.failed + 1, now + _pause(attempts.failed + 1, limits, longest))
+
+
+def _pause(failed: int, limits: CniLimits, longest: float) -> float:
+    return min(limits.first_pause * 2.0 ** min(failed - 1, 16), longest)
+
+
+class Reconciler:
+    """One task for a CniNetwork. `on_detached` gets the ids of pods whose retried DEL succeeded."""
+
+    def __init__(self, network: CniNetwork, on_detached: Callable[[set[str]], Awaitable[None]]) -> None:
+        self._network = network
+        self._limits = network.limits
+        self._on_detached = on_detached
+        self._retries: dict[str, Attempts] = {}
         self._status: Attempts | None = _AT_ONCE
-        self._asked = 0.0
+        """When STATUS is called next; None when nothing calls for it."""
+        self._status_called = 0.0
         self._changes = 0
         self._gc_due = 0.0
         self._wake = asyncio.Event()
-        self._first_word = asyncio.Event()
+        self._first_status = asyncio.Event()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
+        """Runs the task. Waits a moment for the first STATUS, so that the runtime starts with the true readiness."""
         loop = asyncio.get_running_loop()
-        self._caller.on_failure = lambda: _tell(loop, self._troubled)
-        self._plan = dict.fromkeys(self._caller.pending, _AT_ONCE)
-        places = self._caller.places(self._changed)
-        places.open()
+
+        def on_failure() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._after_pod_failure)
+
+        self._network.on_failure = on_failure
+        self._retries = dict.fromkeys(self._network.pending, _AT_ONCE)
+        configs = self._network.watch_configs(self._on_config_change)
+        configs.open()
         async with asyncio.TaskGroup() as tasks:
-            task = tasks.create_task(self._run(), name="cni keeper")
+            task = tasks.create_task(self._run(), name="cni reconciler")
             try:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(FIRST_WORD):
-                        await self._first_word.wait()
+                    async with asyncio.timeout(self._limits.first_status):
+                        await self._first_status.wait()
                 yield
             finally:
-                places.close()
-                self._caller.on_failure = _nothing
+                configs.close()
+                self._network.on_failure = lambda: None
                 task.cancel()
 
-    def _changed(self) -> None:
-        """Plugins or configurations are others now, so everything may go well now."""
+    def _on_config_change(self) -> None:
+        """Retries everything at once: it may succeed with the new plugins or configurations."""
         self._changes += 1
-        self._plan = {id_: Attempts(each.failed, 0.0) for id_, each in self._plan.items()}
+        self._retries = {id_: Attempts(attempts.failed, 0.0) for id_, attempts in self._retries.items()}
         self._status = _AT_ONCE
         self._wake.set()
 
-    def _troubled(self) -> None:
-        """A plugin failed a pod, and may tell why; or a pod went, and there may be room again."""
-        soon = self._asked + SHORTEST
+    def _after_pod_failure(self) -> None:
+        """Calls STATUS soon: a plugin failed a pod, and STATUS may say why; or a pod went, and STATUS may recover."""
+        soon = self._status_called + self._limits.first_pause
         failed, due = self._status or Attempts(0, soon)
         self._status = Attempts(failed, min(soon, due))
         self._wake.set()
@@ -103,69 +108,60 @@ class Reconciler:
         now = asyncio.get_running_loop().time
         while True:
             self._wake.clear()
-            self._plan = planned(self._caller.pending, self._plan, now())
+            self._retries = plan_retries(self._network.pending, self._retries, now(), self._limits)
             if self._status is not None and self._status.due <= now():
-                await self._ask_status(self._status)
-            self._first_word.set()
-            await self._retry([each for each, attempts in self._plan.items() if attempts.due <= now()])
+                await self._query_status(self._status)
+            self._first_status.set()
+            await self._retry([id_ for id_, attempts in self._retries.items() if attempts.due <= now()])
             if self._gc_due <= now():
-                self._gc_due = now() + HOUR
-                await self._collect()
+                self._gc_due = now() + self._limits.gc_interval
+                await self._collect_garbage()
             status = [] if self._status is None else [self._status.due]
-            due = min([self._gc_due, *status, *(each.due for each in self._plan.values())])
+            due = min([self._gc_due, *status, *(attempts.due for attempts in self._retries.values())])
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(due):
                     await self._wake.wait()
 
-    async def _ask_status(self, attempts: Attempts) -> None:
-        self._status, self._asked = None, asyncio.get_running_loop().time()
-        said = await self._said()
-        if said and self._status is None:
-            self._status = again(attempts, asyncio.get_running_loop().time(), LONGEST_UNWELL)
-            if attempts.failed == 0:
-                _log.warning("the network takes no pods", extra={"reason": said})
-
-    async def _said(self) -> str:
+    async def _query_status(self, attempts: Attempts) -> None:
+        self._status, self._status_called = None, asyncio.get_running_loop().time()
         try:
-            return await self._caller.query_status()
+            error_text = await self._network.query_status()
         except (RpcError, OSError) as error:
-            return str(error)
+            error_text = str(error)
+        if error_text and self._status is None:
+            now = asyncio.get_running_loop().time()
+            self._status = after_failure(attempts, now, self._limits, self._limits.longest_status_pause)
+            if attempts.failed == 0:
+                _log.warning("network does not accept pods", extra={"error": error_text})
 
     async def _retry(self, due: list[str]) -> None:
         if not due:
             return
-        done = await asyncio.gather(*map(self._retried, due))
-        if any(done):
-            await self._given_back({id_ for id_, gone in zip(due, done, strict=True) if gone})
+        succeeded = await asyncio.gather(*map(self._retry_detach, due))
+        if any(succeeded):
+            await self._on_detached({id_ for id_, ok in zip(due, succeeded, strict=True) if ok})
 
-    async def _retried(self, id_: str) -> bool:
+    async def _retry_detach(self, id_: str) -> bool:
         changes = self._changes
         try:
-            await self._caller.retry(id_)
+            await self._network.retry_detach(id_)
         except (RpcError, OSError) as error:
-            before = self._plan.get(id_, _AT_ONCE)
-            anew = changes != self._changes  # while it was tried
-            self._plan[id_] = before if anew else again(before, asyncio.get_running_loop().time())
-            _log.debug("a pod is still not detached", extra={"id": id_, "reason": str(error)})
+            attempts = self._retries.get(id_, _AT_ONCE)
+            if changes == self._changes:  # else the configuration changed meanwhile: retry at once
+                now = asyncio.get_running_loop().time()
+                attempts = after_failure(attempts, now, self._limits, self._limits.longest_del_pause)
+            self._retries[id_] = attempts
+            _log.debug("retried DEL of pod failed", extra={"id": id_, "error": str(error)})
             return False
-        self._plan.pop(id_, None)
-        _log.info("a pod is detached at last", extra={"id": id_})
+        self._retries.pop(id_, None)
+        _log.info("retried DEL of pod succeeded", extra={"id": id_})
         return True
 
-    async def _collect(self) -> None:
+    async def _collect_garbage(self) -> None:
         try:
-            failed = await self._caller.gc()
+            failures = await self._network.gc()
         except (RpcError, OSError) as error:
-            _log.error("garbage is not collected", extra={"reason": str(error)})
+            _log.error("cannot collect garbage of network", extra={"error": str(error)})
             return
-        for each in failed:
-            _log.error("garbage is not wholly collected", extra={"reason": str(each)})
-
-
-def _nothing() -> None:
-    """Nobody listens any more."""
-
-
-def _tell(loop: asyncio.AbstractEventLoop, hear: Callable[[], None]) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody listens
-        loop.call_soon_threadsafe(hear)
+        for failure in failures:
+            _log.error("plugin failed to collect garbage", extra={"error": str(failure)})

@@ -89,7 +89,7 @@ class RuntimeService:
         )
 
     async def status(self, _request: pb.StatusRequest) -> pb.StatusResponse:
-        trouble = self.network.trouble()
+        trouble = self.network.not_ready_reason()
         network = pb.RuntimeCondition(type="NetworkReady", status=not trouble)
         if trouble:
             network.reason, network.message = "NetworkPluginNotReady", trouble
@@ -157,7 +157,7 @@ class RuntimeService:
         response = pb.PodSandboxStatusResponse(status=status, containers_statuses=containers, timestamp=now)
         if request.verbose:
             response.info["netns"] = sandbox.record.network
-            if checked := self.network.checked(sandbox.id):
+            if checked := self.network.check_report(sandbox.id):
                 response.info["networkCheck"] = checked
         return response
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from podwire.protocols.cri import cri_pb2 as pb
-from podwire.runtime.cni import CniNetwork, Conflists, Limits, Plugins
+from podwire.runtime.cni import CniLimits, CniNetwork, Conflists, Plugins
 from podwire.runtime.ports import Attachment
 
 RECORDER = """#!/usr/bin/python3 -IS
@@ -40,7 +40,7 @@ class Node:
     """Directories of a node, with recorder plugins in them."""
 
     def __init__(self, root: Path) -> None:
-        self.bin, self.configs, self.memory = root / "bin", root / "net.d", root / "memory"
+        self.bin, self.configs, self.cache = root / "bin", root / "net.d", root / "memory"
         self.bin.mkdir(mode=0o755)
         self.configs.mkdir()
         self.script({})
@@ -56,20 +56,21 @@ class Node:
 
     def network(self, *kinds: str, file: str = "10-net.conflist", **keys) -> None:
         plugins = [{"type": each} if isinstance(each, str) else each for each in kinds]
-        told = {"cniVersion": "1.1.0", "name": "net", "plugins": plugins} | keys
-        (self.configs / file).write_text(json.dumps(told))
+        config = {"cniVersion": "1.1.0", "name": "net", "plugins": plugins} | keys
+        (self.configs / file).write_text(json.dumps(config))
 
     def calls(self) -> list[dict]:
         path = self.bin / "calls.jsonl"
         written = path.read_text() if path.exists() else ""
         return [json.loads(each) for each in written.splitlines(keepends=True) if each.endswith("\n")]
 
-    def told(self) -> list[str]:
-        """Who was asked what, in order."""
+    def called(self) -> list[str]:
+        """Plugins and verbs, in the order of the calls."""
         return [f"{each['plugin']} {each['verb']}" for each in self.calls()]
 
-    def caller(self, **limits) -> CniNetwork:
-        return CniNetwork(Conflists(self.configs), Plugins([self.bin], Limits(**limits)), self.memory)
+    def cni(self, **values) -> CniNetwork:
+        limits = CniLimits(**values)
+        return CniNetwork(Conflists(self.configs), Plugins([self.bin], limits), self.cache, limits=limits)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ def test_the_first_by_name_is_the_default(directory, conflists):
     (directory / "15-c.json").write_text('{"cniVersion": "0.4.0", "name": "c", "type": "bridge"}')
     assert [each.name for each in conflists.networks()] == ["a", "c", "b"]
     assert conflists.default().name == "a"
-    assert conflists.trouble() == ""
+    assert conflists.problem() == ""
 
 
 def test_order_is_that_of_bytes(directory, conflists):
@@ -43,14 +43,14 @@ def test_what_is_no_configuration_is_not_looked_at(directory, conflists):
         (directory / each).write_text("junk")
     (directory / "sub.conflist").mkdir()
     (directory / "gone.conflist").symlink_to("nowhere")
-    assert (conflists.networks(), conflists.trouble()) == ([], "")
+    assert (conflists.networks(), conflists.problem()) == ([], "")
 
 
 def test_a_broken_file_is_named_and_skipped(directory, conflists):
     (directory / "10-bad.conflist").write_text("{")
     (directory / "20-good.conflist").write_text(conflist("good"))
     assert conflists.default().name == "good"
-    assert "10-bad.conflist" in conflists.trouble()
+    assert "10-bad.conflist" in conflists.problem()
 
 
 def test_a_file_that_was_good_goes_on_as_it_was_while_it_is_broken(directory, conflists):
@@ -59,9 +59,9 @@ def test_a_file_that_was_good_goes_on_as_it_was_while_it_is_broken(directory, co
     assert conflists.default().name == "a"
     (directory / "10-a.conflist").write_text('{"name": "a", "plug')
     assert conflists.default().name == "a"
-    assert "last good state" in conflists.trouble()
+    assert "last valid content" in conflists.problem()
     (directory / "10-a.conflist").write_text(conflist("new"))
-    assert (conflists.default().name, conflists.trouble()) == ("new", "")
+    assert (conflists.default().name, conflists.problem()) == ("new", "")
 
 
 def test_every_way_of_changing_a_directory_is_seen_at_the_next_question(directory, conflists, tmp_path):
@@ -82,10 +82,10 @@ def test_every_way_of_changing_a_directory_is_seen_at_the_next_question(director
     (directory / "10.conflist").unlink()
     assert conflists.default() is None
     directory.rmdir()
-    assert (conflists.default(), "there is no directory" in conflists.trouble()) == (None, True)
+    assert (conflists.default(), "does not exist" in conflists.problem()) == (None, True)
     directory.mkdir()
     (directory / "10.conflist").write_text(conflist("again"))
-    assert (conflists.default().name, conflists.trouble()) == ("again", "")
+    assert (conflists.default().name, conflists.problem()) == ("again", "")
 
 
 def test_a_file_that_is_rewritten_at_once_with_the_same_size_is_read_again(directory, conflists):
@@ -117,4 +117,4 @@ def test_of_two_networks_with_one_name_the_first_counts(directory, conflists):
 def test_a_file_that_is_too_large_is_broken(directory, conflists):
     (directory / "10.conflist").write_text(" " * (1 << 20) + conflist("net"))
     assert conflists.default() is None
-    assert "larger" in conflists.trouble()
+    assert "larger" in conflists.problem()

@@ -14,10 +14,10 @@ from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.protocols.cni.config import VALID_ATTACHMENTS
 from podwire.protocols.grpc_status import DeadlineExceeded
 from podwire.runtime.cni import Reconciler
-from podwire.runtime.cni.reconciler import HOUR
 from podwire.runtime.ports import Attachment
 
 SECONDS = 60
+HOUR = 3600.0
 
 GATED = """#!/bin/sh
 cat >"$0.$CNI_COMMAND"
@@ -46,7 +46,7 @@ def gated(node):
     """A plugin that waits for a gate; what it has told so far, and the gate."""
     program = node.plugin("gated", GATED)
     node.network("gated")
-    node.memory = node.memory.with_name("cache")  # where a runtime's is, below the directory of its state
+    node.cache = node.cache.with_name("cache")  # where a runtime's is, below the directory of its state
     told, gate = program.with_name("gated.told"), program.with_name("gated.open")
     return lambda: told.read_text().splitlines() if told.exists() else [], gate
 
@@ -54,7 +54,7 @@ def gated(node):
 def collecting(node):
     """`podwire cni gc`, as somebody types it."""
     words = [sys.executable, "-m", "podwire.cli.main", "cni", "gc", "net", "--conf-dir", node.configs]
-    words += ["--bin-dir", node.bin, "--state-dir", node.memory.parent]
+    words += ["--bin-dir", node.bin, "--state-dir", node.cache.parent]
     return subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
@@ -65,20 +65,20 @@ async def ended(process):
 
 async def test_a_gc_by_hand_waits_for_a_pod_that_a_runtime_attaches_and_spares_it(node, pod, gated):
     told, gate = gated
-    caller = node.caller(seconds=SECONDS)
-    attaching = asyncio.create_task(caller.attach(pod))
+    network = node.cni(plugin=SECONDS)
+    attaching = asyncio.create_task(network.attach(pod))
     await until(lambda: told() == ["begin ADD"])
-    manual_cache = collecting(node)
-    door = node.memory.parent / "locks/net.door"
+    manual = collecting(node)
+    door = node.cache.parent / "locks/net.door"
     await until(lambda: _is_held(door))
     assert told() == ["begin ADD"], "it waits"
     gate.touch()
     await attaching
-    await ended(manual_cache)
+    await ended(manual)
     assert told() == ["begin ADD", "end ADD", "begin GC", "end GC"]
     sent = json.loads((node.bin / "gated.GC").read_text())
     assert sent[VALID_ATTACHMENTS] == [{"containerID": pod.id, "ifname": "eth0"}]
-    await caller.close()
+    await network.close()
 
 
 def _is_held(path: Path) -> bool:
@@ -89,18 +89,18 @@ def _is_held(path: Path) -> bool:
 
 async def test_a_runtime_waits_for_a_gc_by_hand_and_not_for_one_that_was_killed(node, pod, gated):
     told, gate = gated
-    caller = node.caller(seconds=SECONDS)
-    manual_cache = collecting(node)
+    network = node.cni(plugin=SECONDS)
+    manual = collecting(node)
     await until(lambda: told() == ["begin GC"])
-    attaching = asyncio.create_task(caller.attach(pod))
+    attaching = asyncio.create_task(network.attach(pod))
     await asyncio.sleep(0.1)
     assert told() == ["begin GC"], "it waits"
-    manual_cache.send_signal(signal.SIGKILL)
-    manual_cache.communicate()
+    manual.send_signal(signal.SIGKILL)
+    manual.communicate()
     await until(lambda: told() == ["begin GC", "begin ADD"])
     gate.touch()
     assert await attaching == ("10.1.0.5",)
-    await caller.close()
+    await network.close()
 
 
 def _lives(pid: int) -> bool:
@@ -115,23 +115,23 @@ async def test_whatever_a_plugin_is_asked_it_is_killed_with_its_children_when_it
     program = node.plugin("hangs", HANGING.replace("exit 0", "{ cat >/dev/null; " + _ADDED + " exit 0; }"))
     program.with_name("hangs.verb").write_text(verb)
     node.network("hangs")
-    caller = node.caller(seconds=3.0)
-    told = "hangs failed .*: killed, for it did not end within 3 s"
+    network = node.cni(plugin=3.0)
+    told = "hangs failed .*: killed, because it did not end within 3 s"
     match verb:
         case "STATUS":
-            assert "killed, for it did not end" in await caller.query_status()
-            assert "killed, for it did not end" in caller.trouble()
+            assert "killed, because it did not end" in await network.query_status()
+            assert "killed, because it did not end" in network.not_ready_reason()
         case "GC":
-            [failed] = await caller.gc()
-            assert "killed, for it did not end" in str(failed)
+            [failed] = await network.gc()
+            assert "killed, because it did not end" in str(failed)
         case "DEL":
-            await caller.attach(pod)
+            await network.attach(pod)
             with pytest.raises(DeadlineExceeded, match=told):
-                await caller.detach(pod)
-            assert caller.pending == {pod.id}
+                await network.detach(pod)
+            assert network.pending == {pod.id}
     child = int(program.with_name("hangs.pid").read_text())
     await until(lambda: not _lives(child))
-    await caller.close()
+    await network.close()
 
 
 _ADDED = """[ $CNI_COMMAND != ADD ] || echo '{"cniVersion": "1.1.0", "ips": [{"address": "10.1.0.5/24"}]}';"""
@@ -145,16 +145,16 @@ async def test_the_deadline_of_a_plugin_is_that_of_its_ipam_too(node, tmp_path):
     node.network({"type": "bridge", "bridge": "none0", "dataDir": str(tmp_path / "records"), "ipam": {"type": "ipam"}})
     namespaces = KernelNamespaces(tmp_path / "netns")
     path = namespaces.create("a").path
-    caller = node.caller(seconds=6.0)
+    network = node.cni(plugin=6.0)
     try:
         with pytest.raises(DeadlineExceeded, match="bridge failed ADD: killed"):
-            await caller.attach(Attachment(id="a", netns=path, name="a", namespace="default", uid="a"))
+            await network.attach(Attachment(id="a", netns=path, name="a", namespace="default", uid="a"))
         child = int(ipam.with_name("ipam.pid").read_text())
         await until(lambda: not _lives(child))
-        assert await caller.attached() == set()
+        assert await network.attached() == set()
     finally:
         namespaces.remove("a")
-        await caller.close()
+        await network.close()
 
 
 async def test_garbage_is_collected_every_hour(node, monkeypatch):
@@ -162,7 +162,7 @@ async def test_garbage_is_collected_every_hour(node, monkeypatch):
     loop, ahead = asyncio.get_running_loop(), [0.0]
     real = loop.time
     monkeypatch.setattr(loop, "time", lambda: real() + ahead[0])
-    caller = node.caller(seconds=HOUR * 10)
+    network = node.cni(plugin=HOUR * 10)
 
     async def nothing(_ids):
         pass
@@ -170,7 +170,7 @@ async def test_garbage_is_collected_every_hour(node, monkeypatch):
     def collections():
         return [each for each in node.calls() if each["verb"] == "GC"]
 
-    async with Reconciler(caller, nothing).running():
+    async with Reconciler(network, nothing).running():
         await until(lambda: len(collections()) == 1)
         ahead[0] += HOUR / 2
         await asyncio.sleep(0.2)
@@ -178,4 +178,4 @@ async def test_garbage_is_collected_every_hour(node, monkeypatch):
         for many in (2, 3):
             ahead[0] += HOUR
             await until(lambda many=many: len(collections()) == many)
-    await caller.close()
+    await network.close()

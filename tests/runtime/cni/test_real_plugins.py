@@ -1,4 +1,4 @@
-"""The caller with our own plugins, on the real kernel, in a network of its own."""
+"""The network with our own plugins, on the real kernel, in a network of its own."""
 
 import asyncio
 import socket
@@ -34,9 +34,9 @@ def pod(namespaces, name):
 
 async def live(node, namespaces):
     """Two pods come, speak, and go; in between the runtime is restarted and the configuration is lost."""
-    caller = node.caller()
+    network = node.cni()
     pods = [pod(namespaces, each) for each in "ab"]
-    a, b = await asyncio.gather(*map(caller.attach, pods))
+    a, b = await asyncio.gather(*map(network.attach, pods))
     with visit(pods[1].netns):
         server = socket.create_server(("0.0.0.0", 80))
     with server:
@@ -46,10 +46,10 @@ async def live(node, namespaces):
         accepted.close()
         assert peer == a[0]
         socket.create_connection(("127.0.0.1", 8080), timeout=0.9).close()
-    await caller.close()
+    await network.close()
     for each in node.configs.iterdir():
         each.unlink()
-    restarted = node.caller()
+    restarted = node.cni()
     assert await restarted.attached() == {"a", "b"}
     namespaces.remove("b")
     await asyncio.gather(*map(restarted.detach, pods))
@@ -78,4 +78,4 @@ def test_pods_live_and_die_on_a_network_of_our_own_plugins(node, tmp_path):
     left = [each.name for each in (tmp_path / "ipam/net").iterdir()]
     assert all(each.startswith("l") for each in left)
     assert list((tmp_path / "records").glob("*/*")) == []
-    assert list(node.memory.iterdir()) == []
+    assert list(node.cache.iterdir()) == []

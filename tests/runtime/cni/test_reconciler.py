@@ -11,7 +11,8 @@ import pytest
 
 from podwire.protocols.grpc_status import RpcError, Unknown
 from podwire.runtime.cni import Reconciler
-from podwire.runtime.cni.reconciler import LONGEST, Attempts, again, pause, planned
+from podwire.runtime.cni.limits import CniLimits
+from podwire.runtime.cni.reconciler import Attempts, after_failure, plan_retries
 
 NO = {"exit": 1, "stdout": json.dumps({"cniVersion": "1.1.0", "code": 50, "msg": "the pool is full"})}
 SECONDS = 30
@@ -25,16 +26,16 @@ async def until(true):
 
 
 @contextlib.asynccontextmanager
-async def kept(node, given_back=None):
-    """A caller with its keeper, as a runtime has them."""
-    caller = node.caller(seconds=20.0)
+async def reconciled(node, on_detached=None, **limits):
+    """A network with its reconciler, as a runtime has them."""
+    network = node.cni(**{"plugin": 20.0} | limits)
 
     async def nothing(_ids):
         pass
 
-    async with Reconciler(caller, given_back or nothing).running():
-        yield caller
-    await caller.close()
+    async with Reconciler(network, on_detached or nothing).running():
+        yield network
+    await network.close()
 
 
 def verbs(node, verb):
@@ -45,26 +46,26 @@ async def test_what_a_plugin_failed_to_detach_is_tried_until_it_is_done(node, po
     node.network("one", cniVersion="1.0.0")
     done = asyncio.Event()
 
-    async def given_back(_ids):
+    async def on_detached(_ids):
         done.set()
 
-    async with kept(node, given_back) as caller:
-        await caller.attach(pod)
+    async with reconciled(node, on_detached) as network:
+        await network.attach(pod)
         node.script({"one DEL": NO})
         with pytest.raises(Unknown, match="the pool is full"):
-            await caller.detach(pod)
-        assert caller.pending == {pod.id}
+            await network.detach(pod)
+        assert network.pending == {pod.id}
         await until(lambda: len(verbs(node, "DEL")) >= 2)
         node.script({})
         async with asyncio.timeout(SECONDS):
             await done.wait()
-        assert caller.pending == set()
-        assert await caller.attached() == set()
+        assert network.pending == set()
+        assert await network.attached() == set()
 
 
 async def test_what_is_pending_is_tried_at_the_start_with_what_was_remembered(node, pod):
     node.network({"type": "one", "subnet": "old"}, cniVersion="1.0.0")
-    before = node.caller()
+    before = node.cni()
     await before.attach(pod)
     node.script({"one DEL": NO})
     with pytest.raises(Unknown):
@@ -72,9 +73,9 @@ async def test_what_is_pending_is_tried_at_the_start_with_what_was_remembered(no
     await before.close()
     node.script({})
     (node.configs / "10-net.conflist").unlink()
-    async with kept(node) as caller:
-        await until(lambda: not caller.pending)
-        assert await caller.attached() == set()
+    async with reconciled(node) as network:
+        await until(lambda: not network.pending)
+        assert await network.attached() == set()
     last = node.calls()[-1]
     assert (last["verb"], last["config"]["subnet"]) == ("DEL", "old")
     assert last["env"]["CNI_CONTAINERID"] == pod.id
@@ -83,42 +84,37 @@ async def test_what_is_pending_is_tried_at_the_start_with_what_was_remembered(no
 async def test_a_failed_attempt_that_is_not_undone_is_undone_later(node, pod):
     node.network("one", "two", cniVersion="1.0.0")
     node.script({"two ADD": {"exit": 1}, "one DEL": NO})
-    async with kept(node) as caller:
+    async with reconciled(node) as network:
         with pytest.raises(Unknown, match="then CNI plugin one failed DEL"):
-            await caller.attach(pod)
+            await network.attach(pod)
         node.script({})
-        await until(lambda: not caller.pending)
-        assert await caller.attached() == set()
+        await until(lambda: not network.pending)
+        assert await network.attached() == set()
 
 
 @pytest.mark.parametrize("where", ["plugin", "configuration"])
-async def test_a_change_of_plugins_or_configurations_is_a_reason_to_try_at_once(node, pod, where, monkeypatch):
-    monkeypatch.setattr("podwire.runtime.cni.reconciler.SHORTEST", 3600.0)
-    monkeypatch.setattr("podwire.runtime.cni.reconciler.LONGEST", 3600.0)
-    monkeypatch.setattr("podwire.runtime.cni.reconciler.pause", lambda *_: 3600.0)
+async def test_a_change_of_plugins_or_configurations_retries_at_once(node, pod, where):
     node.network("one", cniVersion="1.0.0")
-    async with kept(node) as caller:
-        await caller.attach(pod)
+    async with reconciled(node, first_pause=3600.0, longest_del_pause=3600.0) as network:
+        await network.attach(pod)
         program = (node.bin / "one").read_text()
         if where == "plugin":
             (node.bin / "one").unlink()
         else:
             node.script({"one DEL": NO})
         with pytest.raises(RpcError):
-            await caller.detach(pod)
+            await network.detach(pod)
         node.script({})
         if where == "plugin":
             node.plugin("one", program)
         else:
             node.network("one", "two", cniVersion="1.0.0")
-        await until(lambda: not caller.pending)
+        await until(lambda: not network.pending)
 
 
-async def test_a_plugin_that_writes_beside_itself_is_no_change(node, pod, monkeypatch):
-    monkeypatch.setattr("podwire.runtime.cni.reconciler.pause", lambda *_: 3600.0)
-    monkeypatch.setattr("podwire.runtime.cni.config_watch.SETTLED", 0.01)
+async def test_a_plugin_that_writes_into_its_directory_causes_no_status(node, pod):
     node.network("one")
-    async with kept(node):
+    async with reconciled(node, first_pause=3600.0, config_debounce=0.01):
         await until(lambda: verbs(node, "GC"))
         (node.bin / "notes.txt").write_text("dear diary")
         await asyncio.sleep(0.3)
@@ -134,14 +130,14 @@ async def test_a_runtime_that_dies_before_it_remembers_a_failed_del_still_rememb
     program = tmp_path / "die.py"
     program.write_text(
         "import asyncio, sys, pathlib\n"
-        "from podwire.runtime.cni import Caller, Conflists, Plugins\n"
+        "from podwire.runtime.cni import CniNetwork, Conflists, Plugins\n"
         "from podwire.runtime.ports import Attachment\n"
         "root = pathlib.Path(sys.argv[1])\n"
         "async def main():\n"
-        "    caller = Caller(Conflists(root / 'net.d'), Plugins([root / 'bin']), root / 'memory')\n"
+        "    network = CniNetwork(Conflists(root / 'net.d'), Plugins([root / 'bin']), root / 'memory')\n"
         "    pod = Attachment(id='c0ffee', netns=sys.argv[2], name='n', namespace='s', uid='u')\n"
-        "    await caller.attach(pod)\n"
-        "    await caller.detach(pod)\n"
+        "    await network.attach(pod)\n"
+        "    await network.detach(pod)\n"
         "asyncio.run(main())\n"
     )
     for point, pending in (("cni.leaving", set()), ("none.at-all", {"c0ffee"})):
@@ -150,23 +146,23 @@ async def test_a_runtime_that_dies_before_it_remembers_a_failed_del_still_rememb
             env={**os.environ, "PODWIRE_FAILPOINTS": f"{point}=kill"} if not pending else dict(os.environ),
         )  # fmt: skip
         assert await process.wait() == (1 if pending else -signal.SIGKILL)
-        caller = node.caller()
-        assert await caller.attached() == {"c0ffee"}
-        assert caller.pending == pending
+        network = node.cni()
+        assert await network.attached() == {"c0ffee"}
+        assert network.pending == pending
         node.script({})
-        await caller.detach(pod)
-        await caller.close()
+        await network.detach(pod)
+        await network.close()
         node.script({"one DEL": NO})
 
 
 async def test_garbage_is_collected_at_the_start_with_all_that_is_attached_and_not_leaving(node, pod):
     node.network("one", "two")
-    before = node.caller()
+    before = node.cni()
     await before.attach(pod)
     await before.close()
-    (node.memory / "broken@eth0.json").write_text("{")
+    (node.cache / "broken@eth0.json").write_text("{")
     node.script({"one GC": {"exit": 1, "stderr": "no"}})
-    async with kept(node):
+    async with reconciled(node):
         await until(lambda: len(verbs(node, "GC")) == 2)
     one, two = verbs(node, "GC")
     stay = [{"containerID": "broken", "ifname": "eth0"}, {"containerID": pod.id, "ifname": "eth0"}]
@@ -177,8 +173,8 @@ async def test_garbage_is_collected_at_the_start_with_all_that_is_attached_and_n
 @pytest.mark.parametrize("keys", [{"cniVersion": "1.0.0"}, {"disableGC": True}])
 async def test_where_garbage_is_not_collected_nobody_is_asked(node, keys):
     node.network("one", **keys)
-    async with kept(node) as caller:
-        assert await caller.gc() == []
+    async with reconciled(node) as network:
+        assert await network.gc() == []
     assert verbs(node, "GC") == []
     assert len(verbs(node, "STATUS")) == ("disableGC" in keys)
 
@@ -186,8 +182,8 @@ async def test_where_garbage_is_not_collected_nobody_is_asked(node, keys):
 async def test_a_network_that_no_pod_of_ours_is_on_is_left_to_those_who_use_it(node):
     node.network("one")
     node.network("two", file="20-other.conflist", name="other")
-    async with kept(node) as caller:
-        await caller.gc()
+    async with reconciled(node) as network:
+        await network.gc()
     assert {each["plugin"] for each in verbs(node, "GC")} == {"one"}
 
 
@@ -203,53 +199,53 @@ echo end $CNI_COMMAND >>$0.told
 async def test_garbage_is_collected_while_nobody_attaches_or_detaches(node, pod):
     node.plugin("slow", SLOW)
     node.network("slow")
-    caller = node.caller(seconds=20.0)
+    network = node.cni(plugin=20.0)
 
     def told():
         path = node.bin / "slow.told"
         return path.read_text().splitlines() if path.exists() else []
 
-    adding = asyncio.create_task(caller.attach(pod))
+    adding = asyncio.create_task(network.attach(pod))
     await until(lambda: told() == ["begin ADD"])
-    collecting = asyncio.create_task(caller.gc())
+    collecting = asyncio.create_task(network.gc())
     await until(lambda: "begin GC" in told())
-    await asyncio.gather(adding, collecting, caller.detach(pod))
-    await caller.close()
+    await asyncio.gather(adding, collecting, network.detach(pod))
+    await network.close()
     assert told() == [f"{when} {verb}" for verb in ("ADD", "GC", "DEL") for when in ("begin", "end")]
 
 
 async def test_what_status_says_is_trouble_until_it_says_something_else(node):
     node.network("one")
     node.script({"one STATUS": NO})
-    async with kept(node) as caller:
-        await until(lambda: "the pool is full" in caller.trouble())
-        assert caller.trouble() == "network net: CNI plugin one failed STATUS: code 50: the pool is full"
+    async with reconciled(node) as network:
+        await until(lambda: "the pool is full" in network.not_ready_reason())
+        assert network.not_ready_reason() == "network net: CNI plugin one failed STATUS: code 50: the pool is full"
         node.script({})
-        await until(lambda: caller.trouble() == "")
+        await until(lambda: network.not_ready_reason() == "")
 
 
 async def test_status_is_asked_when_something_happened_and_not_again_and_again(node, pod):
     node.network("one")
-    async with kept(node) as caller:
+    async with reconciled(node) as network:
         for _ in range(20):
-            assert caller.trouble() == ""
-        await caller.attach(pod)
-        await caller.detach(pod)
+            assert network.not_ready_reason() == ""
+        await network.attach(pod)
+        await network.detach(pod)
         assert len(verbs(node, "STATUS")) == 1
         node.script({"one ADD": NO, "one STATUS": NO})
         with pytest.raises(Unknown):
-            await caller.attach(pod)
-        await until(lambda: "the pool is full" in caller.trouble())
+            await network.attach(pod)
+        await until(lambda: "the pool is full" in network.not_ready_reason())
 
 
-@pytest.mark.parametrize(
-    ("failed", "seconds"), [pytest.param(1, 1, id="first"), (2, 2), (5, 16), (10, LONGEST), (10**6, LONGEST)]
-)
-def test_pauses_grow_up_to_a_limit(failed, seconds):
-    assert pause(failed) == seconds
+@pytest.mark.parametrize(("failed", "seconds"), [(1, 1), (2, 2), (5, 16), (10, 300), (10**6, 300)])
+def test_pauses_double_up_to_the_limit(failed, seconds):
+    limits = CniLimits()
+    assert after_failure(Attempts(failed - 1, 0.0), 0.0, limits, limits.longest_del_pause) == Attempts(failed, seconds)
 
 
-def test_a_plan_keeps_what_was_planned_and_forgets_what_is_done():
+def test_retries_keep_their_plan_and_successes_leave_it():
     before = {"old": Attempts(3, 40.0), "done": Attempts(1, 2.0)}
-    assert planned(["old", "new"], before, 10.0) == {"old": Attempts(3, 40.0), "new": Attempts(1, 11.0)}
-    assert again(Attempts(3, 40.0), 50.0) == Attempts(4, 58.0)
+    plan = plan_retries(["old", "new"], before, 10.0, CniLimits())
+    assert plan == {"old": Attempts(3, 40.0), "new": Attempts(1, 11.0)}
+    assert after_failure(Attempts(3, 40.0), 50.0, CniLimits(), 300.0) == Attempts(4, 58.0)

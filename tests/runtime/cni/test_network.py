@@ -21,32 +21,32 @@ TRUE = Path("/bin/true").read_bytes()
 
 
 @pytest.fixture
-async def caller(node):
-    made = node.caller(seconds=20.0)
+async def network(node):
+    made = node.cni(plugin=20.0)
     yield made
     await made.close()
 
 
-async def test_a_pod_gets_the_addresses_that_the_chain_gave_it_ipv4_first(node, caller, pod):
+async def test_a_pod_gets_the_addresses_that_the_chain_gave_it_ipv4_first(node, network, pod):
     node.network("one", "two")
-    assert await caller.attach(pod) == ("10.1.0.5", "fd00::5")
-    assert await caller.attached() == {"c0ffee"}
+    assert await network.attach(pod) == ("10.1.0.5", "fd00::5")
+    assert await network.attached() == {"c0ffee"}
 
 
-async def test_plugins_are_asked_in_order_and_each_is_told_the_result_of_the_one_before(node, caller, pod):
+async def test_plugins_are_asked_in_order_and_each_is_told_the_result_of_the_one_before(node, network, pod):
     node.network({"type": "one", "own": {"key": [1]}}, "two", "three")
-    await caller.attach(pod)
+    await network.attach(pod)
     first, second, third = (each["config"] for each in node.calls())
-    assert node.told() == ["one ADD", "two ADD", "three ADD"]
+    assert node.called() == ["one ADD", "two ADD", "three ADD"]
     assert first == {"type": "one", "own": {"key": [1]}, "name": "net", "cniVersion": "1.1.0"}
     assert "by one" in second["prevResult"]
     assert {"by one", "by two"} <= set(third["prevResult"]), "what only plugins understand is passed on"
 
 
-async def test_the_environment_is_made_from_scratch(node, caller, pod, monkeypatch):
+async def test_the_environment_is_made_from_scratch(node, network, pod, monkeypatch):
     monkeypatch.setenv("SECRET", "hidden")
     node.network("one")
-    await caller.attach(pod)
+    await network.attach(pod)
     [call] = node.calls()
     env = {key: value for key, value in call["env"].items() if key != "LC_CTYPE"}  # Python's own
     assert env == {
@@ -61,12 +61,12 @@ async def test_the_environment_is_made_from_scratch(node, caller, pod, monkeypat
     }
 
 
-async def test_plugins_get_the_capabilities_that_they_declare_and_nothing_more(node, caller, pod):
+async def test_plugins_get_the_capabilities_that_they_declare_and_nothing_more(node, network, pod):
     declared = {"portMappings": True, "bandwidth": True, "aliases": True}
     node.network(
         "one", {"type": "two", "capabilities": declared}, {"type": "three", "capabilities": {"bandwidth": False}}
     )
-    await caller.attach(pod)
+    await network.attach(pod)
     one, two, three = (each["config"] for each in node.calls())
     assert "runtimeConfig" not in one | three
     assert "capabilities" not in two
@@ -80,132 +80,132 @@ async def test_plugins_get_the_capabilities_that_they_declare_and_nothing_more(n
 
 
 @pytest.mark.parametrize("rate", ["1", "2P", "fast", ""])
-async def test_a_bandwidth_that_cannot_be_meant_is_refused_before_any_plugin_is_asked(node, caller, pod, rate):
+async def test_a_bandwidth_that_cannot_be_meant_is_refused_before_any_plugin_is_asked(node, network, pod, rate):
     node.network("one")
     with pytest.raises(InvalidArgument, match="ingress-bandwidth"):
-        await caller.attach(dataclasses.replace(pod, annotations={"kubernetes.io/ingress-bandwidth": rate}))
+        await network.attach(dataclasses.replace(pod, annotations={"kubernetes.io/ingress-bandwidth": rate}))
     assert node.calls() == []
 
 
-async def test_detaching_asks_in_reverse_order_with_the_last_result(node, caller, pod):
+async def test_detaching_asks_in_reverse_order_with_the_last_result(node, network, pod):
     node.network("one", "two", "three")
-    await caller.attach(pod)
-    await caller.detach(pod)
-    assert node.told()[3:] == ["three DEL", "two DEL", "one DEL"]
+    await network.attach(pod)
+    await network.detach(pod)
+    assert node.called()[3:] == ["three DEL", "two DEL", "one DEL"]
     assert all({"by one", "by two", "by three"} <= set(each["config"]["prevResult"]) for each in node.calls()[3:])
-    assert await caller.attached() == set()
+    assert await network.attached() == set()
 
 
-async def test_before_0_4_0_a_result_is_not_told_on_detaching(node, caller, pod):
+async def test_before_0_4_0_a_result_is_not_told_on_detaching(node, network, pod):
     node.network("one", cniVersion="0.3.1")
-    await caller.attach(pod)
-    await caller.detach(pod)
+    await network.attach(pod)
+    await network.detach(pod)
     assert "prevResult" not in node.calls()[1]["config"]
 
 
-async def test_detaching_what_was_never_attached_and_detaching_twice_ask_nobody(node, caller, pod):
+async def test_detaching_what_was_never_attached_and_detaching_twice_ask_nobody(node, network, pod):
     node.network("one")
-    await caller.detach(pod)
-    await caller.attach(pod)
-    await caller.detach(pod)
-    await caller.detach(pod)
-    assert node.told() == ["one ADD", "one DEL"]
+    await network.detach(pod)
+    await network.attach(pod)
+    await network.detach(pod)
+    await network.detach(pod)
+    assert node.called() == ["one ADD", "one DEL"]
 
 
-async def test_what_a_failed_attempt_took_is_given_back_the_failing_plugin_first(node, caller, pod):
+async def test_what_a_failed_attempt_took_is_given_back_the_failing_plugin_first(node, network, pod):
     node.network("one", "two", "three")
     node.script({"two ADD": {"exit": 1, "stdout": REFUSAL}})
     with pytest.raises(Unknown, match=r"CNI plugin two failed ADD: code 7: no such range \(10\.9\.0\.0/16\)"):
-        await caller.attach(pod)
-    assert node.told() == ["one ADD", "two ADD", "two DEL", "one DEL"]
+        await network.attach(pod)
+    assert node.called() == ["one ADD", "two ADD", "two DEL", "one DEL"]
     assert "prevResult" not in node.calls()[-1]["config"]
-    assert await caller.attached() == set()
+    assert await network.attached() == set()
 
 
-async def test_what_cannot_be_given_back_is_remembered_told_and_tried_again(node, caller, pod):
+async def test_what_cannot_be_given_back_is_remembered_told_and_tried_again(node, network, pod):
     node.network("one", "two")
     node.script({"two ADD": {"exit": 1, "stdout": REFUSAL}, "one DEL": {"exit": 3, "stderr": "bridge on fire"}})
     with pytest.raises(Unknown, match=r"two failed ADD.*; then CNI plugin one failed DEL: .*bridge on fire"):
-        await caller.attach(pod)
-    assert await caller.attached() == {"c0ffee"}
+        await network.attach(pod)
+    assert await network.attached() == {"c0ffee"}
     node.script({})
-    again = node.caller()
+    again = node.cni()
     assert await again.attached() == {"c0ffee"}
     await again.detach(pod)
-    assert node.told()[-2:] == ["two DEL", "one DEL"]
+    assert node.called()[-2:] == ["two DEL", "one DEL"]
     assert await again.attached() == set()
     await again.close()
 
 
-async def test_a_plugin_that_fails_to_delete_does_not_keep_the_others_from_giving_back(node, caller, pod):
+async def test_a_plugin_that_fails_to_delete_does_not_keep_the_others_from_giving_back(node, network, pod):
     node.network("one", "two", "three")
-    await caller.attach(pod)
+    await network.attach(pod)
     node.script({"three DEL": {"exit": 1, "stdout": REFUSAL}, "one DEL": {"exit": 1}})
     with pytest.raises(Unknown, match=r"three failed DEL: code 7.*; then CNI plugin one failed DEL"):
-        await caller.detach(pod)
-    assert node.told()[3:] == ["three DEL", "two DEL", "one DEL"]
-    assert await caller.attached() == {"c0ffee"}
+        await network.detach(pod)
+    assert node.called()[3:] == ["three DEL", "two DEL", "one DEL"]
+    assert await network.attached() == {"c0ffee"}
 
 
-async def test_a_container_that_a_plugin_does_not_know_is_detached(node, caller, pod):
+async def test_a_container_that_a_plugin_does_not_know_is_detached(node, network, pod):
     node.network("one")
-    await caller.attach(pod)
+    await network.attach(pod)
     node.script({"one DEL": {"exit": 1, "stdout": json.dumps({"code": 3, "msg": "never heard of it"})}})
-    await caller.detach(pod)
-    assert await caller.attached() == set()
+    await network.detach(pod)
+    assert await network.attached() == set()
 
 
-async def test_after_a_restart_pods_are_detached_with_the_configuration_of_their_time(node, caller, pod):
+async def test_after_a_restart_pods_are_detached_with_the_configuration_of_their_time(node, network, pod):
     node.network({"type": "one", "subnet": "old"}, "two")
-    await caller.attach(pod)
+    await network.attach(pod)
     for each in node.configs.iterdir():
         each.unlink()
-    restarted = node.caller()
+    restarted = node.cni()
     await restarted.detach(dataclasses.replace(pod, netns=""))
     await restarted.close()
     last = node.calls()[-1]
-    assert node.told()[2:] == ["two DEL", "one DEL"]
+    assert node.called()[2:] == ["two DEL", "one DEL"]
     assert last["config"]["subnet"] == "old"
     assert last["env"]["CNI_NETNS"] == ""
     assert last["env"]["CNI_ARGS"] == node.calls()[0]["env"]["CNI_ARGS"]
 
 
-async def test_no_plugin_is_sent_into_a_namespace_that_took_the_path_of_another(node, caller, pod, tmp_path):
+async def test_no_plugin_is_sent_into_a_namespace_that_took_the_path_of_another(node, network, pod, tmp_path):
     path = tmp_path / "netns"
     path.symlink_to(pod.netns)
     node.network("one")
-    await caller.attach(dataclasses.replace(pod, netns=str(path)))
+    await network.attach(dataclasses.replace(pod, netns=str(path)))
     path.unlink()
     path.symlink_to("/proc/self/ns/ipc")
-    await caller.detach(dataclasses.replace(pod, netns=str(path)))
+    await network.detach(dataclasses.replace(pod, netns=str(path)))
     assert node.calls()[-1]["env"]["CNI_NETNS"] == ""
 
 
-async def test_what_an_attempt_before_a_crash_left_is_deleted_before_anything_is_added(node, caller, pod):
+async def test_what_an_attempt_before_a_crash_left_is_deleted_before_anything_is_added(node, network, pod):
     node.network("one")
-    await caller.attach(pod)
-    await caller.attach(pod)
-    assert node.told() == ["one ADD", "one DEL", "one ADD"]
+    await network.attach(pod)
+    await network.attach(pod)
+    assert node.called() == ["one ADD", "one DEL", "one ADD"]
 
 
 @pytest.mark.parametrize("damage", [b"", b'{"id": "c0f', b"\xff\xfe"])
-async def test_a_memory_that_cannot_be_read_does_not_keep_a_pod_from_being_detached(node, caller, pod, damage):
+async def test_a_memory_that_cannot_be_read_does_not_keep_a_pod_from_being_detached(node, network, pod, damage):
     node.network("one")
-    await caller.attach(pod)
-    [file] = node.memory.iterdir()
+    await network.attach(pod)
+    [file] = node.cache.iterdir()
     file.write_bytes(damage)
-    assert await caller.attached() == {"c0ffee"}
-    await caller.detach(pod)
-    assert node.told() == ["one ADD", "one DEL"]
-    assert list(node.memory.iterdir()) == []
+    assert await network.attached() == {"c0ffee"}
+    await network.detach(pod)
+    assert node.called() == ["one ADD", "one DEL"]
+    assert list(node.cache.iterdir()) == []
 
 
-async def test_the_memory_is_for_root_alone(node, caller, pod):
+async def test_the_memory_is_for_root_alone(node, network, pod):
     node.network("one")
-    await caller.attach(pod)
-    [file] = node.memory.iterdir()
+    await network.attach(pod)
+    [file] = node.cache.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert stat.S_IMODE(node.memory.stat().st_mode) == 0o700
+    assert stat.S_IMODE(node.cache.stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize(
@@ -214,43 +214,43 @@ async def test_the_memory_is_for_root_alone(node, caller, pod):
         pytest.param({"stdout": ""}, "no address", id="nothing"),
         pytest.param({"stdout": "null"}, "no address", id="null"),
         pytest.param({"stdout": "{}"}, "no address", id="an empty result"),
-        pytest.param({"stdout": "[]"}, "no JSON object", id="a list"),
-        pytest.param({"stdout": "Segfault!"}, "no JSON: Segfault!", id="garbage"),
+        pytest.param({"stdout": "[]"}, "not a JSON object", id="a list"),
+        pytest.param({"stdout": "Segfault!"}, "invalid JSON: Segfault!", id="garbage"),
         pytest.param(
-            {"stdout": "Segfault!", "exit": 2}, "exit code 2 .*no JSON: Segfault!", id="garbage and a bad end"
+            {"stdout": "Segfault!", "exit": 2}, "exit code 2 .*invalid JSON: Segfault!", id="garbage and a bad end"
         ),
-        pytest.param({"stdout": "", "exit": 9}, "exit code 9 with: no word", id="no word"),
+        pytest.param({"stdout": "", "exit": 9}, "exit code 9 with: no output", id="no output"),
         pytest.param({"stdout": "", "stderr": "oh no", "exit": 1}, "with: oh no", id="only an error text"),
         pytest.param({"stdout": "", "signal": 9}, "killed by signal 9", id="a signal"),
         pytest.param({"stdout": REFUSAL}, "code 7: no such range", id="an error with exit code 0"),
-        pytest.param({"stdout": '{"ips": [{"address": "10.1.0.300/24"}]}'}, "no result: .*300", id="no address"),
+        pytest.param({"stdout": '{"ips": [{"address": "10.1.0.300/24"}]}'}, "invalid result: .*300", id="no address"),
         pytest.param(
             {"stdout": '{"ips": [{"address": "10.1.0.3/24", "interface": 4}]}'}, "no interface 4", id="no link"
         ),
         pytest.param({"stdout": '{"ips": 7}'}, "no list", id="wrong types"),
-        pytest.param({"stdout": "[" * 100_000}, "no JSON", id="depth"),
+        pytest.param({"stdout": "[" * 100_000}, "invalid JSON", id="depth"),
         pytest.param({"stdout": "x" * (5 << 20)}, "more than", id="five megabytes"),
     ],
 )
-async def test_what_cannot_be_understood_is_an_error_that_names_plugin_and_verb(node, caller, pod, answer, told):
+async def test_what_cannot_be_understood_is_an_error_that_names_plugin_and_verb(node, network, pod, answer, told):
     node.network("one")
     node.script({"one ADD": answer})
     with pytest.raises((Unknown, FailedPrecondition), match=f"(?s)CNI plugin one failed ADD: .*{told}"):
-        await caller.attach(pod)
-    assert node.told() == ["one ADD", "one DEL"]
+        await network.attach(pod)
+    assert node.called() == ["one ADD", "one DEL"]
 
 
-async def test_try_again_later_is_told_as_such(node, caller, pod):
+async def test_try_again_later_is_told_as_such(node, network, pod):
     node.network("one")
     node.script({"one ADD": {"exit": 1, "stdout": json.dumps({"code": 11, "msg": "busy"})}})
     with pytest.raises(Unavailable, match="code 11: busy"):
-        await caller.attach(pod)
+        await network.attach(pod)
 
 
-async def test_a_result_without_a_version_is_of_the_version_that_was_asked_for(node, caller, pod):
+async def test_a_result_without_a_version_is_of_the_version_that_was_asked_for(node, network, pod):
     node.network("one", "two", cniVersion="0.4.0")
     node.script({"one ADD": {"stdout": '{"ips": [{"version": "4", "address": "10.1.0.7/24"}]}'}})
-    assert await caller.attach(pod) == ("10.1.0.7",)
+    assert await network.attach(pod) == ("10.1.0.7",)
     assert node.calls()[1]["config"]["prevResult"]["cniVersion"] == "0.4.0"
 
 
@@ -264,10 +264,10 @@ def _lives(pid):
 async def test_a_plugin_that_hangs_is_killed_with_its_children_and_undone_with_time_of_its_own(node, pod):
     node.plugin("hangs", "#!/bin/sh\n[ $CNI_COMMAND = ADD ] || exit 0\nsleep 600 &\necho $! >$0.pid\nwait\n")
     node.network("hangs")
-    caller = node.caller(seconds=0.5)
+    network = node.cni(plugin=0.5)
     started = time.monotonic()
     with pytest.raises(DeadlineExceeded, match="hangs failed ADD: killed"):
-        await caller.attach(pod)
+        await network.attach(pod)
     assert time.monotonic() - started < 10
     child = int((node.bin / "hangs.pid").read_text())
     for _ in range(500):
@@ -275,8 +275,8 @@ async def test_a_plugin_that_hangs_is_killed_with_its_children_and_undone_with_t
             break
         await asyncio.sleep(0.01)
     assert not _lives(child)
-    assert await caller.attached() == set()
-    await caller.close()
+    assert await network.attached() == set()
+    await network.close()
 
 
 @pytest.mark.parametrize(
@@ -285,75 +285,75 @@ async def test_a_plugin_that_hangs_is_killed_with_its_children_and_undone_with_t
         pytest.param(lambda path: path.unlink(), "there is no one in", id="missing"),
         pytest.param(lambda path: path.chmod(0o644), "not executable", id="not executable"),
         pytest.param(lambda path: path.chmod(0o777), "others than root can write", id="written by anybody"),
-        pytest.param(lambda path: (path.unlink(), path.mkdir()), "no regular file", id="a directory"),
+        pytest.param(lambda path: (path.unlink(), path.mkdir()), "not a regular file", id="a directory"),
         pytest.param(
             lambda path: path.parent.chmod(0o777), "others than root can write", id="in a directory of anybody"
         ),
         pytest.param(lambda path: path.write_bytes(b"\x7fELF junk"), "Exec format error", id="no program"),
     ],
 )
-async def test_a_program_that_is_missing_or_not_to_be_trusted_is_not_run(node, caller, pod, spoil, told):
+async def test_a_program_that_is_missing_or_not_to_be_trusted_is_not_run(node, network, pod, spoil, told):
     node.network("one")
     spoil(node.bin / "one")
     with pytest.raises(FailedPrecondition, match=f"CNI plugin one failed ADD: .*{told}"):
-        await caller.attach(pod)
+        await network.attach(pod)
     assert node.calls() == []
-    assert await caller.attached() == set(), "who did not run has nothing to give back"
+    assert await network.attached() == set(), "who did not run has nothing to give back"
 
 
-async def test_a_missing_program_is_trouble_and_a_network_without_one_is_not(node, caller):
+async def test_a_missing_program_is_trouble_and_a_network_without_one_is_not(node, network):
     node.network("one", "absent")
-    assert "there is no absent in" in caller.trouble()
+    assert "there is no absent in" in network.not_ready_reason()
     node.network("one")
-    assert caller.trouble() == ""
+    assert network.not_ready_reason() == ""
 
 
-async def test_without_a_network_pods_wait_and_the_reason_is_told(node, caller, pod):
+async def test_without_a_network_pods_wait_and_the_reason_is_told(node, network, pod):
     (node.configs / "10-bad.conflist").write_text("{")
-    assert "no network is configured" in caller.trouble()
-    assert "10-bad.conflist" in caller.trouble()
+    assert "no network is configured" in network.not_ready_reason()
+    assert "10-bad.conflist" in network.not_ready_reason()
     with pytest.raises(Unavailable, match="no network is configured"):
-        await caller.attach(pod)
+        await network.attach(pod)
 
 
-async def test_operations_on_one_pod_take_turns_and_those_on_others_do_not_wait(node, caller, pod):
+async def test_operations_on_one_pod_take_turns_and_those_on_others_do_not_wait(node, network, pod):
     node.network("one")
     node.script({"one ADD": {"sleep": 0.4}})
     other = dataclasses.replace(pod, id="other")
     started = time.monotonic()
-    await asyncio.gather(caller.attach(pod), caller.attach(other), caller.detach(pod))
+    await asyncio.gather(network.attach(pod), network.attach(other), network.detach(pod))
     assert time.monotonic() - started < 0.4 * 2 + 1
     assert [each["verb"] for each in node.calls() if each["env"]["CNI_CONTAINERID"] == pod.id] == ["ADD", "DEL"]
 
 
-async def test_a_caller_that_gives_up_stops_no_plugin_and_what_it_made_can_be_given_back(node, caller, pod):
+async def test_a_caller_that_gives_up_stops_no_plugin_and_what_it_made_can_be_given_back(node, network, pod):
     node.network("one", "two")
     node.script({"one ADD": {"sleep": 0.3}})
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
-            await caller.attach(pod)
-    await caller.detach(pod)
-    assert node.told() == ["one ADD", "two ADD", "two DEL", "one DEL"]
-    assert await caller.attached() == set()
+            await network.attach(pod)
+    await network.detach(pod)
+    assert node.called() == ["one ADD", "two ADD", "two DEL", "one DEL"]
+    assert await network.attached() == set()
 
 
-async def test_a_program_that_is_being_written_is_waited_for(node, caller, pod):
+async def test_a_program_that_is_being_written_is_waited_for(node, network, pod):
     node.network("one")
     path = node.bin / "one"
     path.write_bytes(TRUE)
     writer = path.open("r+b")
     asyncio.get_running_loop().call_later(0.2, writer.close)
     with pytest.raises(FailedPrecondition, match="no address"):
-        await caller.attach(pod)
+        await network.attach(pod)
     assert writer.closed
 
 
-async def test_a_namespace_that_is_not_there_is_told_before_any_plugin_is_asked(node, caller, pod, tmp_path):
+async def test_a_namespace_that_is_not_there_is_told_before_any_plugin_is_asked(node, network, pod, tmp_path):
     node.network("one")
     with pytest.raises(FailedPrecondition, match="namespace"):
-        await caller.attach(dataclasses.replace(pod, netns=str(tmp_path / "gone")))
+        await network.attach(dataclasses.replace(pod, netns=str(tmp_path / "gone")))
     assert node.calls() == []
-    assert await caller.attached() == set()
+    assert await network.attached() == set()
 
 
 @pytest.mark.parametrize("point", ["runtime.cni-remembered", "runtime.cni-added"])
@@ -364,12 +364,12 @@ async def test_a_runtime_that_dies_while_it_attaches_gives_everything_back_when_
     program = tmp_path / "die.py"
     program.write_text(
         "import asyncio, sys, pathlib\n"
-        "from podwire.runtime.cni import Caller, Conflists, Plugins\n"
+        "from podwire.runtime.cni import CniNetwork, Conflists, Plugins\n"
         "from podwire.runtime.ports import Attachment\n"
         "root = pathlib.Path(sys.argv[1])\n"
         "async def main():\n"
-        "    caller = Caller(Conflists(root / 'net.d'), Plugins([root / 'bin']), root / 'memory')\n"
-        "    await caller.attach(Attachment(id='c0ffee', netns=sys.argv[2], name='n', namespace='s', uid='u'))\n"
+        "    network = CniNetwork(Conflists(root / 'net.d'), Plugins([root / 'bin']), root / 'memory')\n"
+        "    await network.attach(Attachment(id='c0ffee', netns=sys.argv[2], name='n', namespace='s', uid='u'))\n"
         "asyncio.run(main())\n"
     )
     process = await asyncio.create_subprocess_exec(
@@ -380,10 +380,10 @@ async def test_a_runtime_that_dies_while_it_attaches_gives_everything_back_when_
         env={**os.environ, "PODWIRE_FAILPOINTS": f"{point}=kill"},
     )
     assert await process.wait() == -signal.SIGKILL
-    caller = node.caller()
-    assert await caller.attached() == {"c0ffee"}
+    network = node.cni()
+    assert await network.attached() == {"c0ffee"}
     asked = len(node.calls())
-    await caller.detach(pod)
-    assert node.told()[asked:] == ["two DEL", "one DEL"]
-    assert await caller.attached() == set()
-    await caller.close()
+    await network.detach(pod)
+    assert node.called()[asked:] == ["two DEL", "one DEL"]
+    assert await network.attached() == set()
+    await network.close()

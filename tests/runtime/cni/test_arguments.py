@@ -3,7 +3,7 @@
 import pytest
 
 from podwire.protocols.grpc_status import InvalidArgument
-from podwire.runtime.cni.arguments import DEVICES, capabilities, of_plugin
+from podwire.runtime.cni.arguments import DEVICES, capability_args, plugin_capability_args
 from podwire.runtime.ports import Attachment
 
 NIC = "example.org/nic"
@@ -21,12 +21,12 @@ def pod(text):
 
 
 def test_the_annotation_is_read():
-    assert capabilities(pod(f'{{"{NIC}":["a"]}}'))[DEVICES] == {NIC: ["a"]}
+    assert capability_args(pod(f'{{"{NIC}":["a"]}}'))[DEVICES] == {NIC: ["a"]}
 
 
 def test_an_annotation_that_is_none_is_refused():
     with pytest.raises(InvalidArgument, match=DEVICES):
-        capabilities(pod("nonsense"))
+        capability_args(pod("nonsense"))
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,4 @@ def test_an_annotation_that_is_none_is_refused():
     ],
 )
 def test_each_plugin_gets_the_device_that_is_its_own(plugins, told):
-    assert [of_plugin(HAS, each, plugins).get("deviceID") for each in plugins] == told
+    assert [plugin_capability_args(HAS, each, plugins).get("deviceID") for each in plugins] == told

@@ -15,10 +15,10 @@ from podwire.linux.net.network import KernelNetwork
 from podwire.linux.nft.table import KernelElements
 from podwire.linux.proc.namespaces import KernelNamespaces, in_thread
 from podwire.protocols.cri import cri_pb2 as pb
-from podwire.runtime.cni import Checker, CheckSettings, check_schedule
-from podwire.runtime.cni.check import AT_ONCE, PodCallbacks
-from podwire.runtime.cni.check_results import CHECKS, kept
-from podwire.runtime.cni.netns_watch import SETTLED
+from podwire.runtime.cni import Checker, CheckSettings
+from podwire.runtime.cni.check import PodCallbacks
+from podwire.runtime.cni.check_results import CHECKS, load_results
+from podwire.runtime.cni.limits import CniLimits
 from podwire.runtime.ports import Attachment
 from podwire.transports.clock import SystemClock
 
@@ -29,18 +29,14 @@ NO = {"exit": 1, "stdout": json.dumps({"cniVersion": "1.1.0", "code": 101, "msg"
 LATER = {"exit": 1, "stdout": json.dumps({"cniVersion": "1.1.0", "code": 11, "msg": "not now"})}
 
 
-@pytest.fixture(autouse=True)
-def soon(monkeypatch):
-    """Nobody waits for a start that is not there."""
-    for each in ("FIRST", "QUIET", "CONFIRM", "AFTER_RESTART"):
-        monkeypatch.setattr(check_schedule, each, 0.1)
+SOON = {"first_check": 0.1, "quiet": 0.1, "confirm": 0.1, "after_restart": 0.1}
 
 
-class Told:
-    """What a checker told of pods; all are ready until one is lost."""
+class Reports:
+    """The reports of a checker; all pods are ready until one has lost its network."""
 
-    def __init__(self, caller):
-        self._caller = caller
+    def __init__(self, network):
+        self._caller = network
         self.states = []
         self.lost = []
         self._changed = asyncio.Event()
@@ -49,10 +45,10 @@ class Told:
     @property
     def idle(self):
         """Nothing is checked, or to be checked before its turn."""
-        return not any(each.busy or each.hinted for each in self.checker._turns.values())
+        return not any(each.busy or each.hinted for each in self.checker._checks.values())
 
-    def tell(self, id_):
-        self.states.append((id_, json.loads(self._caller.checked(id_))["state"]))
+    def on_result_changed(self, id_):
+        self.states.append((id_, json.loads(self._caller.check_report(id_))["state"]))
         self._changed.set()
 
     async def lose_network(self, id_):
@@ -73,14 +69,14 @@ class Told:
 
 @contextlib.asynccontextmanager
 async def checked(node, **settings):
-    """A caller with its checker, as a runtime has them."""
-    caller = node.caller(seconds=20.0)
-    told = Told(caller)
-    pods = PodCallbacks(told.is_ready, told.tell, told.lose_network)
-    told.checker = Checker(caller, CheckSettings(**settings), pods, SystemClock())
-    async with told.checker.running():
-        yield caller, told
-    await caller.close()
+    """A network with its checker, as a runtime has them."""
+    network = node.cni(plugin=20.0, **SOON)
+    reports = Reports(network)
+    pods = PodCallbacks(reports.is_ready, reports.on_result_changed, reports.lose_network)
+    reports.checker = Checker(network, CheckSettings(**settings), pods, SystemClock())
+    async with reports.checker.running():
+        yield network, reports
+    await network.close()
 
 
 def checks(node):
@@ -89,138 +85,138 @@ def checks(node):
 
 async def test_a_pod_is_checked_in_turn_until_it_is_detached(node, pod):
     node.network("one", "two")
-    async with checked(node, interval=0.4) as (caller, told):
-        await caller.attach(pod)
+    async with checked(node, interval=0.4) as (network, reports):
+        await network.attach(pod)
         assert checks(node) == [], "not before its start is over"
-        await told.until(lambda: len(checks(node)) >= 6)
+        await reports.until(lambda: len(checks(node)) >= 6)
         assert checks(node)[:4] == ["one", "two", "one", "two"]
         asked = next(each for each in node.calls() if each["verb"] == "CHECK")
         assert asked["env"]["CNI_CONTAINERID"] == pod.id
         assert asked["config"]["prevResult"]["by two"], "told the last result of ADD"
-        assert json.loads(caller.checked(pod.id))["state"] == "ok"
-        await caller.detach(pod)
+        assert json.loads(network.check_report(pod.id))["state"] == "ok"
+        await network.detach(pod)
         count = len(checks(node))
         await asyncio.sleep(1.0)
         assert len(checks(node)) == count
-    assert told.states == []
-    assert node.told()[-1] == "one DEL"
-    assert caller.checked(pod.id) == ""
-    assert kept(node.memory.parent / CHECKS) == {}
+    assert reports.states == []
+    assert node.called()[-1] == "one DEL"
+    assert network.check_report(pod.id) == ""
+    assert load_results(node.cache.parent / CHECKS) == {}
 
 
 async def test_what_fails_is_told_once_and_so_is_that_it_is_over(node, pod):
     node.network("one", "two")
-    async with checked(node, interval=0.3) as (caller, told):
-        await caller.attach(pod)
-        await told.until(lambda: len(checks(node)) >= 2)
+    async with checked(node, interval=0.3) as (network, reports):
+        await network.attach(pod)
+        await reports.until(lambda: len(checks(node)) >= 2)
         node.script({"two CHECK": NO})
-        await told.until(lambda: told.states)
+        await reports.until(lambda: reports.states)
         count = len(checks(node))
-        await told.until(lambda: len(checks(node)) >= count + 4)
-        assert told.states == [(pod.id, "failed")]
-        assert json.loads(caller.checked(pod.id))["message"] == (
+        await reports.until(lambda: len(checks(node)) >= count + 4)
+        assert reports.states == [(pod.id, "failed")]
+        assert json.loads(network.check_report(pod.id))["message"] == (
             "CNI plugin two failed CHECK: code 101: the route is gone"
         )
         node.script({})
-        await told.until(lambda: len(told.states) == 2)
-        await caller.detach(pod)
-    assert told.states == [(pod.id, "failed"), (pod.id, "ok")]
-    assert told.lost == []
+        await reports.until(lambda: len(reports.states) == 2)
+        await network.detach(pod)
+    assert reports.states == [(pod.id, "failed"), (pod.id, "ok")]
+    assert reports.lost == []
 
 
 async def test_the_next_start_goes_on_where_the_last_one_ended(node, pod):
     node.network("one")
     node.script({"one CHECK": NO})
-    async with checked(node, interval=0.3) as (caller, told):
-        await caller.attach(pod)
-        await told.until(lambda: told.states)
-    since = json.loads(caller.checked(pod.id))["since"]
+    async with checked(node, interval=0.3) as (network, reports):
+        await network.attach(pod)
+        await reports.until(lambda: reports.states)
+    since = json.loads(network.check_report(pod.id))["since"]
     count = len(checks(node))
-    async with checked(node, interval=0.3) as (caller, told):
-        await told.until(lambda: len(checks(node)) >= count + 2)
-        assert told.states == [], "that it fails was told before"
-        assert json.loads(caller.checked(pod.id))["since"] == since
+    async with checked(node, interval=0.3) as (network, reports):
+        await reports.until(lambda: len(checks(node)) >= count + 2)
+        assert reports.states == [], "that it fails was told before"
+        assert json.loads(network.check_report(pod.id))["since"] == since
         node.script({})
-        await told.until(lambda: told.states)
-        await caller.detach(pod)
-    assert told.states == [(pod.id, "ok")]
+        await reports.until(lambda: reports.states)
+        await network.detach(pod)
+    assert reports.states == [(pod.id, "ok")]
 
 
 @pytest.mark.parametrize(
-    ("network", "interval"),
+    ("keys", "interval"),
     [
         pytest.param({"disableCheck": True}, 0.2, id="disableCheck"),
         pytest.param({"cniVersion": "0.3.1"}, 0.2, id="a version without CHECK"),
         pytest.param({}, 0.0, id="an interval of 0"),
     ],
 )
-async def test_nobody_is_asked_with(node, pod, network, interval):
-    node.network("one", **network)
-    async with checked(node, interval=interval) as (caller, told):
-        await caller.attach(pod)
+async def test_no_plugin_is_called_with(node, pod, keys, interval):
+    node.network("one", **keys)
+    async with checked(node, interval=interval) as (network, reports):
+        await network.attach(pod)
         await asyncio.sleep(0.6)
-        await caller.detach(pod)
-    assert (checks(node), told.states) == ([], [])
+        await network.detach(pod)
+    assert (checks(node), reports.states) == ([], [])
 
 
 async def test_a_plugin_that_does_not_know_says_nothing_of_the_pod(node, pod):
     node.network("one")
-    async with checked(node, interval=0.3, action="restart") as (caller, told):
-        await caller.attach(pod)
-        await told.until(lambda: caller.checked(pod.id))
+    async with checked(node, interval=0.3, action="restart") as (network, reports):
+        await network.attach(pod)
+        await reports.until(lambda: network.check_report(pod.id))
         node.script({"one CHECK": LATER})
         count = len(checks(node))
-        await told.until(lambda: len(checks(node)) >= count + 4)
-        assert json.loads(caller.checked(pod.id))["state"] == "ok"
-        await caller.detach(pod)
-    assert (told.states, told.lost) == ([], [])
+        await reports.until(lambda: len(checks(node)) >= count + 4)
+        assert json.loads(network.check_report(pod.id))["state"] == "ok"
+        await network.detach(pod)
+    assert (reports.states, reports.lost) == ([], [])
 
 
 async def test_with_restart_a_pod_whose_network_is_lost_is_given_up(node, pod):
     node.network("one")
-    async with checked(node, interval=0.3, action="restart") as (caller, told):
-        await caller.attach(pod)
-        await told.until(lambda: caller.checked(pod.id))
+    async with checked(node, interval=0.3, action="restart") as (network, reports):
+        await network.attach(pod)
+        await reports.until(lambda: network.check_report(pod.id))
         count = len(checks(node))
         node.script({"one CHECK": NO})
-        await told.until(lambda: told.lost)
+        await reports.until(lambda: reports.lost)
         assert len(checks(node)) >= count + 2, "not at the first word"
-        await caller.detach(pod)
-    assert (told.states, told.lost) == ([(pod.id, "failed")], [pod.id])
+        await network.detach(pod)
+    assert (reports.states, reports.lost) == ([(pod.id, "failed")], [pod.id])
 
 
 async def test_with_restart_a_pod_that_was_never_found_whole_is_only_reported(node, pod):
     node.network("one")
     node.script({"one CHECK": NO})
-    async with checked(node, interval=0.2, action="restart") as (caller, told):
-        await caller.attach(pod)
-        await told.until(lambda: len(checks(node)) >= 6)
-        await caller.detach(pod)
-    assert (told.states, told.lost) == ([(pod.id, "failed")], [])
+    async with checked(node, interval=0.2, action="restart") as (network, reports):
+        await network.attach(pod)
+        await reports.until(lambda: len(checks(node)) >= 6)
+        await network.detach(pod)
+    assert (reports.states, reports.lost) == ([(pod.id, "failed")], [])
 
 
 async def test_a_check_and_the_del_of_its_pod_take_turns(node, pod):
     node.network("one")
     node.script({"one CHECK": {"sleep": 0.3}})
-    caller = node.caller()
-    await caller.attach(pod)
+    network = node.cni()
+    await network.attach(pod)
     done = []
 
     async def noted(name, work):
         await work
         done.append(name)
 
-    await asyncio.gather(noted("check", caller.check(pod.id, 1.0)), noted("detach", caller.detach(pod)))
+    await asyncio.gather(noted("check", network.check(pod.id, 1.0)), noted("detach", network.detach(pod)))
     assert done == ["check", "detach"]
-    assert await caller.check(pod.id, 2.0) is None
-    await caller.close()
+    assert await network.check(pod.id, 2.0) is None
+    await network.close()
 
 
 async def test_few_pods_are_checked_at_the_same_time(node, pod):
     node.network("one")
     pods = [Attachment(id=f"pod{each}", netns=pod.netns, name="p", namespace="d", uid="u") for each in range(10)]
     now, most, seen = set(), 0, set()
-    async with checked(node, interval=0.2) as (caller, told):
+    async with checked(node, interval=0.2) as (network, reports):
 
         async def check(id_, _wall):
             nonlocal most
@@ -230,11 +226,11 @@ async def test_few_pods_are_checked_at_the_same_time(node, pod):
             now.remove(id_)
             seen.add(id_)
 
-        await asyncio.gather(*map(caller.attach, pods))
-        caller.check = check
-        await told.until(lambda: len(seen) == len(pods))
-        await asyncio.gather(*map(caller.detach, pods))
-    assert most == AT_ONCE
+        await asyncio.gather(*map(network.attach, pods))
+        network.check = check
+        await reports.until(lambda: len(seen) == len(pods))
+        await asyncio.gather(*map(network.detach, pods))
+    assert most == CniLimits().concurrent_checks
 
 
 # On the real kernel
@@ -261,8 +257,8 @@ def configure_reference(node, root):
 class Host:
     """A network of its own with two pods, of which `a` has a port; only what changes has them checked."""
 
-    def __init__(self, node, namespaces, caller, told):
-        self.node, self.namespaces, self.caller, self.told = node, namespaces, caller, told
+    def __init__(self, node, namespaces, network, reports):
+        self.node, self.namespaces, self.network, self.reports = node, namespaces, network, reports
         self.pods = [self.pod("a", 8080), self.pod("b", 8081)]
 
     def pod(self, name, port):
@@ -270,35 +266,35 @@ class Host:
         return Attachment(id=name, netns=self.namespaces.path(name), name=name, namespace="d", uid=name, ports=ports)
 
     async def checked_once(self):
-        await self.told.until(lambda: all(self.caller.checked(each.id) for each in self.pods))
+        await self.reports.until(lambda: all(self.network.check_report(each.id) for each in self.pods))
 
     def checked_at(self, id_):
-        return json.loads(self.caller.checked(id_))["checkedAt"]
+        return json.loads(self.network.check_report(id_))["checkedAt"]
 
     async def drift(self, id_, break_, mend):
-        """Break something of a pod, and mend it: both are told of that pod alone."""
-        before = len(self.told.states)
+        """Break something of a pod, and mend it: both are reported of that pod alone."""
+        before = len(self.reports.states)
         begun = time.monotonic()
         break_()
-        await self.told.until(lambda: len(self.told.states) > before)
-        sys.stdout.write(f"{self.caller.checked(id_)} after {time.monotonic() - begun:.3f} s\n")
+        await self.reports.until(lambda: len(self.reports.states) > before)
+        sys.stdout.write(f"{self.network.check_report(id_)} after {time.monotonic() - begun:.3f} s\n")
         begun = time.monotonic()
         mend()
-        await self.told.until(lambda: len(self.told.states) > before + 1)
+        await self.reports.until(lambda: len(self.reports.states) > before + 1)
         sys.stdout.write(f"well again after {time.monotonic() - begun:.3f} s\n")
-        assert self.told.states[before:] == [(id_, "failed"), (id_, "ok")]
+        assert self.reports.states[before:] == [(id_, "failed"), (id_, "ok")]
 
 
 def on_the_kernel(node, root, story):
     """In a thread with namespaces of its own; the interval is an hour, so nothing is found in turn."""
 
     async def live(namespaces):
-        async with checked(node, interval=3600.0) as (caller, told):
-            host = Host(node, namespaces, caller, told)
-            await asyncio.gather(*map(caller.attach, host.pods))
+        async with checked(node, interval=3600.0) as (network, reports):
+            host = Host(node, namespaces, network, reports)
+            await asyncio.gather(*map(network.attach, host.pods))
             await host.checked_once()
             await story(host)
-            await asyncio.gather(*map(caller.detach, host.pods))
+            await asyncio.gather(*map(network.detach, host.pods))
 
     def run():
         syscalls.unshare(syscalls.NEWNET | syscalls.NEWNS)
@@ -337,13 +333,13 @@ async def _others(host):
     """Another pod comes and goes: the two are not checked for that. The first of all made the bridge and the rules."""
     host.namespaces.create("c")
     other = host.pod("c", 8082)
-    await asyncio.sleep(2 * SETTLED)
-    await host.told.until(lambda: host.told.idle)
+    await asyncio.sleep(2 * CniLimits().netlink_debounce)
+    await host.reports.until(lambda: host.reports.idle)
     before = [host.checked_at(each) for each in "ab"]
-    await host.caller.attach(other)
-    await host.caller.detach(other)
-    await asyncio.sleep(2 * SETTLED)
-    assert host.told.idle
+    await host.network.attach(other)
+    await host.network.detach(other)
+    await asyncio.sleep(2 * CniLimits().netlink_debounce)
+    assert host.reports.idle
     assert [host.checked_at(each) for each in "ab"] == before
 
 

@@ -1,11 +1,18 @@
-"""What CHECK found: what it means after what was found before, and how it is kept."""
+"""What CHECK found: what it means after what was found before, and how it is load_results."""
 
 import json
 
 import pytest
 
 from podwire.protocols.cni.errors import CniError, Code
-from podwire.runtime.cni.check_results import CheckOutcome, CheckResult, CheckResults, gives_word, judged, kept
+from podwire.runtime.cni.check_results import (
+    CheckOutcome,
+    CheckResult,
+    CheckResults,
+    is_finding,
+    load_results,
+    next_result,
+)
 from podwire.runtime.cni.plugins import PluginFailed, PluginMissing
 
 
@@ -14,7 +21,7 @@ def no(msg="there is no route", code=101, details=""):
 
 
 OK = CheckResult(state="ok", since=1.0)
-ROUTE, LINK = judged(no(), OK, 2.0), judged(no("eth0 is not there"), OK, 3.0)
+ROUTE, LINK = next_result(no(), OK, 2.0), next_result(no("eth0 is not there"), OK, 3.0)
 
 
 @pytest.mark.parametrize(
@@ -27,13 +34,13 @@ ROUTE, LINK = judged(no(), OK, 2.0), judged(no("eth0 is not there"), OK, 3.0)
         pytest.param(ROUTE, no(), "failed", 2.0, True, False, id="it still fails"),
         pytest.param(LINK, no(), "failed", 9.0, True, True, id="it fails with something else"),
         pytest.param(ROUTE, None, "ok", 9.0, False, True, id="it is well again"),
-        pytest.param(judged(no("x"), None, 1.0), no(), "failed", 9.0, False, True, id="it was never well"),
+        pytest.param(next_result(no("x"), None, 1.0), no(), "failed", 9.0, False, True, id="it was never well"),
     ],
 )
 def test_a_check_means(before, failure, state, since, was_ok, news):
-    after = judged(failure, before, 9.0)
+    after = next_result(failure, before, 9.0)
     assert (after.state, after.since, after.was_ok) == (state, since, was_ok)
-    assert CheckOutcome(before, after).news == news
+    assert CheckOutcome(before, after).changed == news
 
 
 @pytest.mark.parametrize(
@@ -48,38 +55,38 @@ def test_a_check_means(before, failure, state, since, was_ok, news):
     ],
 )
 def test_only_a_plugins_own_word_counts(failure, word):
-    assert gives_word(failure) == word
+    assert is_finding(failure) == word
 
 
 def test_what_was_found_is_kept_and_found_by_the_next(tmp_path):
     checks = CheckResults(tmp_path / "checks")
     assert checks.get("a") is None
-    checks.note("a", None, 100.0)
-    checks.note("a", no(details="by 10.0.0.1"), 200.0)
-    findings = checks.note("a", no(details="by 10.0.0.1"), 300.0)
-    assert not findings.news
-    checks.note("b", None, 300.0)
-    (found, at), _ = kept(tmp_path / "checks").values()
+    checks.record("a", None, 100.0)
+    checks.record("a", no(details="by 10.0.0.1"), 200.0)
+    findings = checks.record("a", no(details="by 10.0.0.1"), 300.0)
+    assert not findings.changed
+    checks.record("b", None, 300.0)
+    (found, at), _ = load_results(tmp_path / "checks").values()
     assert (found.state, found.since, found.was_ok, at) == ("failed", 200.0, True, 300.0)
     again = CheckResults(tmp_path / "checks")
-    assert not again.note("a", no(details="by 10.0.0.1"), 400.0).news
-    again.forget_others(["b"])
-    assert list(kept(tmp_path / "checks")) == ["b"]
-    again.forget("b")
-    again.forget("b")
+    assert not again.record("a", no(details="by 10.0.0.1"), 400.0).changed
+    again.keep_only(["b"])
+    assert list(load_results(tmp_path / "checks")) == ["b"]
+    again.remove("b")
+    again.remove("b")
     assert list((tmp_path / "checks").iterdir()) == []
 
 
 def test_it_is_shown_with_its_times_and_the_plugins_words(tmp_path):
     checks = CheckResults(tmp_path)
-    checks.note("a", None, 0.5)
-    assert json.loads(checks.get("a").shown()) == {
+    checks.record("a", None, 0.5)
+    assert json.loads(checks.get("a").report()) == {
         "state": "ok",
         "since": "1970-01-01T00:00:00.500000Z",
         "checkedAt": "1970-01-01T00:00:00.500000Z",
     }
-    checks.note("a", no(details="by 10.0.0.1"), 60.0)
-    assert json.loads(checks.get("a").shown()) == {
+    checks.record("a", no(details="by 10.0.0.1"), 60.0)
+    assert json.loads(checks.get("a").report()) == {
         "state": "failed",
         "since": "1970-01-01T00:01:00.000000Z",
         "checkedAt": "1970-01-01T00:01:00.000000Z",
@@ -94,15 +101,15 @@ def test_it_is_shown_with_its_times_and_the_plugins_words(tmp_path):
 def test_what_cannot_be_read_or_written_keeps_nobody_from_knowing(tmp_path):
     (tmp_path / "a.json").write_text("half a li")
     (tmp_path / ".b.json").write_text("{}")
-    assert kept(tmp_path) == {}
+    assert load_results(tmp_path) == {}
     checks = CheckResults(tmp_path / "a.json/checks")  # below a file, where nothing can be made
-    assert checks.note("c", no(), 1.0).news
-    assert checks.get("c").check.state == "failed"
+    assert checks.record("c", no(), 1.0).changed
+    assert checks.get("c").result.state == "failed"
 
 
 def test_nothing_is_written_when_nothing_is_new(tmp_path):
     checks = CheckResults(tmp_path)
-    checks.note("a", None, 1.0)
+    checks.record("a", None, 1.0)
     inode = (tmp_path / "a.json").stat().st_ino
-    checks.note("a", None, 2.0)
+    checks.record("a", None, 2.0)
     assert ((tmp_path / "a.json").stat().st_ino, (tmp_path / "a.json").stat().st_mtime) == (inode, 2.0)

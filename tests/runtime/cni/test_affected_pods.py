@@ -1,4 +1,4 @@
-"""Whom a change on the host concerns: two pods at a bridge, one at a link of its own."""
+"""Whom a change on the host affected: two pods at a bridge, one at a link of its own."""
 
 import pytest
 
@@ -31,12 +31,12 @@ def element(*comments, gone=True):
 
 
 @pytest.fixture
-def concerns():
+def affected():
     made = AffectedPods()
-    made.see([OUT, BRIDGE, *VETHS.values(), LONE])
+    made.set_links([OUT, BRIDGE, *VETHS.values(), LONE])
     for each in "ab":
-        made.follow(each, ["br0", f"veth-{each}"])
-    made.follow("c", ["ptp-c"])
+        made.add_pod(each, ["br0", f"veth-{each}"])
+    made.add_pod("c", ["ptp-c"])
     return made
 
 
@@ -74,31 +74,31 @@ def concerns():
         pytest.param(Changed(monitor.ANYTHING), "abc", id="more was told than heard"),
     ],
 )  # fmt: skip
-def test_a_change_concerns(concerns, change, who):
-    assert concerns.of(change, failing={"c", "gone"}) == set(who)
+def test_a_change_affected(affected, change, who):
+    assert affected.of(change, failing={"c", "gone"}) == set(who)
 
 
-def test_a_pod_that_left_is_not_concerned(concerns):
-    concerns.leave("a")
-    concerns.leave("a")
-    assert concerns.of(Changed(monitor.ANYTHING), set()) == {"b", "c"}
-    assert concerns.of(changed(BRIDGE, up=False), set()) == {"b"}
+def test_a_pod_that_left_is_not_concerned(affected):
+    affected.remove_pod("a")
+    affected.remove_pod("a")
+    assert affected.of(Changed(monitor.ANYTHING), set()) == {"b", "c"}
+    assert affected.of(changed(BRIDGE, up=False), set()) == {"b"}
 
 
-def test_a_change_is_one_only_the_first_time(concerns):
+def test_a_change_is_one_only_the_first_time(affected):
     down = changed(VETHS["a"], up=False)
-    assert concerns.of(down, set()) == {"a"}
-    assert concerns.of(down, set()) == set()
-    assert concerns.of(changed(VETHS["a"]), set()) == {"a"}, "and back"
+    assert affected.of(down, set()) == {"a"}
+    assert affected.of(down, set()) == set()
+    assert affected.of(changed(VETHS["a"]), set()) == {"a"}, "and back"
 
 
-def test_a_link_that_came_later_is_known_by_its_index_too(concerns):
-    concerns.of(changed(link(30, "ptp-d")), set())
-    concerns.follow("d", ["ptp-d"])
-    assert concerns.of(Changed(monitor.NEXT_HOP, True, 30), set()) == {"d"}
+def test_a_link_that_came_later_is_known_by_its_index_too(affected):
+    affected.of(changed(link(30, "ptp-d")), set())
+    affected.add_pod("d", ["ptp-d"])
+    assert affected.of(Changed(monitor.NEXT_HOP, True, 30), set()) == {"d"}
 
 
-def test_a_whole_add_and_del_of_one_pod_are_nothing_to_the_others(concerns):
+def test_a_whole_add_and_del_of_one_pod_are_nothing_to_the_others(affected):
     """As the kernel tells them on a host with a bridge."""
     new = link(40, "veth-n", up=False)
     told = [
@@ -107,4 +107,4 @@ def test_a_whole_add_and_del_of_one_pod_are_nothing_to_the_others(concerns):
         element("token n eth0", gone=False), element("token n eth0"), at(monitor.NEXT_HOP, new),
         changed(new, gone=True, what=monitor.PORT), changed(BRIDGE, mtu=1500), changed(new, gone=True),
     ]  # fmt: skip
-    assert [concerns.of(each, set()) for each in told] == [set()] * len(told)
+    assert [affected.of(each, set()) for each in told] == [set()] * len(told)
