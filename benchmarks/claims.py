@@ -76,22 +76,22 @@ def pod(number: int) -> dict[str, Any]:
 def _decisions(seconds: float) -> Figure:
     """The decision alone: filters, search, scores, and the devices counted as taken."""
     snapshot = Snapshot()
-    book = snapshot.claims
-    book.known = True
-    book.classes["nic"] = device_classes.read(class_())
+    claim_cache = snapshot.claims
+    claim_cache.known = True
+    claim_cache.classes["nic"] = device_classes.read(class_())
     for number in range(NODES):
         snapshot.put_node(nodes.read(node(number)))
-        book.inventory.put_slice(slices.read(slice_(number)))
+        claim_cache.inventory.put_slice(slices.read(slice_(number)))
     times: list[float] = []
     end = time.perf_counter() + seconds
     for number in range(NODES * DEVICES // 2):
-        book.put_claim(claims.read(claim(number)))
+        claim_cache.put_claim(claims.read(claim(number)))
         info = pod_info.read(pod(number))
         begun = time.perf_counter()
         found = choose(info, snapshot)
         if not isinstance(found, Chosen):
             raise CannotMeasure(found.message)
-        book.reserve(info.pod.uid, dynamic_resources.decided(info, snapshot, found.node))
+        claim_cache.reserve(info.pod.uid, dynamic_resources.decide_claims(info, snapshot, found.node))
         snapshot.put_pod(info, found.node)
         times.append((time.perf_counter() - begun) * 1e3)
         if time.perf_counter() > end:

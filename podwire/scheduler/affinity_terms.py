@@ -1,4 +1,4 @@
-"""Which pods an affinity, anti-affinity or spread rule is about."""
+"""Affinity terms: the pods that an affinity, anti-affinity or spread constraint selects."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Pods of some namespaces with some labels, near in the sense of a node label."""
+    """Selects pods by namespace and labels; `topology_key` is the node label that defines "near"."""
 
     topology_key: str
     selector: LabelSelector
@@ -23,27 +23,27 @@ class Term:
     weight: int = 0
 
     @property
-    def knowable(self) -> bool:
+    def supported(self) -> bool:
         """False when it asks for labels of namespaces other than their name."""
         return self.namespace_selector is None or all(
             each.key == NAMESPACE_NAME for each in self.namespace_selector.requirements
         )
 
     def matches(self, pod: Metadata) -> bool:
-        return self._of_interest(pod.namespace) and self.selector.matches(pod.labels)
+        return self._selects_namespace(pod.namespace) and self.selector.matches(pod.labels)
 
-    def _of_interest(self, namespace: str) -> bool:
+    def _selects_namespace(self, namespace: str) -> bool:
         if namespace in self.namespaces:
             return True
         if self.namespace_selector is None:
             return False
-        # Of an unknowable rule the strict reading is the safe one: it keeps pods apart rather than together.
-        return not self.knowable or self.namespace_selector.matches({NAMESPACE_NAME: namespace})
+        # An unsupported namespace selector is read strictly: it keeps pods apart rather than together.
+        return not self.supported or self.namespace_selector.matches({NAMESPACE_NAME: namespace})
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """All that a pod says about other pods."""
+    """The affinity and anti-affinity terms of a pod."""
 
     affinity: tuple[Term, ...] = ()
     anti_affinity: tuple[Term, ...] = ()
@@ -55,7 +55,7 @@ NONE = Terms()
 
 
 def read(pod: Pod) -> Terms:
-    """Raises ValueError for a selector that no validation has seen."""
+    """Parses the terms of a pod; raises ValueError for an invalid selector."""
     given = pod.spec.affinity or {}
     near, apart = given.get("podAffinity") or {}, given.get("podAntiAffinity") or {}
     if not near and not apart:

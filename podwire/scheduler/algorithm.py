@@ -1,11 +1,15 @@
-"""Which node a pod goes to, or why none will do. No I/O, no clock, no chance: the same question, the same answer."""
+"""Chooses the node of a pod, or explains why no node fits.
+
+No I/O, no clock, no randomness: the same pod and snapshot always give the same result. Filters remove nodes in
+upstream's order, scores rank the rest (see filters.py and scores.py).
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from podwire.scheduler.filters import FILTERS, POST_FILTERS
-from podwire.scheduler.framework import ANYTHING, NOTHING, Filter, Happening, Hopeless, Judge, Refused
+from podwire.scheduler.framework import ANYTHING, NOTHING, ClusterEvent, Filter, FilterAborted, NodeFilter, Rejected
 from podwire.scheduler.pod_info import PodInfo
 from podwire.scheduler.scores import SCORES
 from podwire.scheduler.snapshot import NodeInfo, Snapshot
@@ -21,45 +25,47 @@ class Chosen:
 @dataclass(frozen=True, slots=True)
 class Unschedulable:
     message: str
-    helped_by: Happening
-    """What has to happen before it is worth asking again."""
+    retry_on: ClusterEvent
+    """Cluster events after which the pod is worth another attempt."""
     quiet: bool = False
-    """Nothing that people need to hear of."""
+    """Users need no Event: another component is already working on it."""
 
 
 def choose(pod: PodInfo, snapshot: Snapshot) -> Chosen | Unschedulable:
     nodes = snapshot.nodes
     if not nodes:
-        return Unschedulable(NO_NODES, Happening.NODE)
-    judges: list[tuple[Filter, Judge]] = []
+        return Unschedulable(NO_NODES, ClusterEvent.NODE)
+    node_filters: list[tuple[Filter, NodeFilter]] = []
     for each in FILTERS:
-        judge = each.prepare(pod, snapshot)
-        if isinstance(judge, Refused):
-            return Unschedulable(_told(pod, snapshot, judge.why), each.helped_by, quiet=judge.quiet)
-        if judge is not None:
-            judges.append((each, judge))
+        node_filter = each.prepare(pod, snapshot)
+        if isinstance(node_filter, Rejected):
+            return Unschedulable(_message(pod, snapshot, node_filter.why), each.retry_on, quiet=node_filter.quiet)
+        if node_filter is not None:
+            node_filters.append((each, node_filter))
     try:
-        fitting, failed = _sifted(nodes, judges)
-    except Hopeless as error:
-        return Unschedulable(_told(pod, snapshot, str(error)), ANYTHING | Happening.DEVICES)
+        fitting, failed = _filter_nodes(nodes, node_filters)
+    except FilterAborted as error:
+        return Unschedulable(_message(pod, snapshot, str(error)), ANYTHING | ClusterEvent.DEVICES)
     if fitting:
         return Chosen(_best(pod, snapshot, fitting).name)
-    helped_by = NOTHING
+    retry_on = NOTHING
     for each, _node, _reasons in failed:
-        helped_by |= each.helped_by
+        retry_on |= each.retry_on
     reasons = Counter(reason for _filter, _node, told in failed for reason in told)
-    return Unschedulable(_told(pod, snapshot, _histogram(reasons), _details(pod, snapshot, failed)), helped_by)
+    return Unschedulable(_message(pod, snapshot, _histogram(reasons), _details(pod, snapshot, failed)), retry_on)
 
 
 _Failed = tuple[Filter, NodeInfo, Sequence[str]]
 
 
-def _sifted(nodes: Iterable[NodeInfo], judges: Sequence[tuple[Filter, Judge]]) -> tuple[list[NodeInfo], list[_Failed]]:
-    """The nodes that will do; for each other one the filter that it failed, and the reasons."""
+def _filter_nodes(
+    nodes: Iterable[NodeInfo], node_filters: Sequence[tuple[Filter, NodeFilter]]
+) -> tuple[list[NodeInfo], list[_Failed]]:
+    """Returns the nodes that pass, and for each other one the filter that it failed with the reasons."""
     fitting, failed = [], []
     for node in nodes:
-        for filter_, judge in judges:
-            if reasons := judge(node):
+        for filter_, node_filter in node_filters:
+            if reasons := node_filter(node):
                 failed.append((filter_, node, reasons))
                 break
         else:
@@ -72,23 +78,23 @@ def _histogram(reasons: Counter[str]) -> str:
 
 
 def _details(pod: PodInfo, snapshot: Snapshot, failed: Sequence[_Failed]) -> str:
-    """What filters have to add to their reasons."""
+    """Returns what filters add to their reasons, in sentences."""
     told = [
-        each.tell(pod, snapshot, nodes)
+        each.explain(pod, snapshot, nodes)
         for each in FILTERS
-        if each.tell is not None and (nodes := [node for filter_, node, _ in failed if filter_ is each])
+        if each.explain is not None and (nodes := [node for filter_, node, _ in failed if filter_ is each])
     ]
     return " ".join(each for each in told if each)
 
 
-def _told(pod: PodInfo, snapshot: Snapshot, why: str, details: str = "") -> str:
-    afterwards = " ".join(each.tell(pod, snapshot) for each in POST_FILTERS)
+def _message(pod: PodInfo, snapshot: Snapshot, why: str, details: str = "") -> str:
+    afterwards = " ".join(each.explain(pod, snapshot) for each in POST_FILTERS)
     sentences = (f"0/{len(snapshot.nodes)} nodes are available: {why}.", details, afterwards)
     return " ".join(each for each in sentences if each)
 
 
 def _best(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> NodeInfo:
-    """The best rated; of equals the one with the fewest pods, then the first by name."""
+    """Returns the node with the highest score; ties go to fewer pods, then to the name."""
     if len(nodes) == 1:
         return nodes[0]
     totals = [0] * len(nodes)

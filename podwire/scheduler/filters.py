@@ -1,7 +1,6 @@
-"""The filters in upstream's order. A node is told the reasons of the first that it fails.
+"""The filters in upstream's order; a node gets the reasons of the first filter that it fails.
 
-What a pod may ask for and nobody here evaluates has its row too: it is refused with the name of the field, and the
-row is where evaluating it begins.
+Features that this scheduler does not evaluate have a row too: pods that need them are rejected with the field's name.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from podwire.objects.nodes import Node, Taint
 from podwire.scheduler import inter_pod_affinity, topology_spread
 from podwire.scheduler.claims import dynamic_resources as claims
 from podwire.scheduler.claims import extended_resources
-from podwire.scheduler.framework import ANYTHING, NOTHING, Filter, Happening, Judge, Refused
+from podwire.scheduler.framework import ANYTHING, NOTHING, ClusterEvent, Filter, NodeFilter, Rejected
 from podwire.scheduler.pod_info import HostPort, PodInfo
 from podwire.scheduler.resource_requests import PODS
 from podwire.scheduler.snapshot import NodeInfo, Snapshot
@@ -21,34 +20,34 @@ _CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 _ANY = "0.0.0.0"  # the host address that means all of them
 
 
-def node_unschedulable(pod: PodInfo, _snapshot: Snapshot) -> Judge | None:
+def node_unschedulable(pod: PodInfo, _snapshot: Snapshot) -> NodeFilter | None:
     if any(taints.tolerates(each, _CORDON) for each in pod.pod.spec.tolerations):
         return None
     return _of_node(lambda node: not node.spec.unschedulable, "node(s) were unschedulable")
 
 
-def node_name(pod: PodInfo, _snapshot: Snapshot) -> Judge | None:
+def node_name(pod: PodInfo, _snapshot: Snapshot) -> NodeFilter | None:
     wanted = pod.pod.spec.node_name
     if not wanted:
         return None
     return _of_node(lambda node: node.name == wanted, "node(s) didn't match the requested node name")
 
 
-def taint_toleration(pod: PodInfo, _snapshot: Snapshot) -> Judge:
-    def judge(node: NodeInfo) -> Sequence[str]:
+def taint_toleration(pod: PodInfo, _snapshot: Snapshot) -> NodeFilter:
+    def node_filter(node: NodeInfo) -> Sequence[str]:
         given = node.node.spec.taints if node.node else ()
         first = next(taints.untolerated(given, pod.pod.spec.tolerations), None)
         return (f"node(s) had untolerated taint {{{first.key}: {first.value}}}",) if first else ()
 
-    return judge
+    return node_filter
 
 
-def required_node_affinity(pod: PodInfo, _snapshot: Snapshot) -> Judge | None:
+def required_node_affinity(pod: PodInfo, _snapshot: Snapshot) -> NodeFilter | None:
     wanted = node_affinity.required(pod.pod.spec)
     return wanted and _of_node(wanted, "node(s) didn't match Pod's node affinity/selector")
 
 
-def node_ports(pod: PodInfo, _snapshot: Snapshot) -> Judge | None:
+def node_ports(pod: PodInfo, _snapshot: Snapshot) -> NodeFilter | None:
     if not pod.host_ports:
         return None
     taken = ("node(s) didn't have free ports for the requested pod ports",)
@@ -62,28 +61,28 @@ def _in_use(node: NodeInfo, wanted: HostPort) -> bool:
     return wanted.ip == _ANY or wanted.ip in addresses or _ANY in addresses
 
 
-def node_resources_fit(pod: PodInfo, _snapshot: Snapshot) -> Judge:
+def node_resources_fit(pod: PodInfo, _snapshot: Snapshot) -> NodeFilter:
     asked = [(name, amount) for name, amount in pod.requests.items() if amount > 0]
 
-    def judge(node: NodeInfo) -> Sequence[str]:
+    def node_filter(node: NodeInfo) -> Sequence[str]:
         has, held = node.allocatable, node.requested
         reasons = ["Too many pods"] if len(node.pods) + 1 > has.get(PODS, 0) else []
         reasons += [f"Insufficient {name}" for name, amount in asked if amount > has.get(name, 0) - held[name]]
         return reasons
 
-    return judge
+    return node_filter
 
 
-def volume_binding(pod: PodInfo, _snapshot: Snapshot) -> Refused | None:
-    return Refused(f"{pod.not_evaluated[0]} is not evaluated by this scheduler") if pod.not_evaluated else None
+def volume_binding(pod: PodInfo, _snapshot: Snapshot) -> Rejected | None:
+    return Rejected(f"{pod.not_evaluated[0]} is not evaluated by this scheduler") if pod.not_evaluated else None
 
 
-def _of_node(fits: Callable[[Node], bool], reason: str) -> Judge:
+def _of_node(fits: Callable[[Node], bool], reason: str) -> NodeFilter:
     reasons = (reason,)
     return lambda node: () if node.node is not None and fits(node.node) else reasons
 
 
-_NODE, _GONE = Happening.NODE, Happening.POD_GONE
+_NODE, _GONE = ClusterEvent.NODE, ClusterEvent.POD_GONE
 
 FILTERS = (
     Filter("NodeUnschedulable", node_unschedulable, _NODE),
@@ -91,24 +90,24 @@ FILTERS = (
     Filter("TaintToleration", taint_toleration, _NODE),
     Filter("NodeAffinity", required_node_affinity, _NODE),
     Filter("NodePorts", node_ports, _NODE | _GONE),
-    Filter("NodeResourcesFit", node_resources_fit, _NODE | _GONE, extended_resources.told),
+    Filter("NodeResourcesFit", node_resources_fit, _NODE | _GONE, extended_resources.explain),
     Filter("VolumeBinding", volume_binding, NOTHING),
-    Filter("PodTopologySpread", topology_spread.judge, ANYTHING),
-    Filter("InterPodAffinity", inter_pod_affinity.judge, ANYTHING),
-    Filter("DynamicResources", claims.judge, _NODE | Happening.DEVICES, claims.told),
+    Filter("PodTopologySpread", topology_spread.node_filter, ANYTHING),
+    Filter("InterPodAffinity", inter_pod_affinity.node_filter, ANYTHING),
+    Filter("DynamicResources", claims.node_filter, _NODE | ClusterEvent.DEVICES, claims.explain),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PostFilter:
-    """Is asked when no node passed; says in a sentence what it did about that."""
+    """Runs when no node passed; returns a sentence about what it did."""
 
     name: str
-    tell: Callable[[PodInfo, Snapshot], str]
+    explain: Callable[[PodInfo, Snapshot], str]
 
 
 def default_preemption(pod: PodInfo, _snapshot: Snapshot) -> str:
-    """Pods of lower priority stay where they are; whoever waits for their place is told so."""
+    """Preemption is not supported; the message says so."""
     if pod.pod.spec.preemption_policy == "Never":
         return "preemption: not eligible due to preemptionPolicy=Never."
     return "preemption: not done by this scheduler."

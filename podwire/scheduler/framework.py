@@ -1,4 +1,4 @@
-"""What a filter is: it looks at a pod once, then judges nodes."""
+"""The interface of a filter plugin: it looks at a pod once, then at each node."""
 
 import enum
 from collections.abc import Callable, Sequence
@@ -8,45 +8,45 @@ from podwire.scheduler.pod_info import PodInfo
 from podwire.scheduler.snapshot import NodeInfo, Snapshot
 
 
-class Happening(enum.Flag):
-    """What happens in a cluster and may make room for a pod that found none."""
+class ClusterEvent(enum.Flag):
+    """Cluster events that may make an unschedulable pod schedulable."""
 
     NODE = enum.auto()
-    """A node came, went, or changed in what a filter looks at."""
+    """A node was added, removed, or changed in what a filter looks at."""
     POD_GONE = enum.auto()
-    """A pod was deleted, ended, or holds less."""
+    """A pod was deleted, finished, or requests less."""
     POD_CAME = enum.auto()
-    """A pod was placed, or has other labels."""
+    """A pod was placed, or its labels changed."""
     DEVICES = enum.auto()
-    """A claim, a device, a class of devices or a rule about them came, went or changed."""
+    """A claim, device, device class or taint rule was added, removed or changed."""
 
 
-NOTHING = Happening(0)
-ANYTHING = Happening.NODE | Happening.POD_GONE | Happening.POD_CAME
+NOTHING = ClusterEvent(0)
+ANYTHING = ClusterEvent.NODE | ClusterEvent.POD_GONE | ClusterEvent.POD_CAME
 
-Judge = Callable[[NodeInfo], Sequence[str]]
-"""The reasons why a node will not do, in the words that users see; none when it will."""
+NodeFilter = Callable[[NodeInfo], Sequence[str]]
+"""Returns the reasons why a node does not fit, in the words that users see; empty when it fits."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """No node at all will do, whatever it is like."""
+class Rejected:
+    """No node can fit, regardless of its state."""
 
     why: str
     quiet: bool = False
-    """Somebody is at work on it already: no Event is needed."""
+    """Another component is already working on it: no Event is needed."""
 
 
-class Hopeless(Exception):
-    """Raised by a judge: what it met on a node keeps the pod from every node."""
+class FilterAborted(Exception):
+    """Raised by a node filter: the problem on one node excludes all nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
     name: str
-    prepare: Callable[[PodInfo, Snapshot], Judge | Refused | None]
-    """None when the pod does not ask for what this filter is about."""
-    helped_by: Happening
-    """What may make a node pass that did not."""
-    tell: Callable[[PodInfo, Snapshot, Sequence[NodeInfo]], str] | None = None
-    """More than the reasons say, of nodes that failed, in sentences."""
+    prepare: Callable[[PodInfo, Snapshot], NodeFilter | Rejected | None]
+    """Returns None when the pod does not use what this filter is about."""
+    retry_on: ClusterEvent
+    """Cluster events that may make a failed node pass."""
+    explain: Callable[[PodInfo, Snapshot, Sequence[NodeInfo]], str] | None = None
+    """Explains failed nodes in more detail than the reasons do."""

@@ -1,71 +1,71 @@
-"""InterPodAffinity: near pods of one kind, away from those of another; and what pods already there say to that."""
+"""InterPodAffinity: affinity and anti-affinity of the pod, and anti-affinity of existing pods towards it."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from podwire.scheduler.affinity_terms import Term
-from podwire.scheduler.framework import Judge, Refused
+from podwire.scheduler.framework import NodeFilter, Rejected
 from podwire.scheduler.pod_info import PodInfo
 from podwire.scheduler.snapshot import NodeInfo, Snapshot
 
-FAR = ("node(s) didn't match pod affinity rules",)
-NEAR = ("node(s) didn't match pod anti-affinity rules",)
-UNWELCOME = ("node(s) didn't satisfy existing pods anti-affinity rules",)
+AFFINITY_NOT_MET = ("node(s) didn't match pod affinity rules",)
+ANTI_AFFINITY_NOT_MET = ("node(s) didn't match pod anti-affinity rules",)
+EXISTING_ANTI_AFFINITY = ("node(s) didn't satisfy existing pods anti-affinity rules",)
 
 HARD_WEIGHT = 1
-"""What the required affinity of a pod that is there already counts for a newcomer that it would like."""
+"""Weight of an existing pod's required affinity for the incoming pod."""
 
-Places = set[tuple[str, str]]
-"""Pairs of a topology key and a value."""
+Domains = set[tuple[str, str]]
+"""Topology domains: pairs of a topology key and its value."""
 
 
-def judge(pod: PodInfo, snapshot: Snapshot) -> Judge | Refused | None:
-    if why := _unknowable(pod):
-        return Refused(why)
-    unwelcome = _unwelcome(pod, snapshot)
+def node_filter(pod: PodInfo, snapshot: Snapshot) -> NodeFilter | Rejected | None:
+    if why := _unsupported_term(pod):
+        return Rejected(why)
+    forbidden_domains = _existing_anti_affinity(pod, snapshot)
     own = pod.terms
-    if not unwelcome and not own.affinity and not own.anti_affinity:
+    if not forbidden_domains and not own.affinity and not own.anti_affinity:
         return None
-    friends = _places(_alike(snapshot, own.affinity), own.affinity)
-    first = not friends and all(each.matches(pod.pod.metadata) for each in own.affinity)
-    foes = {
+    affinity_domains = _domains(_nodes_with_matching_pods(snapshot, own.affinity), own.affinity)
+    first = not affinity_domains and all(each.matches(pod.pod.metadata) for each in own.affinity)
+    anti_affinity_domains = {
         (term.topology_key, node.labels[term.topology_key])
         for term in own.anti_affinity
         for node in snapshot.nodes
         if term.topology_key in node.labels and any(term.matches(each.pod.metadata) for each in node.pods.values())
     }
 
-    def judged(node: NodeInfo) -> Sequence[str]:
-        if not _satisfied(own.affinity, node, friends, first=first):
-            return FAR
-        if _touches(node, foes):
-            return NEAR
-        return UNWELCOME if _touches(node, unwelcome) else ()
+    def check_node(node: NodeInfo) -> Sequence[str]:
+        if not _satisfied(own.affinity, node, affinity_domains, first=first):
+            return AFFINITY_NOT_MET
+        if _in_domain(node, anti_affinity_domains):
+            return ANTI_AFFINITY_NOT_MET
+        return EXISTING_ANTI_AFFINITY if _in_domain(node, forbidden_domains) else ()
 
-    return judged
+    return check_node
 
 
-def _unknowable(pod: PodInfo) -> str:
+def _unsupported_term(pod: PodInfo) -> str:
     for name, terms in (("podAffinity", pod.terms.affinity), ("podAntiAffinity", pod.terms.anti_affinity)):
         for index, each in enumerate(terms):
-            if not each.knowable:
+            if not each.supported:
                 rule = f"spec.affinity.{name}.requiredDuringSchedulingIgnoredDuringExecution[{index}]"
                 return f"{rule}.namespaceSelector by other labels than a namespace's name is not evaluated"
     return ""
 
 
-def _unwelcome(pod: PodInfo, snapshot: Snapshot) -> Places:
+def _existing_anti_affinity(pod: PodInfo, snapshot: Snapshot) -> Domains:
     return {
         (term.topology_key, node.labels[term.topology_key])
         for node in snapshot.nodes
-        for there in node.partial.values()
+        for there in node.with_affinity.values()
         for term in there.terms.anti_affinity
         if term.topology_key in node.labels and term.matches(pod.pod.metadata)
     }
 
 
-def _alike(snapshot: Snapshot, terms: Sequence[Term]) -> list[NodeInfo]:
-    """Nodes with a pod that meets all terms at once."""
+def _nodes_with_matching_pods(snapshot: Snapshot, terms: Sequence[Term]) -> list[NodeInfo]:
+    """Returns the nodes with a pod that matches all terms at once."""
     if not terms:
         return []
     return [
@@ -75,49 +75,49 @@ def _alike(snapshot: Snapshot, terms: Sequence[Term]) -> list[NodeInfo]:
     ]
 
 
-def _places(nodes: Iterable[NodeInfo], terms: Iterable[Term]) -> Places:
+def _domains(nodes: Iterable[NodeInfo], terms: Iterable[Term]) -> Domains:
     keys = {each.topology_key for each in terms}
     return {(key, node.labels[key]) for node in nodes for key in keys if key in node.labels}
 
 
-def _satisfied(terms: Sequence[Term], node: NodeInfo, friends: Places, *, first: bool) -> bool:
-    """Near to them in every term; the first of a group that wants to be together may begin anywhere."""
+def _satisfied(terms: Sequence[Term], node: NodeInfo, affinity_domains: Domains, *, first: bool) -> bool:
+    """Returns whether the node is in a matching domain for every term; the first pod of a group may start anywhere."""
     for each in terms:
         value = node.labels.get(each.topology_key)
-        if value is None or (not first and (each.topology_key, value) not in friends):
+        if value is None or (not first and (each.topology_key, value) not in affinity_domains):
             return False
     return True
 
 
-def _touches(node: NodeInfo, places: Places) -> bool:
+def _in_domain(node: NodeInfo, places: Domains) -> bool:
     return any(node.labels.get(key) == value for key, value in places)
 
 
 def score(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequence[int] | None:
-    """The wishes of the pod, and those of pods that are there about it."""
-    gains: Counter[tuple[str, str]] = Counter()
+    """Scores the pod's preferred terms, and those of existing pods about it."""
+    scores: Counter[tuple[str, str]] = Counter()
     for node in snapshot.nodes:
-        for there in node.pods.values() if pod.terms.preferred else node.partial.values():
+        for there in node.pods.values() if pod.terms.preferred else node.with_affinity.values():
             for term in pod.terms.preferred:
                 if term.matches(there.pod.metadata):
-                    _gain(gains, node, term, term.weight)
-            _wished(gains, node, there, pod)
-    if not gains:
+                    _add_score(scores, node, term, term.weight)
+            _add_existing_preferences(scores, node, there, pod)
+    if not scores:
         return None
-    sums = [sum(gains[key, value] for key, value in each.labels.items() if (key, value) in gains) for each in nodes]
+    sums = [sum(scores[key, value] for key, value in each.labels.items() if (key, value) in scores) for each in nodes]
     least, most = min(sums), max(sums)
     return [100 * (each - least) // (most - least) if most > least else 0 for each in sums]
 
 
-def _wished(gains: Counter[tuple[str, str]], node: NodeInfo, there: PodInfo, pod: PodInfo) -> None:
+def _add_existing_preferences(scores: Counter[tuple[str, str]], node: NodeInfo, there: PodInfo, pod: PodInfo) -> None:
     for term in there.terms.preferred:
-        if term.knowable and term.matches(pod.pod.metadata):
-            _gain(gains, node, term, term.weight)
+        if term.supported and term.matches(pod.pod.metadata):
+            _add_score(scores, node, term, term.weight)
     for term in there.terms.affinity:
-        if term.knowable and term.matches(pod.pod.metadata):
-            _gain(gains, node, term, HARD_WEIGHT)
+        if term.supported and term.matches(pod.pod.metadata):
+            _add_score(scores, node, term, HARD_WEIGHT)
 
 
-def _gain(gains: Counter[tuple[str, str]], node: NodeInfo, term: Term, weight: int) -> None:
+def _add_score(scores: Counter[tuple[str, str]], node: NodeInfo, term: Term, weight: int) -> None:
     if term.topology_key in node.labels:
-        gains[term.topology_key, node.labels[term.topology_key]] += weight
+        scores[term.topology_key, node.labels[term.topology_key]] += weight

@@ -1,4 +1,4 @@
-"""The kinds that the scheduler is about."""
+"""The kinds that the scheduler watches."""
 
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.kinds import Kind

@@ -1,4 +1,4 @@
-"""A pod as the scheduler weighs it: read once when it is seen, used for every decision."""
+"""A pod as the scheduler sees it: parsed once, used for every decision."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from podwire.objects import pods
 from podwire.objects.pods import Pod
 from podwire.scheduler import affinity_terms
 from podwire.scheduler.affinity_terms import Terms
-from podwire.scheduler.resource_requests import SILENT, Resources, pod_requests
+from podwire.scheduler.resource_requests import DEFAULT_REQUESTS, Resources, pod_requests
 
 
 class HostPort(NamedTuple):
@@ -24,17 +24,17 @@ class PodInfo:
     pod: Pod
     requests: Resources
     usage: Resources
-    """The requests, with a guess for containers that ask for nothing."""
+    """The requests, with defaults for containers that request nothing."""
     host_ports: tuple[HostPort, ...] = ()
     terms: Terms = affinity_terms.NONE
     owner: str = ""
-    """The uid of its controller."""
+    """The uid of its controlling owner."""
     not_evaluated: tuple[str, ...] = ()
-    """Fields that bear on where it may run and that nobody here understands."""
+    """Fields that restrict placement and that this scheduler does not support."""
 
 
 class Unreadable(Exception):
-    """A pod that no API server should hold; names the field."""
+    """The pod cannot be parsed; names the field."""
 
 
 def read(object_: Mapping[str, Any]) -> PodInfo:
@@ -44,7 +44,7 @@ def read(object_: Mapping[str, Any]) -> PodInfo:
         return PodInfo(
             pod=pod,
             requests=pod_requests(pod, whole),
-            usage=pod_requests(pod, whole, silent=SILENT),
+            usage=pod_requests(pod, whole, silent=DEFAULT_REQUESTS),
             host_ports=tuple(_host_ports(pod)),
             terms=affinity_terms.read(pod),
             owner=next((each.uid for each in pod.metadata.owner_references if each.controller), ""),
@@ -55,7 +55,7 @@ def read(object_: Mapping[str, Any]) -> PodInfo:
 
 
 def _host_ports(pod: Pod) -> Iterator[HostPort]:
-    """Of those that run together; init containers that end are gone before another pod could meet them."""
+    """Yields the host ports of containers that run together; init containers end before another pod could conflict."""
     lasting = (*(each for each in pod.spec.init_containers if each.sidecar), *pod.spec.containers)
     for container in lasting:
         for port in container.ports:
@@ -67,7 +67,7 @@ _PLACED_VOLUMES = (
     "persistentVolumeClaim", "ephemeral", "csi", "gcePersistentDisk", "awsElasticBlockStore", "azureDisk", "cinder",
     "iscsi", "rbd",
 )  # fmt: skip
-"""Volumes that are not everywhere, or of which a node takes only so many."""
+"""Volume types that are not available on every node, or limited per node."""
 
 
 def _not_evaluated(spec: Mapping[str, Any]) -> Iterator[str]:

@@ -1,9 +1,11 @@
-"""Pods that wait for a node: the most important first, then the one that waited longest.
+"""Pending pods, by priority and then by waiting time.
 
-ready     in line
-in hand   taken; whoever took it says how it went on
-pausing   an error met it: tried again after 1 s, doubled up to 10 s
-asleep    no node will do: until something happens that may help
+| state | the pod | leaves it when |
+|---|---|---|
+| ACTIVE | waits in the heap | `pop` returns it |
+| IN_FLIGHT | is being scheduled or bound | the scheduler reports: `drop`, `mark_unschedulable` or `back_off` |
+| BACKOFF | failed with an error | 1 s passed, doubled up to 10 s |
+| UNSCHEDULABLE | fits no node | a cluster event in its `retry_on` happens |
 """
 
 import asyncio
@@ -13,123 +15,127 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from podwire.scheduler.framework import NOTHING, Happening
+from podwire.scheduler.framework import NOTHING, ClusterEvent
+from podwire.scheduler.limits import Limits
 from podwire.scheduler.pod_info import PodInfo
-
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 10.0
 
 
 class _State(enum.Enum):
-    READY = enum.auto()
-    IN_HAND = enum.auto()
-    PAUSING = enum.auto()
-    ASLEEP = enum.auto()
+    ACTIVE = enum.auto()
+    IN_FLIGHT = enum.auto()
+    BACKOFF = enum.auto()
+    UNSCHEDULABLE = enum.auto()
 
 
 @dataclass(slots=True)
 class _Entry:
     info: PodInfo
     state: _State
-    ticket: int
-    helped_by: Happening = NOTHING
+    sequence: int
+    retry_on: ClusterEvent = NOTHING
     failures: int = 0
     timer: asyncio.TimerHandle | None = None
 
 
 class PodQueue:
-    """Holds a pod at most once, by its uid."""
+    """Contains a pod at most once, by its uid."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
         self._entries: dict[str, _Entry] = {}
-        self._line: list[tuple[int, int, str]] = []
-        self._tickets = itertools.count()
-        self._filled = asyncio.Event()
+        self._heap: list[tuple[int, int, str]] = []
+        self._sequence = itertools.count()
+        self._not_empty = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def add(self, info: PodInfo) -> None:
-        """A pod that waits from now on."""
+        """Adds a pending pod."""
         self.drop(info.pod.uid)
-        entry = _Entry(info, _State.READY, next(self._tickets))
+        entry = _Entry(info, _State.ACTIVE, next(self._sequence))
         self._entries[info.pod.uid] = entry
-        self._stand_in_line(entry)
+        self._push(entry)
 
-    def update(self, info: PodInfo, *, worth_a_try: bool) -> None:
-        """A pod as it is now; `worth_a_try` when the change itself may help it."""
+    def update(self, info: PodInfo, *, may_schedule: bool) -> None:
+        """Replaces a pod; `may_schedule` says that the change itself may help it."""
         entry = self._entries.get(info.pod.uid)
         if entry is None:
             self.add(info)
             return
         entry.info = info
-        if worth_a_try and entry.state in (_State.ASLEEP, _State.PAUSING):
-            self._ready(entry)
+        if may_schedule and entry.state in (_State.UNSCHEDULABLE, _State.BACKOFF):
+            self._activate_entry(entry)
 
     def refresh(self, info: PodInfo) -> None:
-        """A pod as it is now, if it is still waited for."""
+        """Replaces a pod if it is still in the queue."""
         if (entry := self._entries.get(info.pod.uid)) is not None:
             entry.info = info
 
     def drop(self, uid: str) -> None:
-        """A pod that waits no longer."""
+        """Removes a pod."""
         if (entry := self._entries.pop(uid, None)) is not None:
             _cancel(entry)
 
-    def asleep(self, uid: str) -> bool:
+    def is_unschedulable(self, uid: str) -> bool:
         entry = self._entries.get(uid)
-        return entry is not None and entry.state is _State.ASLEEP
+        return entry is not None and entry.state is _State.UNSCHEDULABLE
 
-    def sleep(self, uid: str, helped_by: Happening) -> None:
-        """No node will do before one of these happens."""
+    def mark_unschedulable(self, uid: str, retry_on: ClusterEvent) -> None:
+        """Parks a pod until one of these cluster events happens."""
         if (entry := self._entries.get(uid)) is not None:
-            entry.state, entry.helped_by, entry.failures = _State.ASLEEP, helped_by, 0
+            entry.state, entry.retry_on, entry.failures = _State.UNSCHEDULABLE, retry_on, 0
 
-    def pause(self, uid: str) -> None:
-        """Something failed; the same again a little later."""
+    def back_off(self, uid: str) -> None:
+        """Retries a pod after its back-off."""
         if (entry := self._entries.get(uid)) is None:
             return
         _cancel(entry)
-        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(entry.failures, 10))
-        entry.state, entry.failures = _State.PAUSING, entry.failures + 1
-        entry.timer = asyncio.get_running_loop().call_later(pause, self._ready, entry)
+        pause = min(self._limits.max_backoff, self._limits.initial_backoff * 2 ** min(entry.failures, 10))
+        entry.state, entry.failures = _State.BACKOFF, entry.failures + 1
+        entry.timer = asyncio.get_running_loop().call_later(pause, self._activate_entry, entry)
 
-    def wake(self, happening: Happening, concerns: Callable[[PodInfo], bool] | None = None) -> None:
-        """All whom it may help; or those of them whom it concerns."""
+    def activate(self, event: ClusterEvent, concerns: Callable[[PodInfo], bool] | None = None) -> None:
+        """Activates the pods that an event may help; `concerns` narrows them."""
         for each in self._entries.values():
-            if each.state is _State.ASLEEP and each.helped_by & happening and (concerns is None or concerns(each.info)):
-                self._ready(each)
+            if (
+                each.state is _State.UNSCHEDULABLE
+                and each.retry_on & event
+                and (concerns is None or concerns(each.info))
+            ):
+                self._activate_entry(each)
 
-    def wake_all(self) -> None:
+    def activate_all(self) -> None:
         for each in self._entries.values():
-            if each.state is _State.ASLEEP:
-                self._ready(each)
+            if each.state is _State.UNSCHEDULABLE:
+                self._activate_entry(each)
 
-    async def take(self) -> PodInfo:
-        """The next pod, when there is one."""
+    async def pop(self) -> PodInfo:
+        """Waits for and returns the next active pod."""
         while True:
-            while self._line:
-                _priority, ticket, uid = heapq.heappop(self._line)
+            while self._heap:
+                _priority, sequence, uid = heapq.heappop(self._heap)
                 entry = self._entries.get(uid)
-                if entry is not None and entry.state is _State.READY and entry.ticket == ticket:
-                    entry.state = _State.IN_HAND
+                if entry is not None and entry.state is _State.ACTIVE and entry.sequence == sequence:
+                    entry.state = _State.IN_FLIGHT
                     return entry.info
-            self._filled.clear()
-            await self._filled.wait()
+            self._not_empty.clear()
+            await self._not_empty.wait()
 
     def close(self) -> None:
-        """Nobody will be tried again."""
+        """Cancels all timers."""
         for each in self._entries.values():
             _cancel(each)
 
-    def _ready(self, entry: _Entry) -> None:
+    def _activate_entry(self, entry: _Entry) -> None:
         _cancel(entry)
-        entry.state, entry.ticket = _State.READY, next(self._tickets)
-        self._stand_in_line(entry)
+        entry.state, entry.sequence = _State.ACTIVE, next(self._sequence)
+        self._push(entry)
 
-    def _stand_in_line(self, entry: _Entry) -> None:
+    def _push(self, entry: _Entry) -> None:
         pod = entry.info.pod
-        heapq.heappush(self._line, (-pod.spec.priority, entry.ticket, pod.uid))
-        self._filled.set()
+        heapq.heappush(self._heap, (-pod.spec.priority, entry.sequence, pod.uid))
+        self._not_empty.set()
 
 
 def _cancel(entry: _Entry) -> None:

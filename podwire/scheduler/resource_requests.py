@@ -1,4 +1,4 @@
-"""How much of a node a pod asks for: cpu in thousandths, everything else in ones."""
+"""Resource requests of pods: cpu in millis, everything else in units."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,12 +11,12 @@ Resources = dict[str, int]
 
 CPU, MEMORY, PODS = "cpu", "memory", "pods"
 
-SILENT: Mapping[str, int] = {CPU: 100, MEMORY: 200 * 1024 * 1024}
-"""What a container that asks for nothing is taken to use when nodes are compared; it may still be placed anywhere."""
+DEFAULT_REQUESTS: Mapping[str, int] = {CPU: 100, MEMORY: 200 * 1024 * 1024}
+"""Usage that is assumed for a container without requests when nodes are scored; it may still be placed anywhere."""
 
 
 def amounts(quantities: Mapping[str, Any]) -> Resources:
-    """Raises ValueError for what is no quantity."""
+    """Parses quantities; raises ValueError for an invalid one."""
     return {name: _amount(name, quantity.parse(str(value))) for name, value in quantities.items()}
 
 
@@ -25,35 +25,35 @@ def _amount(name: str, value: quantity.Quantity) -> int:
 
 
 def pod_requests(pod: Pod, whole: Mapping[str, Any], *, silent: Mapping[str, int] | None = None) -> Resources:
-    """The most that the pod holds at any time of its life, and what its sandbox costs.
+    """Returns the maximum that the pod requests at any time of its life, plus the overhead of its sandbox.
 
     While an init container runs, the sidecars started before it run too; afterwards all sidecars and containers do.
-    `whole` is what the pod asks for as a whole (spec.resources.requests), which then counts instead of the sum.
+    `whole` is spec.resources.requests of the pod, which replaces the sum.
     """
-    allotted = _allotted(pod)
+    allocated = _allocated_resources(pod)
     sidecars: Resources = {}
     starting: Resources = {}
     for each in pod.spec.init_containers:
-        asked = _container(each, allotted, silent)
+        asked = _container(each, allocated, silent)
         if each.sidecar:
             sidecars = _sum((sidecars, asked))
         else:
-            starting = _larger(starting, _sum((sidecars, asked)))
-    running = _sum((sidecars, *(_container(each, allotted, silent) for each in pod.spec.containers)))
-    return _sum(({**_larger(starting, running), **amounts(whole)}, amounts(pod.spec.overhead)))
+            starting = _maximum(starting, _sum((sidecars, asked)))
+    running = _sum((sidecars, *(_container(each, allocated, silent) for each in pod.spec.containers)))
+    return _sum(({**_maximum(starting, running), **amounts(whole)}, amounts(pod.spec.overhead)))
 
 
 def _container(
-    container: Container, allotted: Mapping[str, Mapping[str, Any]], silent: Mapping[str, int] | None
+    container: Container, allocated: Mapping[str, Mapping[str, Any]], silent: Mapping[str, int] | None
 ) -> Resources:
     asked = amounts(container.resources.requests)
-    if container.name in allotted:
-        asked = _larger(asked, amounts(allotted[container.name]))
+    if container.name in allocated:
+        asked = _maximum(asked, amounts(allocated[container.name]))
     return {**silent, **asked} if silent else asked
 
 
-def _allotted(pod: Pod) -> dict[str, Mapping[str, Any]]:
-    """What containers hold already: while one is being resized to less, it still holds the more."""
+def _allocated_resources(pod: Pod) -> dict[str, Mapping[str, Any]]:
+    """Returns what containers already hold: a container that is being resized down still holds the larger amount."""
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     return {
         each.get("name", ""): {
@@ -72,5 +72,5 @@ def _sum(parts: Iterable[Mapping[str, int]]) -> Resources:
     return total
 
 
-def _larger(one: Mapping[str, int], other: Mapping[str, int]) -> Resources:
+def _maximum(one: Mapping[str, int], other: Mapping[str, int]) -> Resources:
     return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}

@@ -1,4 +1,4 @@
-"""The scores with upstream's weights: each rates the nodes that will do from 0 to 100."""
+"""The scores with upstream's weights: each rates the remaining nodes from 0 to 100."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from podwire.scheduler.pod_info import PodInfo
 from podwire.scheduler.resource_requests import CPU, MEMORY
 from podwire.scheduler.snapshot import NodeInfo, Snapshot
 
-BEST = 100
+MAX_SCORE = 100
 
 Rate = Callable[[PodInfo, Snapshot, Sequence[NodeInfo]], Sequence[int] | None]
-"""One rating per node; None when it makes no difference to this pod."""
+"""Returns one rating per node; None when it makes no difference for this pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,10 @@ class Score:
 
 
 def taint_toleration(pod: PodInfo, _snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequence[int] | None:
-    """The fewer soft taints the pod does not tolerate, the better."""
+    """Prefers nodes with fewer PreferNoSchedule taints that the pod does not tolerate."""
     counts = [_soft_taints(pod, each) for each in nodes]
     most = max(counts)
-    return [BEST - BEST * each // most for each in counts] if most else None
+    return [MAX_SCORE - MAX_SCORE * each // most for each in counts] if most else None
 
 
 def _soft_taints(pod: PodInfo, node: NodeInfo) -> int:
@@ -41,7 +41,7 @@ def preferred_node_affinity(pod: PodInfo, _snapshot: Snapshot, nodes: Sequence[N
         return None
     sums = [sum(weight for weight, wanted in wishes if each.node and wanted(each.node)) for each in nodes]
     most = max(sums)
-    return [BEST * each // most for each in sums] if most else None
+    return [MAX_SCORE * each // most for each in sums] if most else None
 
 
 def least_allocated(pod: PodInfo, _snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequence[int]:
@@ -49,17 +49,17 @@ def least_allocated(pod: PodInfo, _snapshot: Snapshot, nodes: Sequence[NodeInfo]
 
 
 def _free(pod: PodInfo, node: NodeInfo) -> int:
-    """What would be left of cpu and memory, in hundredths."""
+    """Returns the free share of cpu and memory, in percent."""
     parts = []
     for name in (CPU, MEMORY):
         if has := node.allocatable.get(name, 0):
             held = node.usage[name] + pod.usage.get(name, 0)
-            parts.append(max(has - held, 0) * BEST // has)
+            parts.append(max(has - held, 0) * MAX_SCORE // has)
     return sum(parts) // len(parts) if parts else 0
 
 
 def balanced_allocation(pod: PodInfo, _snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequence[int] | None:
-    """Cpu and memory used up evenly; a pod that asks for neither changes nothing about that."""
+    """Prefers balanced cpu and memory usage; skipped for a pod that requests neither."""
     if not pod.requests.get(CPU) and not pod.requests.get(MEMORY):
         return None
     return [_balance(pod, each) for each in nodes]
@@ -72,16 +72,16 @@ def _balance(pod: PodInfo, node: NodeInfo) -> int:
         if (has := node.allocatable.get(name, 0))
     ]
     deviation = abs(shares[0] - shares[1]) / 2 if len(shares) == 2 else 0.0
-    return int((1 - deviation) * BEST)
+    return int((1 - deviation) * MAX_SCORE)
 
 
 _MEGABYTE = 1024 * 1024
 SMALL, LARGE = 23 * _MEGABYTE, 1000 * _MEGABYTE
-"""Images below the one are fetched in no time; above the other (for each container) it makes no more difference."""
+"""Smaller images load at once; larger ones (per container) make no further difference."""
 
 
 def image_locality(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequence[int] | None:
-    """Better where large images are already, the more so the more nodes have them: no node is to run hot."""
+    """Prefers nodes that have large images already, weighted by how many nodes have them, so that no node runs hot."""
     spec = pod.pod.spec
     names = [_tagged(each.image) for each in (*spec.init_containers, *spec.containers)]
     there = snapshot.nodes
@@ -90,11 +90,11 @@ def image_locality(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) 
         return None
     most = LARGE * len(names)
     sums = [sum(int(each.images.get(name, 0) * spread[name]) for name in names) for each in nodes]
-    return [BEST * (min(max(each, SMALL), most) - SMALL) // (most - SMALL) for each in sums]
+    return [MAX_SCORE * (min(max(each, SMALL), most) - SMALL) // (most - SMALL) for each in sums]
 
 
 def _tagged(image: str) -> str:
-    """As nodes list it: a name without tag or digest means the latest."""
+    """Normalizes an image name as nodes list it: `latest` without a tag or digest."""
     return image if ":" in image.rpartition("/")[2] else f"{image}:latest"
 
 

@@ -1,19 +1,28 @@
-"""The nodes and what the pods on them hold, summed up as pods come and go, never counted anew for a decision."""
+"""Nodes and the sums of their pods, updated incrementally as pods come and go."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from podwire.objects.nodes import Node
-from podwire.scheduler.claims.cache import Book
+from podwire.scheduler.claims.cache import ClaimCache
 from podwire.scheduler.pod_info import PodInfo
 from podwire.scheduler.resource_requests import Resources, amounts
 
 
 class NodeInfo:
-    """A node and the sums of its pods. Without `node` it is known only as the place of some pods."""
+    """A node and the sums of its pods; `node` is None while only pods name it."""
 
     __slots__ = (
-        "allocatable", "images", "name", "node", "owners", "partial", "pods", "ports", "requested", "usage",
+        "allocatable",
+        "images",
+        "name",
+        "node",
+        "owners",
+        "pods",
+        "ports",
+        "requested",
+        "usage",
+        "with_affinity",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -26,14 +35,14 @@ class NodeInfo:
         self.usage: Counter[str] = Counter()
         self.ports: dict[tuple[str, int], Counter[str]] = {}
         self.owners: Counter[str] = Counter()
-        self.partial: dict[str, PodInfo] = {}
-        """The pods that say something about others."""
+        self.with_affinity: dict[str, PodInfo] = {}
+        """Pods with affinity or anti-affinity terms."""
 
     @property
     def labels(self) -> Mapping[str, str]:
         return self.node.metadata.labels if self.node else {}
 
-    def describe(self, node: Node | None) -> None:
+    def set_node(self, node: Node | None) -> None:
         self.allocatable = amounts(node.status.allocatable) if node else {}
         self.node = node
         images = node.status.images if node else ()
@@ -48,37 +57,37 @@ class NodeInfo:
         if info.owner:
             self.owners[info.owner] += 1
         if info.terms.anti_affinity or info.terms.preferred or info.terms.affinity:
-            self.partial[info.pod.uid] = info
+            self.with_affinity[info.pod.uid] = info
 
     def remove(self, uid: str) -> None:
         info = self.pods.pop(uid)
-        self.partial.pop(uid, None)
+        self.with_affinity.pop(uid, None)
         self.requested.subtract(info.requests)
         self.usage.subtract(info.usage)
         for port in info.host_ports:
-            _less(self.ports[port.protocol, port.port], port.ip)
+            _decrement(self.ports[port.protocol, port.port], port.ip)
         if info.owner:
-            _less(self.owners, info.owner)
+            _decrement(self.owners, info.owner)
 
 
-def _less(counts: Counter[str], key: str) -> None:
+def _decrement(counts: Counter[str], key: str) -> None:
     counts[key] -= 1
     if not counts[key]:
         del counts[key]
 
 
 class Snapshot:
-    """Everything that a decision looks at."""
+    """All inputs of a decision."""
 
     def __init__(self) -> None:
-        self.claims = Book()
+        self.claims = ClaimCache()
         self._infos: dict[str, NodeInfo] = {}
-        self._places: dict[str, NodeInfo] = {}
+        self._locations: dict[str, NodeInfo] = {}
         self._nodes: Sequence[NodeInfo] | None = None
 
     @property
     def nodes(self) -> Sequence[NodeInfo]:
-        """Those that are there, by name."""
+        """The existing nodes, by name."""
         if self._nodes is None:
             there = (each for each in self._infos.values() if each.node is not None)
             self._nodes = sorted(there, key=lambda each: each.name)
@@ -89,47 +98,47 @@ class Snapshot:
         return info.node if info else None
 
     def put_node(self, node: Node) -> None:
-        """Raises ValueError for one whose allocatable cannot be read."""
+        """Stores a node; raises ValueError if its allocatable cannot be parsed."""
         info = self._info(node.name)
         try:
-            info.describe(node)
+            info.set_node(node)
         finally:
-            self._tidy(info)
+            self._remove_if_empty(info)
             self._nodes = None
 
     def drop_node(self, name: str) -> None:
         if (info := self._infos.get(name)) is not None:
-            info.describe(None)
-            self._tidy(info)
+            info.set_node(None)
+            self._remove_if_empty(info)
             self._nodes = None
 
     def put_pod(self, info: PodInfo, node: str) -> None:
-        """The pod is there, as it is now; wherever it was before."""
+        """Counts the pod on a node, and no longer on its previous one."""
         self.drop_pod(info.pod.uid)
-        place = self._info(node)
-        place.add(info)
-        self._places[info.pod.uid] = place
+        location = self._info(node)
+        location.add(info)
+        self._locations[info.pod.uid] = location
 
     def drop_pod(self, uid: str) -> PodInfo | None:
-        """What was known of it; None when it held nothing."""
-        place = self._places.pop(uid, None)
-        if place is None:
+        """Removes a pod; returns its info, or None if it was not counted."""
+        location = self._locations.pop(uid, None)
+        if location is None:
             return None
-        info = place.pods[uid]
-        place.remove(uid)
-        self._tidy(place)
+        info = location.pods[uid]
+        location.remove(uid)
+        self._remove_if_empty(location)
         return info
 
-    def place(self, uid: str) -> str:
-        """The node where a pod is counted; empty when it is nowhere."""
-        place = self._places.get(uid)
-        return place.name if place else ""
+    def node_of(self, uid: str) -> str:
+        """Returns the node on which a pod counts; empty for none."""
+        location = self._locations.get(uid)
+        return location.name if location else ""
 
     def _info(self, name: str) -> NodeInfo:
         if name not in self._infos:
             self._infos[name] = NodeInfo(name)
         return self._infos[name]
 
-    def _tidy(self, info: NodeInfo) -> None:
+    def _remove_if_empty(self, info: NodeInfo) -> None:
         if info.node is None and not info.pods:
             self._infos.pop(info.name, None)

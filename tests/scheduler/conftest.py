@@ -12,7 +12,7 @@ from podwire.objects import nodes
 from podwire.protocols.k8sapi.client_side import Client, Interrupted, Scope, Unreachable
 from podwire.protocols.k8sapi.client_side.events import EVENTS_V1
 from podwire.protocols.k8sapi.server_side import Certificate
-from podwire.scheduler import Scheduler, Snapshot, pod_info
+from podwire.scheduler import Limits, Scheduler, Snapshot, pod_info
 from podwire.scheduler.kinds import PODS
 from podwire.transports.clock import SystemClock
 
@@ -86,7 +86,7 @@ class Wire:
         self.up.set()
 
     async def request(self, method, path, **rest):
-        self._reached(method, path)
+        self._at_least(method, path)
         self.calls.append((method, path))
 
         async def send():
@@ -95,13 +95,13 @@ class Wire:
         return await (self.disturb(method, path, send) if self.disturb else send())
 
     async def stream(self, method, path, *, query=(), headers=None):
-        self._reached(method, path)
+        self._at_least(method, path)
         selector = dict(query).get("fieldSelector", "")
         self.watches.append((path, selector))
         incoming = await self._http.stream(method, path, query=query, headers=headers)
         return Cuttable(incoming, self._cut, self.late.get(selector))
 
-    def _reached(self, method, path):
+    def _at_least(self, method, path):
         if not self.up.is_set():
             raise Unreachable(f"{method} {path}: connection refused")
 
@@ -140,6 +140,7 @@ class Cluster:
     def __init__(self, server):
         self.server = server
         self.api = self.client()
+        self.limits = {}
 
     def wire(self):
         """A way to the server that a test can disturb."""
@@ -215,8 +216,9 @@ class Cluster:
         return pod
 
     @contextlib.asynccontextmanager
-    async def scheduler(self, wire=None):
-        task = asyncio.create_task(Scheduler(Client(wire or self.wire()), SystemClock()).run())
+    async def scheduler(self, wire=None, **limits):
+        given = Limits(**{**self.limits, **limits})
+        task = asyncio.create_task(Scheduler(Client(wire or self.wire()), SystemClock(), limits=given).run())
         try:
             yield task
         finally:

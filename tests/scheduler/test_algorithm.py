@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwire.scheduler import Chosen, Unschedulable, choose
-from podwire.scheduler.framework import Happening
+from podwire.scheduler.framework import ClusterEvent
 from podwire.scheduler.resource_requests import amounts
 
 TAINTED = {"taints": [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]}
@@ -18,7 +18,7 @@ def test_reasons_are_counted_and_sorted(make_pod, make_snapshot):
     assert found == Unschedulable(
         "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint {dedicated: gpu}. "
         "preemption: not done by this scheduler.",
-        Happening.NODE | Happening.POD_GONE,
+        ClusterEvent.NODE | ClusterEvent.POD_GONE,
     )
 
 
@@ -33,7 +33,7 @@ def test_a_node_that_lacks_several_things_is_told_all_of_them(make_pod, make_sna
 
 def test_without_nodes_that_is_what_is_said(make_pod, make_snapshot):
     found = choose(make_pod(), make_snapshot({}))
-    assert found == Unschedulable("no nodes available to schedule pods", Happening.NODE)
+    assert found == Unschedulable("no nodes available to schedule pods", ClusterEvent.NODE)
 
 
 def test_whoever_never_preempts_is_told_so_in_the_known_words(make_pod, make_snapshot):

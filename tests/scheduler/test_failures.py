@@ -6,15 +6,12 @@ import pytest
 
 from podwire.protocols.k8sapi.client_side import Interrupted, Reply, Unreachable
 from podwire.protocols.k8sapi.status import ApiError
-from podwire.scheduler import queue, scheduler
 from podwire.scheduler.kinds import NODES, PODS
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch):
-    for module in (queue, scheduler):
-        monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
-        monkeypatch.setattr(module, "LONGEST_PAUSE", 0.05)
+def _short_backoff(cluster):
+    cluster.limits = {"initial_backoff": 0.01, "max_backoff": 0.05}
 
 
 def binds(method, path):
@@ -173,8 +170,7 @@ async def test_a_pod_that_is_deleted_before_it_is_bound_leaves_its_place(cluster
         await cluster.placed("next")
 
 
-async def test_nothing_is_bound_to_a_node_that_went_meanwhile(cluster, monkeypatch):
-    monkeypatch.setattr(scheduler, "BINDINGS_AT_ONCE", 1)
+async def test_nothing_is_bound_to_a_node_that_went_meanwhile(cluster):
     wire, held, going_on = cluster.wire(), asyncio.Event(), asyncio.Event()
 
     async def disturb(method, path, send):
@@ -186,7 +182,7 @@ async def test_nothing_is_bound_to_a_node_that_went_meanwhile(cluster, monkeypat
     wire.disturb = disturb
     await cluster.node("n1", pods="1")
     await cluster.node("n2", pods="1", cpu="1")
-    async with cluster.scheduler(wire):
+    async with cluster.scheduler(wire, concurrent_bindings=1):
         await cluster.pod("first")
         async with asyncio.timeout(40):
             await held.wait()
@@ -312,9 +308,8 @@ async def test_a_refusal_that_was_not_written_is_written_later(cluster):
     assert lost
 
 
-async def test_a_place_that_no_watch_ever_confirms_is_given_back(cluster, monkeypatch):
+async def test_a_place_that_no_watch_ever_confirms_is_given_back(cluster):
     """As when a pod is bound and gone again while a watch is away, and a listing later tells of neither."""
-    monkeypatch.setattr(scheduler, "FLUSH", 0.05)
     wire, gone = cluster.wire(), asyncio.Event()
 
     async def disturb(method, path, send):
@@ -326,7 +321,7 @@ async def test_a_place_that_no_watch_ever_confirms_is_given_back(cluster, monkey
 
     wire.disturb = disturb
     await cluster.node("n1", cpu="1")
-    async with cluster.scheduler(wire):
+    async with cluster.scheduler(wire, flush=0.05):
         await cluster.pod("web", requests={"cpu": "1"})
         async with asyncio.timeout(40):
             await gone.wait()

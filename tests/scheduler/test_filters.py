@@ -3,9 +3,9 @@
 import pytest
 
 from podwire.scheduler import Chosen, Unschedulable, choose
-from podwire.scheduler.framework import ANYTHING, NOTHING, Happening
+from podwire.scheduler.framework import ANYTHING, NOTHING, ClusterEvent
 
-NODE, GONE = Happening.NODE, Happening.POD_GONE
+NODE, GONE = ClusterEvent.NODE, ClusterEvent.POD_GONE
 
 
 def affinity(*expressions, fields=()):
@@ -156,7 +156,7 @@ def test_what_nobody_evaluates_is_refused_by_its_name(make_pod, make_snapshot, s
 
 
 @pytest.mark.parametrize(
-    ("node", "pod", "helped_by"),
+    ("node", "pod", "retry_on"),
     [
         pytest.param(tainted("NoSchedule"), {}, NODE, id="a taint goes only with its node"),
         pytest.param({}, {"requests": {"cpu": "5"}}, NODE | GONE, id="room comes with a node or when a pod goes"),
@@ -169,7 +169,7 @@ def test_what_nobody_evaluates_is_refused_by_its_name(make_pod, make_snapshot, s
         pytest.param(
             {},
             {"resourceClaims": [{"name": "x", "resourceClaimName": "x"}]},
-            NODE | Happening.DEVICES,
+            NODE | ClusterEvent.DEVICES,
             id="claims, with a node or with anything about devices",
         ),
         pytest.param(
@@ -184,7 +184,7 @@ def test_what_nobody_evaluates_is_refused_by_its_name(make_pod, make_snapshot, s
         ),
     ],
 )
-def test_a_pod_that_waits_knows_what_may_help_it(make_pod, make_snapshot, node, pod, helped_by):
+def test_a_pod_that_waits_knows_what_may_help_it(make_pod, make_snapshot, node, pod, retry_on):
     found = choose(make_pod(**pod), make_snapshot({"n1": node}))
     assert isinstance(found, Unschedulable)
-    assert found.helped_by == helped_by
+    assert found.retry_on == retry_on

@@ -4,9 +4,9 @@ import pytest
 
 from podwire.scheduler import Chosen, Unschedulable, choose
 
-FAR = "node(s) didn't match pod affinity rules"
-NEAR = "node(s) didn't match pod anti-affinity rules"
-UNWELCOME = "node(s) didn't satisfy existing pods anti-affinity rules"
+AFFINITY_NOT_MET = "node(s) didn't match pod affinity rules"
+ANTI_AFFINITY_NOT_MET = "node(s) didn't match pod anti-affinity rules"
+EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 NODES = {"a1": {"labels": {"zone": "a"}}, "a2": {"labels": {"zone": "a"}}, "b1": {"labels": {"zone": "b"}}}
 
@@ -93,9 +93,16 @@ def test_pods_are_where_their_neighbours_allow(make_pod, make_snapshot, placed, 
 @pytest.mark.parametrize(
     ("placed", "spec", "reason"),
     [
-        pytest.param([], near(term()), FAR, id="affinity"),
-        pytest.param([there("n1")], apart(term(key="kubernetes.io/hostname")), NEAR, id="anti-affinity"),
-        pytest.param([there("n1", **apart(term("web", "kubernetes.io/hostname")))], {}, UNWELCOME, id="of those there"),
+        pytest.param([], near(term()), AFFINITY_NOT_MET, id="affinity"),
+        pytest.param(
+            [there("n1")], apart(term(key="kubernetes.io/hostname")), ANTI_AFFINITY_NOT_MET, id="anti-affinity"
+        ),
+        pytest.param(
+            [there("n1", **apart(term("web", "kubernetes.io/hostname")))],
+            {},
+            EXISTING_ANTI_AFFINITY,
+            id="of those there",
+        ),
     ],
 )
 def test_the_reason_says_whose_rule_it_was(make_pod, make_snapshot, placed, spec, reason):

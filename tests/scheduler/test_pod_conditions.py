@@ -1,9 +1,9 @@
 """The condition on a pod that waits."""
 
 from podwire.objects import pods
-from podwire.scheduler.pod_conditions import GATED, Verdict, condition
+from podwire.scheduler.pod_conditions import GATED, PendingReason, condition
 
-FULL = Verdict("Unschedulable", "0/1 nodes are available: 1 Insufficient cpu.")
+FULL = PendingReason("Unschedulable", "0/1 nodes are available: 1 Insufficient cpu.")
 
 
 def pod(*conditions, generation=0):

@@ -4,29 +4,28 @@ import asyncio
 
 import pytest
 
-from podwire.scheduler import queue as queues
-from podwire.scheduler.framework import Happening
+from podwire.scheduler import Limits
+from podwire.scheduler.framework import ClusterEvent
 from podwire.scheduler.queue import PodQueue
 
 
 @pytest.fixture
-def queue(monkeypatch):
-    monkeypatch.setattr(queues, "FIRST_PAUSE", 0.001)
-    made = PodQueue()
+def queue():
+    made = PodQueue(Limits(initial_backoff=0.001))
     yield made
     made.close()
 
 
 async def names(queue, count):
     async with asyncio.timeout(20):
-        return [(await queue.take()).pod.name for _ in range(count)]
+        return [(await queue.pop()).pod.name for _ in range(count)]
 
 
 async def nobody(queue):
     """Nobody is ready: whoever waits is told after a pod that comes last."""
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
-            await queue.take()
+            await queue.pop()
 
 
 async def test_the_most_important_is_first_then_who_waited_longest(queue, make_pod):
@@ -45,7 +44,7 @@ async def test_whoever_takes_waits_until_there_is_one(queue, make_pod):
 async def test_a_pod_is_there_once_however_often_it_is_told(queue, make_pod):
     queue.add(make_pod("a"))
     queue.add(make_pod("a"))
-    queue.update(make_pod("a"), worth_a_try=True)
+    queue.update(make_pod("a"), may_schedule=True)
     assert await names(queue, 1) == ["a"]
     await nobody(queue)
 
@@ -60,37 +59,37 @@ async def test_a_pod_that_is_gone_is_not_given_out(queue, make_pod):
 async def test_who_sleeps_is_woken_only_by_what_may_help(queue, make_pod):
     queue.add(make_pod("a"))
     await names(queue, 1)
-    queue.sleep("uid-default-a", Happening.NODE)
-    queue.wake(Happening.POD_GONE)
+    queue.mark_unschedulable("uid-default-a", ClusterEvent.NODE)
+    queue.activate(ClusterEvent.POD_GONE)
     await nobody(queue)
-    queue.wake(Happening.NODE | Happening.POD_CAME)
+    queue.activate(ClusterEvent.NODE | ClusterEvent.POD_CAME)
     assert await names(queue, 1) == ["a"]
 
 
 async def test_a_flush_wakes_everybody(queue, make_pod):
     queue.add(make_pod("a"))
     await names(queue, 1)
-    queue.sleep("uid-default-a", Happening(0))
-    queue.wake_all()
+    queue.mark_unschedulable("uid-default-a", ClusterEvent(0))
+    queue.activate_all()
     assert await names(queue, 1) == ["a"]
 
 
 async def test_a_change_of_the_pod_itself_wakes_it_if_it_may_help(queue, make_pod):
     queue.add(make_pod("a"))
     await names(queue, 1)
-    queue.sleep("uid-default-a", Happening.NODE)
-    queue.update(make_pod("a"), worth_a_try=False)
+    queue.mark_unschedulable("uid-default-a", ClusterEvent.NODE)
+    queue.update(make_pod("a"), may_schedule=False)
     await nobody(queue)
-    queue.update(make_pod("a", labels={"new": ""}), worth_a_try=True)
+    queue.update(make_pod("a", labels={"new": ""}), may_schedule=True)
     async with asyncio.timeout(20):
-        assert (await queue.take()).pod.metadata.labels == {"new": ""}
+        assert (await queue.pop()).pod.metadata.labels == {"new": ""}
 
 
 async def test_who_met_an_error_comes_again_by_itself(queue, make_pod):
     queue.add(make_pod("a"))
     for _ in range(3):
         await names(queue, 1)
-        queue.pause("uid-default-a")
+        queue.back_off("uid-default-a")
     assert await names(queue, 1) == ["a"]
 
 
@@ -99,9 +98,9 @@ async def test_who_changed_while_in_hand_comes_again_as_it_is_now(queue, make_po
     await names(queue, 1)
     queue.refresh(make_pod("a", labels={"new": ""}))
     queue.refresh(make_pod("stranger"))
-    queue.pause("uid-default-a")
+    queue.back_off("uid-default-a")
     async with asyncio.timeout(20):
-        assert (await queue.take()).pod.metadata.labels == {"new": ""}
+        assert (await queue.pop()).pod.metadata.labels == {"new": ""}
     assert len(queue) == 1
 
 
@@ -115,24 +114,24 @@ async def test_pauses_double_up_to_the_longest(monkeypatch, make_pod):
 
     queue.add(make_pod("a"))
     with monkeypatch.context() as patched:
-        patched.setattr(queues.asyncio, "get_running_loop", lambda: type("Loop", (), {"call_later": call_later}))
+        patched.setattr(asyncio, "get_running_loop", lambda: type("Loop", (), {"call_later": call_later}))
         for _ in range(6):
-            await queue.take()
-            queue.pause("uid-default-a")
+            await queue.pop()
+            queue.back_off("uid-default-a")
     assert pauses == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
 
 
 async def test_who_is_dropped_while_it_pauses_does_not_come_again(queue, make_pod):
     queue.add(make_pod("a"))
     await names(queue, 1)
-    queue.pause("uid-default-a")
+    queue.back_off("uid-default-a")
     queue.drop("uid-default-a")
     await asyncio.sleep(0.01)
     await nobody(queue)
 
 
 async def test_what_is_said_about_a_pod_that_left_is_not_heard(queue):
-    queue.sleep("nobody", Happening.NODE)
-    queue.pause("nobody")
-    queue.wake_all()
-    assert not queue.asleep("nobody")
+    queue.mark_unschedulable("nobody", ClusterEvent.NODE)
+    queue.back_off("nobody")
+    queue.activate_all()
+    assert not queue.is_unschedulable("nobody")

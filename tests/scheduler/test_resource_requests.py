@@ -4,7 +4,7 @@ import pytest
 
 from podwire.objects import pods
 from podwire.scheduler.pod_info import Unreadable, read
-from podwire.scheduler.resource_requests import SILENT, amounts, pod_requests
+from podwire.scheduler.resource_requests import DEFAULT_REQUESTS, amounts, pod_requests
 
 
 def container(name, cpu=None, memory=None, *, sidecar=False):
@@ -66,7 +66,7 @@ def test_a_container_that_is_resized_to_less_holds_what_it_has_until_then():
 
 def test_whoever_asks_for_nothing_is_guessed_to_use_something():
     asked = pod([container("a"), container("b", "1", "1Gi")])
-    assert pod_requests(asked, {}, silent=SILENT) == {"cpu": 1100, "memory": 2**30 + 200 * 2**20}
+    assert pod_requests(asked, {}, silent=DEFAULT_REQUESTS) == {"cpu": 1100, "memory": 2**30 + 200 * 2**20}
     assert pod_requests(asked, {}) == {"cpu": 1000, "memory": 2**30}
 
 

@@ -36,7 +36,7 @@ def test_the_sums_are_always_those_of_the_pods_that_are_there(make_pod, steps):
         for sums, of in ((node.requested, "requests"), (node.usage, "usage")):
             assert +sums == +Counter(sum((Counter(getattr(each, of)) for each in here), Counter()))
         assert node.owners["set"] == len(here)
-    assert {uid: snapshot.place(uid) for uid in there} == {uid: name for uid, (name, _) in there.items()}
+    assert {uid: snapshot.node_of(uid) for uid in there} == {uid: name for uid, (name, _) in there.items()}
 
 
 def test_a_node_keeps_its_pods_while_its_object_is_away(make_pod):

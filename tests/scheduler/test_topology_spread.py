@@ -4,8 +4,8 @@ import pytest
 
 from podwire.scheduler import Chosen, Unschedulable, choose
 
-UNEVEN = "node(s) didn't match pod topology spread constraints"
-NO_LABEL = f"{UNEVEN} (missing required label)"
+SPREAD_VIOLATED = "node(s) didn't match pod topology spread constraints"
+NO_LABEL = f"{SPREAD_VIOLATED} (missing required label)"
 
 ZONES = {
     "a1": {"labels": {"zone": "a"}},
@@ -101,7 +101,7 @@ def test_the_reason_tells_uneven_nodes_from_those_without_the_label(make_pod, ma
     nodes = {"a1": {"labels": {"zone": "a"}}, "b1": {"labels": {"zone": "b"}, "unschedulable": True}, "x": {}}
     found = choose(make_pod("new", labels={"app": "web"}, **constraint()), make_snapshot(nodes, web("a1")))
     assert isinstance(found, Unschedulable)
-    expected = f"0/3 nodes are available: 1 {UNEVEN}, 1 {NO_LABEL}, 1 node(s) were unschedulable. "
+    expected = f"0/3 nodes are available: 1 {SPREAD_VIOLATED}, 1 {NO_LABEL}, 1 node(s) were unschedulable. "
     assert found.message.startswith(expected)
 
 

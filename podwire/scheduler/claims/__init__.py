@@ -1,1 +1,1 @@
-"""Devices for pods: which of them meet the claims of a pod on a node, found by a pure search over what is known."""
+"""DynamicResources: a pure allocator of devices for the claims of a pod, its cache, and the writer of claims."""

@@ -1,4 +1,4 @@
-"""Which devices are held, by whom, and how much of those that are shared."""
+"""Allocated devices: the claims that hold them, and the capacity taken from shared ones."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,19 +23,19 @@ class _Shares:
     amounts: Counter[str] = field(default_factory=Counter)
 
 
-class Ledger:
-    """Results of claims, by the claim's uid. Devices that admins look at are not held by them."""
+class AllocatedDevices:
+    """Allocation results by the claim's uid. Devices with admin access do not count as held."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
         self.held: dict[Identity, str] = {}
-        """Devices that are somebody's alone, and whose: NAMESPACE/NAME of the claim."""
+        """Exclusively held devices, with NAMESPACE/NAME of the claim."""
         self._shared: dict[Identity, _Shares] = {}
         self.changes: Counter[tuple[str, str]] = Counter()
-        """How often devices of a pool were taken or given back."""
+        """Counts allocations and releases per pool (driver, pool name); part of the search cache's key."""
 
     def put(self, uid: str, holder: str, devices: Sequence[AllocatedDevice]) -> bool:
-        """The claim holds these now. Whether devices that it held before became free by that."""
+        """Records the devices of a claim. Returns whether devices that it held before became free."""
         known = self._entries.get(uid)
         if known is not None and known.devices == tuple(devices):
             return False
@@ -53,7 +53,7 @@ class Ledger:
         return entry is not None
 
     def shares(self, identity: Identity) -> Mapping[str, int]:
-        """How much of each capacity of a shared device is taken, in nanos."""
+        """Returns the consumed capacities of a shared device, in nanos."""
         known = self._shared.get(identity)
         return known.amounts if known else NOTHING
 

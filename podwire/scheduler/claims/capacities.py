@@ -1,10 +1,10 @@
-"""How much of a device a request takes: amounts rounded up as the device's policy has it, in nanos. Pure."""
+"""Capacity that a request consumes, rounded up by the device's request policy, in nanos. Pure."""
 
 from collections.abc import Mapping
 
 from podwire.objects import quantity
 from podwire.objects.slices import CapacityPolicy, CapacityRange, Quantity
-from podwire.scheduler.claims.claim_requests import Way
+from podwire.scheduler.claims.claim_requests import Subrequest
 from podwire.scheduler.claims.devices import Candidate, qualified
 
 Amounts = Mapping[str, int]
@@ -15,9 +15,9 @@ def _nano(given: Quantity) -> int:
     return quantity.parse(str(given)).nano
 
 
-def taken(candidate: Candidate, way: Way) -> Amounts | str:
-    """What a request would take of a device's capacities; a text says why it never can."""
-    asked = {qualified(name, candidate.driver): amount for name, amount in way.amounts}
+def taken(candidate: Candidate, subrequest: Subrequest) -> Amounts | str:
+    """Returns the consumed capacities, or a text that says why the request can never fit."""
+    asked = {qualified(name, candidate.driver): amount for name, amount in subrequest.amounts}
     for name in asked:
         if name not in candidate.capacity:
             return f"has no capacity {name}"
@@ -25,13 +25,13 @@ def taken(candidate: Candidate, way: Way) -> Amounts | str:
     for name, capacity in candidate.capacity.items():
         amount = rounded(asked.get(name), capacity.nano, capacity.policy if candidate.shared else None)
         if amount is None or amount > capacity.nano:
-            return f"{capacity.name} {_told(capacity.nano)} < {_told(asked.get(name, capacity.nano))}"
+            return f"{capacity.name} {_format(capacity.nano)} < {_format(asked.get(name, capacity.nano))}"
         amounts[capacity.name] = amount
     return amounts
 
 
 def rounded(asked: int | None, whole: int, policy: CapacityPolicy | None) -> int | None:
-    """The amount that is taken; None for one that the policy does not allow."""
+    """Returns the consumed amount; None if the policy does not allow it."""
     if asked is None:
         return _nano(policy.default) if policy is not None and policy.default is not None else whole
     if policy is None:
@@ -50,14 +50,14 @@ def _in_range(asked: int, given: CapacityRange) -> int | None:
 
 
 def lacking(candidate: Candidate, amounts: Amounts, held: Mapping[str, int]) -> str:
-    """The capacity of which less is left than asked, told; empty when there is enough of everything."""
+    """Returns which capacity is insufficient, as text; empty when all suffice."""
     for capacity in candidate.capacity.values():
         left = capacity.nano - held.get(capacity.name, 0)
         if amounts.get(capacity.name, 0) > left:
-            return f"{capacity.name}: {_told(left)} left < {_told(amounts[capacity.name])}"
+            return f"{capacity.name}: {_format(left)} left < {_format(amounts[capacity.name])}"
     return ""
 
 
-def _told(nano: int) -> str:
+def _format(nano: int) -> str:
     form = quantity.Format.DECIMAL_SI if nano % (1024 * quantity.NANO) else quantity.Format.BINARY_SI
     return quantity.Quantity(nano, form).canonical()

@@ -1,4 +1,4 @@
-"""What a claim asks for, with its classes looked up: requests, the ways to meet each, and what ties them together."""
+"""The requests of a claim with their device classes resolved: subrequests and constraints."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,39 +8,39 @@ from podwire.objects.claims import DeviceConstraint, ExactRequest, ResourceClaim
 from podwire.objects.device_classes import DeviceClass
 from podwire.objects.device_taints import DeviceToleration
 
-MOST_DEVICES = 32
-"""Of one claim."""
+MAX_DEVICES = 32
+"""Devices that one claim may have (resource.k8s.io: AllocationResultsMaxSize)."""
 
 
-class CannotBeMet(Exception):
-    """By no node, whatever devices it has."""
+class Unsatisfiable(Exception):
+    """No node can satisfy the claim, regardless of its devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """One way to meet a request; `name` is how results call it: `request` or `request/alternative`."""
+class Subrequest:
+    """One alternative of a request; results name it `request` or `request/subrequest`."""
 
     name: str
     class_name: str
     selectors: tuple[str, ...]
-    """The class's own first."""
+    """The selectors of the class come first."""
     count: int
-    """0 for all that there are."""
+    """0 means allocationMode All."""
     admin: bool = False
     tolerations: tuple[DeviceToleration, ...] = ()
     amounts: tuple[tuple[str, int], ...] = ()
-    """How much of a capacity, in nanos."""
+    """Requested capacities by name, in nanos."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     name: str
-    ways: tuple[Way, ...]
+    subrequests: tuple[Subrequest, ...]
     prioritized: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class ClaimRequests:
     claim: ResourceClaim
     requests: tuple[Request, ...]
 
@@ -49,33 +49,35 @@ class Needs:
         return self.claim.spec.devices.constraints
 
 
-def of_claim(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> Needs:
+def of_claim(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> ClaimRequests:
     """Raises CannotBeMet."""
     requests = tuple(_requests(claim, classes))
-    fewest = sum(min(max(way.count, 1) for way in each.ways) for each in requests)
-    if fewest > MOST_DEVICES:
-        raise CannotBeMet(f"number of devices requested exceeds the claim limit of {MOST_DEVICES}: {fewest}")
-    return Needs(claim, requests)
+    fewest = sum(min(max(subrequest.count, 1) for subrequest in each.subrequests) for each in requests)
+    if fewest > MAX_DEVICES:
+        raise Unsatisfiable(f"number of devices requested exceeds the claim limit of {MAX_DEVICES}: {fewest}")
+    return ClaimRequests(claim, requests)
 
 
 def _requests(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> Iterator[Request]:
     for request in claim.spec.devices.requests:
         if request.exactly is not None:
-            yield Request(request.name, (_way(request.name, request.exactly, classes),), prioritized=False)
+            yield Request(request.name, (_subrequest(request.name, request.exactly, classes),), prioritized=False)
         elif request.first_available:
-            ways = tuple(_way(f"{request.name}/{each.name}", each, classes) for each in request.first_available)
-            yield Request(request.name, ways, prioritized=True)
+            subrequests = tuple(
+                _subrequest(f"{request.name}/{each.name}", each, classes) for each in request.first_available
+            )
+            yield Request(request.name, subrequests, prioritized=True)
         else:
-            raise CannotBeMet(f"request {request.name}: unknown request type")
+            raise Unsatisfiable(f"request {request.name}: unknown request type")
 
 
-def _way(name: str, given: ExactRequest, classes: Mapping[str, DeviceClass]) -> Way:
+def _subrequest(name: str, given: ExactRequest, classes: Mapping[str, DeviceClass]) -> Subrequest:
     class_ = classes.get(given.device_class_name)
     if class_ is None:
-        raise CannotBeMet(f"request {name}: device class {given.device_class_name} does not exist")
+        raise Unsatisfiable(f"request {name}: device class {given.device_class_name} does not exist")
     if given.allocation_mode not in ("", "ExactCount", "All"):
-        raise CannotBeMet(f"request {name}: unsupported count mode {given.allocation_mode}")
-    return Way(
+        raise Unsatisfiable(f"request {name}: unsupported count mode {given.allocation_mode}")
+    return Subrequest(
         name=name,
         class_name=class_.name,
         selectors=tuple(each.cel.expression for each in (*class_.spec.selectors, *given.selectors)),

@@ -1,4 +1,4 @@
-"""What devices of one claim must have in common, or must not. Pure."""
+"""Constraints between the devices of one claim: matchAttribute and distinctAttribute. Pure."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,17 +8,17 @@ from podwire.scheduler.claims.devices import Attribute, Candidate, qualified
 
 
 def concerns(constraint: DeviceConstraint, request: str) -> bool:
-    """Requests are named whole, or by the alternative that was taken."""
+    """Returns whether a constraint covers a request; it may name the request or the chosen subrequest."""
     names = constraint.requests
     return not names or request in names or request.partition("/")[0] in names
 
 
 def broken(constraint: DeviceConstraint, others: Sequence[Candidate], added: Candidate) -> str:
-    """Why a device cannot join others under a constraint; empty when it can."""
+    """Returns why a device violates a constraint together with others; empty when it does not."""
     if constraint.match_attribute is not None:
         return _unlike(constraint.match_attribute, others, added)
     if constraint.distinct_attribute is not None:
-        return _alike(constraint.distinct_attribute, others, added)
+        return _nodes_with_matching_pods(constraint.distinct_attribute, others, added)
     return "a constraint that this scheduler does not know"
 
 
@@ -30,10 +30,10 @@ def _unlike(name: str, others: Sequence[Candidate], added: Candidate) -> str:
     if any(each is None or _kind(each) != _kind(own) for each in given):
         return f"{name} is of another type"
     common = set(_values(own.value)).intersection(*(_values(each.value) for each in given if each is not None))
-    return "" if common else f"{name} {_told(own.value)} is not that of the others"
+    return "" if common else f"{name} {_format(own.value)} is not that of the others"
 
 
-def _alike(name: str, others: Iterable[Candidate], added: Candidate) -> str:
+def _nodes_with_matching_pods(name: str, others: Iterable[Candidate], added: Candidate) -> str:
     own = _attribute(name, added)
     if own is None:
         return f"has no {name}"
@@ -42,7 +42,7 @@ def _alike(name: str, others: Iterable[Candidate], added: Candidate) -> str:
         if other is None or _kind(other) != _kind(own):
             return f"{name} is of another type"
         if not set(_values(own.value)).isdisjoint(_values(other.value)):
-            return f"{name} {_told(own.value)} is that of another"
+            return f"{name} {_format(own.value)} is that of another"
     return ""
 
 
@@ -51,7 +51,7 @@ def _attribute(name: str, candidate: Candidate) -> Attribute | None:
 
 
 def _kind(attribute: Attribute) -> str:
-    """A list goes with single values of what it lists."""
+    """Lists are compatible with single values of the same type."""
     return attribute.type.removesuffix("s")
 
 
@@ -59,5 +59,5 @@ def _values(value: Value) -> tuple[bool | int | str, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _told(value: Value) -> str:
+def _format(value: Value) -> str:
     return ", ".join(str(each).lower() if isinstance(each, bool) else str(each) for each in _values(value))

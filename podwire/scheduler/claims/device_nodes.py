@@ -1,4 +1,4 @@
-"""On which nodes a device can be used."""
+"""The nodes on which a device can be used."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,21 +11,21 @@ from podwire.objects.slices import Device, ResourceSliceSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """One node, those that a selector picks, or all; otherwise none."""
+class NodeScope:
+    """One node, the nodes that a selector matches, or all nodes; otherwise none."""
 
     node: str = ""
     selector: Mapping[str, Any] | None = None
     everywhere: bool = False
     _picks: Wanted | None = field(default=None, repr=False, compare=False)
 
-    def reaches(self, node: Node) -> bool:
+    def includes(self, node: Node) -> bool:
         if self.node:
             return self.node == node.name
         return self.everywhere or (self._picks is not None and self._picks(node))
 
 
-def of_device(spec: ResourceSliceSpec, device: Device) -> Reach:
+def of_device(spec: ResourceSliceSpec, device: Device) -> NodeScope:
     where = device if spec.per_device_node_selection else spec
     picks = node_affinity.selected(where.node_selector) if where.node_selector else None
-    return Reach(where.node_name, where.node_selector, where.all_nodes, picks)
+    return NodeScope(where.node_name, where.node_selector, where.all_nodes, picks)

@@ -1,4 +1,4 @@
-"""Devices as the search looks at them, and the pools that they come in. Made anew when a slice changes."""
+"""Devices and pools as the allocator sees them; rebuilt when a ResourceSlice changes."""
 
 import itertools
 from collections import Counter
@@ -10,10 +10,10 @@ from podwire.objects.device_taints import DeviceTaint, DeviceTaintRule
 from podwire.objects.slices import CapacityPolicy, Device, ResourceSlice, Value
 from podwire.protocols.cel import Values
 from podwire.scheduler.claims import device_nodes
-from podwire.scheduler.claims.device_nodes import Reach
+from podwire.scheduler.claims.device_nodes import NodeScope
 
 Identity = tuple[str, str, str]
-"""Driver, pool and name: no two devices of a cluster have the same."""
+"""Driver, pool and device name; unique in the cluster."""
 
 BINDING = "has binding conditions, which this scheduler does not wait for"
 COUNTERS = "takes from shared counters, which this scheduler does not count"
@@ -26,28 +26,30 @@ class Attribute(NamedTuple):
 
 class Capacity(NamedTuple):
     name: str
-    """As the device writes it."""
+    """The name as the device writes it."""
     nano: int
     policy: CapacityPolicy | None
 
 
 class Candidate:
-    """A device, with what the search asks of it looked up once."""
+    """A device with everything precomputed that the search needs."""
 
     __slots__ = (
-        "attributes", "capacity", "device", "driver", "identity", "matched", "reach", "refused", "shared", "taints",
-        "values",
+        "attributes", "capacity", "device", "driver", "identity", "matched", "node_scope", "refused", "shared",
+        "taints", "values",
     )  # fmt: skip
 
-    def __init__(self, driver: str, pool: str, device: Device, where: Reach, taints: tuple[DeviceTaint, ...]) -> None:
+    def __init__(
+        self, driver: str, pool: str, device: Device, where: NodeScope, taints: tuple[DeviceTaint, ...]
+    ) -> None:
         self.driver = driver
         self.identity: Identity = (driver, pool, device.name)
         self.device = device
-        self.reach = where
+        self.node_scope = where
         self.taints = taints
         self.shared = device.allow_multiple_allocations
         self.refused = BINDING if device.binding_conditions else COUNTERS if device.consumes_counters else ""
-        """Why nobody gets it from this scheduler."""
+        """Why this scheduler never allocates the device; empty when it does."""
         self.attributes = {
             qualified(name, driver): Attribute(each.type, value)
             for name, each in device.attributes.items()
@@ -62,9 +64,9 @@ class Candidate:
             else:
                 self.capacity[qualified(name, driver)] = Capacity(name, amount, each.request_policy)
         self.values: Values | None = None
-        """What expressions see of it, made when the first one looks."""
+        """The CEL value of the device, built for the first expression."""
         self.matched: dict[tuple[str, ...], bool | str] = {}
-        """Whether it meets all of some expressions; a text says which one failed, and how."""
+        """Results per tuple of expressions; a text says which expression failed and why."""
 
     @property
     def name(self) -> str:
@@ -72,33 +74,33 @@ class Candidate:
 
 
 def qualified(name: str, driver: str) -> str:
-    """A name without a domain is in the driver's."""
+    """Qualifies a name without a domain with the driver's name."""
     return name if "/" in name else f"{driver}/{name}"
 
 
-_serials = itertools.count()
+_serial_numbers = itertools.count()
 
 
 class Pool:
-    """The devices of one driver under one name, all of the newest generation."""
+    """The devices of one driver's pool, all of the newest generation."""
 
-    __slots__ = ("devices", "driver", "key", "name", "node", "problem", "serial", "sifted")
+    __slots__ = ("devices", "driver", "key", "matching", "name", "node", "problem", "serial")
 
     def __init__(self, key: tuple[str, str], node: str, devices: Sequence[Candidate], problem: str) -> None:
-        self.serial = next(_serials)
+        self.serial = next(_serial_numbers)
         self.key = key
         self.driver, self.name = key
         self.devices = tuple(devices)
         self.problem = problem
-        """Why its devices cannot be used yet: a driver is rewriting it, or it contradicts itself."""
+        """Why the devices cannot be used: the pool is being updated, or is inconsistent."""
         self.node = node
-        """Where all of it is; empty when that differs, or is no single node."""
-        self.sifted: dict[tuple[str, ...], tuple[Candidate, ...]] = {}
-        """Those devices that some expressions do not rule out."""
+        """The node of all its devices; empty when they differ or are not local to one node."""
+        self.matching: dict[tuple[str, ...], tuple[Candidate, ...]] = {}
+        """Devices that match, per tuple of expressions."""
 
 
 def pool_of(slices: Iterable[ResourceSlice], rules: Iterable[DeviceTaintRule]) -> Pool:
-    """A pool from all the slices that name it; those of older generations are about to go."""
+    """Builds a pool from all slices that name it; older generations are ignored."""
     given = sorted(slices, key=lambda each: each.name)
     newest = max(each.spec.pool.generation for each in given)
     current = [each for each in given if each.spec.pool.generation == newest]
@@ -125,7 +127,7 @@ def _problem(current: Sequence[ResourceSlice], devices: Sequence[Candidate]) -> 
 
 
 class Inventory:
-    """All pools, found by the node that one looks from."""
+    """All pools, indexed by node."""
 
     def __init__(self) -> None:
         self._slices: dict[str, ResourceSlice] = {}
@@ -157,7 +159,7 @@ class Inventory:
         self._stale.update(self._names)
 
     def near(self, node: str) -> Sequence[Pool]:
-        """The pools that may have devices for a node, in the order in which they are tried."""
+        """Returns the pools that may have devices for a node, in the order in which they are tried."""
         if self._stale:
             self._refresh()
         near = self._near.get(node)

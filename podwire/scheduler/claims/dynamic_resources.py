@@ -1,6 +1,6 @@
-"""DynamicResources: the filter, its explanation, the score, and the devices that a pod gets on its node.
+"""DynamicResources plugin: filter, explanation, score, and the decision for the chosen node.
 
-Pure, but for the ids that shares of devices get.
+Pure, except for the random ids of device shares.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,112 +9,121 @@ from uuid import uuid4
 from podwire.objects.claims import ResourceClaim
 from podwire.objects.nodes import Node
 from podwire.scheduler.claims import explanation, pod_claims, results, selectors
-from podwire.scheduler.claims.allocator import Aborted, Budget, GivenUp, Picks, Surroundings
-from podwire.scheduler.claims.cache import Book, Decided
-from podwire.scheduler.claims.claim_requests import CannotBeMet, Needs, Request, Way
+from podwire.scheduler.claims.allocator import Aborted, Budget, BudgetExceeded, Picks, SearchContext
+from podwire.scheduler.claims.cache import ClaimCache, ClaimDecision
+from podwire.scheduler.claims.claim_requests import ClaimRequests, Request, Subrequest, Unsatisfiable
 from podwire.scheduler.claims.pod_claims import NotYet, PodClaims
-from podwire.scheduler.claims.search_cache import Answers, Found
-from podwire.scheduler.framework import Hopeless, Judge, Refused
+from podwire.scheduler.claims.search_cache import Found, NodeResults
+from podwire.scheduler.framework import FilterAborted, NodeFilter, Rejected
 from podwire.scheduler.pod_info import PodInfo
 from podwire.scheduler.snapshot import NodeInfo, Snapshot
 
 CANNOT = "cannot allocate all claims"
 ELSEWHERE = "resourceclaim not available on the node"
-MOST_WAYS = 8
-"""Of one request: the first way that can be had gains a node so much, each later one less."""
-TOLD_NODES, TOLD_DEVICES = 3, 8
-"""So many nodes, and devices of each, are told one by one."""
+MAX_SUBREQUESTS = 8
+"""Points for a request that is met by its first subrequest; each later subrequest scores one less."""
+MAX_EXPLAINED_NODES, MAX_EXPLAINED_DEVICES = 3, 8
+"""Limits of the explanation: nodes, and devices per node."""
 
 
-def judge(pod: PodInfo, snapshot: Snapshot) -> Judge | Refused | None:
+def node_filter(pod: PodInfo, snapshot: Snapshot) -> NodeFilter | Rejected | None:
     if not pod.pod.spec.resource_claims:
         return None
     try:
         claims = pod_claims.of_pod(pod.pod, snapshot.claims)
     except NotYet as error:
-        return Refused(str(error), quiet=True)
-    except CannotBeMet as error:
-        return Refused(str(error))
-    return _judging(claims, snapshot.claims)
+        return Rejected(str(error), quiet=True)
+    except Unsatisfiable as error:
+        return Rejected(str(error))
+    return _node_filter(claims, snapshot.claims)
 
 
-def _judging(claims: PodClaims, book: Book) -> Judge:
-    budget, answers = Budget(), book.answers.to(claims.needed)
+def _node_filter(claims: PodClaims, claim_cache: ClaimCache) -> NodeFilter:
+    budget, node_results = Budget(), claim_cache.search_cache.to(claims.to_allocate)
 
-    def judged(info: NodeInfo) -> Sequence[str]:
+    def check_node(info: NodeInfo) -> Sequence[str]:
         if info.node is None:
             return (CANNOT,)
         if not _usable(claims, info.node):
             return (ELSEWHERE,)
         try:
-            found = _found(answers, book, info.node, budget)
+            found = _found(node_results, claim_cache, info.node, budget)
         except Aborted as error:
-            raise Hopeless(str(error)) from None
-        except GivenUp as error:
+            raise FilterAborted(str(error)) from None
+        except BudgetExceeded as error:
             return (f"{CANNOT}: {error}",)
         return () if found is not None else (CANNOT,)
 
-    return judged
+    return check_node
 
 
 def _usable(claims: PodClaims, node: Node) -> bool:
     return not claims.allocated or all(each.usable is None or each.usable(node) for each in claims.allocated)
 
 
-def _found(answers: Answers, book: Book, node: Node, budget: Budget) -> Found:
-    return answers.on(node, book.inventory.near(node.metadata.name), book.ledger, budget)
+def _found(node_results: NodeResults, claim_cache: ClaimCache, node: Node, budget: Budget) -> Found:
+    return node_results.on(node, claim_cache.inventory.near(node.metadata.name), claim_cache.allocated_devices, budget)
 
 
-def decided(pod: PodInfo, snapshot: Snapshot, name: str) -> Sequence[Decided]:
-    """What the pod's claims get on the node that was chosen for it."""
-    node, book = snapshot.node(name), snapshot.claims
+def decide_claims(pod: PodInfo, snapshot: Snapshot, name: str) -> Sequence[ClaimDecision]:
+    """Returns the allocations of the pod's claims on its chosen node."""
+    node, claim_cache = snapshot.node(name), snapshot.claims
     if not pod.pod.spec.resource_claims or node is None:
         return ()
-    claims = pod_claims.of_pod(pod.pod, book)
-    found = _found(book.answers.to(claims.needed), book, node, Budget())
+    claims = pod_claims.of_pod(pod.pod, claim_cache)
+    found = _found(claim_cache.search_cache.to(claims.to_allocate), claim_cache, node, Budget())
     if found is None:
         raise AssertionError(f"{name} passed the filter, and has no devices for {pod.pod.ref}")
     given = [
-        Decided(each.claim, results.allocation(each.claim, picks, book.classes, name, lambda: str(uuid4())))
-        for each, picks in zip(claims.needed, found, strict=True)
+        ClaimDecision(
+            each.claim, results.allocation(each.claim, picks, claim_cache.classes, name, lambda: str(uuid4()))
+        )
+        for each, picks in zip(claims.to_allocate, found, strict=True)
     ]
-    return (*(Decided(each.claim, None) for each in claims.allocated), *given)
+    return (*(ClaimDecision(each.claim, None) for each in claims.allocated), *given)
 
 
 def score(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequence[int] | None:
-    """Better where requests are met by an earlier one of their alternatives."""
+    """Scores nodes higher where requests are met by an earlier subrequest."""
     if not pod.pod.spec.resource_claims:
         return None
     claims = pod_claims.of_pod(pod.pod, snapshot.claims)
     if not claims.prioritized:
         return None
-    budget, answers = Budget(), snapshot.claims.answers.to(claims.needed)
-    sums = [_rated(answers, snapshot.claims, each, budget) for each in nodes]
+    budget, node_results = Budget(), snapshot.claims.search_cache.to(claims.to_allocate)
+    sums = [_rated(node_results, snapshot.claims, each, budget) for each in nodes]
     most = max(sums)
     return [100 * each // most for each in sums] if most else None
 
 
-def _rated(answers: Answers, book: Book, info: NodeInfo, budget: Budget) -> int:
+def _rated(node_results: NodeResults, claim_cache: ClaimCache, info: NodeInfo, budget: Budget) -> int:
     try:
-        found = _found(answers, book, info.node, budget) if info.node is not None else None
-    except (Aborted, GivenUp):
+        found = _found(node_results, claim_cache, info.node, budget) if info.node is not None else None
+    except (Aborted, BudgetExceeded):
         found = None
     if found is None:
         return 0
-    pairs = zip(answers.needed, found, strict=True)
-    return sum(_rank(request, picks) for needs, picks in pairs for request in needs.requests if request.prioritized)
+    pairs = zip(node_results.to_allocate, found, strict=True)
+    return sum(
+        _rank(request, picks)
+        for claim_requests, picks in pairs
+        for request in claim_requests.requests
+        if request.prioritized
+    )
 
 
 def _rank(request: Request, picks: Picks) -> int:
-    taken = {each.way.name for each in picks}
-    return next((MOST_WAYS - index for index, way in enumerate(request.ways) if way.name in taken), 0)
+    taken = {each.subrequest.name for each in picks}
+    return next(
+        (MAX_SUBREQUESTS - index for index, subrequest in enumerate(request.subrequests) if subrequest.name in taken), 0
+    )
 
 
 def to_deallocate(pod: PodInfo, snapshot: Snapshot) -> ResourceClaim | None:
-    """A claim whose devices keep a pod from the nodes that it could have, and that nobody else uses."""
+    """Returns an allocated claim whose devices exclude nodes and which no other pod uses."""
     try:
         claims = pod_claims.of_pod(pod.pod, snapshot.claims)
-    except (NotYet, CannotBeMet):
+    except (NotYet, Unsatisfiable):
         return None
     for each in claims.allocated:
         consumers = each.claim.status.reserved_for
@@ -124,54 +133,62 @@ def to_deallocate(pod: PodInfo, snapshot: Snapshot) -> ResourceClaim | None:
     return None
 
 
-def told(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> str:
-    """For nodes that failed: which request, and what is wrong with each device there."""
+def explain(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> str:
+    """Explains for failed nodes which request could not be met, and what is wrong with each device."""
     try:
         claims = pod_claims.of_pod(pod.pod, snapshot.claims)
-    except (NotYet, CannotBeMet):
+    except (NotYet, Unsatisfiable):
         return ""
     failed = [each.node for each in nodes if each.node is not None and _usable(claims, each.node)]
-    sentences = [_sentence(claims, snapshot.claims, each) for each in failed[:TOLD_NODES]]
-    more = len(failed) - TOLD_NODES
+    sentences = [_sentence(claims, snapshot.claims, each) for each in failed[:MAX_EXPLAINED_NODES]]
+    more = len(failed) - MAX_EXPLAINED_NODES
     return " ".join((*sentences, f"{more} more likewise.") if more > 0 else sentences)
 
 
-def _sentence(claims: PodClaims, book: Book, node: Node) -> str:
-    around = Surroundings(node, book.inventory.near(node.name), book.ledger, Budget())
-    for needs in claims.needed:
-        for request in needs.requests:
-            ways = [(way, *_devices(needs, way, around)) for way in request.ways]
-            if not any(usable for _way, usable, _reasons in ways):
-                way, _usable, reasons = ways[-1]  # the last resort says it for all
-                return f"On {node.name}, claim {needs.claim.ref}, request {way.name}: {_listed(reasons)}."
-    ref = ", ".join(each.claim.ref for each in claims.needed)
+def _sentence(claims: PodClaims, claim_cache: ClaimCache, node: Node) -> str:
+    context = SearchContext(node, claim_cache.inventory.near(node.name), claim_cache.allocated_devices, Budget())
+    for claim_requests in claims.to_allocate:
+        for request in claim_requests.requests:
+            subrequests = [
+                (subrequest, *_devices(claim_requests, subrequest, context)) for subrequest in request.subrequests
+            ]
+            if not any(usable for _subrequest, usable, _reasons in subrequests):
+                subrequest, _usable, reasons = subrequests[-1]  # the last alternative explains all
+                return (
+                    f"On {node.name}, claim {claim_requests.claim.ref}, request {subrequest.name}: {_listed(reasons)}."
+                )
+    ref = ", ".join(each.claim.ref for each in claims.to_allocate)
     return f"On {node.name}, {ref}: each request could be met, but not all of them together."
 
 
-def _devices(needs: Needs, way: Way, around: Surroundings) -> tuple[bool, Sequence[str]]:
-    """Whether there are devices enough for a request that stands alone, and why the others do not do.
+def _devices(
+    claim_requests: ClaimRequests, subrequest: Subrequest, context: SearchContext
+) -> tuple[bool, Sequence[str]]:
+    """Returns whether enough devices exist for a request alone, and why the others do not fit.
 
-    Those of the kind that was asked for come first: all that is wrong with them is that somebody has them, or a taint.
+    Devices that match the selectors come first: they are only taken or tainted.
     """
     usable = 0
-    near, far = [pool.problem for pool in around.pools if pool.problem], list[str]()
-    for device in (each for pool in around.pools if not pool.problem for each in pool.devices):
-        if not device.reach.reaches(around.node):
+    near, far = [pool.problem for pool in context.pools if pool.problem], list[str]()
+    for device in (each for pool in context.pools if not pool.problem for each in pool.devices):
+        if not device.node_scope.includes(context.node):
             continue
-        why = explanation.why_not(device, way, around.ledger) or explanation.apart(device, way, needs)
+        why = explanation.why_not(device, subrequest, context.allocated_devices) or explanation.apart(
+            device, subrequest, claim_requests
+        )
         if not why:
             usable += 1
         else:
-            matches = selectors.matches(device, way.selectors) is True
+            matches = selectors.matches(device, subrequest.selectors) is True
             (near if matches else far).append(f"{device.name}: {why}")
     reasons = [*near, *far]
-    return usable >= max(way.count, 1) and (way.count > 0 or not reasons), reasons
+    return usable >= max(subrequest.count, 1) and (subrequest.count > 0 or not reasons), reasons
 
 
 def _listed(reasons: Sequence[str]) -> str:
     def parts() -> Iterator[str]:
-        yield from reasons[:TOLD_DEVICES]
-        if len(reasons) > TOLD_DEVICES:
-            yield f"and {len(reasons) - TOLD_DEVICES} more"
+        yield from reasons[:MAX_EXPLAINED_DEVICES]
+        if len(reasons) > MAX_EXPLAINED_DEVICES:
+            yield f"and {len(reasons) - MAX_EXPLAINED_DEVICES} more"
 
     return "; ".join(parts()) or "no devices there"

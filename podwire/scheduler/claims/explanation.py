@@ -1,4 +1,4 @@
-"""Why a device does not do, in few words: `mtu 1500 < 9000`. Pure."""
+"""Explains in a few words why a device does not match: `mtu 1500 < 9000`. Pure."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 from podwire.objects import device_taints, quantity
 from podwire.protocols.cel.syntax import Call, Const, Ident, Node, Select
 from podwire.scheduler.claims import capacities, constraints, selectors
-from podwire.scheduler.claims.allocated_devices import Ledger
-from podwire.scheduler.claims.claim_requests import Needs, Way
+from podwire.scheduler.claims.allocated_devices import AllocatedDevices
+from podwire.scheduler.claims.claim_requests import ClaimRequests, Subrequest
 from podwire.scheduler.claims.devices import Candidate, qualified
 
 _OPPOSITE = {"_>=_": "<", "_>_": "<=", "_<=_": ">", "_<_": ">=", "_==_": "!=", "_!=_": "=="}
@@ -15,50 +15,52 @@ _TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
 _LONGEST = 80
 
 
-def why_not(candidate: Candidate, way: Way, ledger: Ledger) -> str:
-    """Why a device cannot be had for a request, whatever else is asked for; empty when it can."""
-    met = selectors.matches(candidate, way.selectors)
+def why_not(candidate: Candidate, subrequest: Subrequest, allocated_devices: AllocatedDevices) -> str:
+    """Returns why a device cannot be allocated for a request; empty when it can."""
+    met = selectors.matches(candidate, subrequest.selectors)
     if isinstance(met, str):
         return met
     if not met:
-        return next(iter(_unmet(candidate, way)), "does not match")
+        return next(iter(_unmet(candidate, subrequest)), "does not match")
     if candidate.refused:
         return candidate.refused
-    for taint in device_taints.untolerated(candidate.taints, way.tolerations):
+    for taint in device_taints.untolerated(candidate.taints, subrequest.tolerations):
         return f"has untolerated taint {{{taint.key}: {taint.value}}}"
-    return "" if way.admin else _taken(candidate, way, ledger)
+    return "" if subrequest.admin else _taken(candidate, subrequest, allocated_devices)
 
 
-def _taken(candidate: Candidate, way: Way, ledger: Ledger) -> str:
-    holders = ledger.holders(candidate.identity)
-    if holders and (not candidate.shared or candidate.identity in ledger.held):
+def _taken(candidate: Candidate, subrequest: Subrequest, allocated_devices: AllocatedDevices) -> str:
+    holders = allocated_devices.holders(candidate.identity)
+    if holders and (not candidate.shared or candidate.identity in allocated_devices.held):
         return f"held by {', '.join(holders)}"
-    if not candidate.shared and not way.amounts:
+    if not candidate.shared and not subrequest.amounts:
         return ""
-    amounts = capacities.taken(candidate, way)
+    amounts = capacities.taken(candidate, subrequest)
     if isinstance(amounts, str):
         return amounts
-    lacking = capacities.lacking(candidate, amounts, ledger.shares(candidate.identity)) if candidate.shared else ""
+    lacking = (
+        capacities.lacking(candidate, amounts, allocated_devices.shares(candidate.identity)) if candidate.shared else ""
+    )
     return f"{lacking}, shared by {', '.join(holders)}" if lacking else ""
 
 
-def apart(candidate: Candidate, way: Way, needs: Needs) -> str:
-    """Why a constraint keeps a device away even when it stands alone."""
-    for each in needs.constraints:
-        if constraints.concerns(each, way.name) and (why := constraints.broken(each, (), candidate)):
+def apart(candidate: Candidate, subrequest: Subrequest, claim_requests: ClaimRequests) -> str:
+    """Returns the constraint that excludes a device even alone."""
+    for each in claim_requests.constraints:
+        if constraints.concerns(each, subrequest.name) and (why := constraints.broken(each, (), candidate)):
             return why
     return ""
 
 
-def _unmet(candidate: Candidate, way: Way) -> Iterator[str]:
-    for expression in way.selectors:
+def _unmet(candidate: Candidate, subrequest: Subrequest) -> Iterator[str]:
+    for expression in subrequest.selectors:
         if selectors.evaluated(candidate, expression) is False:
             tree = selectors.program(expression).tree
             yield next(iter(_reasons(tree.root, candidate)), "") or f"does not match {_short(expression)}"
 
 
 def _reasons(node: Node, candidate: Candidate) -> Iterator[str]:
-    """Of an expression that is false: the first of its conditions that is, if it is one that can be told."""
+    """Yields the first false condition of a false expression, if it can be explained."""
     match node:
         case Call(function="_&&_", args=args):
             for each in args:
@@ -84,18 +86,18 @@ def _compared(left: Node, sign: str, right: Node, candidate: Candidate) -> Itera
     if own is None:
         yield f"has no {name[1]}"
     elif _holds(own, sign, wanted):
-        yield f"{name[1]} {_told(own)} {sign} {_told(wanted)}"
+        yield f"{name[1]} {_format(own)} {sign} {_format(wanted)}"
 
 
 def _flag(node: Node, candidate: Candidate, *, wanted: bool) -> Iterator[str]:
     name = _path(node)
     own = _value(name, candidate) if name else None
     if name and isinstance(own, bool) and own is not wanted:
-        yield f"{name[1]} is {_told(own)}"
+        yield f"{name[1]} is {_format(own)}"
 
 
 def _path(node: Node) -> tuple[str, str, str] | None:
-    """Domain, name and part of `device.attributes["domain"].name`; the driver is a path too."""
+    """Returns domain, name and part of `device.attributes["domain"].name`; the driver counts as a path."""
     match node:
         case Select(operand=Ident(name="device"), field="driver", test_only=False):
             return "", "driver", "driver"
@@ -139,7 +141,7 @@ def _holds(own: Any, sign: str, wanted: Any) -> bool:
     return bool({"<": own < wanted, "<=": own <= wanted, ">": own > wanted, ">=": own >= wanted}[sign])
 
 
-def _told(value: Any) -> str:
+def _format(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

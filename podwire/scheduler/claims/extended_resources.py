@@ -1,4 +1,4 @@
-"""Resources that a DeviceClass stands for: not turned into claims here, and whoever asks for one is told so. Pure."""
+"""Extended resources that map to a DeviceClass: not turned into claims by this scheduler, and explained. Pure."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from podwire.scheduler.snapshot import NodeInfo, Snapshot
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
 
 
-def told(pod: PodInfo, snapshot: Snapshot, _nodes: Sequence[NodeInfo]) -> str:
+def explain(pod: PodInfo, snapshot: Snapshot, _nodes: Sequence[NodeInfo]) -> str:
     sentences = [
         f"{resource} stands for DeviceClass {class_.name}: this scheduler gives its devices to spec.resourceClaims only"
         for class_ in snapshot.claims.classes.values()

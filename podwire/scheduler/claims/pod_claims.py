@@ -1,4 +1,4 @@
-"""The claims of a pod, found and looked at: which have their devices, which still need some. Pure."""
+"""The claims of a pod: those that are allocated and those that still need devices. Pure."""
 
 from dataclasses import dataclass
 
@@ -7,52 +7,52 @@ from podwire.objects.claims import MOST_CONSUMERS, NotGenerated, ResourceClaim
 from podwire.objects.node_affinity import Wanted
 from podwire.objects.pods import Pod
 from podwire.scheduler.claims import claim_requests
-from podwire.scheduler.claims.cache import Book
-from podwire.scheduler.claims.claim_requests import CannotBeMet, Needs
+from podwire.scheduler.claims.cache import ClaimCache
+from podwire.scheduler.claims.claim_requests import ClaimRequests, Unsatisfiable
 from podwire.scheduler.kinds import CLAIMS, DEVICE_CLASSES, SLICES
 
 
 class NotYet(Exception):
-    """Somebody is at work on it, and tells when it is done: nothing that people need to hear of."""
+    """Another component is working on it and its watch event will retry the pod; users need no Event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
     claim: ResourceClaim
     usable: Wanted | None
-    """Where its devices can be used; None for everywhere."""
+    """Matches the nodes on which its devices can be used; None for all nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodClaims:
     allocated: tuple[Allocated, ...]
-    needed: tuple[Needs, ...]
+    to_allocate: tuple[ClaimRequests, ...]
 
     @property
     def prioritized(self) -> bool:
-        return any(request.prioritized for each in self.needed for request in each.requests)
+        return any(request.prioritized for each in self.to_allocate for request in each.requests)
 
 
-def of_pod(pod: Pod, book: Book) -> PodClaims:
-    """Raises CannotBeMet, and NotYet."""
-    if not book.known:
+def of_pod(pod: Pod, claim_cache: ClaimCache) -> PodClaims:
+    """Raises Unsatisfiable and NotYet."""
+    if not claim_cache.known:
         raise NotYet("claims, classes and devices have not all been listed yet")
-    if missing := book.unserved & {CLAIMS.kind, SLICES.kind, DEVICE_CLASSES.kind}:
-        raise CannotBeMet(f"{CLAIMS.api_version} {min(missing)} is not served by this API server")
-    allocated, needed = [], []
-    for claim in _claims(pod, book):
+    if missing := claim_cache.unsupported_kinds & {CLAIMS.kind, SLICES.kind, DEVICE_CLASSES.kind}:
+        raise Unsatisfiable(f"{CLAIMS.api_version} {min(missing)} is not served by this API server")
+    allocated, to_allocate = [], []
+    for claim in _claims(pod, claim_cache):
         if claim.status.allocation is not None:
             selector = claim.status.allocation.node_selector
             allocated.append(Allocated(claim, node_affinity.selected(selector) if selector else None))
-        elif book.in_flight(claim):
+        elif claim_cache.is_pending(claim):
             raise NotYet(f"resourceclaim {claim.ref} is in the process of being allocated")
         else:
-            needed.append(claim_requests.of_claim(claim, book.classes))
-    return PodClaims(tuple(allocated), tuple(needed))
+            to_allocate.append(claim_requests.of_claim(claim, claim_cache.classes))
+    return PodClaims(tuple(allocated), tuple(to_allocate))
 
 
-def _claims(pod: Pod, book: Book) -> list[ResourceClaim]:
-    """Each once, although a pod may name one twice."""
+def _claims(pod: Pod, claim_cache: ClaimCache) -> list[ResourceClaim]:
+    """Returns each claim once, although a pod may name one twice."""
     found: dict[str, ResourceClaim] = {}
     for each in claims.of_pod(pod):
         try:
@@ -61,11 +61,11 @@ def _claims(pod: Pod, book: Book) -> list[ResourceClaim]:
             raise NotYet(str(error)) from None
         if name is None:
             continue
-        claim = book.claim(f"{pod.namespace}/{name}")
+        claim = claim_cache.claim(f"{pod.namespace}/{name}")
         if claim is None and each.resource_claim_name is None:
             raise NotYet(f'resourceclaim "{name}" not found')
         if claim is None:
-            raise CannotBeMet(f'resourceclaim "{name}" not found')
+            raise Unsatisfiable(f'resourceclaim "{name}" not found')
         _check(pod, claim, generated=each.resource_claim_name is None)
         found[claim.ref] = claim
     return list(found.values())
@@ -73,15 +73,15 @@ def _claims(pod: Pod, book: Book) -> list[ResourceClaim]:
 
 def _check(pod: Pod, claim: ResourceClaim, *, generated: bool) -> None:
     if generated and claim.owner[1] != pod.uid:
-        raise CannotBeMet(f"ResourceClaim {claim.ref} was not created for pod {pod.ref} (pod is not owner)")
+        raise Unsatisfiable(f"ResourceClaim {claim.ref} was not created for pod {pod.ref} (pod is not owner)")
     if claim.deleting:
-        raise CannotBeMet(f'resourceclaim "{claim.name}" is being deleted')
+        raise Unsatisfiable(f'resourceclaim "{claim.name}" is being deleted')
     if claim.allocated and len(claim.status.reserved_for) >= MOST_CONSUMERS and not claim.reserved_for(pod.uid):
-        raise CannotBeMet(f'resourceclaim "{claim.name}" is in use by {MOST_CONSUMERS} consumers already')
+        raise Unsatisfiable(f'resourceclaim "{claim.name}" is in use by {MOST_CONSUMERS} consumers already')
 
 
 def named(pod: Pod, claim: ResourceClaim) -> bool:
-    """Whether a pod speaks of a claim."""
+    """Returns whether a pod refers to a claim."""
     if pod.namespace != claim.namespace:
         return False
     if claim.owner[1] == pod.uid:

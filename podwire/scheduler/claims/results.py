@@ -1,4 +1,4 @@
-"""What is written into a claim: its devices, what drivers are told of them, and where they can be used. Pure."""
+"""The allocation result of a claim: devices, configuration for drivers, and node selector. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ NewId = Callable[[], str]
 def allocation(
     claim: ResourceClaim, picks: Sequence[Pick], classes: Mapping[str, DeviceClass], node: str, new_id: NewId
 ) -> Allocation:
-    """`new_id` gives each share of a device a name of its own."""
+    """Builds the allocation; `new_id` names each share of a device."""
     config = (*_of_classes(claim, picks, classes), *_of_claim(claim, picks))
     return Allocation(
         devices=AllocatedDevices(results=tuple(_result(each, new_id) for each in picks), config=config),
@@ -37,12 +37,12 @@ def _result(pick: Pick, new_id: NewId) -> AllocatedDevice:
     driver, pool, device = pick.candidate.identity
     shared = pick.amounts is not None
     return AllocatedDevice(
-        request=pick.way.name,
+        request=pick.subrequest.name,
         driver=driver,
         pool=pool,
         device=device,
-        admin_access=pick.way.admin,
-        tolerations=pick.way.tolerations,
+        admin_access=pick.subrequest.admin,
+        tolerations=pick.subrequest.tolerations,
         share_id=new_id() if shared else None,
         consumed_capacity=_quantities(pick.amounts or {}),
     )
@@ -59,12 +59,12 @@ def _form(nano: int) -> Format:
 def _of_classes(
     claim: ResourceClaim, picks: Sequence[Pick], classes: Mapping[str, DeviceClass]
 ) -> Iterator[AllocatedConfig]:
-    """Once for each class, with the requests that it is about unless these are all."""
+    """Yields each class's configuration once, with its requests unless these are all."""
     used: dict[str, list[str]] = {}
     for each in picks:
-        names = used.setdefault(each.way.class_name, [])
-        if each.way.name not in names:
-            names.append(each.way.name)
+        names = used.setdefault(each.subrequest.class_name, [])
+        if each.subrequest.name not in names:
+            names.append(each.subrequest.name)
     for class_name, names in used.items():
         about = () if len(names) == len(claim.spec.devices.requests) else tuple(names)
         class_ = classes.get(class_name)
@@ -73,7 +73,7 @@ def _of_classes(
 
 
 def _of_claim(claim: ResourceClaim, picks: Sequence[Pick]) -> Iterator[AllocatedConfig]:
-    chosen = {name for each in picks for name in (each.way.name, each.way.name.partition("/")[0])}
+    chosen = {name for each in picks for name in (each.subrequest.name, each.subrequest.name.partition("/")[0])}
     for config in claim.spec.devices.config:
         if _applies(config, chosen):
             yield AllocatedConfig(source=FROM_CLAIM, requests=config.requests, opaque=config.opaque)
@@ -84,15 +84,15 @@ def _applies(config: DeviceConfig, chosen: set[str]) -> bool:
 
 
 def _node_selector(picks: Iterable[Pick], node: str) -> dict[str, Any] | None:
-    """The one node if any device is only there; else what the devices' own selectors ask for, all of it."""
+    """Returns a selector of the one node if any device is local to it; else all terms of the devices' selectors."""
     expressions: list[dict[str, Any]] = []
     fields: list[dict[str, Any]] = []
     for each in picks:
-        reach = each.candidate.reach
-        if reach.node or each.candidate.device.binds_to_node:
+        node_scope = each.candidate.node_scope
+        if node_scope.node or each.candidate.device.binds_to_node:
             only = {"key": _NAME, "operator": "In", "values": [node]}
             return {"nodeSelectorTerms": [{"matchFields": [only]}]}
-        for term in (reach.selector or {}).get("nodeSelectorTerms") or ():
+        for term in (node_scope.selector or {}).get("nodeSelectorTerms") or ():
             expressions += [one for one in term.get("matchExpressions") or () if one not in expressions]
             fields += [one for one in term.get("matchFields") or () if one not in fields]
     if not expressions and not fields:

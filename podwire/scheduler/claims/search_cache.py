@@ -1,6 +1,6 @@
-"""What the search found on nodes, kept while nothing there has changed.
+"""Caches search results per node until a pool or an allocation there changes.
 
-Pods that are alike ask the same again and again, and between two of them one node in hundreds has other devices free.
+Similar pods ask the same query again, and between two of them one node in hundreds has other devices free.
 """
 
 from collections import OrderedDict
@@ -8,43 +8,45 @@ from collections.abc import Mapping, Sequence
 
 from podwire.objects.claims import DeviceConstraint
 from podwire.objects.nodes import Node
-from podwire.scheduler.claims.allocated_devices import Ledger
-from podwire.scheduler.claims.allocator import Budget, Picks, Surroundings, search
-from podwire.scheduler.claims.claim_requests import Needs, Request
+from podwire.scheduler.claims.allocated_devices import AllocatedDevices
+from podwire.scheduler.claims.allocator import Budget, Picks, SearchContext, search
+from podwire.scheduler.claims.claim_requests import ClaimRequests, Request
 from podwire.scheduler.claims.devices import Pool
 
-MOST_QUESTIONS = 32
+MAX_QUERIES = 32
 
-Question = tuple[tuple[tuple[Request, ...], tuple[DeviceConstraint, ...]], ...]
+Query = tuple[tuple[tuple[Request, ...], tuple[DeviceConstraint, ...]], ...]
 Stamp = tuple[int, ...]
 Found = tuple[Picks, ...] | None
 
 
-class Answers:
-    """To one question, by node."""
+class NodeResults:
+    """The results of one query by node."""
 
-    def __init__(self, needed: Sequence[Needs]) -> None:
-        self.needed = needed
+    def __init__(self, to_allocate: Sequence[ClaimRequests]) -> None:
+        self.to_allocate = to_allocate
         self._known: dict[str, tuple[Stamp, Found]] = {}
 
-    def on(self, node: Node, pools: Sequence[Pool], ledger: Ledger, budget: Budget) -> Found:
-        """Raises what the search does; that is not kept."""
-        if not self.needed:
+    def on(self, node: Node, pools: Sequence[Pool], allocated_devices: AllocatedDevices, budget: Budget) -> Found:
+        """Returns cached or new results. Errors of the search are raised and not cached."""
+        if not self.to_allocate:
             return ()
         name = node.metadata.name
-        stamp = _stamp(pools, ledger.changes)
+        stamp = _stamp(pools, allocated_devices.changes)
         known = self._known.get(name)
         if known is not None and known[0] == stamp:
             return known[1]
-        found = search(self.needed, Surroundings(node, pools, ledger, budget))
+        found = search(self.to_allocate, SearchContext(node, pools, allocated_devices, budget))
         if stamp is not None:
             self._known[name] = (stamp, found)
         return found
 
 
 def _stamp(pools: Sequence[Pool], changes: Mapping[tuple[str, str], int]) -> Stamp | None:
-    """Another one when a pool near a node was written, or a device of it taken or given back. None where that is not
-    all that counts: devices beyond one node are reached by the node's labels."""
+    """Returns a value that changes when a pool near the node is written or one of its devices is allocated or released.
+
+    None where that is not sufficient: devices of more than one node depend on the node's labels too.
+    """
     parts: list[int] = []
     for pool in pools:
         if not pool.node:
@@ -53,16 +55,16 @@ def _stamp(pools: Sequence[Pool], changes: Mapping[tuple[str, str], int]) -> Sta
     return tuple(parts)
 
 
-class AnswerBook:
-    """The questions that were asked last."""
+class SearchCache:
+    """The most recent queries."""
 
     def __init__(self) -> None:
-        self._questions: OrderedDict[Question, Answers] = OrderedDict()
+        self._queries: OrderedDict[Query, NodeResults] = OrderedDict()
 
-    def to(self, needed: Sequence[Needs]) -> Answers:
-        question = tuple((each.requests, each.constraints) for each in needed)
-        answers = self._questions.pop(question, None) or Answers(needed)
-        self._questions[question] = answers
-        if len(self._questions) > MOST_QUESTIONS:
-            self._questions.popitem(last=False)
-        return answers
+    def to(self, to_allocate: Sequence[ClaimRequests]) -> NodeResults:
+        query = tuple((each.requests, each.constraints) for each in to_allocate)
+        node_results = self._queries.pop(query, None) or NodeResults(to_allocate)
+        self._queries[query] = node_results
+        if len(self._queries) > MAX_QUERIES:
+            self._queries.popitem(last=False)
+        return node_results

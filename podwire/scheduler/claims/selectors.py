@@ -1,4 +1,4 @@
-"""Whether devices meet expressions: each is compiled once, and asked of a device once."""
+"""Evaluates CEL selectors: each is compiled once and evaluated once per device."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -12,7 +12,7 @@ from podwire.protocols.cel.syntax import Call, Const, walk
 from podwire.scheduler.claims.devices import Attribute, Candidate, Pool
 
 _NAMES, _ENTRIES, _TEXT = 64, 48, 64
-"""The longest domain or name, the most attributes and capacities of a device, the longest value."""
+"""Bounds for the cost estimate: longest domain or name, most attributes and capacities of a device, longest value."""
 _INNER = Size(_ENTRIES, inside=Size(_TEXT), key=Size(_NAMES))
 _MAP = Size(_ENTRIES, inside=_INNER, key=Size(_NAMES))
 _SIZES = {"device": Size(fields={"driver": Size(_NAMES), "attributes": _MAP, "capacity": _MAP})}
@@ -20,7 +20,7 @@ _INDEXES = ("_[_]", "_[?_]")
 
 
 class BadSelector(Exception):
-    """An expression that no device can be judged by; says which one and why."""
+    """An expression that cannot be evaluated; says which one and why."""
 
 
 @lru_cache(maxsize=1024)
@@ -41,16 +41,16 @@ def program(expression: str) -> Program:
     return compiled
 
 
-def sifted(pool: Pool, expressions: tuple[str, ...]) -> tuple[Candidate, ...]:
-    """The devices of a pool that meet all expressions, and those for which an expression fails."""
-    found = pool.sifted.get(expressions)
+def matching(pool: Pool, expressions: tuple[str, ...]) -> tuple[Candidate, ...]:
+    """Returns the devices of a pool that match all expressions, or on which an expression fails."""
+    found = pool.matching.get(expressions)
     if found is None:
-        found = pool.sifted[expressions] = tuple(each for each in pool.devices if matches(each, expressions))
+        found = pool.matching[expressions] = tuple(each for each in pool.devices if matches(each, expressions))
     return found
 
 
 def matches(candidate: Candidate, expressions: tuple[str, ...]) -> bool | str:
-    """A text says which expression failed, and how: whoever comes to this device goes no further."""
+    """Returns whether a device matches; a text says which expression failed and why, and aborts the search."""
     known = candidate.matched.get(expressions)
     if known is None:
         known = candidate.matched[expressions] = _matches(candidate, expressions)
@@ -86,8 +86,11 @@ def evaluated(candidate: Candidate, expression: str) -> bool | str:
 
 
 def _completed(device: dict[str, Any], compiled: Program) -> Mapping[str, Any]:
-    """A domain that a device knows nothing of is an empty map to who looks into it, yet not `in` the map of them: so
-    expressions meet the device as it is first, and with the domains that they name only when that failed."""
+    """Adds the domains that the expressions name as empty maps.
+
+    A missing domain reads as an empty map when it is indexed, but is not `in` the map. So expressions see the device as
+    it is first, and with the added domains only when that failed.
+    """
     named = {device["driver"]} | {
         each.args[1].value
         for each in walk(compiled.tree.root)
@@ -102,7 +105,7 @@ def _completed(device: dict[str, Any], compiled: Program) -> Mapping[str, Any]:
 
 
 def shown(candidate: Candidate) -> dict[str, Any]:
-    """The variable `device`; the library that holds its quantities comes in with the first expression."""
+    """Returns the CEL variable `device`. The import is lazy: the library is loaded with the first expression."""
     from podwire.protocols.cel.environment import kept  # noqa: PLC0415 - see above
 
     attributes: dict[str, dict[str, Any]] = {}

@@ -3,7 +3,7 @@
 import pytest
 
 from podwire.objects import claims, device_classes, device_taints, nodes, slices
-from podwire.scheduler.claims.cache import Book
+from podwire.scheduler.claims.cache import ClaimCache
 
 DRIVER = "net.example.com"
 
@@ -52,7 +52,7 @@ def request(name="nic", *selectors, class_name="nic", **given):
     return {"name": name, "exactly": {**exactly, **given}}
 
 
-def way(name, *selectors, class_name="nic", **given):
+def subrequest(name, *selectors, class_name="nic", **given):
     return {"name": name, "deviceClassName": class_name,
             "selectors": [{"cel": {"expression": each}} for each in selectors], **given}  # fmt: skip
 
@@ -83,25 +83,25 @@ def node_of(name="n1", **labels):
 
 
 def book_of(*, slices_=(), classes=None, claims_=(), rules=()):
-    book = Book()
-    book.known = True
+    claim_cache = ClaimCache()
+    claim_cache.known = True
     for each in slices_:
-        book.inventory.put_slice(slices.read(each))
+        claim_cache.inventory.put_slice(slices.read(each))
     for each in classes if classes is not None else (class_of(),):
-        book.classes[each["metadata"]["name"]] = device_classes.read(each)
+        claim_cache.classes[each["metadata"]["name"]] = device_classes.read(each)
     for each in claims_:
-        book.put_claim(claims.read(each))
+        claim_cache.put_claim(claims.read(each))
     for each in rules:
-        book.inventory.put_rule(device_taints.read_rule(each))
-    return book
+        claim_cache.inventory.put_rule(device_taints.read_rule(each))
+    return claim_cache
 
 
 class Words:
     """All of the above, for tests, which cannot import from here."""
 
     DRIVER = DRIVER
-    allocated, book, claim, class_, device, node, request, slice, way = map(
-        staticmethod, (allocated, book_of, claim_of, class_of, device, node_of, request, slice_of, way)
+    allocated, claim_cache, claim, class_, device, node, request, slice, subrequest = map(
+        staticmethod, (allocated, book_of, claim_of, class_of, device, node_of, request, slice_of, subrequest)
     )
 
 

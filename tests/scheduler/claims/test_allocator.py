@@ -4,19 +4,21 @@ import pytest
 
 from podwire.objects import claims
 from podwire.scheduler.claims import claim_requests
-from podwire.scheduler.claims.allocator import Aborted, Budget, GivenUp, Surroundings, search
-from podwire.scheduler.claims.claim_requests import CannotBeMet
+from podwire.scheduler.claims.allocator import Aborted, Budget, BudgetExceeded, SearchContext, search
+from podwire.scheduler.claims.claim_requests import Unsatisfiable
 
 A = 'device.attributes["net.example.com"]'
 
 
-def found(words, book, *wanted, node=None, budget=None):
+def found(words, claim_cache, *wanted, node=None, budget=None):
     """The names of devices by claim; None when they cannot all be had."""
     node = node or words.node("n1")
-    asked = [claim_requests.of_claim(claims.read(each), book.classes) for each in wanted]
-    around = Surroundings(node, book.inventory.near(node.name), book.ledger, budget or Budget())
-    solved = search(asked, around)
-    return solved and [[f"{pick.way.name}={pick.candidate.name}" for pick in picks] for picks in solved]
+    asked = [claim_requests.of_claim(claims.read(each), claim_cache.classes) for each in wanted]
+    context = SearchContext(
+        node, claim_cache.inventory.near(node.name), claim_cache.allocated_devices, budget or Budget()
+    )
+    solved = search(asked, context)
+    return solved and [[f"{pick.subrequest.name}={pick.candidate.name}" for pick in picks] for picks in solved]
 
 
 @pytest.fixture
@@ -24,13 +26,13 @@ def given(words):
     """What one claim gets of some devices on a node."""
 
     def of(devices, *requests, constraints=(), held=(), classes=None, rules=()):
-        book = words.book(
+        claim_cache = words.claim_cache(
             slices_=[words.slice("n1", devices)],
             classes=classes,
             claims_=[words.claim("other", status=words.allocated(*held))] if held else (),
             rules=rules,
         )
-        solved = found(words, book, words.claim("nic", *requests, constraints=constraints))
+        solved = found(words, claim_cache, words.claim("nic", *requests, constraints=constraints))
         return solved and solved[0]
 
     return of
@@ -115,9 +117,9 @@ def test_a_device_that_a_later_request_needs_is_left_to_it(words, given):
 
 
 def test_claims_of_one_pod_do_not_take_each_others_devices(words):
-    book = words.book(slices_=[words.slice("n1", [words.device("a"), words.device("b")])])
-    assert found(words, book, words.claim("one"), words.claim("two")) == [["nic=a"], ["nic=b"]]
-    assert found(words, book, words.claim("one", words.request(count=2)), words.claim("two")) is None
+    claim_cache = words.claim_cache(slices_=[words.slice("n1", [words.device("a"), words.device("b")])])
+    assert found(words, claim_cache, words.claim("one"), words.claim("two")) == [["nic=a"], ["nic=b"]]
+    assert found(words, claim_cache, words.claim("one", words.request(count=2)), words.claim("two")) is None
 
 
 @pytest.mark.parametrize(
@@ -136,25 +138,25 @@ def test_all_means_every_device_and_at_least_one(words, given, devices, held, pi
 def test_all_waits_for_pools_that_are_being_rewritten_and_others_do_not(words):
     whole = words.slice("n1", [words.device("a")])
     part = words.slice("n1", [words.device("b")], name="part", pool="other", count=2)
-    book = words.book(slices_=[whole, part])
-    assert found(words, book, words.claim("nic", words.request(allocationMode="All"))) is None
-    assert found(words, book, words.claim("nic", words.request(count=2))) is None
-    assert found(words, book, words.claim("nic")) == [["nic=a"]]
+    claim_cache = words.claim_cache(slices_=[whole, part])
+    assert found(words, claim_cache, words.claim("nic", words.request(allocationMode="All"))) is None
+    assert found(words, claim_cache, words.claim("nic", words.request(count=2))) is None
+    assert found(words, claim_cache, words.claim("nic")) == [["nic=a"]]
 
 
 def test_only_the_newest_generation_of_a_pool_counts(words):
     old = words.slice("n1", [words.device("a")], name="old", generation=1)
     new = words.slice("n1", [words.device("b")], name="new", generation=2)
-    assert found(words, words.book(slices_=[old, new]), words.claim()) == [["nic=b"]]
+    assert found(words, words.claim_cache(slices_=[old, new]), words.claim()) == [["nic=b"]]
 
 
 def test_a_pool_that_names_a_device_twice_is_not_used(words):
     slices = [words.slice("n1", [words.device("a")], name=each, count=2) for each in ("one", "two")]
-    assert found(words, words.book(slices_=slices), words.claim()) is None
+    assert found(words, words.claim_cache(slices_=slices), words.claim()) is None
 
 
 def test_admins_look_at_devices_that_others_hold_and_hold_none(words, given):
-    book = words.book(
+    claim_cache = words.claim_cache(
         slices_=[words.slice("n1", [words.device("a"), words.device("b")])],
         claims_=[
             words.claim("other", status=words.allocated("a")),
@@ -162,12 +164,12 @@ def test_admins_look_at_devices_that_others_hold_and_hold_none(words, given):
         ],
     )
     looking = words.claim("look", words.request(allocationMode="All", adminAccess=True))
-    assert found(words, book, looking) == [["nic=a", "nic=b"]]
-    assert found(words, book, words.claim()) == [["nic=b"]]
+    assert found(words, claim_cache, looking) == [["nic=a", "nic=b"]]
+    assert found(words, claim_cache, words.claim()) == [["nic=b"]]
 
 
 def test_the_first_alternative_that_can_be_had_is_taken(words, given):
-    either = {"name": "nic", "firstAvailable": [words.way("fast", f"{A}.mtu == 9000"), words.way("slow")]}
+    either = {"name": "nic", "firstAvailable": [words.subrequest("fast", f"{A}.mtu == 9000"), words.subrequest("slow")]}
     devices = [words.device("a", mtu=1500), words.device("b", mtu=9000)]
     assert given(devices, either) == ["nic/fast=b"]
     assert given(devices, either, held=("b",)) == ["nic/slow=a"]
@@ -175,7 +177,7 @@ def test_the_first_alternative_that_can_be_had_is_taken(words, given):
 
 
 def test_a_later_alternative_is_taken_when_the_first_leaves_nothing_for_the_others(words, given):
-    either = {"name": "nic", "firstAvailable": [words.way("two", count=2), words.way("one")]}
+    either = {"name": "nic", "firstAvailable": [words.subrequest("two", count=2), words.subrequest("one")]}
     assert given([words.device("a"), words.device("b")], either, words.request("more")) == ["nic/one=a", "more=b"]
 
 
@@ -239,7 +241,7 @@ def shared(words, held=(), **policy):
         words.claim(f"c{at}", status=words.allocated("a", shareID=f"s{at}", consumedCapacity={"bandwidth": each}))
         for at, each in enumerate(held)
     ]
-    return words.book(slices_=[words.slice("n1", [device])], claims_=holders)
+    return words.claim_cache(slices_=[words.slice("n1", [device])], claims_=holders)
 
 
 def asking(words, amount=None, **given):
@@ -269,10 +271,10 @@ RANGE = {"validRange": {"min": "2", "max": "8", "step": "3"}, "default": "5"}
     ],
 )
 def test_a_shared_device_gives_what_is_left_of_it(words, policy, held, amount, taken):
-    book = shared(words, held, **policy)
-    asked = claim_requests.of_claim(claims.read(asking(words, amount)), book.classes)
-    around = Surroundings(words.node("n1"), book.inventory.near("n1"), book.ledger, Budget())
-    solved = search([asked], around)
+    claim_cache = shared(words, held, **policy)
+    asked = claim_requests.of_claim(claims.read(asking(words, amount)), claim_cache.classes)
+    context = SearchContext(words.node("n1"), claim_cache.inventory.near("n1"), claim_cache.allocated_devices, Budget())
+    solved = search([asked], context)
     amounts = solved and {name: nano // 10**9 for name, nano in solved[0][0].amounts.items()}
     assert amounts == (taken and {"bandwidth": taken})
 
@@ -314,7 +316,7 @@ def test_devices_are_used_where_they_can_be_reached(words, where, reached):
     whole = words.slice("n1", [words.device("a")], pool="p", **where)
     each = words.slice("n1", [{**words.device("a"), **where}], pool="p", perDeviceNodeSelection=True)
     for slice_ in (whole, each):
-        assert bool(found(words, words.book(slices_=[slice_]), words.claim(), node=node)) is reached
+        assert bool(found(words, words.claim_cache(slices_=[slice_]), words.claim(), node=node)) is reached
 
 
 @pytest.mark.parametrize(
@@ -326,7 +328,7 @@ def test_devices_are_used_where_they_can_be_reached(words, where, reached):
     ],
 )
 def test_what_no_node_can_meet_is_told_at_once(words, given, request_, why):
-    with pytest.raises(CannotBeMet, match=why):
+    with pytest.raises(Unsatisfiable, match=why):
         given([words.device("a")], words.request(**request_))
 
 
@@ -338,8 +340,8 @@ def test_a_claim_never_gets_more_than_32_devices(words, given):
 
 def test_a_search_that_would_take_for_ever_is_given_up(words):
     devices = [words.device(f"d{each}", numa=each) for each in range(30)]
-    book = words.book(slices_=[words.slice("n1", devices)])
+    claim_cache = words.claim_cache(slices_=[words.slice("n1", devices)])
     wanted = words.claim("nic", words.request("a", count=15), words.request("b", count=14),
                          words.request("c", f"{A}.numa == 99"))  # fmt: skip
-    with pytest.raises(GivenUp):
-        found(words, book, wanted, budget=Budget(1000))
+    with pytest.raises(BudgetExceeded):
+        found(words, claim_cache, wanted, budget=Budget(1000))

@@ -6,7 +6,7 @@ import pytest
 from podwire.objects import nodes
 from podwire.scheduler import Chosen, Unschedulable, choose, pod_info
 from podwire.scheduler.claims import dynamic_resources
-from podwire.scheduler.framework import Happening
+from podwire.scheduler.framework import ClusterEvent
 from podwire.scheduler.snapshot import Snapshot
 
 A = 'device.attributes["net.example.com"]'
@@ -25,12 +25,12 @@ def pod_of(*names, generated=(), status=()):
     )
 
 
-def snapshot_of(book, *names):
+def snapshot_of(claim_cache, *names):
     snapshot = Snapshot()
     for name in names or ("n1",):
         allocatable = {"cpu": "4", "memory": "8Gi", "pods": "110"}
         snapshot.put_node(nodes.read({"metadata": {"name": name}, "status": {"allocatable": allocatable}}))
-    snapshot.claims = book
+    snapshot.claims = claim_cache
     return snapshot
 
 
@@ -41,22 +41,22 @@ def told(found):
 
 
 def test_a_pod_goes_where_its_devices_are(words):
-    book = words.book(
+    claim_cache = words.claim_cache(
         slices_=[words.slice("n1", [words.device("a", mtu=1500)]), words.slice("n2", [words.device("b", mtu=9000)])],
         claims_=[words.claim("nic", words.request("nic", LARGE))],
     )
-    assert choose(pod_of("nic"), snapshot_of(book, "n1", "n2")) == Chosen("n2")
+    assert choose(pod_of("nic"), snapshot_of(claim_cache, "n1", "n2")) == Chosen("n2")
 
 
 def test_a_pod_follows_a_claim_that_has_its_devices_already(words):
     only = {"key": "metadata.name", "operator": "In", "values": ["n2"]}
     status = words.allocated("b", node="n2")
     status["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [only]}]}
-    book = words.book(claims_=[words.claim("nic", status=status)])
-    assert choose(pod_of("nic"), snapshot_of(book, "n1", "n2")) == Chosen("n2")
-    assert told(choose(pod_of("nic"), snapshot_of(book, "n1"))) == "1 resourceclaim not available on the node."
-    [decided] = dynamic_resources.decided(pod_of("nic"), snapshot_of(book, "n2"), "n2")
-    assert decided.allocation is None
+    claim_cache = words.claim_cache(claims_=[words.claim("nic", status=status)])
+    assert choose(pod_of("nic"), snapshot_of(claim_cache, "n1", "n2")) == Chosen("n2")
+    assert told(choose(pod_of("nic"), snapshot_of(claim_cache, "n1"))) == "1 resourceclaim not available on the node."
+    [decisions] = dynamic_resources.decide_claims(pod_of("nic"), snapshot_of(claim_cache, "n2"), "n2")
+    assert decisions.allocation is None
 
 
 TAINT = {"key": "broken", "value": "yes", "effect": "NoSchedule"}
@@ -82,18 +82,18 @@ TAINT = {"key": "broken", "value": "yes", "effect": "NoSchedule"}
     ],
 )  # fmt: skip
 def test_each_device_says_why_not(words, expression, given, why):
-    book = words.book(
+    claim_cache = words.claim_cache(
         slices_=[words.slice("n1", [words.device("eth2", **given)])],
         claims_=[words.claim("nic", words.request("nic", expression))],
     )
-    assert told(choose(pod_of("nic"), snapshot_of(book))) == (
+    assert told(choose(pod_of("nic"), snapshot_of(claim_cache))) == (
         f"1 cannot allocate all claims. On n1, claim default/nic, request nic: eth2: {why}."
     )
 
 
 def test_who_holds_a_device_is_told_and_what_is_left_of_a_shared_one(words):
     shared = words.device("eth3", shared=True, capacity={"bandwidth": "10"})
-    book = words.book(
+    claim_cache = words.claim_cache(
         slices_=[words.slice("n1", [words.device("eth2", capacity={"bandwidth": "5"}), shared])],
         claims_=[
             words.claim("nic", words.request(capacity={"requests": {"bandwidth": "5"}})),
@@ -101,7 +101,7 @@ def test_who_holds_a_device_is_told_and_what_is_left_of_a_shared_one(words):
             words.claim("log", status=words.allocated("eth3", shareID="s", consumedCapacity={"bandwidth": "8"})),
         ],
     )
-    assert told(choose(pod_of("nic"), snapshot_of(book))) == (
+    assert told(choose(pod_of("nic"), snapshot_of(claim_cache))) == (
         "1 cannot allocate all claims. On n1, claim default/nic, request nic: eth2: held by default/db; "
         "eth3: bandwidth: 2 left < 5, shared by default/log."
     )
@@ -110,11 +110,11 @@ def test_who_holds_a_device_is_told_and_what_is_left_of_a_shared_one(words):
 def test_of_many_nodes_and_devices_only_some_are_told_one_by_one(words):
     names = [f"n{each}" for each in range(5)]
     devices = [words.device(f"d{each}", mtu=1500) for each in range(10)]
-    book = words.book(
+    claim_cache = words.claim_cache(
         slices_=[words.slice(each, devices) for each in names],
         claims_=[words.claim("nic", words.request("nic", LARGE))],
     )
-    message = told(choose(pod_of("nic"), snapshot_of(book, *names)))
+    message = told(choose(pod_of("nic"), snapshot_of(claim_cache, *names)))
     assert message.startswith("5 cannot allocate all claims. On n0, ")
     assert message.endswith("d7: mtu 1500 < 9000; and 2 more. 2 more likewise.")
     assert message.count("On n") == 3
@@ -122,45 +122,50 @@ def test_of_many_nodes_and_devices_only_some_are_told_one_by_one(words):
 
 def test_devices_of_the_kind_that_was_asked_for_are_told_first(words):
     others = [words.device(f"d{each}", mtu=1500) for each in range(10)]
-    book = words.book(
+    claim_cache = words.claim_cache(
         slices_=[words.slice("n1", [*others, words.device("fast", mtu=9000)])],
         claims_=[words.claim("nic", words.request("nic", LARGE)), words.claim("db", status=words.allocated("fast"))],
     )
-    message = told(choose(pod_of("nic"), snapshot_of(book)))
+    message = told(choose(pod_of("nic"), snapshot_of(claim_cache)))
     assert "request nic: fast: held by default/db; d0: mtu 1500 < 9000; " in message
 
 
 def test_requests_that_exclude_each_other_are_told_so(words):
-    book = words.book(
+    claim_cache = words.claim_cache(
         slices_=[words.slice("n1", [words.device("a")])],
         claims_=[words.claim("nic", words.request("one"), words.request("two"))],
     )
-    assert told(choose(pod_of("nic"), snapshot_of(book))).endswith(
+    assert told(choose(pod_of("nic"), snapshot_of(claim_cache))).endswith(
         "On n1, default/nic: each request could be met, but not all of them together."
     )
 
 
 def test_of_alternatives_the_last_resort_says_why_not(words):
-    either = {"name": "nic", "firstAvailable": [words.way("fast", LARGE), words.way("slow", f"{A}.mtu >= 1500")]}
-    book = words.book(slices_=[words.slice("n1", [words.device("a", mtu=68)])], claims_=[words.claim("nic", either)])
-    assert told(choose(pod_of("nic"), snapshot_of(book))).endswith(
+    either = {
+        "name": "nic",
+        "firstAvailable": [words.subrequest("fast", LARGE), words.subrequest("slow", f"{A}.mtu >= 1500")],
+    }
+    claim_cache = words.claim_cache(
+        slices_=[words.slice("n1", [words.device("a", mtu=68)])], claims_=[words.claim("nic", either)]
+    )
+    assert told(choose(pod_of("nic"), snapshot_of(claim_cache))).endswith(
         "claim default/nic, request nic/slow: a: mtu 68 < 1500."
     )
 
 
 def test_a_device_with_a_capacity_that_nobody_can_read_costs_itself_alone(words):
     devices = [words.device("a", capacity={"bandwidth": "much"}), words.device("b")]
-    book = words.book(slices_=[words.slice("n1", devices)], claims_=[words.claim("nic")])
-    [decided] = dynamic_resources.decided(pod_of("nic"), snapshot_of(book), "n1")
-    assert [each.device for each in decided.allocation.devices.results] == ["b"]
+    claim_cache = words.claim_cache(slices_=[words.slice("n1", devices)], claims_=[words.claim("nic")])
+    [decisions] = dynamic_resources.decide_claims(pod_of("nic"), snapshot_of(claim_cache), "n1")
+    assert [each.device for each in decisions.allocation.devices.results] == ["b"]
 
 
 def test_an_expression_that_fails_keeps_the_pod_from_every_node(words):
-    book = words.book(
+    claim_cache = words.claim_cache(
         slices_=[words.slice("n1", [words.device("a", mtu=9000)]), words.slice("n2", [words.device("b")])],
         claims_=[words.claim("nic", words.request("nic", LARGE))],
     )
-    assert told(choose(pod_of("nic"), snapshot_of(book, "n1", "n2"))) == (
+    assert told(choose(pod_of("nic"), snapshot_of(claim_cache, "n1", "n2"))) == (
         "request nic: device net.example.com/n2/b: selector #0: runtime error: no such key: mtu."
     )
 
@@ -188,28 +193,28 @@ NAMED = ({"name": "t", "resourceClaimName": "web-t-x"},)
 )  # fmt: skip
 def test_a_claim_from_a_template_is_waited_for_without_a_word_but_not_somebody_elses(words, status, owner, quiet, why):
     made = [owned(words.claim("web-t-x"), owner)] if owner else []
-    book = words.book(claims_=made)
-    found = choose(pod_of(generated=["t"], status=status), snapshot_of(book))
-    assert (told(found), found.quiet, bool(found.helped_by & Happening.DEVICES)) == (f"{why}.", quiet, True)
+    claim_cache = words.claim_cache(claims_=made)
+    found = choose(pod_of(generated=["t"], status=status), snapshot_of(claim_cache))
+    assert (told(found), found.quiet, bool(found.retry_on & ClusterEvent.DEVICES)) == (f"{why}.", quiet, True)
 
 
 def test_a_claim_that_another_pod_is_getting_devices_for_is_waited_for(words):
-    book = words.book(slices_=[words.slice("n1", [words.device("a")])], claims_=[words.claim("nic")])
-    snapshot = snapshot_of(book)
-    book.reserve("uid-other", dynamic_resources.decided(pod_of("nic"), snapshot, "n1"))
+    claim_cache = words.claim_cache(slices_=[words.slice("n1", [words.device("a")])], claims_=[words.claim("nic")])
+    snapshot = snapshot_of(claim_cache)
+    claim_cache.reserve("uid-other", dynamic_resources.decide_claims(pod_of("nic"), snapshot, "n1"))
     found = choose(pod_of("nic"), snapshot)
     assert (told(found), found.quiet) == ("resourceclaim default/nic is in the process of being allocated.", True)
-    assert book.give_up("uid-other")
+    assert claim_cache.release_pending("uid-other")
     assert choose(pod_of("nic"), snapshot) == Chosen("n1")
 
 
 def test_nodes_that_offer_an_earlier_alternative_are_preferred(words):
-    either = {"name": "nic", "firstAvailable": [words.way("fast", LARGE), words.way("slow")]}
-    book = words.book(
+    either = {"name": "nic", "firstAvailable": [words.subrequest("fast", LARGE), words.subrequest("slow")]}
+    claim_cache = words.claim_cache(
         slices_=[words.slice("n1", [words.device("a", mtu=1500)]), words.slice("n2", [words.device("b", mtu=9000)])],
         claims_=[words.claim("nic", either)],
     )
-    snapshot = snapshot_of(book, "n1", "n2")
+    snapshot = snapshot_of(claim_cache, "n1", "n2")
     assert dynamic_resources.score(pod_of("nic"), snapshot, snapshot.nodes) == [87, 100]
     assert choose(pod_of("nic"), snapshot) == Chosen("n2")
 
@@ -221,17 +226,17 @@ def config(name, *requests):
 
 def test_what_is_written_names_devices_configuration_and_the_node(words):
     requests = [words.request("one"), {"name": "two", "firstAvailable": [
-        words.way("fast", "false"), words.way("slow", class_name="other", tolerations=[
+        words.subrequest("fast", "false"), words.subrequest("slow", class_name="other", tolerations=[
             {"key": "broken", "operator": "Exists"}])]}]  # fmt: skip
     configs = [config("all"), config("one", "one"), config("fast", "two/fast"), config("slow", "two/slow"),
                config("two", "two")]  # fmt: skip
-    book = words.book(
+    claim_cache = words.claim_cache(
         slices_=[words.slice("n1", [words.device("a"), words.device("b", taints=[TAINT])])],
         classes=[words.class_("nic", config=[config("class")]), words.class_("other")],
         claims_=[words.claim("nic", *requests, config=configs)],
     )
-    [decided] = dynamic_resources.decided(pod_of("nic"), snapshot_of(book), "n1")
-    written = msgspec.json.decode(msgspec.json.encode(decided.allocation))
+    [decisions] = dynamic_resources.decide_claims(pod_of("nic"), snapshot_of(claim_cache), "n1")
+    written = msgspec.json.decode(msgspec.json.encode(decisions.allocation))
     place = {"driver": "net.example.com", "pool": "n1"}
     assert written["devices"]["results"] == [
         {"request": "one", **place, "device": "a"},
@@ -253,12 +258,12 @@ def test_what_is_written_names_devices_configuration_and_the_node(words):
 
 def test_shares_have_ids_of_their_own_and_say_how_much_they_take(words):
     device = words.device("a", shared=True, capacity={"bandwidth": "10Gi"})
-    book = words.book(
+    claim_cache = words.claim_cache(
         slices_=[words.slice("n1", [device])],
         claims_=[words.claim("nic", words.request(count=2, capacity={"requests": {"bandwidth": "2Gi"}}))],
     )
-    [decided] = dynamic_resources.decided(pod_of("nic"), snapshot_of(book), "n1")
-    results = decided.allocation.devices.results
+    [decisions] = dynamic_resources.decide_claims(pod_of("nic"), snapshot_of(claim_cache), "n1")
+    results = decisions.allocation.devices.results
     assert [each.consumed_capacity for each in results] == [{"bandwidth": "2Gi"}] * 2
     assert len({each.share_id for each in results}) == 2
 
@@ -274,21 +279,23 @@ RACK = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": 
     ],
 )
 def test_devices_beyond_one_node_keep_the_claim_as_free_as_they_are(words, where, selector):
-    book = words.book(slices_=[words.slice("n1", [words.device("a")], pool="p", **where)], claims_=[words.claim("nic")])
-    snapshot = snapshot_of(book)
+    claim_cache = words.claim_cache(
+        slices_=[words.slice("n1", [words.device("a")], pool="p", **where)], claims_=[words.claim("nic")]
+    )
+    snapshot = snapshot_of(claim_cache)
     labelled = {"metadata": {"name": "n1", "labels": {"rack": "r1"}}}
     snapshot.put_node(nodes.read(labelled))
-    [decided] = dynamic_resources.decided(pod_of("nic"), snapshot, "n1")
-    assert decided.allocation.node_selector == selector
+    [decisions] = dynamic_resources.decide_claims(pod_of("nic"), snapshot, "n1")
+    assert decisions.allocation.node_selector == selector
 
 
 def test_a_claim_that_others_use_too_is_not_taken_away_from_them(words):
     only = {"key": "metadata.name", "operator": "In", "values": ["n2"]}
     status = words.allocated("b", node="n2")
     status["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [only]}]}
-    idle = words.book(claims_=[words.claim("nic", status=status)])
+    idle = words.claim_cache(claims_=[words.claim("nic", status=status)])
     other = {"resource": "pods", "name": "other", "uid": "uid-other"}
-    used = words.book(claims_=[words.claim("nic", status={**status, "reservedFor": [other]})])
+    used = words.claim_cache(claims_=[words.claim("nic", status={**status, "reservedFor": [other]})])
     assert dynamic_resources.to_deallocate(pod_of("nic"), snapshot_of(idle)).name == "nic"
     assert dynamic_resources.to_deallocate(pod_of("nic"), snapshot_of(used)) is None
     assert dynamic_resources.to_deallocate(pod_of("nic"), snapshot_of(idle, "n2")) is None
@@ -300,7 +307,7 @@ def test_who_asks_for_devices_as_a_resource_is_told_to_claim_them(words, resourc
     class_["spec"]["extendedResourceName"] = "example.com/nic"
     container = {"name": "c", "image": "i", "resources": {"requests": {resource: "1"}}}
     pod = pod_info.read({"metadata": {"name": "web", "uid": "u"}, "spec": {"containers": [container]}})
-    assert told(choose(pod, snapshot_of(words.book(classes=[class_])))) == (
+    assert told(choose(pod, snapshot_of(words.claim_cache(classes=[class_])))) == (
         f"1 Insufficient {resource}. {resource} stands for DeviceClass nic: this scheduler gives its devices to "
         "spec.resourceClaims only."
     )

@@ -11,14 +11,14 @@ from podwire.objects import claims, nodes, slices
 from podwire.objects.device_classes import DeviceClass
 from podwire.objects.pods import Metadata
 from podwire.scheduler.claims import claim_requests, results
-from podwire.scheduler.claims.allocator import Budget, GivenUp, Surroundings, search
-from podwire.scheduler.claims.cache import Book, Decided
+from podwire.scheduler.claims.allocator import Budget, BudgetExceeded, SearchContext, search
+from podwire.scheduler.claims.cache import ClaimCache, ClaimDecision
 
 DRIVER, NODE, WHOLE = "d.example.com", nodes.read({"metadata": {"name": "n1"}}), 8
 NUMA = 'device.attributes["d.example.com"].numa'
 
 devices = st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=5)
-ways = st.fixed_dictionaries(
+subrequests = st.fixed_dictionaries(
     {
         "deviceClassName": st.just("any"),
         "selectors": st.sampled_from(
@@ -30,9 +30,9 @@ ways = st.fixed_dictionaries(
     }
 )
 requests = st.one_of(
-    ways.map(lambda way: {"exactly": way}),
-    ways.map(lambda way: {"exactly": {**way, "adminAccess": True, "capacity": {}}}),
-    st.lists(ways, min_size=1, max_size=2).map(
+    subrequests.map(lambda subrequest: {"exactly": subrequest}),
+    subrequests.map(lambda subrequest: {"exactly": {**subrequest, "adminAccess": True, "capacity": {}}}),
+    st.lists(subrequests, min_size=1, max_size=2).map(
         lambda several: {"firstAvailable": [{**each, "name": f"w{at}"} for at, each in enumerate(several)]}
     ),
 )
@@ -62,8 +62,8 @@ class Played:
     """A node's devices, and pods that come, fail, are written and go."""
 
     def __init__(self, offered):
-        self.book = Book()
-        self.book.classes["any"] = DeviceClass(metadata=Metadata(name="any"))
+        self.claim_cache = ClaimCache()
+        self.claim_cache.classes["any"] = DeviceClass(metadata=Metadata(name="any"))
         self.offered = offered
         made = [
             {
@@ -76,49 +76,51 @@ class Played:
         ]
         spec = {"driver": DRIVER, "nodeName": "n1", "devices": made}
         pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
-        self.book.inventory.put_slice(slices.read({"metadata": {"name": "s"}, "spec": {**spec, "pool": pool}}))
+        self.claim_cache.inventory.put_slice(slices.read({"metadata": {"name": "s"}, "spec": {**spec, "pool": pool}}))
         self.pods = {}
         self.count = 0
 
     def solve(self, asked):
-        around = Surroundings(NODE, self.book.inventory.near("n1"), self.book.ledger, Budget(2000))
-        return search(asked, around)
+        context = SearchContext(
+            NODE, self.claim_cache.inventory.near("n1"), self.claim_cache.allocated_devices, Budget(2000)
+        )
+        return search(asked, context)
 
     def remembered(self, asked):
         """The same as the search, whatever was asked before."""
-        near = self.book.inventory.near("n1")
-        return self.book.answers.to(asked).on(NODE, near, self.book.ledger, Budget(2000))
+        near = self.claim_cache.inventory.near("n1")
+        return self.claim_cache.search_cache.to(asked).on(NODE, near, self.claim_cache.allocated_devices, Budget(2000))
 
     def pod(self, asked):
         made = [claim_of(self.count + at, each) for at, each in enumerate(asked)]
         self.count += len(made)
         try:
-            needed = [claim_requests.of_claim(each, self.book.classes) for each in made]
-            solved = self.solve(needed)
-            assert self.solve(needed) == solved == self.remembered(needed)
-        except GivenUp:
+            to_allocate = [claim_requests.of_claim(each, self.claim_cache.classes) for each in made]
+            solved = self.solve(to_allocate)
+            assert self.solve(to_allocate) == solved == self.remembered(to_allocate)
+        except BudgetExceeded:
             return
         if solved is None:
             return
-        self.check_whole(needed, solved)
+        self.check_whole(to_allocate, solved)
         ids = map(str, range(1000))
-        decided = [
-            Decided(claim, results.allocation(claim, picks, self.book.classes, "n1", lambda: next(ids)))
+        decisions = [
+            ClaimDecision(claim, results.allocation(claim, picks, self.claim_cache.classes, "n1", lambda: next(ids)))
             for claim, picks in zip(made, solved, strict=True)
         ]
         for claim in made:
-            self.book.put_claim(claim)
-        self.book.reserve(f"pod{self.count}", decided)
-        self.pods[f"pod{self.count}"] = decided
+            self.claim_cache.put_claim(claim)
+        self.claim_cache.reserve(f"pod{self.count}", decisions)
+        self.pods[f"pod{self.count}"] = decisions
 
-    def check_whole(self, needed, solved):
-        for each, picks in zip(needed, solved, strict=True):
+    def check_whole(self, to_allocate, solved):
+        for each, picks in zip(to_allocate, solved, strict=True):
             for request in each.requests:
-                taken = Counter(pick.way.name for pick in picks if pick.way in request.ways)
+                taken = Counter(pick.subrequest.name for pick in picks if pick.subrequest in request.subrequests)
                 assert len(taken) == 1, "one way to meet each request"
                 [(name, count)] = taken.items()
-                way = next(one for one in request.ways if one.name == name)
-                assert way.count in (count, 0)
+                subrequest = next(one for one in request.subrequests if one.name == name)
+                assert subrequest.count in (count, 0)
 
     def some(self, number):
         return sorted(self.pods)[number % len(self.pods)] if self.pods else None
@@ -129,25 +131,25 @@ class Played:
                 status = claims.ResourceClaimStatus(allocation=allocation)
                 newer = msgspec.structs.replace(claim.metadata, resource_version="2")
                 now = msgspec.structs.replace(claim, status=status, metadata=newer)
-                self.book.wrote(now)
-                self.book.put_claim(claim)  # told late, as it was before
-                self.book.put_claim(now)
+                self.claim_cache.mark_written(now)
+                self.claim_cache.put_claim(claim)  # told late, as it was before
+                self.claim_cache.put_claim(now)
 
     def failed(self, number):
         if name := self.some(number):
-            self.book.give_up(name)
-            if all(self.book.claim(each.claim.ref).allocated == () for each in self.pods[name]):
+            self.claim_cache.release_pending(name)
+            if all(self.claim_cache.claim(each.claim.ref).allocated == () for each in self.pods[name]):
                 del self.pods[name]
 
     def gone(self, number):
         if name := self.some(number):
             for each in self.pods.pop(name):
-                self.book.drop_claim(each.claim.ref)
+                self.claim_cache.drop_claim(each.claim.ref)
 
     def check(self):
         alone, amounts = Counter(), Counter()
-        for decided in self.pods.values():
-            for result in (one for each in decided for one in each.allocation.devices.results):
+        for decisions in self.pods.values():
+            for result in (one for each in decisions for one in each.allocation.devices.results):
                 if result.admin_access:
                     continue
                 if result.share_id is None:
@@ -157,10 +159,10 @@ class Played:
         assert all(count == 1 for count in alone.values()), "no device for two"
         assert all(amount <= WHOLE for amount in amounts.values()), "no capacity below zero"
         assert not alone.keys() & amounts.keys()
-        assert self.book.ledger.held.keys() == alone.keys(), "what is held is what was given"
+        assert self.claim_cache.allocated_devices.held.keys() == alone.keys(), "what is held is what was given"
         for at in range(len(self.offered)):
             identity = (DRIVER, "n1", f"d{at}")
-            told = self.book.ledger.shares(identity).get("slots", 0)
+            told = self.claim_cache.allocated_devices.shares(identity).get("slots", 0)
             assert told == amounts[identity] * 10**9
 
 
@@ -177,6 +179,6 @@ def test_the_world_that_is_played_does_give_devices():
     world.pod([([{"exactly": {"deviceClassName": "any", "count": 1}}], [])])
     assert world.pods
     world.check()
-    world.book.ledger.held.clear()
+    world.claim_cache.allocated_devices.held.clear()
     with pytest.raises(AssertionError, match="what is held"):
         world.check()

@@ -128,7 +128,8 @@ async def test_the_server_takes_shares_tolerations_alternatives_and_configuratio
     kind = 'device.attributes["net.example.com"].?kind.orValue("")'
     share = words.request("share", f'{kind} == "parent"', capacity={"requests": {"bandwidth": "2500M"}})
     either = {"name": "either", "firstAvailable": [
-        words.way("none", "false"), words.way("spoiled", f'{kind} == "spoiled"', tolerations=[tolerated])]}  # fmt: skip
+        words.subrequest("none", "false"),
+        words.subrequest("spoiled", f'{kind} == "spoiled"', tolerations=[tolerated])]}  # fmt: skip
     opaque = {"opaque": {"driver": words.DRIVER, "parameters": {"mtu": 1400}}, "requests": ["share"]}
     for each in ("one", "two"):
         made = words.claim(each, share, *([either] if each == "one" else []), config=[opaque])
