@@ -137,13 +137,13 @@ class ResourceClaim(Namespaced, frozen=True, kw_only=True):
     @property
     def owner(self) -> tuple[str, str]:
         """Name and uid of the pod that it was generated for; empty when it was not."""
-        for each in self.metadata.owner_references:
-            if each.controller and (each.api_version, each.kind) == ("v1", "Pod"):
-                return each.name, each.uid
+        for owner_reference in self.metadata.owner_references:
+            if owner_reference.controller and (owner_reference.api_version, owner_reference.kind) == ("v1", "Pod"):
+                return owner_reference.name, owner_reference.uid
         return "", ""
 
     def reserved_for(self, pod_uid: str) -> bool:
-        return any(each.is_pod and each.uid == pod_uid for each in self.status.reserved_for)
+        return any(consumer.is_pod and consumer.uid == pod_uid for consumer in self.status.reserved_for)
 
 
 def read(object_: Mapping[str, Any]) -> ResourceClaim:
@@ -164,15 +164,15 @@ class NotGenerated(Exception):
 
 
 def of_pod(pod: Pod) -> tuple[PodClaim, ...]:
-    return tuple(msgspec.convert(each, PodClaim) for each in pod.spec.resource_claims)
+    return tuple(msgspec.convert(claim, PodClaim) for claim in pod.spec.resource_claims)
 
 
 def name_of(pod: Pod, claim: PodClaim) -> str | None:
     """The name of the object; None when the pod needs none after all. Raises NotGenerated."""
     if claim.resource_claim_name is not None:
         return claim.resource_claim_name
-    for each in pod.status.resource_claim_statuses:
-        if each.get("name") == claim.name:
-            name: str | None = each.get("resourceClaimName")
+    for status in pod.status.resource_claim_statuses:
+        if status.get("name") == claim.name:
+            name: str | None = status.get("resourceClaimName")
             return name
     raise NotGenerated(f'pod "{pod.ref}": ResourceClaim not created yet')

@@ -74,5 +74,5 @@ def untolerated(taints: Iterable[DeviceTaint], tolerations: Iterable[DeviceToler
     """Those that keep a device from a request with these tolerations."""
     given = tuple(tolerations)
     for taint in taints:
-        if taint.effect in HARD and not any(tolerates(each, taint) for each in given):
+        if taint.effect in HARD and not any(tolerates(toleration, taint) for toleration in given):
             yield taint

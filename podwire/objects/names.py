@@ -47,7 +47,7 @@ def too_long(length: int) -> str:
 
 def must_match(rule: str, pattern: str, *examples: str) -> str:
     """The sentence for a text that does not match; `e.g.` and commas fall where upstream has them."""
-    shown = " or ".join(f"'{each}', " for each in examples)
+    shown = " or ".join(f"'{example}', " for example in examples)
     return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"
 
 
@@ -151,7 +151,7 @@ def qualified_name(text: str) -> list[str]:
     if slash and not prefix:
         problems.append(f"prefix part {EMPTY}")
     elif slash:
-        problems += [f"prefix part {each}" for each in dns_subdomain(prefix)]
+        problems += [f"prefix part {problem}" for problem in dns_subdomain(prefix)]
     if not name:
         problems.append(f"name part {EMPTY}")
     elif len(name) > LABEL_LENGTH:
@@ -194,7 +194,7 @@ def port_name(text: str) -> list[str]:
     problems = [too_long(15)] if len(text) > 15 else []
     if not _is_port_charset(text):
         problems.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
-    if not any("a" <= each <= "z" for each in text):
+    if not any("a" <= character <= "z" for character in text):
         problems.append("must contain at least one letter (a-z)")
     if "--" in text:
         problems.append("must not contain consecutive hyphens")
@@ -210,7 +210,7 @@ def path_segment(text: str) -> list[str]:
         return [f"may not be '{text}'"]
     if len(text) > SEGMENT_LENGTH:
         return [too_long(SEGMENT_LENGTH)]
-    return [f"may not contain '{each}'" for each in ("/", "%", "\0") if each in text]
+    return [f"may not contain '{character}'" for character in ("/", "%", "\0") if character in text]
 
 
 def ip(text: str) -> list[str]:

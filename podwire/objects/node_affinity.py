@@ -19,12 +19,12 @@ def required(spec: PodSpec) -> Wanted | None:
     if not spec.node_selector and selector is None:
         return None
     labels = spec.node_selector.items()
-    terms = None if selector is None else [_term(each) for each in selector.get("nodeSelectorTerms") or ()]
+    terms = None if selector is None else [_term(term) for term in selector.get("nodeSelectorTerms") or ()]
 
     def wanted(node: Node) -> bool:
         if not labels <= node.metadata.labels.items():
             return False
-        return terms is None or any(each(node) for each in terms)
+        return terms is None or any(term(node) for term in terms)
 
     return wanted
 
@@ -39,13 +39,13 @@ def preferred(spec: PodSpec) -> Sequence[tuple[int, Wanted]]:
     """Tests with the weight that a node gains by passing."""
     affinity = (spec.affinity or {}).get("nodeAffinity") or {}
     given = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-    return [(each.get("weight", 0), _term(each.get("preference") or {})) for each in given]
+    return [(preference.get("weight", 0), _term(preference.get("preference") or {})) for preference in given]
 
 
 def selected(selector: Mapping[str, Any]) -> Wanted:
     """The test of a NodeSelector: one of its terms is met."""
-    terms = [_term(each) for each in selector.get("nodeSelectorTerms") or ()]
-    return lambda node: any(each(node) for each in terms)
+    terms = [_term(term) for term in selector.get("nodeSelectorTerms") or ()]
+    return lambda node: any(term(node) for term in terms)
 
 
 def _term(term: Mapping[str, Any]) -> Wanted:
@@ -57,13 +57,19 @@ def _term(term: Mapping[str, Any]) -> Wanted:
 
     def met(node: Node) -> bool:
         own = {"metadata.name": node.name}
-        return all(each.matches(node.metadata.labels) for each in labels) and all(each.matches(own) for each in fields)
+        return all(label.matches(node.metadata.labels) for label in labels) and all(
+            field.matches(own) for field in fields
+        )
 
     return met
 
 
 def _requirements(given: Iterable[Mapping[str, Any]]) -> list[Requirement]:
     return [
-        Requirement(each.get("key", ""), _OPERATORS[each.get("operator", "")], frozenset(each.get("values") or ()))
-        for each in given
+        Requirement(
+            requirement.get("key", ""),
+            _OPERATORS[requirement.get("operator", "")],
+            frozenset(requirement.get("values") or ()),
+        )
+        for requirement in given
     ]

@@ -47,7 +47,7 @@ class Node(Part, frozen=True, kw_only=True):
         return self.metadata.name
 
     def condition(self, type_: str) -> Condition | None:
-        return next((each for each in self.status.conditions if each.type == type_), None)
+        return next((condition for condition in self.status.conditions if condition.type == type_), None)
 
 
 def read(object_: Mapping[str, Any]) -> Node:

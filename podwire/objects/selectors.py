@@ -74,8 +74,8 @@ class LabelSelector:
     def matches(self, labels: Mapping[str, str]) -> bool:
         if self.nothing:
             return False
-        for each in self.requirements:  # noqa: SIM110 - runs for every object and watcher, and a loop is quicker
-            if not _TESTS[each.operator](labels.get(each.key), each.values):
+        for requirement in self.requirements:
+            if not _TESTS[requirement.operator](labels.get(requirement.key), requirement.values):
                 return False
         return True
 
@@ -84,7 +84,7 @@ class LabelSelector:
         return not self.requirements and not self.nothing
 
     def __str__(self) -> str:
-        return ",".join(str(each) for each in self.requirements)
+        return ",".join(str(requirement) for requirement in self.requirements)
 
 
 EVERYTHING = LabelSelector()
@@ -101,11 +101,11 @@ def from_object(selector: Mapping[str, Any] | None) -> LabelSelector:
     if selector is None:
         return NOTHING
     requirements = [_requirement(key, "=", [value]) for key, value in (selector.get("matchLabels") or {}).items()]
-    for each in selector.get("matchExpressions") or []:
-        operator = _OPERATORS.get(each.get("operator", ""))
+    for expression in selector.get("matchExpressions") or []:
+        operator = _OPERATORS.get(expression.get("operator", ""))
         if operator is None:
-            raise ValueError(f'"{each.get("operator", "")}" is not a valid label selector operator')
-        requirements.append(_requirement(each.get("key", ""), operator, each.get("values") or []))
+            raise ValueError(f'"{expression.get("operator", "")}" is not a valid label selector operator')
+        requirements.append(_requirement(expression.get("key", ""), operator, expression.get("values") or []))
     return LabelSelector(_sorted(requirements))
 
 
@@ -129,7 +129,7 @@ def _sorted(requirements: Sequence[Requirement]) -> tuple[Requirement, ...]:
 
 def _requirement(key: str, operator: str, values: Sequence[str]) -> Requirement:
     """Checked as upstream does when it builds one."""
-    problems = [_wrong("key", key, each) for each in _joined(names.qualified_name(key))]
+    problems = [_wrong("key", key, problem) for problem in _joined(names.qualified_name(key))]
     if operator in ("in", "notin") and not values:
         problems.append("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty")
     if operator in ("exists", "!") and values:
@@ -139,7 +139,7 @@ def _requirement(key: str, operator: str, values: Sequence[str]) -> Requirement:
     if operator in (">", "<") and _integer(values[0]) is None:
         problems.append(_wrong("values[0]", values[0], "for 'Gt', 'Lt' operators, the value must be an integer"))
     for index, value in enumerate(values):
-        problems += [_wrong(f"values[{index}][{key}]", value, each) for each in _joined(names.label_value(value))]
+        problems += [_wrong(f"values[{index}][{key}]", value, problem) for problem in _joined(names.label_value(value))]
     if problems:
         raise ValueError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
     return Requirement(key, operator, frozenset(values))
@@ -154,7 +154,7 @@ def _wrong(field: str, value: str, detail: str) -> str:
 
 
 def _listed(values: Sequence[str]) -> str:
-    return "[" + ",".join(f'"{each}"' for each in values) + "]"
+    return "[" + ",".join(f'"{value}"' for value in values) + "]"
 
 
 _TOKEN = re.compile(r"[ \t\r\n]*(?:(==|!=|[=!(),<>])|([^=!(),<> \t\r\n]+)|$)")
@@ -270,17 +270,27 @@ class FieldSelector:
     requirements: tuple[FieldRequirement, ...] = ()
 
     def matches(self, values: Mapping[str, str]) -> bool:
-        for each in self.requirements:  # noqa: SIM110 - see LabelSelector.matches
-            if (values.get(each.field, "") == each.value) is not each.equal:
+        for requirement in self.requirements:
+            if (values.get(requirement.field, "") == requirement.value) is not requirement.equal:
                 return False
         return True
 
     def exact(self, field: str) -> str | None:
         """The one value that the field must have, if it must have one: a watch on a single name."""
-        return next((each.value for each in self.requirements if each.equal and each.field == field), None)
+        return next(
+            (
+                requirement.value
+                for requirement in self.requirements
+                if requirement.equal and requirement.field == field
+            ),
+            None,
+        )
 
     def __str__(self) -> str:
-        return ",".join(f"{each.field}{'=' if each.equal else '!='}{escape(each.value)}" for each in self.requirements)
+        return ",".join(
+            f"{requirement.field}{'=' if requirement.equal else '!='}{escape(requirement.value)}"
+            for requirement in self.requirements
+        )
 
 
 _TERM = re.compile(r"(?:\\.|[^,\\]|\\$)+", re.DOTALL)

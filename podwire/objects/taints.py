@@ -22,5 +22,5 @@ def untolerated(
     """Those of these effects that no toleration is for."""
     given = tuple(tolerations)
     for taint in taints:
-        if taint.effect in effects and not any(tolerates(each, taint) for each in given):
+        if taint.effect in effects and not any(tolerates(toleration, taint) for toleration in given):
             yield taint

@@ -32,7 +32,7 @@ def parse(text: str) -> float:
     found = _RFC3339.fullmatch(text)
     if found is None:
         raise ValueError(f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00": cannot parse')
-    year, month, day, hour, minute, second = (int(each) for each in found.groups()[:6])
+    year, month, day, hour, minute, second = (int(group) for group in found.groups()[:6])
     fraction, sign, hours, minutes = found.groups()[6:]
     zone = UTC
     if sign:

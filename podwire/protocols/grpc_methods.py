@@ -61,13 +61,13 @@ def matched(table: Iterable[Method], handlers: Mapping[str, Handler]) -> dict[st
     A handler stands under its method's name, or under its path where several services have a method of that name.
     """
     methods = tuple(table)
-    names = [each.name for each in methods]
-    paths = [each.path for each in methods]
-    by_path = {each.name for each in methods if each.path in handlers}
-    twice = sorted({each for each in paths if paths.count(each) > 1})
-    twice += sorted({each for each in names if names.count(each) > 1 and each not in by_path})
+    names = [method.name for method in methods]
+    paths = [method.path for method in methods]
+    by_path = {method.name for method in methods if method.path in handlers}
+    twice = sorted({path for path in paths if paths.count(path) > 1})
+    twice += sorted({name for name in names if names.count(name) > 1 and name not in by_path})
     if twice:
         raise BadTable(f"{', '.join(twice)}: in the table more than once, so a handler's name does not tell which")
     if unknown := sorted(set(handlers) - set(names) - set(paths)):
         raise BadTable(f"{', '.join(unknown)}: a handler for a method that is not in the table")
-    return {each.path: (each, handlers.get(each.path) or handlers.get(each.name)) for each in methods}
+    return {method.path: (method, handlers.get(method.path) or handlers.get(method.name)) for method in methods}

@@ -102,7 +102,7 @@ class Unauthenticated(RpcError):
     code = 16
 
 
-_BY_CODE: dict[int, type[RpcError]] = {each.code: each for each in RpcError.__subclasses__()}
+_BY_CODE: dict[int, type[RpcError]] = {error_class.code: error_class for error_class in RpcError.__subclasses__()}
 
 OK = "OK"
 _NAMES = (

@@ -24,9 +24,9 @@ class Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for each in keys:
-            if isinstance(each, str) and keys.count(each) > 1:
-                raise yaml.YAMLError(f"line {node.start_mark.line + 1}: {each} is there twice")
+        for name in keys:
+            if isinstance(name, str) and keys.count(name) > 1:
+                raise yaml.YAMLError(f"line {node.start_mark.line + 1}: {name} is there twice")
         return super().construct_mapping(node, deep)
 
 
@@ -50,9 +50,9 @@ def mapped(key: str, found: object, keys: Mapping[str, Read]) -> dict[str, Any]:
     """What was given, and no key that is not there."""
     if not isinstance(found, dict):
         raise BadConfig(key, f"is no mapping with {', '.join(keys)}")
-    for each in found:
-        if each not in keys:
-            raise BadConfig(below(key, each), f"is no setting; there are {', '.join(keys)}")
+    for item in found:
+        if item not in keys:
+            raise BadConfig(below(key, item), f"is no setting; there are {', '.join(keys)}")
     return {name: keys[name](below(key, name), value) for name, value in found.items()}
 
 
@@ -65,7 +65,7 @@ def flag(key: str, value: object) -> bool:
 def link(key: str, value: object) -> str:
     """A name that the kernel takes for one."""
     good = isinstance(value, str) and value.isprintable() and value not in ("", ".", "..")
-    if not good or len(str(value).encode()) > _LONGEST_LINK or any(each in "/:% " for each in str(value)):
+    if not good or len(str(value).encode()) > _LONGEST_LINK or any(character in "/:% " for character in str(value)):
         raise BadConfig(key, f"{value!r} is no name of a link")
     return str(value)
 

@@ -26,16 +26,16 @@ def made_optional(serialized: bytes, functions: Container[str]) -> bytes:
     wrapped = any_pb2.Any.FromString(serialized)
     checked = _checked_expr().FromString(wrapped.value)
     nodes = list(_below(checked.expr))
-    number = max(each.id for each in nodes)
-    for each in nodes:
-        if each.WhichOneof("expr_kind") == "call_expr" and each.call_expr.function in functions:
-            inner = type(each)()
-            inner.CopyFrom(each)
+    number = max(node.id for node in nodes)
+    for node in nodes:
+        if node.WhichOneof("expr_kind") == "call_expr" and node.call_expr.function in functions:
+            inner = type(node)()
+            inner.CopyFrom(node)
             number += 1
-            inner.id, inner.call_expr.function = number, PLAIN + each.call_expr.function
-            each.call_expr.Clear()
-            each.call_expr.function = "optional.ofNonZeroValue"
-            each.call_expr.args.add().CopyFrom(inner)
+            inner.id, inner.call_expr.function = number, PLAIN + node.call_expr.function
+            node.call_expr.Clear()
+            node.call_expr.function = "optional.ofNonZeroValue"
+            node.call_expr.args.add().CopyFrom(inner)
     wrapped.value = checked.SerializeToString()
     return wrapped.SerializeToString()
 
@@ -44,8 +44,8 @@ def _below(message: Any) -> Iterator[Any]:
     """The expressions in a message, inner ones first: they are changed before they are copied."""
     for field, value in message.ListFields():
         if field.message_type is not None and not field.message_type.GetOptions().map_entry:
-            for each in value if field.is_repeated else (value,):
-                yield from _below(each)
+            for item in value if field.is_repeated else (value,):
+                yield from _below(item)
     if message.DESCRIPTOR.name == "Expr":
         yield message
 
@@ -139,8 +139,8 @@ def _checked_expr() -> Any:
         message.options.map_entry = name == "Position"
         if name in _ONEOFS:
             message.oneof_decl.add(name=_ONEOFS[name])
-        for each in fields.split(", "):
-            _declare(message, *each.split())
+        for part in fields.split(", "):
+            _declare(message, *part.split())
     pool = DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("read.CheckedExpr"))

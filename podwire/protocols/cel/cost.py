@@ -78,8 +78,8 @@ class _Walk:
                 return self._call(node, scope)
 
     def _made(self, node: Made, scope: Scope) -> Told:
-        told = [self.told(each, scope) for each in node.parts]
-        cost = sum(each for each, _ in told)
+        told = [self.told(part, scope) for part in node.parts]
+        cost = sum(part_cost for part_cost, _ in told)
         sizes = [size for _, size in told]
         if node.keyed:
             return cost + MAP, Size(len(sizes) // 2, _larger(sizes[1::2]), _larger(sizes[::2]))
@@ -99,7 +99,7 @@ class _Walk:
         return over_cost + start_cost + cost + over.most * (condition + step), size
 
     def _call(self, node: Call, scope: Scope) -> Told:
-        told = [self.told(each, scope) for each in node.args]
+        told = [self.told(argument, scope) for argument in node.args]
         sizes = [size for _, size in told]
         if node.function == "_?_:_":
             asked, *either = (cost for cost, _ in told)
@@ -119,13 +119,13 @@ def _larger(sizes: list[Size]) -> Size:
     if not sizes:
         return Size(0)
     first, *others = sizes
-    if all(each == first for each in others):
+    if all(other == first for other in others):
         return first
-    insides = [each.inside for each in sizes if each.inside]
-    keys = [each.key for each in sizes if each.key]
-    fields = {name: _larger([each.fields[name] for each in sizes if name in each.fields])
-              for name in {name for each in sizes for name in each.fields}}  # fmt: skip
-    most = max(each.most for each in sizes)
+    insides = [size.inside for size in sizes if size.inside]
+    keys = [size.key for size in sizes if size.key]
+    fields = {name: _larger([size.fields[name] for size in sizes if name in size.fields])
+              for name in {name for size in sizes for name in size.fields}}  # fmt: skip
+    most = max(size.most for size in sizes)
     return Size(most, _larger(insides) if insides else None, _larger(keys) if keys else None, fields)
 
 
@@ -185,7 +185,7 @@ def _begins(_node: Call, sizes: list[Size]) -> Told:
 
 
 def _added(_node: Call, sizes: list[Size]) -> Told:
-    both = _larger(sizes).of(sum(each.most for each in sizes))
+    both = _larger(sizes).of(sum(size.most for size in sizes))
     return (1 if both.inside else _read(both)), both
 
 

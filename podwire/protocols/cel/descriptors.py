@@ -28,7 +28,7 @@ _SCALARS = {
 _MESSAGES = {
     "duration": ".google.protobuf.Duration",
     "timestamp": ".google.protobuf.Timestamp",
-    **{each.name: f".{each.name}" for each in OPAQUE},
+    **{opaque.name: f".{opaque.name}" for opaque in OPAQUE},
 }
 _ANYTHING, _ANY_LIST, _ANY_MAP = ".google.protobuf.Value", ".google.protobuf.ListValue", ".google.protobuf.Struct"
 
@@ -36,11 +36,11 @@ _ANYTHING, _ANY_LIST, _ANY_MAP = ".google.protobuf.Value", ".google.protobuf.Lis
 def base_pool(opaque_field: str = "") -> DescriptorPool:
     """A pool with the well-known types and the opaque ones, which have a field only where values are made of them."""
     pool = DescriptorPool()
-    for each in _WELL_KNOWN:
+    for well_known in _WELL_KNOWN:
         file = descriptor_pb2.FileDescriptorProto()
-        each.DESCRIPTOR.CopyToProto(file)
+        well_known.DESCRIPTOR.CopyToProto(file)
         _add(pool, file)
-    for package in sorted({each.name.rpartition(".")[0] for each in OPAQUE}):
+    for package in sorted({opaque.name.rpartition(".")[0] for opaque in OPAQUE}):
         file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
         for opaque in OPAQUE:
             if opaque.name.startswith(f"{package}."):
@@ -57,10 +57,10 @@ class Structs:
     def __init__(self, types: Iterable[Type]) -> None:
         self._names: dict[Type, str] = {}
         self._file = descriptor_pb2.FileDescriptorProto(name=_FILE, package=OBJECTS, syntax="proto2")
-        self._file.dependency.extend([each.DESCRIPTOR.name for each in _WELL_KNOWN])
-        self._file.dependency.extend(sorted({f"{each.name.rpartition('.')[0]}.proto" for each in OPAQUE}))
-        for each in types:
-            self._collect(each)
+        self._file.dependency.extend([well_known.DESCRIPTOR.name for well_known in _WELL_KNOWN])
+        self._file.dependency.extend(sorted({f"{opaque.name.rpartition('.')[0]}.proto" for opaque in OPAQUE}))
+        for type_ in types:
+            self._collect(type_)
         self.pool = base_pool()
         _add(self.pool, self._file)
 
@@ -68,8 +68,8 @@ class Structs:
         return f"{OBJECTS}.{self._names[_plain(type_)]}"
 
     def _collect(self, type_: Type) -> None:
-        for each in type_.parameters:
-            self._collect(each)
+        for parameter in type_.parameters:
+            self._collect(parameter)
         plain = _plain(type_)
         if type_.name != "object" or plain in self._names:
             return
@@ -121,7 +121,7 @@ def _entry_name(field: str) -> str:
 
 
 def _nested(message: Any) -> list[str]:
-    return [each.name for each in message.nested_type]
+    return [nested.name for nested in message.nested_type]
 
 
 def _plain(type_: Type) -> Type:

@@ -55,9 +55,10 @@ _SIMPLE = {
 }
 _TEXT = "text"
 _OPAQUE: Mapping[str, Opaque] = {
-    each.type.name: each for each in (formats.OPAQUE, *networks.OPAQUE, quantities.OPAQUE, urls.OPAQUE, versions.OPAQUE)
+    opaque.type.name: opaque
+    for opaque in (formats.OPAQUE, *networks.OPAQUE, quantities.OPAQUE, urls.OPAQUE, versions.OPAQUE)
 }
-_BY_PYTHON = {python: each for each in _OPAQUE.values() for python in each.python}
+_BY_PYTHON = {python: opaque for opaque in _OPAQUE.values() for python in opaque.python}
 _PLAIN = ("bool", "bytes", "double", "int", "string")
 DAY = 24 * 60 * 60
 _COMPARED = ("_<_", "_<=_", "_>_", "_>=_")
@@ -93,23 +94,25 @@ def kubernetes_functions() -> tuple[Function, ...]:
 def checking(variables: tuple[tuple[str, Type], ...], functions: tuple[Function, ...] = ()) -> Any:
     """The environment that checks expressions over these variables."""
     cel = library()
-    structs = Structs(each for _, each in variables)
+    structs = Structs(variable for _, variable in variables)
     declared = defaultdict(list)
-    for index, each in enumerate((*kubernetes_functions(), *functions)):
-        declared[each.name].append(
+    for index, function in enumerate((*kubernetes_functions(), *functions)):
+        declared[function.name].append(
             cel.Overload(
-                id=f"{each.name}_{index}",
-                return_type=_optional(each.returns) if each.optional else _declared(each.returns),
-                parameters=[_declared(one) for one in each.parameters],
-                is_member=each.member,
+                id=f"{function.name}_{index}",
+                return_type=_optional(function.returns) if function.optional else _declared(function.returns),
+                parameters=[_declared(one) for one in function.parameters],
+                is_member=function.member,
             )
         )
     for name in _COMPARED:  # numbers are compared whatever their types, but the library's checker does not know
         for one, other in ((INT, DOUBLE), (DOUBLE, INT)):
             types = [_declared(one), _declared(other)]
             declared[name].append(cel.Overload(f"{name}{one}_{other}", _declared(BOOL), types, False))
-    extension = cel.CelExtension("kubernetes", [cel.FunctionDecl(name, each) for name, each in declared.items()])
-    names = {name: _declared(each, structs) for name, each in variables}
+    extension = cel.CelExtension(
+        "kubernetes", [cel.FunctionDecl(name, overloads) for name, overloads in declared.items()]
+    )
+    names = {name: _declared(variable, structs) for name, variable in variables}
     return cel.NewEnv(structs.pool, config=_config(), variables=names, extensions=[extension])
 
 
@@ -118,17 +121,17 @@ def running(functions: tuple[Function, ...] = ()) -> Any:
     """The environment that runs what has been checked."""
     cel = library()
     alike: dict[tuple[str, bool, tuple[str, ...]], list[Function]] = defaultdict(list)
-    for each in (*kubernetes_functions(), *functions):
-        kinds = tuple("message" if one.name in _OPAQUE else one.name for one in each.parameters)
-        name = PLAIN + each.name if each.optional else each.name
-        alike[name, each.member, kinds].append(each)
+    for function in (*kubernetes_functions(), *functions):
+        kinds = tuple("message" if one.name in _OPAQUE else one.name for one in function.parameters)
+        name = PLAIN + function.name if function.optional else function.name
+        alike[name, function.member, kinds].append(function)
     declared = defaultdict(list)
     for index, ((name, member, _), several) in enumerate(alike.items()):
-        parameters = [_erased(each) for each in several[0].parameters]
+        parameters = [_erased(parameter) for parameter in several[0].parameters]
         declared[name].append(
             cel.Overload(f"{name}_{index}", cel.Type.DYN, parameters, member, impl=_computing(several))
         )
-    decls = [cel.FunctionDecl(name, each) for name, each in declared.items()]
+    decls = [cel.FunctionDecl(name, overloads) for name, overloads in declared.items()]
     return cel.NewEnv(_run_pool(), config=_config(), extensions=[cel.CelExtension("kubernetes", decls)])
 
 
@@ -152,16 +155,19 @@ def kept_time(moment: datetime) -> Timestamp:
 def _computing(functions: Sequence[Function]) -> Callable[..., Any]:
     """One implementation for overloads that are alike at run time: all opaque values are messages there."""
     first = functions[0]
-    if all(each.name in _PLAIN for each in (*first.parameters, first.returns)):
+    if all(parameter.name in _PLAIN for parameter in (*first.parameters, first.returns)):
         return first.compute
-    by_types = {tuple(_name(each) for each in one.parameters): one for one in functions}
+    by_types = {tuple(_name(parameter) for parameter in one.parameters): one for one in functions}
 
     def computed(*args: Any) -> Any:
-        messages = [getattr(each, "DESCRIPTOR", None) for each in args]
-        function = by_types.get(tuple(each.full_name if each else "" for each in messages))
+        messages = [getattr(argument, "DESCRIPTOR", None) for argument in args]
+        function = by_types.get(tuple(message.full_name if message else "" for message in messages))
         if function is None:
             raise ValueError(OVERLOAD)
-        given = [_value(kind.full_name, each.text) if kind else each for kind, each in zip(messages, args, strict=True)]
+        given = [
+            _value(kind.full_name, message.text) if kind else message
+            for kind, message in zip(messages, args, strict=True)
+        ]
         return kept(function.compute(*given))
 
     return computed
@@ -193,7 +199,7 @@ def _message(name: str) -> Any:
 
 def _declared(type_: Type, structs: Structs | None = None) -> Any:
     types = library().Type
-    inner: Sequence[Any] = [_declared(each, structs) for each in type_.parameters]
+    inner: Sequence[Any] = [_declared(parameter, structs) for parameter in type_.parameters]
     match type_.name:
         case "list":
             return types.List(*inner)
@@ -203,7 +209,7 @@ def _declared(type_: Type, structs: Structs | None = None) -> Any:
             return types(structs.name_of(type_))
         case name if name in _SIMPLE:
             return getattr(types, _SIMPLE[name])
-        case name if name in {each.name for each in OPAQUE_TYPES}:
+        case name if name in {opaque_type.name for opaque_type in OPAQUE_TYPES}:
             return types(name)
     raise ValueError(f"{type_} cannot be declared here")
 

@@ -26,7 +26,7 @@ class CompileError(Exception):
 
     def __init__(self, expression: str, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n".join(_told(expression, each) for each in self.problems))
+        super().__init__("\n".join(_told(expression, problem) for problem in self.problems))
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,13 +47,13 @@ def _has_nul(values: Any) -> bool:
     if b"\\u0000" not in msgspec.json.encode(values, enc_hook=lambda _other: None):
         return False
     pending = [values]
-    for each in pending:
-        if isinstance(each, Mapping):
-            pending += each.keys()
-            pending += each.values()
-        elif isinstance(each, list):
-            pending += each
-    return any(isinstance(each, str) and "\0" in each for each in pending)
+    for value in pending:
+        if isinstance(value, Mapping):
+            pending += value.keys()
+            pending += value.values()
+        elif isinstance(value, list):
+            pending += value
+    return any(isinstance(value, str) and "\0" in value for value in pending)
 
 
 class Program:
@@ -73,11 +73,11 @@ class Program:
         self.returns: str = checked.return_type().name().lower()
         """The type of the value, such as `bool`; `dyn` when only running can tell."""
         self.tree = read(serialized)
-        self.names = frozenset(each for each in syntax.names_in(self.tree) if not each.startswith(_OPTIONAL))
+        self.names = frozenset(name for name in syntax.names_in(self.tree) if not name.startswith(_OPTIONAL))
         self._optional = optional
         self._env = running(functions)
-        optionals = {each.name for each in (*kubernetes_functions(), *functions) if each.optional}
-        if any(isinstance(each, syntax.Call) and each.function in optionals for each in syntax.walk(self.tree.root)):
+        optionals = {function.name for function in (*kubernetes_functions(), *functions) if function.optional}
+        if any(isinstance(node, syntax.Call) and node.function in optionals for node in syntax.walk(self.tree.root)):
             serialized = made_optional(serialized, optionals)
         self._run = self._env.deserialize(serialized)
         self._error = library().Type.ERROR
@@ -116,13 +116,16 @@ def _compiled(expression: str, variables: tuple[tuple[str, Type], ...], function
 
     if len(expression) > LONGEST:
         raise CompileError(expression, [Problem(0, 0, f"expression code point size exceeds limit: {LONGEST}")])
-    optional = [name for name, each in variables if each.name == "optional_type"]
-    plain = tuple((_OPTIONAL + name, list_of(each.parameters[0])) if name in optional else (name, each)
-                  for name, each in variables)  # fmt: skip
+    optional = [name for name, variable in variables if variable.name == "optional_type"]
+    plain = tuple((_OPTIONAL + name, list_of(variable.parameters[0])) if name in optional else (name, variable)
+                  for name, variable in variables)  # fmt: skip
     try:
         checked = checking(plain, functions).compile(_bound(expression, optional))
     except RuntimeError as error:
-        problems = [Problem(each.line - len(optional), each.column, each.message) for each in problems_in(str(error))]
+        problems = [
+            Problem(problem.line - len(optional), problem.column, problem.message)
+            for problem in problems_in(str(error))
+        ]
         raise CompileError(expression, problems) from None
     program = Program(expression, checked, functions, frozenset(optional))
     if wrong := list(_wrong(program)):

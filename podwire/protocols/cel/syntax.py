@@ -73,9 +73,9 @@ def walk(node: Node) -> Iterator[Node]:
     """A node and all below it."""
     pending = [node]
     while pending:
-        each = pending.pop()
-        yield each
-        pending.extend(below(each))
+        node = pending.pop()
+        yield node
+        pending.extend(below(node))
 
 
 def below(node: Node) -> tuple[Node, ...]:
@@ -104,7 +104,7 @@ def names_in(tree: Tree) -> frozenset[str]:
     """The identifiers that an expression speaks of."""
     idle = {node.step.id for node in walk(tree.root) if isinstance(node, Comprehension) and binds(node)}
     return frozenset(
-        each.name
-        for each in walk(tree.root)
-        if isinstance(each, Ident) and not each.name.startswith("@") and each.id not in idle
+        node.name
+        for node in walk(tree.root)
+        if isinstance(node, Ident) and not node.name.startswith("@") and node.id not in idle
     )

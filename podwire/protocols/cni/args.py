@@ -12,15 +12,15 @@ _FALSE = ("0", "f", "F", "FALSE", "false", "False")
 def parsed(text: str, known: Collection[str] = ()) -> dict[str, str]:
     """The pairs. A key that is not known is an error, unless `IgnoreUnknown` is among them and true."""
     pairs: dict[str, str] = {}
-    for each in text.split(";") if text else ():
-        key, separator, value = each.partition("=")
+    for part in text.split(";") if text else ():
+        key, separator, value = part.partition("=")
         if not separator or "=" in value or not key:
-            raise CniError(Code.BAD_ENVIRONMENT, f"CNI_ARGS: {each!r} is no KEY=VALUE")
+            raise CniError(Code.BAD_ENVIRONMENT, f"CNI_ARGS: {part!r} is no KEY=VALUE")
         pairs[key] = value
     lenient = pairs.pop(IGNORE_UNKNOWN, "0")
     if lenient not in _TRUE + _FALSE:
         raise CniError(Code.BAD_ENVIRONMENT, f"CNI_ARGS: {IGNORE_UNKNOWN}={lenient} is neither true nor false")
-    unknown = [each for each in pairs if each not in known]
+    unknown = [pair for pair in pairs if pair not in known]
     if unknown and lenient not in _TRUE:
         raise CniError(
             Code.BAD_ENVIRONMENT, f"CNI_ARGS: {', '.join(unknown)} not known, and {IGNORE_UNKNOWN} is not set"
@@ -31,6 +31,6 @@ def parsed(text: str, known: Collection[str] = ()) -> dict[str, str]:
 def formatted(pairs: Mapping[str, str]) -> str:
     """The text for these pairs; a `;` or `=` in one would be read as another pair."""
     for key, value in pairs.items():
-        if any(each in key + value for each in ";="):
+        if any(separator in key + value for separator in ";="):
             raise CniError(Code.BAD_ENVIRONMENT, f"CNI_ARGS: {key}={value} must not contain ';' or '='")
     return ";".join(f"{key}={value}" for key, value in pairs.items())

@@ -31,7 +31,9 @@ def parse_list(data: bytes, where: str = "network configuration") -> NetworkList
     only_inlined = _flag(raw, "loadOnlyInlinedPlugins")
     if "plugins" not in raw and only_inlined:
         raise CniError(Code.BAD_CONFIG, "plugins: missing, and loadOnlyInlinedPlugins is set")
-    plugins = tuple(_checked_plugin(each, f"plugins[{at}]") for at, each in enumerate(taken_list(raw, "plugins", dict)))
+    plugins = tuple(
+        _checked_plugin(plugin, f"plugins[{at}]") for at, plugin in enumerate(taken_list(raw, "plugins", dict))
+    )
     if "plugins" in raw and not plugins:
         raise CniError(Code.BAD_CONFIG, "plugins: empty")
     offered: list[object] = [raw.get("cniVersion") or versions.OLDEST, *taken_list(raw, "cniVersions", str)]
@@ -90,9 +92,9 @@ def checked_type(kind: object, where: str) -> str:
 def _checked_plugin(plugin: Object, where: str) -> Object:
     dot = f"{where}." if where else ""
     checked_type(plugin.get("type"), dot)
-    for each in taken(plugin, "capabilities", dict, {}, dot).values():
-        if not isinstance(each, bool):
-            raise CniError(Code.UNDECODABLE, f"{dot}capabilities: {each!r} is neither true nor false")
+    for enabled in taken(plugin, "capabilities", dict, {}, dot).values():
+        if not isinstance(enabled, bool):
+            raise CniError(Code.UNDECODABLE, f"{dot}capabilities: {enabled!r} is neither true nor false")
     return plugin
 
 
@@ -162,7 +164,9 @@ def valid_attachments(raw: Object) -> Valid:
     key = VALID_ATTACHMENTS if VALID_ATTACHMENTS in raw else _OLDER_KEY
     if key not in raw:
         raise CniError(Code.BAD_CONFIG, f"{VALID_ATTACHMENTS}: missing")
-    return frozenset(_attachment(each, f"{key}[{at}].") for at, each in enumerate(taken_list(raw, key, dict)))
+    return frozenset(
+        _attachment(attachment, f"{key}[{at}].") for at, attachment in enumerate(taken_list(raw, key, dict))
+    )
 
 
 def _attachment(value: Object, where: str) -> tuple[str, str]:
@@ -176,5 +180,5 @@ def _attachment(value: Object, where: str) -> tuple[str, str]:
 def lowered(value: Any) -> Any:
     """The same with every key of every object in lower case."""
     if isinstance(value, dict):
-        return {str(key).lower(): lowered(each) for key, each in value.items()}
-    return [lowered(each) for each in value] if isinstance(value, list) else value
+        return {str(key).lower(): lowered(item) for key, item in value.items()}
+    return [lowered(item) for item in value] if isinstance(value, list) else value

@@ -78,9 +78,9 @@ def decode(value: object, version: str, where: str = "result") -> Result:
     ips = taken_list(value, "ips", dict, f"{where}.")
     routes = taken_list(value, "routes", dict, f"{where}.")
     return Result(
-        tuple(_decode_link(each, f"{where}.interfaces[{at}].") for at, each in enumerate(links)),
-        tuple(_decode_ip(each, len(links), f"{where}.ips[{at}].") for at, each in enumerate(ips)),
-        tuple(decode_route(each, f"{where}.routes[{at}].") for at, each in enumerate(routes)),
+        tuple(_decode_link(link, f"{where}.interfaces[{at}].") for at, link in enumerate(links)),
+        tuple(_decode_ip(ip, len(links), f"{where}.ips[{at}].") for at, ip in enumerate(ips)),
+        tuple(decode_route(route, f"{where}.routes[{at}].") for at, route in enumerate(routes)),
         dns,
     )
 
@@ -94,7 +94,7 @@ def _decode_by_family(value: Object, dns: DNS, where: str) -> Result:
             gateway = address(told["gateway"], f"{where}.{key}.gateway") if told.get("gateway") else None
             ips.append(IP(ip_interface(told.get("ip"), f"{where}.{key}.ip"), gateway))
             listed = taken_list(told, "routes", dict, f"{where}.{key}.")
-            routes += (decode_route(each, f"{where}.{key}.routes[{at}].") for at, each in enumerate(listed))
+            routes += (decode_route(route, f"{where}.{key}.routes[{at}].") for at, route in enumerate(listed))
     return Result((), tuple(ips), tuple(routes), dns)
 
 
@@ -147,11 +147,11 @@ def encode(result: Result, version: str) -> Object:
     with_extras, with_family = at_least(version, "1.1.0"), not at_least(version, "1.0.0")
     told: Object = {"cniVersion": version}
     if result.interfaces:
-        told["interfaces"] = [_encode_link(each, with_extras) for each in result.interfaces]
+        told["interfaces"] = [_encode_link(interface, with_extras) for interface in result.interfaces]
     if result.ips:
-        told["ips"] = [_encode_ip(each, with_family) for each in result.ips]
+        told["ips"] = [_encode_ip(ip, with_family) for ip in result.ips]
     if result.routes:
-        told["routes"] = [_encode_route(each, with_extras) for each in result.routes]
+        told["routes"] = [_encode_route(route, with_extras) for route in result.routes]
     if result.dns != DNS() or with_family:
         told["dns"] = encode_dns(result.dns)
     return told
@@ -160,10 +160,10 @@ def encode(result: Result, version: str) -> Object:
 def _encode_by_family(result: Result, version: str) -> Object:
     told: Object = {"cniVersion": version}
     for family, key in _FAMILIES:
-        first = next((each for each in result.ips if each.address.version == family), None)
+        first = next((ip for ip in result.ips if ip.address.version == family), None)
         if first is not None:
             told[key] = {"ip": str(first.address)} | ({"gateway": str(first.gateway)} if first.gateway else {})
-            routes = [_encode_route(each, False) for each in result.routes if each.dst.version == family]
+            routes = [_encode_route(route, False) for route in result.routes if route.dst.version == family]
             told[key] |= {"routes": routes} if routes else {}
     if not result.ips:
         raise CniError(Code.INCOMPATIBLE_VERSION, f"a result without addresses has no form in version {version}")

@@ -53,7 +53,7 @@ def looked_up(config: Object, key: str) -> Any:
     if key in config:
         return config[key]
     small = key.lower()
-    return next((value for each, value in config.items() if each.lower() == small), None)
+    return next((value for name, value in config.items() if name.lower() == small), None)
 
 
 def taken(config: Object, key: str, kind: type[T], default: T, where: str = "") -> T:
@@ -69,8 +69,8 @@ def taken(config: Object, key: str, kind: type[T], default: T, where: str = "") 
 def taken_list(config: Object, key: str, kind: type[T], where: str = "") -> list[T]:
     """A list of values of this type; empty when it is absent or null."""
     values: list[Any] = taken(config, key, list, [], where)
-    for at, each in enumerate(values):
-        taken({key: each}, key, kind, each, where) if each is not None else _no_null(f"{where}{key}[{at}]")
+    for at, value in enumerate(values):
+        taken({key: value}, key, kind, value, where) if value is not None else _no_null(f"{where}{key}[{at}]")
     return values
 
 

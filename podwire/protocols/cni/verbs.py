@@ -38,7 +38,7 @@ def is_ifname(text: str) -> bool:
     """A link's name that the kernel takes as it is; a `%` it would fill in by itself."""
     if not 0 < len(text.encode("utf-8", "surrogateescape")) <= 15 or text in (".", ".."):
         return False
-    return not any(each in "/:%" or each.isspace() or not each.isprintable() for each in text)
+    return not any(character in "/:%" or character.isspace() or not character.isprintable() for character in text)
 
 
 class Invocation(NamedTuple):
@@ -69,13 +69,13 @@ def invocation(environment: Mapping[str, str]) -> Invocation:
     if command not in VERBS:
         raise CniError(Code.BAD_ENVIRONMENT, f"CNI_COMMAND: {command!r} is none of {', '.join(VERBS)}")
     needed = VERBS[command].needs
-    wrong = [f"{each} is missing" for each in needed if not environment.get(each)]
+    wrong = [f"{name} is missing" for name in needed if not environment.get(name)]
     if "CNI_CONTAINERID" in needed:
         wrong += _malformed(environment)
     if wrong:
         raise CniError(Code.BAD_ENVIRONMENT, f"bad environment for {command}: {'; '.join(wrong)}")
     names = ("CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_ARGS", "CNI_PATH")
-    return Invocation(command, *(environment.get(each, "") for each in names))
+    return Invocation(command, *(environment.get(name, "") for name in names))
 
 
 def _malformed(environment: Mapping[str, str]) -> list[str]:

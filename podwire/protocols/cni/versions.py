@@ -36,8 +36,8 @@ def checked(version: object, supported: Collection[str] = KNOWN) -> str:
 
 def newest(offered: Iterable[object], known: Collection[str] = KNOWN) -> str:
     """The highest of the versions that a configuration offers and we know."""
-    given = {parsed(each): str(each) for each in offered}
-    common = [each for each in given if given[each] in known]
+    given = {parsed(version): str(version) for version in offered}
+    common = [version for version in given if given[version] in known]
     if not common:
         told = ", ".join(given.values())
         raise CniError(

@@ -73,4 +73,6 @@ STREAM_IMAGES = ServerStream(IMAGE, "StreamImages", pb.StreamImagesRequest, pb.S
 REMOVE_IMAGE = Unary(IMAGE, "RemoveImage", pb.RemoveImageRequest, pb.RemoveImageResponse)
 IMAGE_FS_INFO = Unary(IMAGE, "ImageFsInfo", pb.ImageFsInfoRequest, pb.ImageFsInfoResponse)
 
-ALL: tuple[Method, ...] = tuple(each for each in tuple(globals().values()) if isinstance(each, Unary | ServerStream))
+ALL: tuple[Method, ...] = tuple(
+    method for method in tuple(globals().values()) if isinstance(method, Unary | ServerStream)
+)

@@ -146,7 +146,7 @@ def _refused(asking: Asking, message: Message, xid: int) -> Asking:
 
 def _said(message: Message) -> str:
     told = message.options.get(options.TEXT, b"").decode("ascii", "replace")
-    return "".join(each for each in told if each.isprintable())[:200] or "without a reason"
+    return "".join(character for character in told if character.isprintable())[:200] or "without a reason"
 
 
 def is_answer(client: Client, xid: int, message: Message) -> bool:

@@ -83,7 +83,7 @@ def _routes(reader: Reader) -> tuple[Route, ...]:
     routers = reader(options.ROUTER, options.ips, ())
     return (
         *reader(options.STATIC_ROUTES, options.static_routes, ()),
-        *(Route(_ANYWHERE, each) for each in routers[:1] if int(each)),
+        *(Route(_ANYWHERE, router) for router in routers[:1] if int(router)),
     )
 
 
@@ -110,7 +110,7 @@ def phase(lease: Lease, age: float) -> tuple[Phase, float]:
         (Phase.RENEWING, lease.rebind_after),
         (Phase.REBINDING, float(lease.seconds)),
     )
-    return next(((each, end - age) for each, end in ends if age < end), (Phase.EXPIRED, float("inf")))
+    return next(((phase, end - age) for phase, end in ends if age < end), (Phase.EXPIRED, float("inf")))
 
 
 def retry_in(lease: Lease, age: float) -> float:

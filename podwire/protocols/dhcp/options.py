@@ -51,7 +51,7 @@ def decode_into(found: dict[int, bytes], data: bytes) -> None:
 def encode(options: Options) -> bytes:
     """What the message is comes first, as every server expects; what is too long for one option comes in parts."""
     written = bytearray()
-    for code in sorted(options, key=lambda each: (each != TYPE, each)):
+    for code in sorted(options, key=lambda number: (number != TYPE, number)):
         value = options[code]
         for at in range(0, max(len(value), 1), _LONGEST_VALUE):
             part = value[at : at + _LONGEST_VALUE]
@@ -140,7 +140,7 @@ def static_routes(data: bytes) -> tuple[Route, ...]:
     if not data or len(data) % 8:
         raise Malformed(f"{len(data)} bytes are no routes")
     pairs = [(IPv4Address(data[at : at + 4]), data[at + 4 : at + 8]) for at in range(0, len(data), 8)]
-    return tuple(Route(_classful(each), _gateway(gateway)) for each, gateway in pairs if int(each))
+    return tuple(Route(_classful(pair), _gateway(gateway)) for pair, gateway in pairs if int(pair))
 
 
 def class_prefix(address: IPv4Address) -> int:

@@ -35,7 +35,7 @@ def _kind(
         short_names=tuple(short.split()),
         categories=tuple(categories.split()),
         verbs=tuple(verbs.split()) or ALL_VERBS,
-        subresources=tuple(_subresource(each) for each in sub.split()),
+        subresources=tuple(_subresource(part) for part in sub.split()),
     )
 
 

@@ -72,14 +72,14 @@ def survey(value: Any, max_depth: int = MAX_DEPTH) -> int:
                 values: Any = node.values()
             else:
                 values = node
-            for each in values:
-                kind = type(each)
+            for item in values:
+                kind = type(item)
                 if kind is str:
                     continue
                 if kind is dict or kind is list:
-                    below.append(each)
-                elif kind is int and not MIN_INT <= each <= MAX_INT:
-                    raise BadBody(f"number {each} does not fit in 64 bits")
+                    below.append(item)
+                elif kind is int and not MIN_INT <= item <= MAX_INT:
+                    raise BadBody(f"number {item} does not fit in 64 bits")
         containers += len(below)
         if containers > MOST_CONTAINERS:
             raise BadBody(f"the body has more than {MOST_CONTAINERS} objects and lists")
@@ -111,8 +111,8 @@ def _duplicates(body: bytes) -> list[str]:
 
 def _repeated(tree: Any, path: str) -> Iterator[str]:
     if type(tree) is list:
-        for index, each in enumerate(tree):
-            yield from _repeated(each, f"{path}[{index}]")
+        for index, item in enumerate(tree):
+            yield from _repeated(item, f"{path}[{index}]")
     elif type(tree) is tuple:
         seen: set[str] = set()
         for key, value in tree:

@@ -32,11 +32,11 @@ def _aggregated(group: str, version: str, resource: Document) -> Kind:
         verbs=tuple(resource.get("verbs", ())),
         subresources=tuple(
             Subresource(
-                each["subresource"],
-                tuple(each.get("verbs", ())),
-                *_gvk(each.get("responseKind", {})),
+                subresource["subresource"],
+                tuple(subresource.get("verbs", ())),
+                *_gvk(subresource.get("responseKind", {})),
             )
-            for each in resource.get("subresources", ())
+            for subresource in resource.get("subresources", ())
         ),
     )
 
@@ -50,8 +50,8 @@ def group_versions(groups: Document) -> list[tuple[str, str]]:
     found = []
     for group in groups.get("groups", ()):
         preferred = group.get("preferredVersion", {}).get("version", "")
-        versions = [each["version"] for each in group.get("versions", ())]
-        found += [(group["name"], each) for each in sorted(versions, key=lambda each: each != preferred)]
+        versions = [version["version"] for version in group.get("versions", ())]
+        found += [(group["name"], version) for version in sorted(versions, key=lambda name: name != preferred)]
     return found
 
 

@@ -56,7 +56,7 @@ class Kind:
         )
 
     def subresource(self, name: str) -> Subresource | None:
-        return next((each for each in self.subresources if each.name == name), None)
+        return next((subresource for subresource in self.subresources if subresource.name == name), None)
 
 
 class Kinds:
@@ -64,7 +64,7 @@ class Kinds:
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self.all: tuple[Kind, ...] = tuple(kinds)
-        self._by_kind: Mapping[tuple[str, str], Kind] = {(each.api_version, each.kind): each for each in self.all}
+        self._by_kind: Mapping[tuple[str, str], Kind] = {(kind.api_version, kind.kind): kind for kind in self.all}
 
     def of_kind(self, api_version: str, kind: str) -> Kind | None:
         return self._by_kind.get((api_version, kind))

@@ -141,9 +141,9 @@ class _Config:
         entries = self.root.get(group) or []
         if not isinstance(entries, list):
             raise BadKubeconfig(self.file, group, "expected a list")
-        for each in entries:
-            if isinstance(each, dict) and each.get("name") == name:
-                found = each.get(kind) or {}
+        for entry in entries:
+            if isinstance(entry, dict) and entry.get("name") == name:
+                found = entry.get(kind) or {}
                 if not isinstance(found, dict):
                     raise BadKubeconfig(self.file, f"{group}[{name}].{kind}", "expected an object")
                 return found

@@ -42,15 +42,15 @@ def parse(path: str) -> Target | None:
 
     Raises BadPath for a URL under a group and version that can point at no resource.
     """
-    segments = [_unquoted(each) for each in path.removeprefix("/").removesuffix("/").split("/")]
+    segments = [_unquoted(part) for part in path.removeprefix("/").removesuffix("/").split("/")]
     if segments[0] == "api" and len(segments) > 2:
         group, version, rest = "", segments[1], segments[2:]
     elif segments[0] == "apis" and len(segments) > 3:
         group, version, rest = segments[1], segments[2], segments[3:]
     else:
         return None
-    for each in segments:
-        _check(each)
+    for segment in segments:
+        _check(segment)
     return _resource(group, version, rest)
 
 

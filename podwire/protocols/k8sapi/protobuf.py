@@ -158,32 +158,32 @@ def load_table() -> Table:
 
 
 def _compiled(message: Message) -> Iterator[tuple[int, Store]]:
-    for each in message.parsed():
-        if each.type in _NUMBERS:
-            yield from _number_stores(each)
+    for parsed in message.parsed():
+        if parsed.type in _NUMBERS:
+            yield from _number_stores(parsed)
             continue
-        key = tag(each.number, SIZED)
-        read = _VALUES.get(each.type) or _reader(load_table().messages[message.qualified(each.type)])
-        if each.name == "+":
-            yield key, _among_ours(load_table().messages[message.qualified(each.type)])
-        elif each.form == "[]":
-            yield key, protowire.listed(each.name, read)
-        elif each.form == "{}":
-            yield key, protowire.mapped(each.name, read)
-        elif each.type == "s":
-            yield key, protowire.single_text(each.name, keep=each.keep)
+        key = tag(parsed.number, SIZED)
+        read = _VALUES.get(parsed.type) or _reader(load_table().messages[message.qualified(parsed.type)])
+        if parsed.name == "+":
+            yield key, _among_ours(load_table().messages[message.qualified(parsed.type)])
+        elif parsed.form == "[]":
+            yield key, protowire.listed(parsed.name, read)
+        elif parsed.form == "{}":
+            yield key, protowire.mapped(parsed.name, read)
+        elif parsed.type == "s":
+            yield key, protowire.single_text(parsed.name, keep=parsed.keep)
         else:
-            yield key, protowire.single(each.name, read, keep=each.keep)
+            yield key, protowire.single(parsed.name, read, keep=parsed.keep)
 
 
-def _number_stores(each: Field) -> Iterator[tuple[int, Store]]:
+def _number_stores(field: Field) -> Iterator[tuple[int, Store]]:
     """A list of numbers comes packed or one by one, as the writer likes."""
-    wire, convert = _NUMBERS[each.type]
-    if each.form:
-        yield tag(each.number, wire), protowire.number_listed(each.name, convert)
-        yield tag(each.number, SIZED), protowire.numbers_packed(each.name, convert)
+    wire, convert = _NUMBERS[field.type]
+    if field.form:
+        yield tag(field.number, wire), protowire.number_listed(field.name, convert)
+        yield tag(field.number, SIZED), protowire.numbers_packed(field.name, convert)
     else:
-        yield tag(each.number, wire), protowire.number(each.name, convert, keep=each.keep)
+        yield tag(field.number, wire), protowire.number(field.name, convert, keep=field.keep)
 
 
 def _reader(message: Message) -> Read:

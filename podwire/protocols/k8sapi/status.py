@@ -149,7 +149,7 @@ def duplicate(field: str, value: Any) -> FieldError:
 
 
 def not_supported(field: str, value: Any, allowed: Iterable[str]) -> FieldError:
-    quoted = ", ".join(f'"{each}"' for each in sorted(allowed))
+    quoted = ", ".join(f'"{value}"' for value in sorted(allowed))
     return FieldError(Problem.NOT_SUPPORTED, field, value, f"supported values: {quoted}")
 
 
@@ -254,11 +254,13 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 def invalid_object(kind: str, name: str, errors: Sequence[FieldError], *, group: str = "") -> ApiError:
     """422 with one cause per field error; one error is told plainly, several in brackets."""
     name = _short(name)
-    texts = list(dict.fromkeys(str(each) for each in errors[:MOST_TOLD]))
+    texts = list(dict.fromkeys(str(error) for error in errors[:MOST_TOLD]))
     if len(errors) > MOST_TOLD:
         texts.append(f"and {len(errors) - MOST_TOLD} more")
     told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    causes = [{"reason": each.problem.cause, "message": each.body, "field": each.field} for each in errors[:MOST_TOLD]]
+    causes = [
+        {"reason": error.problem.cause, "message": error.body, "field": error.field} for error in errors[:MOST_TOLD]
+    ]
     shown = f"{kind}.{group}" if group else kind
     return ApiError(
         Reason.INVALID,

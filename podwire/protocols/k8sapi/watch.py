@@ -125,10 +125,10 @@ class Copy:
 
     def replace(self, items: Iterable[Object]) -> list[Change]:
         """A fresh listing: what it changes, deletions that no watch told among it."""
-        listed = {key_of(each): each for each in items}
-        changes: list[Change] = [Deleted(each) for key, each in self.objects.items() if key not in listed]
-        for each in listed.values():
-            changes += self._seen(each)
+        listed = {key_of(item): item for item in items}
+        changes: list[Change] = [Deleted(object_) for key, object_ in self.objects.items() if key not in listed]
+        for object_ in listed.values():
+            changes += self._seen(object_)
         self.objects = listed
         return changes
 

@@ -231,7 +231,7 @@ def _mappings(value: Any) -> list[dict[str, Any]]:
     """What a merge key takes over: a mapping, or several of which the first one wins. Keys before it are overwritten,
     keys behind it overwrite: kubectl reads it so."""
     bases = value if isinstance(value, list) else [value]
-    if not all(isinstance(each, dict) for each in bases):
+    if not all(isinstance(base, dict) for base in bases):
         raise BadBody("map merge requires map or sequence of maps as the value")
     return bases
 

@@ -30,28 +30,28 @@ def batches(
     Raises ObjectTooLarge, before any of them.
     """
     objects: tuple[pb.PodSandbox | pb.Container, ...] = (*pods, *containers)
-    sizes = [each.ByteSize() + AROUND for each in objects]
-    for each, size in zip(objects, sizes, strict=True):
+    sizes = [object_.ByteSize() + AROUND for object_ in objects]
+    for object_, size in zip(objects, sizes, strict=True):
         if size > room:
-            raise ObjectTooLarge(f"{_called(each)} takes {size - AROUND} bytes, and a message holds {room - AROUND}")
+            raise ObjectTooLarge(f"{_called(object_)} takes {size - AROUND} bytes, and a message holds {room - AROUND}")
     request, used = pb.SynchronizeRequest(), 0
-    for each, size in zip(objects, sizes, strict=True):
+    for object_, size in zip(objects, sizes, strict=True):
         if used and used + size > room:
             request.more = True
             yield request
             request, used = pb.SynchronizeRequest(), 0
-        if isinstance(each, pb.PodSandbox):
-            request.pods.append(each)
+        if isinstance(object_, pb.PodSandbox):
+            request.pods.append(object_)
         else:
-            request.containers.append(each)
+            request.containers.append(object_)
         used += size
     yield request
 
 
-def _called(each: pb.PodSandbox | pb.Container) -> str:
-    if isinstance(each, pb.PodSandbox):
-        return f"pod {each.namespace}/{each.name} ({each.id})"
-    return f"container {each.name} ({each.id})"
+def _called(object_: pb.PodSandbox | pb.Container) -> str:
+    if isinstance(object_, pb.PodSandbox):
+        return f"pod {object_.namespace}/{object_.name} ({object_.id})"
+    return f"container {object_.name} ({object_.id})"
 
 
 class Gathered:

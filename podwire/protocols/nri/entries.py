@@ -7,9 +7,9 @@ from typing import Any
 def put(entries: Any, attribute: str, entry: Any) -> None:
     """In the place of the one with the same name; at the end if there is none."""
     name = getattr(entry, attribute)
-    for each in entries:
-        if getattr(each, attribute) == name:
-            each.CopyFrom(entry)
+    for item in entries:
+        if getattr(item, attribute) == name:
+            item.CopyFrom(entry)
             return
     entries.append(entry)
 
@@ -28,8 +28,8 @@ def discard(entries: Any, key: str) -> None:
 
 def put_variable(environment: MutableSequence[str], name: str, value: str) -> None:
     """The same for an environment: NAME=value, in the place of the variable of that name."""
-    for number, each in enumerate(environment):
-        if each.partition("=")[0] == name:
+    for number, variable in enumerate(environment):
+        if variable.partition("=")[0] == name:
             environment[number] = f"{name}={value}"
             return
     environment.append(f"{name}={value}")

@@ -48,7 +48,7 @@ class Event(enum.IntEnum):
         return self not in _ALWAYS_CALLS
 
 
-_METHODS: dict[Event, Unary[Any, Any]] = {each: getattr(methods, each.name) for each in Event}
+_METHODS: dict[Event, Unary[Any, Any]] = {event: getattr(methods, event.name) for event in Event}
 
 _ALWAYS_CALLS = frozenset(
     {
@@ -60,7 +60,7 @@ _ALWAYS_CALLS = frozenset(
     }
 )
 
-BY_TITLE = {each.title: each for each in Event}
+BY_TITLE = {event.title: event for event in Event}
 
 FIRST_EVENTS = (1 << 11) - 1
 """What there was before 0.10; an older runtime refuses a plugin that asks for more."""
@@ -78,7 +78,7 @@ class Subscription:
 
     @classmethod
     def of(cls, *events: Event) -> "Subscription":
-        return cls(sum(each.bit for each in set(events)))
+        return cls(sum(event.bit for event in set(events)))
 
     def known_to(self, version: str) -> "Subscription":
         """What of it a runtime of that version of NRI knows; see `told_version` for one that tells none."""

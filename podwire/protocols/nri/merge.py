@@ -51,10 +51,10 @@ class Merger:
 
     def _add_updates(self, draft: _State, plugin: str, updates: Sequence[pb.ContainerUpdate]) -> None:
         created = draft.request.container.id
-        for number, each in enumerate(updates):
-            if each.container_id == created:
+        for number, update in enumerate(updates):
+            if update.container_id == created:
                 raise BadAdjustment(f"update[{number}].container_id", f'asked update of "{created}" during creation')
-            draft.updates.add(plugin, each, f"update[{number}]", None)
+            draft.updates.add(plugin, update, f"update[{number}]", None)
 
     @property
     def request(self) -> pb.CreateContainerRequest:
@@ -171,12 +171,12 @@ class _Taking:
 
     def _namespaces(self, asked: Sequence[pb.LinuxNamespace]) -> None:
         """To remove one is to decide on it like setting it, as in containerd: it cannot be taken over."""
-        for each in asked:
-            kind = each.type.removeprefix(REMOVED)
+        for entry in asked:
+            kind = entry.type.removeprefix(REMOVED)
             self.claims.claim(pb.Namespace, kind)
-            self.into.linux.namespaces.append(each)
-            if kind == each.type:
-                put(self.shown.linux.namespaces, "type", each)
+            self.into.linux.namespaces.append(entry)
+            if kind == entry.type:
+                put(self.shown.linux.namespaces, "type", entry)
             else:
                 drop(self.shown.linux.namespaces, "type", kind)
 
@@ -187,8 +187,8 @@ class _Taking:
             name = devices[host].name or host
             if (other := inside.setdefault(name, host)) == host:
                 continue
-            for each in (other, host):
-                if (owner := self.claims.owner(pb.LinuxNetDevices, each)) not in ("", self.claims.plugin):
+            for path in (other, host):
+                if (owner := self.claims.owner(pb.LinuxNetDevices, path)) not in ("", self.claims.plugin):
                     raise Conflict("LinuxNetDevices", name, (self.claims.plugin, owner))
             raise BadAdjustment("adjust.linux.net_devices", f"{host!r} and {other!r} would both be {name!r}")
 
@@ -206,16 +206,16 @@ class _Taking:
 def _split(asked: Sequence[Any], named: Named) -> tuple[dict[str, Any], list[Any]]:
     """What is to be removed, as marked entries by name, and the entries to set; their names in one form."""
     removed, entries = {}, []
-    for each in asked:
-        name = getattr(each, named.attribute)
+    for entry in asked:
+        name = getattr(entry, named.attribute)
         if named.removable and name.startswith(REMOVED):
             key = named.clean(name.removeprefix(REMOVED))
-            removed[key] = type(each)(**{named.attribute: REMOVED + key})
+            removed[key] = type(entry)(**{named.attribute: REMOVED + key})
         else:
-            entry = type(each)()
-            entry.CopyFrom(each)
-            setattr(entry, named.attribute, named.clean(name))
-            entries.append(entry)
+            copy = type(entry)()
+            copy.CopyFrom(entry)
+            setattr(copy, named.attribute, named.clean(name))
+            entries.append(copy)
     return removed, entries
 
 

@@ -25,7 +25,7 @@ def required_for(
     A pod in the node's own network is exempt, and so is one that says so: otherwise the pod that brings the plugin
     could not start.
     """
-    if not any(each.type == "network" for each in pod.linux.namespaces):
+    if not any(namespace.type == "network" for namespace in pod.linux.namespaces):
         return ()
     if tolerate_annotation and _tolerates(pod.annotations, tolerate_annotation, container_name):
         return ()
@@ -41,7 +41,7 @@ def _keys(annotation: str, container_name: str | None) -> Iterable[str]:
 
 
 def _tolerates(annotations: Mapping[str, str], annotation: str, container_name: str | None) -> bool:
-    key = next((each for each in _keys(annotation, container_name) if each in annotations), None)
+    key = next((name for name in _keys(annotation, container_name) if name in annotations), None)
     if key is None:
         return False
     value = annotations[key]
@@ -51,7 +51,7 @@ def _tolerates(annotations: Mapping[str, str], annotation: str, container_name: 
 
 
 def _asked(annotations: Mapping[str, str], container_name: str | None) -> list[str]:
-    key = next((each for each in _keys(ANNOTATION, container_name) if each in annotations), None)
+    key = next((name for name in _keys(ANNOTATION, container_name) if name in annotations), None)
     if key is None:
         return []
     if len(annotations[key]) > MAX_LENGTH:
@@ -62,6 +62,6 @@ def _asked(annotations: Mapping[str, str], container_name: str | None) -> list[s
         raise BadAnnotation(key, "is no list of plugins, in YAML or JSON") from error
     if found is None:
         return []
-    if not isinstance(found, list) or not all(isinstance(each, str) and each for each in found):
+    if not isinstance(found, list) or not all(isinstance(item, str) and item for item in found):
         raise BadAnnotation(key, "is no list of plugins, in YAML or JSON")
     return found

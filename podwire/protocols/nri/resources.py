@@ -31,28 +31,28 @@ CLASSES_AND_PIDS = {"blockio_class": pb.BlockioClass, "rdt_class": pb.RdtClass, 
 
 def merge_resources(asked: pb.LinuxResources, claims: Claims, *into: pb.LinuxResources) -> None:
     """Raises Conflict, with half of it done: hand in copies."""
-    _merge_fields(asked.memory, MEMORY, claims, [each.memory for each in into])
-    _merge_fields(asked.cpu, CPU, claims, [each.cpu for each in into])
+    _merge_fields(asked.memory, MEMORY, claims, [target.memory for target in into])
+    _merge_fields(asked.cpu, CPU, claims, [target.cpu for target in into])
     for limit in asked.hugepage_limits:
         claims.claim(pb.HugepageLimits, limit.page_size)
-        for each in into:
-            put(each.hugepage_limits, "page_size", limit)
+        for target in into:
+            put(target.hugepage_limits, "page_size", limit)
     for key, value in asked.unified.items():
         claims.claim(pb.CgroupsUnified, key)
-        for each in into:
-            each.unified[key] = value
+        for target in into:
+            target.unified[key] = value
     for name, number in CLASSES_AND_PIDS.items():
         # containerd looks for the limit of pids of an update in the wrong place and loses it
         if asked.HasField(name):
             claims.claim(number)
-            for each in into:
-                assign(each, name, getattr(asked, name))
-    for each in into:
-        each.devices.extend(asked.devices)  # rules of the device cgroup add up, in order; nobody owns one
+            for target in into:
+                assign(target, name, getattr(asked, name))
+    for target in into:
+        target.devices.extend(asked.devices)  # rules of the device cgroup add up, in order; nobody owns one
 
 
 def _merge_fields(asked: Any, fields: Mapping[str, pb.Field], claims: Claims, into: Sequence[Any]) -> None:
     for descriptor, value in asked.ListFields():
         claims.claim(fields[descriptor.name])
-        for each in into:
-            assign(each, descriptor.name, value)
+        for target in into:
+            assign(target, descriptor.name, value)

@@ -45,7 +45,7 @@ class Updates:
         return self._by_target.get(container)
 
     def others(self, container: str = "") -> list[pb.ContainerUpdate]:
-        return [each for target, each in self._by_target.items() if target != container]
+        return [update for target, update in self._by_target.items() if target != container]
 
 
 class UpdateMerger:
@@ -62,15 +62,15 @@ class UpdateMerger:
     def add(self, plugin: str, response: pb.UpdateContainerResponse | pb.StopContainerResponse) -> None:
         """Raises Conflict, BadAdjustment; then nothing of the answer is taken."""
         updates = self._updates.copy(self._updates.owners.copy())
-        for number, each in enumerate(response.update):
-            mine = bool(self._updated) and each.container_id == self._updated
+        for number, update in enumerate(response.update):
+            mine = bool(self._updated) and update.container_id == self._updated
             try:
-                updates.add(plugin, each, f"update[{number}]", self.resources if mine else None)
+                updates.add(plugin, update, f"update[{number}]", self.resources if mine else None)
             except BadAdjustment as error:
                 raise error.by(plugin) from None
         self._updates = updates
-        if isinstance(self.request, pb.UpdateContainerRequest) and (update := updates.of(self._updated)):
-            self.request.linux_resources.CopyFrom(update.linux.resources)
+        if isinstance(self.request, pb.UpdateContainerRequest) and (own := updates.of(self._updated)):
+            self.request.linux_resources.CopyFrom(own.linux.resources)
 
     @property
     def resources(self) -> pb.LinuxResources:
@@ -96,9 +96,9 @@ def check_updates(plugin: str, updates: Iterable[pb.ContainerUpdate]) -> list[pb
     Raises BadAdjustment, and Conflict of the plugin with itself.
     """
     merged = Updates()
-    for number, each in enumerate(updates):
+    for number, update in enumerate(updates):
         try:
-            merged.add(plugin, each, f"update[{number}]", None)
+            merged.add(plugin, update, f"update[{number}]", None)
         except BadAdjustment as error:
             raise error.by(plugin) from None
     return merged.others()

@@ -71,5 +71,5 @@ def _sysctl(rules: Rules, owners: pb.FieldOwners) -> str:
     found = owners.compound[pb.Sysctl].owners if pb.Sysctl in owners.compound else {}
     if not rules.reject_sysctl_adjustment or not found:
         return ""
-    who = dict.fromkeys(found[key] for key in sorted(found, key=lambda each: each.removeprefix(REMOVED)))
+    who = dict.fromkeys(found[key] for key in sorted(found, key=lambda name: name.removeprefix(REMOVED)))
     return f"attempted restricted sysctl adjustment by plugin(s) {', '.join(who)}"

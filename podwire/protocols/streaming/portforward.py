@@ -23,13 +23,13 @@ class BadPorts(ValueError):
 
 def ports_of(values: Sequence[str]) -> tuple[int, ...]:
     """The ports of a query: `ports=80,443&ports=8080`. Raises BadPorts."""
-    texts = [each for value in values for each in value.split(",")]
+    texts = [part for value in values for part in value.split(",")]
     if not 0 < len(texts) <= MAX_PORTS:
         raise BadPorts(f"between 1 and {MAX_PORTS} ports must be asked for")
-    for each in texts:
-        if not (each.isascii() and each.isdecimal() and 0 < int(each[:6]) < 65536):
-            raise BadPorts(f"{each!r} is not a port between 1 and 65535")
-    return tuple(int(each) for each in texts)
+    for text in texts:
+        if not (text.isascii() and text.isdecimal() and 0 < int(text[:6]) < 65536):
+            raise BadPorts(f"{text!r} is not a port between 1 and 65535")
+    return tuple(int(text) for text in texts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,8 +57,8 @@ def _end_of_space(text: str, at: int) -> int:
 
 def _size(value: Any) -> Size:
     """Go's decoder, which others are written for, does not look at the case of names."""
-    fields = {str(name).lower(): each for name, each in value.items()} if isinstance(value, dict) else {}
+    fields = {str(name).lower(): size for name, size in value.items()} if isinstance(value, dict) else {}
     numbers = (fields.get("width", 0), fields.get("height", 0))
-    if not fields or any(type(each) is not int or not 0 <= each <= 0xFFFF for each in numbers):
+    if not fields or any(type(number) is not int or not 0 <= number <= 0xFFFF for number in numbers):
         raise Violation("a terminal's size is two numbers of 16 bits: Width and Height")
     return Size(*numbers)

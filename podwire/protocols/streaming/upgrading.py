@@ -22,7 +22,7 @@ class NoVersion(Exception):
     """The client speaks no version that is served; says both."""
 
     def __init__(self, offered: Sequence[str], served: Sequence[str]) -> None:
-        client, server = (f"[{' '.join(each)}]" for each in (offered, served))
+        client, server = (f"[{' '.join(versions)}]" for versions in (offered, served))
         super().__init__(f"unable to negotiate protocol: client supports {client}, server accepts {server}")
 
 
@@ -39,7 +39,7 @@ def tunnelled(headers: Headers) -> tuple[str, ...]:
     if not wants_websocket(headers):
         return ()
     offered = _split(headers.get("sec-websocket-protocol", ""))
-    return tuple(each.removeprefix(TUNNELLED) for each in offered if each.startswith(TUNNELLED))
+    return tuple(protocol.removeprefix(TUNNELLED) for protocol in offered if protocol.startswith(TUNNELLED))
 
 
 def versions(headers: Headers) -> tuple[str, ...]:
@@ -49,11 +49,11 @@ def versions(headers: Headers) -> tuple[str, ...]:
 
 def choose(offered: Sequence[str], served: Sequence[str]) -> str:
     """The client's order decides. Raises NoVersion."""
-    for each in offered:
-        if each in served:
-            return each
+    for version in offered:
+        if version in served:
+            return version
     raise NoVersion(offered, served)
 
 
 def _split(values: str) -> tuple[str, ...]:
-    return tuple(each.strip() for each in values.split(",") if each.strip())
+    return tuple(part.strip() for part in values.split(",") if part.strip())

@@ -188,8 +188,8 @@ def _too_long(size: int) -> str:
 
 def _asked(stream: int, message: pb.Request) -> Asked:
     metadata: dict[str, tuple[str, ...]] = {}
-    for each in message.metadata:
-        key = each.key.lower()
-        metadata[key] = (*metadata.get(key, ()), each.value)
+    for pair in message.metadata:
+        key = pair.key.lower()
+        metadata[key] = (*metadata.get(key, ()), pair.value)
     timeout = message.timeout_nano / 1e9 if message.timeout_nano else None
     return Asked(stream, message.service, message.method, message.payload, timeout, metadata)

@@ -20,8 +20,8 @@ def total(values: Sequence[Any]) -> Any:
     if not values:
         return 0
     found = values[0]
-    for each in values[1:]:
-        found = found + each
+    for value in values[1:]:
+        found = found + value
     if isinstance(found, int) and not -(2**63) <= found < 2**63:
         raise ValueError("integer overflow")
     return found
@@ -51,16 +51,16 @@ def _places(values: Sequence[Any], wanted: Any) -> Iterator[int]:
     """As CEL compares: 1 is 1.0, true is not 1."""
     return (
         index
-        for index, each in enumerate(values)
-        if each == wanted and isinstance(each, bool) == isinstance(wanted, bool)
+        for index, value in enumerate(values)
+        if value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
     )
 
 
 FUNCTIONS = (
-    *(Function("isSorted", (list_of(each),), BOOL, is_sorted) for each in _ORDERED),
-    *(Function("sum", (list_of(each),), each, total) for each in _SUMMED),
-    *(Function("min", (list_of(each),), each, least) for each in _ORDERED),
-    *(Function("max", (list_of(each),), each, greatest) for each in _ORDERED),
+    *(Function("isSorted", (list_of(element),), BOOL, is_sorted) for element in _ORDERED),
+    *(Function("sum", (list_of(element),), element, total) for element in _SUMMED),
+    *(Function("min", (list_of(element),), element, least) for element in _ORDERED),
+    *(Function("max", (list_of(element),), element, greatest) for element in _ORDERED),
     Function("indexOf", (list_of(DYN), DYN), INT, index_of),
     Function("lastIndexOf", (list_of(DYN), DYN), INT, last_index_of),
 )

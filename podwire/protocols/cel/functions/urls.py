@@ -13,7 +13,7 @@ _PATH_SAFE = "/!$&'()*+,;=:@%-._~"
 
 def parse_url(text: str) -> SplitResult:
     words = f'URL parse error during conversion from string: parse "{text}"'
-    if any(ord(each) < 0x20 or ord(each) == 0x7F for each in text):
+    if any(ord(character) < 0x20 or ord(character) == 0x7F for character in text):
         raise ValueError(f"{words}: net/url: invalid control character in URL")
     if not text.startswith("/") and not _SCHEME.match(text):
         raise ValueError(f"{words}: invalid URI for request")

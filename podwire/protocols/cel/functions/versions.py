@@ -73,7 +73,7 @@ def compare(one: Semver, other: Semver) -> int:
 
 def _order(version: Semver) -> tuple[int, int, int, tuple[tuple[int, int, str], ...]]:
     """A pre-release comes before its release; numbers come before words."""
-    pre = tuple((0, int(each), "") if each.isdigit() else (1, 0, each) for each in version.pre)
+    pre = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in version.pre)
     return version.major, version.minor, version.patch, pre or ((2, 0, ""),)
 
 

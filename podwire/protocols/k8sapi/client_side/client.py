@@ -187,7 +187,7 @@ class Client:
 
     async def _discover_each(self, document: Mapping[str, Any]) -> Sequence[Kind]:
         listed = document.get("kind") == "APIGroupList"
-        pairs = group_versions(document) if listed else [("", each) for each in document.get("versions", ())]
+        pairs = group_versions(document) if listed else [("", version) for version in document.get("versions", ())]
         found: list[Kind] = []
         for group, version in pairs:
             found += plain_kinds(group, version, await self._calls.json("GET", root(group, version)))
@@ -205,7 +205,7 @@ class Client:
             meta = document.get("metadata", {})
             token = meta.get("continue", "")
             if not token:
-                return Listing([named(each, kind) for each in items], meta.get("resourceVersion", ""))
+                return Listing([named(item, kind) for item in items], meta.get("resourceVersion", ""))
 
     async def _write(
         self,

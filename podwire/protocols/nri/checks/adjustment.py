@@ -10,8 +10,8 @@ from podwire.protocols.nri.fields import HOOKS, LISTS, rlimit_name
 from podwire.protocols.nri.owners import REMOVED
 
 RLIMITS = frozenset(
-    f"RLIMIT_{each}"
-    for each in (
+    f"RLIMIT_{field}"
+    for field in (
         "AS", "CORE", "CPU", "DATA", "FSIZE", "LOCKS", "MEMLOCK", "MSGQUEUE", "NICE", "NOFILE", "NPROC", "RSS",
         "RTPRIO", "RTTIME", "SIGPENDING", "STACK",
     )
@@ -51,7 +51,7 @@ def _args(args: Sequence[str], field: str) -> None:
 
 def _once(adjust: pb.ContainerAdjustment, field: str) -> None:
     for name, named in LISTS.items():
-        keys = [getattr(each, named.attribute) for each in getattr(adjust, name)]
+        keys = [getattr(entry, named.attribute) for entry in getattr(adjust, name)]
         marks = [REMOVED if named.removable and key.startswith(REMOVED) else "" for key in keys]
         cleaned = [mark + named.clean(key.removeprefix(mark)) for mark, key in zip(marks, keys, strict=True)]
         once(cleaned, f"{field}.{name}", named.attribute)

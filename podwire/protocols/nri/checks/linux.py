@@ -12,10 +12,10 @@ from podwire.protocols.nri.owners import REMOVED
 DEVICE_TYPES = ("b", "c", "u", "p")
 NAMESPACES = ("pid", "network", "mount", "ipc", "uts", "user", "cgroup", "time")
 ACTIONS = frozenset(
-    f"SCMP_ACT_{each}"
-    for each in ("KILL", "KILL_PROCESS", "KILL_THREAD", "TRAP", "ERRNO", "TRACE", "ALLOW", "LOG", "NOTIFY")
+    f"SCMP_ACT_{action}"
+    for action in ("KILL", "KILL_PROCESS", "KILL_THREAD", "TRAP", "ERRNO", "TRACE", "ALLOW", "LOG", "NOTIFY")
 )
-OPERATORS = frozenset(f"SCMP_CMP_{each}" for each in ("NE", "LT", "LE", "EQ", "GE", "GT", "MASKED_EQ"))
+OPERATORS = frozenset(f"SCMP_CMP_{operator}" for operator in ("NE", "LT", "LE", "EQ", "GE", "GT", "MASKED_EQ"))
 LAST_ARGUMENT = 5
 """A system call has six."""
 
@@ -28,7 +28,7 @@ def check_linux(linux: pb.LinuxContainerAdjustment, field: str) -> None:
     """Raises BadAdjustment."""
     for number, device in enumerate(linux.devices):
         _device(device, f"{field}.devices[{number}]")
-    once([_same_path(each.path) for each in linux.devices], f"{field}.devices", "path")
+    once([_same_path(node.path) for node in linux.devices], f"{field}.devices", "path")
     if linux.HasField("resources"):
         check_resources(linux.resources, f"{field}.resources")
     without_dots(linux.cgroups_path, f"{field}.cgroups_path")
@@ -75,11 +75,11 @@ def _seccomp(policy: pb.LinuxSeccomp, field: str) -> None:
 
 
 def _namespaces(namespaces: Sequence[pb.LinuxNamespace], field: str) -> None:
-    kinds = [each.type.removeprefix(REMOVED) for each in namespaces]
-    for number, (kind, each) in enumerate(zip(kinds, namespaces, strict=True)):
+    kinds = [namespace.type.removeprefix(REMOVED) for namespace in namespaces]
+    for number, (kind, namespace) in enumerate(zip(kinds, namespaces, strict=True)):
         need(kind in NAMESPACES, f"{field}[{number}].type", f"{kind!r} is none of {', '.join(NAMESPACES)}")
-        if each.path:
-            absolute(each.path, f"{field}[{number}].path")
+        if namespace.path:
+            absolute(namespace.path, f"{field}[{number}].path")
     once(kinds, field, "type")
 
 
@@ -100,7 +100,7 @@ def _net_devices(linux: pb.LinuxContainerAdjustment, field: str) -> None:
 def _link_name(name: str, field: str) -> None:
     need(name, field, "is empty")
     need(len(name.encode()) <= MAX_LINK_NAME, field, f"{name!r} is longer than {MAX_LINK_NAME} bytes")
-    bad = name in (".", "..") or any(each in "/:" or each.isspace() for each in name)
+    bad = name in (".", "..") or any(character in "/:" or character.isspace() for character in name)
     need(not bad, field, f"{name!r} is no name of a network device")
 
 

@@ -28,7 +28,11 @@ def check_resources(resources: pb.LinuxResources, field: str) -> None:
             f"{field}.hugepage_limits[{number}].page_size",
             f"{limit.page_size!r} is no size such as 2MB",
         )
-    once([each.page_size for each in resources.hugepage_limits], f"{field}.hugepage_limits", "page_size")
+    once(
+        [hugepage_limit.page_size for hugepage_limit in resources.hugepage_limits],
+        f"{field}.hugepage_limits",
+        "page_size",
+    )
     for key in resources.unified:
         need(_UNIFIED.fullmatch(key), f"{field}.unified[{key!r}]", "is no file of a cgroup such as memory.high")
     for number, rule in enumerate(resources.devices):

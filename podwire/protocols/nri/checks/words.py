@@ -64,11 +64,11 @@ def _strings(value: Any, field: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         yield field, value
     elif hasattr(value, "ListFields"):
-        for descriptor, each in value.ListFields():
-            yield from _strings(each, f"{field}.{descriptor.name}")
+        for descriptor, value_ in value.ListFields():
+            yield from _strings(value_, f"{field}.{descriptor.name}")
     elif hasattr(value, "items"):
         for key in value:
             yield from ((f"{field}[{key!r}]", key), *_strings(value[key], f"{field}[{key!r}]"))
     elif not isinstance(value, (int, bytes)):
-        for number, each in enumerate(value):
-            yield from _strings(each, f"{field}[{number}]")
+        for number, item in enumerate(value):
+            yield from _strings(item, f"{field}[{number}]")

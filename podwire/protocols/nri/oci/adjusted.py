@@ -36,7 +36,7 @@ def adjusted_spec(spec: Mapping[str, Any], adjust: pb.ContainerAdjustment, *, cd
     if adjust.args:
         process["args"] = list(adjust.args)
     _hooks(new, adjust.hooks)
-    inject(new, [each.name for each in adjust.CDI_devices], cdi)
+    inject(new, [device.name for device in adjust.CDI_devices], cdi)
     _linux(new, process, adjust.linux)
     adjust_mounts(new, adjust.mounts)
     _rlimits(process, adjust)
@@ -46,9 +46,9 @@ def adjusted_spec(spec: Mapping[str, Any], adjust: pb.ContainerAdjustment, *, cd
 def _copied(value: Any) -> Any:
     """copy.deepcopy looks for what JSON does not have, and takes its time."""
     if isinstance(value, Mapping):
-        return {key: _copied(each) for key, each in value.items()}
+        return {key: _copied(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_copied(each) for each in value]
+        return [_copied(item) for item in value]
     return value
 
 
@@ -67,16 +67,16 @@ def _environment(process: Spec, adjust: pb.ContainerAdjustment) -> None:
     if not adjust.env:
         return
     found = process.setdefault("env", [])
-    for each in adjust.env:
-        if each.key.startswith(REMOVED):
-            drop_variable(found, each.key.removeprefix(REMOVED))
+    for variable in adjust.env:
+        if variable.key.startswith(REMOVED):
+            drop_variable(found, variable.key.removeprefix(REMOVED))
         else:
-            put_variable(found, each.key, each.value)
+            put_variable(found, variable.key, variable.value)
 
 
 def _hooks(spec: Spec, asked: pb.Hooks) -> None:
     for name, oci in HOOKS.items():
-        if added := [hook_to(each) for each in getattr(asked, name)]:
+        if added := [hook_to(hook) for hook in getattr(asked, name)]:
             spec.setdefault("hooks", {}).setdefault(oci, []).extend(added)
 
 
@@ -84,8 +84,10 @@ def _rlimits(process: Spec, adjust: pb.ContainerAdjustment) -> None:
     """One of a kind: runtimes refuse a second limit of the same."""
     if not adjust.rlimits:
         return
-    limits = {each["type"]: each for each in process.get("rlimits") or ()}
-    limits |= {each.type: {"type": each.type, "hard": each.hard, "soft": each.soft} for each in adjust.rlimits}
+    limits = {rlimit["type"]: rlimit for rlimit in process.get("rlimits") or ()}
+    limits |= {
+        rlimit.type: {"type": rlimit.type, "hard": rlimit.hard, "soft": rlimit.soft} for rlimit in adjust.rlimits
+    }
     process["rlimits"] = list(limits.values())
 
 
@@ -124,12 +126,14 @@ def _scheduling(process: Spec, asked: pb.LinuxContainerAdjustment) -> None:
 def _namespaces(linux: Spec, asked: pb.LinuxContainerAdjustment) -> None:
     if not asked.namespaces:
         return
-    found = {each["type"]: each for each in linux.get("namespaces") or ()}
-    for each in asked.namespaces:
-        if each.type.startswith(REMOVED):
-            found.pop(each.type.removeprefix(REMOVED), None)
+    found = {namespace["type"]: namespace for namespace in linux.get("namespaces") or ()}
+    for namespace in asked.namespaces:
+        if namespace.type.startswith(REMOVED):
+            found.pop(namespace.type.removeprefix(REMOVED), None)
         else:
-            found[each.type] = {"type": each.type, "path": each.path} if each.path else {"type": each.type}
+            found[namespace.type] = (
+                {"type": namespace.type, "path": namespace.path} if namespace.path else {"type": namespace.type}
+            )
     linux["namespaces"] = list(found.values())
 
 

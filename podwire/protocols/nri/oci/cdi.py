@@ -23,8 +23,8 @@ def inject(spec: dict[str, Any], names: Sequence[str], resolve: Resolve | None) 
         raise BadAdjustment(FIELD, f"CDI is not available, so {', '.join(names)} cannot be resolved")
     edits = resolve(names)
     process = spec.setdefault("process", {})
-    for each in edits.get("env") or ():
-        name, _, value = each.partition("=")
+    for variable in edits.get("env") or ():
+        name, _, value = variable.partition("=")
         put_variable(process.setdefault("env", []), name, value)
     for node in edits.get("deviceNodes") or ():
         put_device(spec, _node(node), access=node.get("permissions") or "rwm")

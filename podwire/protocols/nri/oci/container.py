@@ -26,12 +26,12 @@ def container_of(spec: Mapping[str, Any], known: pb.Container | None = None) -> 
     if known is not None:
         container.CopyFrom(known)
     container.annotations.update(spec.get("annotations") or {})
-    for each in spec.get("mounts") or ():
-        mount_from(each, container.mounts.add())
+    for mount in spec.get("mounts") or ():
+        mount_from(mount, container.mounts.add())
     hooks = spec.get("hooks") or {}
     for name, oci in HOOKS.items():
-        for each in hooks.get(oci) or ():
-            hook_from(each, getattr(container.hooks, name).add())
+        for hook in hooks.get(oci) or ():
+            hook_from(hook, getattr(container.hooks, name).add())
     _process(spec.get("process") or {}, container)
     _linux(spec.get("linux") or {}, container.linux)
     return container
@@ -40,8 +40,8 @@ def container_of(spec: Mapping[str, Any], known: pb.Container | None = None) -> 
 def _process(spec: Mapping[str, Any], container: pb.Container) -> None:
     container.args.extend(spec.get("args") or ())
     container.env.extend(spec.get("env") or ())
-    for each in spec.get("rlimits") or ():
-        container.rlimits.add(type=each["type"], hard=each["hard"], soft=each["soft"])
+    for rlimit in spec.get("rlimits") or ():
+        container.rlimits.add(type=rlimit["type"], hard=rlimit["hard"], soft=rlimit["soft"])
     if (user := spec.get("user")) is not None:
         container.user.uid, container.user.gid = user.get("uid", 0), user.get("gid", 0)
         container.user.additional_gids.extend(user.get("additionalGids") or ())
@@ -54,10 +54,10 @@ def _process(spec: Mapping[str, Any], container: pb.Container) -> None:
 
 
 def _linux(spec: Mapping[str, Any], linux: pb.LinuxContainer) -> None:
-    for each in spec.get("namespaces") or ():
-        linux.namespaces.add(type=each["type"], path=each.get("path") or "")
-    for each in spec.get("devices") or ():
-        device_from(each, linux.devices.add())
+    for namespace in spec.get("namespaces") or ():
+        linux.namespaces.add(type=namespace["type"], path=namespace.get("path") or "")
+    for node in spec.get("devices") or ():
+        device_from(node, linux.devices.add())
     if resources := spec.get("resources"):
         linux.resources.CopyFrom(resources_from(resources))
     linux.cgroups_path = spec.get("cgroupsPath") or ""

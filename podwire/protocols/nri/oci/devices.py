@@ -11,11 +11,11 @@ from podwire.protocols.nri.owners import REMOVED
 
 def adjust_devices(spec: dict[str, Any], devices: Iterable[pb.LinuxDevice]) -> None:
     """Who gets a device may read and write it; containerd lets block devices be made too."""
-    for each in devices:
-        if each.path.startswith(REMOVED):
-            _drop(spec, each.path.removeprefix(REMOVED))
+    for device in devices:
+        if device.path.startswith(REMOVED):
+            _drop(spec, device.path.removeprefix(REMOVED))
         else:
-            put_device(spec, device_to(each), access="rwm" if each.type == "b" else "rw")
+            put_device(spec, device_to(device), access="rwm" if device.type == "b" else "rw")
 
 
 def put_device(spec: dict[str, Any], device: dict[str, Any], *, access: str) -> None:
@@ -32,4 +32,4 @@ def put_device(spec: dict[str, Any], device: dict[str, Any], *, access: str) -> 
 def _drop(spec: dict[str, Any], path: str) -> None:
     devices = spec.get("linux", {}).get("devices")
     if devices:
-        devices[:] = [each for each in devices if clean_path(each["path"]) != clean_path(path)]
+        devices[:] = [device for device in devices if clean_path(device["path"]) != clean_path(path)]

@@ -10,11 +10,11 @@ from podwire.protocols.nri.owners import REMOVED
 
 
 def adjust_mounts(spec: dict[str, Any], mounts: Sequence[pb.Mount]) -> None:
-    for each in mounts:
-        if each.destination.startswith(REMOVED):
-            _drop(spec, each.destination.removeprefix(REMOVED))
+    for mount in mounts:
+        if mount.destination.startswith(REMOVED):
+            _drop(spec, mount.destination.removeprefix(REMOVED))
         else:
-            put_mount(spec, mount_to(each))
+            put_mount(spec, mount_to(mount))
 
 
 def put_mount(spec: dict[str, Any], mount: dict[str, Any]) -> None:
@@ -28,7 +28,7 @@ def put_mount(spec: dict[str, Any], mount: dict[str, Any]) -> None:
 
 def _drop(spec: dict[str, Any], destination: str) -> None:
     if mounts := spec.get("mounts"):
-        mounts[:] = [each for each in mounts if clean_path(each["destination"]) != clean_path(destination)]
+        mounts[:] = [mount for mount in mounts if clean_path(mount["destination"]) != clean_path(destination)]
 
 
 def _place(mount: dict[str, Any]) -> tuple[int, str]:

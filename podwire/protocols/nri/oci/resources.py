@@ -72,15 +72,20 @@ def resources_to(asked: pb.LinuxResources, resources: dict[str, Any], *, field: 
     if memory := _memory(asked.memory):
         resources.setdefault("memory", {}).update(memory)
     if asked.hugepage_limits:
-        limits = {each["pageSize"]: each for each in resources.get("hugepageLimits") or ()}
-        limits |= {each.page_size: {"pageSize": each.page_size, "limit": each.limit} for each in asked.hugepage_limits}
+        limits = {
+            hugepage_limit["pageSize"]: hugepage_limit for hugepage_limit in resources.get("hugepageLimits") or ()
+        }
+        limits |= {
+            hugepage_limit.page_size: {"pageSize": hugepage_limit.page_size, "limit": hugepage_limit.limit}
+            for hugepage_limit in asked.hugepage_limits
+        }
         resources["hugepageLimits"] = list(limits.values())
     if asked.unified:
         resources.setdefault("unified", {}).update(asked.unified)
     if asked.HasField("pids"):
         resources["pids"] = {"limit": asked.pids.limit}
     if asked.devices:
-        resources.setdefault("devices", []).extend(_rule_to(each) for each in asked.devices)
+        resources.setdefault("devices", []).extend(_rule_to(device) for device in asked.devices)
     if asked.HasField("blockio_class"):
         _block_io(asked.blockio_class.value, resources, field)
 

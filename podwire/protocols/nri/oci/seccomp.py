@@ -20,8 +20,13 @@ def seccomp_from(spec: Mapping[str, Any]) -> pb.LinuxSeccomp:
         rule = found.syscalls.add(names=call["names"], action=call["action"])
         if (errno := call.get("errnoRet")) is not None:
             rule.errno_ret.value = errno
-        for each in call.get("args") or ():
-            rule.args.add(index=each["index"], value=each["value"], value_two=each.get("valueTwo", 0), op=each["op"])
+        for argument in call.get("args") or ():
+            rule.args.add(
+                index=argument["index"],
+                value=argument["value"],
+                value_two=argument.get("valueTwo", 0),
+                op=argument["op"],
+            )
     return found
 
 
@@ -39,7 +44,7 @@ def seccomp_to(policy: pb.LinuxSeccomp) -> dict[str, Any]:
     if policy.listener_metadata:
         told["listenerMetadata"] = policy.listener_metadata
     if policy.syscalls:
-        told["syscalls"] = [_syscall(each) for each in policy.syscalls]
+        told["syscalls"] = [_syscall(syscall) for syscall in policy.syscalls]
     return told
 
 
@@ -49,6 +54,7 @@ def _syscall(rule: pb.LinuxSyscall) -> dict[str, Any]:
         told["errnoRet"] = rule.errno_ret.value
     if rule.args:
         told["args"] = [
-            {"index": each.index, "value": each.value, "valueTwo": each.value_two, "op": each.op} for each in rule.args
+            {"index": argument.index, "value": argument.value, "valueTwo": argument.value_two, "op": argument.op}
+            for argument in rule.args
         ]
     return told

@@ -81,7 +81,7 @@ def device_from(spec: Mapping[str, Any], into: pb.LinuxDevice) -> None:
 def scheduler_to(scheduler: pb.LinuxScheduler) -> Part:
     told: Part = {"policy": pb.LinuxSchedulerPolicy.Name(scheduler.policy)}
     if scheduler.flags:
-        told["flags"] = [pb.LinuxSchedulerFlag.Name(each) for each in scheduler.flags]
+        told["flags"] = [pb.LinuxSchedulerFlag.Name(flag) for flag in scheduler.flags]
     return told | {
         name: value
         for name in ("nice", "priority", "runtime", "deadline", "period")
@@ -107,7 +107,7 @@ def memory_policy_to(policy: pb.LinuxMemoryPolicy) -> Part:
     if policy.nodes:
         told["nodes"] = policy.nodes
     if policy.flags:
-        told["flags"] = [pb.MpolFlag.Name(each) for each in policy.flags]
+        told["flags"] = [pb.MpolFlag.Name(flag) for flag in policy.flags]
     return told
 
 
