@@ -25,7 +25,7 @@ import uvloop
 from benchmarks.figures import MEASURED, Figure, Peer
 from benchmarks.machine import CannotMeasure
 from podwire.nri import Plugin, pb, run
-from podwire.nri.host import Host, Settings
+from podwire.nri.adaptation import Adaptation, Settings
 from podwire.protocols.nri import methods
 
 HOOK = "NRI, RunPodSandbox through the mux and ttrpc"
@@ -74,12 +74,12 @@ class Nobody:
         return list(updates)
 
 
-def _host(socket: Path) -> Host:
-    return Host(Settings(socket=socket), Nobody(), runtime_name="benchmark", runtime_version="v1.0.0")
+def _host(socket: Path) -> Adaptation:
+    return Adaptation(Settings(socket=socket), Nobody(), runtime_name="benchmark", runtime_version="v1.0.0")
 
 
 @contextlib.asynccontextmanager
-async def _hosts(place: Path) -> AsyncIterator[tuple[list[Host], Host]]:
+async def _hosts(place: Path) -> AsyncIterator[tuple[list[Adaptation], Adaptation]]:
     """Hosts with one plugin each, and a host with all of them: each plugin's process sits at two tables."""
     sockets = [place / f"{number:02}.sock" for number in range(MANY)]
     apart, together = [_host(each) for each in sockets], _host(place / "together.sock")

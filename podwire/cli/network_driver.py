@@ -15,7 +15,7 @@ from podwire.dradriver.config import Config, load
 from podwire.dradriver.inventory.filter import Filter
 from podwire.inspect import claim_explain
 from podwire.nri.errors import NriError
-from podwire.nri.starting import SOCKET
+from podwire.nri.identity import SOCKET
 from podwire.protocols.k8sapi.client_side import ClientError
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.protocols.k8sapi.status import ApiError

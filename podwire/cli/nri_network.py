@@ -9,7 +9,7 @@ from podwire.cluster import nri_network
 from podwire.cluster.daemons import settle
 from podwire.cluster.nri_network import Options
 from podwire.nri.errors import NriError
-from podwire.nri.starting import SOCKET
+from podwire.nri.identity import SOCKET
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.transports import credentials

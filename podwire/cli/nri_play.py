@@ -14,7 +14,7 @@ from podwire import logs
 from podwire.cli.main import UserError
 from podwire.cli.options import say
 from podwire.nri.play import How, Result, Script, play, read_script, report
-from podwire.nri.play.done import Done
+from podwire.nri.play.outcome import Outcome
 from podwire.nri.script import BadScript
 from podwire.protocols.nri.names import BadName, PluginId, from_file
 
@@ -86,7 +86,7 @@ def _opened(path: Path) -> int:
         raise UserError(str(error)) from error
 
 
-def _print(done: Done) -> None:
+def _print(done: Outcome) -> None:
     say("\n".join(report.lines(done)))
 
 

@@ -8,7 +8,7 @@ from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, run_until_stopped, seconds
 from podwire.cluster import nri
 from podwire.cluster.runtime import OCI_RUNTIMES, NoRuntime, Options, RunsAlready, running
-from podwire.nri.host.configuration import BadConfiguration
+from podwire.nri.adaptation.configuration import BadConfiguration
 from podwire.runtime.cni import CheckSettings
 from podwire.runtime.cni.check import ACTIONS, INTERVAL, REPORT
 from podwire.runtime.records import NewerRecord

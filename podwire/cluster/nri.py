@@ -6,8 +6,8 @@ from pathlib import Path
 
 from podwire import __version__
 from podwire.cluster import tracing
-from podwire.nri.host import Host, Settings
-from podwire.nri.host.configuration import BadConfiguration, load
+from podwire.nri.adaptation import Adaptation, Settings
+from podwire.nri.adaptation.configuration import BadConfiguration, load
 from podwire.runtime.containers.bundles import Bundles
 from podwire.runtime.cri.runtime_service import NAME
 from podwire.runtime.nri import ContainerUpdater, NriHooks
@@ -31,7 +31,7 @@ class Options:
 class Nri:
     """A host, its seat in the runtime, and what is to know the containers as soon as there are any."""
 
-    host: Host
+    host: Adaptation
     hooks: NriHooks
     updater: ContainerUpdater
 
@@ -58,7 +58,7 @@ def settings(options: Options, prefix: Path) -> Settings:
 def build(settings: Settings, bundles: Bundles, may_work: Callable[[Sandbox], None]) -> Nri:
     """Everything, not running yet."""
     updater = ContainerUpdater()
-    host = Host(settings, updater, runtime_name=NAME, runtime_version=__version__, tap=tracing.tap(RUNTIME))
+    host = Adaptation(settings, updater, runtime_name=NAME, runtime_version=__version__, tap=tracing.tap(RUNTIME))
     hooks = NriHooks(
         host,
         spec_of=bundles.spec,

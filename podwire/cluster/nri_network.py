@@ -14,8 +14,8 @@ from podwire.cluster.health_endpoints import page
 from podwire.cluster.own_calls import PodCalls
 from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.nriplugins.network.assembly import COMPONENT, Parts, assemble
+from podwire.nriplugins.network.cleanup import remove_all
 from podwire.nriplugins.network.ports import Passing
-from podwire.nriplugins.network.removing import remove_all
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import Access
 from podwire.trace.participants import API_SERVER, NETWORK_PLUGIN

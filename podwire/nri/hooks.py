@@ -5,7 +5,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from podwire.nri.adjust import Adjustment
+from podwire.nri.adjustment import Adjustment
 from podwire.nri.updates import Updates
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.events import Event

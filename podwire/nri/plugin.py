@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
-from podwire.nri.adjust import Adjustment
+from podwire.nri.adjustment import Adjustment
 from podwire.nri.errors import NotConnected
 from podwire.nri.hooks import METHODS
-from podwire.nri.memory import Memory
+from podwire.nri.pod_cache import PodCache
 from podwire.nri.runtime import Runtime
 from podwire.nri.updates import Updates
 from podwire.protocols.nri import nri_pb2 as pb
@@ -28,7 +28,7 @@ class Asks(Protocol):
 class Kept:
     """What the base class keeps for itself, under one name that a subclass must leave alone."""
 
-    memory: Memory = field(default_factory=Memory)
+    memory: PodCache = field(default_factory=PodCache)
     session: Asks | None = None
 
 

@@ -11,9 +11,9 @@ import uvloop
 
 from podwire import logs
 from podwire.nri.errors import NriError
+from podwire.nri.identity import SOCKET
 from podwire.nri.plugin import Plugin
-from podwire.nri.running import run
-from podwire.nri.starting import SOCKET
+from podwire.nri.runner import run
 
 
 def main(plugin: Plugin, arguments: Sequence[str] | None = None) -> int:

@@ -27,7 +27,7 @@ from podwire.dradriver.parameters.schema import API_VERSION, KIND
 from podwire.linux import syscalls
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.proc.namespaces import KernelNamespaces, in_thread
-from podwire.nri.host import Host, Settings
+from podwire.nri.adaptation import Adaptation, Settings
 from podwire.protocols.dra import dra_v1_pb2 as dra
 from podwire.protocols.k8sapi.client_side import Client, Scope
 from podwire.protocols.k8sapi.server_side import Certificate
@@ -187,7 +187,7 @@ class Node:
             self.api = Client(LoopbackHttp(server.assembled.server.handle, ADMIN))
             await self.api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
             settings = Settings(socket=self.root / "nri.sock", request_timeout=PATIENCE, synchronize_timeout=PATIENCE)
-            self.host = Host(settings, MemoryNode(), runtime_name="podwire", runtime_version="v1", tap=None)
+            self.host = Adaptation(settings, MemoryNode(), runtime_name="podwire", runtime_version="v1", tap=None)
             await self._stack.enter_async_context(self.host.running())
             try:
                 yield

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from podwire.nri import Runtime, pb, run
-from podwire.nri.host import Host, Settings
+from podwire.nri.adaptation import Adaptation, Settings
 from podwire.nri.plugin import subscription
 from podwire.nriplugins.logger import Logger
 from podwire.nriplugins.logger.plugin import read
@@ -36,7 +36,9 @@ class Node:
 
 @asynccontextmanager
 async def hosting(tmp_path):
-    host = Host(Settings(socket=tmp_path / "nri" / "nri.sock"), Node(), runtime_name="test", runtime_version="1.0")
+    host = Adaptation(
+        Settings(socket=tmp_path / "nri" / "nri.sock"), Node(), runtime_name="test", runtime_version="1.0"
+    )
     async with host.running():
         yield host
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from podwire.cli.main import main
-from podwire.nriplugins.starter.writing import class_name, files
+from podwire.nriplugins.starter.files import class_name, files
 
 
 def written(tmp_path, monkeypatch, *arguments):

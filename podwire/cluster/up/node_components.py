@@ -15,8 +15,8 @@ from podwire.cluster.up.nodes import Node
 from podwire.cluster.up.preparation import Prepared
 from podwire.dradriver.config import Config as NetworkDriver
 from podwire.linux.proc.namespaces import open_namespace
+from podwire.nri.adaptation.configuration import BadConfiguration
 from podwire.nri.errors import NriError
-from podwire.nri.host.configuration import BadConfiguration
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.protocols.settings import BadConfig
 from podwire.runtime.cni import CheckSettings

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from podwire.nri.fake.script import Script, Turns
-from podwire.nri.fake.talk import Leaves, Talk
+from podwire.nri.fake.connection import Connection, Leaves
+from podwire.nri.fake.script import RuleQueue, Script
 
 Tell = Callable[[Mapping[str, Any]], None]
 """Is told of everything that happens, as a line of JSON would tell it."""
@@ -18,7 +18,7 @@ class FakePlugin:
 
     def __init__(self, script: Script, tell: Tell) -> None:
         self.script = script
-        self.turns = Turns(script)
+        self.turns = RuleQueue(script)
         self.containers: dict[str, str] = {}
         """Ids by name, so that a script can name whom it updates."""
         self._tell = tell
@@ -43,7 +43,7 @@ class FakePlugin:
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection until its end. Raises Leaves."""
         try:
-            why = await Talk(self, reader, writer).run()
+            why = await Connection(self, reader, writer).run()
         finally:
             writer.transport.abort()
         self.tell(event="closed", why=why)

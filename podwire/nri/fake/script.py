@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from podwire.nri.fake.deeds import GOOD, Turn
+from podwire.nri.fake.actions import GOOD, Rule
 from podwire.protocols.nri import VERSION
 from podwire.protocols.nri.events import ALL_EVENTS
 
@@ -26,18 +26,18 @@ class Script:
     """Whether it knows how those events travelled before."""
     reconnect: float | None = None
     """Seconds after which it connects again when the connection ended; None leaves."""
-    on: Mapping[str, tuple[Turn, ...]] = field(default_factory=dict)
+    on: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict)
 
 
-class Turns:
+class RuleQueue:
     """Which turn a call gets; turns that are for so many calls are used up."""
 
     def __init__(self, script: Script) -> None:
-        self._left: dict[str, list[tuple[Turn, int | None]]] = {
+        self._left: dict[str, list[tuple[Rule, int | None]]] = {
             call: [(each, each.times) for each in turns] for call, turns in script.on.items()
         }
 
-    def next(self, call: str, request: Any = None) -> Turn:
+    def next(self, call: str, request: Any = None) -> Rule:
         pod, container = subject(request)
         for number, (turn, left) in enumerate(self._left.get(call, [])):
             if left != 0 and turn.means(pod, container):

@@ -6,7 +6,7 @@ out with the host of `nri/host`, `judging` compares what was seen with what was 
 
 from podwire.nri.play.player import Failed, Result, play
 from podwire.nri.play.plugin import How
-from podwire.nri.play.reading import read_script
 from podwire.nri.play.script import Script
+from podwire.nri.play.yaml_script import read_script
 
 __all__ = ["Failed", "How", "Result", "Script", "play", "read_script"]

@@ -4,18 +4,18 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from podwire.nri.play.done import Done, Written
-from podwire.nri.play.judging import judge
+from podwire.nri.play.expectations import judge
+from podwire.nri.play.node import PlayedContainer, PlayedNode, PlayedPod
+from podwire.nri.play.outcome import Outcome, Written
 from podwire.nri.play.plugin import How
 from podwire.nri.play.script import REGISTER, Script, Step, lived
-from podwire.nri.play.stage import NotReady, Stage, staged
-from podwire.nri.play.world import PlayedContainer, PlayedPod, World
+from podwire.nri.play.setup import NotReady, Setup, staged
 from podwire.nri.proxy import Exchange, Noted
 from podwire.protocols.grpc_status import RpcError
 from podwire.protocols.nri import nri_pb2 as pb
 from podwire.protocols.nri.errors import BadAdjustment
 
-Told = Callable[[Done], None]
+Told = Callable[[Outcome], None]
 
 
 class Failed(AssertionError):
@@ -28,7 +28,7 @@ class Result:
 
     source: str
     plugin: str = ""
-    steps: list[Done] = field(default_factory=list)
+    steps: list[Outcome] = field(default_factory=list)
 
     @property
     def failures(self) -> list[str]:
@@ -43,7 +43,7 @@ class Result:
         if self.failures:
             raise Failed("\n".join(self.failures))
 
-    def step(self, title: str) -> Done:
+    def step(self, title: str) -> Outcome:
         """The first of this title: `create web/app`. Raises KeyError."""
         for each in self.steps:
             if each.step.title == title:
@@ -57,7 +57,7 @@ def _where(step: Step) -> str:
 
 async def play(script: Script, how: How, told: Told = lambda _: None) -> Result:
     """Play it to its end. What goes wrong is in the result; nothing is raised for it."""
-    world = World(script.pods)
+    world = PlayedNode(script.pods)
     world.fill(script.node)
     result = Result(script.source)
     async with staged(script, how, world) as stage:
@@ -74,10 +74,10 @@ async def play(script: Script, how: How, told: Told = lambda _: None) -> Result:
 
 
 class _Player:
-    def __init__(self, world: World, stage: Stage) -> None:
+    def __init__(self, world: PlayedNode, stage: Setup) -> None:
         self._world, self._stage = world, stage
         self._was_connected = True
-        self._verbs: dict[str, Callable[[Step, Done], Awaitable[None]]] = {
+        self._verbs: dict[str, Callable[[Step, Outcome], Awaitable[None]]] = {
             REGISTER: lambda _step, _done: stage.start_plugin(),
             "run": self._run,
             "update-pod": self._update_pod,
@@ -94,8 +94,8 @@ class _Player:
             "wait": lambda step, _done: asyncio.sleep(step.number),
         }
 
-    async def play(self, step: Step) -> Done:
-        done = Done(step=step)
+    async def play(self, step: Step) -> Outcome:
+        done = Outcome(step=step)
         self._stage.seen.clear()
         self._world.updates.clear()
         clock = asyncio.get_running_loop().time
@@ -116,7 +116,7 @@ class _Player:
         self._judge(done)
         return done
 
-    def _judge(self, done: Done) -> None:
+    def _judge(self, done: Outcome) -> None:
         """That a plugin is gone is told once, by the step in which it went."""
         done.connected = bool(self._stage.host.active()) and not done.why_gone
         if not done.connected:
@@ -130,7 +130,7 @@ class _Player:
 
     # Pods.
 
-    async def _run(self, step: Step, _done: Done) -> None:
+    async def _run(self, step: Step, _done: Outcome) -> None:
         pod = self._world.pods[step.pod]
         try:
             await self._stage.host.run_pod_sandbox(pod.described)
@@ -140,17 +140,17 @@ class _Player:
             raise
         pod.exists = True
 
-    async def _update_pod(self, step: Step, _done: Done) -> None:
+    async def _update_pod(self, step: Step, _done: Outcome) -> None:
         pod, resources = self._world.pods[step.pod], step.resources or pb.LinuxResources()
         await self._stage.host.update_pod_sandbox(pod.described, pb.LinuxResources(), resources)
         pod.described.linux.resources.CopyFrom(resources)
         await self._stage.host.post_update_pod_sandbox(pod.described)
 
-    async def _big_node(self, step: Step, _done: Done) -> None:
+    async def _big_node(self, step: Step, _done: Outcome) -> None:
         self._world.fill(int(step.number))
         await self._stage.restart_runtime()
 
-    async def _life(self, step: Step, done: Done) -> None:
+    async def _life(self, step: Step, done: Outcome) -> None:
         for each in lived(step.pod, list(self._world.pods[step.pod].containers)):
             await self._verbs[each.verb](each, done)
 
@@ -160,7 +160,7 @@ class _Player:
         pod = self._world.pods[step.pod]
         return pod, pod.containers[step.container]
 
-    async def _create(self, step: Step, done: Done) -> None:
+    async def _create(self, step: Step, done: Outcome) -> None:
         host = self._stage.host
         pod, container = self._found(step)
         container.state, container.spec = pb.CONTAINER_UNKNOWN, container.usual
@@ -175,7 +175,7 @@ class _Player:
         container.exists, container.state = True, pb.CONTAINER_CREATED
         await host.post_create_container(pod.described, container.described())
 
-    async def _start(self, step: Step, _done: Done) -> None:
+    async def _start(self, step: Step, _done: Outcome) -> None:
         host = self._stage.host
         pod, container = self._found(step)
         try:
@@ -187,7 +187,7 @@ class _Player:
         container.state = pb.CONTAINER_RUNNING
         await host.post_start_container(pod.described, container.described())
 
-    async def _update(self, step: Step, done: Done) -> None:
+    async def _update(self, step: Step, done: Outcome) -> None:
         pod, container = self._found(step)
         before = container.spec
         asked = step.resources or pb.LinuxResources()
@@ -196,7 +196,7 @@ class _Player:
         done.written.append(Written(container=container.name, before=before, after=container.spec))
         await self._stage.host.post_update_container(pod.described, container.described())
 
-    async def _stop(self, step: Step, _done: Done) -> None:
+    async def _stop(self, step: Step, _done: Outcome) -> None:
         if not step.container:
             await self._stage.host.stop_pod_sandbox(self._world.pods[step.pod].described)
             return
@@ -204,7 +204,7 @@ class _Player:
         container.state = pb.CONTAINER_STOPPED
         await self._stage.host.stop_container(pod.described, container.described())
 
-    async def _remove(self, step: Step, _done: Done) -> None:
+    async def _remove(self, step: Step, _done: Outcome) -> None:
         pod = self._world.pods[step.pod]
         if not step.container:
             await self._stage.host.remove_pod_sandbox(pod.described)

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from podwire.nri.play.done import Done
+from podwire.nri.play.outcome import Outcome
 from podwire.nri.play.player import Result
 from podwire.nri.proxy import Exchange
 
 _CALL = 30
 
 
-def lines(done: Done) -> Iterator[str]:
+def lines(done: Outcome) -> Iterator[str]:
     """One step for people: the calls, what they answered, what became of config.json, what is wrong."""
     yield done.step.title
     for each in done.exchanges:

@@ -5,15 +5,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from podwire.interfaces import Clock
-from podwire.nriplugins.network.keeper import Keeper
+from podwire.nriplugins.network.informers import Informers
 from podwire.nriplugins.network.kinds import POLICIES
-from podwire.nriplugins.network.meter import Meter
-from podwire.nriplugins.network.naming import NamedReader
+from podwire.nriplugins.network.metrics import Meter
+from podwire.nriplugins.network.named_resources import NamedReader
 from podwire.nriplugins.network.plugin import NetworkPlugin
-from podwire.nriplugins.network.policing import Judged, Policing
+from podwire.nriplugins.network.policy_enforcer import PolicyEnforcer, VerdictCount
 from podwire.nriplugins.network.ports import Api, Trace
-from podwire.nriplugins.network.statuses import Statuses
-from podwire.nriplugins.network.watching import Watches
+from podwire.nriplugins.network.reconciler import NetworkReconciler
+from podwire.nriplugins.network.status_writer import Statuses
 from podwire.protocols.k8sapi.client_side.recorder import Recorder
 from podwire.protocols.prometheus import Labels
 
@@ -24,9 +24,9 @@ COMPONENT = "podwire-nri-network"
 @dataclass(frozen=True, slots=True)
 class Parts:
     plugin: NetworkPlugin
-    watches: Watches
-    keeper: Keeper
-    policing: Policing
+    watches: Informers
+    keeper: NetworkReconciler
+    policing: PolicyEnforcer
     statuses: Statuses
     events: Recorder
     meter: Meter
@@ -67,7 +67,7 @@ class Parts:
         return self.meter.text(gauges)
 
 
-def _verdict(judged: Judged) -> tuple[Labels, float]:
+def _verdict(judged: VerdictCount) -> tuple[Labels, float]:
     labels = (
         ("namespace", judged.namespace),
         ("pod", judged.name),
@@ -80,9 +80,9 @@ def _verdict(judged: Judged) -> tuple[Labels, float]:
 def assemble(api: Api, clock: Clock, trace: Trace, *, node: str, netns: str | None = None) -> Parts:
     """All of it, not running yet; `netns` is the node's network namespace, by default the caller's own."""
     meter, events = Meter(), Recorder(api, clock, component=COMPONENT, host=node)
-    policing, statuses = Policing(netns), Statuses(api, clock, node)
-    keeper = Keeper(policing=policing, statuses=statuses, events=events, meter=meter, now=clock.monotonic)
-    watches = Watches(api, keeper.heard, clock.monotonic)
+    policing, statuses = PolicyEnforcer(netns), Statuses(api, clock, node)
+    keeper = NetworkReconciler(policing=policing, statuses=statuses, events=events, meter=meter, now=clock.monotonic)
+    watches = Informers(api, keeper.heard, clock.monotonic)
     statuses.look_at(lambda: (*keeper.locals.values(), *keeper.refused.values()), watches.find)
     reader = NamedReader(api, watches, trace, meter)
     plugin = NetworkPlugin(keeper, watches, reader, trace=trace, meter=meter, now=clock.monotonic)

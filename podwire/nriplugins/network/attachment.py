@@ -10,26 +10,26 @@ from podwire.linux.values import Address, Link
 from podwire.nriplugins.network.policy.values import Attachment
 
 
-class Hanging(NamedTuple):
+class HostAttachment(NamedTuple):
     """How, and by which link: the node's end of a routed one, the bridge of a bridged one, else the pod's own."""
 
     way: Attachment
     link: str
 
 
-def look(netns: str, ips: Iterable[str], node: KernelNetwork) -> Hanging:
+def look(netns: str, ips: Iterable[str], node: KernelNetwork) -> HostAttachment:
     """Raises LinuxError for a namespace that is gone."""
     with KernelNetwork(netns) as inside:
         link = own_link(inside.links.list(), inside.addresses.list(), ips)
     if link is None:
-        return Hanging(Attachment.INSIDE, "")
+        return HostAttachment(Attachment.INSIDE, "")
     if link.kind != "veth" or link.peer_netns is None:
-        return Hanging(Attachment.INSIDE, link.name)
+        return HostAttachment(Attachment.INSIDE, link.name)
     try:
         host = node.links.get(link.peer)
         return decide(link, host, node.links.get(host.master) if host.master else None)
     except NoSuchLink:
-        return Hanging(Attachment.INSIDE, link.name)
+        return HostAttachment(Attachment.INSIDE, link.name)
 
 
 def own_link(links: Iterable[Link], addresses: Iterable[Address], ips: Iterable[str]) -> Link | None:
@@ -39,10 +39,10 @@ def own_link(links: Iterable[Link], addresses: Iterable[Address], ips: Iterable[
     return next((each for each in links if each.ifindex == index), None)
 
 
-def decide(link: Link, host: Link, master: Link | None) -> Hanging:
+def decide(link: Link, host: Link, master: Link | None) -> HostAttachment:
     """Of a veth, the link of the node that has the index of its peer, and that link's master."""
     if host.kind != "veth" or host.peer != link.ifindex or host.peer_netns is None:
-        return Hanging(Attachment.INSIDE, link.name)  # the index is one of another namespace
+        return HostAttachment(Attachment.INSIDE, link.name)  # the index is one of another namespace
     if master is not None and master.kind == "bridge":
-        return Hanging(Attachment.BRIDGED, master.name)
-    return Hanging(Attachment.ROUTED, host.name)
+        return HostAttachment(Attachment.BRIDGED, master.name)
+    return HostAttachment(Attachment.ROUTED, host.name)

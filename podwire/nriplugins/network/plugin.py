@@ -5,13 +5,13 @@ import logging
 from collections.abc import Sequence
 
 from podwire.nri import Plugin, Updates, pb
-from podwire.nriplugins.network.keeper import Keeper
+from podwire.nriplugins.network.informers import Informers
 from podwire.nriplugins.network.kinds import CUSTOM, PODS, POLICIES
-from podwire.nriplugins.network.local import Local, local_of
-from podwire.nriplugins.network.meter import Meter
-from podwire.nriplugins.network.naming import NamedReader, Read, cached
+from podwire.nriplugins.network.metrics import Meter
+from podwire.nriplugins.network.named_resources import NamedReader, Read, cached
 from podwire.nriplugins.network.ports import Now, Trace
-from podwire.nriplugins.network.watching import Watches
+from podwire.nriplugins.network.reconciler import NetworkReconciler
+from podwire.nriplugins.network.sandbox import Sandbox, local_of
 from podwire.protocols.grpc_status import Unavailable
 
 _log = logging.getLogger("podwire.nriplugins.network")
@@ -30,7 +30,14 @@ class NetworkPlugin(Plugin):
     index = "50"
 
     def __init__(
-        self, keeper: Keeper, watches: Watches, reader: NamedReader, *, trace: Trace, meter: Meter, now: Now
+        self,
+        keeper: NetworkReconciler,
+        watches: Informers,
+        reader: NamedReader,
+        *,
+        trace: Trace,
+        meter: Meter,
+        now: Now,
     ) -> None:
         self._keeper, self._watches, self._reader = keeper, watches, reader
         self._trace, self._meter, self._now = trace, meter, now
@@ -62,7 +69,7 @@ class NetworkPlugin(Plugin):
         finally:
             self._meter.hook("RunPodSandbox", self._now() - begun)
 
-    def _tell_copies(self, local: Local, reads: Sequence[Read]) -> None:
+    def _tell_copies(self, local: Sandbox, reads: Sequence[Read]) -> None:
         """What was decided by copies, and how new they were."""
         asked = {(each.kind, each.name) for each in reads}
         selected = [(_KINDS[each.kind], each.name) for each in self._keeper.chosen(local)]
@@ -95,5 +102,5 @@ class NetworkPlugin(Plugin):
             missing = ", ".join(self._watches.missing)
             raise Unavailable(f"the API server has not told of {missing} yet; the pod is tried again") from None
 
-    def _pod_of(self, local: Local) -> dict[str, object] | None:
+    def _pod_of(self, local: Sandbox) -> dict[str, object] | None:
         return self._watches.find(PODS, local.namespace, local.name)

@@ -1,5 +1,5 @@
 """What `podwire nri new` writes: a plugin, its test, its page. The texts lie beside this file."""
 
-from podwire.nriplugins.starter.writing import BadStarter, files, write
+from podwire.nriplugins.starter.files import BadStarter, files, write
 
 __all__ = ["BadStarter", "files", "write"]

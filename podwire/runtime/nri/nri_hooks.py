@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from podwire.linux.values import Limits
-from podwire.nri.host import Host
+from podwire.nri.adaptation import Adaptation
 from podwire.protocols.cri import cri_pb2 as cri
 from podwire.protocols.grpc_status import RpcError, Unavailable
 from podwire.protocols.nri import Event
@@ -27,7 +27,7 @@ class NriHooks:
 
     def __init__(
         self,
-        host: Host,
+        host: Adaptation,
         *,
         spec_of: Callable[[str], Mapping[str, Any]],
         oom_score: OomScore,

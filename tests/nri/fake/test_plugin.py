@@ -90,7 +90,7 @@ on:
 
 
 @pytest.mark.parametrize(
-    ("deed", "error"),
+    ("action", "error"),
     [
         pytest.param("silent: true", AnswerTimeout, id="silent"),
         pytest.param("stream: 99", AnswerTimeout, id="an answer for no request"),
@@ -101,15 +101,15 @@ on:
         pytest.param("oversize: 5000000", ResourceExhausted, id="too large"),
     ],
 )
-async def test_what_no_plugin_should_do(chair, deed, error):
-    async with chair.plugin(f"on: {{StopContainer: {{{deed}}}}}"):
+async def test_what_no_plugin_should_do(chair, action, error):
+    async with chair.plugin(f"on: {{StopContainer: {{{action}}}}}"):
         with pytest.raises(error):
             await chair.call(methods.STOP_CONTAINER, within=A_MOMENT if error is AnswerTimeout else SOON)
 
 
-@pytest.mark.parametrize("deed", ["twice: true", "pieces: 3", "delay: 10ms", "stop-reading: 10ms"])
-async def test_what_is_odd_and_allowed(chair, deed):
-    async with chair.plugin(f"on: {{StopContainer: {{{deed}}}}}"):
+@pytest.mark.parametrize("action", ["twice: true", "pieces: 3", "delay: 10ms", "stop-reading: 10ms"])
+async def test_what_is_odd_and_allowed(chair, action):
+    async with chair.plugin(f"on: {{StopContainer: {{{action}}}}}"):
         for _ in range(2):
             assert await chair.call(methods.STOP_CONTAINER) == pb.StopContainerResponse()
 
@@ -171,9 +171,9 @@ async def test_comes_back_when_it_is_told_to_and_its_turns_stay_used_up(chair):
         await chair.call(methods.STOP_CONTAINER)
 
 
-@pytest.mark.parametrize("deed", ["garble: 64", "disconnect: true"])
-async def test_spoils_its_connection_before_it_registers(chair, deed):
-    async with chair.plugin(f"on: {{RegisterPlugin: {{{deed}}}}}", registers=False) as task:
+@pytest.mark.parametrize("action", ["garble: 64", "disconnect: true"])
+async def test_spoils_its_connection_before_it_registers(chair, action):
+    async with chair.plugin(f"on: {{RegisterPlugin: {{{action}}}}}", registers=False) as task:
         async with asyncio.timeout(SOON):
             await task
         assert chair.registered.empty()
@@ -187,8 +187,8 @@ async def test_registers_on_a_stream_that_it_may_not_use(chair):
         assert chair.registered.empty()
 
 
-@pytest.mark.parametrize(("deed", "times"), [("pieces: 5", 1), ("twice: true", 2)])
-async def test_registers_oddly(chair, deed, times):
-    async with chair.plugin(f"on: {{RegisterPlugin: {{{deed}}}}}", registers=False):
+@pytest.mark.parametrize(("action", "times"), [("pieces: 5", 1), ("twice: true", 2)])
+async def test_registers_oddly(chair, action, times):
+    async with chair.plugin(f"on: {{RegisterPlugin: {{{action}}}}}", registers=False):
         for _ in range(times):
             assert (await chair.register()).plugin_name == "fake"

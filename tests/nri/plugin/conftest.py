@@ -16,7 +16,7 @@ from podwire.transports.mux_connection import MuxConnection, Services
 PATIENCE = 30.0
 
 
-class Peer:
+class ConnectedPlugin:
     """One plugin, as the runtime sees it."""
 
     def __init__(self, runtime: "FakeRuntime") -> None:
@@ -73,17 +73,17 @@ class FakeRuntime:
 
     def __init__(self, path) -> None:
         self.path = path
-        self.peers: asyncio.Queue[Peer] = asyncio.Queue()
+        self.peers: asyncio.Queue[ConnectedPlugin] = asyncio.Queue()
         self.connected = 0
         self.refusal: RpcError | None = None
         self.turned_away: asyncio.Queue[str] = asyncio.Queue()
         self.is_silent = False
-        self._all: list[Peer] = []
+        self._all: list[ConnectedPlugin] = []
         self._server: asyncio.Server | None = None
 
     def _accept(self) -> MuxConnection:
         self.connected += 1
-        self._all.append(Peer(self))
+        self._all.append(ConnectedPlugin(self))
         return self._all[-1].connection
 
     async def listen(self) -> None:
@@ -97,14 +97,14 @@ class FakeRuntime:
         for each in self._all:
             await each.connection.close("the runtime stops")
 
-    async def over(self, connected) -> Peer:
+    async def over(self, connected) -> ConnectedPlugin:
         """Speak over a connection that is there already."""
         from podwire.transports.mux_connection import over_socket
 
         await over_socket(connected, self._accept())
         return self._all[-1]
 
-    async def peer(self) -> Peer:
+    async def peer(self) -> ConnectedPlugin:
         async with asyncio.timeout(PATIENCE):
             return await self.peers.get()
 

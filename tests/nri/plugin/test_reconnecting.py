@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwire.nri import Plugin, pb, run
-from podwire.nri import session as sessions
+from podwire.nri import stub as sessions
 from podwire.nri.errors import BadStart, Refused
-from podwire.nri.running import FIRST_PAUSE, LONGEST_PAUSE, STEADY, Pauses
+from podwire.nri.runner import FIRST_PAUSE, LONGEST_PAUSE, STEADY, Pauses
 from podwire.protocols.grpc_status import InvalidArgument, Unavailable
 from podwire.protocols.nri import methods
 
-RUNNING = "podwire.nri.running"
+RUNNING = "podwire.nri.runner"
 
 
 class Cleans(Plugin):

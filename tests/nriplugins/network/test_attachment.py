@@ -8,7 +8,7 @@ import pytest
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.linux.values import Address, Bridge, Link, Macvlan, Veth
-from podwire.nriplugins.network.attachment import Hanging, decide, look, own_link
+from podwire.nriplugins.network.attachment import HostAttachment, decide, look, own_link
 from podwire.nriplugins.network.policy.values import Attachment
 
 
@@ -22,24 +22,31 @@ ETH0 = link(2, "eth0", peer=7, peer_netns=0)
 @pytest.mark.parametrize(
     ("host", "master", "hanging"),
     [
-        pytest.param(link(7, "pw1", peer=2, peer_netns=1), None, Hanging(Attachment.ROUTED, "pw1"), id="routed"),
+        pytest.param(link(7, "pw1", peer=2, peer_netns=1), None, HostAttachment(Attachment.ROUTED, "pw1"), id="routed"),
         pytest.param(
             link(7, "pw1", peer=2, peer_netns=1, master=3),
             link(3, "br0", "bridge"),
-            Hanging(Attachment.BRIDGED, "br0"),
+            HostAttachment(Attachment.BRIDGED, "br0"),
             id="a bridge's port",
         ),
         pytest.param(
             link(7, "pw1", peer=2, peer_netns=1, master=3),
             link(3, "blue", "vrf"),
-            Hanging(Attachment.ROUTED, "pw1"),
+            HostAttachment(Attachment.ROUTED, "pw1"),
             id="a master that is no bridge",
         ),
-        pytest.param(link(7, "eno1", ""), None, Hanging(Attachment.INSIDE, "eth0"), id="hardware with that index"),
         pytest.param(
-            link(7, "pw9", peer=5, peer_netns=1), None, Hanging(Attachment.INSIDE, "eth0"), id="somebody else's veth"
+            link(7, "eno1", ""), None, HostAttachment(Attachment.INSIDE, "eth0"), id="hardware with that index"
         ),
-        pytest.param(link(7, "pw9", peer=2), None, Hanging(Attachment.INSIDE, "eth0"), id="a pair within the node"),
+        pytest.param(
+            link(7, "pw9", peer=5, peer_netns=1),
+            None,
+            HostAttachment(Attachment.INSIDE, "eth0"),
+            id="somebody else's veth",
+        ),
+        pytest.param(
+            link(7, "pw9", peer=2), None, HostAttachment(Attachment.INSIDE, "eth0"), id="a pair within the node"
+        ),
     ],
 )
 def test_the_other_end_of_a_veth_decides(host, master, hanging):
@@ -78,10 +85,10 @@ def test_real_links_are_recognised(places, way):
             outside.links.add(Veth("pw0", "eth0", pod, master=bridge if way == "bridged" else 0))
         inside.addresses.add(inside.links.get("eth0").ifindex, ip_interface("10.1.0.5/24"))
         wanted = {
-            "routed": Hanging(Attachment.ROUTED, "pw0"),
-            "bridged": Hanging(Attachment.BRIDGED, "br0"),
-            "macvlan": Hanging(Attachment.INSIDE, "eth0"),
-            "elsewhere": Hanging(Attachment.INSIDE, "eth0"),
+            "routed": HostAttachment(Attachment.ROUTED, "pw0"),
+            "bridged": HostAttachment(Attachment.BRIDGED, "br0"),
+            "macvlan": HostAttachment(Attachment.INSIDE, "eth0"),
+            "elsewhere": HostAttachment(Attachment.INSIDE, "eth0"),
         }
         assert look(pod, ["10.1.0.5"], outside) == wanted[way]
-        assert look(pod, ["10.1.0.6"], outside) == Hanging(Attachment.INSIDE, "")
+        assert look(pod, ["10.1.0.6"], outside) == HostAttachment(Attachment.INSIDE, "")

@@ -1,4 +1,4 @@
-"""Watching, naming, statuses and events against a real API server."""
+"""Watching, named_resources, statuses and events against a real API server."""
 
 import asyncio
 from contextlib import asynccontextmanager, nullcontext
@@ -7,15 +7,15 @@ import pytest
 
 from podwire.cluster.apiserver import Options, running
 from podwire.cluster.loopback import LoopbackHttp
-from podwire.nriplugins.network import crds, naming
+from podwire.nriplugins.network import crds, named_resources
+from podwire.nriplugins.network.informers import Informers
 from podwire.nriplugins.network.kinds import DEFINITIONS, PODS, ROUTES
-from podwire.nriplugins.network.local import Local
 from podwire.nriplugins.network.manifests import Settings, manifests
-from podwire.nriplugins.network.meter import Meter
-from podwire.nriplugins.network.naming import NamedReader
+from podwire.nriplugins.network.metrics import Meter
+from podwire.nriplugins.network.named_resources import NamedReader
 from podwire.nriplugins.network.resources import Pod
-from podwire.nriplugins.network.statuses import Statuses
-from podwire.nriplugins.network.watching import Watches
+from podwire.nriplugins.network.sandbox import Sandbox
+from podwire.nriplugins.network.status_writer import Statuses
 from podwire.protocols.k8sapi.client_side import Client, Scope
 from podwire.protocols.k8sapi.client_side.events import CORE_V1, WARNING, Reference
 from podwire.protocols.k8sapi.client_side.recorder import Recorder
@@ -60,7 +60,7 @@ async def api(tmp_path):
 async def watched(api):
     """The watches, running, with all that they tell."""
     told = []
-    watches = Watches(api, lambda kind, change: told.append((kind, change)), CLOCK.monotonic)
+    watches = Informers(api, lambda kind, change: told.append((kind, change)), CLOCK.monotonic)
     task = asyncio.ensure_future(watches.run())
     try:
         async with asyncio.timeout(SOON):
@@ -128,7 +128,7 @@ async def test_what_a_pod_names_is_asked_for_and_after_a_while_the_copy_counts(a
             async def get(self, *_):
                 await asyncio.Event().wait()
 
-        monkeypatch.setattr(naming, "DEADLINE", 0.01)
+        monkeypatch.setattr(named_resources, "DEADLINE", 0.01)
         late = Silent()
         found = await NamedReader(Mute(), watches, late, meter).read("uid", pod)
         version = watches.find(ROUTES, "default", "a")["metadata"]["resourceVersion"]
@@ -166,7 +166,7 @@ async def test_a_status_is_written_as_the_definition_wants_it_and_two_nodes_agre
 
 
 def _local(name, uid):
-    made = Local(id=name, uid=name, namespace="default", name=name, netns="", ips=(), labels={}, annotations={})
+    made = Sandbox(id=name, uid=name, namespace="default", name=name, netns="", ips=(), labels={}, annotations={})
     made.concerned = frozenset([uid])
     return made
 

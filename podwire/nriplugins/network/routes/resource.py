@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from podwire.linux.values import IP, LOCAL, MAIN, Network
-from podwire.nriplugins.network.reading import COMMON, Reader
 from podwire.nriplugins.network.resources import Broken, Head, head_of
+from podwire.nriplugins.network.strict_reader import COMMON, Reader
 from podwire.protocols.k8sapi.status import duplicate, required
 
 KIND = "PodRoute"

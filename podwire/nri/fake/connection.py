@@ -1,0 +1,274 @@
+"""One connection of a scripted plugin.
+
+It speaks ttrpc by hand, over the tables of `protocols/`: what may never leave a good plugin must be able to leave this
+one.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterable
+from typing import Any, NoReturn, Protocol
+
+from google.protobuf.message import DecodeError, Message
+
+from podwire.nri.fake import actions, frames
+from podwire.nri.fake.actions import Action, Rule
+from podwire.nri.fake.script import REGISTER, RuleQueue, Script, subject
+from podwire.nri.fake.yaml_script import default_answer
+from podwire.nri.script import to_plain
+from podwire.protocols.grpc_methods import Unary
+from podwire.protocols.grpc_status import InvalidArgument, RpcError, Unimplemented
+from podwire.protocols.nri import events, methods
+from podwire.protocols.nri import nri_pb2 as pb
+from podwire.protocols.ttrpc import mux
+from podwire.protocols.ttrpc.sides import Answered, Answering, Asked, Asking, Refused, refuse
+from podwire.protocols.ttrpc.wire import Frame, Frames
+
+ASKED_WITHIN = 10.0
+"""Seconds in which the runtime shall answer what the plugin asks."""
+
+_METHODS = {each.name: each for each in methods.PLUGIN}
+
+
+class Leaves(Exception):
+    """The script ends the process here, by this code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"the script leaves with code {code}")
+        self.code = code
+
+
+class _Over(Exception):
+    """The connection is over; says why."""
+
+
+class Plugin(Protocol):
+    """What outlives a connection."""
+
+    script: Script
+    turns: RuleQueue
+    containers: dict[str, str]
+
+    def tell(self, **facts: Any) -> None: ...
+
+
+class Connection:
+    """One connection, until its end."""
+
+    def __init__(self, plugin: Plugin, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._plugin = plugin
+        self._reader, self._writer = reader, writer
+        self._asking, self._answering = Asking(), Answering()
+        self._waiting: dict[int, asyncio.Future[Answered]] = {}
+        self._reads = asyncio.Event()
+        self._reads.set()
+
+    async def run(self) -> str:
+        """Why it ended. Raises Leaves."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._read(group))
+                group.create_task(self._register())
+        except BaseExceptionGroup as group_error:
+            first = _first(group_error)
+            if isinstance(first, _Over):
+                return str(first)
+            raise first from None
+        return "nothing more to do"
+
+    # What comes in.
+
+    async def _read(self, group: asyncio.TaskGroup) -> NoReturn:
+        pieces = mux.Pieces()
+        frames = {mux.PLUGIN_SERVICE: Frames(), mux.RUNTIME_SERVICE: Frames()}
+        while True:
+            await self._reads.wait()
+            try:
+                data = await self._reader.read(1 << 16)
+            except OSError as error:
+                raise _Over(f"the connection broke: {error}") from None
+            if not data:
+                raise _Over("the runtime closed the connection")
+            try:
+                for conversation, piece in pieces.feed(data):
+                    if conversation in frames:
+                        self._take(group, conversation, frames[conversation].feed(piece))
+            except mux.BadMux as error:
+                raise _Over(str(error)) from None
+
+    def _take(self, group: asyncio.TaskGroup, conversation: int, frames: Iterable[Frame]) -> None:
+        for frame in frames:
+            if conversation == mux.RUNTIME_SERVICE:
+                self._answered(frame)
+            else:
+                self._asked(group, frame)
+
+    def _answered(self, frame: Frame) -> None:
+        match self._asking.receive(frame):
+            case Answered() as answered:
+                future = self._waiting.pop(answered.stream, None)
+                if future is not None and not future.done():
+                    future.set_result(answered)
+
+    def _asked(self, group: asyncio.TaskGroup, frame: Frame) -> None:
+        match self._answering.receive(frame):
+            case Asked() as asked:
+                group.create_task(self._handle(asked))
+            case Refused(stream, error):
+                self._send(mux.pieces(mux.PLUGIN_SERVICE, refuse(stream, error)))
+
+    # What it answers.
+
+    async def _handle(self, asked: Asked) -> None:
+        try:
+            call, request = self._understood(asked)
+        except RpcError as error:
+            self._plugin.tell(call=asked.method, did="refuse", why=str(error))
+            self._send(mux.pieces(mux.PLUGIN_SERVICE, refuse(asked.stream, error)))
+            return
+        turn = self._plugin.turns.next(call, request)
+        self._remember(request)
+        self._tell_of(asked, call, request, turn)
+        await asyncio.sleep(turn.delay)
+        await self._update(turn.update_before)
+        await self._do(turn.action, self._answer(turn.action, asked.stream, call, request))
+        await self._update(turn.update_after)
+        if call == methods.SYNCHRONIZE.name and not request.more:
+            self._plugin.tell(event="synchronized")
+
+    def _understood(self, asked: Asked) -> tuple[str, Any]:
+        """The call and its request; an event that came as StateChange by its own name. Raises RpcError."""
+        script, method = self._plugin.script, _METHODS.get(asked.method)
+        event = events.BY_TITLE.get(asked.method)
+        hidden = event is not None and event.was_state_change and not script.calls
+        if method is None or hidden or (method is methods.STATE_CHANGE and not script.state_change):
+            raise Unimplemented(f"method {asked.method}")
+        request = _decoded(method, asked.payload)
+        if isinstance(request, pb.StateChangeEvent):
+            if (told := events.from_state_change(request)) is None:
+                raise InvalidArgument(f"StateChange of event {request.event}, which never travelled so")
+            return told[0].title, told[1]
+        return method.name, request
+
+    def _answer(self, action: Action, stream: int, call: str, request: Any) -> bytes:
+        message = action.message if isinstance(action, actions.Answer) else None
+        message = default_answer(self._plugin.script, call, request) if message is None else self._addressed(message)
+        if isinstance(action, actions.RefuseSplit):
+            message = pb.SynchronizeResponse()
+        return frames.answer(action, stream, message)
+
+    def _addressed(self, message: Message) -> Message:
+        """A script names containers; the wire wants their ids."""
+        if "update" in message.DESCRIPTOR.fields_by_name:
+            return self._with_ids(message)
+        return message
+
+    def _with_ids(self, message: Any) -> Message:
+        copy: Any = type(message)()
+        copy.CopyFrom(message)
+        for each in copy.update:
+            each.container_id = self._plugin.containers.get(each.container_id, each.container_id)
+        return copy  # type: ignore[no-any-return]  # of the same kind as what came in
+
+    async def _do(self, action: Action, data: bytes) -> None:
+        if isinstance(action, actions.StopReading):
+            self._reads.clear()
+            self._writer.transport.pause_reading()  # type: ignore[attr-defined]  # a socket's transport reads
+            await asyncio.sleep(action.seconds)
+            self._writer.transport.resume_reading()  # type: ignore[attr-defined]  # as above
+            self._reads.set()
+        self._send(data)
+        match action:
+            case actions.Disconnect(half=True):
+                self._writer.write_eof()
+            case actions.Disconnect():
+                raise _Over("the script disconnects")
+            case actions.Leave(None):
+                os.kill(os.getpid(), signal.SIGKILL)
+            case actions.Leave(int(code)):
+                raise Leaves(code)
+
+    # What it asks.
+
+    async def _register(self) -> None:
+        script, turn = self._plugin.script, self._plugin.turns.next(REGISTER)
+        await asyncio.sleep(turn.delay)
+        self._plugin.tell(event="registers", name=script.name, index=script.index, did=turn.told)
+        if isinstance(turn.action, actions.Silent):
+            return
+        request = pb.RegisterPluginRequest(plugin_name=script.name, plugin_idx=script.index, NRI_version=script.version)
+        stream, frame = self._asking.request(
+            methods.RUNTIME_SERVICE, REGISTER, request.SerializeToString(), timeout=ASKED_WITHIN
+        )
+        answered = self._awaited(stream)
+        await self._do(turn.action, frames.request(turn.action, stream, frame))
+        error = (await answered).error
+        self._plugin.tell(event="refused" if error else "registered", **({"why": str(error)} if error else {}))
+
+    async def _update(self, updates: tuple[pb.ContainerUpdate, ...]) -> None:
+        if not updates:
+            return
+        request = self._with_ids(pb.UpdateContainersRequest(update=updates))
+        stream, frame = self._asking.request(
+            methods.RUNTIME_SERVICE,
+            methods.UPDATE_CONTAINERS.name,
+            request.SerializeToString(),
+            timeout=ASKED_WITHIN,
+        )
+        answered = self._awaited(stream)
+        self._send(mux.pieces(mux.RUNTIME_SERVICE, frame))
+        try:
+            async with asyncio.timeout(ASKED_WITHIN):
+                told = await answered
+        except TimeoutError:
+            self._plugin.tell(event="updated", why=f"no answer within {ASKED_WITHIN:g} s")
+            return
+        response = pb.UpdateContainersResponse.FromString(told.payload)
+        self._plugin.tell(event="updated", why=str(told.error or ""), response=to_plain(response))
+
+    def _awaited(self, stream: int) -> asyncio.Future[Answered]:
+        future: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+        self._waiting[stream] = future
+        return future
+
+    # Smaller things.
+
+    def _send(self, data: bytes) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(data)
+
+    def _remember(self, request: Any) -> None:
+        fields = request.DESCRIPTOR.fields_by_name
+        seen = request.containers if "containers" in fields else [request.container] if "container" in fields else []
+        for each in seen:
+            self._plugin.containers[each.name] = each.id
+
+    def _tell_of(self, asked: Asked, call: str, request: Any, turn: Rule) -> None:
+        pod, container = subject(request)
+        about = {"via": asked.method} if asked.method != call else {}
+        about |= {"pod": pod} if pod else {}
+        about |= {"container": container} if container else {}
+        self._plugin.tell(
+            call=call,
+            **about,
+            did=turn.told,
+            timeout=asked.timeout,
+            metadata={key: list(values) for key, values in asked.metadata.items()},
+            request=to_plain(request),
+        )
+
+
+def _decoded(method: Unary[Any, Any], payload: bytes) -> Any:
+    try:
+        return method.request.FromString(payload)
+    except DecodeError:
+        raise InvalidArgument(f"{method.name}: the payload is no {method.request.DESCRIPTOR.name}") from None
+
+
+def _first(group: BaseExceptionGroup[Any]) -> BaseException:
+    """The one that came first; the others are what it led to."""
+    found: Any = group
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found  # type: ignore[no-any-return]  # a leaf of a group of exceptions

@@ -1,0 +1,164 @@
+"""A fake plugin's script as YAML, read strictly."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf.message import Message
+
+from podwire.nri.fake import actions
+from podwire.nri.fake.actions import Action, Rule
+from podwire.nri.fake.script import REGISTER, Script
+from podwire.nri.script import At, load, message_at
+from podwire.protocols.grpc_status import RpcError, from_code
+from podwire.protocols.nri import events, methods
+from podwire.protocols.nri import nri_pb2 as pb
+
+CODES = {each("").name: each.code for each in RpcError.__subclasses__()}
+RESPONSES: dict[str, type[Message]] = {
+    each.name: each.response for each in methods.PLUGIN if each.name != "StateChange"
+}
+
+_TOP = ("name", "index", "version", "subscribe", "speaks", "reconnect", "on")
+_SPEAKS = {"both": (True, True), "calls": (True, False), "StateChange": (False, True), "nothing": (False, False)}
+
+
+def read_script(text: str, source: str = "script") -> Script:
+    """Raises BadScript."""
+    top = load(text, source).mapping(_TOP)
+    calls, state_change = top["speaks"].one_of(_SPEAKS) if "speaks" in top else (True, True)
+    plain = Script()
+    return Script(
+        name=top["name"].text() if "name" in top else plain.name,
+        index=top["index"].text() if "index" in top else plain.index,
+        version=top["version"].text() if "version" in top else plain.version,
+        events=_mask(top["subscribe"]) if "subscribe" in top else plain.events,
+        calls=calls,
+        state_change=state_change,
+        reconnect=top["reconnect"].seconds() if "reconnect" in top else None,
+        on=_on(top["on"]) if "on" in top else {},
+    )
+
+
+def _mask(at: At) -> int:
+    """`all`, a list of events, or the number itself, which may be wrong."""
+    if at.is_list:
+        return events.Subscription.of(*(each.one_of(events.BY_TITLE) for each in at.items())).mask
+    if at.value() == "all":
+        return events.ALL_EVENTS
+    return at.number()
+
+
+def _on(at: At) -> dict[str, tuple[Rule, ...]]:
+    return {call: _turns(value, call) for call, value in at.mapping((REGISTER, *RESPONSES)).items()}
+
+
+def _turns(at: At, call: str) -> tuple[Rule, ...]:
+    """One turn for all calls, or a list of turns."""
+    return tuple(_turn(each, call) for each in (at.items() if at.is_list else [at]))
+
+
+_ABOUT = ("delay", "times", "pod", "container", "update-before", "update-after")
+
+
+def _turn(at: At, call: str) -> Rule:
+    found = at.mapping((*DEEDS, *_ABOUT))
+    given = [each for each in DEEDS if each in found]
+    if len(given) > 1:
+        raise found[given[1]].fail(f"a turn does one thing, and {given[0]} is there already")
+    told = given[0] if given else "answer"
+    return Rule(
+        DEEDS[told](found[told], call) if given else actions.Answer(),
+        told,
+        delay=found["delay"].seconds() if "delay" in found else 0.0,
+        times=found["times"].number() if "times" in found else None,
+        pod=found["pod"].text() if "pod" in found else "",
+        container=found["container"].text() if "container" in found else "",
+        update_before=_updates(found.get("update-before")),
+        update_after=_updates(found.get("update-after")),
+    )
+
+
+def _updates(at: At | None) -> tuple[pb.ContainerUpdate, ...]:
+    return () if at is None else tuple(message_at(each, pb.ContainerUpdate) for each in at.items())
+
+
+# Each deed by its key.
+
+
+def _answer(at: At, call: str) -> Action:
+    if call == REGISTER:
+        raise at.fail("RegisterPlugin is what the plugin itself says; name, index and version are what it says")
+    return actions.Answer(message_at(at, RESPONSES[call]))
+
+
+def _fail(at: At, _call: str) -> Action:
+    """A sentence, or its code, too."""
+    if not at.is_mapping:
+        return actions.Fail(from_code(2, at.text()))
+    found = at.mapping(("code", "message"))
+    code = found["code"].one_of(CODES) if "code" in found else 2
+    return actions.Fail(from_code(code, found["message"].text() if "message" in found else "as the script says"))
+
+
+def _garble(at: At, _call: str) -> Action:
+    """So many bytes, the same each time; or these, in hex."""
+    value = at.value()
+    if isinstance(value, int) and not isinstance(value, bool):
+        return actions.Garble(random.Random(value).randbytes(value))
+    try:
+        return actions.Garble(bytes.fromhex(at.text()))
+    except ValueError:
+        raise at.fail("a number of bytes, or bytes in hex in quotes, are wanted here") from None
+
+
+def _flag(action: Action) -> Callable[[At, str], Action]:
+    def read(at: At, _call: str) -> Action:
+        if not at.truth():
+            raise at.fail("say true, or leave it out")
+        return action
+
+    return read
+
+
+def _refuse_split(at: At, call: str) -> Action:
+    if call != methods.SYNCHRONIZE.name:
+        raise at.fail("only Synchronize comes in batches")
+    return _flag(actions.RefuseSplit())(at, call)
+
+
+def _positive(at: At) -> int:
+    if (number := at.number()) < 1:
+        raise at.fail("at least 1 is wanted here")
+    return number
+
+
+DEEDS: dict[str, Callable[[At, str], Action]] = {
+    "answer": _answer,
+    "fail": _fail,
+    "silent": _flag(actions.Silent()),
+    "disconnect": _flag(actions.Disconnect()),
+    "half-close": _flag(actions.Disconnect(half=True)),
+    "exit": lambda at, _: actions.Leave(at.number()),
+    "kill": _flag(actions.Leave(None)),
+    "garble": _garble,
+    "undecodable": _flag(actions.Undecodable()),
+    "oversize": lambda at, _: actions.Oversize(_positive(at)),
+    "stream": lambda at, _: actions.OnStream(at.number()),
+    "twice": _flag(actions.Twice()),
+    "pieces": lambda at, _: actions.InPieces(_positive(at)),
+    "stop-reading": lambda at, _: actions.StopReading(at.seconds()),
+    "refuse-split": _refuse_split,
+}
+
+
+def default_answer(script: Script, call: str, request: Any) -> Message:
+    """What a plugin answers that changes nothing."""
+    match call:
+        case "Configure":
+            # As the wire has it: the field is signed, and a script may set every bit.
+            mask = script.events & 0xFFFFFFFF
+            return pb.ConfigureResponse(events=mask - 2**32 if mask >= 2**31 else mask)
+        case "Synchronize":
+            return pb.SynchronizeResponse(more=request.more)
+    return RESPONSES.get(call, pb.Empty)()

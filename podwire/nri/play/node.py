@@ -1,0 +1,183 @@
+"""Pods and containers as a runtime would describe them to plugins. Nothing of it runs."""
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from podwire.nri.play.script import ContainerScript, PodScript
+from podwire.protocols.nri import nri_pb2 as pb
+from podwire.protocols.nri.oci import adjusted_spec, container_of, resources_to
+
+PID = 4_000_000
+"""Beyond the numbers that processes usually have: nobody is to find anybody by it."""
+
+
+class PlayedContainer:
+    """One container and its config.json."""
+
+    def __init__(self, name: str, pod: pb.PodSandbox, script: ContainerScript) -> None:
+        self._script = script
+        self.name = name
+        self.pod_id = pod.id
+        self.usual = laid_over(usual_spec(name, pod), script.spec)
+        self.spec: dict[str, Any] = self.usual
+        self.state = pb.CONTAINER_UNKNOWN
+        self.exists = False
+
+    def described(self) -> pb.Container:
+        known = pb.Container(
+            id=identity(f"{self.pod_id}/{self.name}"), pod_sandbox_id=self.pod_id, name=self.name, state=self.state
+        )
+        known.image.name = "registry.example/app:v1"
+        known.labels["io.kubernetes.container.name"] = self.name
+        if self.state == pb.CONTAINER_RUNNING:
+            known.pid, known.started_at = PID, time.time_ns()
+        known.MergeFrom(self._script.known)
+        return container_of(self.spec, known)
+
+    def adjust(self, adjust: pb.ContainerAdjustment) -> None:
+        """Raises BadAdjustment."""
+        self.spec = adjusted_spec(self.usual, adjust, cdi=_cdi)
+
+    def update(self, resources: pb.LinuxResources) -> None:
+        """Raises BadAdjustment."""
+        new = laid_over(self.spec, {})
+        resources_to(resources, new.setdefault("linux", {}).setdefault("resources", {}))
+        self.spec = new
+
+
+class PlayedPod:
+    """One pod."""
+
+    def __init__(self, name: str, script: PodScript) -> None:
+        self.name = name
+        self.described = usual_pod(name, host_network=script.host_network)
+        self.described.MergeFrom(script.described)
+        if script.described.HasField("linux") and script.described.linux.namespaces:
+            del self.described.linux.namespaces[:]
+            self.described.linux.namespaces.extend(script.described.linux.namespaces)
+        self.containers = {
+            each: PlayedContainer(each, self.described, found) for each, found in script.containers.items()
+        }
+        self.exists = False
+
+
+class PlayedNode:
+    """All pods, and the updates that plugins have asked for."""
+
+    def __init__(self, pods: Mapping[str, PodScript]) -> None:
+        self.pods = {name: PlayedPod(name, each) for name, each in pods.items()}
+        self.updates: list[pb.ContainerUpdate] = []
+
+    async def update_containers(self, updates: Sequence[pb.ContainerUpdate]) -> list[pb.ContainerUpdate]:
+        """As a runtime does: those whose container is not there have failed."""
+        self.updates += updates
+        there = {found.described().id: found for found in self.containers()}
+        for each in updates:
+            if each.container_id in there:
+                there[each.container_id].update(each.linux.resources)
+        return [each for each in updates if each.container_id not in there]
+
+    def containers(self) -> list[PlayedContainer]:
+        return [each for pod in self.pods.values() for each in pod.containers.values() if each.exists]
+
+    def id_of(self, name: str) -> str:
+        """The id of POD/CONTAINER, or of CONTAINER where that is enough; else what was given."""
+        for pod in self.pods.values():
+            for each in pod.containers.values():
+                if name in (each.name, f"{pod.name}/{each.name}"):
+                    return each.described().id
+        return name
+
+    def fill(self, count: int) -> None:
+        """Make it a big node: pods with a running container each."""
+        for number in range(count):
+            name = f"filler-{number}"
+            if name not in self.pods:
+                app = ContainerScript(known=pb.Container(), spec={})
+                pod = self.pods[name] = PlayedPod(name, PodScript(described=pb.PodSandbox(), containers={"app": app}))
+                pod.exists = pod.containers["app"].exists = True
+                pod.containers["app"].state = pb.CONTAINER_RUNNING
+
+    def snapshot(self) -> tuple[list[pb.PodSandbox], list[pb.Container]]:
+        """What a runtime would tell after a restart."""
+        pods = [each.described for each in self.pods.values() if each.exists]
+        running = [each.described() for each in self.containers() if each.state != pb.CONTAINER_STOPPED]
+        return pods, running
+
+
+def identity(text: str) -> str:
+    """The same name has the same id in every run."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def usual_pod(name: str, *, host_network: bool) -> pb.PodSandbox:
+    uid = identity(f"uid of {name}")
+    uid = f"{uid[:8]}-{uid[8:12]}-{uid[12:16]}-{uid[16:20]}-{uid[20:32]}"
+    pod = pb.PodSandbox(id=identity(f"pod {name}"), name=name, uid=uid, namespace="default", pid=PID)
+    pod.labels.update(
+        {
+            "io.kubernetes.pod.name": name,
+            "io.kubernetes.pod.namespace": "default",
+            "io.kubernetes.pod.uid": uid,
+        }
+    )
+    pod.linux.cgroup_parent = f"/kubepods/burstable/pod{uid}"
+    pod.linux.cgroups_path = f"/kubepods/burstable/pod{uid}/{pod.id}"
+    for kind in ("pid", "ipc", "uts", "mount"):
+        pod.linux.namespaces.add(type=kind)
+    if not host_network:
+        pod.linux.namespaces.add(type="network", path=f"/var/run/netns/cni-{uid}")
+        pod.ips.append("10.0.0.2")
+    return pod
+
+
+def usual_spec(name: str, pod: pb.PodSandbox) -> dict[str, Any]:
+    """A config.json as runtimes write it for a small container."""
+    namespaces = [{"type": each} for each in ("pid", "mount")]
+    namespaces += [{"type": each, "path": f"/proc/{PID}/ns/{each}"} for each in ("ipc", "uts")]
+    if any(each.type == "network" for each in pod.linux.namespaces):
+        namespaces.append({"type": "network", "path": f"/proc/{PID}/ns/net"})
+    return {
+        "ociVersion": "1.2.0",
+        "process": {
+            "user": {"uid": 0, "gid": 0},
+            "args": ["/bin/app"],
+            "env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", f"HOSTNAME={pod.name}"],
+            "cwd": "/",
+            "oomScoreAdj": 1000,
+        },
+        "root": {"path": "rootfs"},
+        "mounts": [
+            {"destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid", "noexec", "nodev"]},
+            {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]},
+            {"destination": "/sys", "type": "sysfs", "source": "sysfs", "options": ["nosuid", "noexec", "nodev", "ro"]},
+        ],
+        "annotations": {
+            "io.kubernetes.cri.container-type": "container",
+            "io.kubernetes.cri.container-name": name,
+            "io.kubernetes.cri.sandbox-name": pod.name,
+            "io.kubernetes.cri.sandbox-namespace": pod.namespace,
+            "io.kubernetes.cri.sandbox-id": pod.id,
+        },
+        "linux": {
+            "resources": {"cpu": {"shares": 102, "quota": 0, "period": 100000}, "memory": {"limit": 134217728}},
+            "cgroupsPath": f"{pod.linux.cgroup_parent}/{name}",
+            "namespaces": namespaces,
+        },
+    }
+
+
+def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Both together; keys of keys are merged, lists and values are replaced."""
+    merged = {key: laid_over(value, {}) if isinstance(value, Mapping) else value for key, value in below.items()}
+    for key, value in above.items():
+        old = merged.get(key)
+        merged[key] = laid_over(old, value) if isinstance(old, dict) and isinstance(value, Mapping) else value
+    return merged
+
+
+def _cdi(_names: Sequence[str]) -> Mapping[str, Any]:
+    """There are no CDI files here: the devices are shown in the adjustment, and change nothing in config.json."""
+    return {}

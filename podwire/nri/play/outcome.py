@@ -1,0 +1,93 @@
+"""What a step came to."""
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from podwire.nri.play.script import Step
+from podwire.nri.proxy import Exchange, Noted
+from podwire.nri.script import to_plain
+from podwire.protocols.nri import methods
+from podwire.protocols.nri import nri_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A container's config.json before and after a step."""
+
+    container: str
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+
+    def diff(self) -> list[str]:
+        """As `diff -u` shows it; empty when nothing changed."""
+        before, after = (json.dumps(each, indent=2, sort_keys=True).splitlines() for each in (self.before, self.after))
+        name = f"{self.container}/config.json"
+        return list(difflib.unified_diff(before, after, name, f"{name} adjusted", n=1, lineterm=""))
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """Filled in while the step is played."""
+
+    step: Step
+    exchanges: list[Exchange] = field(default_factory=list)
+    notes: list[Noted] = field(default_factory=list)
+    error: str = ""
+    adjust: pb.ContainerAdjustment | None = None
+    updates: list[pb.ContainerUpdate] = field(default_factory=list)
+    written: list[Written] = field(default_factory=list)
+    connected: bool = True
+    why_gone: str = ""
+    took: float = 0.0
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """What the plugin was asked."""
+        return tuple(each.method for each in self.exchanges if each.asked_by == "runtime")
+
+    @property
+    def asks(self) -> tuple[str, ...]:
+        """What the plugin asked."""
+        return tuple(each.method for each in self.exchanges if each.asked_by == "plugin")
+
+    def synchronized(self) -> dict[str, int]:
+        """How much it was told by Synchronize, and in how many requests."""
+        told = [each.request for each in self.exchanges if each.method == methods.SYNCHRONIZE.name]
+        requests = [each for each in told if isinstance(each, pb.SynchronizeRequest)]
+        return {
+            "pods": sum(len(each.pods) for each in requests),
+            "containers": sum(len(each.containers) for each in requests),
+            "batches": len(requests),
+        }
+
+    def registered(self) -> tuple[str, int | None]:
+        """Who it said it is, and the mask of what it wants."""
+        plugin, mask = "", None
+        for each in self.exchanges:
+            if isinstance(each.request, pb.RegisterPluginRequest):
+                plugin = f"{each.request.plugin_idx}-{each.request.plugin_name}"
+            if isinstance(each.response, pb.ConfigureResponse):
+                mask = each.response.events
+        return plugin, mask
+
+    def plain(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "step": self.step.title,
+            "where": self.step.where,
+            "took": round(self.took, 6),
+            "error": self.error,
+            "connected": self.connected,
+            "calls": [each.plain() for each in self.exchanges],
+            "notes": [each.what for each in self.notes],
+            "adjust": None if self.adjust is None else to_plain(self.adjust),
+            "updates": [to_plain(each) for each in self.updates],
+            "specs": [
+                {"container": each.container, "before": each.before, "after": each.after} for each in self.written
+            ],
+            "failures": self.failures,
+        }

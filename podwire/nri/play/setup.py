@@ -1,0 +1,221 @@
+"""Where a script is played: the host of NRI on a socket of its own, a proxy before it that sees everything, and the
+plugin's process.
+
+The proxy is where connections are cut, and where what passes is seen as it passes.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from podwire.nri.adaptation import Adaptation, Settings
+from podwire.nri.play.node import PlayedNode
+from podwire.nri.play.plugin import How, Process, connecting, launched
+from podwire.nri.play.script import OLD, Script
+from podwire.nri.proxy import Exchange, Proxy, Seen
+from podwire.protocols.nri import methods
+
+TRIES = 5
+"""Times that a plugin may register before it is let in."""
+STARTS_WITHIN = 15.0
+"""Seconds in which a plugin's process shall have connected."""
+
+
+_HOST_LOG = logging.getLogger("podwire.nri.adaptation")
+
+
+class _Heard(logging.Handler):
+    """What the host last complained about: why it lets a connection be no plugin is told in its log only."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.last = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.last = str(getattr(record, "reason", "") or record.getMessage())
+
+
+class NotReady(Exception):
+    """The plugin is not there; says why."""
+
+
+class Setup:
+    """Everything that is there while a script is played."""
+
+    def __init__(self, script: Script, how: How, world: PlayedNode, folder: Path) -> None:
+        self._script = script
+        self._how = how
+        self._world = world
+        self._socket = folder / "nri.sock"
+        self._runtime = folder / "runtime.sock"
+        self._hosting = AsyncExitStack()
+        self._pairs: set[asyncio.Task[None]] = set()
+        self._active = asyncio.Event()
+        self._refused = asyncio.Event()
+        """It came several times, and was not let in."""
+        self._tries = 0
+        self.host: Adaptation
+        self.process: Process | None = None
+        self.seen: list[Seen] = []
+        self._proxy = Proxy(self._runtime, self._see)
+        self._heard = _Heard()
+        self._limit = STARTS_WITHIN + script.runtime.registration_timeout + script.runtime.synchronize_timeout
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """The runtime listens; the plugin is not started yet."""
+        _HOST_LOG.addHandler(self._heard)
+        try:
+            async with self._proxy.listening(self._socket):
+                await self._start_host()
+                yield
+        finally:
+            await self._hosting.aclose()
+            await self.end_plugin(gently=self._how.launch is None)
+            _HOST_LOG.removeHandler(self._heard)
+
+    def _see(self, seen: Seen) -> None:
+        self.seen.append(seen)
+        if isinstance(seen, Exchange) and seen.method == methods.REGISTER_PLUGIN.name:
+            self._tries += 1
+            if self._tries > TRIES:
+                self._refused.set()
+
+    def step_is_over(self) -> None:
+        """Every hook has come back: what the plugin has not answered by now, the runtime has given up."""
+        self._proxy.give_up()
+
+    def _expect_plugin(self) -> None:
+        self._active.clear()
+        self._refused.clear()
+        self._tries = 0
+
+    # The runtime.
+
+    async def _start_host(self) -> None:
+        script = self._script.runtime
+        settings = Settings(
+            socket=self._runtime,
+            registration_timeout=script.registration_timeout,
+            request_timeout=script.request_timeout,
+            synchronize_timeout=script.synchronize_timeout,
+            plugin_config=self._script.config,
+            state_change=script.generation == OLD,
+        )
+        self.host = Adaptation(settings, self._world, runtime_name=script.name, runtime_version=script.version)
+        self.host.on_registered.append(lambda _: self._active.set())
+        self.host.know(*self._world.snapshot())
+        await self._hosting.enter_async_context(self.host.running())
+
+    async def restart_runtime(self) -> None:
+        """All connections end; a plugin that the runtime started ends with it. Raises NotReady."""
+        self._expect_plugin()
+        await self._hosting.aclose()
+        if self._how.launch is not None:
+            await self.end_plugin()
+        await self._start_host()
+        await self.plugin_is_ready()
+
+    async def disconnect(self) -> None:
+        """Raises NotReady."""
+        self._expect_plugin()
+        await self._proxy.cut()
+        await self._end_pairs()
+        await self.plugin_is_ready()
+
+    # The plugin.
+
+    async def start_plugin(self) -> None:
+        """Raises NotReady."""
+        self._expect_plugin()
+        self._begin()
+        await self.plugin_is_ready(again=False)
+
+    async def restart_plugin(self) -> None:
+        """Raises NotReady."""
+        await self.end_plugin()
+        await self.start_plugin()
+
+    def _begin(self) -> None:
+        try:
+            if self._how.launch is None:
+                self.process = connecting(self._how, str(self._socket))
+                return
+            self.process, ours = launched(self._how, self._how.launch)
+        except OSError as error:
+            raise NotReady(f"the plugin cannot be started: {error}") from error
+        ours.setblocking(False)
+        task = asyncio.get_running_loop().create_task(self._pair(ours), name="a launched plugin's connection")
+        self._pairs.add(task)
+        task.add_done_callback(self._pairs.discard)
+
+    async def _pair(self, ours: socket.socket) -> None:
+        plugin = await asyncio.open_connection(sock=ours)
+        await self._proxy.between(plugin, await asyncio.open_unix_connection(str(self._runtime)))
+
+    async def end_plugin(self, *, gently: bool = False) -> None:
+        if self.process is not None:
+            await self.process.end(gently=gently)
+        self.process = None
+        await self._end_pairs()
+
+    async def _end_pairs(self) -> None:
+        for each in tuple(self._pairs):
+            each.cancel()
+        await asyncio.gather(*self._pairs, return_exceptions=True)
+
+    async def plugin_is_ready(self, *, again: bool = True) -> None:
+        """Wait until it is active. One that ends because its connection did is started again, as its supervisor would.
+
+        Raises NotReady.
+        """
+        try:
+            async with asyncio.timeout(self._limit):
+                while not self._active.is_set():
+                    process = self.process
+                    if self._refused.is_set():
+                        raise NotReady(self._why())
+                    if process is not None and process.code is None:
+                        await self._active_or_ended(process)
+                    elif again:
+                        again = False
+                        self._begin()
+                    else:
+                        raise NotReady(self._why())
+        except TimeoutError:
+            raise NotReady(self._why()) from None
+
+    async def _active_or_ended(self, process: Process) -> None:
+        waits = [asyncio.ensure_future(each.wait()) for each in (self._active, self._refused, process.ended)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+
+    def _why(self) -> str:
+        if self.process is not None and self.process.code is not None:
+            why = f"its process ended with code {self.process.code} before it was ready"
+        elif self._refused.is_set():
+            why = f"it came {self._tries} times and was not let in"
+        else:
+            why = f"it was not ready within {self._limit:g} s"
+        return f"{why}; the runtime says: {self._heard.last}" if self._heard.last else why
+
+    def why_gone(self) -> str:
+        if self.process is not None and self.process.code is not None:
+            return f"its process ended with code {self.process.code}"
+        return next((each.last_error for each in self.host.report() if each.last_error), "")
+
+
+@asynccontextmanager
+async def staged(script: Script, how: How, world: PlayedNode) -> AsyncIterator[Setup]:
+    """A stage in a folder of its own, which goes with it."""
+    with TemporaryDirectory(prefix="pw-play-") as folder:
+        stage = Setup(script, how, world, Path(folder))
+        async with stage.open():
+            yield stage

@@ -1,0 +1,136 @@
+"""Bytes from one socket to another and back, untouched; a watcher listens on the side."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+
+from podwire.nri.proxy.decoder import PLUGIN, RUNTIME, Decoder
+from podwire.nri.proxy.exchange import Noted, Seen
+from podwire.transports import unix_sockets
+
+_log = logging.getLogger("podwire.nri.proxy")
+
+CHUNK = 1 << 16
+
+Tell = Callable[[Seen], None]
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Proxy:
+    """Pairs every plugin that connects here with a connection of its own to the runtime."""
+
+    def __init__(self, runtime: str | os.PathLike[str], tell: Tell) -> None:
+        self._runtime = os.fspath(runtime)
+        self._tell = tell
+        self._pairs: set[asyncio.Task[None]] = set()
+        self._watchers: set[Decoder] = set()
+        self._began = time.monotonic()
+
+    @contextlib.asynccontextmanager
+    async def listening(self, path: str | os.PathLike[str]) -> AsyncIterator[None]:
+        """Take plugins at a path. Raises CannotListen."""
+        raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+
+        def bind(fresh: str) -> None:
+            raw.bind(fresh)
+            raw.listen(64)
+
+        with contextlib.closing(raw):
+            place = await unix_sockets.bind_socket(path, bind)
+            server = await asyncio.start_unix_server(self._accepted, sock=raw)
+            try:
+                yield
+            finally:
+                server.close()
+                await self.cut()
+                await unix_sockets.remove_socket(place)
+
+    async def cut(self) -> None:
+        """End all connections that there are."""
+        for each in self._pairs:
+            each.cancel()
+        await asyncio.gather(*self._pairs, return_exceptions=True)
+
+    def give_up(self) -> None:
+        """Tell of what the runtime has asked and is not answered: it waits no longer."""
+        for each in self._watchers:
+            self._left(each, RUNTIME)
+
+    def _left(self, watcher: Decoder, *askers: str) -> None:
+        for each in watcher.end(self._now(), *askers):
+            self._tell(each)
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a server runs each connection as a task
+        self._pairs.add(task)
+        try:
+            await self._pair((reader, writer))
+        except asyncio.CancelledError:
+            # Only `cut` cancels it, and waits for it; a stream server would print it.
+            return
+        finally:
+            self._pairs.discard(task)
+            writer.transport.abort()
+
+    async def _pair(self, plugin: Streams) -> None:
+        try:
+            runtime = await asyncio.open_unix_connection(self._runtime)
+        except OSError as error:
+            self._note(f"the runtime does not listen at {self._runtime}: {error.strerror or error}")
+            return
+        await self.between(plugin, runtime)
+
+    async def between(self, plugin: Streams, runtime: Streams) -> None:
+        """Pass bytes until both sides have ended."""
+        watcher = Decoder()
+        self._watchers.add(watcher)
+        self._note("connects")
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._pass(PLUGIN, plugin[0], runtime[1], watcher))
+                group.create_task(self._pass(RUNTIME, runtime[0], plugin[1], watcher))
+        finally:
+            runtime[1].transport.abort()
+            plugin[1].transport.abort()
+            self._watchers.discard(watcher)
+            self._left(watcher)
+
+    async def _pass(
+        self, sender: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, watcher: Decoder
+    ) -> None:
+        """One direction until its end; the end is passed on, too."""
+        why = "closes the connection"
+        try:
+            while data := await reader.read(CHUNK):
+                writer.write(data)
+                self._watch(watcher, sender, data)
+                await writer.drain()
+            if writer.can_write_eof() and not writer.is_closing():
+                writer.write_eof()
+        except OSError as error:
+            why = f"is cut off: {error.strerror or error}"
+            writer.transport.abort()
+        self._left(watcher, RUNTIME if sender == PLUGIN else PLUGIN)
+        self._tell(Noted(plugin=watcher.plugin, at=self._now(), what=f"the {sender} {why}"))
+
+    def _watch(self, watcher: Decoder, sender: str, data: bytes) -> None:
+        try:
+            seen = watcher.feed(sender, data, self._now())
+        except Exception:  # noqa: BLE001 - see below
+            # Whatever is wrong with the watcher, the two who talk must not notice.
+            _log.exception("bytes could not be watched")
+            return
+        for each in seen:
+            self._tell(each)
+
+    def _note(self, what: str) -> None:
+        self._tell(Noted(plugin="?", at=self._now(), what=what))
+
+    def _now(self) -> float:
+        # Finer than the loop's own clock, which may tell whole milliseconds.
+        return time.monotonic() - self._began

@@ -1,0 +1,88 @@
+"""A resource's status, from what the pods of this node say and what other nodes wrote. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from podwire.nriplugins.network import mesh, routes
+from podwire.nriplugins.network.kinds import ROUTES
+from podwire.nriplugins.network.resources import Broken
+from podwire.nriplugins.network.sandbox import Sandbox
+from podwire.protocols.k8sapi.watch import Object, metadata
+
+MOST_FAILED, LONGEST_MESSAGE = 256, 1024
+"""What the definition lets in: failures of a node, and characters of each."""
+READY = "Ready"
+
+
+class Report(NamedTuple):
+    """What a node's pods say of one resource."""
+
+    pods: int
+    failed: tuple[tuple[str, str, str], ...] = ()
+    """Pod, reason, message."""
+
+    def entry(self, node: str) -> dict[str, Any]:
+        rows = [
+            {"pod": pod, "reason": reason, "message": told[:LONGEST_MESSAGE]}
+            for pod, reason, told in self.failed[:MOST_FAILED]
+        ]
+        return {"name": node, "pods": self.pods, "failures": rows}
+
+
+def report_of(object_: Object, locals_: Iterable[Sandbox]) -> Report:
+    uid = metadata(object_).get("uid")
+    mine = [each for each in locals_ if uid in each.concerned]
+    failed = [
+        (each.name, trouble.why.value, f"{trouble.field}: {trouble.reason}" if trouble.field else trouble.reason)
+        for each in mine
+        for trouble in each.troubles
+        if trouble.resource.uid == uid
+    ]
+    return Report(len(mine), tuple(sorted(set(failed))))
+
+
+def status_of(object_: Object, node: str, report: Report, now: str) -> dict[str, Any] | None:
+    """The whole status; None when it says all that already."""
+    old: Mapping[str, Any] = object_.get("status") or {}
+    nodes = [each for each in old.get("nodes") or () if each.get("name") != node]
+    if report.pods:
+        nodes = sorted([*nodes, report.entry(node)], key=lambda each: str(each["name"]))
+    wanted = {
+        "observedGeneration": metadata(object_).get("generation", 0),
+        "pods": _pods(nodes),
+        "failed": sum(len({row["pod"] for row in each.get("failures") or ()}) for each in nodes),
+        "nodes": nodes,
+        "conditions": _conditions(object_, nodes, old.get("conditions") or [], now),
+    }
+    return None if wanted == old else wanted
+
+
+def _pods(nodes: Iterable[Mapping[str, Any]]) -> int:
+    return sum(int(each.get("pods", 0)) for each in nodes)
+
+
+def _conditions(object_: Object, nodes: list[Any], old: Iterable[Any], now: str) -> list[dict[str, Any]]:
+    status, reason, message = _ready(object_, nodes)
+    fresh = {
+        "type": READY,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "observedGeneration": metadata(object_).get("generation", 0),
+    }
+    before = next((dict(each) for each in old if each.get("type") == READY), {})
+    since = before.get("lastTransitionTime") if before.get("status") == status else None
+    others = [dict(each) for each in old if each.get("type") != READY]
+    return [*others, {**fresh, "lastTransitionTime": since or now}]
+
+
+def _ready(object_: Object, nodes: list[Any]) -> tuple[str, str, str]:
+    read = (routes.read if object_.get("kind") == ROUTES.kind else mesh.read)(object_)
+    if isinstance(read, Broken):
+        return "False", "Invalid", "; ".join(f"{each.field}: {each.body}" for each in read.errors)
+    failures = [(each["name"], row) for each in nodes for row in each.get("failures") or ()]
+    if not failures:
+        return "True", "Applied", f"pods: {_pods(nodes)}"
+    name, row = failures[0]
+    more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
+    return "False", str(row["reason"]), f"pod {row['pod']} on {name}: {row['message']}{more}"

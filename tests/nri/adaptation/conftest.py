@@ -1,0 +1,164 @@
+"""A host on a real socket, and plugins that note what they are told."""
+
+import asyncio
+import shutil
+import tempfile
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from podwire.nri.adaptation import Adaptation, Settings
+from podwire.protocols.nri import methods
+from podwire.protocols.nri import nri_pb2 as pb
+from podwire.protocols.nri.batches import Gathered
+from podwire.protocols.ttrpc import mux
+from podwire.transports.mux_connection import MuxConnection, Services, connect
+
+PATIENCE = 60.0
+"""Seconds after which something that must happen has not."""
+
+
+class MemoryNode:
+    """Applies updates by noting them; those of `failing` fail."""
+
+    def __init__(self):
+        self.updates = []
+        self.failing = set()
+
+    async def update_containers(self, updates):
+        self.updates.extend(updates)
+        return [each for each in updates if each.container_id in self.failing]
+
+
+class NotingPlugin:
+    """Speaks NRI itself, so it can do what no plugin should. `hooks` answer instead of it, by method."""
+
+    def __init__(self, path, index="10", name="noting", *, events=0, hooks=None, only=None):
+        self._path, self.index, self.name, self._events = path, index, name, events
+        self._hooks = hooks or {}
+        self._only = only
+        self.heard = []
+        self.knows = []
+        self.configured = None
+        self.synchronized = asyncio.Event()
+        self._gathered = Gathered()
+        self.connection = self._made()
+
+    def _made(self):
+        handlers = {each.name: self._noting(each) for each in methods.PLUGIN}
+        handlers |= {"Configure": self._configure, "Synchronize": self._synchronize}
+        handlers |= self._hooks
+        if self._only is not None:
+            handlers = {name: each for name, each in handlers.items() if name in self._only}
+        services = Services(methods.PLUGIN, handlers)
+        return MuxConnection(services, asks_on=mux.RUNTIME_SERVICE, answers_on=mux.PLUGIN_SERVICE)
+
+    def _noting(self, method):
+        async def note(request):
+            self.note(method.name, request)
+            return method.response()
+
+        return note
+
+    def note(self, name, request):
+        event = pb.Event.Name(request.event) + " " if name == "StateChange" else ""
+        about = request.container.id if "container" in request.DESCRIPTOR.fields_by_name else ""
+        self.heard.append(f"{name} {event}{about or request.pod.id}")
+
+    async def _configure(self, request):
+        self.configured = request
+        return pb.ConfigureResponse(events=self._events)
+
+    async def _synchronize(self, request):
+        if self._gathered.add(request):
+            self.knows = [each.id for each in (*self._gathered.pods, *self._gathered.containers)]
+            self.synchronized.set()
+        return pb.SynchronizeResponse(more=request.more)
+
+    async def connect(self):
+        await connect(self._path, self.connection)
+        return self
+
+    async def register(self):
+        request = pb.RegisterPluginRequest(plugin_name=self.name, plugin_idx=self.index, NRI_version="v0.12.0")
+        await self.connection.call(methods.REGISTER_PLUGIN, request, within=PATIENCE)
+        return self
+
+    async def closed(self):
+        async with asyncio.timeout(PATIENCE):
+            return await asyncio.shield(self.connection.closed)
+
+    async def leave(self):
+        await self.connection.close()
+
+
+class Stage:
+    """One test's host with its plugins."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.socket = folder / "nri" / "nri.sock"
+        self.node = MemoryNode()
+        self.host = None
+        self._plugins = []
+
+    @asynccontextmanager
+    async def hosting(self, *, tap=None, know=((), ()), **settings):
+        chosen = {"socket": self.socket, "request_timeout": PATIENCE, "synchronize_timeout": PATIENCE} | settings
+        self.host = Adaptation(Settings(**chosen), self.node, runtime_name="podwire", runtime_version="v1", tap=tap)
+        self.host.know(*know)
+        async with asyncio.timeout(110), self.host.running():
+            try:
+                yield self.host
+            finally:
+                for each in self._plugins:
+                    await each.leave()
+
+    def plugin(self, index="10", name="noting", **told):
+        made = NotingPlugin(self.socket, index, name, **told)
+        self._plugins.append(made)
+        return made
+
+    async def join(self, index="10", name="noting", **told):
+        """A plugin that is active."""
+        plugin = self.plugin(index, name, **told)
+        await plugin.connect()
+        await plugin.register()
+        async with asyncio.timeout(PATIENCE):
+            await self.host.wait_for(f"{index}-{name}")
+        return plugin
+
+    async def until(self, holds):
+        """Wait for something that happens in this loop and tells nobody."""
+        async with asyncio.timeout(PATIENCE):
+            while not holds():  # noqa: ASYNC110 - nobody sets an event for a test
+                await asyncio.sleep(0.002)
+
+
+@pytest.fixture
+def stage():
+    folder = Path(tempfile.mkdtemp(prefix="podwire-nri-"))  # a socket's path must be short
+    yield Stage(folder)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def pod():
+    """A pod by its id; on the node's network when it says so."""
+
+    def made(name="p1", *, host_network=False, **annotations):
+        kinds = ["uts"] if host_network else ["uts", "network"]
+        linux = pb.LinuxPodSandbox(namespaces=[pb.LinuxNamespace(type=each) for each in kinds])
+        given = {key.replace("__", "/"): value for key, value in annotations.items()}
+        return pb.PodSandbox(id=name, name=name, namespace="default", uid=name, linux=linux, annotations=given)
+
+    return made
+
+
+@pytest.fixture
+def container():
+    def made(name="c1", pod="p1", **fields):
+        return pb.Container(id=name, name=name, pod_sandbox_id=pod, **fields)
+
+    return made

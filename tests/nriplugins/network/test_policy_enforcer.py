@@ -1,0 +1,171 @@
+"""Policies on their way into a real kernel: what is in the sets after hooks, changes, restarts and failures."""
+
+import uuid
+from ipaddress import ip_interface
+
+import pytest
+
+from podwire.linux.net.network import KernelNetwork
+from podwire.linux.proc.namespaces import KernelNamespaces
+from podwire.linux.values import Bridge, Veth
+from podwire.nriplugins.network.kinds import NAMESPACES, PODS, POLICIES
+from podwire.nriplugins.network.policy.kernel import Kernel
+from podwire.nriplugins.network.policy_enforcer import NOT_ENFORCED, PolicyEnforcer
+from podwire.nriplugins.network.sandbox import Sandbox
+from podwire.protocols.k8sapi.watch import Added, Deleted, Updated
+
+NOWHERE = "/nonexistent/netns"
+
+
+@pytest.fixture
+def namespaces(tmp_path):
+    made = KernelNamespaces(tmp_path)
+    yield made
+    for each in made.list():
+        made.remove(each.name)
+
+
+@pytest.fixture
+def node(namespaces):
+    path = namespaces.create(f"node-{uuid.uuid4().hex[:6]}").path
+    with KernelNetwork(path) as network:
+        network.links.add(Bridge("br0", up=True))
+    return path
+
+
+@pytest.fixture
+def attached(namespaces, node):
+    """Makes the namespace of a pod on the node's bridge."""
+
+    def attach(local):
+        path = namespaces.create(local.name).path
+        with KernelNetwork(node) as outside:
+            master = outside.links.get("br0").ifindex
+            outside.links.add(Veth(f"h{local.name}", "eth0", path, peer_index=2, master=master, up=True))
+        with KernelNetwork(path) as inside:
+            inside.addresses.add(2, ip_interface(f"{local.ips[0]}/24"))
+        local.netns = path
+        return local
+
+    return attach
+
+
+@pytest.fixture
+def policing(node):
+    """Starts one, again and again: what was in the kernel stays there."""
+    started = []
+
+    def start():
+        started.append(PolicyEnforcer(node))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.close()
+
+
+def local(name, number, app="web"):
+    return Sandbox(
+        id=f"s-{name}",
+        uid=f"u-{name}",
+        namespace="default",
+        name=name,
+        netns=NOWHERE,
+        ips=(f"10.1.0.{number}",),
+        labels={"app": app},
+        annotations={},
+    )
+
+
+def pod(of, *, ips=True, phase="Running"):
+    meta = {"name": of.name, "namespace": of.namespace, "uid": of.uid, "labels": dict(of.labels)}
+    told = [{"ip": each} for each in of.ips] if ips else []
+    return {"metadata": meta, "spec": {}, "status": {"phase": phase, "podIPs": told}}
+
+
+def policy(name="shut", **spec):
+    spec = {"podSelector": {"matchLabels": {"app": "web"}}, "policyTypes": ["Ingress"], **spec}
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+def known(*locals_, policies=None):
+    return [
+        (NAMESPACES, Added({"metadata": {"name": "default", "labels": {}}})),
+        *((PODS, Added(pod(each))) for each in locals_),
+        *((POLICIES, Added(each)) for each in ([policy()] if policies is None else policies)),
+    ]
+
+
+def held(node, name="ingress4"):
+    """The addresses in a map of the kernel."""
+    kernel = Kernel(node)
+    try:
+        return {".".join(map(str, key[:4])) for key in kernel.content()[name]}
+    finally:
+        kernel.close()
+
+
+def test_pods_are_isolated_by_policies_and_freed_by_their_end(node, policing):
+    web, db, other = local("web", 2), local("db", 3), local("other", 4, "other")
+    one = policing()
+    remarks = one.settle([web, db, other], known(web, db, other))
+    assert held(node) == {"10.1.0.2", "10.1.0.3"}
+    assert remarks["u-web"].reason == NOT_ENFORCED, (
+        "its namespace could not be looked at, and it is isolated all the same"
+    )
+    one.release(db)
+    assert held(node) == {"10.1.0.2"}
+    one.settle([web, other], [(PODS, Updated(pod(db), pod(db)))])
+    assert held(node, "identity4") == {"10.1.0.2", "10.1.0.4"}, "a status may tell of an address that was freed"
+    one.settle([web, other], [(POLICIES, Deleted(policy()))])
+    assert held(node) == set()
+
+
+def test_a_new_one_that_knows_nothing_yet_takes_nothing_but_what_is_freed(node, policing):
+    web, db = local("web", 2), local("db", 3)
+    policing().settle([web, db], known(web, db))
+    again = policing()
+    again.release(db)
+    assert held(node) == {"10.1.0.2"}
+
+
+def test_a_pod_that_comes_first_after_a_restart_opens_no_other(node, policing, attached):
+    web, db = local("web", 2), local("db", 3)
+    policing().settle([web], known(web))
+    again = policing()
+    new = attached(db)
+    again.protect(new, [web], known(web, new))
+    assert held(node) == {"10.1.0.2", "10.1.0.3"}
+    assert new.policies == ("shut",)
+    assert again.bridges is not None, "its link is a bridge's port, and that is watched"
+
+
+def test_a_pod_that_the_api_server_has_not_told_of_is_judged_by_what_the_runtime_says(node, policing, attached):
+    new = attached(local("web", 2))
+    one = policing()
+    one.protect(new, [], known())
+    assert held(node) == {"10.1.0.2"}
+    one.release(new)
+    assert one.model.pods == {}, "nobody else would ever forget it"
+
+
+def test_the_end_of_an_old_sandbox_does_not_free_the_new_one(node, policing):
+    old, new = local("web", 2), local("web", 5)
+    new.id = "s-web-2"
+    one = policing()
+    one.settle([old], known(old))
+    one.settle([new], [])
+    one.release(old)
+    assert held(node) == held(node, "identity4") == {"10.1.0.5"}
+
+
+def test_a_policy_that_cannot_be_followed_closes_what_it_selects(node, policing):
+    web = local("web", 2)
+    bad = policy(ingress=[{"from": [{"ipBlock": {"cidr": "nonsense"}}]}])
+    one = policing()
+    one.settle([web], known(web, policies=[bad]))
+    assert one.broken.keys() == {("default", "shut")}
+    assert held(node) == held(node, "egress4") == {"10.1.0.2"}
+    one.settle([web], [(POLICIES, Updated(policy(ingress=[{}]), bad))])
+    assert one.broken == {}
+    assert held(node, "egress4") == set()

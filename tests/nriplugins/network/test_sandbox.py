@@ -1,0 +1,46 @@
+"""A pod as the runtime tells of it, and what the API server says of the same pod."""
+
+import pytest
+
+from podwire.nri import pb
+from podwire.nriplugins.network.sandbox import local_of
+
+SANDBOX = pb.PodSandbox(
+    id="s1",
+    name="web",
+    uid="u1",
+    namespace="default",
+    labels={"app": "web", "io.kubernetes.pod.name": "web", "io.kubernetes.pod.uid": "u1"},
+    annotations={"net.podwire.dev/routes": "a"},
+    ips=["10.1.0.5", "fd00::5"],
+)
+
+
+def test_labels_are_the_pods_own():
+    local = local_of(SANDBOX, "/run/netns/x")
+    assert local.labels == {"app": "web"}
+    assert [str(each) for each in local.planned.ips] == ["10.1.0.5", "fd00::5"]
+
+
+def test_a_pod_on_the_hosts_network_is_none():
+    assert local_of(SANDBOX, "") is None
+
+
+@pytest.mark.parametrize(
+    ("object_", "changed", "labels"),
+    [
+        pytest.param(None, False, {"app": "web"}, id="not known yet"),
+        pytest.param({"metadata": {"uid": "other", "labels": {"app": "db"}}}, False, {"app": "web"}, id="another pod"),
+        pytest.param({"metadata": {"uid": "u1", "labels": {"app": "db"}}}, True, {"app": "db"}, id="other labels"),
+        pytest.param(
+            {"metadata": {"uid": "u1", "labels": {"app": "web"}, "annotations": {"net.podwire.dev/routes": "a"}}},
+            False,
+            {"app": "web"},
+            id="the same",
+        ),
+    ],
+)
+def test_what_the_api_server_says_of_the_same_pod_counts(object_, changed, labels):
+    local = local_of(SANDBOX, "/run/netns/x")
+    assert local.learn(object_) is changed
+    assert local.labels == labels

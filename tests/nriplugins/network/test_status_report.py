@@ -1,0 +1,59 @@
+"""A resource's status: what a node adds to it, and when there is nothing to write."""
+
+from podwire.nriplugins.network.resources import Head, Trouble, Why
+from podwire.nriplugins.network.sandbox import Sandbox
+from podwire.nriplugins.network.status_report import Report, report_of, status_of
+
+NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"
+HEAD = Head(kind="PodRoute", namespace="default", name="a", uid="u1")
+
+
+def resource(status=None, **spec):
+    meta = {"name": "a", "namespace": "default", "uid": "u1", "generation": 3}
+    spec = spec or {"routes": [{"destinations": ["10.0.0.0/8"]}]}
+    return {"kind": "PodRoute", "metadata": meta, "spec": spec, "status": status or {}}
+
+
+def local(name, *troubles, concerned=("u1",)):
+    made = Sandbox(
+        id=name, uid=name, namespace="default", name=name, netns="/n", ips=("10.1.0.5",), labels={}, annotations={}
+    )
+    made.troubles, made.concerned = troubles, frozenset(concerned)
+    return made
+
+
+def ready(status):
+    return next((each["status"], each["reason"], each["message"]) for each in status["conditions"])
+
+
+def test_pods_are_counted_and_those_that_failed_are_named():
+    trouble = Trouble(HEAD, Why.FAILED, "spec.routes[0]", "nobody is there")
+    other = Trouble(Head(kind="PodRoute", namespace="default", name="b", uid="u2"), Why.FAILED, "", "not ours")
+    report = report_of(resource(), [local("x"), local("y", trouble, other), local("z", concerned=())])
+    assert report == Report(2, (("y", "Failed", "spec.routes[0]: nobody is there"),))
+    status = status_of(resource(), "n1", report, NOW)
+    assert (status["pods"], status["failed"], status["observedGeneration"]) == (2, 1, 3)
+    assert ready(status) == ("False", "Failed", "pod y on n1: spec.routes[0]: nobody is there")
+
+
+def test_other_nodes_stay_and_are_summed_up():
+    old = {"nodes": [{"name": "n2", "pods": 3, "failures": []}]}
+    status = status_of(resource(old), "n1", Report(1), NOW)
+    assert [each["name"] for each in status["nodes"]] == ["n1", "n2"]
+    assert (status["pods"], ready(status)) == (4, ("True", "Applied", "pods: 4"))
+
+
+def test_what_it_says_already_is_not_written_again_and_a_condition_keeps_its_time():
+    first = status_of(resource(), "n1", Report(1), NOW)
+    assert status_of(resource(first), "n1", Report(1), LATER) is None
+    more = status_of(resource(first), "n1", Report(2), LATER)
+    assert more["conditions"][0]["lastTransitionTime"] == NOW
+    failed = status_of(resource(first), "n1", Report(1, (("x", "Failed", "why"),)), LATER)
+    assert failed["conditions"][0]["lastTransitionTime"] == LATER
+
+
+def test_a_node_without_pods_leaves_and_nonsense_is_told_without_any_pod():
+    first = status_of(resource(), "n1", Report(1), NOW)
+    assert status_of(resource(first), "n1", Report(0), NOW)["nodes"] == []
+    broken = status_of(resource(routes=[]), "n1", Report(0), NOW)
+    assert ready(broken) == ("False", "Invalid", "spec.routes: Required value")
