@@ -11,7 +11,7 @@ from benchmarks.machine import cpu_seconds
 from benchmarks.server import Server, serving
 from benchmarks.workload import CONFIG_MAP, CONFIG_MAPS, NAMESPACE, PODS, STATUS_PATCH, STRATEGIC, pod
 from benchmarks.wrk import Load
-from podwire.cluster.processes import memory_of
+from podwire.linux.proc.processes import memory_of
 
 KUBE = "kube-apiserver 1.36 + etcd"
 

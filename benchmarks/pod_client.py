@@ -20,7 +20,7 @@ import uvloop
 
 from benchmarks.runtimes import IMAGE
 from benchmarks.server import DEADLINE
-from podwire.cluster.processes import memory_of
+from podwire.linux.proc.processes import memory_of
 from podwire.protocols.k8sapi.client_side import Client, Scope
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import DELETED, Object

@@ -11,7 +11,7 @@ from podwire.apiserver.identity.users import User
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, address, run_until_stopped
 from podwire.cluster.apiserver import Options, running
-from podwire.cluster.daemons import settle
+from podwire.cluster.daemons import tune_garbage_collector
 from podwire.store import BadUrl, CannotOpen
 
 DATA_DIR = Path("/var/lib/podwire/apiserver")
@@ -99,5 +99,5 @@ def _token_file(path: str) -> dict[str, User]:
 
 async def _serve(options: Options) -> None:
     async with running(options):
-        settle()
+        tune_garbage_collector()
         await asyncio.Event().wait()

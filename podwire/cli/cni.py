@@ -12,7 +12,7 @@ from podwire.cli import cni_calls
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, run_until_stopped, seconds
 from podwire.cluster import cni_daemon
-from podwire.cluster.daemons import settle
+from podwire.cluster.daemons import tune_garbage_collector
 from podwire.cniplugins.attachments import DATA
 from podwire.cniplugins.daemon import GRACE
 from podwire.cniplugins.install import SOCKET, Foreign, install
@@ -174,5 +174,5 @@ def _print_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None
 
 
 async def _serve(options: cni_daemon.Options) -> None:
-    settle()
+    tune_garbage_collector()
     await cni_daemon.run(options)

@@ -7,7 +7,7 @@ from pathlib import Path
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, add_node, run_until_stopped, say, this_node
 from podwire.cluster import network_driver
-from podwire.cluster.daemons import settle
+from podwire.cluster.daemons import tune_garbage_collector
 from podwire.cluster.network_driver import CDI, KUBELET, STATE, Options
 from podwire.cluster.up.layout import BadPrefix
 from podwire.cluster.up.state import BrokenState, NewerState
@@ -148,7 +148,7 @@ def _explain(options: Options, arguments: argparse.Namespace) -> int:
 
 
 async def _work(options: Options) -> None:
-    settle()
+    tune_garbage_collector()
     try:
         await network_driver.run(options)
     except* (ApiError, BadConfig, NriError, OSError) as failures:

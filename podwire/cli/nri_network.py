@@ -6,7 +6,7 @@ from pathlib import Path
 from podwire.cli.main import UserError
 from podwire.cli.options import add_logging, add_node, run_until_stopped, say
 from podwire.cluster import nri_network
-from podwire.cluster.daemons import settle
+from podwire.cluster.daemons import tune_garbage_collector
 from podwire.cluster.nri_network import Options
 from podwire.nri.errors import NriError
 from podwire.nri.identity import SOCKET
@@ -55,7 +55,7 @@ def _remove() -> int:
 
 
 async def _work(options: Options) -> None:
-    settle()
+    tune_garbage_collector()
     try:
         await nri_network.run(options)
     except* (ApiError, NriError, OSError) as failures:

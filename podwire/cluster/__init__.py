@@ -1,1 +1,1 @@
-"""The only place that names several rooms: builds them, connects them, orders their start and stop."""
+"""Wiring: the only package that knows several components. Builds them, connects them, and orders start and stop."""

@@ -1,4 +1,4 @@
-"""Runs an API server: keys, store, the room itself, a listening socket, its controllers; in that order, and back."""
+"""Runs an API server: keys, store, server, listening socket and controllers, in that order."""
 
 import asyncio
 import contextlib
@@ -15,10 +15,10 @@ from podwire.apiserver.admission.service_addresses import Network
 from podwire.apiserver.identity.users import MASTERS, User
 from podwire.apiserver.ports import Kubelets
 from podwire.cluster import tracing
-from podwire.cluster.controllers import in_process
+from podwire.cluster.apiserver_controllers import run_in_process
 from podwire.cluster.files import write_private
 from podwire.cluster.kubelet_proxy import kubelet_proxy
-from podwire.cluster.store_tap import watched_store
+from podwire.cluster.store_tap import tapped_store
 from podwire.linux.machine import KernelMachine
 from podwire.protocols.k8sapi.kubeconfig import Access, Pem, write_kubeconfig
 from podwire.store import AnyStore, open_store
@@ -31,23 +31,23 @@ _log = logging.getLogger("podwire.apiserver")
 
 LOOPBACK = "127.0.0.1"
 GRACE = 0.5
-"""Seconds that requests in flight have left when the server stops."""
+"""Seconds for requests in flight when the server stops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Somebody who is given a kubeconfig: a user with groups, who calls the server at `host`."""
+    """A user with groups that gets a kubeconfig and calls the server at `host`."""
 
     user: str
     groups: tuple[str, ...] = ()
     kubeconfig: Path
     host: str = ""
-    """Empty: where the admin calls it."""
+    """Empty: the host of the admin kubeconfig."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """A server of the cluster that is given a certificate: a kubelet."""
+    """A server of the cluster that gets a certificate: a kubelet."""
 
     name: str
     ips: tuple[str, ...]
@@ -57,13 +57,13 @@ class Serving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to run an API server; the command line's flags."""
+    """Options of an API server, as on the command line."""
 
     data_dir: Path
     host: str = "127.0.0.1"
     port: int = 6443
     also: tuple[str, ...] = ()
-    """More addresses to listen on, at the same port; pods are told the first."""
+    """More addresses to listen on, at the same port; pods get the first."""
     store_url: str | None = None
     kubeconfig: Path | None = None
     service_network: Network = field(default_factory=lambda: ipaddress.ip_network("10.96.0.0/16"))
@@ -72,12 +72,12 @@ class Options:
     identities: tuple[Identity, ...] = ()
     servings: tuple[Serving, ...] = ()
     kubelet_authority: Path | None = None
-    """Who must have signed the kubelets' serving certificates; without one, any is taken, as upstream does."""
+    """The CA of the serving certificates of kubelets; without one, any is accepted, as upstream does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A server that answers at `url`; `kubeconfig` is its admin's."""
+    """An API server that answers at `url`, and its admin's kubeconfig."""
 
     assembled: Assembled
     url: str
@@ -86,15 +86,15 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def running(options: Options) -> AsyncIterator[Running]:
-    """Run an API server for as long as the context is open.
+    """Runs an API server while the context is open.
 
-    1. Keys and certificates.  2. The store.  3. The way to kubelets.  4. The room, with its first objects.  5. Listen.
-    6. Kubeconfigs and certificates.  7. What follows the store, and the controllers.  Stopping goes backwards.
+    1. Keys and certificates.  2. The store.  3. The client for kubelets.  4. The server, with its first objects.
+    5. Listen.  6. Kubeconfigs and certificates.  7. Watches of the store, and the controllers.  Stop in reverse.
     """
     pki = await asyncio.to_thread(_open_pki, options)
     async with contextlib.AsyncExitStack() as stack:
         opened = await open_store(options.store_url, options.data_dir / "store")
-        store = watched_store(opened, tracing.tap(API_SERVER))
+        store = tapped_store(opened, tracing.tap(API_SERVER))
         stack.push_async_callback(store.close)
         kubelets = await stack.enter_async_context(kubelet_proxy(pki, options.kubelet_authority))
         assembled = assemble(store, pki, SystemClock(), _settings(options, store, kubelets))
@@ -107,15 +107,18 @@ async def running(options: Options) -> AsyncIterator[Running]:
         await bootstrap.advertise(assembled.engine, await asyncio.to_thread(_reached_at, options), http.port)
         url = f"https://{_url_host(options.host)}:{http.port}"
         path = options.kubeconfig or options.data_dir / "kubeconfig"
-        await asyncio.to_thread(_hand_out, options, pki, http.port)
-        controllers = [in_process(assembled)] if options.controllers else []
+        await asyncio.to_thread(_write_credentials, options, pki, http.port)
+        controllers = [run_in_process(assembled)] if options.controllers else []
         await stack.enter_async_context(background(assembled.run(), *controllers))
-        _log.info("serving", extra={"url": url, "store": options.store_url or "sqlite://", "kubeconfig": str(path)})
+        _log.info(
+            "API server is serving",
+            extra={"url": url, "store": options.store_url or "sqlite://", "kubeconfig": str(path)},
+        )
         yield Running(assembled=assembled, url=url, kubeconfig=path)
 
 
 def _reached_at(options: Options) -> str:
-    """The address that pods are told; of a server on all addresses, the machine's first."""
+    """Returns the address for pods; of a server on all addresses, the first address of the machine."""
     address = next(iter(options.also), options.host)
     if not ipaddress.ip_address(address).is_unspecified:
         return address
@@ -134,7 +137,7 @@ def _settings(options: Options, store: AnyStore, kubelets: Kubelets) -> Settings
 
 @contextlib.asynccontextmanager
 async def background(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run endless works beside the body; one that fails ends the body, and the body's end cancels them."""
+    """Runs endless coroutines besides the body; one that fails ends the body, and the end of the body cancels them."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(work) for work in works]
         try:
@@ -145,7 +148,7 @@ async def background(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 def _open_pki(options: Options) -> Pki:
-    """The server's keys, for every name and address under which it may be called."""
+    """Opens the server's keys, with a certificate for every name and address of the server."""
     (options.data_dir / "store").mkdir(mode=0o700, parents=True, exist_ok=True)
     addresses = [str(options.service_network[1])]
     hosts = (options.host, *options.also)
@@ -166,8 +169,8 @@ def _url_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _hand_out(options: Options, pki: Pki, port: int) -> None:
-    """Kubeconfigs and certificates, the admin's last: who finds that one finds the others, too."""
+def _write_credentials(options: Options, pki: Pki, port: int) -> None:
+    """Writes kubeconfigs and certificates, the admin kubeconfig last: it is the signal that all others exist."""
     admin = Identity(
         user="kubernetes-admin", groups=(MASTERS,), kubeconfig=options.kubeconfig or options.data_dir / "kubeconfig"
     )

@@ -1,4 +1,4 @@
-"""Runs the daemon that does what our CNI plugins are asked."""
+"""Runs the daemon that does the work of our CNI plugins."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ _log = logging.getLogger("podwire.cniplugins")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to run it; the command line's flags."""
+    """Options of the daemon, as on the command line."""
 
     socket: Path
     grace: float = GRACE
@@ -26,7 +26,7 @@ class Options:
 
 @contextlib.asynccontextmanager
 async def running(options: Options) -> AsyncIterator[None]:
-    """Answer for as long as the context is open, then finish what was begun: within the grace, also if asked again.
+    """Answers plugins while the context is open, then finishes running calls within the grace period.
 
     Raises unix_sockets.CannotListen.
     """
@@ -36,20 +36,20 @@ async def running(options: Options) -> AsyncIterator[None]:
             listener.bind(path)
             listener.listen(BACKLOG)
 
-        daemon = Daemon(listener, answer=cni_tap.watched(tracing.tap(CNI_PLUGIN)))
-        place = await unix_sockets.bind_socket(options.socket, bind)
+        daemon = Daemon(listener, answer=cni_tap.tapped_answer(tracing.tap(CNI_PLUGIN)))
+        claim = await unix_sockets.bind_socket(options.socket, bind)
         try:
             daemon.start()
-            _log.info("serving", extra={"socket": str(options.socket)})
+            _log.info("CNI daemon is serving", extra={"socket": str(options.socket)})
             yield
         finally:
             try:
                 await asyncio.to_thread(daemon.stop, options.grace)
             finally:
-                await unix_sockets.remove_socket(place)
+                await unix_sockets.remove_socket(claim)
 
 
 async def run(options: Options) -> None:
-    """Works until it is cancelled."""
+    """Works until cancelled."""
     async with running(options):
         await asyncio.Event().wait()

@@ -1,9 +1,9 @@
-"""What CNI plugins do inside a call, as a trace tells it: how they ask their IPAM, and what they do themselves."""
+"""Tap point inside the CNI daemon: records how a plugin calls its IPAM, and what it does itself."""
 
 from collections.abc import Callable
 from typing import Any
 
-from podwire.cluster.told_checks import CheckFilter
+from podwire.cluster.tracing import CheckFilter
 from podwire.cniplugins.delegate import STEP
 from podwire.cniplugins.skeleton import TIMINGS, Streams, answer
 from podwire.interfaces import Tap
@@ -16,33 +16,36 @@ from podwire.transports.tapped import Call, Execution, Tapped
 OWN_WORK = {"ADD": "configure pod networking", "CHECK": "check pod networking", "DEL": "clean up pod networking"}
 
 
-def watched(tap: Tap | None) -> Callable[[str, Streams], int]:
-    """How the daemon answers. Plugins without an IPAM have nothing to tell that their call does not."""
+def tapped_answer(tap: Tap | None) -> Callable[[str, Streams], int]:
+    """Returns the function that answers plugins. A plugin without an IPAM has no inner calls to record."""
     if tap is None:
         return answer
 
-    told = CheckFilter()
+    checks = CheckFilter()
 
-    def watched_answer(name: str, streams: Streams) -> int:
+    def answer_recorded(name: str, streams: Streams) -> int:
         environ = streams.environ
         verb = environ.get("CNI_COMMAND", "")
-        loudly = told.begun(name, environ) and verb in OWN_WORK and TIMINGS not in environ
-        kind = _ipam_type(streams) if loudly else ""
+        is_recorded = checks.begin(name, environ) and verb in OWN_WORK and TIMINGS not in environ
+        kind = _ipam_type(streams) if is_recorded else ""
         if kind:
-            with _Joints(tap, verb, kind, streams) as joints:
+            with _PluginTap(tap, verb, kind, streams) as plugin:
                 code = answer(name, streams)
-                joints.answered(code)
+                plugin.answered(code)
         else:
             code = answer(name, streams)
-        told.ended(name, environ, code)
+        checks.end(name, environ, code)
         return code
 
-    return watched_answer
+    return answer_recorded
 
 
-class _Joints(Stopwatch):
-    """Hears when the plugin's thread goes to the IPAM and comes back. What it does before counts as its own work when
-    it gives back, what it does after that when it makes. Whoever goes there twice undoes what he began."""
+class _PluginTap(Stopwatch):
+    """Listens to the plugin's steps: the call to the IPAM, and the plugin's own work.
+
+    Own work is recorded before the IPAM call of a DEL and after that of an ADD or CHECK. A second IPAM call is the undo
+    of a failed ADD, and recorded as DEL.
+    """
 
     def __init__(self, tap: Tap, verb: str, kind: str, streams: Streams) -> None:
         super().__init__()
@@ -50,7 +53,7 @@ class _Joints(Stopwatch):
         self._ipam = Tapped(tap, caller=CNI_PLUGIN, callee=IPAM)
         self._own = Tapped(tap, caller=CNI_PLUGIN, callee=CNI_PLUGIN)
         self._env = {name: value for name, value in streams.environ.items() if name.startswith("CNI_")}
-        self._passing: Call | None = None
+        self._call: Call | None = None
         self._asked = False
         if verb == "DEL":
             self._open(self._own, OWN_WORK[verb])
@@ -72,22 +75,22 @@ class _Joints(Stopwatch):
                 self._open(self._own, OWN_WORK[self._verb])
 
     def answered(self, code: int) -> None:
-        if self._passing is not None and code:
-            self._passing.answered(None, f"exit {code}")
+        if self._call is not None and code:
+            self._call.answered(None, f"exit {code}")
         self._close(None)
 
     def _open(self, tapped: Tapped, method: str) -> None:
-        self._passing = tapped.call(method, Execution((self._kind,), self._env, b""))
-        self._passing.__enter__()
+        self._call = tapped.call(method, Execution((self._kind,), self._env, b""))
+        self._call.__enter__()
 
     def _close(self, error: BaseException | None) -> None:
-        if self._passing is not None:
-            self._passing.__exit__(type(error) if error else None, error, None)
-            self._passing = None
+        if self._call is not None:
+            self._call.__exit__(type(error) if error else None, error, None)
+            self._call = None
 
 
 def _ipam_type(streams: Streams) -> str:
-    """As far as it can be told: what is wrong with a configuration, the plugin says."""
+    """Returns the type of the IPAM plugin; empty for a bad configuration, which the plugin itself reports."""
     try:
         config: Any = loaded(streams.read(), "configuration")
         kind = config["ipam"]["type"]

@@ -1,4 +1,4 @@
-"""How a daemon runs: until it ends or a signal asks it to, and with a garbage collector that keeps out of its way."""
+"""Runs a daemon until it ends or a signal arrives, with a garbage collector that does not delay requests."""
 
 import asyncio
 import gc
@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Collection
 import uvloop
 
 YOUNG = 5_000
-"""So many objects more than at the last look, and the garbage collector looks at the new ones: 1 ms at most."""
+"""New objects after which the garbage collector inspects the young generation: 1 ms at most."""
 
 
-def settle() -> None:
-    """Told by a daemon that is up: what it has made so far stays, so nobody needs to look through it for garbage.
+def tune_garbage_collector() -> None:
+    """Called by a daemon that is up: objects that exist now stay, so the garbage collector need not visit them.
 
-    That was most of the work of every full collection, in which all requests wait. Requests themselves leave next to
-    no cycles behind, so looking less often costs nothing.
+    Visiting them was most of the work of every full collection, during which all requests wait. Requests leave hardly
+    any cycles, so that collecting less often costs nothing.
     """
     gc.freeze()
     gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
@@ -23,13 +23,13 @@ def settle() -> None:
 
 
 def run_until_stopped(work: Awaitable[None], signals: Collection[signal.Signals]) -> None:
-    """Run it; a signal cancels it, which is a clean stop. The process ends after this: later signals change nothing.
+    """Runs a coroutine; a signal cancels it, which is a clean stop. Later signals are ignored: the process ends.
 
-    The handlers are not the loop's own: when a loop closes, those leave the default behind, and whoever asks again
-    while the process ends would kill it.
+    The handlers are not those of the loop: a closing loop restores the default, and a second signal would then kill the
+    process while it ends.
     """
 
-    async def watched() -> None:
+    async def run() -> None:
         task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
         for number in signals:
             signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(task.cancel))
@@ -42,4 +42,4 @@ def run_until_stopped(work: Awaitable[None], signals: Collection[signal.Signals]
                 signal.signal(number, signal.SIG_IGN)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(watched())
+        runner.run(run())

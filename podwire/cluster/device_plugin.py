@@ -1,4 +1,4 @@
-"""Runs the device plugin beside any kubelet, over its two sockets."""
+"""Runs the device plugin next to any kubelet, over its two sockets."""
 
 import sys
 from collections.abc import Mapping
@@ -16,15 +16,15 @@ from podwire.transports import grpc_client, grpc_server
 REGISTER_SECONDS = 10.0
 LIST_SECONDS = 5.0
 GRACE_SECONDS = 1.0
-"""How long calls that are being answered may take when their socket goes."""
+"""Time for running calls when a socket is closed."""
 
 SWITCH_SECONDS = 0.0005
-"""For how long a look at many links keeps a kubelet's call waiting at most, each time that it has to."""
+"""The longest time for which listing many links delays a kubelet's call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to run it; the command line's flags."""
+    """Options of the device plugin, as on the command line."""
 
     config: Config
     state: Path
@@ -35,14 +35,14 @@ class Options:
 
 
 async def run(options: Options) -> None:
-    """Work until cancelled. Raises OSError when this machine's links or the state cannot be used."""
+    """Works until cancelled. Raises OSError when the links or the state of this machine cannot be used."""
     sys.setswitchinterval(SWITCH_SECONDS)
     paths = Paths(state=options.state, device_plugins=options.device_plugins, cdi=options.cdi, sysfs=options.sysfs)
     await Plugin(options.config, _Kubelet(options), paths).run()
 
 
 class _Kubelet:
-    """By its sockets; each call connects anew, so that a kubelet that was restarted is met at once."""
+    """The kubelet by its sockets. Each call connects anew, so that a restarted kubelet is reached at once."""
 
     def __init__(self, options: Options) -> None:
         self._registration = options.device_plugins / "kubelet.sock"
@@ -69,11 +69,11 @@ class _Served:
         await self._server.close(GRACE_SECONDS)
 
 
-def devices_of(told: resources.ListPodResourcesResponse) -> dict[str, frozenset[str]]:
-    """The devices of each resource that pods have."""
-    found: dict[str, set[str]] = {}
-    for pod in told.pod_resources:
+def devices_of(response: resources.ListPodResourcesResponse) -> dict[str, frozenset[str]]:
+    """Returns the devices that pods have, by resource."""
+    devices: dict[str, set[str]] = {}
+    for pod in response.pod_resources:
         for container in pod.containers:
             for device in container.devices:
-                found.setdefault(device.resource_name, set()).update(device.device_ids)
-    return {name: frozenset(ids) for name, ids in found.items()}
+                devices.setdefault(device.resource_name, set()).update(device.device_ids)
+    return {name: frozenset(ids) for name, ids in devices.items()}

@@ -1,4 +1,4 @@
-"""What a participant that works on a node shows to operators by HTTP."""
+"""The HTTP endpoints of a node component: /metrics, /healthz and /readyz."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -9,10 +9,11 @@ from podwire.protocols.prometheus import CONTENT_TYPE
 TEXT = "text/plain; charset=utf-8"
 
 
-async def page(
+async def answer_health(
     request: Request, metrics: Callable[[], Awaitable[str]], lacking: Callable[[], Sequence[str]]
 ) -> Response:
-    """`/metrics` counts, `/healthz` says that the process lives, `/readyz` that new pods can be served."""
+    """Answers a request: /metrics has the counters, /healthz whether the process lives, /readyz whether it can serve
+    new pods."""
     match request.path:
         case "/metrics":
             return await _metrics(metrics)
@@ -23,7 +24,9 @@ async def page(
             body = ("\n".join(missing) or "ok").encode()
             return Response(status=503 if missing else 200, body=body, content_type=TEXT)
         case _:
-            return Response(status=404, body=b"not found: there are /metrics, /healthz and /readyz", content_type=TEXT)
+            return Response(
+                status=404, body=b"not found; the endpoints are /metrics, /healthz and /readyz", content_type=TEXT
+            )
 
 
 async def _metrics(metrics: Callable[[], Awaitable[str]]) -> Response:

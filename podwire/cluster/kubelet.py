@@ -1,4 +1,4 @@
-"""Runs a kubelet: a client of the API server and of a container runtime, and a server for those who ask it."""
+"""Runs a kubelet: a client of the API server and of a container runtime, and a server for logs, exec and attach."""
 
 import asyncio
 import contextlib
@@ -34,22 +34,22 @@ _log = logging.getLogger("podwire.kubelet")
 
 USER_AGENT = "podwire-kubelet"
 CNI_DIRS = Path("/etc/cni/net.d"), Path("/opt/cni/bin"), Path("/var/lib/podwire/cni/bin")
-"""Network configurations and plugins: when something changes there, pods that wait for a network try again."""
-QUIET_SECONDS = 0.05
+"""Directories of network configurations and plugins: a change there retries pods that wait for a network."""
+DEBOUNCE_SECONDS = 0.05
 """Files that are written together are one change."""
 
 
 class BadEndpoint(Exception):
-    """A runtime endpoint that is no unix socket."""
+    """A runtime endpoint that is not a unix socket."""
 
 
 class RunsAlready(Exception):
-    """Another kubelet works in the same directory."""
+    """Another kubelet uses the same directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to run a kubelet; the command line's flags."""
+    """Options of a kubelet, as on the command line."""
 
     kubeconfig: Path
     runtime_endpoint: str
@@ -75,23 +75,23 @@ class Options:
 
 
 def socket_of(endpoint: str) -> Path:
-    """The path of `unix:///…`, or of a bare path."""
+    """Returns the path of `unix:///…`, or of a bare path."""
     path = endpoint.removeprefix("unix://")
     if not path.startswith("/"):
-        raise BadEndpoint(f"{endpoint!r} is no unix:///PATH of a container runtime's socket")
+        raise BadEndpoint(f"{endpoint!r} is not a container runtime endpoint; expected unix:///PATH")
     return Path(path)
 
 
 async def run(options: Options) -> None:
-    """Work until cancelled.
+    """Works until cancelled.
 
-    1. Alone in its directory.  2. Clients of the API server and the runtime.  3. The server.  4. The kubelet itself.
+    1. Lock the directory.  2. Connect to the API server and the runtime.  3. Serve.  4. Run the kubelet.
     """
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(_alone(options.root_dir))
         access = credentials.load(options.kubeconfig)
-        told = tracing.api_tap(KUBELET, options.node_name)
-        connecting = http_client.connect(access, user_agent=USER_AGENT, tap=told, callee=API_SERVER)
+        api_tap = tracing.api_tap(KUBELET, options.node_name)
+        connecting = http_client.connect(access, user_agent=USER_AGENT, tap=api_tap, callee=API_SERVER)
         http = await stack.enter_async_context(connecting)
         socket = socket_of(options.runtime_endpoint)
         tap = tracing.tap(KUBELET, options.node_name)
@@ -113,12 +113,12 @@ async def run(options: Options) -> None:
         kubelet = Kubelet(outside, _node(options), root, logs, await _dns(options), options.devices, options.claims)
         how = _serving(options, access)
         await stack.enter_async_context(serving(how, kubelet.workers, cri, api, meter))
-        _log.info("working", extra={"node": options.node_name, "api": access.server, "runtime": str(socket)})
+        _log.info("kubelet is running", extra={"node": options.node_name, "api": access.server, "runtime": str(socket)})
         await kubelet.run()
 
 
 def _serving(options: Options, access: Access) -> Serving:
-    """Callers are signed for by whom the operator says, else by the authority of the API server."""
+    """The CA of callers is the one that the operator names, else that of the API server."""
     return Serving(
         node=options.node_name,
         root=options.root_dir,
@@ -156,7 +156,7 @@ async def _dns(options: Options) -> Dns:
 
 
 def _text(path: Path) -> str:
-    """Of a file that may not be there."""
+    """Reads a file; empty if it does not exist."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -171,41 +171,39 @@ def _alone(root: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise RunsAlready(
-                f"another kubelet works in {root}; end it, or give this one its own --root-dir"
-            ) from error
+            raise RunsAlready(f"another kubelet uses {root}; stop it, or give this one its own --root-dir") from error
         yield
 
 
 async def changes_below(directories: tuple[Path, ...]) -> AsyncIterator[None]:
-    """Tells when files in these directories were written, came or went; those that do not exist are waited for."""
+    """Yields when files in these directories change; directories need not exist yet."""
     try:
-        notes = inotify.Inotify()
+        watches = inotify.Inotify()
     except LinuxError as error:
-        _log.warning("changes of the network's files go unseen", extra={"why": str(error)})
+        _log.warning("cannot watch CNI directories", extra={"error": str(error)})
         return
-    told = asyncio.Event()
+    changed = asyncio.Event()
     loop = asyncio.get_running_loop()
-    with contextlib.closing(notes):
-        loop.add_reader(notes.fileno(), told.set)
+    with contextlib.closing(watches):
+        loop.add_reader(watches.fileno(), changed.set)
         try:
             while True:
-                _watch_all(notes, directories)
-                await told.wait()
-                await asyncio.sleep(QUIET_SECONDS)
-                notes.read()
-                told.clear()
+                _watch_all(watches, directories)
+                await changed.wait()
+                await asyncio.sleep(DEBOUNCE_SECONDS)
+                watches.read()
+                changed.clear()
                 yield
         finally:
-            loop.remove_reader(notes.fileno())
+            loop.remove_reader(watches.fileno())
 
 
 _MASK = inotify.CLOSE_WRITE | inotify.MOVED_TO | inotify.MOVED_FROM | inotify.CREATE | inotify.DELETE
 
 
-def _watch_all(notes: inotify.Inotify, directories: tuple[Path, ...]) -> None:
+def _watch_all(watches: inotify.Inotify, directories: tuple[Path, ...]) -> None:
     for directory in directories:
         try:
-            notes.add_nearest(directory, _MASK)
+            watches.add_nearest(directory, _MASK)
         except LinuxError as error:
-            _log.warning("changes of the network's files go unseen", extra={"why": str(error)})
+            _log.warning("cannot watch CNI directory", extra={"path": str(directory), "error": str(error)})

@@ -1,4 +1,4 @@
-"""The sockets between a kubelet and the plugins of its node: unix sockets that speak gRPC, and directories of them."""
+"""gRPC over unix sockets between a kubelet and the plugins of its node, and watches of socket directories."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ from podwire.transports import grpc_client, grpc_server
 _log = logging.getLogger("podwire.kubelet.plugins")
 
 GRACE = 0.5
-"""Seconds that calls in flight have left when a server stops."""
+"""Seconds for calls in flight when a server stops."""
 _MASK = inotify.CREATE | inotify.MOVED_TO | inotify.MOVED_FROM | inotify.DELETE | inotify.ONLY_DIRECTORY
 
 
@@ -32,11 +32,11 @@ class PluginSockets:
         self._tap = tap
 
     def connect(self, socket: Path) -> AbstractAsyncContextManager[Peer]:
-        tap = None if self._tap is None else _informed(self._tap, socket)
+        tap = None if self._tap is None else _with_pod(self._tap, socket)
         return grpc_client.connect(socket, tap=tap, caller=KUBELET, callee=DEVICE_PLUGIN)
 
     def driver(self, socket: Path) -> AbstractAsyncContextManager[DriverPeer]:
-        tap = None if self._tap is None else _informed(self._tap, socket)
+        tap = None if self._tap is None else _with_pod(self._tap, socket)
         return grpc_client.connect(socket, tap=tap, caller=KUBELET, callee=NETWORK_DRIVER)
 
     @contextlib.asynccontextmanager
@@ -50,40 +50,41 @@ class PluginSockets:
             await server.close(GRACE)
 
     async def changes(self, directory: Path) -> AsyncIterator[None]:
-        told = asyncio.Event()
+        changed = asyncio.Event()
         loop = asyncio.get_running_loop()
         try:
             opened = inotify.Inotify()
         except LinuxError as error:
-            _log.warning("plugins that come later go unseen", extra={"directory": str(directory), "why": str(error)})
+            _log.warning("cannot watch plugin directory", extra={"path": str(directory), "error": str(error)})
             yield
             await asyncio.Event().wait()
             return
         with contextlib.closing(opened) as notes:
-            loop.add_reader(notes.fileno(), told.set)
+            loop.add_reader(notes.fileno(), changed.set)
             try:
                 while True:
                     _watch(notes, directory)
                     yield
-                    await told.wait()
-                    told.clear()
+                    await changed.wait()
+                    changed.clear()
                     notes.read()
             finally:
                 loop.remove_reader(notes.fileno())
 
 
-def _informed(tap: Tap, socket: Path) -> Tap:
-    """The messages name neither the plugin nor the pod for which it is asked."""
+def _with_pod(tap: Tap, socket: Path) -> Tap:
+    """Adds the socket and the pod to a hop: messages name neither the plugin nor the pod."""
 
-    def told(hop: Hop) -> None:
+    def tap_with_pod(hop: Hop) -> None:
         pod = logs.bound("pod")
         tap(replace(hop, detail={**hop.detail, "socket": str(socket), **({"about": pod} if pod else {})}))
 
-    return told
+    return tap_with_pod
 
 
 def _watch(notes: inotify.Inotify, directory: Path) -> None:
-    """Before anybody looks into it: what comes between is told, and what goes between is passed over."""
+    """Adds watches before the directory is listed: a socket that appears meanwhile is reported, one that vanishes is
+    skipped."""
     for folder, _, _ in os.walk(directory):
-        with contextlib.suppress(LinuxError):  # it is gone already
+        with contextlib.suppress(LinuxError):  # already removed
             notes.add(folder, _MASK)

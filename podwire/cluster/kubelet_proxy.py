@@ -1,4 +1,4 @@
-"""The API server's way to kubelets: over TLS, with a client certificate that makes it one of the masters there."""
+"""The API server's client for kubelets: TLS with a client certificate of the group system:masters."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ MAX_BODY = 3 * 1024 * 1024
 
 @contextlib.asynccontextmanager
 async def kubelet_proxy(pki: Pki, authority: Path | None = None) -> AsyncIterator["KubeletProxy"]:
-    """A way to kubelets whose serving certificates `authority` signed; without one, anybody's is taken."""
+    """Connects to kubelets whose serving certificates `authority` signed; without one, any certificate is accepted."""
     certificate, key = pki.issue_client(CLIENT, [MASTERS])
     access = Access(
         server="https://kubelet",
@@ -49,7 +49,9 @@ class KubeletProxy:
                 return await self._relay.tunnel(url, request)
             if upgrading.wants_websocket(request.headers):
                 return await self._relay.conversation(url, request)
-            method = "GET" if "upgrade" in request.headers else request.method  # another upgrade: ask why not
+            method = (
+                "GET" if "upgrade" in request.headers else request.method
+            )  # an unknown upgrade: the kubelet explains its refusal
             body = await request.read(MAX_BODY) if method != "GET" else b""
             return await self._relay.answer(method, url, body)
         except ApiError as error:

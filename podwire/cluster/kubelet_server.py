@@ -1,4 +1,4 @@
-"""Runs a kubelet's server: its certificate, whom it lets in, and the socket."""
+"""Runs a kubelet's server: its certificate, its client CA, and the socket."""
 
 import asyncio
 import contextlib
@@ -17,12 +17,12 @@ from podwire.transports.clock import SystemClock
 from podwire.transports.http_relay import relays
 
 GRACE = 0.5
-"""Seconds that requests in flight have left when the server stops."""
+"""Seconds for requests in flight when the server stops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """Where and as whom to serve."""
+    """Address and identity of the server."""
 
     node: str
     root: Path
@@ -30,17 +30,17 @@ class Serving:
     port: int = 10250
     node_ips: tuple[str, ...] = ()
     certificate: Path | None = None
-    """With its key; without one, a self-signed one is kept in ROOT/pki."""
+    """With its key; without one, a self-signed certificate is created in ROOT/pki."""
     key: Path | None = None
     client_ca: Pem = NO_PEM
-    """Who signs for callers; nobody when empty, and then only tokens are taken."""
+    """The CA of callers; if empty, only tokens are accepted."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What /configz tells."""
+    """The content of /configz."""
 
 
 @contextlib.asynccontextmanager
 async def serving(how: Serving, book: PodLister, cri: Cri, api: Api, meter: KubeletMetrics) -> AsyncIterator[int]:
-    """Serve while the context is open; gives the port. Raises OSError when it is taken."""
+    """Serves while the context is open; gives the port. Raises OSError when the port is taken."""
     clock = SystemClock()
     context = await asyncio.to_thread(_context, how)
     async with relays() as relay:

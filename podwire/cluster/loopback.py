@@ -1,4 +1,4 @@
-"""The API client's HTTP without a wire: requests go straight into the server that runs in the same process."""
+"""An HTTP transport for the API client that calls the API server of the same process, without a socket."""
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from podwire.protocols.k8sapi.server_side import (
 
 @dataclass(frozen=True, slots=True)
 class LoopbackHttp:
-    """Implements the client's Http; the server sees the given identity as a verified certificate."""
+    """Implements the client's Http. The server sees the given identity as a verified client certificate."""
 
     handler: Handler
     identity: Certificate
@@ -49,14 +49,16 @@ class LoopbackHttp:
                 raise BodyTooLarge(limit)
             return body
 
-        asked: dict[str, list[str]] = {}
+        parameters: dict[str, list[str]] = {}
         for name, value in query:
-            asked.setdefault(name, []).append(value)
+            parameters.setdefault(name, []).append(value)
         lowered = {"user-agent": self.user_agent, **{name.lower(): value for name, value in (headers or {}).items()}}
-        request = Request(method=method, path=path, query=asked, headers=lowered, certificate=self.identity, read=read)
+        request = Request(
+            method=method, path=path, query=parameters, headers=lowered, certificate=self.identity, read=read
+        )
         answer = await self.handler(request)
         if isinstance(answer, Upgrade | Tunnel):
-            raise Interrupted(f"{method} {path}: a conversation needs a wire")
+            raise Interrupted(f"{method} {path}: upgrades need a real connection")
         return answer
 
 

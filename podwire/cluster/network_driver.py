@@ -1,4 +1,5 @@
-"""Runs the network driver of a node: a client of the API server, a driver of the kubelet, a plugin of the runtime."""
+"""Runs the network driver of a node: a client of the API server, a DRA driver of the kubelet, an NRI plugin of the
+runtime."""
 
 import asyncio
 import contextlib
@@ -10,8 +11,7 @@ from pathlib import Path
 
 from podwire import nri
 from podwire.cluster import tracing
-from podwire.cluster.health_endpoints import page
-from podwire.cluster.own_calls import PodCalls
+from podwire.cluster.health_endpoints import answer_health
 from podwire.dradriver.addresses.address_store import Addresses
 from podwire.dradriver.addresses.manager import Leasing
 from podwire.dradriver.attach.attachments import Attachments
@@ -50,22 +50,22 @@ _log = logging.getLogger("podwire.dradriver")
 KUBELET, STATE, CDI = Path("/var/lib/kubelet"), Path("/var/lib/podwire/network-driver"), Path("/var/run/cdi")
 LIST_SECONDS = 5.0
 GRACE_SECONDS = 5.0
-"""How long calls that are being answered may take when their socket goes."""
-PAGES_GRACE, PAGES_AGAIN = 0.5, 2.0
-"""Seconds that requests in flight have left; and until a port that somebody else has is tried again."""
+"""Time for running calls when a socket is closed."""
+HTTP_GRACE, HTTP_RETRY = 0.5, 2.0
+"""Seconds for requests in flight; and until a port that is in use is tried again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to run the driver; the command line's flags."""
+    """Options of the driver, as on the command line."""
 
     node: str
     kubeconfig: Path | None = None
-    """None: the service account of the pod that this is."""
+    """None: the service account of the pod in which this runs."""
     context: str = ""
     config: Config = field(default_factory=Config)
     pod_uid: str = ""
-    """Of the driver's own pod: with it, a new instance and an old one can be there at once."""
+    """UID of the driver's own pod: with it, two instances can run during a rolling update."""
     kubelet: Path = KUBELET
     state: Path = STATE
     cdi: Path = CDI
@@ -73,7 +73,7 @@ class Options:
     nri_socket: Path | None = None
     address: str = "127.0.0.1"
     port: int | None = None
-    """None: no pages."""
+    """None: no HTTP endpoints."""
 
 
 def access_of(options: Options) -> Access:
@@ -82,11 +82,11 @@ def access_of(options: Options) -> Access:
 
 
 async def run(options: Options) -> None:
-    """Work until cancelled. Raises OSError, BadConfig, NriError.
+    """Works until cancelled. Raises OSError, BadConfig, NriError.
 
-    1. A client of the API server.  2. The pages.  3. This instance's turn, should there be another.  4. The plugin of
-    the runtime and the driver of the kubelet, side by side; the plugin is the last to go, so that pods whose claims are
-    prepared still get their devices.
+    1. Connect to the API server.  2. HTTP endpoints.  3. Wait for the lock, if another instance runs.  4. Run the NRI
+    plugin and the DRA driver concurrently. The NRI plugin stops last, so that pods whose claims are prepared still get
+    their devices.
     """
     access = access_of(options)
     tap = tracing.api_tap(NETWORK_DRIVER, options.node)
@@ -95,19 +95,19 @@ async def run(options: Options) -> None:
     async with contextlib.AsyncExitStack() as stack:
         connecting = http_client.connect(access, user_agent=COMPONENT, tap=tap, callee=API_SERVER)
         client = Client(await stack.enter_async_context(connecting))
-        shown = _Shown(lock)
+        health = _Health(lock)
         if options.port is not None:
-            await stack.enter_async_context(_pages(options, shown))
+            await stack.enter_async_context(_health_endpoints(options, health))
         async with begun(lock, _Door(), places):  # it tidies up where others write
             parts = await asyncio.to_thread(assemble, client, options, lock)
         stack.callback(parts.attachments.close)
         stack.callback(parts.inventory.close)
-        shown.driver = driver = Driver(parts)
-        _log.info("working", extra={"node": options.node, "api": access.server})
-        await _together(driver, parts, options)
+        health.driver = driver = Driver(parts)
+        _log.info("network driver is running", extra={"node": options.node, "api": access.server})
+        await _run_together(driver, parts, options)
 
 
-async def _together(driver: Driver, parts: Parts, options: Options) -> None:
+async def _run_together(driver: Driver, parts: Parts, options: Options) -> None:
     plugin = asyncio.ensure_future(nri.run(driver.plugin, socket=options.nri_socket))
     working = asyncio.ensure_future(driver.run())
     try:
@@ -123,7 +123,7 @@ async def _together(driver: Driver, parts: Parts, options: Options) -> None:
 
 
 def assemble(client: Client, options: Options, lock: InstanceLock | None = None) -> Parts:
-    """All of it, not running yet. Blocks; raises OSError, BadConfig."""
+    """Builds all parts; nothing runs yet. Blocks; raises OSError, BadConfig."""
     clock, places = SystemClock(), sockets(options.kubelet, DRIVER, options.pod_uid)
     inventory = Inventory(sysfs=Sysfs(options.sysfs), clock=clock, config=options.config.offering)
     attachments = Attachments(options.state)
@@ -176,7 +176,7 @@ class _Served:
 
 
 class _PodResources:
-    """Each call connects anew, so that a kubelet that was restarted is met at once."""
+    """Each call connects anew, so that a restarted kubelet is reached at once."""
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
@@ -186,11 +186,11 @@ class _PodResources:
             return await client.call(LIST, resources.ListPodResourcesRequest(), timeout=LIST_SECONDS)
 
 
-# The pages.
+# HTTP endpoints.
 
 
-class _Shown:
-    """What operators are told, also before there is a driver."""
+class _Health:
+    """Metrics and readiness, also before the driver exists."""
 
     def __init__(self, lock: InstanceLock) -> None:
         self._lock = lock
@@ -204,9 +204,9 @@ class _Shown:
 
 
 @contextlib.asynccontextmanager
-async def _pages(options: Options, shown: _Shown) -> AsyncIterator[None]:
-    """From when the port is free: while the driver is updated, the old instance has it."""
-    serving = asyncio.ensure_future(_serve_pages(options, shown))
+async def _health_endpoints(options: Options, health: _Health) -> AsyncIterator[None]:
+    """Serves from when the port is free: during a rolling update the old instance has it."""
+    serving = asyncio.ensure_future(_serve_health(options, health))
     try:
         yield
     finally:
@@ -214,28 +214,28 @@ async def _pages(options: Options, shown: _Shown) -> AsyncIterator[None]:
         await asyncio.wait([serving])
 
 
-async def _serve_pages(options: Options, shown: _Shown) -> None:
+async def _serve_health(options: Options, health: _Health) -> None:
     server = None
     while server is None:
         try:
             server = await http_server.serve(
-                lambda request: page(request, shown.metrics, shown.lacking),
+                lambda request: answer_health(request, health.metrics, health.lacking),
                 host=options.address,
                 port=options.port or 0,
             )
         except OSError as error:
-            _log.warning("no pages yet", extra={"port": options.port, "why": str(error)})
-            await asyncio.sleep(PAGES_AGAIN)
-    _log.info("serving", extra={"address": options.address, "port": server.port})
+            _log.warning("cannot serve HTTP yet", extra={"port": options.port, "error": str(error)})
+            await asyncio.sleep(HTTP_RETRY)
+    _log.info("network driver serves HTTP", extra={"address": options.address, "port": server.port})
     try:
         await asyncio.Event().wait()
     finally:
-        await server.close(PAGES_GRACE)
+        await server.close(HTTP_GRACE)
 
 
 # The trace.
 
 
-class _Trace(PodCalls):
+class _Trace(tracing.PodCalls):
     def works(self, uid: str, what: str) -> AbstractContextManager[Passing]:
         return self.call(uid, what)

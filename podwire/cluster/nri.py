@@ -1,4 +1,4 @@
-"""NRI's host, as a runtime with a prefix has it: standard paths, what the operator's file says, and the trace."""
+"""The NRI host of a runtime below a prefix: standard paths, the operator's file, and the trace."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from podwire.runtime.sandboxes.sandbox import Sandbox
 from podwire.trace.participants import RUNTIME
 
 FILE = "etc/podwire/nri.yaml"
-"""What the operator decides, below the prefix; it need not be there."""
+"""The operator's configuration, below the prefix; optional."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Where NRI is; what is not said follows from the prefix."""
+    """Paths of NRI; those that are None follow from the prefix."""
 
     disable: bool = False
     config: Path | None = None
@@ -37,7 +37,7 @@ class Nri:
 
 
 def settings(options: Options, prefix: Path) -> Settings:
-    """What the operator's file says, over the standard paths. Raises BadConfiguration, OSError."""
+    """Returns the operator's configuration over the standard paths. Raises BadConfiguration, OSError."""
     standard = Settings(
         disable=options.disable,
         socket=options.socket or prefix / "run/nri/nri.sock",
@@ -56,7 +56,7 @@ def settings(options: Options, prefix: Path) -> Settings:
 
 
 def build(settings: Settings, bundles: Bundles, may_work: Callable[[Sandbox], None]) -> Nri:
-    """Everything, not running yet."""
+    """Builds everything; nothing runs yet."""
     updater = ContainerUpdater()
     host = Adaptation(settings, updater, runtime_name=NAME, runtime_version=__version__, tap=tracing.tap(RUNTIME))
     hooks = NriHooks(

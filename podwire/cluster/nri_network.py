@@ -1,4 +1,4 @@
-"""Runs the network plugin of a node: a client of the API server, a plugin of the runtime, pages for operators."""
+"""Runs the network plugin of a node: a client of the API server, an NRI plugin of the runtime, HTTP endpoints."""
 
 import asyncio
 import contextlib
@@ -10,8 +10,7 @@ from pathlib import Path
 
 from podwire import nri
 from podwire.cluster import tracing
-from podwire.cluster.health_endpoints import page
-from podwire.cluster.own_calls import PodCalls
+from podwire.cluster.health_endpoints import answer_health
 from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.nriplugins.network.assembly import COMPONENT, Parts, assemble
 from podwire.nriplugins.network.cleanup import remove_all
@@ -25,24 +24,24 @@ from podwire.transports.clock import SystemClock
 _log = logging.getLogger("podwire.nriplugins.network")
 
 NAMESPACES = Path("/run/netns")
-"""Where runtimes pin the namespaces of pods."""
+"""The directory in which runtimes pin network namespaces of pods."""
 GRACE = 0.5
-"""Seconds that requests in flight have left when the server stops."""
+"""Seconds for requests in flight when the server stops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to run the plugin; the command line's flags."""
+    """Options of the plugin, as on the command line."""
 
     node: str
     kubeconfig: Path | None = None
-    """None: the service account of the pod that this is."""
+    """None: the service account of the pod in which this runs."""
     context: str = ""
     socket: Path | None = None
     index: str | None = None
     address: str = "127.0.0.1"
     port: int | None = None
-    """None: no pages."""
+    """None: no HTTP endpoints."""
 
 
 def access_of(options: Options) -> Access:
@@ -51,10 +50,10 @@ def access_of(options: Options) -> Access:
 
 
 async def run(options: Options) -> None:
-    """Work until cancelled.
+    """Works until cancelled.
 
-    1. A client of the API server.  2. The pages.  3. Copies of what the API server holds, and what follows from them.
-    4. The plugin itself: it is there before the copies are complete, and refuses pods until they are.
+    1. Connect to the API server.  2. HTTP endpoints.  3. Informers.  4. The plugin: it registers before the informers
+    have synced, and rejects pods until then.
     """
     access = access_of(options)
     tap = tracing.api_tap(NETWORK_PLUGIN, options.node)
@@ -64,16 +63,16 @@ async def run(options: Options) -> None:
         parts = assemble(Client(http), SystemClock(), _Trace(NETWORK_PLUGIN, options.node), node=options.node)
         stack.callback(parts.close)
         if options.port is not None:
-            port = await stack.enter_async_context(_pages(options, parts))
-            _log.info("serving", extra={"address": options.address, "port": port})
-        _log.info("working", extra={"node": options.node, "api": access.server})
+            port = await stack.enter_async_context(_health_endpoints(options, parts))
+            _log.info("network plugin serves HTTP", extra={"address": options.address, "port": port})
+        _log.info("network plugin is running", extra={"node": options.node, "api": access.server})
         async with asyncio.TaskGroup() as group:
             group.create_task(parts.run(), name="network plugin")
             group.create_task(_serve(parts, options), name="nri")
 
 
 def remove(directory: Path = NAMESPACES) -> int:
-    """Take away all that the plugin set on this node and in its pods; in how many namespaces that was."""
+    """Removes everything that the plugin configured on this node and in its pods; returns the number of namespaces."""
     return remove_all(kernelnamespace.path for kernelnamespace in KernelNamespaces(directory).list())
 
 
@@ -82,9 +81,11 @@ async def _serve(parts: Parts, options: Options) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _pages(options: Options, parts: Parts) -> AsyncIterator[int]:
+async def _health_endpoints(options: Options, parts: Parts) -> AsyncIterator[int]:
     server = await http_server.serve(
-        lambda request: page(request, parts.metrics, parts.lacking), host=options.address, port=options.port or 0
+        lambda request: answer_health(request, parts.metrics, parts.lacking),
+        host=options.address,
+        port=options.port or 0,
     )
     try:
         yield server.port
@@ -95,7 +96,7 @@ async def _pages(options: Options, parts: Parts) -> AsyncIterator[int]:
 # The trace.
 
 
-class _Trace(PodCalls):
+class _Trace(tracing.PodCalls):
     def reads(self, uid: str, path: str) -> AbstractContextManager[Passing]:
         return self.call(uid, f"GET {path}", API_SERVER)
 

@@ -1,4 +1,4 @@
-"""Runs a container runtime: its rooms, its socket, its streaming server; in that order, and back."""
+"""Runs a container runtime: its parts, its socket and its streaming server."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ from podwire.transports.clock import SystemClock
 _log = logging.getLogger("podwire.runtime")
 
 THREADS = 32
-"""Calls into the kernel and the disk that may wait at once."""
+"""Concurrent blocking calls into the kernel and the disk."""
 
 OCI_RUNTIMES = ("crun", "runc")
 GRACE = 2.0
@@ -59,26 +59,26 @@ class NoRuntime(Exception):
 
 
 class RunsAlready(Exception):
-    """Another runtime keeps its pods below the same prefix."""
+    """Another runtime uses the same prefix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to run a container runtime; the command line's flags."""
+    """Options of a container runtime, as on the command line."""
 
     socket: Path
     prefix: Path = Path("/")
     cni_conf_dir: Path | None = None
     cni_bin_dirs: tuple[Path, ...] = ()
     oci_runtimes: tuple[str, ...] = OCI_RUNTIMES
-    """Which programs may run the containers; the first that there is does."""
+    """OCI runtimes; the first that is installed is used."""
     nri: Nri = field(default_factory=Nri)
     cgroup_root: str = ""
-    """The parent of all cgroups, when it does not follow from the prefix."""
+    """The parent of all cgroups, if it does not follow from the prefix."""
     cni_checking: CheckSettings = DEFAULT_SETTINGS
-    """When CHECK is asked of pods' networks, and what is done about one that is lost."""
+    """How often CHECK is called for networks of pods, and what is done when it fails."""
     name: str = ""
-    """Which of the runtimes it is that share one store of images."""
+    """Identifies this runtime among several that share one image store."""
 
     @property
     def state(self) -> Path:
@@ -90,7 +90,7 @@ class Options:
 
     @property
     def cgroup_parent(self) -> str:
-        """One parent per prefix, so that two runtimes on a machine never sweep each other's containers."""
+        """One parent per prefix, so that two runtimes on a machine never remove containers of each other."""
         if self.cgroup_root:
             return self.cgroup_root
         if self.prefix == Path("/"):
@@ -109,7 +109,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What a runtime is made of; nothing of it runs yet."""
+    """The parts of a runtime; nothing runs yet."""
 
     images: Images
     network: CniNetwork
@@ -125,10 +125,10 @@ class _Parts:
 
 @contextlib.asynccontextmanager
 async def running(options: Options) -> AsyncIterator[Running]:
-    """Run a runtime for as long as the context is open; containers go on afterwards.
+    """Runs a runtime while the context is open; containers keep running afterwards.
 
-    1. Means of this host.  2. What was there before: adopted, told to plugins, finished, swept.  3. Streams.
-    4. The socket.
+    1. Build.  2. Adopt what a previous instance left: sandboxes and containers are recovered, reported to NRI plugins,
+    finished, and orphans removed.  3. Streaming server.  4. The CRI socket.
     """
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="podwire"))
     async with contextlib.AsyncExitStack() as stack:
@@ -157,7 +157,7 @@ async def running(options: Options) -> AsyncIterator[Running]:
             options.socket, methods.ALL, handlers, tap=tracing.cri_tap(), caller=KUBELET, callee=RUNTIME
         )
         stack.push_async_callback(server.close, GRACE)
-        _log.info("serving", extra={"socket": str(options.socket), "runtime": parts.shims.runtime})
+        _log.info("runtime is serving", extra={"socket": str(options.socket), "runtime": parts.shims.runtime})
         yield Running(parts.sandboxes, parts.containers, options.socket)
 
 
@@ -184,9 +184,9 @@ async def _built(options: Options, stack: contextlib.AsyncExitStack) -> _Parts:
 
 
 async def _resume(parts: _Parts, service: RuntimeService, stack: contextlib.AsyncExitStack) -> None:
-    """Go on where the runtime before this one was stopped, and keep the network in order from now on.
+    """Continues where the previous runtime stopped, and keeps networks checked from now on.
 
-    Plugins are let in before anything is undone, so that they hear of it.
+    NRI plugins register before anything is undone, so that they are notified of it.
     """
     await parts.sandboxes.recover()
     await parts.containers.recover()
@@ -197,7 +197,7 @@ async def _resume(parts: _Parts, service: RuntimeService, stack: contextlib.Asyn
     await parts.containers.finish()
     stack.push_async_callback(parts.containers.close)
     await service.finish_stops()
-    await stack.enter_async_context(Reconciler(parts.network, _tidying(service, parts.kernel)).running())
+    await stack.enter_async_context(Reconciler(parts.network, _orphan_removal(service, parts.kernel)).running())
 
 
 @contextlib.contextmanager
@@ -208,20 +208,23 @@ def _alone(state: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise RunsAlready(f"another podwire runtime keeps its pods in {state}") from error
+            raise RunsAlready(
+                f"another podwire runtime uses {state}; stop it, or give this one its own --prefix"
+            ) from error
         yield
 
 
-def _tidying(service: RuntimeService, kernel: SandboxKernel) -> Callable[[set[str]], Awaitable[None]]:
-    """What follows when pods are detached at last: sandboxes end, and namespaces that no sandbox has, too."""
+def _orphan_removal(service: RuntimeService, kernel: SandboxKernel) -> Callable[[set[str]], Awaitable[None]]:
+    """Returns what follows when pods are detached at last: stopped sandboxes are finished, namespaces without a sandbox
+    removed."""
 
-    async def tidy(ids: set[str]) -> None:
+    async def remove_orphans(ids: set[str]) -> None:
         await service.finish_stops()
         for id_ in ids:
             if service.sandboxes.find(id_) is None and (left := await asyncio.to_thread(kernel.remove, id_)):
-                _log.error("what no sandbox has is not removed", extra={"sandbox": id_, "left": "; ".join(left)})
+                _log.error("cannot remove orphaned sandbox", extra={"sandbox": id_, "error": "; ".join(left)})
 
-    return tidy
+    return remove_orphans
 
 
 def _kernel(options: Options) -> SandboxKernel:
@@ -261,7 +264,9 @@ def _checker(options: Options, network: CniNetwork, sandboxes: Sandboxes, clock:
 def _shims(options: Options) -> ShimClient:
     runtime = next((found for name in options.oci_runtimes if (found := shutil.which(name))), None)
     if runtime is None:
-        raise NoRuntime(f"{' or '.join(options.oci_runtimes)} runs the containers, and is not on PATH")
+        raise NoRuntime(
+            f"{' or '.join(options.oci_runtimes)} is needed to run containers, but not on PATH; install one of them"
+        )
     hybrid = Path("/sys/fs/cgroup/unified/cgroup.controllers").exists()
     root = options.run / "podwire" / Path(runtime).name
     root.mkdir(mode=0o700, parents=True, exist_ok=True)

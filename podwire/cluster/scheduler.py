@@ -1,4 +1,4 @@
-"""Runs the scheduler against any API server, over HTTP; loads nothing of the server's own code."""
+"""Runs the scheduler against any API server, over HTTP; imports nothing of the API server."""
 
 import platform
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ USER_AGENT = "podwire-scheduler"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to run a scheduler; the command line's flags."""
+    """Options of a scheduler, as on the command line."""
 
     kubeconfig: Path
     context: str = ""
 
 
 async def run(options: Options) -> None:
-    """Work until cancelled; a server that does not answer is asked again. Raises BadKubeconfig."""
+    """Works until cancelled; a server that does not answer is retried. Raises BadKubeconfig."""
     access = credentials.load(options.kubeconfig, context=options.context)
     tap = tracing.api_tap(SCHEDULER)
     async with http_client.connect(access, user_agent=USER_AGENT, tap=tap, callee=API_SERVER) as http:

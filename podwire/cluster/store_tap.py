@@ -1,4 +1,4 @@
-"""A store whose writes are told: the joint between the API server and its store, whichever that is."""
+"""Tap point between the API server and its store: records writes."""
 
 from podwire.interfaces import Tap
 from podwire.protocols.storage import Item, Page, Watch
@@ -7,13 +7,13 @@ from podwire.trace.participants import API_SERVER, STORE
 from podwire.transports.tapped import Stored, Tapped
 
 
-def watched_store(store: AnyStore, tap: Tap | None) -> AnyStore:
-    """The store itself without a tap; with one, a store that does the same and tells."""
-    return store if tap is None else _WatchedStore(store, Tapped(tap, caller=API_SERVER, callee=STORE))
+def tapped_store(store: AnyStore, tap: Tap | None) -> AnyStore:
+    """Returns the store itself without a tap, else a store that records its writes."""
+    return store if tap is None else _TappedStore(store, Tapped(tap, caller=API_SERVER, callee=STORE))
 
 
-class _WatchedStore:
-    """Reads and watches go straight through; they are the API server's own business."""
+class _TappedStore:
+    """Reads and watches are not recorded."""
 
     def __init__(self, store: AnyStore, tapped: Tapped) -> None:
         self._store = store

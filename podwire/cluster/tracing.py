@@ -1,47 +1,56 @@
-"""Which joint is tapped with what, and the collector that hears it.
+"""Tap points: which calls are recorded and by which side; and the collector that receives the records.
 
-Every participant asks `tap` for its own; whether there is one is the environment's to say. Each call is told by one of
-its two sides only: requests and the store's writes by the API server (its clients, when it is a stranger), CRI by the
-kubelet (the runtime, when that is a stranger), programs by the runtime.
+Every component asks for its tap; the environment decides whether there is one. Each call is recorded by one of its two
+sides only:
+
+| call | recorded by | if that is not ours |
+|---|---|---|
+| API requests, writes to the store | the API server | its clients (`PODWIRE_TRACE_API=client`) |
+| CRI | the kubelet | the runtime (`PODWIRE_TRACE_CRI=runtime`) |
+| CNI plugins, OCI runtime | the runtime | |
+| steps inside a component | the component itself (`PodCalls`) | |
 """
 
+import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from podwire.cluster.told_checks import CheckFilter
 from podwire.interfaces import Tap
 from podwire.linux.proc import processes
 from podwire.trace.participants import CNI_PLUGIN, KUBELET, RUNTIME
-from podwire.transports.tapped import Execution, Run, Tapped, tapped_run
+from podwire.transports.tapped import Call, Execution, Run, Tapped, tapped_run
+
+if TYPE_CHECKING:
+    from podwire.trace.record import Record
 
 VARIABLE = "PODWIRE_TRACE"
-"""The collector's socket; without it nobody is watched."""
+"""The collector's socket; without it nothing is recorded."""
 NODE = "PODWIRE_NODE"
-"""The name of the node on which a participant works, for those that do not know it themselves."""
+"""The name of the node, for components that do not know it themselves."""
 API_SIDE = "PODWIRE_TRACE_API"
-"""`client`: participants tell whom they call, because the API server is a stranger that does not."""
+"""`client`: components record their own requests, because the API server is not ours."""
 CRI_SIDE = "PODWIRE_TRACE_CRI"
-"""`runtime`: the runtime tells who calls it, because the kubelet is a stranger that does not."""
-PATIENCE = 2.0
-"""Seconds for a collector that is busy."""
+"""`runtime`: the runtime records its callers, because the kubelet is not ours."""
+CATCH_UP_SECONDS = 2.0
+"""How long to wait for a busy collector."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectorOptions:
-    """Where a collector listens and keeps what it hears."""
+    """Where a collector listens and stores records."""
 
     socket: Path
     directory: Path
     limit: int = 32 << 20
     """Bytes of all records together."""
     keep_secrets: bool = False
-    """For `podwire trace --raw`; else nobody ever writes them down."""
+    """For `podwire trace --raw`; otherwise secrets are never stored."""
     otlp: str = ""
-    """Where spans are posted to, as OpenTelemetry's collectors want them; empty for nowhere."""
+    """URL of an OpenTelemetry collector that receives spans; empty for none."""
 
     @classmethod
     def below(cls, prefix: Path, *, otlp: str = "") -> "CollectorOptions":
@@ -49,11 +58,11 @@ class CollectorOptions:
 
 
 async def collect(options: CollectorOptions, ready: Callable[[], object] = lambda: None) -> None:
-    """Work until cancelled; `ready` is called once nothing is lost any more.
+    """Works until cancelled; calls `ready` once no datagram is lost any more.
 
-    Raises unix.CannotListen when another collector has the socket.
+    Raises unix_sockets.CannotListen when another collector has the socket.
     """
-    from podwire.trace.collector import Collector  # noqa: PLC0415 - the others must not pay for what it knows
+    from podwire.trace.collector import Collector  # noqa: PLC0415 - other components must not pay for this import
     from podwire.transports.datagrams import Receiver  # noqa: PLC0415 - as above
 
     async with contextlib.AsyncExitStack() as stack:
@@ -61,59 +70,75 @@ async def collect(options: CollectorOptions, ready: Callable[[], object] = lambd
         stack.push_async_callback(receiver.close)
         collector = Collector(options.directory, limit=options.limit, keep_secrets=options.keep_secrets)
         if options.otlp:
-            from podwire.cluster.exporting import exported  # noqa: PLC0415 - a client of HTTP, for those who want one
-
-            collector.subscribe(await stack.enter_async_context(exported(options.otlp)))
+            collector.subscribe(await stack.enter_async_context(_exporter(options.otlp)))
         ready()
         await collector.run(receiver)
 
 
-def catch_up(options: CollectorOptions) -> None:
-    """What has happened so far can be read, if a collector is there that writes it down."""
-    from podwire.transports.datagrams import flush  # noqa: PLC0415 - only who reads pays for the import
+@contextlib.asynccontextmanager
+async def _exporter(url: str) -> AsyncIterator[Callable[[Sequence["Record"]], None]]:
+    """Posts spans to an OpenTelemetry collector while the context is open; gives the function that takes records."""
+    from podwire.trace.exporter import Exporter  # noqa: PLC0415 - an HTTP client, only for those who export
+    from podwire.trace.otlp import CONTENT_TYPE  # noqa: PLC0415 - as above
+    from podwire.transports.http_post import posting  # noqa: PLC0415 - as above
 
-    flush(options.socket, PATIENCE)
+    async with posting(url, CONTENT_TYPE) as post:
+        exporter = Exporter(post)
+        running = asyncio.create_task(exporter.run(), name="otlp")
+        try:
+            yield exporter.offer
+        finally:
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+
+
+def catch_up(options: CollectorOptions) -> None:
+    """Waits until everything recorded so far can be read, if a collector is running."""
+    from podwire.transports.datagrams import flush  # noqa: PLC0415 - only readers pay for the import
+
+    flush(options.socket, CATCH_UP_SECONDS)
 
 
 def tap(component: str, node: str = "") -> Tap | None:
-    """A participant's tap; None when nobody listens. A node that is not named is the environment's."""
+    """Returns the tap of a component; None when tracing is off. Without a node, the environment names it."""
     path = os.environ.get(VARIABLE)
     if not path:
         return None
-    from podwire.trace.recorder import Recorder  # noqa: PLC0415 - only who is watched pays for the import
+    from podwire.trace.recorder import Recorder  # noqa: PLC0415 - only traced components pay for the import
     from podwire.transports.datagrams import Sender  # noqa: PLC0415 - as above
 
     return Recorder(Sender(path).send, component, node or os.environ.get(NODE, ""))
 
 
 def api_tap(component: str, node: str = "") -> Tap | None:
-    """A participant's tap for its own requests; None unless clients are the side that tells."""
+    """Returns the tap of a component for its own requests; None unless clients record them."""
     return tap(component, node) if os.environ.get(API_SIDE) == "client" else None
 
 
 def cri_tap(node: str = "") -> Tap | None:
-    """The runtime's tap for its own callers; None unless it is the side that tells."""
+    """Returns the runtime's tap for its callers; None unless the runtime records them."""
     return tap(KUBELET, node) if os.environ.get(CRI_SIDE) == "runtime" else None
 
 
 def cni_run(tap_: Tap | None) -> Run:
-    """How CNI plugins are run."""
+    """Returns the function that executes CNI plugins."""
     if tap_ is None:
         return processes.run
-    watched = tapped_run(processes.run, Tapped(tap_, caller=RUNTIME, callee=CNI_PLUGIN), _cni_call)
-    told = CheckFilter()
+    recorded = tapped_run(processes.run, Tapped(tap_, caller=RUNTIME, callee=CNI_PLUGIN), _cni_call)
+    checks = CheckFilter()
 
     def run(argv: Sequence[str], *, env: Mapping[str, str], **rest: Any) -> processes.Finished:
-        loudly = told.begun(argv[0], env)
-        done = (watched if loudly else processes.run)(argv, env=env, **rest)
-        told.ended(argv[0], env, done.code)
+        is_recorded = checks.begin(argv[0], env)
+        done = (recorded if is_recorded else processes.run)(argv, env=env, **rest)
+        checks.end(argv[0], env, done.code)
         return done
 
     return run
 
 
 def oci_run(tap_: Tap | None) -> Run:
-    """How containers are started: the runtime does it itself, with the OCI runtime's help."""
+    """Returns the function that starts containers: a call of the runtime to itself, by way of the OCI runtime."""
     if tap_ is None:
         return processes.run
     return tapped_run(processes.run, Tapped(tap_, caller=RUNTIME, callee=RUNTIME), _oci_call)
@@ -124,7 +149,52 @@ def _cni_call(execution: Execution) -> str:
 
 
 def _oci_call(execution: Execution) -> str:
-    """What stands behind the shim's own arguments: `crun run`."""
+    """Returns the command behind the shim's own arguments, such as `crun run`."""
     oci = list(execution.argv[execution.argv.index("--") + 1 :]) if "--" in execution.argv else list(execution.argv)
     verb = next((word for word in ("run", "create", "start", "exec", "delete") if word in oci), "")
     return f"{Path(oci[0]).name} {verb}"
+
+
+class CheckFilter:
+    """Decides which CNI CHECKs are recorded.
+
+    CHECK is called periodically while a pod lives. Only the first CHECK of each plugin is recorded, and those that
+    follow a failed one; otherwise a trace would contain little else.
+    """
+
+    def __init__(self) -> None:
+        self._quiet: dict[str, set[tuple[str, str]]] = {}
+        """By container: the plugins and interfaces whose last CHECK succeeded."""
+
+    def begin(self, plugin: str, env: Mapping[str, str]) -> bool:
+        """Whether the call is recorded; calls of other verbs always are."""
+        container = env.get("CNI_CONTAINERID", "")
+        match env.get("CNI_COMMAND"):
+            case "CHECK":
+                return (plugin, env.get("CNI_IFNAME", "")) not in self._quiet.get(container, ())
+            case "ADD" | "DEL":
+                self._quiet.pop(container, None)
+        return True
+
+    def end(self, plugin: str, env: Mapping[str, str], code: int) -> None:
+        if env.get("CNI_COMMAND") != "CHECK":
+            return
+        quiet = self._quiet.setdefault(env.get("CNI_CONTAINERID", ""), set())
+        (quiet.discard if code else quiet.add)((plugin, env.get("CNI_IFNAME", "")))
+
+
+class PodCalls:
+    """Records calls of a component for a pod that only the component knows."""
+
+    def __init__(self, participant: str, node: str) -> None:
+        self._participant, self._tap = participant, tap(participant, node)
+
+    @contextlib.contextmanager
+    def call(self, uid: str, method: str, callee: str = "") -> Iterator[Call]:
+        """Records a call to a participant; without one, a call of the component to itself."""
+        from podwire.trace.record import pod_id  # noqa: PLC0415 - only traced components pay for the import
+
+        tap_, pod = self._tap, pod_id(uid)
+        about_pod: Tap | None = None if tap_ is None else lambda hop: tap_(replace(hop, pod=pod))
+        with Tapped(about_pod, caller=self._participant, callee=callee or self._participant).call(method, None) as call:
+            yield call

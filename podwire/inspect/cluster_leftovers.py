@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from podwire.cluster.up import component_processes, host_network, views
+from podwire.cluster.up import component_processes, host_network, nodes
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.node_namespaces import NodeNamespaces
 from podwire.cluster.up.slot_claims import SlotClaims
@@ -28,15 +28,15 @@ def found(layout: Layout, claims: SlotClaims) -> set[Leftover]:
     """All that belongs to the cluster below a prefix, and all that its pods have, on the host and on its nodes."""
     seen = set(_own(layout, claims))
     for name in layout.nodes():
-        seen |= leftovers.found(views.outside(layout, name))
+        seen |= leftovers.found(nodes.runtime_on_host(layout, name))
     for space in _spaces(layout):
-        seen |= space.inside(partial(leftovers.found, views.inside(layout, space.name)))
+        seen |= space.inside(partial(leftovers.found, nodes.runtime_on_node(layout, space.name)))
     return seen
 
 
 def owners(layout: Layout) -> set[str]:
     """Sandboxes and containers that have a record, and the cluster itself if it has one."""
-    known = {owner for name in layout.nodes() for owner in leftovers.owners(views.outside(layout, name))}
+    known = {owner for name in layout.nodes() for owner in leftovers.owners(nodes.runtime_on_host(layout, name))}
     return known | {OWNER} if layout.record.exists() else known
 
 

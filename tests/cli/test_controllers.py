@@ -50,7 +50,7 @@ async def test_nothing_follows_from_a_namespace_without_controllers_and_everythi
     assert not await exists(lambda: api.get(SERVICE_ACCOUNTS, "default", "shop"))
 
     working = daemon("controllers", "--kubeconfig", server)
-    working.wait_for("working")
+    working.wait_for("are running")
     await become(True, lambda: api.get(SERVICE_ACCOUNTS, "default", "shop"))
     await become(True, lambda: api.get(CONFIG_MAPS, "kube-root-ca.crt", "shop"))
     told = await api.get(CONFIG_MAPS, "kube-root-ca.crt", "shop")

@@ -57,7 +57,7 @@ def test_a_flag_that_makes_no_sense_is_named(podwire, flag, value, told):
 
 def test_without_a_runtime_it_says_so_and_waits(daemon, server, flags):
     kubelet = daemon("kubelet", "--kubeconfig", server, *flags)
-    kubelet.wait_for("working")
+    kubelet.wait_for("is running")
     kubelet.wait_for("runtime does not answer")
     kubelet.wait_for("registered")
     assert kubelet.stop() == 0
@@ -77,7 +77,7 @@ def test_without_an_api_server_it_waits(daemon, server, flags, tmp_path):
 
 
 def test_two_do_not_share_a_directory(daemon, podwire, server, flags):
-    daemon("kubelet", "--kubeconfig", server, *flags).wait_for("working")
+    daemon("kubelet", "--kubeconfig", server, *flags).wait_for("is running")
     done = podwire("kubelet", "--kubeconfig", server, *flags)
     assert done.returncode == 1
     assert "another kubelet works in" in done.stderr

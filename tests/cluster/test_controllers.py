@@ -5,10 +5,10 @@ import logging
 
 import pytest
 
-from podwire.cluster import controllers
+from podwire.cluster.apiserver_controllers import run_in_process
 
 
-async def test_a_fault_in_a_controller_is_told_and_begun_anew(monkeypatch, caplog):
+async def test_a_fault_in_a_controller_is_told_and_begun_anew(caplog):
     begun, third = [], asyncio.Event()
 
     async def faulty(_assembled):
@@ -18,12 +18,10 @@ async def test_a_fault_in_a_controller_is_told_and_begun_anew(monkeypatch, caplo
         third.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(controllers, "_run", faulty)
-    monkeypatch.setattr(controllers, "RESTART", 0.0)
     with caplog.at_level(logging.ERROR):
-        task = asyncio.create_task(controllers.in_process(None))
+        task = asyncio.create_task(run_in_process(None, faulty, restart_seconds=0.0))
         await third.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert [each.message for each in caplog.records] == ["a controller failed; all begin anew"] * 2
+    assert [each.message for each in caplog.records] == ["controllers failed and are restarted"] * 2

@@ -8,8 +8,8 @@ import pytest
 
 from podwire import controllers
 from podwire.cluster.apiserver import Options, running
+from podwire.cluster.apiserver_controllers import StoreFeed
 from podwire.cluster.loopback import LoopbackHttp
-from podwire.cluster.store_feed import StoreFeed
 from podwire.controllers.kinds import CLAIMS, CONFIG_MAPS, EVENTS, PODS, SERVICE_ACCOUNTS, TAINT_RULES, TEMPLATES
 from podwire.objects.claims import FINALIZER
 from podwire.protocols.k8sapi.client_side import Client, Scope

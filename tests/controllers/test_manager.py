@@ -8,8 +8,8 @@ import pytest
 
 from podwire import controllers
 from podwire.cluster.apiserver import Options, running
+from podwire.cluster.apiserver_controllers import StoreFeed
 from podwire.cluster.loopback import LoopbackHttp
-from podwire.cluster.store_feed import StoreFeed
 from podwire.controllers.kinds import CONFIG_MAPS, DEFINITIONS, EVENTS, NAMESPACES, PODS, SERVICE_ACCOUNTS, builtin
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.client_side import Client, Propagation, Scope

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from podwire.cluster.apiserver import Options, running
+from podwire.cluster.apiserver_controllers import StoreFeed
 from podwire.cluster.loopback import LoopbackHttp
-from podwire.cluster.store_feed import StoreFeed
 from podwire.controllers import Absent, Complete, Present
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import EVENTS, LEASES, NODES, PODS

@@ -17,8 +17,8 @@ import pytest
 
 from podwire.cluster import runtime
 from podwire.cluster.demo.acts import acts
-from podwire.cluster.demo.acts.act import WAITS, Place
-from podwire.cluster.demo.frame import beginning, ending
+from podwire.cluster.demo.acts.act import WAITS, DemoContext
+from podwire.cluster.demo.play import first_steps, last_steps
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.slot_claims import SlotClaims
 
@@ -39,8 +39,8 @@ needs_new = pytest.mark.skipif(minor_version() < WAITS, reason="this kubectl is 
 class Visitor:
     """Somebody at a machine with a network of its own, which has nothing but a loopback interface."""
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
+    def __init__(self, context: Path) -> None:
+        self.context = context
         self._machine = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "unshare", "-n", "sh", "-c", "ip link set lo up && echo up && read _"],
             stdin=subprocess.PIPE,
@@ -51,7 +51,7 @@ class Visitor:
         self._before = self._network()
 
     def types(self, *words: str, **environment: str) -> "subprocess.Popen[str]":
-        env = {**os.environ, "TMPDIR": str(self.place), **environment}
+        env = {**os.environ, "TMPDIR": str(self.context), **environment}
         return subprocess.Popen(
             ["nsenter", "-t", str(self._machine.pid), "-n", *words],
             stdout=subprocess.PIPE,
@@ -82,7 +82,7 @@ class Visitor:
         assert prefix not in Path("/proc/self/mountinfo").read_text()
         assert not [at for at, below, _ in os.walk("/sys/fs/cgroup") if options.cgroup_parent in below]
         assert told_of(prefix) == []
-        assert list(self.place.iterdir()) == []
+        assert list(self.context.iterdir()) == []
 
 
 def told_of(prefix: str) -> list[str]:
@@ -100,24 +100,24 @@ def told_of(prefix: str) -> list[str]:
 
 @pytest.fixture
 def visitor() -> Iterator[Visitor]:
-    place = Path(tempfile.mkdtemp(prefix="pwd-", dir="/tmp"))
-    visitor = Visitor(place)
+    context = Path(tempfile.mkdtemp(prefix="pwd-", dir="/tmp"))
+    visitor = Visitor(context)
     try:
         yield visitor
     finally:
-        for each in place.iterdir():
+        for each in context.iterdir():
             visitor.reads(PODWIRE, "down", "--prefix", str(each))
         visitor.leaves()
-        shutil.rmtree(place)
+        shutil.rmtree(context)
 
 
 @needs_new
 def test_every_step_of_every_act_is_told_played_and_kept_and_nothing_is_left(visitor):
     code, output = visitor.reads(PODWIRE, "demo", COLUMNS="140")
     assert code == 0, output
-    place = Place(layout=Layout(Path("/nowhere")), minor=WAITS)
-    played = acts(place)
-    steps = [*beginning(place), *(step for each in played for step in each.steps), *ending(place)]
+    context = DemoContext(layout=Layout(Path("/nowhere")), minor=WAITS)
+    played = acts(context)
+    steps = [*first_steps(context), *(step for each in played for step in each.steps), *last_steps(context)]
     for number, step in enumerate(steps, 1):
         assert f"{number:2}  {step.sentence}\n" in output
     for each in played:
@@ -210,10 +210,10 @@ def test_interrupted_at_a_step_it_leaves_nothing(visitor, tmp_path, at, number, 
 @pytest.mark.parametrize("there", ["up.json", "trace", "kubeconfig", "nodes"])
 def test_interrupted_while_the_cluster_comes_up_it_leaves_nothing(visitor, there):
     """Impatiently: the signal comes twice."""
-    place = {"nodes": "run/podwire/nodes"}.get(there, f"var/lib/podwire/{there}")
+    context = {"nodes": "run/podwire/nodes"}.get(there, f"var/lib/podwire/{there}")
     with visitor.types(PODWIRE, "demo") as demo:
         end = time.monotonic() + SOON
-        while not list(visitor.place.glob(f"pwdemo-*/{place}")):
+        while not list(visitor.context.glob(f"pwdemo-*/{context}")):
             assert time.monotonic() < end
             assert demo.poll() is None, demo.communicate()
             time.sleep(0.002)

@@ -7,14 +7,17 @@ from dataclasses import dataclass
 
 from podwire.cluster.demo import api_server, api_tour, demo_cluster
 from podwire.cluster.demo.acts import Act, acts
-from podwire.cluster.demo.acts.act import Place
+from podwire.cluster.demo.acts.act import DemoContext
 from podwire.cluster.demo.comparison import comparison
-from podwire.cluster.demo.frame import beginning, ending
 from podwire.cluster.demo.shell import shell
 from podwire.cluster.demo.signals import SignalGuard
+from podwire.cluster.demo.step import Step
 from podwire.cluster.demo.step_runner import ActStarted, DemoEvent, StepFinished, StepStarted, Summary, played
-from podwire.cluster.processes import memory_of
 from podwire.cluster.tracing import CollectorOptions
+from podwire.linux.proc.processes import memory_of
+
+HARDWARE = "two-numa"
+"""The profile of the node's simulated network cards and GPUs."""
 
 DemoEvents = Generator[DemoEvent, None, None]
 
@@ -39,26 +42,28 @@ def play(wish: DemoOptions, stops: SignalGuard) -> DemoEvents:
     begin = time.perf_counter()
     with demo_cluster.staged(keep=wish.keep) as layout:
         typing = shell(layout.prefix, layout.kubeconfig, stops, wish.columns)
-        place = Place(layout=layout, minor=typing.minor, form=wish.form)
-        wanted = [act for act in acts(place) if wish.only in (0, act.number)]
+        context = DemoContext(layout=layout, minor=typing.minor, form=wish.form)
+        wanted = [act for act in acts(context) if wish.only in (0, act.number)]
 
         def log() -> str:
             return demo_cluster.log_tails(layout)
 
         with contextlib.ExitStack() as running:
-            yield from played(typing, beginning(place), log, running)
+            yield from played(typing, first_steps(context), log, running)
             for act in wanted:
                 yield ActStarted(act.number, act.title, act.sentence)
                 yield from played(typing, act.steps, log, running)
             memory = demo_cluster.memory_bytes(layout)
             table = comparison(wanted, CollectorOptions.below(layout.prefix).directory, wish.columns)
-        yield from played(typing, [] if wish.keep else ending(place), log, contextlib.ExitStack())
+        yield from played(typing, [] if wish.keep else last_steps(context), log, contextlib.ExitStack())
         stops.heed()  # a cluster that stays is one that somebody was told of
-        yield _closing(place, wanted, time.perf_counter() - begin, memory, table)
+        yield _closing(context, wanted, time.perf_counter() - begin, memory, table)
 
 
-def _closing(place: Place, played_acts: Sequence[Act], seconds: float, memory: int, table: Sequence[str]) -> Summary:
-    layout = place.layout
+def _closing(
+    context: DemoContext, played_acts: Sequence[Act], seconds: float, memory: int, table: Sequence[str]
+) -> Summary:
+    layout = context.layout
     return Summary(
         seconds=seconds,
         memory_bytes=memory,
@@ -95,3 +100,42 @@ def play_api(wish: DemoOptions, stops: SignalGuard) -> DemoEvents:
             visits=(f"kubectl --kubeconfig {stage.kubeconfig} get pods",),
             end=f"kill {stage.process.pid} && rm -r {stage.folder}",
         )
+
+
+def first_steps(context: DemoContext) -> list[Step]:
+    """The steps before the acts: the cluster starts."""
+    return [
+        Step(
+            name="up",
+            sentence="Start a cluster: one process per component, a node with its own namespaces, simulated cards.",
+            command=context.podwire("up --detach", f"--hardware {HARDWARE}"),
+            then=f"export KUBECONFIG={context.layout.kubeconfig}",
+            shows="cluster    ready",
+        ),
+        Step(name="the node", sentence="The node is ready.", command="kubectl get nodes", shows=" Ready "),
+    ]
+
+
+def last_steps(context: DemoContext) -> list[Step]:
+    """The steps after the acts, unless the cluster is kept."""
+    return [
+        Step(
+            name="status",
+            sentence="Show processes and memory.",
+            command=context.podwire("status"),
+            since="COMPONENT",
+            shows="total",
+        ),
+        Step(
+            name="down",
+            sentence="Remove the cluster: processes, namespaces, links, nftables rules, files.",
+            command=context.podwire("down"),
+            shows="removed the cluster",
+        ),
+        Step(
+            name="leakcheck",
+            sentence="Verify that no leftovers of this cluster are on the machine.",
+            command=context.podwire("leakcheck"),
+            shows="no leftovers",
+        ),
+    ]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from podwire import logs
-from podwire.cluster.daemons import run_until_stopped, settle
+from podwire.cluster.daemons import run_until_stopped, tune_garbage_collector
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.node_namespaces import NodeNamespaces
 from podwire.linux import syscalls
@@ -103,7 +103,7 @@ def _mark(path: Path) -> int:
 
 def _serve(component: Component, told: int) -> int:
     def ready() -> None:
-        settle()
+        tune_garbage_collector()
         os.write(told, b"r")
 
     run_until_stopped(component.work(ready), (signal.SIGTERM,))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from podwire.cluster.up import component_processes, conflist, host_network, pod_removal, state, views
+from podwire.cluster.up import component_processes, conflist, host_network, nodes, pod_removal, state
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.node_namespaces import NodeNamespaces, remove_pins
 from podwire.cluster.up.slot_claims import SlotClaims
@@ -67,11 +67,13 @@ class Removal:
         standing = [space for space in self.spaces if space.stands()]
         if standing:
             used = [space for space in standing if (self.layout.home(space.name).state / "runtime").is_dir()]
-            return pod_removal.ours(self.layout, [(views.inside(self.layout, space.name), space) for space in used])
+            return pod_removal.ours(
+                self.layout, [(nodes.runtime_on_node(self.layout, space.name), space) for space in used]
+            )
         if not (self.layout.state / "runtime").is_dir():
             return []
         if self.state is None or not self.state.nodes[0].own:
-            return pod_removal.ours(self.layout, [(views.outside(self.layout), None)])
+            return pod_removal.ours(self.layout, [(nodes.runtime_on_host(self.layout), None)])
         return []  # the namespaces are gone, and all that was in them
 
     def end_residents(self) -> None:
@@ -81,7 +83,7 @@ class Removal:
 
     def remove_groups(self) -> None:
         cgroups = KernelCgroups()
-        for parent in (views.cgroup(self.layout, node) for node in self.layout.nodes()):
+        for parent in (nodes.cgroup_of(self.layout, node) for node in self.layout.nodes()):
             cgroups.kill(parent)
             cgroups.remove(parent)
             with contextlib.suppress(OSError):

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from podwire.cluster import runtime
-from podwire.cluster.up import node_mounts, views
-from podwire.cluster.up.layout import Layout
+from podwire.cluster.up import node_mounts
+from podwire.cluster.up.layout import FIRST, Layout
 from podwire.cluster.up.node_namespaces import NodeNamespaces
 from podwire.cluster.up.slots import Network, Slot
 from podwire.cluster.up.state import NodeRecord
@@ -53,7 +53,7 @@ class Node:
     @property
     def runtime(self) -> runtime.Options:
         """As the node sees it."""
-        return views.inside(self.layout, self.name) if self.record.own else views.outside(self.layout)
+        return runtime_on_node(self.layout, self.name) if self.record.own else runtime_on_host(self.layout)
 
     @property
     def ips(self) -> tuple[str, ...]:
@@ -94,3 +94,35 @@ def objection(known: tuple[NodeRecord, ...], wanted: int | None) -> str:
     if wanted > 1 and not all(node.own for node in known):
         return "the node of this cluster is on the host itself, where there is room for one; `podwire down` it first"
     return ""
+
+
+def runtime_on_host(layout: Layout, node: str = FIRST) -> runtime.Options:
+    """Returns the options of a node's runtime with the host's paths. A node on the host itself is like the first."""
+    home = layout.home(node)
+    return runtime.Options(
+        socket=home.runtime_socket, prefix=home.prefix, cgroup_root=cgroup_of(layout, node), name=_image_owner(node)
+    )
+
+
+def runtime_on_node(layout: Layout, node: str) -> runtime.Options:
+    """Returns the options of a node's runtime with the paths inside the node's namespaces: the standard paths.
+
+    Cgroups belong to the machine: their names follow from the real prefix.
+    """
+    return runtime.Options(
+        socket=_ROOT.runtime_socket,
+        prefix=_ROOT.prefix,
+        cgroup_root=cgroup_of(layout, node),
+        name=_image_owner(node),
+    )
+
+
+def cgroup_of(layout: Layout, node: str) -> str:
+    """Returns the parent of a node's cgroups. Each node has one, because a runtime removes orphans below its parent."""
+    first = runtime.Options(socket=layout.runtime_socket, prefix=layout.prefix).cgroup_parent
+    return first if node == FIRST else f"{first}-{node}"
+
+
+def _image_owner(node: str) -> str:
+    """Returns the owner of a node's containers in the image store, which all nodes share."""
+    return "" if node == FIRST else node

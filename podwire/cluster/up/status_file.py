@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import msgspec
 
 from podwire.cluster.files import write_private
-from podwire.cluster.processes import memory_of
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.supervisor import Process
 from podwire.linux.errors import LinuxError, NoSuchProcess
@@ -124,5 +123,5 @@ def is_alive(note: ComponentEntry | SupervisorStatus) -> bool:
 def memory(note: ComponentEntry | SupervisorStatus) -> int:
     """Its share of the memory in bytes; 0 when it is gone."""
     with contextlib.suppress(OSError, LookupError, LinuxError):
-        return memory_of(note.pid)
+        return processes.memory_of(note.pid)
     return 0

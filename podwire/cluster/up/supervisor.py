@@ -1,7 +1,12 @@
-"""Forks the components, starts again what dies, stops all in order.
+"""Forks the components, restarts those that exit, and stops all of them in order.
 
-It makes no event loop, thread, channel or TLS context: what is forked is as clean as a program that was just loaded. It
-waits for descriptors alone: processes, the pipes by which components say that they are ready, and signals.
+The supervisor has no event loop, thread, gRPC channel or TLS context, so that a forked child is as clean as a program
+that was just loaded. It polls descriptors only: pidfds, the pipes by which components report readiness, and signals.
+
+    waiting --needs are ready--> started --ready byte--> ready
+                                    |                      |
+                                    +------- exits --------+--> waiting (after a back-off)
+                                                           +--> done (a `once` component with exit code 0)
 """
 
 import contextlib
@@ -10,48 +15,88 @@ import select
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from podwire.cluster.up import child
 from podwire.cluster.up.child import Component
 from podwire.cluster.up.layout import Layout
-from podwire.cluster.up.restarts import Restarts
 from podwire.linux.proc import processes
 
-READY_SECONDS = 60.0
-STOP_SECONDS = 10.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    ready: float = 60.0
+    """Seconds until all components must be ready for the first time."""
+    stop: float = 10.0
+    """Seconds for a component to stop before it is killed."""
+    first_backoff: float = 0.1
+    longest_backoff: float = 5.0
+    healthy: float = 10.0
+    """Seconds after which a component that was ready counts as healthy: its next exit is a first one again."""
+    unready_exits: int = 4
+    """Consecutive exits without ever having been ready, after which the first start is given up."""
+
+
+LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened to a component, or to the whole (`component` is empty)."""
+    """Something that happened to a component, or to the whole cluster (`component` is empty)."""
 
     component: str
     what: str
-    """started, ready, died, stopped; up, failed, stopping for the whole."""
+    """started, ready, died, stopped; up, failed, stopping for the cluster."""
     seconds: float
-    """Since the component was started, or since the beginning for the whole."""
+    """Since the component was started; for the cluster, since the supervisor was started."""
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Restarts:
+    """The exits of one component, and the back-off that follows from them."""
+
+    limits: Limits = LIMITS
+    count: int = 0
+    """All exits, for `podwire status`."""
+    in_a_row: int = 0
+    unready: int = 0
+    """In a row, without having been ready before."""
+
+    def exited(self, *, lived: float, was_ready: bool) -> "Restarts":
+        in_a_row = 0 if was_ready and lived >= self.limits.healthy else self.in_a_row
+        unready = 0 if was_ready else self.unready + 1
+        return replace(self, count=self.count + 1, in_a_row=in_a_row + 1, unready=unready)
+
+    @property
+    def backoff(self) -> float:
+        """Seconds until the next start."""
+        return min(self.limits.first_backoff * (1 << max(self.in_a_row - 1, 0)), self.limits.longest_backoff)
+
+    @property
+    def hopeless(self) -> bool:
+        return self.unready >= self.limits.unready_exits
 
 
 @dataclass(slots=True)
 class Process:
-    """A component as it is now."""
+    """The present state of a component."""
 
     component: Component
     pid: int = 0
     pidfd: int = -1
-    told: int = -1
+    ready_pipe: int = -1
     started: float = 0.0
-    """On the monotonic clock, of its last start."""
+    """Monotonic time of the last start."""
     since: float = 0.0
-    """On the wall clock."""
+    """Wall-clock time of the last start."""
     start_ticks: int = 0
     ready: bool = False
     done: bool = False
-    """One that does one thing has done it."""
-    again_at: float | None = None
+    """A `once` component has finished its work."""
+    restart_at: float | None = None
     restarts: Restarts = field(default_factory=Restarts)
 
     @property
@@ -62,7 +107,8 @@ class Process:
 class Supervisor:
     """Runs components until a signal, or until one of them is hopeless before all were ready for the first time.
 
-    It tells `report` what happens and `note` how things stand. Components keep none of the descriptors `inherited`.
+    `report` receives events, `save_status` the processes and whether all were ready once. Components inherit none of
+    the descriptors of `private`.
     """
 
     def __init__(
@@ -70,14 +116,18 @@ class Supervisor:
         layout: Layout,
         components: Sequence[Component],
         report: Callable[[Event], None],
-        note: Callable[[Sequence[Process], bool], None],
-        inherited: Callable[[], Iterable[int]] = tuple,
+        save_status: Callable[[Sequence[Process], bool], None],
+        private: Callable[[], Iterable[int]] = tuple,
+        limits: Limits = LIMITS,
     ) -> None:
         self._layout = layout
-        self._all = {component.name: Process(component) for component in components}
+        self._processes = {
+            component.name: Process(component, restarts=Restarts(limits=limits)) for component in components
+        }
         self._report = report
-        self._note = note
-        self._inherited = inherited
+        self._save_status = save_status
+        self._private = private
+        self._limits = limits
         self._signal_pipe: tuple[int, ...] = ()
         self._begin = time.monotonic()
         self._poll = select.poll()
@@ -86,164 +136,152 @@ class Supervisor:
         self._stop = False
 
     def run(self) -> bool:
-        """Whether it came up; returns when everything has been stopped."""
+        """Returns whether the cluster came up, when everything has been stopped."""
         with self._signals():
             failure = ""
             while not self._stop and not failure:
-                self._start_what_can()
-                self._note(list(self._all.values()), self._was_up)
+                self._start_due()
+                self._save_status(list(self._processes.values()), self._was_up)
                 self._wait()
                 failure = "" if self._was_up else self._failure()
-                self._settle()
+                self._note_up()
             if failure:
-                self._tell("", "failed", failure)
+                self._emit("", "failed", failure)
             self._stop_all()
         return not failure
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """A pipe that a signal writes to, so that the loop waits for it like for anything else."""
-        reads, writes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        deaf = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # a daemon's terminal may go
-        heard = [number for number in SIGNALS if number is not signal.SIGHUP or not deaf]
-        before = {number: signal.signal(number, lambda *_: None) for number in heard}
-        old = signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
-        self._signal_pipe = (reads, writes)
-        self._watch(reads, lambda: self._signalled(reads))
-        try:
+        """Installs a pipe that signals write to, so that the loop polls it like any other descriptor."""
+        with contextlib.ExitStack() as undo:
+            reads, writes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+            undo.callback(os.close, reads)
+            undo.callback(os.close, writes)
+            ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # a daemon outlives its terminal
+            for number in SIGNALS:
+                if number is not signal.SIGHUP or not ignored:
+                    undo.callback(signal.signal, number, signal.signal(number, lambda *_: None))
+            undo.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(writes, warn_on_full_buffer=False))
+            self._signal_pipe = (reads, writes)
+            self._watch(reads, lambda: self._on_signal(reads))
+            undo.callback(self._unwatch, reads)
             yield
-        finally:
-            self._forget(reads)
-            signal.set_wakeup_fd(old)
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            self._signal_pipe = ()
-            os.close(reads)
-            os.close(writes)
+        self._signal_pipe = ()
 
-    def _signalled(self, reads: int) -> None:
+    def _on_signal(self, reads: int) -> None:
         self._stop = bool(set(os.read(reads, 64)) & set(SIGNALS)) or self._stop
 
     def _watch(self, descriptor: int, act: Callable[[], None]) -> None:
         self._poll.register(descriptor, select.POLLIN)
         self._watched[descriptor] = act
 
-    def _forget(self, descriptor: int) -> None:
+    def _unwatch(self, descriptor: int) -> None:
         self._poll.unregister(descriptor)
         del self._watched[descriptor]
 
-    def _start_what_can(self) -> None:
+    def _start_due(self) -> None:
         now = time.monotonic()
-        for process in self._all.values():
-            due = process.again_at is None or process.again_at <= now
-            if (
-                not process.alive
-                and not process.done
-                and due
-                and all(self._all[name].ready for name in process.component.needs)
-            ):
+        for process in self._processes.values():
+            due = process.restart_at is None or process.restart_at <= now
+            needs = all(self._processes[name].ready for name in process.component.needs)
+            if not process.alive and not process.done and due and needs:
                 self._start(process)
 
     def _start(self, process: Process) -> None:
         component = process.component
-        told, tells = os.pipe2(os.O_CLOEXEC)
+        reads, writes = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if pid == 0:
-            child.become(component, self._layout, tells, lambda: self._close_for_child(told))
-        os.close(tells)
-        process.pid, process.pidfd, process.told = pid, os.pidfd_open(pid), told
+            child.become(component, self._layout, writes, lambda: self._close_for_child(reads))
+        os.close(writes)
+        process.pid, process.pidfd, process.ready_pipe = pid, os.pidfd_open(pid), reads
         process.started, process.since = time.monotonic(), time.time()
         process.start_ticks = processes.start_time(pid)
-        process.ready, process.again_at = False, None
-        self._watch(process.pidfd, lambda: self._ended(process))
-        self._watch(told, lambda: self._said(process))
-        self._tell(component.name, "started", f"pid {pid}", process)
+        process.ready, process.restart_at = False, None
+        self._watch(process.pidfd, lambda: self._on_exit(process))
+        self._watch(reads, lambda: self._on_ready_pipe(process))
+        self._emit(component.name, "started", f"pid {pid}", process)
 
-    def _close_for_child(self, told: int) -> None:
-        """What belongs to the supervisor: its lock and pipes, and what it watches of others."""
-        for descriptor in {told, *self._inherited(), *self._signal_pipe, *self._watched}:
+    def _close_for_child(self, ready_pipe: int) -> None:
+        """Closes the descriptors of the supervisor: its lock, its pipes, and those of other components."""
+        for descriptor in {ready_pipe, *self._private(), *self._signal_pipe, *self._watched}:
             os.close(descriptor)
 
     def _wait(self) -> None:
-        """Until something happens, or is due."""
-        times = [process.again_at for process in self._all.values() if process.again_at is not None]
+        """Polls until something happens or is due."""
+        times = [process.restart_at for process in self._processes.values() if process.restart_at is not None]
         if not self._was_up:
-            times.append(self._begin + READY_SECONDS)
+            times.append(self._begin + self._limits.ready)
         left = max(0.0, min(times) - time.monotonic()) * 1000 if times else None
         for descriptor, _ in self._poll.poll(None if left is None else left + 1):
             act = self._watched.get(descriptor)
             if act is not None:
                 act()
 
-    def _said(self, process: Process) -> None:
-        if os.read(process.told, 16):
+    def _on_ready_pipe(self, process: Process) -> None:
+        if os.read(process.ready_pipe, 16):
             process.ready = True
-            self._tell(process.component.name, "ready", "", process)
+            self._emit(process.component.name, "ready", "", process)
             return
-        self._forget(process.told)
-        os.close(process.told)
-        process.told = -1
+        self._unwatch(process.ready_pipe)
+        os.close(process.ready_pipe)
+        process.ready_pipe = -1
 
-    def _ended(self, process: Process) -> None:
-        """A component's process has ended; unless it has done its work, it is started again after a while."""
-        while process.told >= 0:  # what it said last comes first
-            self._said(process)
+    def _on_exit(self, process: Process) -> None:
+        """Schedules a restart, unless the component has done its work."""
+        while process.ready_pipe >= 0:  # it may have reported readiness just before
+            self._on_ready_pipe(process)
         code = self._reap(process)
         lived, was_ready = time.monotonic() - process.started, process.ready
         if process.component.once and code == 0:
             process.done = process.ready = True
             return
         process.ready = False
-        process.restarts = process.restarts.died(lived=lived, was_ready=was_ready)
-        process.again_at = time.monotonic() + process.restarts.wait
-        self._tell(process.component.name, "died", _told(code), process)
+        process.restarts = process.restarts.exited(lived=lived, was_ready=was_ready)
+        process.restart_at = time.monotonic() + process.restarts.backoff
+        detail = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
+        self._emit(process.component.name, "died", detail, process)
 
     def _reap(self, process: Process) -> int:
-        self._forget(process.pidfd)
+        self._unwatch(process.pidfd)
         code = processes.reap(processes.Child(process.pid, process.pidfd, process.start_ticks))
         os.close(process.pidfd)
         process.pidfd = -1
         return code
 
     def _failure(self) -> str:
-        """Why the first start is given up; empty as long as there is hope."""
-        for process in self._all.values():
+        """Returns the component because of which the first start is given up; empty while it may succeed."""
+        for process in self._processes.values():
             if process.restarts.hopeless:
                 return process.component.name
-        if time.monotonic() > self._begin + READY_SECONDS:
-            return next((name for name, process in self._all.items() if not process.ready), "")
+        if time.monotonic() > self._begin + self._limits.ready:
+            return next((name for name, process in self._processes.items() if not process.ready), "")
         return ""
 
-    def _settle(self) -> None:
-        if not self._was_up and all(process.ready for process in self._all.values()):
+    def _note_up(self) -> None:
+        if not self._was_up and all(process.ready for process in self._processes.values()):
             self._was_up = True
-            self._note(list(self._all.values()), self._was_up)
-            self._tell("", "up", "")
+            self._save_status(list(self._processes.values()), self._was_up)
+            self._emit("", "up", "")
 
     def _stop_all(self) -> None:
-        """In the reverse of the order in which they need each other; who does not go in time is killed."""
-        self._tell("", "stopping", "")
-        for process in reversed(self._all.values()):
-            process.again_at = None
+        """Stops the components in the reverse of their order of start; a component that is too slow is killed."""
+        self._emit("", "stopping", "")
+        for process in reversed(self._processes.values()):
+            process.restart_at = None
             if not process.alive:
                 continue
             begun = time.monotonic()
             processes.send_signal(process.pidfd, signal.SIGTERM)
-            if not processes.wait(process.pidfd, STOP_SECONDS):
+            if not processes.wait(process.pidfd, self._limits.stop):
                 processes.send_signal(process.pidfd, signal.SIGKILL)
-            while process.told >= 0:
-                self._said(process)
+            while process.ready_pipe >= 0:
+                self._on_ready_pipe(process)
             self._reap(process)
             taken = time.monotonic() - begun
             self._report(Event(component=process.component.name, what="stopped", seconds=taken))
-        self._note([], False)
+        self._save_status([], False)
 
-    def _tell(self, component: str, what: str, detail: str, process: Process | None = None) -> None:
+    def _emit(self, component: str, what: str, detail: str, process: Process | None = None) -> None:
         since = process.started if process is not None and what != "started" else self._begin
         self._report(Event(component=component, what=what, seconds=time.monotonic() - since, detail=detail))
-
-
-def _told(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    return f"killed by {signal.Signals(-code).name}"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from podwire.cluster.controllers import in_process
+from podwire.cluster.apiserver_controllers import run_in_process
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 MANY = 10_000 if os.environ.get("PODWIRE_SOAK") else 2_000
@@ -19,7 +19,7 @@ def collected(house) -> Iterator[Any]:
     """A server with its controllers."""
 
     async def start() -> "asyncio.Task[None]":
-        return asyncio.create_task(in_process(house.assembled))
+        return asyncio.create_task(run_in_process(house.assembled))
 
     async def stop(task: "asyncio.Task[None]") -> None:
         alive = not task.done()

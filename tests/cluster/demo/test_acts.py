@@ -6,13 +6,13 @@ import pytest
 import yaml
 
 from podwire.cluster.demo.acts import acts
-from podwire.cluster.demo.acts.act import WAITS, Place
+from podwire.cluster.demo.acts.act import WAITS, DemoContext
 from podwire.cluster.demo.comparison import ALWAYS, comparison, written
 from podwire.cluster.demo.manifests import CLUSTER
 from podwire.cluster.up.layout import Layout
 from podwire.trace.flow import FLOWS
 
-PLACE = Place(layout=Layout(Path("/tmp/x")), minor=WAITS)
+PLACE = DemoContext(layout=Layout(Path("/tmp/x")), minor=WAITS)
 ACTS = acts(PLACE)
 
 
@@ -34,12 +34,12 @@ def test_an_act_starts_its_pod_checks_its_flow_and_deletes_what_it_made(act):
 
 
 def test_an_old_kubectl_is_asked_for_nothing_that_it_cannot():
-    old = acts(Place(layout=PLACE.layout, minor=20))
+    old = acts(DemoContext(layout=PLACE.layout, minor=20))
     assert not [step for act in old for step in act.steps if "--for=jsonpath" in step.command]
 
 
 def test_pages_go_into_files_one_for_each_act():
-    drawn = acts(Place(layout=PLACE.layout, minor=WAITS, form="html"))
+    drawn = acts(DemoContext(layout=PLACE.layout, minor=WAITS, form="html"))
     assert [step.saves for each in drawn for step in each.steps if step.saves] == [f"{act.flow}.html" for act in ACTS]
     assert not [step for each in ACTS for step in each.steps if step.saves]
 

@@ -2,10 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from podwire.cluster.up import views
 from podwire.cluster.up.components import apiserver_options, components
 from podwire.cluster.up.layout import Layout
-from podwire.cluster.up.nodes import MOST, Node, objection, planned, trace_socket
+from podwire.cluster.up.nodes import MOST, Node, objection, planned, runtime_on_host, trace_socket
 from podwire.cluster.up.preparation import Prepared
 from podwire.cluster.up.slots import Slot
 from podwire.cluster.up.state import NodeRecord, State
@@ -69,7 +68,7 @@ def test_the_first_node_has_what_the_only_one_has():
     assert first.home == PREFIX
     assert first.called("runtime") == "runtime"
     assert first.trace_socket == Path("/run/podwire/trace.sock")
-    assert first.runtime.cgroup_parent == views.outside(PREFIX).cgroup_parent
+    assert first.runtime.cgroup_parent == runtime_on_host(PREFIX).cgroup_parent
     assert first.runtime.name == ""
 
 
@@ -79,8 +78,8 @@ def test_another_node_has_a_home_cgroups_and_names_of_its_own():
     assert second.called("runtime") == "runtime@node-2"
     assert second.trace_socket == trace_socket(PREFIX, "node-2") == Path("/run/podwire/cluster/trace.sock")
     assert second.runtime.name == "node-2"
-    assert second.runtime.cgroup_parent == f"{views.outside(PREFIX).cgroup_parent}-node-2"
-    assert second.runtime.cgroup_parent == views.outside(PREFIX, "node-2").cgroup_parent
+    assert second.runtime.cgroup_parent == f"{runtime_on_host(PREFIX).cgroup_parent}-node-2"
+    assert second.runtime.cgroup_parent == runtime_on_host(PREFIX, "node-2").cgroup_parent
     assert second.ips == ("10.103.192.3", "fd70:6f64:7703::3")
 
 

@@ -1,6 +1,13 @@
-"""The acts of the demo: one for each flow."""
+"""The acts of the demo, one for each flow."""
 
-from podwire.cluster.demo.acts.act import Act
-from podwire.cluster.demo.acts.all import acts
+from collections.abc import Sequence
 
-__all__ = ["Act", "acts"]
+from podwire.cluster.demo.acts import claim, device, life, policy, start
+from podwire.cluster.demo.acts.act import Act, DemoContext
+
+__all__ = ["Act", "DemoContext", "acts"]
+
+
+def acts(context: DemoContext) -> Sequence[Act]:
+    """Returns all acts in order."""
+    return [module.act(context) for module in (start, life, policy, device, claim)]

@@ -14,7 +14,7 @@ NODE = "node-1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class DemoContext:
     """Where an act is played, and with what."""
 
     layout: Layout
@@ -45,23 +45,23 @@ class Act:
     """What happens to a pod's start while the plugin is dead."""
 
 
-def shown(place: Place, pod: str, flow: str, *, refused: bool = False) -> list[Step]:
+def shown(context: DemoContext, pod: str, flow: str, *, refused: bool = False) -> list[Step]:
     """The pod's way, and how it compares with its flow."""
     return [
         Step(
             name=f"trace {pod}",
             sentence="Its way, as it was recorded: every arrow is a call that was made.",
-            command=place.podwire(f"trace {pod}", f"--flow {flow} --brief --format {place.form}"),
+            command=context.podwire(f"trace {pod}", f"--flow {flow} --brief --format {context.form}"),
             lines=400,
             shows="CNIPlugin",
-            saves=f"{flow}.html" if place.form == "html" else "",
+            saves=f"{flow}.html" if context.form == "html" else "",
         ),
         Step(
             name=f"check {pod}",
             sentence="It is the flow that people draw, but for what was typed: this kubectl keeps that."
             if refused
             else "It is the flow that people draw: nothing is missing, swapped or extra.",
-            command=place.podwire(f"trace {pod}", f"--check {flow}"),
+            command=context.podwire(f"trace {pod}", f"--check {flow}"),
             refused=refused,
             shows=": 1 deviations" if refused else ": no deviations",
         ),

@@ -1,12 +1,12 @@
 """Act five: devices that a pod claims, by a network driver: DRA and NRI together."""
 
-from podwire.cluster.demo.acts.act import NODE, Act, Place, applied, runs, shown
+from podwire.cluster.demo.acts.act import NODE, Act, DemoContext, applied, runs, shown
 from podwire.cluster.demo.step import Step
 
 KUBECONFIG = "/var/lib/podwire/identities/network-driver.kubeconfig"
 
 
-def act(place: Place) -> Act:
+def act(context: DemoContext) -> Act:
     return Act(
         number=5,
         flow="network-driver",
@@ -17,7 +17,7 @@ def act(place: Place) -> Act:
             Step(
                 name="network-driver",
                 sentence="The driver, a process on the node; in a cluster of yours it is a DaemonSet.",
-                command=place.on_node(f"podwire network-driver --node-name {NODE} --kubeconfig {KUBECONFIG}"),
+                command=context.on_node(f"podwire network-driver --node-name {NODE} --kubeconfig {KUBECONFIG}"),
                 stays=True,
                 shows="published",
             ),
@@ -32,7 +32,7 @@ def act(place: Place) -> Act:
             runs("peer", "And the other one."),
             _CLAIM,
             _PING,
-            *shown(place, "fast", "network-driver"),
+            *shown(context, "fast", "network-driver"),
             _DELETE,
         ],
         scheduler="every device: speed, NUMA node, PCIe root, who has it",

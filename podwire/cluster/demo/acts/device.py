@@ -1,10 +1,10 @@
 """Act four: network devices as extended resources, by a device plugin."""
 
-from podwire.cluster.demo.acts.act import NODE, WAITS, Act, Place, applied, runs, shown
+from podwire.cluster.demo.acts.act import NODE, WAITS, Act, DemoContext, applied, runs, shown
 from podwire.cluster.demo.step import Step
 
 
-def act(place: Place) -> Act:
+def act(context: DemoContext) -> Act:
     return Act(
         number=4,
         flow="device-plugin",
@@ -15,11 +15,11 @@ def act(place: Place) -> Act:
             Step(
                 name="device-plugin",
                 sentence="The plugin: device files, and four links that it makes on the node's uplink.",
-                command=place.on_node(f"podwire device-plugin --config {place.layout.prefix}/pools.yaml"),
+                command=context.on_node(f"podwire device-plugin --config {context.layout.prefix}/pools.yaml"),
                 stays=True,
                 shows="registered",
             ),
-            *([_COUNTED] if place.minor >= WAITS else []),
+            *([_COUNTED] if context.minor >= WAITS else []),
             applied("router.yaml", "A pod with one of each.", "pod/router created"),
             runs("router"),
             Step(
@@ -28,7 +28,7 @@ def act(place: Place) -> Act:
                 command="kubectl logs router",
                 shows="PODWIRE_DEVICE_VLAN",
             ),
-            *shown(place, "router", "device-plugin"),
+            *shown(context, "router", "device-plugin"),
             Step(
                 name="delete router",
                 sentence="It goes, and its devices are free again.",

@@ -1,10 +1,10 @@
 """Act two: a pod's network from ADD over CHECK to DEL."""
 
-from podwire.cluster.demo.acts.act import Act, Place, applied, runs, shown
+from podwire.cluster.demo.acts.act import Act, DemoContext, applied, runs, shown
 from podwire.cluster.demo.step import Step
 
 
-def act(place: Place) -> Act:
+def act(context: DemoContext) -> Act:
     return Act(
         number=2,
         flow="cni",
@@ -16,7 +16,7 @@ def act(place: Place) -> Act:
             runs("life"),
             _BREAK,
             _DELETE,
-            *shown(place, "life", "cni"),
+            *shown(context, "life", "cni"),
         ],
         scheduler="nothing of networks",
         dies="kubelet and runtime try again; what a killed ADD left is found by its record",

@@ -1,12 +1,12 @@
 """Act three: a network plugin finishes a pod's network, by NRI and custom resources."""
 
-from podwire.cluster.demo.acts.act import NODE, Act, Place, applied, runs, shown
+from podwire.cluster.demo.acts.act import NODE, Act, DemoContext, applied, runs, shown
 from podwire.cluster.demo.step import Step
 
 KUBECONFIG = "/var/lib/podwire/identities/nri-network.kubeconfig"
 
 
-def act(place: Place) -> Act:
+def act(context: DemoContext) -> Act:
     return Act(
         number=3,
         flow="nri",
@@ -18,9 +18,9 @@ def act(place: Place) -> Act:
             Step(
                 name="nri-network",
                 sentence="The plugin, a process on the node; in a cluster of yours it is a DaemonSet.",
-                command=place.on_node(f"podwire nri-network --node-name {NODE} --kubeconfig {KUBECONFIG}"),
+                command=context.on_node(f"podwire nri-network --node-name {NODE} --kubeconfig {KUBECONFIG}"),
                 stays=True,
-                shows="working",
+                shows="network plugin is running",
             ),
             applied("rules.yaml", "A route, and a policy: only friends reach the database.", "networkpolicy"),
             applied(
@@ -32,7 +32,7 @@ def act(place: Place) -> Act:
             runs("friend", "And its friend."),
             runs("stranger", "And somebody else."),
             *_TALK,
-            *shown(place, "db", "nri"),
+            *shown(context, "db", "nri"),
             _DELETE,
         ],
         scheduler="nothing of networks",

@@ -1,10 +1,10 @@
 """Act one: a pod's way from kubectl to Running."""
 
-from podwire.cluster.demo.acts.act import TELLS, Act, Place, applied, runs, shown
+from podwire.cluster.demo.acts.act import TELLS, Act, DemoContext, applied, runs, shown
 from podwire.cluster.demo.step import Step
 
 
-def act(place: Place) -> Act:
+def act(context: DemoContext) -> Act:
     return Act(
         number=1,
         flow="pod",
@@ -17,7 +17,7 @@ def act(place: Place) -> Act:
             _ADDRESSES,
             *_PINGS,
             _HOST_PORT,
-            *shown(place, "web", "pod", refused=place.minor < TELLS),
+            *shown(context, "web", "pod", refused=context.minor < TELLS),
             _DELETE,
         ],
         scheduler="CPU, memory, ports",

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from podwire.apiserver.registry import Registry
-from podwire.cluster.store_feed import StoreFeed
+from podwire.cluster.apiserver_controllers import StoreFeed
 from podwire.controllers import Absent, Complete, Present
 from podwire.kinds.resource import storage_prefix as prefix
 from podwire.kinds.strategies import strategy_of
