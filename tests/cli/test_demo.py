@@ -110,7 +110,7 @@ def test_a_step_that_breaks_its_promise_ends_the_demo_with_the_servers_log(place
     assert done.returncode == 1
     assert "something else" in done.stdout
     assert "the step 'namespaces' did not do what it promises" in done.stderr
-    assert "apiserver: serving" in done.stderr
+    assert "apiserver: API server is serving" in done.stderr
     done = subprocess.run([PODWIRE, "demo", "api", "-o", "json"], capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 1
     told = json.loads(done.stdout)

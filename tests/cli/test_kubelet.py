@@ -27,7 +27,7 @@ def flags(tmp_path):
     ("more", "told"),
     [
         pytest.param(["--kubeconfig", "/no/such/file"], "/no/such/file", id="no such kubeconfig"),
-        pytest.param(["--runtime", "tcp://somewhere"], "is no unix:///PATH", id="no socket"),
+        pytest.param(["--runtime", "tcp://somewhere"], "expected unix:///PATH", id="no socket"),
     ],
 )
 def test_what_cannot_be_used_is_told_in_a_sentence(podwire, server, flags, more, told):
@@ -80,7 +80,7 @@ def test_two_do_not_share_a_directory(daemon, podwire, server, flags):
     daemon("kubelet", "--kubeconfig", server, *flags).wait_for("is running")
     done = podwire("kubelet", "--kubeconfig", server, *flags)
     assert done.returncode == 1
-    assert "another kubelet works in" in done.stderr
+    assert "another kubelet uses" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

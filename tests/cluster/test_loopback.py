@@ -10,5 +10,5 @@ async def test_a_websocket_does_not_come_without_a_wire():
         return Upgrade(protocols=("v5.channel.k8s.io",), run=None)
 
     http = LoopbackHttp(handler, Certificate("admin"))
-    with pytest.raises(Interrupted, match="GET /exec: a conversation needs a wire"):
+    with pytest.raises(Interrupted, match="GET /exec: upgrades need a real connection"):
         await http.request("GET", "/exec")

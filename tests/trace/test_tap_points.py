@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from podwire.cluster import cni_tap, tracing
-from podwire.cluster.store_tap import watched_store
+from podwire.cluster.store_tap import tapped_store
 from podwire.cniplugins.skeleton import Streams, answer
 from podwire.interfaces import Hop
 from podwire.linux.proc import processes
@@ -26,9 +26,9 @@ def arrows(hops):
     return [(each.caller, each.callee, each.method, each.outcome) for each in hops]
 
 
-async def test_a_watched_store_tells_its_writes_and_does_what_it_is_told():
+async def test_a_tapped_store_tells_its_writes_and_does_what_it_is_told():
     hops, plain = [], MemoryStore()
-    store = watched_store(plain, hops.append)
+    store = tapped_store(plain, hops.append)
     item = await store.create("/registry/pods/a/b", b"{}")
     await store.update("/registry/pods/a/b", b"{}", expected=item.revision)
     with pytest.raises(Stale):
@@ -106,7 +106,7 @@ def joints(netns: Path, folder: Path, verb: str, ipam: dict[str, Any]) -> list[t
         "CNI_COMMAND": verb, "CNI_CONTAINERID": "c1", "CNI_NETNS": str(netns), "CNI_IFNAME": "eth0",
         "CNI_PATH": "/none",
     }  # fmt: skip
-    answer = cni_tap.watched(hops.append)
+    answer = cni_tap.tapped_answer(hops.append)
     answer("bridge", Streams(environ, lambda: config, lambda _: None, lambda _: None))
     return arrows(hops)
 
@@ -151,7 +151,7 @@ def test_an_ipam_that_says_no_is_told_so(tmp_path):
 
 
 def test_a_plugin_without_an_ipam_or_a_tap_is_not_watched(tmp_path):
-    assert cni_tap.watched(None) is answer
+    assert cni_tap.tapped_answer(None) is answer
     assert joints(tmp_path / "nowhere", tmp_path, "ADD", {}) == []
 
 

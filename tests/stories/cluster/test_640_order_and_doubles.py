@@ -118,7 +118,7 @@ def test_a_second_up_a_second_kubelet_and_a_second_scheduler_do_no_harm(cluster,
     node = ["nsenter", "-t", cluster.pid("kubelet"), "-n", "-m", "--"]
     refused = subprocess.run([*map(str, [*node, *words])], capture_output=True, text=True, timeout=60, check=False)
     assert refused.returncode == 1
-    assert "another kubelet works in /var/lib/kubelet" in refused.stderr
+    assert "another kubelet uses /var/lib/kubelet" in refused.stderr
     assert "Traceback" not in refused.stderr
     words = [cluster.program, "scheduler", "--kubeconfig", cluster.layout.identity("scheduler")]
     second = subprocess.Popen(cluster.space.command(*words), stderr=subprocess.PIPE, text=True)

@@ -132,7 +132,7 @@ def test_two_kubelets_do_not_share_a_directory(node):
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert f"another kubelet works in {node.root}" in done.stderr
+    assert f"another kubelet uses {node.root}" in done.stderr
 
 
 def test_a_node_that_was_deleted_comes_back(node, pod, name):
