@@ -5,9 +5,8 @@ import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from podwire.kinds.crds.automaton import TooCostly
 from podwire.kinds.crds.formats import test_of
-from podwire.kinds.crds.patterns import BadPattern, compile_pattern
+from podwire.kinds.crds.patterns import BadPattern, TooCostly, compile_pattern
 from podwire.protocols.k8sapi.status import (
     FieldError,
     Problem,

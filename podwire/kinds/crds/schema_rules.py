@@ -132,7 +132,13 @@ def _pattern(schema: Json, path: str) -> list[FieldError]:
     try:
         compile_pattern(pattern)
     except BadPattern as error:
-        return [invalid(f"{path}.pattern", pattern, f"must be a valid regular expression, but isn't: {error}")]
+        return [
+            invalid(
+                f"{path}.pattern",
+                pattern,
+                f"must be a valid regular expression, but isn't: error parsing regexp: {error}",
+            )
+        ]
     return []
 
 

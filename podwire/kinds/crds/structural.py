@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from podwire.kinds.crds.automaton import TooCostly, metered
 from podwire.kinds.crds.checks import Check, child, compiled
+from podwire.kinds.crds.patterns import TooCostly, metered
 from podwire.kinds.crds.rules import compile_rules, run_rules
 from podwire.kinds.shape import Field, Report, Shape
 from podwire.protocols.k8sapi.status import ApiError, FieldError, Reason, forbidden
