@@ -1,4 +1,4 @@
-"""Revisions and watches: memory, SQLite, etcd. Speaks: storage."""
+"""Key-value stores with revisions and watches: memory, SQLite, etcd. Speaks: storage."""
 
 from podwire.store.errors import BadUrl, CannotOpen
 from podwire.store.factory import AnyStore, open_store

@@ -1,10 +1,22 @@
-"""Watches: every subscriber gets the changes under its prefix, in order, once each, and nobody waits for anybody.
+"""Broadcasts changes to watches: each gets the changes under its prefix, in order, exactly once, and none waits for
+another.
 
-Subscribers are filed by prefix, and a change looks under each prefix of its own key ('/', '/registry/', …, the key
-itself): a thousand watches elsewhere cost a change nothing. All get the same `Change`.
+Subscribers are indexed by prefix, and a change looks up each prefix of its own key ('/', '/registry/', …, the key
+itself): a thousand watches elsewhere cost a change nothing. All subscribers get the same `Change` object.
 
-A subscriber has a bounded queue. When it overflows, the subscriber is cut with SlowWatcher and what it had not read
-is dropped; it can resume from its `revision`. The replay that a resumed watch begins with does not count.
+How a watch begins, falls behind and resumes:
+
+| situation                               | what happens                                                        |
+|-----------------------------------------|---------------------------------------------------------------------|
+| subscribe after R, R >= history's floor | replays the changes above R, then live ones                         |
+| subscribe after R, R below the floor    | Gone: the client lists, and watches from the list's revision        |
+| the reader falls `queue` changes behind | cut: unread changes are dropped, `next` raises SlowWatcher          |
+| after a cut                             | `revision` is the last change handed out: resume there without a gap |
+| the history restarts (etcd restored)    | `next` raises Gone once the queued changes are read                 |
+| the store closes                        | `next` raises StoreUnavailable once the queued changes are read     |
+
+The replay does not count against the queue. A slow reader therefore costs at most `queue` references
+to changes, and never delays a write.
 """
 
 import asyncio
@@ -18,31 +30,31 @@ QUEUE = 4096
 
 
 class Subscription:
-    """A watch (see podwire.protocols.storage.Watch); one reader at a time."""
+    """A watch (podwire.protocols.storage.Watch); one reader at a time."""
 
-    __slots__ = ("_ended", "_feed", "_queue", "_room", "_stopped_at", "_waiter", "after", "prefix")
+    __slots__ = ("_broadcaster", "_capacity", "_ended", "_queue", "_stopped_at", "_waiter", "after", "prefix")
 
-    def __init__(self, feed: "Feed", prefix: str, after: int, backlog: list[Change]) -> None:
+    def __init__(self, broadcaster: "Broadcaster", prefix: str, after: int, backlog: list[Change]) -> None:
         self.prefix = prefix
-        self._feed = feed
+        self._broadcaster = broadcaster
         self.after = after
         self._queue = backlog
-        self._room = feed.queue + len(backlog)
+        self._capacity = broadcaster.queue + len(backlog)
         self._waiter: asyncio.Future[None] | None = None
         self._ended: StorageError | None = None
         self._stopped_at: int | None = None
 
     @property
     def revision(self) -> int:
-        """All changes up to this revision were handed out by `next`."""
+        """All changes up to this revision were returned by `next`."""
         if self._queue:
             return self._queue[0].revision - 1
         if self._stopped_at is not None:
             return self._stopped_at
-        return max(self.after, self._feed.history.revision)
+        return max(self.after, self._broadcaster.history.revision)
 
     async def next(self) -> list[Change]:
-        """All that is queued, at least one; raises what ended the watch."""
+        """Returns all queued changes, at least one; raises the error that ended the watch."""
         while not self._queue:
             if self._ended is not None:
                 raise self._ended
@@ -52,24 +64,24 @@ class Subscription:
             finally:
                 self._waiter = None
         batch, self._queue = self._queue, []
-        self._room = self._feed.queue
+        self._capacity = self._broadcaster.queue
         return batch
 
     def close(self) -> None:
-        self._feed.end(self, StorageError("the watch is closed"), drop=True)
+        self._broadcaster.end(self, StorageError("the watch is closed"), drop=True)
 
     def push(self, change: Change) -> bool:
-        """Queue a change; False when there is no room."""
+        """Queues a change; returns False when the queue is full."""
         if change.revision <= self.after:
             return True
-        if len(self._queue) >= self._room:
+        if len(self._queue) >= self._capacity:
             return False
         self._queue.append(change)
         self._wake()
         return True
 
     def stop(self, reason: StorageError, *, drop: bool) -> None:
-        """Let `next` raise `reason`, after what is queued unless that is dropped."""
+        """Makes `next` raise `reason`, after the queued changes unless they are dropped."""
         if self._ended is not None:
             return
         self._stopped_at = self.revision if drop or not self._queue else self._queue[-1].revision
@@ -83,8 +95,8 @@ class Subscription:
             self._waiter.set_result(None)
 
 
-class Feed:
-    """Hands what is appended to a history to its subscribers; synchronous, on the event loop."""
+class Broadcaster:
+    """Delivers the changes of a history to its subscribers; synchronous, on the event loop."""
 
     def __init__(self, history: History, *, queue: int = QUEUE) -> None:
         self.history = history
@@ -92,13 +104,13 @@ class Feed:
         self._subscribers: dict[str, dict[Subscription, None]] = {}
 
     def subscribe(self, prefix: str, after: int) -> Subscription:
-        """Changes under `prefix` above `after`, first from the history; raises Gone."""
+        """Returns a watch on changes under `prefix` above `after`, starting with the history; raises Gone."""
         subscription = Subscription(self, prefix, after, self.history.after(after, prefix))
         self._subscribers.setdefault(prefix, {})[subscription] = None
         return subscription
 
     def publish(self, changes: Iterable[Change]) -> None:
-        """Tell the subscribers of changes that the history has just got."""
+        """Delivers changes that were just appended to the history."""
         for change in changes:
             slow = [
                 each
@@ -111,7 +123,7 @@ class Feed:
                 self.end(each, behind, drop=True)
 
     def end(self, subscription: Subscription, reason: StorageError, *, drop: bool) -> None:
-        """End one watch; a second end changes nothing."""
+        """Ends one watch; idempotent."""
         filed = self._subscribers.get(subscription.prefix, {})
         filed.pop(subscription, None)
         if not filed:
@@ -119,7 +131,8 @@ class Feed:
         subscription.stop(reason, drop=drop)
 
     def restart(self, floor: int) -> None:
-        """Begin anew above `floor`: a watch that asked for more ends with Gone, after what is queued for it."""
+        """Restarts the history above `floor`: watches that need older changes end with Gone after their queued
+        changes."""
         for filed in list(self._subscribers.values()):
             for each in list(filed):
                 if each.after < floor:
@@ -127,7 +140,7 @@ class Feed:
         self.history.restart(floor)
 
     def end_all(self, reason: StorageError) -> None:
-        """End every watch once its reader has what is queued for it."""
+        """Ends every watch after its queued changes."""
         for filed in list(self._subscribers.values()):
             for each in list(filed):
                 self.end(each, reason, drop=False)

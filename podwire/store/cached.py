@@ -1,17 +1,18 @@
-"""What a store answers from memory: reads, lists, watches. The stores below add how a write becomes durable."""
+"""Base of the memory and SQLite stores: reads, lists and watches are answered from memory."""
 
 from collections.abc import Sequence
 
 from podwire.protocols.storage import Change, Item, Page, StorageError, StoreUnavailable, TooLarge, Watch
-from podwire.store.broadcast import QUEUE, Feed
+from podwire.store.broadcast import QUEUE, Broadcaster
 from podwire.store.history import Window
 from podwire.store.versions import Versions
 
 MAX_VALUE = 1_500_000
-"""Bytes of one value. etcd takes requests of 1.5 MiB; all stores refuse alike, so that none is a trap for later."""
+"""Maximum bytes of one value. etcd accepts requests of 1.5 MiB; all stores have the same limit, so that an object can
+move from one to another."""
 
 SHRINK_EVERY = 256
-"""Changes between two looks at whether the past has outgrown its window."""
+"""Changes between two checks whether the history exceeds its window."""
 
 
 def refuse_too_large(key: str, value: bytes) -> None:
@@ -19,24 +20,24 @@ def refuse_too_large(key: str, value: bytes) -> None:
         raise TooLarge(key, len(value), MAX_VALUE)
 
 
-class Mirror:
-    """The whole state and its recent past in memory."""
+class CachedStore:
+    """The whole state and its recent history in memory."""
 
     def __init__(self, versions: Versions, *, keep: Window, queue: int = QUEUE) -> None:
         self._versions = versions
-        self._feed = Feed(versions.history, queue=queue)
+        self._broadcaster = Broadcaster(versions.history, queue=queue)
         self._keep = keep
         self._until_shrink = SHRINK_EVERY
         self._closed = False
 
     @property
     def revision(self) -> int:
-        """The newest revision that was published."""
+        """The newest published revision."""
         return self._versions.revision
 
     @property
     def failure(self) -> str:
-        """Why the store takes no writes; empty when it does."""
+        """Why the store accepts no writes; empty when it does."""
         return "the store is closed" if self._closed else ""
 
     async def get(self, key: str) -> Item | None:
@@ -51,17 +52,18 @@ class Mirror:
     def watch(self, prefix: str, *, after: int) -> Watch:
         """Changes under `prefix` (or of one key, when it does not end in '/') above `after`; raises Gone."""
         self._refuse_when_closed()
-        return self._feed.subscribe(prefix, after)
+        return self._broadcaster.subscribe(prefix, after)
 
     def _publish(self, changes: Sequence[Change]) -> None:
-        """Make changes visible: to readers, then to watchers."""
+        """Makes changes visible: first to readers, then to watchers."""
         for change in changes:
             self._versions.apply(change)
-        self._feed.publish(changes)
+        self._broadcaster.publish(changes)
         self._until_shrink -= len(changes)
 
-    def _outgrown(self) -> int | None:
-        """The revision to compact to when it is time for that: work in proportion to writes, no clock needed."""
+    def _compaction_due(self) -> int | None:
+        """Returns the revision to compact to, if a compaction is due. Work is proportional to writes; no timer is
+        needed."""
         if self._until_shrink > 0:
             return None
         self._until_shrink = SHRINK_EVERY
@@ -72,6 +74,6 @@ class Mirror:
         if self._closed:
             raise StoreUnavailable("the store is closed")
 
-    def _end(self, reason: StorageError) -> None:
+    def _close_watches(self, reason: StorageError) -> None:
         self._closed = True
-        self._feed.end_all(reason)
+        self._broadcaster.end_all(reason)

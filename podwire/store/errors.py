@@ -1,11 +1,11 @@
-"""What can go wrong before a store is open."""
+"""Errors of opening a store."""
 
 from podwire.protocols.storage import StorageError
 
 
 class CannotOpen(StorageError):
-    """The store cannot be opened; says which and why."""
+    """The store cannot be opened; names the store and the cause."""
 
 
 class BadUrl(ValueError):
-    """A store's URL that cannot be read; says what is wrong with it."""
+    """A store's URL is invalid; says what is wrong with it."""

@@ -1,4 +1,4 @@
-"""Which store a URL means.
+"""Opens the store that a URL names.
 
 memory://                                   lives as long as the process
 sqlite:// or nothing                        a file in the data directory
@@ -14,14 +14,14 @@ from podwire.store.memory import MemoryStore
 
 
 class AnyStore(Protocol):
-    """What every store of this room can do; the words are those of podwire.protocols.storage."""
+    """Operations of every store; podwire.protocols.storage defines their meaning."""
 
     @property
     def revision(self) -> int: ...
 
     @property
     def failure(self) -> str:
-        """What is wrong with the store, for health checks; empty when it is well."""
+        """Why the store is unhealthy, for health checks; empty when it is healthy."""
         ...
 
     async def get(self, key: str) -> Item | None: ...
@@ -42,15 +42,15 @@ class AnyStore(Protocol):
 
 
 async def open_store(url: str | None, data_dir: Path) -> AnyStore:
-    """The store that `url` names; raises BadUrl or CannotOpen."""
+    """Opens the store that `url` names; raises BadUrl or CannotOpen."""
     scheme, separator, rest = (url or "sqlite://").partition("://")
     match scheme + separator:
         case "memory://":
-            _nothing_more(scheme, rest)
+            _refuse_suffix(scheme, rest)
             return MemoryStore()
         case "sqlite://":
-            _nothing_more(scheme, rest)
-            from podwire.store.sqlite import SqliteStore  # noqa: PLC0415 - only who uses it pays for the import
+            _refuse_suffix(scheme, rest)
+            from podwire.store.sqlite import SqliteStore  # noqa: PLC0415 - imported only when used
 
             return await SqliteStore.open(data_dir)
         case "etcd://":
@@ -58,9 +58,9 @@ async def open_store(url: str | None, data_dir: Path) -> AnyStore:
 
             return await EtcdStore.open(f"etcd://{rest}")
         case _:
-            raise BadUrl(f"{url}: a store is memory://, sqlite:// or etcd://HOST:PORT")
+            raise BadUrl(f"{url}: the store must be memory://, sqlite:// or etcd://HOST:PORT")
 
 
-def _nothing_more(scheme: str, rest: str) -> None:
+def _refuse_suffix(scheme: str, rest: str) -> None:
     if rest:
         raise BadUrl(f"{scheme}://{rest}: nothing may follow {scheme}://")

@@ -1,8 +1,8 @@
-"""The changes since compaction, in order: what watches replay and what reads of the past undo.
+"""The changes since compaction, in order: replayed by watches, undone by reads of the past.
 
-One log serves both. A `Change` carries what its key held before, so the state at an earlier revision is the present
-with the later changes undone, and no key needs a chain of versions. Changes are also filed by the first two segments
-of their key (`/registry/pods/`): resuming a watch on quiet secrets does not walk through a day of busy leases.
+One log serves both. A `Change` carries the previous item of its key, so the state at an earlier revision is the present
+with the later changes undone, and no key needs a chain of versions. Changes are also indexed by the first two segments
+of their key (`/registry/pods/`): resuming a watch on quiet secrets does not scan a day of busy leases.
 """
 
 import time
@@ -15,10 +15,10 @@ from operator import attrgetter, itemgetter
 from podwire.protocols.storage import Change, Gone
 
 FIRST_REVISION = 1
-"""The revision of an empty store, as in etcd: a list of nothing must not say 0, which means "any" in the API."""
+"""The revision of an empty store, as in etcd: an empty list must not return 0, which means "any" in the API."""
 
 CHANGE_OVERHEAD = 512
-"""What a kept change costs beside its value: the change, its item, its key and its places in the lists."""
+"""Memory of a change besides its value: the change, its item, its key and the list entries."""
 
 _MARK_SECONDS = 1.0
 _revision = attrgetter("revision")
@@ -26,7 +26,7 @@ _revision = attrgetter("revision")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """How much of the past is kept: the last `revisions` and the last `seconds`, but never more than `size` bytes."""
+    """The retained history: the last `revisions` and the last `seconds`, but never more than `size` bytes."""
 
     revisions: int = 10_000
     seconds: float = 90.0
@@ -34,7 +34,7 @@ class Window:
 
 
 def under(prefix: str, key: str) -> bool:
-    """Whether `key` is watched by `prefix`: below it when that ends in '/', else the very key."""
+    """Returns whether a watch on `prefix` covers `key`: below it when that ends in '/', else the exact key."""
     return key.startswith(prefix) if prefix.endswith("/") else key == prefix
 
 
@@ -47,7 +47,7 @@ class History:
         self.size = 0
         self._clock = clock
         self._changes: list[Change] = []
-        self._filed: dict[str, list[Change]] = {}
+        self._by_bucket: dict[str, list[Change]] = {}
         self._marks: list[tuple[float, int]] = []
 
     def __len__(self) -> int:
@@ -55,7 +55,7 @@ class History:
 
     def append(self, change: Change) -> None:
         self._changes.append(change)
-        self._filed.setdefault(_drawer(change.key), []).append(change)
+        self._by_bucket.setdefault(_bucket(change.key), []).append(change)
         self.revision = change.revision
         self.size += _cost(change)
         now = self._clock()
@@ -63,36 +63,36 @@ class History:
             self._marks.append((now, change.revision))
 
     def after(self, revision: int, prefix: str) -> list[Change]:
-        """The changes under `prefix` above `revision`; raises Gone below the floor."""
+        """Returns the changes under `prefix` above `revision`; raises Gone below the floor."""
         if revision < self.floor:
             raise Gone(revision, self.floor)
-        filed = self._filed.get(drawer, []) if (drawer := _drawer(prefix)) else self._changes
+        filed = self._by_bucket.get(bucket, []) if (bucket := _bucket(prefix)) else self._changes
         later = filed[bisect_right(filed, revision, key=_revision) :]
-        return later if prefix == drawer else [each for each in later if under(prefix, each.key)]
+        return later if prefix == bucket else [each for each in later if under(prefix, each.key)]
 
     def forget(self, revision: int) -> list[Change]:
-        """Raise the floor to `revision`; returns the changes up to it, which are kept no longer."""
+        """Raises the floor to `revision`; returns the changes that were removed."""
         count = bisect_right(self._changes, revision, key=_revision)
         forgotten = self._changes[:count]
         del self._changes[:count]
-        for drawer, number in Counter(_drawer(each.key) for each in forgotten).items():
-            del self._filed[drawer][:number]
-            if not self._filed[drawer]:
-                del self._filed[drawer]
+        for bucket, number in Counter(_bucket(each.key) for each in forgotten).items():
+            del self._by_bucket[bucket][:number]
+            if not self._by_bucket[bucket]:
+                del self._by_bucket[bucket]
         self.size -= sum(map(_cost, forgotten))
         dated = bisect_right(self._marks, revision, key=itemgetter(1))
-        del self._marks[: max(0, dated - 1)]  # the last of these still dates the changes that follow
+        del self._marks[: max(0, dated - 1)]  # the last of these still dates the following changes
         self.floor = max(self.floor, revision)
         return forgotten
 
     def restart(self, floor: int) -> None:
-        """Forget everything and begin anew above `floor`."""
+        """Removes everything and starts again above `floor`."""
         self.forget(self.revision)
         self.floor = self.revision = floor
         self._marks.clear()
 
     def surplus(self, window: Window) -> int:
-        """The revision up to which changes may be forgotten by the rules of `window`."""
+        """Returns the revision up to which changes exceed the window."""
         count = min(max(0, len(self._changes) - window.revisions), self._older_than(window.seconds))
         size = self.size - sum(map(_cost, self._changes[:count]))
         while size > window.size and count < len(self._changes):
@@ -101,7 +101,7 @@ class History:
         return self._changes[count - 1].revision if count else self.floor
 
     def _older_than(self, seconds: float) -> int:
-        """How many changes are older, to the second: those before the first mark that is younger."""
+        """Returns how many changes are older, to the second: those before the first younger time mark."""
         horizon = self._clock() - seconds
         young = next((revision for at, revision in self._marks if at >= horizon), None)
         if young is None:
@@ -109,8 +109,8 @@ class History:
         return bisect_right(self._changes, young - 1, key=_revision)
 
 
-def _drawer(key: str) -> str:
-    """Where a key is filed: `/registry/pods/` of `/registry/pods/default/web`; nothing for a shorter one."""
+def _bucket(key: str) -> str:
+    """Returns the index bucket of a key: `/registry/pods/` of `/registry/pods/default/web`; empty for a shorter key."""
     first = key.find("/", 1)
     return key[: key.find("/", first + 1) + 1] if first > 0 else ""
 

@@ -1,14 +1,14 @@
-"""A store that lives as long as its process: for tests, tries and short-lived clusters."""
+"""A store that lives as long as its process: for tests, experiments and short-lived clusters."""
 
 from podwire.protocols.storage import Change, Item, StoreUnavailable
 from podwire.store.broadcast import QUEUE
-from podwire.store.cached import Mirror, refuse_too_large
+from podwire.store.cached import CachedStore, refuse_too_large
 from podwire.store.history import Window
 from podwire.store.versions import Versions, decide
 
 
-class MemoryStore(Mirror):
-    """All in memory; `keep` says how much of the past."""
+class MemoryStore(CachedStore):
+    """All in memory; `keep` limits the history."""
 
     def __init__(self, *, keep: Window | None = None, queue: int = QUEUE) -> None:
         super().__init__(Versions(), keep=keep or Window(), queue=queue)
@@ -26,20 +26,20 @@ class MemoryStore(Mirror):
         return self._write(key, None, expected).revision
 
     async def compact(self, revision: int) -> None:
-        """Forget the past below `revision`."""
+        """Removes the history below `revision`."""
         self._versions.compact(revision)
 
     async def close(self) -> None:
-        """End all watches."""
-        self._end(StoreUnavailable("the store is closed"))
+        """Ends all watches."""
+        self._close_watches(StoreUnavailable("the store is closed"))
 
     def _write(self, key: str, value: bytes | None, expected: int | None) -> Change:
         self._refuse_when_closed()
         refuse_too_large(key, value or b"")
         change = decide(self._versions.get(key), key, value, expected, self._versions.revision + 1)
         self._publish((change,))
-        if (outgrown := self._outgrown()) is not None:
-            self._versions.compact(outgrown)
+        if (compact_to := self._compaction_due()) is not None:
+            self._versions.compact(compact_to)
         return change
 
 

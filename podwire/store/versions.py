@@ -1,7 +1,7 @@
 """The state of a store in memory, now and at every revision since compaction. No I/O, no event loop.
 
-The present is a dict plus its keys in order; the past is the present with the later changes undone (see history).
-That makes the common reads as cheap as they can be, and `remaining` is exact at any revision without counting keys.
+The present is a dict plus its sorted keys; the past is the present with the later changes undone (see history.py).
+Common reads are as cheap as they can be, and `remaining` is exact at any revision without counting keys.
 """
 
 import heapq
@@ -14,7 +14,7 @@ from podwire.store.history import History
 
 
 def decide(current: Item | None, key: str, value: bytes | None, expected: int | None, revision: int) -> Change:
-    """The change that a write asks for. `expected` None: the key must be absent; `value` None: a deletion.
+    """Returns the change of a write. `expected` None: the key must be absent; `value` None: a deletion.
 
     Raises KeyExists or Stale.
     """
@@ -29,10 +29,10 @@ def decide(current: Item | None, key: str, value: bytes | None, expected: int | 
 
 
 class Versions:
-    """Keys and their items as of `revision`, and of every revision from `history.floor` on."""
+    """Keys and their items at `revision`, and at every revision from `history.floor` on."""
 
     def __init__(self, items: Iterable[Item] = (), history: History | None = None, revision: int = 0) -> None:
-        """Items as of now, with the history that led to them; `revision` may be ahead of the last change."""
+        """Takes the present items with the history that led to them; `revision` may be ahead of the last change."""
         self.history = history if history is not None else History()
         self.revision = max(revision, self.history.revision)
         self._items = {item.key: item for item in items}
@@ -42,7 +42,7 @@ class Versions:
         return self._items.get(key)
 
     def apply(self, change: Change) -> None:
-        """Take the next change of the log."""
+        """Applies the next change of the log."""
         if change.item is None:
             del self._items[change.key]
             del self._keys[bisect_left(self._keys, change.key)]
@@ -54,7 +54,7 @@ class Versions:
         self.revision = change.revision
 
     def page(self, prefix: str, *, at: int | None = None, after: str | None = None, limit: int = 0) -> Page:
-        """Keys under `prefix` in order as of now or of `at`; raises Gone or NotYet."""
+        """Returns the keys under `prefix` in order, now or at revision `at`; raises Gone or NotYet."""
         if not prefix.endswith("/"):
             raise ValueError(f"a list is of a prefix that ends in '/', not of {prefix!r}")
         if at is not None and at > self.revision:
@@ -72,7 +72,7 @@ class Versions:
         return Page(tuple(items), self.revision if at is None else at, remaining > 0, remaining)
 
     def compact(self, revision: int) -> list[int]:
-        """Forget the past below `revision`; returns the revisions whose values nobody can ask for any more."""
+        """Removes the history below `revision`; returns the revisions whose values can no longer be read."""
         revision = min(revision, self.revision)
         superseded = []
         for change in self.history.forget(revision):
@@ -83,7 +83,7 @@ class Versions:
         return superseded
 
     def _undone(self, prefix: str, at: int, after: str | None) -> dict[str, Item | None]:
-        """What the keys that changed since `at` held then."""
+        """Returns the items that keys changed since `at` had then."""
         undone: dict[str, Item | None] = {}
         for change in self.history.after(at, prefix):
             if after is None or change.key > after:

@@ -23,11 +23,11 @@ async def test_an_etcd_url_opens_an_etcd(tmp_path, shared_etcd):
 @pytest.mark.parametrize(
     ("url", "wrong"),
     [
-        ("postgres://x", "a store is memory://, sqlite:// or etcd://HOST:PORT"),
-        ("nothing", "a store is memory://"),
+        ("postgres://x", "the store must be memory://, sqlite:// or etcd://HOST:PORT"),
+        ("nothing", "the store must be memory://"),
         ("sqlite:///var/lib/x", "nothing may follow sqlite://"),
         ("memory://x", "nothing may follow memory://"),
-        ("etcd://", "is no HOST:PORT"),
+        ("etcd://", "is not HOST:PORT"),
     ],
 )
 async def test_a_bad_url_is_refused_with_what_is_wrong(tmp_path, url, wrong):

@@ -142,7 +142,7 @@ class LostEvents(Yielding):
     def _publish(self, changes):
         super()._publish(changes)
         if self.revision % 10 == 0:
-            for each in self._feed._subscribers["/registry/pods/"]:
+            for each in self._broadcaster._subscribers["/registry/pods/"]:
                 each._queue.pop()
                 each._queue.append(Change(self.revision, KEYS[0], None, None))
 

@@ -69,7 +69,7 @@ def a_newer_store(folder):
     (folder / "store").mkdir()
     with contextlib.closing(sqlite3.connect(folder / "store/store.db")) as database:
         database.execute("PRAGMA user_version=99")
-    return ["--data-dir", folder, *FREE], None, 1, "written in format 99; this program reads format 1 at most"
+    return ["--data-dir", folder, *FREE], None, 1, "written by a newer podwire (format 99; this one supports up to 1)"
 
 
 def a_store_that_is_none(folder):
@@ -92,7 +92,7 @@ def an_etcd_that_is_not_there(folder):
 
 
 def an_unknown_store(folder):
-    return ["--data-dir", folder, *FREE, "--store", "mysql://here"], None, 1, "a store is memory://, sqlite:// or etcd:"
+    return ["--data-dir", folder, *FREE, "--store", "mysql://here"], None, 1, "the store must be memory://, sqlite://"
 
 
 def an_address_of_somebody_else(folder):

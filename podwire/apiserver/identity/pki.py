@@ -1,19 +1,18 @@
-"""The API server's own certificate authority, serving certificate and token-signing key, kept in one directory.
+"""The API server's certificate authority, serving certificate and token-signing key, stored in one directory.
 
     format          the format's number
     ca.key          P-256; signs the two below and every client certificate
     ca.crt          10 years
     apiserver.key   P-256
-    apiserver.crt   1 year; made anew at the start when it ends soon or the names it must carry have changed
+    apiserver.crt   1 year; renewed at the start when it expires soon or its names have changed
     sa.key          P-256; signs service-account tokens
 
-A key is written before the certificate that is made from it, and a certificate is replaced by one rename. So a crash
-leaves at worst a key without its certificate, which the next start completes. What was there and cannot be read is an
-error and never replaced: a new authority would lock out everybody who trusts the old one.
+Crash order: a key is written before the certificate that is made from it, and each file is replaced atomically. A crash
+therefore leaves at worst a key without its certificate, which the next start completes. A file that exists but cannot
+be read is an error and never replaced: a new authority would lock out everyone who trusts the old one.
 """
 
 import contextlib
-import fcntl
 import ipaddress
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,12 +27,15 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from podwire.durable.files import sweep, write_durably
+from podwire.durable.locks import lock_directory
+
 FORMAT = 1
 CA_LIFETIME = timedelta(days=3650)
 CERTIFICATE_LIFETIME = timedelta(days=365)
 RENEW_BEFORE = timedelta(days=30)
-BACKDATED = timedelta(minutes=5)
-"""Certificates begin in the past, for peers whose clock is a little behind."""
+BACKDATE = timedelta(minutes=5)
+"""Certificates are backdated, for peers whose clock is a little behind."""
 
 NAMES = (
     "kubernetes",
@@ -51,7 +53,7 @@ _LONGEST_NAME = 64
 
 
 class PkiError(Exception):
-    """The directory cannot be used; says which path and why."""
+    """The directory cannot be used; names the path and the cause."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -61,23 +63,24 @@ class PkiError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pki:
-    """What the server presents, whom it trusts, and what it signs with."""
+    """The certificates and keys of the server."""
 
     directory: Path
     authority: x509.Certificate
     authority_key: ec.EllipticCurvePrivateKey
     account_key: ec.EllipticCurvePrivateKey
-    """For service-account tokens.
+    """Signs service-account tokens.
 
-    P-256 (ES256) rather than RSA: every Kubernetes and OpenID verifier takes both, but an RSA 2048 key takes 30 to
-    100 ms to find against 0.02, and a signature 0.27 ms against 0.02. Verifying is the dearer side (0.07 ms): cached.
+    P-256 (ES256) rather than RSA: every Kubernetes and OpenID verifier accepts both, but an RSA 2048 key takes 30 to
+    100 ms to generate against 0.02, and a signature 0.27 ms against 0.02. Verification is the slower side (0.07 ms), so
+    it is cached.
     """
 
     @classmethod
     def open(cls, directory: Path, *, names: list[str], ips: list[str], now: datetime | None = None) -> Self:
-        """Read what is in the directory and make what is missing. Raises PkiError."""
+        """Reads the directory and creates what is missing. Raises PkiError."""
         now = now or datetime.now(UTC)
-        with _held(directory):
+        with _locked(directory):
             _check_format(directory)
             key, authority = _authority(directory, now)
             pki = cls(
@@ -86,12 +89,12 @@ class Pki:
                 authority_key=key,
                 account_key=_key(directory / "sa.key"),
             )
-            pki._serve(_wanted(names, ips), now)
+            pki._ensure_serving(_required_names(names, ips), now)
         return pki
 
     @property
     def authority_pem(self) -> bytes:
-        """What clients trust: a kubeconfig's `certificate-authority-data` before base64."""
+        """The CA certificate: a kubeconfig's `certificate-authority-data` before base64."""
         return _pem(self.authority)
 
     @property
@@ -109,7 +112,7 @@ class Pki:
     def issue_client(
         self, common_name: str, organizations: Sequence[str] = (), *, now: datetime | None = None
     ) -> tuple[bytes, bytes]:
-        """A certificate and its key as PEM for the user `common_name` in the groups `organizations`.
+        """Issues a certificate and key as PEM for the user `common_name` in the groups `organizations`.
 
         Raises ValueError for a name that a certificate cannot carry.
         """
@@ -121,28 +124,28 @@ class Pki:
     def issue_server(
         self, common_name: str, *, names: Sequence[str] = (), ips: Sequence[str] = (), now: datetime | None = None
     ) -> tuple[bytes, bytes]:
-        """A certificate and its key as PEM for a server that clients of this cluster call: a kubelet, say."""
+        """Issues a certificate and key as PEM for a server that clients of this cluster call, such as a kubelet."""
         key = ec.generate_private_key(ec.SECP256R1())
         carried = [*map(x509.DNSName, names), *(x509.IPAddress(ipaddress.ip_address(each)) for each in ips)]
         subject = _name(common_name, ())
         certificate = self._signed(subject, key, ExtendedKeyUsageOID.SERVER_AUTH, now or datetime.now(UTC), carried)
         return _pem(certificate), _key_pem(key)
 
-    def _serve(self, wanted: list[x509.GeneralName], now: datetime) -> None:
-        """See to it that the serving certificate is ours, carries the wanted names and does not end soon."""
+    def _ensure_serving(self, required: list[x509.GeneralName], now: datetime) -> None:
+        """Renews the serving certificate unless it is ours, carries the required names and does not expire soon."""
         key = _key(self.serving_key)
         current = _certificate(self.serving_certificate) if self.serving_certificate.exists() else None
-        if current is not None and self._serves(current, key, wanted, now):
+        if current is not None and self._is_current(current, key, required, now):
             return
         subject = _name("kube-apiserver", ())
-        renewed = self._signed(subject, key, ExtendedKeyUsageOID.SERVER_AUTH, now, wanted)
-        _write(self.serving_certificate, _pem(renewed))
+        renewed = self._signed(subject, key, ExtendedKeyUsageOID.SERVER_AUTH, now, required)
+        write_durably(self.serving_certificate, _pem(renewed))
 
-    def _serves(
+    def _is_current(
         self,
         current: x509.Certificate,
         key: ec.EllipticCurvePrivateKey,
-        wanted: list[x509.GeneralName],
+        required: list[x509.GeneralName],
         now: datetime,
     ) -> bool:
         try:
@@ -150,13 +153,13 @@ class Pki:
             carried = current.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
             return False
-        # What ends with the authority cannot be made to last longer.
+        # A certificate cannot be valid for longer than the authority.
         lasting = min(now + RENEW_BEFORE, self.authority.not_valid_after_utc)
         return (
             current.public_key() == key.public_key()
             and current.not_valid_before_utc <= now
             and current.not_valid_after_utc >= lasting
-            and set(carried) == set(wanted)
+            and set(carried) == set(required)
         )
 
     def _signed(
@@ -169,7 +172,7 @@ class Pki:
     ) -> x509.Certificate:
         identifier = self.authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
         builder = (
-            _builder(subject, self.authority.subject, key, now - BACKDATED)
+            _builder(subject, self.authority.subject, key, now - BACKDATE)
             .not_valid_after(min(now + CERTIFICATE_LIFETIME, self.authority.not_valid_after_utc))
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs_certificates=False), critical=True)
@@ -187,19 +190,19 @@ def _authority(directory: Path, now: datetime) -> tuple[ec.EllipticCurvePrivateK
         raise PkiError(directory / "ca.key", "is missing, and ca.crt cannot be used without it")
     key = _key(directory / "ca.key")
     if not path.exists():
-        _write(path, _pem(_self_signed(key, now)))
+        write_durably(path, _pem(_self_signed(key, now)))
     certificate = _certificate(path)
     if certificate.public_key() != key.public_key():
         raise PkiError(path, "does not belong to ca.key")
     if certificate.not_valid_after_utc <= now:
-        raise PkiError(path, f"ended on {certificate.not_valid_after_utc:%Y-%m-%d}")
+        raise PkiError(path, f"expired on {certificate.not_valid_after_utc:%Y-%m-%d}")
     return key, certificate
 
 
 def _self_signed(key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
     name = _name("kubernetes", ())
     return (
-        _builder(name, name, key, now - BACKDATED)
+        _builder(name, name, key, now - BACKDATE)
         .not_valid_after(now + CA_LIFETIME)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
@@ -238,7 +241,7 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
 def _name(common_name: str, organizations: Sequence[str]) -> x509.Name:
     for each in (common_name, *organizations):
         if not 0 < len(each) <= _LONGEST_NAME:
-            raise ValueError(f"{each!r} cannot stand in a certificate: 1 to {_LONGEST_NAME} characters are possible")
+            raise ValueError(f"{each!r} cannot be used in a certificate: it must have 1 to {_LONGEST_NAME} characters")
     return x509.Name(
         [
             *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations),
@@ -247,53 +250,48 @@ def _name(common_name: str, organizations: Sequence[str]) -> x509.Name:
     )
 
 
-def _wanted(names: Iterable[str], ips: Iterable[str]) -> list[x509.GeneralName]:
-    """The subject alternative names, each once."""
+def _required_names(names: Iterable[str], ips: Iterable[str]) -> list[x509.GeneralName]:
+    """Returns the subject alternative names, each once."""
     hosts = dict.fromkeys(each for each in (*NAMES, os.uname().nodename.lower(), *names) if each)
     addresses = dict.fromkeys(ipaddress.ip_address(each) for each in (*ADDRESSES, *ips))
     return [*map(x509.DNSName, hosts), *map(x509.IPAddress, addresses)]
 
 
 @contextlib.contextmanager
-def _held(directory: Path) -> Iterator[None]:
-    """The directory, made when missing, closed to others, and ours alone for as long as we look and write."""
+def _locked(directory: Path) -> Iterator[None]:
+    """Creates the directory if it is missing, restricts it to its owner, and locks it while it is read and written."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise PkiError(directory, error.strerror or str(error)) from error
-    try:
-        os.fchmod(handle, 0o700)
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        with lock_directory(directory, wait=None):
+            directory.chmod(0o700)
+            sweep(directory)
+            yield
     except OSError as error:
         raise PkiError(Path(error.filename or directory), error.strerror or str(error)) from error
-    finally:
-        os.close(handle)
 
 
 def _check_format(directory: Path) -> None:
     path = directory / "format"
     if not path.exists():
         if strangers := [each for each in _FILES if (directory / each).exists()]:
-            raise PkiError(path, f"is missing, so {', '.join(strangers)} cannot be taken for ours")
-        _write(path, f"{FORMAT}\n".encode())
+            raise PkiError(path, f"is missing, so {', '.join(strangers)} cannot be recognized as ours")
+        write_durably(path, f"{FORMAT}\n".encode())
     found = path.read_bytes().strip()
     if found != str(FORMAT).encode():
         raise PkiError(path, f"holds {found[:20]!r}; this version reads format {FORMAT} only")
 
 
 def _key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """The key in the file, a new one when there is none."""
+    """Reads the key; generates one if the file is missing."""
     if not path.exists():
-        _write(path, _key_pem(ec.generate_private_key(ec.SECP256R1())))
+        write_durably(path, _key_pem(ec.generate_private_key(ec.SECP256R1())))
     path.chmod(0o600)
     try:
         key = serialization.load_pem_private_key(path.read_bytes(), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise PkiError(path, f"holds no usable private key ({_first_line(error)})") from error
+        raise PkiError(path, f"does not hold a usable private key ({_first_line(error)})") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise PkiError(path, "holds a key of another kind than P-256")
+        raise PkiError(path, "must hold a P-256 key")
     return key
 
 
@@ -301,28 +299,11 @@ def _certificate(path: Path) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(path.read_bytes())
     except ValueError as error:
-        raise PkiError(path, f"holds no usable certificate ({_first_line(error)})") from error
+        raise PkiError(path, f"does not hold a usable certificate ({_first_line(error)})") from error
 
 
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0].rstrip(".")
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Whole or not at all, and there after a power failure."""
-    draft = path.with_name(f".{path.name}.new")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        os.fchmod(handle, 0o600)
-        file.write(data)
-        file.flush()
-        os.fsync(handle)
-    draft.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def _pem(certificate: x509.Certificate) -> bytes:

@@ -1,4 +1,4 @@
-"""The store that keeps everything in etcd, over its own gRPC API."""
+"""The store in an etcd cluster, over etcd's gRPC API."""
 
 from podwire.store.etcd.store import EtcdStore
 

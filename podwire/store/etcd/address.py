@@ -1,4 +1,4 @@
-"""Where an etcd is: `etcd://HOST:PORT[,HOST:PORT…][?prefix=/registry&ca=FILE&cert=FILE&key=FILE]`. Pure."""
+"""Parses etcd URLs: `etcd://HOST:PORT[,HOST:PORT…][?prefix=/registry&ca=FILE&cert=FILE&key=FILE]`. Pure."""
 
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
@@ -13,7 +13,7 @@ _OPTIONS = ("ca", "cert", "key", "prefix")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Endpoints as HOST:PORT; TLS when there is a `ca`; `cert` and `key` when etcd asks for a client certificate."""
+    """Endpoints as HOST:PORT; TLS if `ca` is set; `cert` and `key` for client certificates."""
 
     endpoints: tuple[str, ...]
     prefix: str = PREFIX
@@ -23,16 +23,16 @@ class Address:
 
 
 def parse(url: str) -> Address:
-    """Raises BadUrl with what is wrong."""
+    """Parses a URL; raises BadUrl."""
     if not url.startswith(SCHEME):
         raise BadUrl(f"{url}: does not begin with {SCHEME}")
-    hosts, _, query = url.removeprefix(SCHEME).partition("?")  # by hand: urlsplit knows no list of hosts
+    hosts, _, query = url.removeprefix(SCHEME).partition("?")  # urlsplit does not support a list of hosts
     hosts, _, path = hosts.partition("/")
     if path:
         raise BadUrl(f"{url}: a path is given as ?prefix=/…")
     options = _options(url, query)
     if bool(options.get("cert")) != bool(options.get("key")):
-        raise BadUrl(f"{url}: cert and key come together")
+        raise BadUrl(f"{url}: cert and key must be given together")
     if options.get("cert") and not options.get("ca"):
         raise BadUrl(f"{url}: cert and key need ca")
     prefix = options.get("prefix", PREFIX)
@@ -63,7 +63,7 @@ def _endpoint(url: str, text: str) -> str:
         one = urlsplit(f"//{text}")
         host, port = one.hostname, one.port
     except ValueError as error:
-        raise BadUrl(f"{url}: {text!r} is no HOST:PORT: {error}") from error
+        raise BadUrl(f"{url}: {text!r} is not HOST:PORT: {error}") from error
     if not host or one.username is not None:
-        raise BadUrl(f"{url}: {text!r} is no HOST:PORT")
+        raise BadUrl(f"{url}: {text!r} is not HOST:PORT")
     return f"[{host}]:{port or PORT}" if ":" in host else f"{host}:{port or PORT}"

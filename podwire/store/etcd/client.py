@@ -1,7 +1,7 @@
-"""etcd's calls over gRPC: which endpoint, how long to wait, and what an answer means.
+"""etcd client over gRPC: endpoint selection, deadlines, and the meaning of errors.
 
-A call goes to an endpoint that is connected, and waits for one when none is. A read without an answer is tried again
-elsewhere; a write is sent once, and no answer means StoreUnavailable: it may or may not have happened.
+A call goes to a connected endpoint, and waits for one when none is connected. A read without an answer is retried
+elsewhere. A write is sent once, and no answer means StoreUnavailable: it may or may not have happened.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _Stream = grpc.aio.StreamStreamCall[Message, pb.WatchResponse]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Seconds: one call; one look whether the peer of an open watch is alive (etcd refuses less than 5)."""
+    """Seconds: one call; the keepalive of an open watch (etcd refuses less than 5)."""
 
     call: float = 5.0
     keepalive: float = 10.0
@@ -33,17 +33,17 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Method(Generic[Answer]):
-    """A unary call of etcd's API. `again`: sending it twice does no harm."""
+    """A unary method of etcd's API; `again` says that it is idempotent."""
 
     path: str
     answer: type[Answer]
     again: bool
 
 
-LOOK_SECONDS = 0.01
+CONNECT_POLL_SECONDS = 0.01
 
 NEEDS_LEADER = (("hasleader", "true"),)
-"""Asks a member to end a watch when it is cut off from its cluster, instead of keeping it open without events."""
+"""Asks a member to end a watch when it loses its leader, instead of keeping it open without events."""
 
 RANGE = Method("/etcdserverpb.KV/Range", pb.RangeResponse, again=True)
 TXN = Method("/etcdserverpb.KV/Txn", pb.TxnResponse, again=False)
@@ -67,18 +67,18 @@ _MEANINGS: dict[str, type[StorageError]] = {
     "etcdserver: mvcc: database space exceeded": StoreFull,
     "etcdserver: no space": StoreFull,
 }
-"""etcd tells its errors apart by these sentences; gRPC's codes are too few. All of them mean: nothing happened."""
+"""etcd distinguishes errors by these texts; gRPC codes are too few. All of them mean that nothing was written."""
 
 _NO_ANSWER = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
 
 
 class _Endpoint:
-    """One member of the cluster, with its calls made ready."""
+    """One member of the cluster, with its prepared calls."""
 
     def __init__(self, name: str, channel: grpc.aio.Channel) -> None:
         self.name = name
         self.channel = channel
-        self.calls = {
+        self.client = {
             method.path: channel.unary_unary(
                 method.path,
                 request_serializer=_serialize,
@@ -92,12 +92,12 @@ class _Endpoint:
 
     @property
     def connected(self) -> bool:
-        """Whether it is; when not, it is told to try."""
+        """Returns whether the channel is connected; starts connecting when it is not."""
         return self.channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY
 
 
-class Calls:
-    """The calls a store makes, on whichever endpoint works."""
+class EtcdClient:
+    """The calls of a store, on any working endpoint."""
 
     def __init__(self, address: Address, limits: Limits) -> None:
         """Connects lazily; raises CannotOpen when the TLS files cannot be read."""
@@ -117,10 +117,10 @@ class Calls:
     async def status(self) -> pb.StatusResponse:
         return await self._call(STATUS, pb.StatusRequest())
 
-    async def watch(self, request: pb.WatchCreateRequest) -> "Watching":
-        """A stream with one watch on it."""
+    async def watch(self, request: pb.WatchCreateRequest) -> "WatchStream":
+        """Opens a stream with one watch."""
         endpoint = await self._endpoint()
-        return Watching(endpoint.watch(metadata=NEEDS_LEADER), request, partial(self._failed, endpoint))
+        return WatchStream(endpoint.watch(metadata=NEEDS_LEADER), request, partial(self._translate_error, endpoint))
 
     async def close(self) -> None:
         for each in self._endpoints:
@@ -132,18 +132,18 @@ class Calls:
             endpoint = await self._endpoint()
             attempts -= 1
             try:
-                answer = await endpoint.calls[method.path](request, timeout=self._limits.call)
+                answer = await endpoint.client[method.path](request, timeout=self._limits.call)
             except grpc.aio.AioRpcError as error:
-                failed = self._failed(endpoint, error)
+                failed = self._translate_error(endpoint, error)
                 if attempts == 0 or not isinstance(failed, StoreUnavailable):
                     raise failed from error
             else:
                 return cast("Answer", answer)
 
     async def _endpoint(self) -> _Endpoint:
-        """The first endpoint that is connected, else the first that will be; all of them try.
+        """Returns the first connected endpoint; waits until one of them connects.
 
-        Looks again and again: gRPC's own waiting cannot be given up without leaving an operation behind.
+        Polls, because gRPC's own wait cannot be cancelled without leaking an operation.
         """
         waited = 0.0
         while True:
@@ -153,11 +153,11 @@ class Calls:
             if waited >= self._limits.call:
                 names = ", ".join(each.name for each in self._endpoints)
                 raise StoreUnavailable(f"etcd at {names}: no connection within {self._limits.call:g} s")
-            await asyncio.sleep(LOOK_SECONDS)
-            waited += LOOK_SECONDS
+            await asyncio.sleep(CONNECT_POLL_SECONDS)
+            waited += CONNECT_POLL_SECONDS
 
-    def _failed(self, endpoint: _Endpoint, error: Exception) -> StorageError:
-        """What a failed call means; an endpoint that gave no answer goes to the end of the line."""
+    def _translate_error(self, endpoint: _Endpoint, error: Exception) -> StorageError:
+        """Translates an error; an endpoint that did not answer moves to the end of the list."""
         if not isinstance(error, grpc.aio.AioRpcError):
             return StoreUnavailable(f"etcd at {endpoint.name}: {error!r}")
         details = error.details() or ""
@@ -168,7 +168,7 @@ class Calls:
         return StoreUnavailable(f"etcd at {endpoint.name}: {error.code().name}: {details}")
 
 
-class Watching:
+class WatchStream:
     """One stream of etcd's Watch call."""
 
     def __init__(
@@ -176,17 +176,17 @@ class Watching:
     ) -> None:
         self._stream = stream
         self._request: pb.WatchCreateRequest | None = request
-        self._failed = failed
+        self._translate_error = failed
 
     async def read(self) -> pb.WatchResponse:
-        """The next response; raises StoreUnavailable when the stream ends."""
+        """Returns the next response; raises StoreUnavailable when the stream ends."""
         try:
             if self._request is not None:
                 await self._stream.write(pb.WatchRequest(create_request=self._request))
                 self._request = None
             response = await self._stream.read()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
-            raise self._failed(error) from error
+            raise self._translate_error(error) from error
         if not isinstance(response, pb.WatchResponse):
             raise StoreUnavailable("etcd ended the watch")
         return response

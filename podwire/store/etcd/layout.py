@@ -1,6 +1,6 @@
-"""Keys and messages: ours to etcd's and back. Pure.
+"""Maps keys and messages to etcd's and back. Pure.
 
-Keys here always begin with /registry/; in etcd they lie under the prefix of the store's URL.
+Keys here always begin with /registry/; in etcd they are under the prefix of the store's URL.
 """
 
 from podwire.protocols.storage import Change, Item
@@ -18,7 +18,7 @@ class Layout:
 
     def raw(self, key: str) -> bytes:
         if not key.startswith(PREFIX + "/"):
-            raise ValueError(f"{key!r} does not lie under {PREFIX}/")
+            raise ValueError(f"{key!r} is not under {PREFIX}/")
         return self._root + key[len(PREFIX) :].encode("utf-8", "surrogateescape")
 
     def key(self, raw: bytes) -> str:
@@ -28,7 +28,7 @@ class Layout:
         return Item(self.key(kv.key), kv.value, kv.mod_revision, kv.create_revision)
 
     def change(self, event: pb.Event) -> Change | None:
-        """The change that an event tells of; None when etcd no longer knows what was there before."""
+        """Returns the change of an event; None when etcd no longer has the previous value."""
         kv = event.kv
         previous = self.item(event.prev_kv) if event.HasField("prev_kv") else None
         deleted = event.type == pb.Event.DELETE
@@ -38,5 +38,5 @@ class Layout:
 
 
 def end_of(prefix: bytes) -> bytes:
-    """The first key after all that begin with `prefix`, which ends in '/'."""
+    """Returns the first key after all that begin with `prefix`, which ends in '/'."""
     return prefix[:-1] + bytes([prefix[-1] + 1])

@@ -1,19 +1,19 @@
-"""EtcdStore: the words of storage in etcd's own: its revisions, its transactions, its watch.
+"""EtcdStore: storage operations as etcd transactions and ranges.
 
-Reads are linearizable and go to etcd; so do lists at a revision. Watches come from one watch on the whole prefix.
+Reads are linearizable and go to etcd; so do lists at a revision. Watches are fed by one watch on the whole prefix.
 """
 
 import asyncio
 from collections.abc import Sequence
 
 from podwire.protocols.storage import Gone, Item, KeyExists, NotYet, Page, Stale, StorageError, StoreUnavailable, Watch
-from podwire.store.broadcast import QUEUE, Feed
+from podwire.store.broadcast import QUEUE, Broadcaster
 from podwire.store.cached import refuse_too_large
 from podwire.store.errors import CannotOpen
 from podwire.store.etcd import compactor
 from podwire.store.etcd import etcd_pb2 as pb
 from podwire.store.etcd.address import Address, parse
-from podwire.store.etcd.client import Calls, Compacted, Future, Limits
+from podwire.store.etcd.client import Compacted, EtcdClient, Future, Limits
 from podwire.store.etcd.layout import Layout, end_of
 from podwire.store.etcd.root_watch import RootWatch
 from podwire.store.history import History, Window
@@ -21,63 +21,63 @@ from podwire.store.history import History, Window
 OLDEST = (3, 4)
 ABSENT = 0
 NEVER = -1
-"""Revisions to compare with: etcd says 0 of a key that is not there; no key is ever at -1."""
+"""Revisions to compare with: etcd reports 0 for an absent key; no key ever has -1."""
 
 CHUNK = 5000
-"""Keys that one call brings; a list of more takes several, all at the revision of the first."""
+"""Keys per call; longer lists take several calls, all at the revision of the first."""
 
 
 class EtcdStore:
-    """A store in an etcd cluster, shared with whoever else uses it. Open with `EtcdStore.open`."""
+    """A store in an etcd cluster that may be shared with other API servers. Open with `EtcdStore.open`."""
 
-    def __init__(self, calls: Calls, address: Address, history: History, *, keep: Window, queue: int) -> None:
-        self._calls = calls
+    def __init__(self, client: EtcdClient, address: Address, history: History, *, keep: Window, queue: int) -> None:
+        self._client = client
         self._layout = Layout(address.prefix)
-        self._feed = Feed(history, queue=queue)
+        self._broadcaster = Broadcaster(history, queue=queue)
         self._seen = history.revision
         self._closed = False
-        self._root = RootWatch(calls, self._layout, self._feed, keep)
+        self._root = RootWatch(client, self._layout, self._broadcaster, keep)
         self._tasks = (
             asyncio.create_task(self._root.run(), name="watch etcd"),
-            asyncio.create_task(compactor.run(calls), name="compact etcd"),
+            asyncio.create_task(compactor.run(client), name="compact etcd"),
         )
 
     @classmethod
     async def open(
         cls, url: str, *, keep: Window | None = None, queue: int = QUEUE, limits: Limits | None = None
     ) -> "EtcdStore":
-        """The store that `url` names; raises BadUrl, or CannotOpen when no etcd answers or it is too old."""
+        """Opens the store; raises BadUrl, or CannotOpen when etcd does not answer or is too old."""
         address = parse(url)
         window = keep or Window()
-        calls = Calls(address, limits or Limits())
+        client = EtcdClient(address, limits or Limits())
         try:
-            await _check_version(calls)
-            newest = await _newest(calls)
-            floor = await _floor(calls, newest, window.revisions)
+            await _check_version(client)
+            newest = await _newest(client)
+            floor = await _floor(client, newest, window.revisions)
         except StorageError as error:
-            await calls.close()
+            await client.close()
             raise CannotOpen(str(error)) from error
         except BaseException:
-            await calls.close()
+            await client.close()
             raise
-        store = cls(calls, address, History(floor), keep=window, queue=queue)
-        store._note(newest)
+        store = cls(client, address, History(floor), keep=window, queue=queue)
+        store._observe_revision(newest)
         return store
 
     @property
     def revision(self) -> int:
         """The newest revision that any answer of etcd named."""
-        return max(self._seen, self._feed.history.revision)
+        return max(self._seen, self._broadcaster.history.revision)
 
     @property
     def failure(self) -> str:
-        """Why the store is not well; empty when it is."""
+        """Why the store is unhealthy; empty when it is healthy."""
         return self._root.failure
 
     async def get(self, key: str) -> Item | None:
         self._refuse_when_closed()
-        answer = await self._calls.range(pb.RangeRequest(key=self._layout.raw(key)))
-        self._note(answer.header.revision)
+        answer = await self._client.range(pb.RangeRequest(key=self._layout.raw(key)))
+        self._observe_revision(answer.header.revision)
         return self._layout.item(answer.kvs[0]) if answer.kvs else None
 
     async def list(self, prefix: str, *, at: int | None = None, after: str | None = None, limit: int = 0) -> Page:
@@ -85,8 +85,8 @@ class EtcdStore:
         self._refuse_when_closed()
         if not prefix.endswith("/"):
             raise ValueError(f"a list is of a prefix that ends in '/', not of {prefix!r}")
-        if at is not None and at <= 0:  # to etcd 0 means now
-            raise Gone(at, self._feed.history.floor)
+        if at is not None and at <= 0:  # etcd reads 0 as the newest revision
+            raise Gone(at, self._broadcaster.history.floor)
         start = self._layout.raw(prefix)
         end = end_of(start)
         if after is not None:
@@ -129,45 +129,45 @@ class EtcdStore:
     def watch(self, prefix: str, *, after: int) -> Watch:
         """Changes under `prefix` (or of one key, when it does not end in '/') above `after`; raises Gone."""
         self._refuse_when_closed()
-        return self._feed.subscribe(prefix, after)
+        return self._broadcaster.subscribe(prefix, after)
 
     async def compact(self, revision: int) -> None:
-        """Forget the past below `revision`, here and in etcd."""
+        """Compacts below `revision`, here and in etcd."""
         self._refuse_when_closed()
         revision = min(revision, self.revision)
-        await compactor.compact(self._calls, revision)
-        self._feed.history.forget(revision)
+        await compactor.compact(self._client, revision)
+        self._broadcaster.history.forget(revision)
 
     async def close(self) -> None:
-        """End the watch on etcd, all watches on this store, and the connections."""
+        """Ends the watch on etcd, all watches on this store, and the connections."""
         if self._closed:
             return
         self._closed = True
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)
-        self._feed.end_all(StoreUnavailable("the store is closed"))
-        await self._calls.close()
+        self._broadcaster.end_all(StoreUnavailable("the store is closed"))
+        await self._client.close()
 
     async def _range(self, request: pb.RangeRequest) -> pb.RangeResponse:
         try:
-            answer = await self._calls.range(request)
+            answer = await self._client.range(request)
         except Compacted as error:
-            raise Gone(request.revision, max(self._feed.history.floor, request.revision + 1)) from error
+            raise Gone(request.revision, max(self._broadcaster.history.floor, request.revision + 1)) from error
         except Future as error:
             raise NotYet(request.revision, self.revision) from error
-        self._note(answer.header.revision)
+        self._observe_revision(answer.header.revision)
         return answer
 
     async def _txn(self, key: str, expected: int | None, then: Sequence[pb.RequestOp]) -> pb.TxnResponse:
-        """Do `then` if the key is at revision `expected`, None: absent; raises KeyExists or Stale."""
+        """Runs `then` if the key is at revision `expected` (None: absent); raises KeyExists or Stale."""
         self._refuse_when_closed()
         raw = self._layout.raw(key)
         wanted = ABSENT if expected is None else expected or NEVER
         same = pb.Compare(target=pb.Compare.MOD, result=pb.Compare.EQUAL, key=raw, mod_revision=wanted)
         otherwise = pb.RequestOp(request_range=pb.RangeRequest(key=raw))
-        answer = await self._calls.txn(pb.TxnRequest(compare=[same], success=then, failure=[otherwise]))
-        self._note(answer.header.revision)
+        answer = await self._client.txn(pb.TxnRequest(compare=[same], success=then, failure=[otherwise]))
+        self._observe_revision(answer.header.revision)
         if not answer.succeeded:
             found = answer.responses[0].response_range.kvs
             if expected is None:
@@ -175,7 +175,7 @@ class EtcdStore:
             raise Stale(key, self._layout.item(found[0]) if found else None)
         return answer
 
-    def _note(self, revision: int) -> None:
+    def _observe_revision(self, revision: int) -> None:
         self._seen = max(self._seen, revision)
 
     def _refuse_when_closed(self) -> None:
@@ -183,22 +183,22 @@ class EtcdStore:
             raise StoreUnavailable("the store is closed")
 
 
-async def _check_version(calls: Calls) -> None:
-    version = (await calls.status()).version
+async def _check_version(client: EtcdClient) -> None:
+    version = (await client.status()).version
     if tuple(map(int, version.split(".")[:2])) < OLDEST:
         raise CannotOpen(f"etcd is version {version}; {'.'.join(map(str, OLDEST))} is the oldest that is supported")
 
 
-async def _newest(calls: Calls) -> int:
-    return (await calls.range(pb.RangeRequest(key=b"\0", count_only=True))).header.revision
+async def _newest(client: EtcdClient) -> int:
+    return (await client.range(pb.RangeRequest(key=b"\0", count_only=True))).header.revision
 
 
-async def _floor(calls: Calls, newest: int, back: int) -> int:
-    """The lowest revision, at most `back` before the newest, that is not compacted: found by asking, in halves."""
+async def _floor(client: EtcdClient, newest: int, back: int) -> int:
+    """Returns the lowest uncompacted revision, at most `back` below the newest, by binary search."""
     low, high = max(1, newest - back), newest
-    probe = low  # most often nothing is compacted in between, and the first answer is the last
+    probe = low  # usually nothing is compacted in between, and one probe suffices
     while low < high:
-        if await _readable(calls, probe):
+        if await _readable(client, probe):
             high = probe
         else:
             low = probe + 1
@@ -206,9 +206,9 @@ async def _floor(calls: Calls, newest: int, back: int) -> int:
     return high
 
 
-async def _readable(calls: Calls, revision: int) -> bool:
+async def _readable(client: EtcdClient, revision: int) -> bool:
     try:
-        await calls.range(pb.RangeRequest(key=b"\0", count_only=True, revision=revision))
+        await client.range(pb.RangeRequest(key=b"\0", count_only=True, revision=revision))
     except Compacted:
         return False
     return True

@@ -1,16 +1,16 @@
-"""The file: a log of changes, one row each, that only grows at its end and loses superseded rows to compaction.
+"""The database file: an append-only log of changes, one row each; compaction deletes superseded rows.
 
     log(revision INTEGER PRIMARY KEY AUTOINCREMENT, key, created, value, crc)    value NULL is a deletion
     meta(name, number)                                                           'compacted': the floor
 
-No secondary index: memory knows which rows are superseded, so rows are only ever found by revision. AUTOINCREMENT
-remembers the highest revision ever written, also when its row is gone: a revision is never used twice.
+No secondary index: memory knows which rows are superseded, so rows are only looked up by revision. AUTOINCREMENT
+remembers the highest revision ever written, even when its row is deleted: a revision is never used twice.
 `crc` covers the whole row, because SQLite has no checksum of its own for pages.
 
 One connection, locking_mode=EXCLUSIVE: no second connection can exist, so SQLite's WAL-reset bug (before 3.51.3; it
 takes two) cannot strike, and there is no -shm file to run out of space. synchronous=FULL: a commit is on disk
-when it returns. Checkpoints are ours alone (wal_autocheckpoint=0): SQLite swallows the errors of its own, and a failed
-fsync of the database would then be retried, which the kernel may answer with a false success.
+when it returns. We checkpoint ourselves (wal_autocheckpoint=0): SQLite ignores errors of its own checkpoints, and a
+failed fsync of the database would then be retried, to which the kernel may answer with a false success.
 """
 
 import ctypes
@@ -32,7 +32,7 @@ APPLICATION_ID = 0x706F6477  # "podw"
 FILE = "store.db"
 
 BEFORE_COMMIT = declare("store.before-commit", "a batch of writes is in the transaction, not yet committed")
-AFTER_COMMIT = declare("store.after-commit", "a batch of writes is durable, nobody was told yet")
+AFTER_COMMIT = declare("store.after-commit", "a batch of writes is durable, but not published yet")
 COMPACTING = declare("store.compacting", "superseded rows are deleted, the deletion is not yet committed")
 
 _SCHEMA = """
@@ -48,7 +48,7 @@ _Row = tuple[int, str, int, bytes | None, int]
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What the file held: the state, and rows that nobody can ask for (compaction was cut short)."""
+    """The loaded state, and superseded rows that an interrupted compaction left."""
 
     versions: Versions
     superseded: list[int]
@@ -58,16 +58,16 @@ class Database:
     """The connection; used by one thread at a time."""
 
     def __init__(self, directory: Path) -> None:
-        """Open or create the file; raises CannotOpen."""
+        """Opens or creates the file; raises CannotOpen."""
         self.path = directory / FILE
         try:
-            _create_private(self.path)
+            _create_private_file(self.path)
             self._connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
         except (OSError, sqlite3.Error) as error:
             raise CannotOpen(f"{self.path}: {_reason(error)}") from error
         try:
             self._prepare()
-            _sync_names(directory)
+            _fsync_directory(directory)
         except (OSError, sqlite3.Error) as error:
             self._connection.close()
             raise CannotOpen(f"{self.path}: {_reason(error)}") from error
@@ -76,35 +76,35 @@ class Database:
             raise
 
     def load(self) -> Loaded:
-        """The whole state; raises CannotOpen when a row or a page is damaged."""
+        """Loads the whole state; raises CannotOpen when a row or a page is damaged."""
         try:
             return self._load()
         except sqlite3.Error as error:
             raise CannotOpen(f"{self.path}: {_reason(error)}") from error
 
     def append(self, changes: Iterable[Change]) -> None:
-        """Make changes durable, all or none."""
+        """Makes changes durable, all or none."""
         with _Transaction(self._connection):
             self._connection.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?)", map(_row, changes))
             failpoint(BEFORE_COMMIT)
         failpoint(AFTER_COMMIT)
 
     def remove(self, superseded: Iterable[int], *, compacted: int) -> None:
-        """Delete rows that are superseded as of revision `compacted`, which becomes the floor."""
+        """Deletes rows that are superseded as of revision `compacted`, which becomes the floor."""
         with _Transaction(self._connection):
             self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('compacted', ?)", (compacted,))
             self._connection.executemany("DELETE FROM log WHERE revision = ?", ((each,) for each in superseded))
             failpoint(COMPACTING)
 
     def checkpoint(self, *, truncate: bool) -> None:
-        """Move the WAL into the database file; also give back the WAL's space when `truncate`."""
+        """Moves the WAL into the database file; `truncate` also frees the WAL's disk space."""
         self._connection.execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if truncate else 'PASSIVE'})").fetchall()
 
-    def give_back(self, pages: int) -> bool:
-        """Return up to `pages` free pages to the file system; whether there may be more."""
+    def vacuum(self, pages: int) -> bool:
+        """Returns up to `pages` free pages to the file system; returns whether there may be more."""
         free = _number(self._connection, "PRAGMA freelist_count")
         if free:
-            # Each page is a row without columns; execute() would take that for the end after the first.
+            # Each page is a row without columns; execute() would stop after the first.
             self._connection.executescript(f"PRAGMA incremental_vacuum({pages})")
         return free > pages
 
@@ -112,24 +112,27 @@ class Database:
         self._connection.close()
 
     def abandon(self) -> None:
-        """Never touch the file again: an extra reference keeps even the end of the interpreter from closing it."""
+        """Never touches the file again: an extra reference prevents the connection from being closed, even at
+        interpreter exit."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
 
     def _prepare(self) -> None:
         execute = self._connection.execute
-        execute("PRAGMA locking_mode=EXCLUSIVE")  # before the first look at the file, or there will be a -shm
+        execute("PRAGMA locking_mode=EXCLUSIVE")  # before the first read, or a -shm file is created
         found = _number(self._connection, "PRAGMA user_version")
         if found > FORMAT:
-            raise CannotOpen(f"{self.path}: written in format {found}; this program reads format {FORMAT} at most")
+            raise CannotOpen(
+                f"{self.path}: written by a newer podwire (format {found}; this one supports up to {FORMAT})"
+            )
         if found == 0:
             if _number(self._connection, "SELECT count(*) FROM sqlite_master"):
-                raise CannotOpen(f"{self.path}: a SQLite file of another program")
+                raise CannotOpen(f"{self.path}: is a SQLite file of another program")
             execute("PRAGMA auto_vacuum=INCREMENTAL")  # takes effect only in an empty file, before WAL
         if (mode := execute("PRAGMA journal_mode=WAL").fetchone()[0]) != "wal":
             raise CannotOpen(f"{self.path}: SQLite refuses the write-ahead log (journal_mode is {mode})")
         execute("PRAGMA synchronous=FULL")
         execute("PRAGMA wal_autocheckpoint=0")
-        if found == 0:  # else nothing is written: a full disk can be read from
+        if found == 0:  # otherwise nothing is written, so a full disk can still be read
             with _Transaction(self._connection):
                 self._create()
 
@@ -151,7 +154,7 @@ class Database:
         superseded: list[int] = []
         for change in self._changes(items):
             if change.revision > compacted:
-                self._follows(change)
+                self._check_previous(change)
                 history.append(change)
                 continue
             if change.previous is not None:
@@ -160,19 +163,19 @@ class Database:
                 superseded.append(change.revision)
         return Loaded(Versions(items.values(), history, newest), superseded)
 
-    def _follows(self, change: Change) -> None:
-        """Above the floor nothing is missing: what a change replaced must be there."""
+    def _check_previous(self, change: Change) -> None:
+        """Checks that the previous item of a change exists; above the floor no row may be missing."""
         created = change.item.created if change.item else None
         if change.previous is None and created != change.revision:
-            raise CannotOpen(f"{self.path}: damaged: what revision {change.revision} replaced is missing")
+            raise CannotOpen(f"{self.path}: damaged: the row that revision {change.revision} replaced is missing")
 
     def _changes(self, items: dict[str, Item]) -> Iterator[Change]:
-        """The log as changes; `items` follows along."""
+        """Yields the log as changes; updates `items` along the way."""
         row: _Row
         for row in self._connection.execute("SELECT revision, key, created, value, crc FROM log ORDER BY revision"):
             revision, key, created, value, crc = row
             if _crc(revision, key, created, value) != crc:
-                raise CannotOpen(f"{self.path}: damaged: the checksum of revision {revision} does not match")
+                raise CannotOpen(f"{self.path}: damaged: checksum mismatch at revision {revision}")
             previous = items.get(key)
             if value is None:
                 items.pop(key, None)
@@ -183,7 +186,7 @@ class Database:
 
 
 class _Transaction:
-    """BEGIN … COMMIT, or ROLLBACK when anything is raised, by COMMIT too."""
+    """BEGIN … COMMIT, or ROLLBACK after any error, also of COMMIT."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -218,12 +221,12 @@ def _number(connection: sqlite3.Connection, query: str) -> int:
     return int(row[0])
 
 
-def _create_private(path: Path) -> None:
-    """An empty file that only its owner reads: there are secrets in it."""
+def _create_private_file(path: Path) -> None:
+    """Creates an empty file that only its owner can read: it will contain secrets."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
-def _sync_names(directory: Path) -> None:
+def _fsync_directory(directory: Path) -> None:
     """Make the names of the new files durable. SQLite does that too, but ignores it when it fails."""
     opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

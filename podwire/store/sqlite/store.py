@@ -1,60 +1,87 @@
-"""SqliteStore: reads and watches from memory, writes durable before they are acknowledged.
+"""SqliteStore: reads and watches are answered from memory, writes are durable before they are acknowledged.
 
-A write is admitted on the event loop: it is checked against the committed state, gets the next revision and is handed
-to the writer thread. When the batch that it is part of is on disk, the loop applies the batch in order, publishes it
-and lets the callers go on; so no reader and no watcher ever sees what a crash could take back.
+The path of a write:
 
-At most one write per key is in flight. A second one that the committed state would allow waits and is judged again
-when the first has settled; it is never refused because of a write that may yet fail.
+| state     | where                    | entered by                             | after a crash here      |
+|-----------|--------------------------|----------------------------------------|-------------------------|
+| admitted  | event loop, `_gathered`  | `_write`: checked, gets its revision   | never happened          |
+| pending   | writer, one transaction  | `_submit_gathered`, once per iteration | rolled back             |
+| committed | SQLite's WAL, fsynced    | `Database.append`                      | loaded at the next start |
+| published | `_versions`, watches     | `_complete`, in order of revisions     | loaded at the next start |
+
+A write is checked against the published state. It becomes visible by being published: first to readers, then to
+watchers, then its caller returns.
+So readers and watchers never see what a crash could take back, and an acknowledged write is never lost.
+
+When a batch fails, all of its writes fail together and their revisions stay unused:
+
+| failure | callers get | afterwards |
+|---|---|---|
+| disk full | StoreFull: certainly not written | the next batch may succeed; reads go on |
+| other write error | StoreUnavailable: may appear after a restart | the next batch may succeed |
+| fsync failed | StoreUnavailable | no writes until a restart (see writer.py); reads go on |
+| caller cancelled | nothing | the write goes on and is published as usual |
+
+At most one write per key is between admission and publication. A second write to the key waits for the first and is
+then checked again, so that it is never refused because of a write that may still fail.
 """
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
+from podwire.durable.locks import FileLock, LockHeld, holder_pid, lock_file
 from podwire.failpoints import declare, failpoint
 from podwire.protocols.storage import Change, Item, StorageError, StoreUnavailable
 from podwire.store.broadcast import QUEUE
-from podwire.store.cached import Mirror, refuse_too_large
+from podwire.store.cached import CachedStore, refuse_too_large
+from podwire.store.errors import CannotOpen
 from podwire.store.history import Window
 from podwire.store.sqlite.database import Database, Loaded
-from podwire.store.sqlite.lockfile import lock, unlock
-from podwire.store.sqlite.writer import Writer
+from podwire.store.sqlite.writer import Limits, Writer
 from podwire.store.versions import decide
 
 ADMITTED = declare("store.admitted", "a write has its revision and is on its way to the writer")
 BEFORE_PUBLISH = declare("store.before-publish", "a batch is durable, readers and watchers do not see it yet")
 
+LOCK = "lock"
+"""The lock file in the data directory."""
+
 _Outcome = asyncio.Future[StorageError | None]
 
 
-class SqliteStore(Mirror):
+class SqliteStore(CachedStore):
     """One data directory, one process, one writer thread. Open with `SqliteStore.open`."""
 
-    def __init__(self, held: int, database: Database, loaded: Loaded, *, keep: Window, queue: int) -> None:
+    def __init__(
+        self, lock: FileLock, database: Database, loaded: Loaded, *, keep: Window, queue: int, limits: Limits
+    ) -> None:
         super().__init__(loaded.versions, keep=keep, queue=queue)
-        self._held = held
+        self._lock = lock
         self._loop = asyncio.get_running_loop()
-        self._writer = Writer(database, self._loop, self._settle, floor=loaded.versions.history.floor)
-        self._writer.compacted(loaded.versions.history.floor, loaded.superseded)
+        floor = loaded.versions.history.floor
+        self._writer = Writer(database, self._loop, self._complete, floor=floor, limits=limits)
+        self._writer.compacted(floor, loaded.superseded)
         self._newest = loaded.versions.revision
         self._gathered: list[Change] = []
         self._in_flight: dict[str, _Outcome] = {}
 
     @classmethod
-    async def open(cls, directory: Path, *, keep: Window | None = None, queue: int = QUEUE) -> "SqliteStore":
-        """The store in an existing directory; raises CannotOpen with the path and the reason."""
-        held = lock(directory)
-        try:
+    async def open(
+        cls, directory: Path, *, keep: Window | None = None, queue: int = QUEUE, limits: Limits | None = None
+    ) -> "SqliteStore":
+        """Opens the store in an existing directory; raises CannotOpen with the path and the cause."""
+        with ExitStack() as undo:
+            lock = undo.enter_context(_lock(directory))
             database, loaded = await asyncio.to_thread(_load, directory)
-        except BaseException:
-            unlock(held)
-            raise
-        return cls(held, database, loaded, keep=keep or Window(), queue=queue)
+            store = cls(lock, database, loaded, keep=keep or Window(), queue=queue, limits=limits or Limits())
+            undo.pop_all()
+        return store
 
     @property
     def failure(self) -> str:
-        """Why the store takes no writes; empty when it does."""
+        """Why the store accepts no writes; empty when it does."""
         return str(self._writer.broken) if self._writer.broken is not None else super().failure
 
     async def create(self, key: str, value: bytes) -> Item:
@@ -66,24 +93,24 @@ class SqliteStore(Mirror):
         return _item(await self._write(key, value, expected))
 
     async def delete(self, key: str, *, expected: int) -> int:
-        """The revision of the deletion, durable when it returns. Raises Stale."""
+        """Returns the revision of the deletion; durable when it returns. Raises Stale."""
         return (await self._write(key, None, expected)).revision
 
     async def compact(self, revision: int) -> None:
-        """Forget the past below `revision`; the file follows little by little."""
+        """Removes the history below `revision`; the file follows in small steps."""
         self._refuse_when_closed()
         self._compact(revision)
 
     async def close(self) -> None:
-        """Refuse new writes, let those in flight settle, tidy the file up, end all watches, free the directory."""
+        """Refuses new writes, finishes those in flight, maintains the file, ends all watches, unlocks the directory."""
         if self._closed:
             return
         self._closed = True
-        self._hand_over()
+        self._submit_gathered()
         await self._writer.stop()
-        self._end(StoreUnavailable("the store is closed"))
-        if self._writer.broken is None:  # else the file stays ours until the process ends
-            unlock(self._held)
+        self._close_watches(StoreUnavailable("the store is closed"))
+        if self._writer.broken is None:  # otherwise the file stays locked until the process ends
+            self._lock.close()
 
     async def _write(self, key: str, value: bytes | None, expected: int | None) -> Change:
         refuse_too_large(key, value or b"")
@@ -95,48 +122,55 @@ class SqliteStore(Mirror):
             if (earlier := self._in_flight.get(key)) is None:
                 break
             await asyncio.wait((earlier,))
-        outcome = self._admit(change)
+        self._newest = change.revision
+        outcome: _Outcome = self._loop.create_future()
+        self._in_flight[key] = outcome
+        if not self._gathered:
+            self._loop.call_soon(self._submit_gathered)  # writes of one loop iteration share a transaction
+        self._gathered.append(change)
+        failpoint(ADMITTED)
         if (error := await asyncio.shield(outcome)) is not None:  # the write goes on when its caller is cancelled
             raise type(error)(*error.args)
         return change
 
-    def _admit(self, change: Change) -> _Outcome:
-        self._newest = change.revision
-        outcome: _Outcome = self._loop.create_future()
-        self._in_flight[change.key] = outcome
-        if not self._gathered:
-            self._loop.call_soon(self._hand_over)  # writes of the same turn of the loop go together
-        self._gathered.append(change)
-        failpoint(ADMITTED)
-        return outcome
-
-    def _hand_over(self) -> None:
+    def _submit_gathered(self) -> None:
         if self._gathered:
             self._writer.submit(self._gathered)
             self._gathered = []
 
-    def _settle(self, batch: Sequence[Change], error: StorageError | None) -> None:
-        """A batch is durable, or failed as a whole."""
+    def _complete(self, batch: Sequence[Change], error: StorageError | None) -> None:
+        """Publishes a batch that is durable, or fails it as a whole."""
         if error is None:
             failpoint(BEFORE_PUBLISH)
             self._publish(batch)
         for change in batch:
             self._in_flight.pop(change.key).set_result(error)
-        if (outgrown := self._outgrown()) is not None:
-            self._compact(outgrown)
+        if (revision := self._compaction_due()) is not None:
+            self._compact(revision)
 
     def _compact(self, revision: int) -> None:
         superseded = self._versions.compact(revision)
         self._writer.compacted(self._versions.history.floor, superseded)
 
 
-def _load(directory: Path) -> tuple[Database, Loaded]:
-    database = Database(directory)
+def _lock(directory: Path) -> FileLock:
+    """Locks the directory for this process; raises CannotOpen at once if another process has it."""
+    path = directory / LOCK
     try:
-        return database, database.load()
-    except BaseException:
-        database.close()
-        raise
+        return lock_file(path)
+    except LockHeld as error:
+        raise CannotOpen(f"{directory}: in use by another process (pid {holder_pid(path) or 'unknown'})") from error
+    except OSError as error:
+        raise CannotOpen(f"{directory}: cannot lock it: {error.strerror}") from error
+
+
+def _load(directory: Path) -> tuple[Database, Loaded]:
+    with ExitStack() as undo:
+        database = Database(directory)
+        undo.callback(database.close)
+        loaded = database.load()
+        undo.pop_all()
+    return database, loaded
 
 
 def _item(change: Change) -> Item:

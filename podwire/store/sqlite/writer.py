@@ -1,13 +1,18 @@
-"""The one thread that writes: it commits what has gathered, tells the event loop, and tidies up when idle.
+"""The writer thread: commits batches, reports to the event loop, and maintains the file when idle.
 
-Group commit: while one transaction waits for the disk, the next batch gathers. Order is that of submission.
+Group commit: while one transaction waits for the disk, the next batch gathers. Batches are committed in order of
+submission.
 
-A failure is judged by SQLite's own code:
-    full    SQLITE_FULL: the commit frame was never complete, so nothing happened; the next batch may succeed
-    shaky   a write to the file failed otherwise: this batch may or may not survive a crash; the next may succeed
-    fatal   everything else, above all a failed fsync. The kernel forgets which pages it could not write, so a second
-            fsync may lie; nothing is written any more until the process is restarted, and the connection is never
-            closed, since closing it would checkpoint, which means to sync again
+Errors are classified by SQLite's error code:
+
+| class     | SQLite                                  | meaning                                                        |
+|-----------|-----------------------------------------|----------------------------------------------------------------|
+| full      | FULL                                    | commit frame incomplete: nothing written; the next may succeed |
+| uncertain | IOERR_WRITE, IOERR_TRUNCATE, NOMEM, …   | this batch may survive a crash or not; the next may succeed    |
+| fatal     | everything else, above all failed fsync | no more writes until the process restarts                      |
+
+After a failed fsync the kernel forgets which pages it could not write, so a second fsync may falsely succeed. The
+connection is never closed then, because closing it would checkpoint, which fsyncs again.
 """
 
 import asyncio
@@ -25,48 +30,51 @@ from podwire.store.sqlite.database import Database
 log = logging.getLogger(__name__)
 
 BATCH = 1000
-"""Changes in one transaction at most."""
-
-IDLE_SECONDS = 2.0
-"""Without a write for so long, the WAL is folded into the database."""
-
-RETRY_SECONDS = 5.0
-"""Upkeep that failed for lack of space is tried again after so long."""
+"""Maximum changes in one transaction."""
 
 CHECKPOINT_BYTES = 2 << 20
-"""A WAL of this size is folded into the database, while all writes wait: 3 ms. Four times the size takes 10 ms and
-brings no more writes a second."""
+"""A WAL of this size is checkpointed while all writes wait: 3 ms. Four times the size takes 10 ms and brings no more
+writes per second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Seconds: without a write until the WAL is checkpointed; until failed maintenance is tried again."""
+
+    idle: float = 2.0
+    retry: float = 5.0
+
 
 REMOVE_BATCH = 500
 VACUUM_PAGES = 256
 _ROW_OVERHEAD = 4096
 
 _FULL = frozenset({"SQLITE_FULL"})
-_SHAKY = frozenset({"SQLITE_IOERR_WRITE", "SQLITE_IOERR_TRUNCATE", "SQLITE_IOERR_NOMEM", "SQLITE_NOMEM"})
+_UNCERTAIN = frozenset({"SQLITE_IOERR_WRITE", "SQLITE_IOERR_TRUNCATE", "SQLITE_IOERR_NOMEM", "SQLITE_NOMEM"})
 
-Settled = Callable[[list[Change], StorageError | None], None]
-"""Told on the event loop how a batch ended."""
+BatchDone = Callable[[list[Change], StorageError | None], None]
+"""Called on the event loop when a batch has been committed or has failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """An order: rows of `superseded` go, `revision` is the floor now."""
+    """Command: delete the rows of `superseded`; `revision` is the new floor."""
 
     revision: int
     superseded: list[int]
 
 
 class _Stop:
-    """An order: finish what was submitted and close."""
+    """Command: finish what was submitted and close."""
 
 
 @dataclass(slots=True)
-class _Upkeep:
-    """What is left to tidy; at first the WAL of the time before, whatever its size."""
+class _Maintenance:
+    """Pending maintenance; at first the WAL of the previous run, regardless of its size."""
 
     compacted: int = 0
     written: int = 0
-    """The floor that the file knows; it must learn of a new one also when no row goes with it."""
+    """The floor in the file; a new floor has to be written even when no row is deleted."""
     superseded: list[int] = field(default_factory=list)
     wal_bytes: int = 1
     free_pages: bool = False
@@ -78,31 +86,38 @@ class _Upkeep:
 
 
 class Writer:
-    """Runs a Database in its own thread; `broken` says why nothing is written any more."""
+    """Runs a Database in its own thread; `broken` is the error after which nothing is written any more."""
 
     def __init__(
-        self, database: Database, loop: asyncio.AbstractEventLoop, settled: Settled, *, floor: int = 0
+        self,
+        database: Database,
+        loop: asyncio.AbstractEventLoop,
+        batch_done: BatchDone,
+        *,
+        floor: int = 0,
+        limits: Limits,
     ) -> None:
         self.broken: StoreUnavailable | None = None
         self._database = database
+        self._limits = limits
         self._loop = loop
-        self._settled = settled
-        self._orders: queue.SimpleQueue[list[Change] | Compacted | _Stop] = queue.SimpleQueue()
-        self._upkeep = _Upkeep(compacted=floor, written=floor)
+        self._batch_done = batch_done
+        self._commands: queue.SimpleQueue[list[Change] | Compacted | _Stop] = queue.SimpleQueue()
+        self._maintenance = _Maintenance(compacted=floor, written=floor)
         self._thread = threading.Thread(target=self._run, name="podwire store writer", daemon=True)
         self._thread.start()
 
     def submit(self, changes: list[Change]) -> None:
-        """Commit changes; `settled` is told."""
-        self._orders.put(changes)
+        """Submits changes; `batch_done` is called afterwards."""
+        self._commands.put(changes)
 
     def compacted(self, revision: int, superseded: list[int]) -> None:
-        """Delete rows little by little, between writes."""
-        self._orders.put(Compacted(revision, superseded))
+        """Deletes rows in small batches between writes."""
+        self._commands.put(Compacted(revision, superseded))
 
     async def stop(self) -> None:
-        """Finish what was submitted, tidy up, close the file."""
-        self._orders.put(_Stop())
+        """Finishes what was submitted, maintains the file, closes it."""
+        self._commands.put(_Stop())
         await asyncio.to_thread(self._thread.join)
 
     def _run(self) -> None:
@@ -111,105 +126,105 @@ class Writer:
             writes, stopping = self._gather()
             for start in range(0, len(writes), BATCH):
                 self._commit(writes[start : start + BATCH])
-            self._tidy(idle=not writes)
+            self._maintain(idle=not writes)
         self._finish()
 
     def _gather(self) -> tuple[list[Change], bool]:
-        """All orders that are waiting, else the next one; nothing when it is time to tidy up."""
+        """Returns all waiting commands, or waits for the next one; returns nothing when maintenance is due."""
         writes: list[Change] = []
-        wait = self._patience()
+        wait = self._seconds_to_wait()
         try:
             while True:
-                order = self._orders.get(timeout=wait) if wait != 0 else self._orders.get_nowait()
+                command = self._commands.get(timeout=wait) if wait != 0 else self._commands.get_nowait()
                 wait = 0
-                match order:
+                match command:
                     case Compacted():
-                        self._upkeep.compacted = order.revision
-                        self._upkeep.superseded += order.superseded
+                        self._maintenance.compacted = command.revision
+                        self._maintenance.superseded += command.superseded
                     case _Stop():
                         return writes, True
                     case _:
-                        writes += order
+                        writes += command
         except queue.Empty:
             return writes, False
 
-    def _patience(self) -> float | None:
-        upkeep = self._upkeep
+    def _seconds_to_wait(self) -> float | None:
+        maintenance = self._maintenance
         if self.broken is not None:
             return None
-        pause = max(0.0, upkeep.not_before - time.monotonic())
-        if upkeep.unwritten or upkeep.free_pages:
+        pause = max(0.0, maintenance.not_before - time.monotonic())
+        if maintenance.unwritten or maintenance.free_pages:
             return pause
-        return max(pause, IDLE_SECONDS) if upkeep.wal_bytes else None
+        return max(pause, self._limits.idle) if maintenance.wal_bytes else None
 
     def _commit(self, batch: list[Change]) -> None:
         error: StorageError | None = self.broken
         if error is None:
             try:
                 self._database.append(batch)
-            except Exception as caught:  # noqa: BLE001 - whatever it is, those who wait must hear of it
-                error = self._judge(caught)
+            except Exception as caught:  # noqa: BLE001 - any error must reach the waiting callers
+                error = self._classify(caught)
             else:
-                self._upkeep.wal_bytes += sum(_weight(each) for each in batch)
-        self._loop.call_soon_threadsafe(self._settled, batch, error)
+                self._maintenance.wal_bytes += sum(_wal_bytes(each) for each in batch)
+        self._loop.call_soon_threadsafe(self._batch_done, batch, error)
 
-    def _judge(self, error: Exception) -> StorageError:
+    def _classify(self, error: Exception) -> StorageError:
         name = getattr(error, "sqlite_errorname", type(error).__name__)
         reason = f"{self._database.path}: {error} ({name})"
         if name in _FULL:
             return StoreFull(reason)
-        if name in _SHAKY:
+        if name in _UNCERTAIN:
             return StoreUnavailable(reason)
-        log.critical("the store takes no writes until it is restarted", extra={"reason": reason})
+        log.critical("store accepts no writes until it is restarted", extra={"error": reason})
         self.broken = StoreUnavailable(f"{reason}; no writes until a restart")
         self._database.abandon()
         return self.broken
 
-    def _tidy(self, *, idle: bool) -> None:
-        """One small step of upkeep, so that the next write never waits for long."""
-        if self.broken is None and time.monotonic() >= self._upkeep.not_before:
-            self._tidy_now(partial(self._step, idle=idle))
+    def _maintain(self, *, idle: bool) -> None:
+        """Runs one small step of maintenance, so that the next write never waits for long."""
+        if self.broken is None and time.monotonic() >= self._maintenance.not_before:
+            self._maintain_now(partial(self._step, idle=idle))
 
-    def _tidy_now(self, step: Callable[[], None]) -> None:
+    def _maintain_now(self, step: Callable[[], None]) -> None:
         try:
             step()
-        except Exception as caught:  # noqa: BLE001 - upkeep must not end the thread
-            verdict = self._judge(caught)
-            self._upkeep.not_before = time.monotonic() + RETRY_SECONDS
-            log.warning("the store could not be tidied up", extra={"reason": str(verdict)})
+        except Exception as caught:  # noqa: BLE001 - maintenance must not end the thread
+            failure = self._classify(caught)
+            self._maintenance.not_before = time.monotonic() + self._limits.retry
+            log.warning("cannot maintain the store file", extra={"error": str(failure)})
 
     def _step(self, *, idle: bool) -> None:
-        upkeep = self._upkeep
-        if upkeep.wal_bytes >= CHECKPOINT_BYTES:
+        maintenance = self._maintenance
+        if maintenance.wal_bytes >= CHECKPOINT_BYTES:
             self._database.checkpoint(truncate=False)
-            upkeep.wal_bytes = 1  # still to be truncated when idle
-        elif upkeep.unwritten and (idle or len(upkeep.superseded) >= REMOVE_BATCH):
+            maintenance.wal_bytes = 1  # still to be truncated when idle
+        elif maintenance.unwritten and (idle or len(maintenance.superseded) >= REMOVE_BATCH):
             self._remove()
-        elif idle and upkeep.free_pages:
-            upkeep.free_pages = self._database.give_back(VACUUM_PAGES)
-            upkeep.wal_bytes += VACUUM_PAGES * _ROW_OVERHEAD
-        elif idle and upkeep.wal_bytes:
+        elif idle and maintenance.free_pages:
+            maintenance.free_pages = self._database.vacuum(VACUUM_PAGES)
+            maintenance.wal_bytes += VACUUM_PAGES * _ROW_OVERHEAD
+        elif idle and maintenance.wal_bytes:
             self._database.checkpoint(truncate=True)
-            upkeep.wal_bytes = 0
+            maintenance.wal_bytes = 0
 
     def _remove(self) -> None:
-        upkeep = self._upkeep
-        batch = upkeep.superseded[:REMOVE_BATCH]
-        self._database.remove(batch, compacted=upkeep.compacted)
-        del upkeep.superseded[:REMOVE_BATCH]
-        upkeep.written = upkeep.compacted
-        upkeep.free_pages = True
-        upkeep.wal_bytes += len(batch) * _ROW_OVERHEAD
+        maintenance = self._maintenance
+        batch = maintenance.superseded[:REMOVE_BATCH]
+        self._database.remove(batch, compacted=maintenance.compacted)
+        del maintenance.superseded[:REMOVE_BATCH]
+        maintenance.written = maintenance.compacted
+        maintenance.free_pages = True
+        maintenance.wal_bytes += len(batch) * _ROW_OVERHEAD
 
     def _finish(self) -> None:
-        self._upkeep.not_before = 0.0
-        while self._upkeep.unwritten and not self._upkeep.not_before and self.broken is None:
-            self._tidy(idle=True)
+        self._maintenance.not_before = 0.0
+        while self._maintenance.unwritten and not self._maintenance.not_before and self.broken is None:
+            self._maintain(idle=True)
         if self.broken is None:
-            self._tidy_now(partial(self._database.checkpoint, truncate=True))
+            self._maintain_now(partial(self._database.checkpoint, truncate=True))
         if self.broken is None:
             self._database.close()
 
 
-def _weight(change: Change) -> int:
+def _wal_bytes(change: Change) -> int:
     return _ROW_OVERHEAD + (len(change.item.value) if change.item else 0)

@@ -3,7 +3,7 @@
 import pytest
 
 from podwire.protocols.storage import Gone
-from podwire.store.broadcast import Feed
+from podwire.store.broadcast import Broadcaster
 from podwire.store.etcd import etcd_pb2 as pb
 from podwire.store.etcd.layout import Layout
 from podwire.store.etcd.root_watch import RootWatch
@@ -34,16 +34,16 @@ def answer(*events: pb.Event, **fields) -> pb.WatchResponse:
     return pb.WatchResponse(header=pb.Header(revision=100), events=events, **fields)
 
 
-def rooted() -> tuple[RootWatch, Feed]:
-    feed = Feed(History(10))
-    return RootWatch(None, LAYOUT, feed, Window()), feed
+def rooted() -> tuple[RootWatch, Broadcaster]:
+    broadcaster = Broadcaster(History(10))
+    return RootWatch(None, LAYOUT, broadcaster, Window()), broadcaster
 
 
 async def test_events_become_changes_under_our_own_prefix():
-    root, feed = rooted()
-    watch = feed.subscribe("/registry/pods/", 10)
-    assert root._take(answer(created=True))
-    assert root._take(answer(put(11), put(12, created=11, before=11), deletion(13, before=12)))
+    root, broadcaster = rooted()
+    watch = broadcaster.subscribe("/registry/pods/", 10)
+    assert root._handle(answer(created=True))
+    assert root._handle(answer(put(11), put(12, created=11, before=11), deletion(13, before=12)))
     changes = await watch.next()
     assert [(c.revision, c.key, c.item and c.item.revision, c.previous and c.previous.revision) for c in changes] == [
         (11, "/registry/pods/a/1", 11, None),
@@ -53,18 +53,18 @@ async def test_events_become_changes_under_our_own_prefix():
 
 
 async def test_what_etcd_repeats_is_taken_once():
-    root, feed = rooted()
-    watch = feed.subscribe("/registry/", 10)
-    root._take(answer(put(11)))
-    root._take(answer(put(11), deletion(12, before=11)))
-    root._take(answer(put(11)))
+    root, broadcaster = rooted()
+    watch = broadcaster.subscribe("/registry/", 10)
+    root._handle(answer(put(11)))
+    root._handle(answer(put(11), deletion(12, before=11)))
+    root._handle(answer(put(11)))
     assert [change.revision for change in await watch.next()] == [11, 12]
 
 
 async def test_changes_of_one_transaction_share_a_revision_and_come_together():
-    root, feed = rooted()
-    watch = feed.subscribe("/registry/", 10)
-    root._take(answer(put(11), put(11)))
+    root, broadcaster = rooted()
+    watch = broadcaster.subscribe("/registry/", 10)
+    root._handle(answer(put(11), put(11)))
     assert watch.revision == 10
     assert [change.revision for change in await watch.next()] == [11, 11]
 
@@ -79,19 +79,19 @@ async def test_changes_of_one_transaction_share_a_revision_and_come_together():
     ],
 )
 async def test_a_break_in_the_log_is_told_to_everyone(response, floor):
-    root, feed = rooted()
-    root._take(answer(put(11)))
-    watch = feed.subscribe("/registry/", 11)
-    assert not root._take(response)
-    assert (feed.history.floor, feed.history.revision) == (floor, floor)
+    root, broadcaster = rooted()
+    root._handle(answer(put(11)))
+    watch = broadcaster.subscribe("/registry/", 11)
+    assert not root._handle(response)
+    assert (broadcaster.history.floor, broadcaster.history.revision) == (floor, floor)
     if floor > 11:
         with pytest.raises(Gone):
             await watch.next()
 
 
 async def test_the_history_is_kept_within_its_window():
-    feed = Feed(History(10))
-    root = RootWatch(None, LAYOUT, feed, Window(revisions=20, seconds=0))
+    broadcaster = Broadcaster(History(10))
+    root = RootWatch(None, LAYOUT, broadcaster, Window(revisions=20, seconds=0))
     for revision in range(11, 1011):
-        root._take(answer(put(revision)))
-    assert 20 <= len(feed.history) < 20 + 257
+        root._handle(answer(put(revision)))
+    assert 20 <= len(broadcaster.history) < 20 + 257

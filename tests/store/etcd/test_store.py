@@ -31,9 +31,9 @@ async def test_keys_lie_under_the_prefix_as_kubernetes_would_lay_them(shared_etc
         await usual.create(f"{PODS}layout", b"usual")
         await own.create(f"{PODS}layout", b"own")
         for raw, value in ((b"/registry/pods/default/layout", b"usual"), (b"/own/pods/default/layout", b"own")):
-            assert (await own._calls.range(pb.RangeRequest(key=raw))).kvs[0].value == value
+            assert (await own._client.range(pb.RangeRequest(key=raw))).kvs[0].value == value
         assert [item.key for item in (await own.list("/registry/")).items] == [f"{PODS}layout"]
-        with pytest.raises(ValueError, match="does not lie under"):
+        with pytest.raises(ValueError, match="is not under"):
             await own.get("/elsewhere/x")
     finally:
         await usual.close()

@@ -70,13 +70,13 @@ def newer(directory) -> None:
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        pytest.param(flip_in_value, "checksum of revision", id="a byte in a value"),
+        pytest.param(flip_in_value, "checksum mismatch at revision", id="a byte in a value"),
         pytest.param(zero_a_page, "", id="a page of zeros"),
         pytest.param(cut_in_half, "", id="half a file"),
         pytest.param(not_sqlite, "not a database", id="something else"),
         pytest.param(foreign, "another program", id="the file of another program"),
         pytest.param(lose_a_row, "checksum", id="a row that nobody wrote"),
-        pytest.param(newer, "format 2; this program reads format 1 at most", id="a newer format"),
+        pytest.param(newer, "format 2; this one supports up to 1", id="a newer format"),
     ],
 )
 async def test_a_file_that_cannot_be_trusted_is_refused_by_name(tmp_path, damage, reason):
@@ -101,7 +101,7 @@ async def test_a_row_missing_from_the_log_is_noticed(tmp_path):
     connection.execute("DELETE FROM log WHERE revision = ?", (first.revision,))
     connection.commit()
     connection.close()
-    with pytest.raises(CannotOpen, match="what revision 3 replaced is missing"):
+    with pytest.raises(CannotOpen, match="the row that revision 3 replaced is missing"):
         await SqliteStore.open(tmp_path)
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from podwire.protocols.storage import Gone, StoreFull
 from podwire.store import Window
-from podwire.store.sqlite import SqliteStore, writer
+from podwire.store.sqlite import SqliteStore
 from podwire.store.sqlite.database import Database
+from podwire.store.sqlite.writer import Limits
 
 PODS = "/registry/pods/default/"
 
@@ -78,9 +79,9 @@ async def test_a_write_is_not_refused_for_one_that_fails(tmp_path, monkeypatch):
     await store.close()
 
 
-async def test_the_log_is_folded_into_the_file_when_idle(tmp_path, monkeypatch, eventually):
-    monkeypatch.setattr(writer, "IDLE_SECONDS", 0.05)
-    store = await SqliteStore.open(tmp_path, keep=Window(revisions=10, seconds=0))
+async def test_the_log_is_folded_into_the_file_when_idle(tmp_path, eventually):
+    keep, limits = Window(revisions=10, seconds=0), Limits(idle=0.05)
+    store = await SqliteStore.open(tmp_path, keep=keep, limits=limits)
     item = await store.create(f"{PODS}a", b"x" * 10_000)
     for _ in range(600):
         item = await store.update(f"{PODS}a", b"x" * 10_000, expected=item.revision)
@@ -100,7 +101,6 @@ async def test_the_log_stays_small_under_load(tmp_path):
 
 
 async def test_compaction_goes_on_after_it_failed_once(tmp_path, monkeypatch, eventually):
-    monkeypatch.setattr(writer, "RETRY_SECONDS", 0.05)
     remove, failures = Database.remove, [full(), full()]
 
     def sometimes_full(self, superseded, *, compacted):
@@ -109,12 +109,12 @@ async def test_compaction_goes_on_after_it_failed_once(tmp_path, monkeypatch, ev
         remove(self, superseded, compacted=compacted)
 
     monkeypatch.setattr(Database, "remove", sometimes_full)
-    store = await SqliteStore.open(tmp_path)
+    store = await SqliteStore.open(tmp_path, limits=Limits(retry=0.05))
     item = await store.create(f"{PODS}a", b"")
     for _ in range(20):
         item = await store.update(f"{PODS}a", b"", expected=item.revision)
     await store.compact(item.revision)
-    await eventually(lambda: not store._writer._upkeep.superseded and not failures)
+    await eventually(lambda: not store._writer._maintenance.superseded and not failures)
     await store.close()
     database = Database(tmp_path)
     assert database._connection.execute("SELECT count(*) FROM log").fetchone() == (1,)
