@@ -5,7 +5,7 @@ import logging
 from podwire.controllers.ports import Api
 from podwire.interfaces import Clock
 from podwire.protocols.k8sapi.client_side import ClientError
-from podwire.protocols.k8sapi.client_side.events import CORE_V1, Names, Note, Reference, Source, Told, short
+from podwire.protocols.k8sapi.client_side.events import CORE_V1, Names, Note, RecordedEvent, Reference, Source, short
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Object
 
@@ -24,6 +24,6 @@ class Teller:
         reference = Reference(about["kind"], meta["name"], **place, api_version=about["apiVersion"])
         note, name = Note(reference, type_, reason, short(message)), self._names.new(meta["name"], wall)
         try:
-            await self._api.create(CORE_V1.event(Told(note, wall, wall, count=1, name=name), self._source))
+            await self._api.create(CORE_V1.event(RecordedEvent(note, wall, wall, count=1, name=name), self._source))
         except (ApiError, ClientError) as error:
             log.info("event not told", extra={"reason": reason, "why": str(error)})

@@ -1,1 +1,1 @@
-"""What rooms decide on: names, quantities, selectors, times. Imports nothing of ours."""
+"""API objects as values: names, quantities, selectors, times. Imports nothing of podwire."""

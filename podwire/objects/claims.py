@@ -1,4 +1,5 @@
-"""A ResourceClaim, as far as rooms decide on it, and how pods name theirs. `read(object)` gives one."""
+"""A ResourceClaim, with the fields that components decide on, and how pods refer to claims. `read(object)` parses
+one."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +13,7 @@ from podwire.objects.pods import Namespaced, Pod
 from podwire.objects.slices import Quantity
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
-"""Keeps an allocated claim until nobody uses it."""
+"""The finalizer that keeps an allocated claim while it is in use."""
 
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 """An annotation of a generated claim: which of its pod's claims it is."""
@@ -51,7 +52,7 @@ class DeviceRequest(Part, frozen=True, kw_only=True):
 
 
 class DeviceConstraint(Part, frozen=True, kw_only=True):
-    """What the devices of these requests, or of all of them, have in common or not."""
+    """A constraint on the devices of these requests, or of all requests."""
 
     requests: tuple[str, ...] = ()
     match_attribute: str | None = None
@@ -59,7 +60,7 @@ class DeviceConstraint(Part, frozen=True, kw_only=True):
 
 
 class DeviceConfig(Part, frozen=True, kw_only=True):
-    """What drivers are told of the devices of these requests, or of all of them."""
+    """Driver configuration for the devices of these requests, or of all requests."""
 
     requests: tuple[str, ...] = ()
     opaque: OpaqueConfig = OpaqueConfig()
@@ -109,7 +110,7 @@ class Allocation(Part, frozen=True, kw_only=True):
 
 
 class Consumer(Part, frozen=True, kw_only=True):
-    """Who may use an allocated claim."""
+    """A consumer of an allocated claim."""
 
     resource: str = ""
     name: str = ""

@@ -1,4 +1,4 @@
-"""A container of a pod, as far as rooms decide on it: msgspec reads it straight out of the API's JSON."""
+"""A container of a pod, with the fields that components decide on; msgspec decodes it from the API's JSON."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ IntOrString = int | str
 
 
 class Part(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Something in an object of the API: fields by their names there; what nobody here decides on is left out."""
+    """Base of API types: fields by their JSON names; fields that no component decides on are left out."""
 
 
 class KeyRef(Part, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ class VolumeMount(Part, frozen=True, kw_only=True):
 
 
 class Requests(Part, frozen=True, kw_only=True):
-    """What a container wants at least and gets at most."""
+    """Resource requests and limits of a container."""
 
     requests: Quantities = {}
     limits: Quantities = {}
@@ -152,7 +152,7 @@ class Probe(Part, frozen=True, kw_only=True):
 
 
 class Hook(Part, frozen=True, kw_only=True):
-    """What is done after a container's start or before its stop."""
+    """A lifecycle hook: after a container's start, or before its stop."""
 
     exec: ExecAction | None = None
     http_get: HttpGet | None = None

@@ -1,4 +1,4 @@
-"""A DeviceClass, as far as rooms decide on it, and the words that it shares with claims. `read(object)` gives one."""
+"""A DeviceClass, with the fields that components decide on, and the types that it shares with claims."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ class DeviceSelector(Part, frozen=True, kw_only=True):
 
 
 class OpaqueConfig(Part, frozen=True, kw_only=True):
-    """What a driver is told, in its own words."""
+    """Opaque driver configuration."""
 
     driver: str = ""
     parameters: dict[str, Any] = {}

@@ -29,7 +29,7 @@ class DeviceToleration(Part, frozen=True, kw_only=True):
 
 
 class DeviceTaintSelector(Part, frozen=True, kw_only=True):
-    """Which devices a rule is for: all that match what is given."""
+    """The device selector of a taint rule: all given fields must match."""
 
     driver: str | None = None
     pool: str | None = None

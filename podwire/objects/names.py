@@ -1,4 +1,4 @@
-"""What names and the like may look like. A check returns the sentences that tell what is wrong; none means fine.
+"""Validation of names. A check returns the problems as sentences; an empty list means valid.
 
 The sentences are part of the API: people read them, tests of clients match them.
 """
@@ -204,7 +204,7 @@ def port_name(text: str) -> list[str]:
 
 
 def path_segment(text: str) -> list[str]:
-    """What every name must be at the least: one segment of a URL and of a store key. A longer one would not fit into
+    """The minimum for every name: one segment of a URL and of a store key. A longer one would not fit into
     the URL by which it could be deleted; NUL ends a key in continue tokens."""
     if text in (".", ".."):
         return [f"may not be '{text}'"]

@@ -1,4 +1,4 @@
-"""Which nodes a pod asks for by their labels and names: nodeSelector and affinity.nodeAffinity. Pure."""
+"""Node selection of a pod: nodeSelector and affinity.nodeAffinity. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -30,7 +30,7 @@ def required(spec: PodSpec) -> Wanted | None:
 
 
 def wants(spec: PodSpec, node: Node) -> bool:
-    """Whether a node passes, for whoever asks of one node only."""
+    """Returns whether one node matches."""
     wanted = required(spec)
     return wanted is None or wanted(node)
 

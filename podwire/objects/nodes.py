@@ -1,4 +1,4 @@
-"""A Node, as far as rooms decide on it. `read(object)` gives one."""
+"""A Node, with the fields that components decide on. `read(object)` parses one."""
 
 from collections.abc import Mapping
 from typing import Any

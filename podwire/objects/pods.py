@@ -1,4 +1,5 @@
-"""A Pod, as far as rooms decide on it. `read(object)` gives one; statuses are written as plain objects."""
+"""A Pod, with the fields that components decide on. `read(object)` parses one; statuses are written as plain
+objects."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -162,7 +163,7 @@ class PodSpec(Part, frozen=True, kw_only=True):
 
 
 class PodStatus(Part, frozen=True, kw_only=True):
-    """What the API knows of a pod: how far it is. Containers and conditions as the plain objects that they are."""
+    """The status of a pod. Container statuses and conditions are plain objects."""
 
     phase: str = "Pending"
     reason: str = ""

@@ -2,7 +2,7 @@
 
 A quantity is a whole number of nanos and the suffix family it was written in; the family decides how it is shown:
 decimal suffixes (500m, 2k), binary ones (1536Mi) or an exponent (1e3). What is smaller than a nano rounds away from
-zero, so that whoever asks for something never gets nothing.
+zero, so that a request is never rounded to nothing.
 """
 
 import enum

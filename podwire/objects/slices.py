@@ -1,4 +1,4 @@
-"""A ResourceSlice: devices that a driver offers, as far as rooms decide on them. `read(object)` gives one."""
+"""A ResourceSlice: published devices, with the fields that components decide on. `read(object)` parses one."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""A volume of a pod, as far as rooms decide on it."""
+"""A volume of a pod, with the fields that components decide on."""
 
 from typing import Any
 

@@ -1,1 +1,1 @@
-"""Conversations as tables with two chairs each; no sockets, no event loop."""
+"""Wire protocols: messages, tables, client side and server side of each; no sockets, no event loop."""

@@ -1,23 +1,22 @@
-"""Errors of a gRPC call, by the code that travels; handlers raise them, the server's door sends them, the client's
-door raises them again.
+"""Errors of a gRPC call by status code; handlers raise them, the server sends them, the client raises them again.
 
-    RpcError
-      Cancelled 1            the caller gave up
-      Unknown 2              a peer that did not say more
-      InvalidArgument 3      the request can never work
-      DeadlineExceeded 4     not done in time; it may still have happened
-      NotFound 5             what the request names is not there
-      AlreadyExists 6
-      PermissionDenied 7
-      ResourceExhausted 8    too large, too many
-      FailedPrecondition 9   not in the state that it must be in
-      Aborted 10             met another call on the same thing; may be tried again
-      OutOfRange 11
-      Unimplemented 12       the peer does not do that, ever
-      Internal 13            a fault of the program
-      Unavailable 14         nobody there, or not now; may be tried again
-      DataLoss 15
-      Unauthenticated 16
+RpcError
+  Cancelled 1            the caller gave up
+  Unknown 2              a peer that did not say more
+  InvalidArgument 3      the request can never work
+  DeadlineExceeded 4     not done in time; it may still have happened
+  NotFound 5             what the request names is not there
+  AlreadyExists 6
+  PermissionDenied 7
+  ResourceExhausted 8    too large, too many
+  FailedPrecondition 9   not in the state that it must be in
+  Aborted 10             met another call on the same thing; may be tried again
+  OutOfRange 11
+  Unimplemented 12       the peer does not do that, ever
+  Internal 13            a fault of the program
+  Unavailable 14         nobody there, or not now; may be tried again
+  DataLoss 15
+  Unauthenticated 16
 """
 
 from typing import ClassVar
@@ -132,7 +131,7 @@ def from_code(code: int, details: str) -> RpcError:
 
 
 def from_exception(error: Exception, method: str) -> RpcError:
-    """What a client may learn of an exception: an RpcError as it is, of anything else only that it was a fault."""
+    """Converts an exception for the client: an RpcError as it is, anything else to Internal without its text."""
     if isinstance(error, RpcError):
         return error
     return Internal(f"{method} failed for a reason that it did not expect; podwire's log tells more")
@@ -140,10 +139,10 @@ def from_exception(error: Exception, method: str) -> RpcError:
 
 def details(error: RpcError) -> str:
     """The error's sentence as it may travel: valid text, cut where a header would become too large."""
-    room = MAX_DETAILS
+    left = MAX_DETAILS
     data = str(error).encode("utf-8", "backslashreplace")
     for at, byte in enumerate(data):
-        room -= 1 if 0x20 <= byte <= 0x7E and byte != 0x25 else 3  # others travel as %XX
-        if room < 0:
+        left -= 1 if 0x20 <= byte <= 0x7E and byte != 0x25 else 3  # others are sent as %XX
+        if left < 0:
             return data[:at].decode("utf-8", "ignore") + " […]"
     return data.decode()

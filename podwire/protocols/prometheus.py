@@ -55,8 +55,8 @@ def _head(name: str, kind: str, meaning: str) -> tuple[str, str]:
 
 
 def _sample(name: str, labels: Labels) -> str:
-    told = ",".join(f'{key}="{_escaped(value)}"' for key, value in labels)
-    return f"{name}{{{told}}}" if told else name
+    text = ",".join(f'{key}="{_escaped(value)}"' for key, value in labels)
+    return f"{name}{{{text}}}" if text else name
 
 
 def _escaped(value: str) -> str:

@@ -1,4 +1,4 @@
-"""Settings files in YAML, read strictly: a key that nobody knows must not quietly mean something else.
+"""Settings files in YAML, read strictly: an unknown key is an error.
 
 BadConfig      the key, as in `pools[0].make.mtu`, and what is wrong with it
 """
@@ -31,11 +31,11 @@ class Loader(yaml.SafeLoader):
 
 
 def parsed(data: bytes, name: object) -> object:
-    """What a file of that name says. Raises BadConfig."""
+    """Reads a settings file. Raises BadConfig."""
     try:
         return yaml.load(data.decode(), Loader)  # noqa: S506 - a safe loader, made stricter
     except (yaml.YAMLError, UnicodeError, RecursionError) as error:
-        raise BadConfig("", f"{name} is no YAML: {' '.join(str(error).split())}") from error
+        raise BadConfig("", f"{name} is not YAML: {' '.join(str(error).split())}") from error
 
 
 Read = Callable[[str, Any], Any]
@@ -47,12 +47,12 @@ def below(key: str, name: object) -> str:
 
 
 def mapped(key: str, found: object, keys: Mapping[str, Read]) -> dict[str, Any]:
-    """What was given, and no key that is not there."""
+    """Returns the given keys only."""
     if not isinstance(found, dict):
-        raise BadConfig(key, f"is no mapping with {', '.join(keys)}")
+        raise BadConfig(key, f"is not a mapping with {', '.join(keys)}")
     for item in found:
         if item not in keys:
-            raise BadConfig(below(key, item), f"is no setting; there are {', '.join(keys)}")
+            raise BadConfig(below(key, item), f"is not a setting; known settings: {', '.join(keys)}")
     return {name: keys[name](below(key, name), value) for name, value in found.items()}
 
 
@@ -66,14 +66,14 @@ def link(key: str, value: object) -> str:
     """A name that the kernel takes for one."""
     good = isinstance(value, str) and value.isprintable() and value not in ("", ".", "..")
     if not good or len(str(value).encode()) > _LONGEST_LINK or any(character in "/:% " for character in str(value)):
-        raise BadConfig(key, f"{value!r} is no name of a link")
+        raise BadConfig(key, f"{value!r} is not a name of a link")
     return str(value)
 
 
 def one_of(*words: str) -> Read:
     def reading(key: str, value: object) -> str:
         if value not in words:
-            raise BadConfig(key, f"{value!r} is none of {', '.join(words)}")
+            raise BadConfig(key, f"{value!r} must be one of {', '.join(words)}")
         return str(value)
 
     return reading
@@ -82,7 +82,7 @@ def one_of(*words: str) -> Read:
 def between(low: int, high: int) -> Read:
     def reading(key: str, value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise BadConfig(key, f"{value!r} is no number from {low} to {high}")
+            raise BadConfig(key, f"{value!r} is not a number from {low} to {high}")
         return value
 
     return reading

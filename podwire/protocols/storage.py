@@ -116,7 +116,7 @@ class TooLarge(StorageError):
 
 
 class SlowWatcher(StorageError):
-    """The watcher's queue overflowed; nobody waits for it."""
+    """The watcher's queue overflowed; a slow watcher is disconnected, never waited for."""
 
 
 class StoreFull(StorageError):

@@ -51,7 +51,7 @@ def test_what_the_driver_cannot_use_is_not_printed(tmp_path, capsys):
     file.write_text("speed: 10\n")
     assert main(["manifests", "network-driver", "--config", str(file)]) == 1
     told = capsys.readouterr()
-    assert "speed: is no setting" in told.err
+    assert "speed: is not a setting" in told.err
     assert told.out == ""
     assert main(["manifests", "network-driver", "--config", str(tmp_path / "none")]) == 1
     assert "none" in capsys.readouterr().err

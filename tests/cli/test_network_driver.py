@@ -7,10 +7,10 @@ import pytest
 from podwire.cli.main import main
 
 WRONG = {
-    "a key that nobody knows": ("uplink: eth0", "uplink: is no setting"),
+    "a key that nobody knows": ("uplink: eth0", "uplink: is not a setting"),
     "a filter that is none": ("filter: 'attributes['", "filter: "),
     "a pool without addresses": ("pools: {lab: {}}", "pools.lab"),
-    "no YAML": ("a: [", "is no YAML"),
+    "no YAML": ("a: [", "is not YAML"),
 }
 
 

@@ -61,7 +61,7 @@ TABLE = {
         "a version that is a number": ({}, {"cniVersion": 1.1}, 6),
         "no name": ({}, {"name": None}, 7),
         "a name that leads out": ({}, {"name": "../x"}, 7),
-        "a name that is no string": ({}, {"name": 5}, 6),
+        "a name that is not a string": ({}, {"name": 5}, 6),
         "CHECK before its time": ({"CNI_COMMAND": "CHECK"}, {"cniVersion": "0.3.1"}, 1),
         "GC before its time": ({"CNI_COMMAND": "GC"}, {"cniVersion": "1.0.0"}, 1),
         "STATUS before its time": ({"CNI_COMMAND": "STATUS"}, {"cniVersion": "1.0.0"}, 1),
@@ -71,7 +71,7 @@ TABLE = {
     },
     "bridge": {
         "a name that no link can have": ({}, {"bridge": "a/b"}, 7),
-        "a name that is no string": ({}, {"bridge": 5}, 6),
+        "a name that is not a string": ({}, {"bridge": 5}, 6),
         "a flag that is none": ({}, {"ipMasq": "yes"}, 6),
         "a negative MTU": ({}, {"mtu": -1}, 7),
         "a MTU beyond all": ({}, {"mtu": 1 << 20}, 7),
@@ -104,7 +104,7 @@ TABLE = {
         "another family": ({"CNI_ARGS": "IP=fd00::5"}, {}, 7),
         "a resolv.conf that is not there": ({}, ipam(resolvConf="/nowhere"), 5),
         "an exclusion of everything": ({}, ipam(exclude=["10.0.0.0/8"]), 7),
-        "a directory that is no string": ({}, ipam(dataDir=5), 6),
+        "a directory that is not a string": ({}, ipam(dataDir=5), 6),
         "a mirror that is no flag": ({}, ipam(mirrorHostLocal="yes"), 6),
     },
     "portmap": {

@@ -108,11 +108,11 @@ def test_the_file_of_the_driver_has_what_is_offered_and_pools(tmp_path):
 
 WRONG = {
     "a list": ("[]\n- a", "is no"),
-    "an unknown key": ("uplinks: 1", "uplinks: is no setting; there are filter"),
+    "an unknown key": ("uplinks: 1", "uplinks: is not a setting; known settings: filter"),
     "pools that are none": ("pools: [a]", "pools: is no mapping of names to pools"),
     "a pool without a subnet": ("pools: {lab: {rangeStart: 10.0.0.1}}", "pools.lab"),
     "twice the same": ("filter: a\nfilter: b", "twice"),
-    "no YAML": ("a: [", "is no YAML"),
+    "no YAML": ("a: [", "is not YAML"),
 }
 
 

@@ -103,7 +103,7 @@ class DhcpClient:
         def heard(asking: Asking, frame: Frame) -> Lease | str | None:
             message, via = _message(frame)
             found = ask.heard(asking, message, via, 0) if message else None
-            return found.told if isinstance(found, Asking) else found
+            return found.refusal if isinstance(found, Asking) else found
 
         with _frames(spot) as (socket, frames):
             client = _client(socket, spot)
@@ -188,8 +188,8 @@ class _Talk:
         asking = self._asking
         if self._conflict:
             return self._conflict
-        if asking.told:
-            return f"the server refused what it had offered ({asking.told}), and there was nothing better"
+        if asking.refusal:
+            return f"the server refused what it had offered ({asking.refusal}), and there was nothing better"
         if asking.stage is Stage.REQUESTING:
             return f"{asking.server} offered {asking.wanted} and did not confirm it"
         return "no server answered"

@@ -1,4 +1,4 @@
-"""What expressions of admission policies are written over: the object as it will be and as it was, the request that
+"""Variables of admission policy expressions: the object as it will be and as it was, the request that
 wants it so, its namespace, and the policy's parameters.
 
 Objects are whatever they are (`dyn`); the request and the namespace have fields that are known.

@@ -1,4 +1,4 @@
-"""What the checker hands out, `cel.expr.CheckedExpr`, read as a tree."""
+"""Reads `cel.expr.CheckedExpr`, the output of the type checker, as a tree."""
 
 from collections.abc import Container, Iterator
 from functools import cache
@@ -84,16 +84,16 @@ def _made(expr: Any) -> Made:
     return Made(expr.id, tuple(parts), message, keyed=not message)
 
 
-def _comprehension(number: int, told: Any) -> Comprehension:
+def _comprehension(number: int, expression: Any) -> Comprehension:
     return Comprehension(
         id=number,
-        variables=tuple(filter(None, (told.iter_var, told.iter_var2))),
-        range=_node(told.iter_range),
-        accumulator=told.accu_var,
-        start=_node(told.accu_init),
-        condition=_node(told.loop_condition),
-        step=_node(told.loop_step),
-        result=_node(told.result),
+        variables=tuple(filter(None, (expression.iter_var, expression.iter_var2))),
+        range=_node(expression.iter_range),
+        accumulator=expression.accu_var,
+        start=_node(expression.accu_init),
+        condition=_node(expression.loop_condition),
+        step=_node(expression.loop_step),
+        result=_node(expression.result),
     )
 
 
@@ -146,11 +146,11 @@ def _checked_expr() -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("read.CheckedExpr"))
 
 
-def _declare(message: Any, number: str, name: str, told: str) -> None:
-    kind = told.lstrip("*|")
-    label = _Field.LABEL_REPEATED if told.startswith("*") else _Field.LABEL_OPTIONAL
+def _declare(message: Any, number: str, name: str, declaration: str) -> None:
+    kind = declaration.lstrip("*|")
+    label = _Field.LABEL_REPEATED if declaration.startswith("*") else _Field.LABEL_OPTIONAL
     field = message.field.add(name=name, number=int(number), label=label, type=_KINDS.get(kind, _Field.TYPE_MESSAGE))
     if kind not in _KINDS:
         field.type_name = f".read.{kind}"
-    if told.startswith("|"):
+    if declaration.startswith("|"):
         field.oneof_index = 0

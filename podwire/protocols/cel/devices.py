@@ -1,4 +1,4 @@
-"""What expressions that select devices are written over: one variable, `device`.
+"""Variables of device selector expressions: one, `device`.
 
 Attributes and capacities are found by domain and then by name: `device.attributes["net.example"].mtu`.
 """

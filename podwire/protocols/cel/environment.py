@@ -258,7 +258,7 @@ class _Regexes:
 
 @lru_cache(maxsize=256)
 def wrong_literal(function: str, text: str) -> str:
-    """What is wrong with a text that is written into an expression as a pattern, a duration or a time."""
+    """Returns the problem of a literal pattern, duration or timestamp; empty when it is valid."""
     cel = library()
     call = f"{function}(text)" if function in ("duration", "timestamp") else "''.matches(text)"
     outcome = cel.NewEnv(variables={"text": cel.Type.STRING}).compile(call).eval(data={"text": text})

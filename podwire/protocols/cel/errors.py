@@ -1,4 +1,4 @@
-"""What goes wrong: an expression that is none, raised; an evaluation that fails, returned as a value."""
+"""Errors: an invalid expression is raised; a failed evaluation is returned as a value."""
 
 import re
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ class Problem:
 
 
 class CompileError(Exception):
-    """An expression that cannot be compiled, told as cel-go tells it, with the places underlined."""
+    """An expression that cannot be compiled; the text is cel-go's, with the positions underlined."""
 
     def __init__(self, expression: str, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n".join(_told(expression, problem) for problem in self.problems))
+        super().__init__("\n".join(_describe(expression, problem) for problem in self.problems))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class CelError:
         return self.message
 
 
-def _told(expression: str, problem: Problem) -> str:
+def _describe(expression: str, problem: Problem) -> str:
     lines = expression.split("\n")
     snippet = lines[problem.line - 1].replace("\t", " ") if 0 < problem.line <= len(lines) else ""
     head = f"ERROR: <input>:{problem.line}:{problem.column}: {problem.message}"

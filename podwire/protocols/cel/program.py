@@ -18,7 +18,7 @@ _OPTIONAL = "__optional_"
 _LITERALS = {"matches": 1, "find": 1, "findAll": 1, "duration": 0, "timestamp": 0}
 """Functions, and the argument that has to make sense when it is written down."""
 _NOT_RUN = {"cel.@mapInsert": "transformMap and transformMapEntry are not supported"}
-"""What the library's checker knows and its runtime does not."""
+"""Functions that the library's checker knows and its runtime does not."""
 
 
 class Values:
@@ -33,7 +33,7 @@ class Values:
         self._activations: dict[tuple[Any, frozenset[str]], Any] = {}
 
     def activation(self, env: Any, optional: frozenset[str]) -> Any:
-        """What the library looks names up in; optional ones are lists of one or none."""
+        """The activation of an evaluation; optional variables are lists of one or no element."""
         made = self._activations.get((env, optional))
         if made is None:
             data = {name: value for name, value in self._data.items() if name not in optional}
@@ -144,7 +144,8 @@ def _bound(expression: str, optional: list[str]) -> str:
 
 
 def _wrong(program: Program) -> Iterator[Problem]:
-    """What the checker lets pass: messages made by hand, literals that make no sense, functions that cannot be run."""
+    """Rejects what the type checker accepts: message literals, invalid literals, functions without an
+    implementation."""
     from podwire.protocols.cel.environment import wrong_literal  # noqa: PLC0415 - as above
 
     for node in syntax.walk(program.tree.root):

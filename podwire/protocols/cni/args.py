@@ -15,7 +15,7 @@ def parsed(text: str, known: Collection[str] = ()) -> dict[str, str]:
     for part in text.split(";") if text else ():
         key, separator, value = part.partition("=")
         if not separator or "=" in value or not key:
-            raise CniError(Code.BAD_ENVIRONMENT, f"CNI_ARGS: {part!r} is no KEY=VALUE")
+            raise CniError(Code.BAD_ENVIRONMENT, f"CNI_ARGS: {part!r} is not KEY=VALUE")
         pairs[key] = value
     lenient = pairs.pop(IGNORE_UNKNOWN, "0")
     if lenient not in _TRUE + _FALSE:

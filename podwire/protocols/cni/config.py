@@ -64,7 +64,7 @@ def parse_plugin(data: bytes, where: str) -> Object:
 
 
 def with_plugins(network: NetworkList, more: tuple[Object, ...]) -> NetworkList:
-    """The list with what its folder adds after the inlined ones; with none at all it is no network."""
+    """The list with what its folder adds after the inlined ones; a network without any plugin is invalid."""
     plugins = network.plugins + (() if network.only_inlined else more)
     if not plugins:
         raise CniError(Code.BAD_CONFIG, "plugins: missing, and no folder has any")
@@ -73,17 +73,19 @@ def with_plugins(network: NetworkList, more: tuple[Object, ...]) -> NetworkList:
 
 def checked_name(name: object) -> str:
     if name is not None and not isinstance(name, str):
-        raise CniError(Code.UNDECODABLE, f"name: {name!r} is no string")
+        raise CniError(Code.UNDECODABLE, f"name: {name!r} is not a string")
     if not is_id(name):
-        told = "must be letters, digits, '_', '.' and '-', and begin with one of the first"
-        raise CniError(Code.BAD_CONFIG, f"name: {name!r} {told}" if name else "name: missing")
+        rule = "must be letters, digits, '_', '.' and '-', and begin with one of the first"
+        raise CniError(Code.BAD_CONFIG, f"name: {name!r} {rule}" if name else "name: missing")
     return str(name)
 
 
 def checked_type(kind: object, where: str) -> str:
     """The name of a plugin's program: a bare name, so that it is found in CNI_PATH and nowhere else."""
     if not isinstance(kind, str) or not kind:
-        raise CniError(Code.BAD_CONFIG, f"{where}type: missing" if not kind else f"{where}type: {kind!r} is no string")
+        raise CniError(
+            Code.BAD_CONFIG, f"{where}type: missing" if not kind else f"{where}type: {kind!r} is not a string"
+        )
     if "/" in kind or kind in (".", "..") or "\0" in kind:
         raise CniError(Code.BAD_CONFIG, f"{where}type: {kind!r} must be a bare name")
     return kind
@@ -109,7 +111,7 @@ def _flag(raw: Object, key: str) -> bool:
 def request(
     network: NetworkList, plugin: Object, prev_result: Object | None, capabilities: Mapping[str, Any]
 ) -> Object:
-    """What one plugin of a network is sent: its own configuration, and what only the runtime knows.
+    """Returns the configuration for one plugin of a network: its own, plus the runtime's values.
 
     Of the capabilities it gets those that it declares and the runtime has a value for.
     """
@@ -122,7 +124,7 @@ def request(
 
 
 class PluginConfig(NamedTuple):
-    """What a plugin reads from its standard input."""
+    """The configuration that a plugin reads from stdin."""
 
     raw: Object
     """Whole, to be passed on to a delegate."""
@@ -135,8 +137,8 @@ class PluginConfig(NamedTuple):
 
     def previous(self) -> Result | None:
         """`prevResult`, read only when it is asked for: DEL must not fail for one that is broken."""
-        told = self.raw.get("prevResult")
-        return None if told is None else results.decode(told, self.version, "prevResult")
+        encoded = self.raw.get("prevResult")
+        return None if encoded is None else results.decode(encoded, self.version, "prevResult")
 
 
 def plugin_config(data: bytes, supported: tuple[str, ...] = versions.KNOWN) -> PluginConfig:
@@ -160,7 +162,7 @@ _OLDER_KEY = "cni.dev/attachments"
 
 
 def valid_attachments(raw: Object) -> Valid:
-    """What GC is to spare. Without the list nothing can be told apart, so that is an error; an empty one is a list."""
+    """Returns the attachments that GC must keep. A missing list is an error; an empty list keeps none."""
     key = VALID_ATTACHMENTS if VALID_ATTACHMENTS in raw else _OLDER_KEY
     if key not in raw:
         raise CniError(Code.BAD_CONFIG, f"{VALID_ATTACHMENTS}: missing")
@@ -170,10 +172,10 @@ def valid_attachments(raw: Object) -> Valid:
 
 
 def _attachment(value: Object, where: str) -> tuple[str, str]:
-    """A name that nobody can have would spare nothing, and what was meant would go."""
+    """An invalid name would match no attachment, and GC would remove the one that was meant."""
     id_, ifname = taken(value, "containerID", str, "", where), taken(value, "ifname", str, "", where)
     if not is_id(id_) or not is_ifname(ifname):
-        raise CniError(Code.BAD_CONFIG, f"{where}containerID, ifname: {id_!r} and {ifname!r} are no attachment")
+        raise CniError(Code.BAD_CONFIG, f"{where}containerID, ifname: {id_!r} and {ifname!r} are not an attachment")
     return id_, ifname
 
 

@@ -1,4 +1,4 @@
-"""What a plugin says instead of a result: a code, a sentence, and more for whoever looks closer."""
+"""The error result of a plugin: a code, a message, and details."""
 
 from enum import IntEnum
 from typing import Any
@@ -30,7 +30,7 @@ class Code(IntEnum):
 
 
 class CniError(Exception):
-    """One error as it travels; whoever receives one passes it on as it is, never wrapped in another."""
+    """One error on the wire; it is passed on unchanged, never wrapped in another."""
 
     def __init__(self, code: int, msg: str, details: str = "") -> None:
         super().__init__(msg)
@@ -42,8 +42,8 @@ class CniError(Exception):
 
 def encode(error: CniError, version: str) -> dict[str, Any]:
     """The JSON object that a plugin prints."""
-    told: dict[str, Any] = {"cniVersion": version, "code": int(error.code), "msg": error.msg}
-    return {**told, "details": error.details} if error.details else told
+    encoded: dict[str, Any] = {"cniVersion": version, "code": int(error.code), "msg": error.msg}
+    return {**encoded, "details": error.details} if error.details else encoded
 
 
 def decode(value: object) -> CniError | None:

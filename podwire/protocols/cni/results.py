@@ -1,4 +1,4 @@
-"""What a plugin has done, in the shapes of all versions.
+"""Results of a plugin, in the forms of all versions.
 
 | version | shape |
 |---|---|
@@ -89,11 +89,11 @@ def _decode_by_family(value: Object, dns: DNS, where: str) -> Result:
     ips: list[IP] = []
     routes: list[Route] = []
     for _, key in _FAMILIES:
-        told = taken(value, key, dict, {}, f"{where}.")
-        if told:
-            gateway = address(told["gateway"], f"{where}.{key}.gateway") if told.get("gateway") else None
-            ips.append(IP(ip_interface(told.get("ip"), f"{where}.{key}.ip"), gateway))
-            listed = taken_list(told, "routes", dict, f"{where}.{key}.")
+        encoded = taken(value, key, dict, {}, f"{where}.")
+        if encoded:
+            gateway = address(encoded["gateway"], f"{where}.{key}.gateway") if encoded.get("gateway") else None
+            ips.append(IP(ip_interface(encoded.get("ip"), f"{where}.{key}.ip"), gateway))
+            listed = taken_list(encoded, "routes", dict, f"{where}.{key}.")
             routes += (decode_route(route, f"{where}.{key}.routes[{at}].") for at, route in enumerate(listed))
     return Result((), tuple(ips), tuple(routes), dns)
 
@@ -112,7 +112,7 @@ def _decode_link(value: Object, where: str) -> Interface:
 def _decode_ip(value: Object, links: int, where: str) -> IP:
     index = value.get("interface")
     if index is not None and not 0 <= taken(value, "interface", int, 0, where) < links:
-        raise CniError(Code.UNDECODABLE, f"{where}interface: there is no interface {index}")
+        raise CniError(Code.UNDECODABLE, f"{where}interface: out of range, no interface {index}")
     gateway = address(value["gateway"], f"{where}gateway") if value.get("gateway") else None
     return IP(ip_interface(value.get("address"), f"{where}address"), gateway, index)
 
@@ -145,57 +145,57 @@ def encode(result: Result, version: str) -> Object:
     if not at_least(version, "0.3.0"):
         return _encode_by_family(result, version)
     with_extras, with_family = at_least(version, "1.1.0"), not at_least(version, "1.0.0")
-    told: Object = {"cniVersion": version}
+    encoded: Object = {"cniVersion": version}
     if result.interfaces:
-        told["interfaces"] = [_encode_link(interface, with_extras) for interface in result.interfaces]
+        encoded["interfaces"] = [_encode_link(interface, with_extras) for interface in result.interfaces]
     if result.ips:
-        told["ips"] = [_encode_ip(ip, with_family) for ip in result.ips]
+        encoded["ips"] = [_encode_ip(ip, with_family) for ip in result.ips]
     if result.routes:
-        told["routes"] = [_encode_route(route, with_extras) for route in result.routes]
+        encoded["routes"] = [_encode_route(route, with_extras) for route in result.routes]
     if result.dns != DNS() or with_family:
-        told["dns"] = encode_dns(result.dns)
-    return told
+        encoded["dns"] = encode_dns(result.dns)
+    return encoded
 
 
 def _encode_by_family(result: Result, version: str) -> Object:
-    told: Object = {"cniVersion": version}
+    encoded: Object = {"cniVersion": version}
     for family, key in _FAMILIES:
         first = next((ip for ip in result.ips if ip.address.version == family), None)
         if first is not None:
-            told[key] = {"ip": str(first.address)} | ({"gateway": str(first.gateway)} if first.gateway else {})
+            encoded[key] = {"ip": str(first.address)} | ({"gateway": str(first.gateway)} if first.gateway else {})
             routes = [_encode_route(route, False) for route in result.routes if route.dst.version == family]
-            told[key] |= {"routes": routes} if routes else {}
+            encoded[key] |= {"routes": routes} if routes else {}
     if not result.ips:
         raise CniError(Code.INCOMPATIBLE_VERSION, f"a result without addresses has no form in version {version}")
-    return {**told, "dns": encode_dns(result.dns)}
+    return {**encoded, "dns": encode_dns(result.dns)}
 
 
 def _encode_link(link: Interface, with_extras: bool) -> Object:
-    told: Object = {"name": link.name}
-    told |= {"mac": link.mac} if link.mac else {}
-    told |= {"sandbox": link.sandbox} if link.sandbox else {}
+    encoded: Object = {"name": link.name}
+    encoded |= {"mac": link.mac} if link.mac else {}
+    encoded |= {"sandbox": link.sandbox} if link.sandbox else {}
     if with_extras:
-        told |= {key: value for key, field in _LINK_EXTRAS if (value := getattr(link, field))}
-    return told
+        encoded |= {key: value for key, field in _LINK_EXTRAS if (value := getattr(link, field))}
+    return encoded
 
 
 def _encode_ip(ip: IP, with_family: bool) -> Object:
-    told: Object = {"version": str(ip.address.version)} if with_family else {}
-    told |= {} if ip.interface is None else {"interface": ip.interface}
-    told["address"] = str(ip.address)
-    return told | ({"gateway": str(ip.gateway)} if ip.gateway else {})
+    encoded: Object = {"version": str(ip.address.version)} if with_family else {}
+    encoded |= {} if ip.interface is None else {"interface": ip.interface}
+    encoded["address"] = str(ip.address)
+    return encoded | ({"gateway": str(ip.gateway)} if ip.gateway else {})
 
 
 def _encode_route(route: Route, with_extras: bool) -> Object:
-    told: Object = {"dst": str(route.dst)} | ({"gw": str(route.gw)} if route.gw else {})
+    encoded: Object = {"dst": str(route.dst)} | ({"gw": str(route.gw)} if route.gw else {})
     if with_extras:
         values: list[tuple[str, Any]] = [(key, getattr(route, key)) for key in _ROUTE_EXTRAS]
         # Table and scope 0 say something, the others say nothing with 0.
-        told |= {key: value for key, value in values if value or (value == 0 and key in ("table", "scope"))}
-    return told
+        encoded |= {key: value for key, value in values if value or (value == 0 and key in ("table", "scope"))}
+    return encoded
 
 
 def encode_dns(dns: DNS) -> Object:
     lists = {"nameservers": dns.nameservers, "search": dns.search, "options": dns.options}
-    told: Object = {key: list(value) for key, value in lists.items() if value}
-    return told | ({"domain": dns.domain} if dns.domain else {})
+    encoded: Object = {key: list(value) for key, value in lists.items() if value}
+    return encoded | ({"domain": dns.domain} if dns.domain else {})

@@ -45,7 +45,7 @@ def dumped(value: object) -> bytes:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def looked_up(config: Object, key: str) -> Any:
@@ -62,7 +62,7 @@ def taken(config: Object, key: str, kind: type[T], default: T, where: str = "") 
     if value is None:
         return default
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise CniError(Code.UNDECODABLE, f"{where}{key}: {_short(value)} is no {_NAMES[kind]}")
+        raise CniError(Code.UNDECODABLE, f"{where}{key}: {_short(value)} is not {_NAMES[kind]}")
     return value
 
 
@@ -83,7 +83,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 64 else f"{text[:60]} …"
 
 
-_NAMES: dict[type, str] = {str: "string", int: "integer", bool: "boolean", dict: "object", list: "list"}
+_NAMES: dict[type, str] = {str: "a string", int: "an integer", bool: "a boolean", dict: "an object", list: "a list"}
 
 
 def address(text: object, where: str) -> Address:
@@ -93,7 +93,7 @@ def address(text: object, where: str) -> Address:
             return ip_address(text)
     except ValueError:
         pass
-    raise CniError(Code.BAD_CONFIG, f"{where}: {_short(text)} is no IP address")
+    raise CniError(Code.BAD_CONFIG, f"{where}: {_short(text)} is not an IP address")
 
 
 def interface(text: object, where: str) -> Interface:
@@ -103,7 +103,7 @@ def interface(text: object, where: str) -> Interface:
             return ip_interface(text)
     except ValueError:
         pass
-    raise CniError(Code.BAD_CONFIG, f"{where}: {_short(text)} is no IP address with a prefix length")
+    raise CniError(Code.BAD_CONFIG, f"{where}: {_short(text)} is not an IP address with a prefix length")
 
 
 def network(text: object, where: str, *, strict: bool = False) -> Network:
@@ -114,4 +114,4 @@ def network(text: object, where: str, *, strict: bool = False) -> Network:
     except ValueError as error:
         if "host bits" in str(error):
             raise CniError(Code.BAD_CONFIG, f"{where}: {text} has bits set beyond its prefix") from error
-    raise CniError(Code.BAD_CONFIG, f"{where}: {_short(text)} is no network such as 10.1.0.0/16")
+    raise CniError(Code.BAD_CONFIG, f"{where}: {_short(text)} is not a network such as 10.1.0.0/16")

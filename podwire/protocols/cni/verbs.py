@@ -1,4 +1,4 @@
-"""What plugins are asked to do, and the environment in which they are asked."""
+"""CNI verbs, and the environment variables of a plugin call."""
 
 import re
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ _ID = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*", re.ASCII)
 
 
 def is_id(text: object) -> bool:
-    """What a container id and a network's name look like. They become parts of paths."""
+    """The form of container ids and network names, which become parts of paths."""
     return isinstance(text, str) and _ID.fullmatch(text) is not None
 
 
@@ -57,17 +57,17 @@ class Invocation(NamedTuple):
 
     def environment(self) -> dict[str, str]:
         """As the runtime sets it; what a verb does not use is not set."""
-        told = {"CNI_COMMAND": self.command, "CNI_ARGS": self.args, "CNI_PATH": self.path}
+        environment = {"CNI_COMMAND": self.command, "CNI_ARGS": self.args, "CNI_PATH": self.path}
         if "CNI_CONTAINERID" in self.verb.needs:
-            told |= {"CNI_CONTAINERID": self.container_id, "CNI_NETNS": self.netns, "CNI_IFNAME": self.ifname}
-        return told
+            environment |= {"CNI_CONTAINERID": self.container_id, "CNI_NETNS": self.netns, "CNI_IFNAME": self.ifname}
+        return environment
 
 
 def invocation(environment: Mapping[str, str]) -> Invocation:
     """As the plugin reads it; the error names everything that is wrong, not only the first."""
     command = environment.get("CNI_COMMAND", "")
     if command not in VERBS:
-        raise CniError(Code.BAD_ENVIRONMENT, f"CNI_COMMAND: {command!r} is none of {', '.join(VERBS)}")
+        raise CniError(Code.BAD_ENVIRONMENT, f"CNI_COMMAND: {command!r} must be one of {', '.join(VERBS)}")
     needed = VERBS[command].needs
     wrong = [f"{name} is missing" for name in needed if not environment.get(name)]
     if "CNI_CONTAINERID" in needed:

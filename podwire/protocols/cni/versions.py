@@ -11,10 +11,10 @@ _FORM = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})", re.ASCII)
 
 
 def parsed(text: object) -> tuple[int, int, int]:
-    """A version as numbers that compare; what is no version cannot be decoded."""
+    """Parses a version into comparable numbers; an invalid version is a decoding failure."""
     found = _FORM.fullmatch(text) if isinstance(text, str) else None
     if found is None:
-        raise CniError(Code.UNDECODABLE, f"cniVersion: {text!r} is no version such as {LATEST}")
+        raise CniError(Code.UNDECODABLE, f"cniVersion: {text!r} is not a version such as {LATEST}")
     major, minor, patch = map(int, found.groups())
     return major, minor, patch
 
@@ -39,8 +39,8 @@ def newest(offered: Iterable[object], known: Collection[str] = KNOWN) -> str:
     given = {parsed(version): str(version) for version in offered}
     common = [version for version in given if given[version] in known]
     if not common:
-        told = ", ".join(given.values())
+        offered_text = ", ".join(given.values())
         raise CniError(
-            Code.INCOMPATIBLE_VERSION, f"cniVersion {told} is not supported", f"known are {', '.join(known)}"
+            Code.INCOMPATIBLE_VERSION, f"cniVersion {offered_text} is not supported", f"known are {', '.join(known)}"
         )
     return given[max(common)]

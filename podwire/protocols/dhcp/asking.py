@@ -38,7 +38,7 @@ _WISHES = bytes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """Who asks."""
+    """The identity of the client."""
 
     mac: bytes
     client_id: bytes
@@ -64,8 +64,8 @@ class Asking:
     refusals: int = 0
     wanted: IPv4Address | None = None
     server: IPv4Address | None = None
-    told: str = ""
-    """What a server said when it refused, for people."""
+    refusal: str = ""
+    """The text with which a server refused."""
 
 
 def begin(client: Client, xid: int, remembered: IPv4Address | None = None) -> Asking:
@@ -75,7 +75,7 @@ def begin(client: Client, xid: int, remembered: IPv4Address | None = None) -> As
 
 
 def spoken(asking: Asking, elapsed: float) -> Message:
-    """What to send now."""
+    """Returns the message to send now."""
     if asking.stage is Stage.SELECTING:
         named = {options.REQUESTED: asking.wanted.packed} if asking.wanted else {}
         return _message(asking.client, Type.DISCOVER, asking.xid, named, elapsed=elapsed)
@@ -97,7 +97,7 @@ def pause(asking: Asking) -> float:
 
 
 def unanswered(asking: Asking, xid: int) -> Asking:
-    """Nobody said anything: say it again, or begin anew under another number."""
+    """Handles a time-out: retransmits, or restarts with a new transaction id."""
     tries = asking.tries + 1
     if tries < _TRIES.get(asking.stage.value, tries + 1):
         return replace(asking, tries=tries)
@@ -105,7 +105,7 @@ def unanswered(asking: Asking, xid: int) -> Asking:
 
 
 def heard(asking: Asking, message: Message, via: bytes, xid: int) -> Asking | Lease | None:
-    """What an answer makes of it; None when it is not for this client, or nothing to go on."""
+    """Returns the next state after an answer; None for an answer that is not for this client or is unusable."""
     if not is_answer(asking.client, asking.xid, message):
         return None
     try:
@@ -140,13 +140,13 @@ def _refused(asking: Asking, message: Message, xid: int) -> Asking:
         refusals=refusals,
         wanted=None,
         server=None,
-        told=_said(message),
+        refusal=_said(message),
     )
 
 
 def _said(message: Message) -> str:
-    told = message.options.get(options.TEXT, b"").decode("ascii", "replace")
-    return "".join(character for character in told if character.isprintable())[:200] or "without a reason"
+    text = message.options.get(options.TEXT, b"").decode("ascii", "replace")
+    return "".join(character for character in text if character.isprintable())[:200] or "without a reason"
 
 
 def is_answer(client: Client, xid: int, message: Message) -> bool:
@@ -184,8 +184,8 @@ def declining(client: Client, lease: Lease, xid: int) -> Message:
 
 def _short(client: Client, kind: Type, xid: int, named: dict[int, bytes], ciaddr: IPv4Address = NOWHERE) -> Message:
     """Of which no answer comes."""
-    told = {options.TYPE: bytes((kind,)), options.CLIENT_ID: client.client_id, **named}
-    return Message(op=REQUEST, xid=xid, mac=client.mac, ciaddr=ciaddr, options=told)
+    fields = {options.TYPE: bytes((kind,)), options.CLIENT_ID: client.client_id, **named}
+    return Message(op=REQUEST, xid=xid, mac=client.mac, ciaddr=ciaddr, options=fields)
 
 
 def _message(
@@ -196,7 +196,7 @@ def _message(
     ciaddr: IPv4Address = NOWHERE,
     elapsed: float = 0,
 ) -> Message:
-    told = {
+    fields = {
         options.TYPE: bytes((kind,)),
         options.CLIENT_ID: client.client_id,
         options.WISHES: _WISHES,
@@ -211,5 +211,5 @@ def _message(
         secs=int(elapsed),
         broadcast=client.broadcast,
         ciaddr=ciaddr,
-        options=told,
+        options=fields,
     )

@@ -1,4 +1,4 @@
-"""What a server granted, read from its message; and what is due when (RFC 2131, section 4.4.5)."""
+"""A lease, read from the server's message; and when to renew it (RFC 2131, section 4.4.5)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Lease:
     via: bytes = b""
     """Where its server's answers come from on the link: its own MAC, or that of a relay."""
     unreadable: tuple[int, ...] = ()
-    """Options that the server sent and nobody can read; the rest is as if they were not there."""
+    """Malformed options of the server; they are ignored."""
 
     @property
     def is_infinite(self) -> bool:
@@ -72,11 +72,11 @@ def read(message: Message, via: bytes = b"") -> Lease:
 
 def _check_usable(address: IPv4Address) -> None:
     if not int(address) or address.is_multicast or address.is_loopback or int(address) == INFINITE:
-        raise Malformed(f"{address} is no address for an interface")
+        raise Malformed(f"{address} is not a valid address for an interface")
 
 
 def _routes(reader: Reader) -> tuple[Route, ...]:
-    """Who sends classless routes means only those (RFC 3442)."""
+    """Classless routes replace all others (RFC 3442)."""
     classless = reader(options.CLASSLESS_ROUTES, options.classless_routes, ())
     if classless:
         return classless

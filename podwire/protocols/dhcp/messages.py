@@ -52,9 +52,9 @@ class Message:
 
     @property
     def type(self) -> Type | None:
-        """None for BOOTP, and for what nobody has heard of."""
-        told = self.options.get(options.TYPE, b"")
-        return Type(told[0]) if len(told) == 1 and told[0] in set(Type) else None
+        """None for BOOTP and for unknown types."""
+        value = self.options.get(options.TYPE, b"")
+        return Type(value[0]) if len(value) == 1 and value[0] in set(Type) else None
 
 
 def encode(message: Message) -> bytes:
@@ -78,9 +78,9 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes) -> Message:
-    """Malformed for anything that is no DHCP message for Ethernet."""
+    """Raises Malformed for anything but a DHCP message for Ethernet."""
     if len(data) < _HEAD.size + len(_COOKIE):
-        raise Malformed(f"{len(data)} bytes are no message")
+        raise Malformed(f"{len(data)} bytes are not a message")
     op, htype, hlen, _, xid, secs, flags, ci, yi, si, gi, mac, name, file = _HEAD.unpack_from(data)
     if op not in (REQUEST, REPLY) or (htype, hlen) != (_ETHERNET, _MAC):
         raise Malformed(f"op {op}, hardware {htype} with addresses of {hlen} bytes")

@@ -23,7 +23,7 @@ Options = Mapping[int, bytes]
 
 
 class Malformed(ValueError):
-    """Bytes that are no message, or no value of the option that they stand in."""
+    """Bytes that are not a valid message or option value."""
 
 
 class Route(NamedTuple):
@@ -49,7 +49,7 @@ def decode_into(found: dict[int, bytes], data: bytes) -> None:
 
 
 def encode(options: Options) -> bytes:
-    """What the message is comes first, as every server expects; what is too long for one option comes in parts."""
+    """Encodes options: the message type first, as servers expect; long values are split (RFC 3396)."""
     written = bytearray()
     for code in sorted(options, key=lambda number: (number != TYPE, number)):
         value = options[code]
@@ -79,34 +79,34 @@ class Reader:
 
 def ip(data: bytes) -> IPv4Address:
     if len(data) != 4:
-        raise Malformed(f"{len(data)} bytes are no address")
+        raise Malformed(f"{len(data)} bytes are not an address")
     return IPv4Address(data)
 
 
 def ips(data: bytes) -> tuple[IPv4Address, ...]:
     if not data or len(data) % 4:
-        raise Malformed(f"{len(data)} bytes are no addresses")
+        raise Malformed(f"{len(data)} bytes are not addresses")
     return tuple(IPv4Address(data[at : at + 4]) for at in range(0, len(data), 4))
 
 
 def u32(data: bytes) -> int:
     if len(data) != 4:
-        raise Malformed(f"{len(data)} bytes are no number of 32 bits")
+        raise Malformed(f"{len(data)} bytes are not a number of 32 bits")
     return int.from_bytes(data)
 
 
 def u16(data: bytes) -> int:
     if len(data) != 2:
-        raise Malformed(f"{len(data)} bytes are no number of 16 bits")
+        raise Malformed(f"{len(data)} bytes are not a number of 16 bits")
     return int.from_bytes(data)
 
 
 def text(data: bytes) -> str:
     """Some servers end it with a zero byte."""
-    told = data.rstrip(b"\0")
-    if not told.isascii() or not told.decode("ascii").isprintable() or b" " in told:
+    text = data.rstrip(b"\0")
+    if not text.isascii() or not text.decode("ascii").isprintable() or b" " in text:
         raise Malformed("not a name")
-    return told.decode("ascii")
+    return text.decode("ascii")
 
 
 def prefix(data: bytes) -> int:
@@ -114,7 +114,7 @@ def prefix(data: bytes) -> int:
     mask = int(ip(data))
     length = mask.bit_count()
     if mask != (INFINITE << 32 - length) & INFINITE:
-        raise Malformed(f"{IPv4Address(mask)} is no mask")
+        raise Malformed(f"{IPv4Address(mask)} is not a mask")
     return length
 
 
@@ -138,7 +138,7 @@ def classless_routes(data: bytes) -> tuple[Route, ...]:
 def static_routes(data: bytes) -> tuple[Route, ...]:
     """Pairs of a destination and a router, from the time when networks had classes."""
     if not data or len(data) % 8:
-        raise Malformed(f"{len(data)} bytes are no routes")
+        raise Malformed(f"{len(data)} bytes are not routes")
     pairs = [(IPv4Address(data[at : at + 4]), data[at + 4 : at + 8]) for at in range(0, len(data), 8)]
     return tuple(Route(_classful(pair), _gateway(gateway)) for pair, gateway in pairs if int(pair))
 
@@ -171,7 +171,7 @@ def search(data: bytes) -> tuple[str, ...]:
 
 
 def _name(data: bytes, at: int) -> tuple[str, int]:
-    """Pointers lead backwards only, each further than the one before: so there are no loops."""
+    """Pointers lead strictly backwards, so loops are impossible."""
     labels: list[str] = []
     end, lowest = None, at
     while True:

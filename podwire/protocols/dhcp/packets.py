@@ -1,4 +1,4 @@
-"""What a message travels in before its client has an address: Ethernet, IPv4, UDP; and ARP, to ask whose one is."""
+"""Packets of a client without an address: Ethernet, IPv4, UDP; and ARP, to detect duplicate addresses."""
 
 from ipaddress import IPv4Address
 from struct import Struct

@@ -1,1 +1,1 @@
-"""The Kubernetes REST API as a conversation: kinds, paths, statuses, watch frames, wire formats, two chairs."""
+"""The Kubernetes REST API: kinds, paths, statuses, watch frames, wire formats, client side and server side."""

@@ -1,4 +1,4 @@
-"""JSON as both chairs read it: one strict decoder for everything that crosses the wire.
+"""JSON for both sides: one strict decoder for everything on the wire.
 
     BadBody        a body that is not what its Content-Type says: malformed, too deep, a number out of range
 
@@ -20,7 +20,7 @@ MOST_CONTAINERS = 50_000
 rules: a body of the largest size would keep the server busy for half a minute."""
 MIN_INT, MAX_INT = -(2**63), 2**63 - 1
 MAX_DUPLICATES = 100
-"""Upstream stops counting here too: nobody reads more."""
+"""Upstream stops counting here too."""
 
 
 class BadBody(Exception):

@@ -107,7 +107,7 @@ def _access(
     )
     server = config.text(cluster, "server", in_cluster_, required=True)
     if not server.startswith(("http://", "https://")):
-        raise BadKubeconfig(config.file, f"{in_cluster_}.server", f"{server!r} is no http or https URL")
+        raise BadKubeconfig(config.file, f"{in_cluster_}.server", f"{server!r} is not an http or https URL")
     return Access(
         server=server.rstrip("/"),
         namespace=config.text(context, "namespace", in_context) or "default",
@@ -157,7 +157,7 @@ class _Config:
         try:
             return Pem(text=base64.b64decode(data, validate=True).decode("ascii"))
         except (binascii.Error, UnicodeDecodeError) as error:
-            raise BadKubeconfig(self.file, f"{where}.{name}-data", "is no PEM text in base64") from error
+            raise BadKubeconfig(self.file, f"{where}.{name}-data", "is not base64-encoded PEM") from error
 
     def path(self, path: str) -> str:
         """Relative to the kubeconfig's own folder."""
@@ -170,11 +170,12 @@ class _Config:
 
 
 def in_cluster(environ: Mapping[str, str], namespace: str, *, folder: str = SERVICE_ACCOUNT) -> Access:
-    """What a pod's environment and mounted service account say; `namespace` is the text of the mounted file."""
+    """Returns the access of a pod by its environment and mounted service account; `namespace` is the content of that
+    file."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
         missing = "KUBERNETES_SERVICE_PORT" if host else "KUBERNETES_SERVICE_HOST"
-        raise BadKubeconfig("environment", missing, "is not set; this is no pod, so name a kubeconfig")
+        raise BadKubeconfig("environment", missing, "is not set: not running in a pod, so pass a kubeconfig")
     shown = f"[{host}]" if ":" in host else host
     return Access(
         server=f"https://{shown}:{port}",

@@ -1,4 +1,4 @@
-"""Kubernetes URLs: which resource, in which namespace, which name, which subresource. Pure; used by both chairs."""
+"""Kubernetes URLs: which resource, in which namespace, which name, which subresource. Pure; used by both sides."""
 
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
@@ -6,7 +6,7 @@ from urllib.parse import quote, unquote
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a resource URL points at. The core group is ''."""
+    """The target of a resource URL. The core group is ''."""
 
     group: str
     version: str

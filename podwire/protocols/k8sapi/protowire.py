@@ -167,7 +167,7 @@ def _instant(buffer: bytes, start: int, stop: int) -> tuple[datetime, int]:
 
 
 def single(name: str, read: Read, *, keep: bool) -> Store:
-    """What reads as None was not set; what is empty was not set either, unless `keep`."""
+    """Stores a value unless it is None, or empty without `keep`: both mean unset."""
 
     def store(out: Object, buffer: bytes, start: int, stop: int, levels: int) -> None:
         value = read(buffer, start, stop, levels - 1)

@@ -1,4 +1,4 @@
-"""The server's chair: a request and its answers as values, so that a server is a function from one to the other.
+"""The server side: requests and answers as values, so that a server is a function from one to the other.
 
 `transports/http_server.py` turns HTTP into these and back; a test makes them by hand.
 """
@@ -35,7 +35,7 @@ async def _nothing() -> None: ...
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a client asks. The body is read only when somebody wants it, after authentication."""
+    """A request. The body is read on demand, after authentication."""
 
     method: str
     path: str
@@ -115,7 +115,7 @@ class Tunnel:
     """
 
     protocol: str
-    """What the client must have asked for in its Upgrade header."""
+    """The protocol that the client must name in its Upgrade header."""
     run: Callable[[ByteStream], Awaitable[None]]
     headers: tuple[tuple[str, str], ...] = ()
     release: Callable[[], Awaitable[None]] = _nothing

@@ -1,9 +1,9 @@
 """Errors of the Kubernetes API: what goes wrong, as the Status object that every client understands.
 
-    ApiError                a refusal with its HTTP code, reason and details; rooms raise it, the door renders it
+    ApiError                an error with its HTTP code, reason and details; components raise it, the server renders it
     FieldError              one thing wrong with one field; several make an Invalid (422)
 
-Both chairs use these: the server renders an ApiError as a Status, the client turns a Status back into an ApiError.
+Both sides use these: the server renders an ApiError as a Status, the client turns a Status back into an ApiError.
 """
 
 import enum
@@ -59,7 +59,7 @@ CODES: Mapping[Reason, int] = {
 
 
 class Problem(enum.StrEnum):
-    """What can be wrong with a field; the value is upstream's text, the cause's reason is `cause`."""
+    """Problems of a field; the value is upstream's text, the cause's reason is `cause`."""
 
     REQUIRED = "Required value"
     INVALID = "Invalid value"
@@ -202,7 +202,7 @@ class ApiError(Exception):
 
     @classmethod
     def from_status(cls, status: Mapping[str, Any], *, code: int = 500) -> Self:
-        """What a peer's Status means; a code it does not give is taken from the HTTP answer."""
+        """Converts a peer's Status; a missing code is taken from the HTTP answer."""
         try:
             reason = Reason(status.get("reason") or "")
         except ValueError:
@@ -252,19 +252,19 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 
 def invalid_object(kind: str, name: str, errors: Sequence[FieldError], *, group: str = "") -> ApiError:
-    """422 with one cause per field error; one error is told plainly, several in brackets."""
+    """422 with one cause per field error; one error is message plainly, several in brackets."""
     name = _short(name)
     texts = list(dict.fromkeys(str(error) for error in errors[:MOST_TOLD]))
     if len(errors) > MOST_TOLD:
         texts.append(f"and {len(errors) - MOST_TOLD} more")
-    told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    message = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     causes = [
         {"reason": error.problem.cause, "message": error.body, "field": error.field} for error in errors[:MOST_TOLD]
     ]
     shown = f"{kind}.{group}" if group else kind
     return ApiError(
         Reason.INVALID,
-        f'{shown} "{name}" is invalid: {told}',
+        f'{shown} "{name}" is invalid: {message}',
         details={**named(kind, name, group), "causes": causes},
     )
 

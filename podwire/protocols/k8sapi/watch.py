@@ -24,7 +24,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class BadFrame(Exception):
-    """What came is no watch frame: the peer is no API server, or the stream was cut in the middle of one."""
+    """Not a watch frame: the peer is not an API server, or the stream was cut within a frame."""
 
 
 class Frame(msgspec.Struct, frozen=True):

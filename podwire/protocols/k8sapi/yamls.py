@@ -27,7 +27,7 @@ from podwire.protocols.k8sapi.codec import (
 )
 
 MAX_ALIASED = 3 * 1024 * 1024
-"""What aliases may add to a text, in characters: as much as the largest request body."""
+"""Characters that aliases may add to a document: as many as the largest request body."""
 
 MAX_EVENTS = 250_000
 """Scalars, beginnings and ends that one body may have: a second's work. JSON bodies are not counted so."""
@@ -92,12 +92,12 @@ def _documents(text: str, most_events: float = math.inf) -> Iterator[Decoded]:
             else:
                 builder.feed(event)
     except yaml.YAMLError as error:
-        raise BadBody(_told(error)) from None
+        raise BadBody(_describe(error)) from None
     except UnicodeEncodeError:
         raise BadBody("the text holds a lone surrogate") from None
 
 
-def _told(error: yaml.YAMLError) -> str:
+def _describe(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
     return f"yaml: line {mark.line + 1}: {problem}" if mark else f"yaml: {problem}"
@@ -228,7 +228,7 @@ class _Builder:
 
 
 def _mappings(value: Any) -> list[dict[str, Any]]:
-    """What a merge key takes over: a mapping, or several of which the first one wins. Keys before it are overwritten,
+    """Applies a merge key: a mapping, or several of which the first wins. Keys before it are overwritten,
     keys behind it overwrite: kubectl reads it so."""
     bases = value if isinstance(value, list) else [value]
     if not all(isinstance(base, dict) for base in bases):
@@ -251,7 +251,7 @@ def _as_key(value: Any) -> str:
 
 
 def _value(event: yaml.ScalarEvent) -> Any:
-    """What a scalar means: its tag decides, else a plain one is resolved and a quoted one is a string."""
+    """Resolves a scalar: by its tag; without one a plain scalar is resolved and a quoted one is a string."""
     text: str = event.value
     tag = event.tag.removeprefix(_TAG) if event.tag else ""
     try:

@@ -4,7 +4,7 @@
 `batches` how a node that is too large for one message is told, `merge` and `updates` what several plugins' answers
 become together, `owners` who decided what, `checks` what no answer may say, `oci` what that makes of a container's
 config.json, `validation` the built-in validator, `required` which plugins a pod must not start without. No I/O; no
-chair has one of its own here.
+side has one of its own here.
 """
 
 from podwire.protocols.nri.events import ALL, Event, Subscription

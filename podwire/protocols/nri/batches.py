@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from podwire.protocols.grpc_status import ResourceExhausted
 from podwire.protocols.nri import nri_pb2 as pb
 
-ROOM = (4 << 20) - 4096
+MAX_BATCH = (4 << 20) - 4096
 """Bytes that a request may take in one frame; the rest is for what is around it."""
 
 AROUND = 8
@@ -23,7 +23,7 @@ class ObjectTooLarge(ResourceExhausted):
 
 
 def batches(
-    pods: Sequence[pb.PodSandbox], containers: Sequence[pb.Container], room: int = ROOM
+    pods: Sequence[pb.PodSandbox], containers: Sequence[pb.Container], max_batch: int = MAX_BATCH
 ) -> Iterator[pb.SynchronizeRequest]:
     """Requests that fit, at least one; together they hold everything, pods first.
 
@@ -32,11 +32,13 @@ def batches(
     objects: tuple[pb.PodSandbox | pb.Container, ...] = (*pods, *containers)
     sizes = [object_.ByteSize() + AROUND for object_ in objects]
     for object_, size in zip(objects, sizes, strict=True):
-        if size > room:
-            raise ObjectTooLarge(f"{_called(object_)} takes {size - AROUND} bytes, and a message holds {room - AROUND}")
+        if size > max_batch:
+            raise ObjectTooLarge(
+                f"{_called(object_)} takes {size - AROUND} bytes, and a message holds {max_batch - AROUND}"
+            )
     request, used = pb.SynchronizeRequest(), 0
     for object_, size in zip(objects, sizes, strict=True):
-        if used and used + size > room:
+        if used and used + size > max_batch:
             request.more = True
             yield request
             request, used = pb.SynchronizeRequest(), 0
@@ -55,7 +57,7 @@ def _called(object_: pb.PodSandbox | pb.Container) -> str:
 
 
 class Gathered:
-    """What a plugin has been told so far of a node, batch by batch."""
+    """Collects the batches of a Synchronize request."""
 
     def __init__(self) -> None:
         self.pods: list[pb.PodSandbox] = []

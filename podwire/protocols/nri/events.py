@@ -1,4 +1,4 @@
-"""What a plugin may subscribe to: each event is one call, one bit of a mask, and for older peers one StateChange."""
+"""Events that a plugin may subscribe to: each is one call, one bit of a mask, and for older peers one StateChange."""
 
 import enum
 import re
@@ -63,7 +63,7 @@ _ALWAYS_CALLS = frozenset(
 BY_TITLE = {event.title: event for event in Event}
 
 FIRST_EVENTS = (1 << 11) - 1
-"""What there was before 0.10; an older runtime refuses a plugin that asks for more."""
+"""Events before 0.10; an older runtime rejects a plugin that subscribes to more."""
 ALL_EVENTS = (1 << 14) - 1
 
 
@@ -81,7 +81,7 @@ class Subscription:
         return cls(sum(event.bit for event in set(events)))
 
     def known_to(self, version: str) -> "Subscription":
-        """What of it a runtime of that version of NRI knows; see `told_version` for one that tells none."""
+        """Returns the events that a runtime of that NRI version knows; see `told_version` for one that tells none."""
         return Subscription(self.mask & events_of(version))
 
     @property
@@ -141,23 +141,23 @@ def _numbers(version: str) -> tuple[int, int, int] | None:
 
 def as_state_change(event: Event, request: Any) -> pb.StateChangeEvent:
     """The same event as peers before 0.12 are told of it."""
-    told = pb.StateChangeEvent(event=pb.Event.Name(int(event)))
-    told.pod.CopyFrom(request.pod)
+    message = pb.StateChangeEvent(event=pb.Event.Name(int(event)))
+    message.pod.CopyFrom(request.pod)
     if "container" in request.DESCRIPTOR.fields_by_name:
-        told.container.CopyFrom(request.container)
-    return told
+        message.container.CopyFrom(request.container)
+    return message
 
 
-def from_state_change(told: pb.StateChangeEvent) -> tuple[Event, Any] | None:
+def from_state_change(message: pb.StateChangeEvent) -> tuple[Event, Any] | None:
     """The event and the request that says the same since 0.12; None for one that never travelled so."""
     try:
-        event = Event(told.event)
+        event = Event(message.event)
     except ValueError:
         return None
     if not event.was_state_change:
         return None
     request = event.method.request()
-    request.pod.CopyFrom(told.pod)
+    request.pod.CopyFrom(message.pod)
     if "container" in request.DESCRIPTOR.fields_by_name:
-        request.container.CopyFrom(told.container)
+        request.container.CopyFrom(message.container)
     return event, request

@@ -1,4 +1,4 @@
-"""What all plugins together make of a container that is being created."""
+"""Merges the adjustments of all plugins to a container that is being created."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,7 +58,7 @@ class Merger:
 
     @property
     def request(self) -> pb.CreateContainerRequest:
-        """What the next plugin is shown: the container as changed so far."""
+        """The container as adjusted so far, for the next plugin."""
         return self._state.request
 
     @property
@@ -161,7 +161,7 @@ class _Taking:
         self.shown.args[:] = args
 
     def _hooks(self, asked: pb.Hooks) -> None:
-        """They add up; nobody has to give way."""
+        """Entries add up; there are no conflicts."""
         if not any(getattr(asked, name) for name in HOOKS):
             return
         self.claims.join(pb.OciHooks)
@@ -204,7 +204,7 @@ class _Taking:
 
 
 def _split(asked: Sequence[Any], named: Named) -> tuple[dict[str, Any], list[Any]]:
-    """What is to be removed, as marked entries by name, and the entries to set; their names in one form."""
+    """Splits entries into those to remove, as marked entries by name, and those to set; names are normalised."""
     removed, entries = {}, []
     for entry in asked:
         name = getattr(entry, named.attribute)

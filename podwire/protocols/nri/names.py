@@ -1,4 +1,4 @@
-"""Who a plugin may be: two digits that order plugins, and a name."""
+"""The identity of a plugin: a two-digit index that orders plugins, and a name."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which plugin decided which field of which container.
+"""Field ownership: which plugin set which field of which container.
 
 A field is set by one plugin only, or by one per key (env by variable, mounts by destination). Who wants to change what
 another plugin has set must remove it in the same answer: then it is not by accident.
@@ -15,12 +15,12 @@ REMOVED = "-"
 
 
 class Owners:
-    """What `message` says travels to validators: its keys are those of the merged adjustment, marks included."""
+    """`message` is sent to validators: its keys are those of the merged adjustment, removal marks included."""
 
     def __init__(self) -> None:
         self.message = pb.OwningPlugins()
         self.taken_away: dict[tuple[str, pb.Field, str], str] = {}
-        """Who removed what another plugin had set; a third one that sets it again meets this one."""
+        """Plugins that removed a value of another plugin; a third one that sets it again conflicts with them."""
 
     def copy(self) -> "Owners":
         copied = Owners()
@@ -59,7 +59,7 @@ class Claims:
         found[field] = self.plugin
 
     def owner(self, field: pb.Field, key: str) -> str:
-        """Who has set it; nobody for what was there before."""
+        """Returns the plugin that set the field; empty for a value of the original container."""
         return self._fields.compound[field].owners.get(key, "")
 
     def join(self, field: pb.Field) -> None:
@@ -68,7 +68,7 @@ class Claims:
         found[field] = f"{found[field]},{self.plugin}" if field in found else self.plugin
 
     def remove(self, field: pb.Field, key: str = "") -> None:
-        """Whoever had set it no longer has."""
+        """Removes the owner of a field."""
         if not key:
             self._fields.simple[field] = REMOVED + self.plugin
             return

@@ -1,4 +1,4 @@
-"""Which plugins a pod must not start without."""
+"""Required plugins of a pod."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -20,7 +20,7 @@ _FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE"})
 def required_for(
     pod: pb.PodSandbox, container_name: str | None, always: Sequence[str], tolerate_annotation: str
 ) -> tuple[str, ...]:
-    """What the host always requires, then what the pod itself asks for; each once. Raises BadAnnotation.
+    """Returns the plugins that the host requires, then those that the pod requires; each once. Raises BadAnnotation.
 
     A pod in the node's own network is exempt, and so is one that says so: otherwise the pod that brings the plugin
     could not start.
@@ -59,9 +59,9 @@ def _asked(annotations: Mapping[str, str], container_name: str | None) -> list[s
     try:
         found = yaml.safe_load(annotations[key])
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise BadAnnotation(key, "is no list of plugins, in YAML or JSON") from error
+        raise BadAnnotation(key, "is not a list of plugins, in YAML or JSON") from error
     if found is None:
         return []
     if not isinstance(found, list) or not all(isinstance(item, str) and item for item in found):
-        raise BadAnnotation(key, "is no list of plugins, in YAML or JSON")
+        raise BadAnnotation(key, "is not a list of plugins, in YAML or JSON")
     return found

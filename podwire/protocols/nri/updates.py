@@ -1,4 +1,4 @@
-"""What plugins want changed of containers that are there already, put together: one update per container."""
+"""Merges the updates that plugins request for existing containers: one update per container."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -57,7 +57,7 @@ class UpdateMerger:
         copied: Any = type(request)()
         copied.CopyFrom(request)
         self.request: pb.UpdateContainerRequest | pb.StopContainerRequest = copied
-        """What the next plugin is asked: with the resources as changed so far."""
+        """The request for the next plugin, with the resources as changed so far."""
 
     def add(self, plugin: str, response: pb.UpdateContainerResponse | pb.StopContainerResponse) -> None:
         """Raises Conflict, BadAdjustment; then nothing of the answer is taken."""
@@ -74,7 +74,7 @@ class UpdateMerger:
 
     @property
     def resources(self) -> pb.LinuxResources:
-        """What the updated container is to have: as requested, with what plugins decided otherwise."""
+        """The resources of the updated container: as requested, with the plugins' changes."""
         return self.request.linux_resources if isinstance(self.request, pb.UpdateContainerRequest) else _NOTHING
 
     @property
@@ -91,7 +91,7 @@ _NOTHING = pb.LinuxResources()
 
 
 def check_updates(plugin: str, updates: Iterable[pb.ContainerUpdate]) -> list[pb.ContainerUpdate]:
-    """What a plugin asks on its own account or in answer to Synchronize, one update per container.
+    """Validates unsolicited updates and those in response to Synchronize: one update per container.
 
     Raises BadAdjustment, and Conflict of the plugin with itself.
     """

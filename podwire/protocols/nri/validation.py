@@ -7,7 +7,7 @@ from podwire.protocols.nri.owners import REMOVED
 
 
 class Rules(Protocol):
-    """What an operator may refuse; the names are containerd's."""
+    """Adjustments that an operator may reject; the names are containerd's."""
 
     @property
     def enable(self) -> bool: ...
@@ -46,7 +46,7 @@ def _hooks(rules: Rules, owners: pb.FieldOwners) -> str:
 
 
 def _seccomp(rules: Rules, owners: pb.FieldOwners, container: pb.Container) -> str:
-    """What counts is what the container had before: nothing at all is as unconfined as a profile that says so."""
+    """Compares with the original container: without a profile it is as unconfined as with an unconfined one."""
     who = owners.simple.get(pb.SeccompPolicy, "")
     profile = container.linux.seccomp_profile.profile_type
     if not container.linux.HasField("seccomp_profile") or profile == pb.SecurityProfile.UNCONFINED:

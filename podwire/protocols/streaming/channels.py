@@ -51,7 +51,7 @@ def half_close(channel: int) -> bytes:
 
 
 def decode(message: bytes | str, *, protocol: str, channels: int) -> Data | HalfClose | None:
-    """What a message says; None when it says nothing: it is empty, or for a channel that there is not.
+    """Parses a message; None when it is empty or for an unknown channel.
 
     Text is taken as its bytes, as older clients in browsers send it. Raises Violation.
     """

@@ -1,4 +1,4 @@
-"""The chair of whoever wants the command run: sends input and sizes, takes output and, last, the outcome."""
+"""The client side of a remote command: sends input and terminal sizes, receives output and, last, the outcome."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class ClientSide:
         self._outcome = outcome.OutcomeReader()
 
     def receive(self, message: bytes | str) -> Event | None:
-        """What a message brings; None when that is nothing to act on. Raises Violation."""
+        """Parses a message; None when there is nothing to do. Raises Violation."""
         if isinstance(message, str) or not message:
             raise channels.Violation("a server sends binary messages with a channel")
         match channels.decode(message, protocol=self._protocol, channels=len(Channel)):

@@ -49,14 +49,14 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What went wrong with this port, or a piece of the sentence."""
+    """An error of this port, or a part of its text."""
 
     index: int
     text: str
 
 
 class ServerSide:
-    """The chair that reaches the ports."""
+    """The server side: it connects to the ports."""
 
     def __init__(self, protocol: str, ports: Sequence[int]) -> None:
         self._protocol = protocol
@@ -68,7 +68,7 @@ class ServerSide:
             yield bytes((channel,)) + self._ports[channel // 2].to_bytes(2, "little")
 
     def receive(self, message: bytes | str) -> Bytes | Ended | None:
-        """What a client sends towards a port. Raises Violation."""
+        """Parses a message of the client to a port. Raises Violation."""
         match channels.decode(message, protocol=self._protocol, channels=2 * len(self._ports)):
             case channels.Data(channel, data) if channel % 2 == 0 and data:
                 return Bytes(channel // 2, data)
@@ -85,7 +85,7 @@ class ServerSide:
 
 
 class ClientSide:
-    """The chair that wants to reach the ports."""
+    """The client side."""
 
     def __init__(self, protocol: str, ports: Sequence[int]) -> None:
         self._protocol = protocol
@@ -93,7 +93,7 @@ class ClientSide:
         self._heads = [b""] * (2 * len(ports))
 
     def receive(self, message: bytes | str) -> Bytes | Ended | Problem | None:
-        """What comes from a port; None for what opens a channel. Raises Violation."""
+        """Parses a message from a port; None for the one that opens a channel. Raises Violation."""
         match channels.decode(message, protocol=self._protocol, channels=len(self._heads)):
             case channels.Data(channel, data):
                 return self._after_head(channel, data)

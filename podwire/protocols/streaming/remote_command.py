@@ -15,7 +15,7 @@ class Channel(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streams:
-    """What is connected. A terminal has no stderr of its own."""
+    """The connected streams. A terminal has no separate stderr."""
 
     stdin: bool = False
     stdout: bool = False

@@ -1,4 +1,4 @@
-"""The chair of whoever runs the command: takes input and sizes, sends output and, last, the outcome."""
+"""The server side of a remote command: receives input and terminal sizes, sends output and, last, the outcome."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class ServerSide:
         return channels.greeting(Channel.STDERR if self._streams.stderr else Channel.ERROR)
 
     def receive(self, message: bytes | str) -> Iterator[Event]:
-        """What a message asks for. Input that nobody asked for, or after its end, is dropped. Raises Violation."""
+        """Parses a message. Input that is not connected, or after its end, is dropped. Raises Violation."""
         match channels.decode(message, protocol=self._protocol, channels=len(Channel)):
             case channels.Data(Channel.STDIN, data) if self._stdin_open and data:
                 yield Stdin(data)

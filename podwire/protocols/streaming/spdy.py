@@ -115,7 +115,7 @@ class Connection:
         return self._deflate.compress(b"".join(pairs)) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """What the bytes that have come complete; data is given in the pieces in which it comes. Raises SpdyError."""
+        """Yields the events that the received bytes complete; data is not reassembled. Raises SpdyError."""
         self._received += data
         while self._received:
             if self._left:

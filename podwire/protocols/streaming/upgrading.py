@@ -1,4 +1,5 @@
-"""What a client asks for with its Upgrade header: SPDY, a WebSocket, or SPDY within the messages of a WebSocket.
+"""Protocols that a client requests with its Upgrade header: SPDY, a WebSocket, or SPDY within the messages of a
+WebSocket.
 
 Beside the wire, both sides agree on a version of the conversation: over SPDY by a header of its own, over a WebSocket
 by the subprotocol. kubectl takes SPDY for everything up to 1.29; from 1.31 on it tunnels port-forward in a WebSocket.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What is known of a call beside its request."""
+    """Metadata and deadline of a call."""
 
     timeout: float | None = None
     """Seconds that the caller gave when it asked."""

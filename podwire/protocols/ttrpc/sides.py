@@ -1,4 +1,4 @@
-"""The two chairs of ttrpc, without any I/O: frames in, what they mean out.
+"""Client and server side of ttrpc, without I/O: frames in, events out.
 
 `Asking` numbers calls and knows which answers are awaited. `Answering` knows which requests may be answered, and has
 the refusals ready for the others.
@@ -57,7 +57,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a call came to."""
+    """The result of a call."""
 
     stream: int
     payload: bytes
@@ -72,7 +72,7 @@ class Ignored:
 
 
 class Asking:
-    """Who calls: streams are odd and only ever rise."""
+    """The client side: stream ids are odd and increase."""
 
     def __init__(self) -> None:
         self._next = 1
@@ -107,14 +107,14 @@ class Asking:
         return stream, frame
 
     def forget(self, stream: int) -> None:
-        """Nobody waits any longer; an answer that comes late is ignored."""
+        """Forgets a call; a late response is ignored."""
         self._awaited.discard(stream)
 
     def receive(self, frame: Frame) -> Answered | Ignored:
         if frame.stream not in self._awaited:
-            return Ignored(f"an answer on stream {frame.stream}, for which nobody waits")
+            return Ignored(f"an answer on stream {frame.stream}, which has no pending call")
         if frame.kind == DATA:
-            return Ignored(f"data on stream {frame.stream}, which is no stream of data")
+            return Ignored(f"data on stream {frame.stream}, which is not a data stream")
         if frame.kind != RESPONSE:
             return Ignored(f"a frame of kind {frame.kind} on stream {frame.stream}")
         self._awaited.discard(frame.stream)
@@ -123,14 +123,14 @@ class Asking:
         try:
             message = pb.Response.FromString(frame.data)
         except DecodeError:
-            return Answered(frame.stream, b"", InvalidArgument("the answer is no ttrpc Response"))
+            return Answered(frame.stream, b"", InvalidArgument("the response is not a ttrpc Response"))
         code = message.status.code
         error = from_code(code, message.status.message) if code else None
         return Answered(frame.stream, message.payload, error)
 
 
 class Answering:
-    """Who is called: one answer per request, and no request twice."""
+    """The server side: one response per request, and no stream id twice."""
 
     def __init__(self) -> None:
         self._last = 0

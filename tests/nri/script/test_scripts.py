@@ -11,7 +11,7 @@ from podwire.protocols.nri import nri_pb2 as pb
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        pytest.param("adjust: [", "s.yaml:1: is no YAML", id="no YAML"),
+        pytest.param("adjust: [", "s.yaml:1: is not YAML", id="no YAML"),
         pytest.param("a: 1\na: 2", "s.yaml:2: a: is there twice", id="a key twice"),
         pytest.param("a: &a [*a]", "more than 40 values", id="a value that holds itself"),
         pytest.param(

@@ -131,7 +131,7 @@ def test_decoding_and_encoding_again_changes_nothing_in_any_version(result, vers
     ("value", "told"),
     [
         pytest.param([], "no JSON object", id="a list"),
-        pytest.param({"ips": {}}, "ips: {} is no list", id="no list"),
+        pytest.param({"ips": {}}, "ips: {} is not a list", id="not a list"),
         pytest.param({"ips": [None]}, r"ips\[0\]: null", id="null in a list"),
         pytest.param({"ips": [{"address": "10.0.0.1"}]}, "prefix length", id="no prefix"),
         pytest.param({"ips": [{"address": "fe80::1%eth0/64"}]}, "prefix length", id="a zone"),
@@ -139,8 +139,8 @@ def test_decoding_and_encoding_again_changes_nothing_in_any_version(result, vers
         pytest.param({"ips": [{"address": "10.0.0.1/8", "interface": 0}]}, "no interface 0", id="no interface"),
         pytest.param({"ips": [{"address": "10.0.0.1/8", "interface": True}]}, "integer", id="a boolean index"),
         pytest.param({"routes": [{"dst": "anywhere"}]}, "dst", id="no network"),
-        pytest.param({"interfaces": [{"name": 5}]}, "name: 5 is no string", id="a number for a name"),
-        pytest.param({"cniVersion": "new"}, "no version", id="no version"),
+        pytest.param({"interfaces": [{"name": 5}]}, "name: 5 is not a string", id="a number for a name"),
+        pytest.param({"cniVersion": "new"}, "not a version", id="no version"),
         pytest.param({"cniVersion": "0.2.0", "ip4": {"gateway": "10.0.0.1"}}, "ip4.ip", id="old shape without address"),
     ],
 )

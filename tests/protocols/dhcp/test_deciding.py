@@ -71,7 +71,7 @@ def test_a_server_may_repeat_the_clients_id():
 def test_a_refusal_begins_anew_under_another_number_and_slowly():
     again = heard(REQUESTING, reply(Type.NAK, {56: b"no\nroom"}))
     assert (again.stage, again.xid, again.wanted, again.server) == (Stage.SELECTING, 99, None, None)
-    assert (again.told, asking.pause(again)) == ("noroom", 1)
+    assert (again.refusal, asking.pause(again)) == ("noroom", 1)
     assert [asking.pause(replace(again, refusals=each)) for each in (2, 3, 50)] == [2, 4, 64]
     assert asking.pause(replace(again, tries=1)) == 0
 

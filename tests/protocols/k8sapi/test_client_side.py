@@ -224,7 +224,7 @@ async def test_a_refusal_that_is_no_status_is_an_api_error_too(client, script):
 
 async def test_an_answer_that_is_no_json_tells_nothing_about_the_request(client, script):
     script.answers = [Response(status=200, body=b"<html>", content_type="text/html")]
-    with pytest.raises(Interrupted, match="no JSON"):
+    with pytest.raises(Interrupted, match="not JSON"):
         await client.create(pod("a"))
 
 

@@ -14,10 +14,10 @@ from podwire.protocols.k8sapi.client_side.events import (
     REFILL_SECONDS,
     Names,
     Note,
+    RecordedEvent,
     Reference,
     Source,
     Tally,
-    Told,
     short,
 )
 
@@ -35,15 +35,15 @@ def test_a_pod_is_referred_to_in_the_version_that_was_seen():
 def test_what_is_told_again_is_counted_with_the_times_of_the_first_and_the_last():
     tally = Tally()
     assert tally.add(NOTE, NOON, 0.0) is tally.add(NOTE, NOON + 10, 10.0)
-    told = tally.add(NOTE, NOON + 20, 20.0)
-    assert (told.count, told.first, told.last) == (3, NOON, NOON + 20)
+    recorded = tally.add(NOTE, NOON + 20, 20.0)
+    assert (recorded.count, recorded.first, recorded.last) == (3, NOON, NOON + 20)
 
 
 def test_an_object_that_changed_is_still_the_same_and_the_newest_version_is_told():
     tally, changed = Tally(), NOTE._replace(about=POD._replace(resource_version="8"))
-    told = tally.add(NOTE, NOON, 0.0)
-    assert tally.add(changed, NOON, 0.0) is told
-    assert told.note.about.resource_version == "8"
+    recorded = tally.add(NOTE, NOON, 0.0)
+    assert tally.add(changed, NOON, 0.0) is recorded
+    assert recorded.note.about.resource_version == "8"
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def test_the_longest_unheard_are_forgotten(monkeypatch):
 
 
 def test_an_event_that_the_api_forgot_begins_with_what_it_did_not_hear_of():
-    told = Told(NOTE, first=NOON, last=NOON + 10, count=5, heard=3, name="web.1")
-    told.forgotten()
-    assert told == Told(NOTE, first=NOON + 10, last=NOON + 10, count=2, heard=0, name="")
+    recorded = RecordedEvent(NOTE, first=NOON, last=NOON + 10, count=5, sent_count=3, name="web.1")
+    recorded.forgotten()
+    assert recorded == RecordedEvent(NOTE, first=NOON + 10, last=NOON + 10, count=2, sent_count=0, name="")
 
 
 @given(st.lists(st.floats(min_value=0, max_value=4e9), min_size=2, max_size=20))
@@ -137,9 +137,9 @@ def test_no_message_is_too_long(message):
 
 
 def test_the_core_api_has_its_own_words():
-    told = Told(NOTE, first=NOON, last=NOON + 10, count=2, name="web.1")
+    recorded = RecordedEvent(NOTE, first=NOON, last=NOON + 10, count=2, name="web.1")
     assert CORE_V1.kind.api_version == "v1"
-    assert CORE_V1.event(told, SOURCE) == {
+    assert CORE_V1.event(recorded, SOURCE) == {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": "web.1", "namespace": "default"},
@@ -162,11 +162,13 @@ def test_the_core_api_has_its_own_words():
         "reportingComponent": "kubelet",
         "reportingInstance": "n1",
     }
-    assert CORE_V1.repeat(told) == {"count": 2, "lastTimestamp": "2027-01-15T08:00:10Z"}
+    assert CORE_V1.repeat(recorded) == {"count": 2, "lastTimestamp": "2027-01-15T08:00:10Z"}
 
 
 def test_what_is_not_known_is_not_written():
-    event = CORE_V1.event(Told(Note(Reference("Node", "n1"), "Normal", "NodeReady", "x"), NOON, NOON), Source("c"))
+    event = CORE_V1.event(
+        RecordedEvent(Note(Reference("Node", "n1"), "Normal", "NodeReady", "x"), NOON, NOON), Source("c")
+    )
     assert event["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
     assert (event["metadata"]["namespace"], event["source"]) == ("default", {"component": "c"})
     assert "reportingInstance" not in event
@@ -174,7 +176,7 @@ def test_what_is_not_known_is_not_written():
 
 def test_the_newer_api_has_other_words():
     note = Note(POD, "Warning", "FailedScheduling", "no room", action="Scheduling")
-    told = Told(note, first=NOON + 0.25, last=NOON + 0.25, count=1, name="web.1")
+    recorded = RecordedEvent(note, first=NOON + 0.25, last=NOON + 0.25, count=1, name="web.1")
     once = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
@@ -197,8 +199,8 @@ def test_the_newer_api_has_other_words():
     }
     source = Source("default-scheduler", "s-1")
     assert EVENTS_V1.kind.api_version == "events.k8s.io/v1"
-    assert EVENTS_V1.event(told, source) == once
-    told.count = 3
+    assert EVENTS_V1.event(recorded, source) == once
+    recorded.count = 3
     series = {"series": {"count": 3, "lastObservedTime": "2027-01-15T08:00:00.250000Z"}}
-    assert EVENTS_V1.event(told, source) == once | series
-    assert EVENTS_V1.repeat(told) == series
+    assert EVENTS_V1.event(recorded, source) == once | series
+    assert EVENTS_V1.repeat(recorded) == series

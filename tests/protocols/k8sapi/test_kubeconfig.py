@@ -83,7 +83,7 @@ def test_secrets_are_not_shown():
         pytest.param(config(user="token: 5"), "users[u].user.token: expected a string, got int", id="wrong type"),
         pytest.param(
             config(user="client-key-data: '!!'"),
-            "users[u].user.client-key-data: is no PEM text in base64",
+            "users[u].user.client-key-data: is not base64-encoded PEM",
             id="bad data",
         ),
         pytest.param(
@@ -92,7 +92,7 @@ def test_secrets_are_not_shown():
             id="no URL",
         ),
         pytest.param("a: [", "yaml: line", id="broken YAML"),
-        pytest.param("[]", "expected one kubeconfig", id="no object"),
+        pytest.param("[]", "expected one kubeconfig", id="not an object"),
         pytest.param("", "expected one kubeconfig", id="empty"),
     ],
 )

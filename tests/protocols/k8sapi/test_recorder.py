@@ -213,7 +213,7 @@ async def test_what_the_server_refuses_keeps_nobody_waiting(client, real, caplog
             real.tell(pod("lost", namespace="nowhere"), "Normal", "Pulled", "x", action="Pulling")
             real.tell(pod(), "Normal", "Pulled", "x", action="Pulling")
             assert len(await kept(client, real)) == 1
-    assert "event refused" in caplog.text
+    assert "API server rejected event" in caplog.text
 
 
 async def test_events_wait_and_then_come_with_the_time_when_they_happened(api, recorder, time, pauses):

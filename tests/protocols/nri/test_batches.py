@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from podwire.protocols.grpc_status import ResourceExhausted
 from podwire.protocols.nri import methods
 from podwire.protocols.nri import nri_pb2 as pb
-from podwire.protocols.nri.batches import ROOM, Gathered, ObjectTooLarge, batches
+from podwire.protocols.nri.batches import MAX_BATCH, Gathered, ObjectTooLarge, batches
 from podwire.protocols.ttrpc.sides import Asking
 
 PODS = st.lists(
@@ -78,7 +78,7 @@ def test_an_object_that_just_fits_has_a_message_of_its_own():
         pytest.param(
             [
                 pb.PodSandbox(id="1"),
-                pb.PodSandbox(id="abc", namespace="shop", name="web", annotations={"k": "x" * ROOM}),
+                pb.PodSandbox(id="abc", namespace="shop", name="web", annotations={"k": "x" * MAX_BATCH}),
             ],
             [],
             r"pod shop/web \(abc\) takes \d+ bytes, and a message holds 4190200",
@@ -86,7 +86,7 @@ def test_an_object_that_just_fits_has_a_message_of_its_own():
         ),
         pytest.param(
             [pb.PodSandbox(id="1")],
-            [pb.Container(id="def", name="app", env=["x" * ROOM])],
+            [pb.Container(id="def", name="app", env=["x" * MAX_BATCH])],
             r"container app \(def\)",
             id="a container",
         ),

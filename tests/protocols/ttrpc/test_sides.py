@@ -78,7 +78,7 @@ def test_an_answer_after_its_caller_gave_up_is_ignored():
     stream, _ = asking.request("s", "m", b"")
     asking.forget(stream)
     got = asking.receive(frame_of(answer(stream, b"late")))
-    assert got == Ignored("an answer on stream 1, for which nobody waits")
+    assert got == Ignored("an answer on stream 1, which has no pending call")
 
 
 def test_an_answer_that_is_no_response_ends_its_call_alone():
@@ -86,7 +86,7 @@ def test_an_answer_that_is_no_response_ends_its_call_alone():
     first, second = (asking.request("s", "m", b"")[0] for _ in range(2))
     got = asking.receive(Frame(first, wire.RESPONSE, 0, b"\xff\xff"))
     assert isinstance(got, Answered)
-    assert str(got.error) == "the answer is no ttrpc Response"
+    assert str(got.error) == "the response is not a ttrpc Response"
     assert asking.receive(frame_of(answer(second, b"ok"))) == Answered(second, b"ok")
 
 

@@ -1,4 +1,4 @@
-"""What a function is: its types for the checker, and the Python that computes it."""
+"""A function: its types for the checker, and the Python that computes it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

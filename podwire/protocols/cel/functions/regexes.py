@@ -9,7 +9,7 @@ from podwire.protocols.cel.types import INT, STRING, list_of
 
 
 class Engine(Protocol):
-    """What finds patterns without groups in texts. Raises ValueError for what is no pattern."""
+    """Returns a matcher for a pattern without groups. Raises ValueError for an invalid pattern."""
 
     def first(self, text: str, pattern: str) -> str: ...
 

@@ -1,4 +1,4 @@
-"""The client's chair: verbs on plain objects, watches that resume by themselves. It is handed its HTTP."""
+"""The API client: verbs on plain objects, watches that resume by themselves. Its HTTP transport is injected."""
 
 from podwire.protocols.k8sapi.client_side.client import Client
 from podwire.protocols.k8sapi.client_side.http import (

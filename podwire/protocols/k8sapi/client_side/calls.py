@@ -62,12 +62,12 @@ class Calls:
         return reply
 
     async def json(self, method: str, path: str, **options: Any) -> Any:
-        """Raises Interrupted for a body that is no JSON: whoever sent it, what became of the request is not known."""
+        """Raises Interrupted for a body that is not JSON: the outcome of the request is unknown."""
         reply = await self.send(method, path, **options)
         try:
             return msgspec.json.decode(reply.body)
         except msgspec.DecodeError as error:
-            raise Interrupted(f"{method} {path}: the answer is no JSON: {error}") from error
+            raise Interrupted(f"{method} {path}: the answer is not JSON: {error}") from error
 
     async def open(self, path: str, *, query: Query, headers: Mapping[str, str] | None = None) -> Incoming:
         """A streamed answer to a GET that succeeded."""
@@ -107,22 +107,22 @@ class Calls:
 
 def retry_after(status: int, headers: Mapping[str, str]) -> float | None:
     """Seconds to wait before the same request is welcome; None when it is answered for good."""
-    told = headers.get("retry-after", "")
-    return min(float(told), LONGEST_RETRY_AFTER) if status in POSTPONED and told.isdecimal() else None
+    retry_after = headers.get("retry-after", "")
+    return min(float(retry_after), LONGEST_RETRY_AFTER) if status in POSTPONED and retry_after.isdecimal() else None
 
 
 _ONLY_REASON = {code: reason for reason, code in CODES.items() if list(CODES.values()).count(code) == 1}
-"""What a bare code means where it can mean one thing only: a 404 without a Status is NotFound too."""
+"""Reasons of codes without a Status, where the code is unambiguous: a bare 404 is NotFound too."""
 
 
 def refusal(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """What an answer that is no success means, whether or not it is a Status."""
+    """Converts an unsuccessful answer, whether or not it is a Status."""
     try:
-        told = msgspec.json.decode(body)
+        document = msgspec.json.decode(body)
     except msgspec.DecodeError:
-        told = None
-    if isinstance(told, dict) and told.get("kind") == "Status":
-        error = ApiError.from_status(told, code=status)
+        document = None
+    if isinstance(document, dict) and document.get("kind") == "Status":
+        error = ApiError.from_status(document, code=status)
     else:
         text = body[:500].decode("utf-8", "replace").strip()
         error = ApiError(_ONLY_REASON.get(status, Reason.UNKNOWN), text or f"HTTP {status}", code=status)

@@ -182,7 +182,7 @@ class Client:
         return found
 
     async def raw(self, path: str, *, accept: str = JSON) -> bytes:
-        """The body of a plain GET, for what is no object: /version, /readyz, /openapi/v3."""
+        """Returns the body of a plain GET of a path that is not a resource: /version, /readyz, /openapi/v3."""
         return (await self._calls.send("GET", path, headers={"accept": accept})).body
 
     async def _discover_each(self, document: Mapping[str, Any]) -> Sequence[Kind]:

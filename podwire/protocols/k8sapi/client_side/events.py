@@ -1,4 +1,4 @@
-"""Events as values: what is told, how often, how much of it is passed on, and how each of the two APIs writes it."""
+"""Events as values: aggregation, rate limit, and the encodings of the two event APIs."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -20,7 +20,7 @@ BURST, REFILL_SECONDS = 25, 300.0
 """Events about one object: that many at once, then one in so many seconds."""
 
 REMEMBERED = 4096
-"""Objects, and different things told about them, that are kept in mind; the longest unheard are forgotten."""
+"""Objects, and different things recorded about them, that are kept in mind; the least recent are forgotten."""
 
 _CUT = "..."
 
@@ -46,7 +46,7 @@ class Reference(NamedTuple):
 
 
 class Note(NamedTuple):
-    """What is told of an object."""
+    """What is recorded of an object."""
 
     about: Reference
     type: str
@@ -69,14 +69,14 @@ class Source(NamedTuple):
 
 
 @dataclass(slots=True)
-class Told:
-    """One event, however often it was told."""
+class RecordedEvent:
+    """One event, however often it was recorded."""
 
     note: Note
     first: float
     last: float
     count: int = 0
-    heard: int = 0
+    sent_count: int = 0
     """The count that the API knows of; none when it has no event of this name."""
     name: str = ""
     waiting: bool = False
@@ -84,7 +84,7 @@ class Told:
 
     def forgotten(self) -> None:
         """The API has it no more: what it did not hear of is an event of its own."""
-        self.count, self.heard, self.first, self.name = self.count - self.heard, 0, self.last, ""
+        self.count, self.sent_count, self.first, self.name = self.count - self.sent_count, 0, self.last, ""
 
 
 @dataclass(slots=True)
@@ -123,21 +123,21 @@ class _Recent(Generic[Key, Value]):
 
 
 class Tally:
-    """What was told lately, and how often."""
+    """What was recorded lately, and how often."""
 
     def __init__(self) -> None:
-        self._told: _Recent[Note, Told] = _Recent()
+        self._recorded: _Recent[Note, RecordedEvent] = _Recent()
         self._buckets: _Recent[Reference, _Bucket] = _Recent()
 
-    def add(self, note: Note, wall: float, now: float) -> Told | None:
+    def add(self, note: Note, wall: float, now: float) -> RecordedEvent | None:
         """Count it; None when there is too much about its object already.
 
         Even that is counted, so that the next one that is sent tells the truth.
         """
         about = note.about.identity
-        told = self._told.get(note._replace(about=about), lambda: Told(note, first=wall, last=wall))
-        told.note, told.last, told.count = note, wall, told.count + 1
-        return told if self._buckets.get(about, lambda: _Bucket(BURST, now)).take(now) else None
+        recorded = self._recorded.get(note._replace(about=about), lambda: RecordedEvent(note, first=wall, last=wall))
+        recorded.note, recorded.last, recorded.count = note, wall, recorded.count + 1
+        return recorded if self._buckets.get(about, lambda: _Bucket(BURST, now)).take(now) else None
 
 
 class Names:
@@ -159,43 +159,43 @@ def short(message: str) -> str:
 
 
 class Shape(NamedTuple):
-    """How an API writes events: a new one, and what changes in it when it is told again."""
+    """How an API writes events: a new one, and what changes in it when it is recorded again."""
 
     kind: Kind
-    event: Callable[[Told, Source], Object]
-    repeat: Callable[[Told], Object]
+    event: Callable[[RecordedEvent, Source], Object]
+    repeat: Callable[[RecordedEvent], Object]
 
 
-def _core_event(told: Told, source: Source) -> Object:
-    note = told.note
+def _core_event(recorded: RecordedEvent, source: Source) -> Object:
+    note = recorded.note
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": told.name, "namespace": note.namespace},
+        "metadata": {"name": recorded.name, "namespace": note.namespace},
         "involvedObject": _reference(note),
         "reason": note.reason,
         "message": note.message,
         "source": _given(component=source.component, host=source.host),
-        "firstTimestamp": rfc3339(told.first),
-        **_core_repeat(told),
+        "firstTimestamp": rfc3339(recorded.first),
+        **_core_repeat(recorded),
         "type": note.type,
         "reportingComponent": source.component,
         **_given(reportingInstance=source.host),
     }
 
 
-def _core_repeat(told: Told) -> Object:
-    return {"count": told.count, "lastTimestamp": rfc3339(told.last)}
+def _core_repeat(recorded: RecordedEvent) -> Object:
+    return {"count": recorded.count, "lastTimestamp": rfc3339(recorded.last)}
 
 
-def _new_event(told: Told, source: Source) -> Object:
-    note = told.note
+def _new_event(recorded: RecordedEvent, source: Source) -> Object:
+    note = recorded.note
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"name": told.name, "namespace": note.namespace},
-        "eventTime": rfc3339_micro(told.first),
-        **(_new_repeat(told) if told.count > 1 else {}),
+        "metadata": {"name": recorded.name, "namespace": note.namespace},
+        "eventTime": rfc3339_micro(recorded.first),
+        **(_new_repeat(recorded) if recorded.count > 1 else {}),
         "reportingController": source.component,
         "reportingInstance": source.host,
         "action": note.action,
@@ -206,8 +206,8 @@ def _new_event(told: Told, source: Source) -> Object:
     }
 
 
-def _new_repeat(told: Told) -> Object:
-    return {"series": {"count": told.count, "lastObservedTime": rfc3339_micro(told.last)}}
+def _new_repeat(recorded: RecordedEvent) -> Object:
+    return {"series": {"count": recorded.count, "lastObservedTime": rfc3339_micro(recorded.last)}}
 
 
 def _reference(note: Note) -> Object:

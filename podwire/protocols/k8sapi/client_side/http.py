@@ -1,4 +1,4 @@
-"""What the client needs of HTTP, and how it fails.
+"""The HTTP interface of the client, and its errors.
 
 ClientError
 ├── Unreachable    no connection was made, nothing was sent
@@ -48,7 +48,7 @@ class Incoming(Protocol):
     def headers(self) -> Mapping[str, str]: ...
 
     async def read(self) -> bytes:
-        """What came next, as it came; empty at a clean end. Raises Interrupted."""
+        """Returns the next bytes as they arrive; empty at a clean end. Raises Interrupted."""
         ...
 
     def close(self) -> None:

@@ -70,7 +70,8 @@ class Informer:
 
     @property
     def objects(self) -> Mapping[tuple[str, str], Object]:
-        """The copy by namespace and name; as new as the last change received, perhaps newer than the last one told."""
+        """The copy by namespace and name; as new as the last change received, perhaps newer than the last change that
+        was yielded."""
         return self._copy.objects
 
     def __aiter__(self) -> Self:
@@ -83,7 +84,7 @@ class Informer:
             except ApiError as error:
                 self._refused(error)
             except (ClientError, BadFrame) as error:
-                log.debug("watch broken", extra={"watch": self._about, "error": str(error)})
+                log.debug("watch connection was interrupted", extra={"watch": self._about, "error": str(error)})
                 self._failed(0)
         return self._ready.popleft()
 
@@ -162,7 +163,9 @@ class Informer:
             self.close()
             raise error
         else:
-            log.info("watch refused", extra={"watch": self._about, "code": error.code, "why": error.message})
+            log.info(
+                "API server rejected watch", extra={"watch": self._about, "code": error.code, "why": error.message}
+            )
             self._failed(error.code, _retry_after(error))
 
     def _failed(self, code: int, retry_after: float = 0.0) -> None:
@@ -171,5 +174,5 @@ class Informer:
 
 
 def _retry_after(error: ApiError) -> float:
-    told = dict(error.headers).get("Retry-After", "")
-    return float(told) if told.isdecimal() else 0.0
+    retry_after = dict(error.headers).get("Retry-After", "")
+    return float(retry_after) if retry_after.isdecimal() else 0.0

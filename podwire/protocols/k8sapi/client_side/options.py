@@ -25,7 +25,7 @@ class Propagation(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which objects of a kind: everywhere or in one namespace, all or those that the selectors pick."""
+    """The scope of a list or watch: all namespaces or one, all objects or those that the selectors match."""
 
     namespace: str = ""
     label_selector: str = ""

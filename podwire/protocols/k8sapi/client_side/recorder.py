@@ -13,11 +13,11 @@ from podwire.protocols.k8sapi.client_side.events import (
     WARNING,
     Names,
     Note,
+    RecordedEvent,
     Reference,
     Shape,
     Source,
     Tally,
-    Told,
     short,
 )
 from podwire.protocols.k8sapi.client_side.http import ClientError
@@ -32,7 +32,7 @@ AWAY_SECONDS = 120.0
 """An event that could not be sent for so long is dropped: newer ones matter more."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 MANNERS = 0.2
-"""Seconds between the first of several events and their sending: a pod's start is not slowed by what is told of it.
+"""Seconds between the first of several events and their sending: a pod's start is not slowed by what is recorded of it.
 Warnings go at once, and take along what waits."""
 
 
@@ -45,12 +45,12 @@ class Api(Protocol):
 
 
 class Recorder:
-    """Never waits and never fails its caller. What is told again is counted in the event that was sent already."""
+    """Never waits and never fails its caller. What is recorded again is counted in the event that was sent already."""
 
     def __init__(self, api: Api, clock: Clock, *, component: str, host: str = "", shape: Shape = CORE_V1) -> None:
         self._api, self._clock, self._source, self._shape = api, clock, Source(component, host), shape
         self._tally, self._names = Tally(), Names()
-        self._queue: deque[tuple[Told, float]] = deque()
+        self._queue: deque[tuple[RecordedEvent, float]] = deque()
         self._filled, self._pressing, self._idle = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._idle.set()
         self._dropped = 0
@@ -62,14 +62,14 @@ class Recorder:
         reference = Reference.to(about) if isinstance(about, Pod) else about
         note = Note(reference, type_, reason, short(message), field_path, action)
         now = self._clock.monotonic()
-        told = self._tally.add(note, self._clock.wall(), now)
-        if told is None or told.waiting:
+        recorded = self._tally.add(note, self._clock.wall(), now)
+        if recorded is None or recorded.waiting:
             return
         if len(self._queue) >= QUEUED:
             self._dropped += 1
             return
-        told.waiting = True
-        self._queue.append((told, now))
+        recorded.waiting = True
+        self._queue.append((recorded, now))
         self._idle.clear()
         self._filled.set()
         if type_ == WARNING:
@@ -80,7 +80,7 @@ class Recorder:
         await self._idle.wait()
 
     async def run(self) -> None:
-        """Send what is told, one after another, until cancelled."""
+        """Send what is recorded, one after another, until cancelled."""
         while True:
             await self._filled.wait()
             await _wait(self._pressing, MANNERS)
@@ -93,52 +93,54 @@ class Recorder:
             self._pressing.clear()
             self._idle.set()
 
-    async def _deliver(self, told: Told, since: float) -> None:
+    async def _deliver(self, recorded: RecordedEvent, since: float) -> None:
         """Send one event, again and again while the API is away."""
-        facts = {"about": told.note.about.name, "reason": told.note.reason}
+        facts = {"about": recorded.note.about.name, "reason": recorded.note.reason}
         pause = FIRST_PAUSE
         while self._clock.monotonic() - since < AWAY_SECONDS:
-            told.waiting = False  # told once more from here on, it is sent once more
+            recorded.waiting = False  # recorded once more from here on, it is sent once more
             try:
-                return await self._send(told)
+                return await self._send(recorded)
             except (ApiError, ClientError) as error:
                 if isinstance(error, ApiError) and not _passing(error):
-                    return _log.info("event refused", extra={**facts, "why": str(error)})
+                    return _log.info("API server rejected event", extra={**facts, "why": str(error)})
             except Exception:  # noqa: BLE001 - a fault in one event must not silence all others
                 return _log.exception("event not sent", extra=facts)
-            told.waiting = True
+            recorded.waiting = True
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
-        told.waiting = False
+        recorded.waiting = False
         return _log.warning("event dropped, the API is away", extra=facts)
 
-    async def _send(self, told: Told) -> None:
-        if told.heard == told.count:
-            return  # told again during a try that failed, it went with the next
-        if not (told.heard and await self._repeat(told)):
-            await self._create(told)
+    async def _send(self, recorded: RecordedEvent) -> None:
+        if recorded.sent_count == recorded.count:
+            return  # recorded again during a try that failed, it went with the next
+        if not (recorded.sent_count and await self._repeat(recorded)):
+            await self._create(recorded)
 
-    async def _create(self, told: Told) -> None:
-        told.name = told.name or self._names.new(told.note.about.name, self._clock.wall())
-        count = told.count
+    async def _create(self, recorded: RecordedEvent) -> None:
+        recorded.name = recorded.name or self._names.new(recorded.note.about.name, self._clock.wall())
+        count = recorded.count
         try:
-            await self._api.create(self._shape.event(told, self._source))
+            await self._api.create(self._shape.event(recorded, self._source))
         except ApiError as error:
             if error.code != 409:  # an earlier try arrived after all
                 raise
-        told.heard = count
+        recorded.sent_count = count
 
-    async def _repeat(self, told: Told) -> bool:
+    async def _repeat(self, recorded: RecordedEvent) -> bool:
         """Whether the event was there to be counted up."""
-        count = told.count
+        count = recorded.count
         try:
-            await self._api.patch(self._shape.kind, told.name, self._shape.repeat(told), told.note.namespace)
+            await self._api.patch(
+                self._shape.kind, recorded.name, self._shape.repeat(recorded), recorded.note.namespace
+            )
         except ApiError as error:
             if error.code != 404:  # events are forgotten after an hour
                 raise
-            told.forgotten()
+            recorded.forgotten()
             return False
-        told.heard = count
+        recorded.sent_count = count
         return True
 
 

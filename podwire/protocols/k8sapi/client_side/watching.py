@@ -11,7 +11,7 @@ from podwire.protocols.k8sapi.watch import ERROR, Frame, Frames, Object, read_fr
 class Watching:
     """`async for frame in watching`. Raises Interrupted when the connection breaks, BadFrame on garbage.
 
-    Hangs up when it fails or is cancelled; whoever stops listening earlier calls `close`.
+    Hangs up when it fails or is cancelled; a caller that stops earlier calls `close`.
     """
 
     def __init__(self, incoming: Incoming, kind: Kind | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What cannot be made of any container."""
+"""Validates a ContainerAdjustment."""
 
 import re
 from collections.abc import Sequence
@@ -28,7 +28,9 @@ def check_adjustment(adjust: pb.ContainerAdjustment, field: str = "adjust") -> N
         _mount(mount, f"{field}.mounts[{number}]")
     for number, variable in enumerate(adjust.env):
         name = variable.key.removeprefix(REMOVED)
-        need(name and "=" not in name, f"{field}.env[{number}].key", f"{name!r} is no name of an environment variable")
+        need(
+            name and "=" not in name, f"{field}.env[{number}].key", f"{name!r} is not a name of an environment variable"
+        )
     _args(adjust.args, f"{field}.args")
     for kind in HOOKS:
         for number, hook in enumerate(getattr(adjust.hooks, kind)):
@@ -37,7 +39,9 @@ def check_adjustment(adjust: pb.ContainerAdjustment, field: str = "adjust") -> N
         _rlimit(limit, f"{field}.rlimits[{number}]")
     for number, device in enumerate(adjust.CDI_devices):
         fine = _CDI_NAME.fullmatch(device.name)
-        need(fine, f"{field}.CDI_devices[{number}].name", f"{device.name!r} is no name such as vendor.com/class=name")
+        need(
+            fine, f"{field}.CDI_devices[{number}].name", f"{device.name!r} is not a name such as vendor.com/class=name"
+        )
     _once(adjust, field)
     if adjust.HasField("linux"):
         check_linux(adjust.linux, f"{field}.linux")
@@ -72,5 +76,5 @@ def _hook(hook: pb.Hook, field: str) -> None:
 
 
 def _rlimit(limit: pb.POSIXRlimit, field: str) -> None:
-    need(rlimit_name(limit.type) in RLIMITS, f"{field}.type", f"{limit.type!r} is no resource limit")
+    need(rlimit_name(limit.type) in RLIMITS, f"{field}.type", f"{limit.type!r} is not a resource limit")
     need(limit.soft <= limit.hard, f"{field}.soft", f"{limit.soft} is more than the hard limit {limit.hard}")

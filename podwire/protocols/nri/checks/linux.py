@@ -1,4 +1,4 @@
-"""What no Linux container can have."""
+"""Validates the Linux part of an adjustment."""
 
 import re
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def check_linux(linux: pb.LinuxContainerAdjustment, field: str) -> None:
     _namespaces(linux.namespaces, f"{field}.namespaces")
     for key in linux.sysctl:
         name = key.removeprefix(REMOVED)
-        need(_SYSCTL.fullmatch(name), f"{field}.sysctl[{key!r}]", f"{name!r} is no name such as net.ipv4.ip_forward")
+        need(_SYSCTL.fullmatch(name), f"{field}.sysctl[{key!r}]", f"{name!r} is not a name such as net.ipv4.ip_forward")
     _net_devices(linux, f"{field}.net_devices")
     _scheduler(linux.scheduler, f"{field}.scheduler")
     _rdt(linux.rdt, f"{field}.rdt")
@@ -56,28 +56,28 @@ def _device(device: pb.LinuxDevice, field: str) -> None:
     absolute(device.path.removeprefix(REMOVED), f"{field}.path")
     if device.path.startswith(REMOVED):
         return
-    need(device.type in DEVICE_TYPES, f"{field}.type", f"{device.type!r} is none of {', '.join(DEVICE_TYPES)}")
+    need(device.type in DEVICE_TYPES, f"{field}.type", f"{device.type!r} must be one of {', '.join(DEVICE_TYPES)}")
     need(device.major >= 0, f"{field}.major", f"{device.major} is negative")
     need(device.minor >= 0, f"{field}.minor", f"{device.minor} is negative")
 
 
 def _seccomp(policy: pb.LinuxSeccomp, field: str) -> None:
-    need(policy.default_action in ACTIONS, f"{field}.default_action", f"{policy.default_action!r} is no action")
+    need(policy.default_action in ACTIONS, f"{field}.default_action", f"{policy.default_action!r} is not an action")
     for number, name in enumerate(policy.architectures):
-        need(name.startswith("SCMP_ARCH_"), f"{field}.architectures[{number}]", f"{name!r} is no SCMP_ARCH_…")
+        need(name.startswith("SCMP_ARCH_"), f"{field}.architectures[{number}]", f"{name!r} is not a SCMP_ARCH_…")
     for number, rule in enumerate(policy.syscalls):
         path = f"{field}.syscalls[{number}]"
         need(rule.names and all(rule.names), f"{path}.names", "no system call is named")
-        need(rule.action in ACTIONS, f"{path}.action", f"{rule.action!r} is no action")
+        need(rule.action in ACTIONS, f"{path}.action", f"{rule.action!r} is not an action")
         for place, argument in enumerate(rule.args):
             between(argument.index, 0, LAST_ARGUMENT, f"{path}.args[{place}].index")
-            need(argument.op in OPERATORS, f"{path}.args[{place}].op", f"{argument.op!r} is no operator")
+            need(argument.op in OPERATORS, f"{path}.args[{place}].op", f"{argument.op!r} is not an operator")
 
 
 def _namespaces(namespaces: Sequence[pb.LinuxNamespace], field: str) -> None:
     kinds = [namespace.type.removeprefix(REMOVED) for namespace in namespaces]
     for number, (kind, namespace) in enumerate(zip(kinds, namespaces, strict=True)):
-        need(kind in NAMESPACES, f"{field}[{number}].type", f"{kind!r} is none of {', '.join(NAMESPACES)}")
+        need(kind in NAMESPACES, f"{field}[{number}].type", f"{kind!r} must be one of {', '.join(NAMESPACES)}")
         if namespace.path:
             absolute(namespace.path, f"{field}[{number}].path")
     once(kinds, field, "type")
@@ -101,7 +101,7 @@ def _link_name(name: str, field: str) -> None:
     need(name, field, "is empty")
     need(len(name.encode()) <= MAX_LINK_NAME, field, f"{name!r} is longer than {MAX_LINK_NAME} bytes")
     bad = name in (".", "..") or any(character in "/:" or character.isspace() for character in name)
-    need(not bad, field, f"{name!r} is no name of a network device")
+    need(not bad, field, f"{name!r} is not a name of a network device")
 
 
 def _scheduler(scheduler: pb.LinuxScheduler, field: str) -> None:
@@ -116,7 +116,7 @@ def _rdt(rdt: pb.LinuxRdt, field: str) -> None:
     if rdt.clos_id.value:
         name = rdt.clos_id.value
         fine = _CLASS.fullmatch(name) and name not in (".", "..")
-        need(fine, f"{field}.clos_id", f"{name!r} is no name of a class of service")
+        need(fine, f"{field}.clos_id", f"{name!r} is not a name of a class of service")
     for number, line in enumerate(rdt.schemata.value):
         need("\n" not in line, f"{field}.schemata[{number}]", "is more than one line")
 

@@ -26,7 +26,7 @@ def check_resources(resources: pb.LinuxResources, field: str) -> None:
         need(
             _PAGE_SIZE.fullmatch(limit.page_size),
             f"{field}.hugepage_limits[{number}].page_size",
-            f"{limit.page_size!r} is no size such as 2MB",
+            f"{limit.page_size!r} is not a size such as 2MB",
         )
     once(
         [hugepage_limit.page_size for hugepage_limit in resources.hugepage_limits],
@@ -34,7 +34,7 @@ def check_resources(resources: pb.LinuxResources, field: str) -> None:
         "page_size",
     )
     for key in resources.unified:
-        need(_UNIFIED.fullmatch(key), f"{field}.unified[{key!r}]", "is no file of a cgroup such as memory.high")
+        need(_UNIFIED.fullmatch(key), f"{field}.unified[{key!r}]", "is not a cgroup file such as memory.high")
     for number, rule in enumerate(resources.devices):
         _rule(rule, f"{field}.devices[{number}]")
     size(resources.pids.limit, f"{field}.pids.limit")
@@ -60,7 +60,7 @@ def _cpu(cpu: pb.LinuxCPU, field: str) -> None:
 
 
 def _rule(rule: pb.LinuxDeviceCgroup, field: str) -> None:
-    need(rule.type in ("", "a", "b", "c"), f"{field}.type", f"{rule.type!r} is none of a, b and c")
+    need(rule.type in ("", "a", "b", "c"), f"{field}.type", f"{rule.type!r} must be one of a, b and c")
     size(rule.major.value, f"{field}.major")
     size(rule.minor.value, f"{field}.minor")
     need(set(rule.access) <= set("rwm"), f"{field}.access", f"{rule.access!r} may hold r, w and m only")

@@ -28,7 +28,7 @@ def without_dots(path: str, field: str) -> None:
 
 def number_list(text: str, field: str) -> None:
     """CPUs or memory nodes: 0-3,5. Nothing says nothing."""
-    need(not text or _LIST.fullmatch(text), field, f"{text!r} is no list of numbers such as 0-3,5")
+    need(not text or _LIST.fullmatch(text), field, f"{text!r} is not a list of numbers such as 0-3,5")
 
 
 def size(value: int, field: str) -> None:

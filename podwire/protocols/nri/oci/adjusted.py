@@ -154,5 +154,5 @@ def _rdt(linux: Spec, asked: pb.LinuxContainerAdjustment) -> None:
             linux["intelRdt"] = {"closID": asked.resources.rdt_class.value}
     if asked.rdt.remove:
         linux.pop("intelRdt", None)
-    if told := rdt_to(asked.rdt):
-        linux.setdefault("intelRdt", {}).update(told)
+    if rdt := rdt_to(asked.rdt):
+        linux.setdefault("intelRdt", {}).update(rdt)

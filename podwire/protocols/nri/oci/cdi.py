@@ -1,4 +1,4 @@
-"""What CDI devices bring, put into a config.json. To find out what they bring is somebody else's work."""
+"""Applies CDI container edits to a config.json. The caller resolves the edits."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ FIELD = "adjust.CDI_devices"
 
 
 def inject(spec: dict[str, Any], names: Sequence[str], resolve: Resolve | None) -> None:
-    """Net devices are left to whoever moves links. Raises BadAdjustment."""
+    """Net devices are left to the caller, which moves links. Raises BadAdjustment."""
     if not names:
         return
     if resolve is None:
@@ -31,8 +31,8 @@ def inject(spec: dict[str, Any], names: Sequence[str], resolve: Resolve | None) 
     for mount in edits.get("mounts") or ():
         put_mount(spec, _mount(mount))
     for hook in edits.get("hooks") or ():
-        told = {key: hook[key] for key in ("path", "args", "env", "timeout") if key in hook}
-        spec.setdefault("hooks", {}).setdefault(hook["hookName"], []).append(told)
+        entry = {key: hook[key] for key in ("path", "args", "env", "timeout") if key in hook}
+        spec.setdefault("hooks", {}).setdefault(hook["hookName"], []).append(entry)
     if groups := edits.get("additionalGids"):
         user = process.setdefault("user", {})
         user["additionalGids"] = list(dict.fromkeys([*(user.get("additionalGids") or ()), *groups]))
@@ -45,7 +45,7 @@ def _node(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mount(mount: Mapping[str, Any]) -> dict[str, Any]:
-    told = {"destination": mount["containerPath"], "source": mount["hostPath"]}
+    entry = {"destination": mount["containerPath"], "source": mount["hostPath"]}
     if mount.get("type"):
-        told["type"] = mount["type"]
-    return told | {"options": list(mount.get("options") or ())}
+        entry["type"] = mount["type"]
+    return entry | {"options": list(mount.get("options") or ())}

@@ -1,4 +1,4 @@
-"""What a plugin is shown of a container: all that its config.json says."""
+"""Builds the NRI Container message from a config.json."""
 
 from collections.abc import Mapping
 from typing import Any

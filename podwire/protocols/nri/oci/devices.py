@@ -10,7 +10,7 @@ from podwire.protocols.nri.owners import REMOVED
 
 
 def adjust_devices(spec: dict[str, Any], devices: Iterable[pb.LinuxDevice]) -> None:
-    """Who gets a device may read and write it; containerd lets block devices be made too."""
+    """A device rule allows read and write; containerd also allows mknod of block devices."""
     for device in devices:
         if device.path.startswith(REMOVED):
             _drop(spec, device.path.removeprefix(REMOVED))

@@ -28,7 +28,7 @@ CPU = {
 
 
 def resources_from(spec: Mapping[str, Any]) -> pb.LinuxResources:
-    """What `linux.resources` of a config.json says."""
+    """Returns `linux.resources` of a config.json as a message."""
     found = pb.LinuxResources()
     _fill(found.memory, MEMORY, spec.get("memory") or {})
     _fill(found.cpu, CPU, spec.get("cpu") or {})
@@ -109,16 +109,16 @@ def _memory(asked: pb.LinuxMemory) -> dict[str, Any]:
 
 
 def _rule_to(rule: pb.LinuxDeviceCgroup) -> dict[str, Any]:
-    told: dict[str, Any] = {"allow": rule.allow}
+    spec: dict[str, Any] = {"allow": rule.allow}
     if rule.type:
-        told["type"] = rule.type
+        spec["type"] = rule.type
     if rule.HasField("major"):
-        told["major"] = rule.major.value
+        spec["major"] = rule.major.value
     if rule.HasField("minor"):
-        told["minor"] = rule.minor.value
+        spec["minor"] = rule.minor.value
     if rule.access:
-        told["access"] = rule.access
-    return told
+        spec["access"] = rule.access
+    return spec
 
 
 def _block_io(name: str, resources: dict[str, Any], field: str) -> None:

@@ -32,29 +32,29 @@ def seccomp_from(spec: Mapping[str, Any]) -> pb.LinuxSeccomp:
 
 def seccomp_to(policy: pb.LinuxSeccomp) -> dict[str, Any]:
     """With the default errno, which containerd forgets."""
-    told: dict[str, Any] = {"defaultAction": policy.default_action}
+    spec: dict[str, Any] = {"defaultAction": policy.default_action}
     if policy.HasField("default_errno"):
-        told["defaultErrnoRet"] = policy.default_errno.value
+        spec["defaultErrnoRet"] = policy.default_errno.value
     if policy.architectures:
-        told["architectures"] = list(policy.architectures)
+        spec["architectures"] = list(policy.architectures)
     if policy.flags:
-        told["flags"] = list(policy.flags)
+        spec["flags"] = list(policy.flags)
     if policy.listener_path:
-        told["listenerPath"] = policy.listener_path
+        spec["listenerPath"] = policy.listener_path
     if policy.listener_metadata:
-        told["listenerMetadata"] = policy.listener_metadata
+        spec["listenerMetadata"] = policy.listener_metadata
     if policy.syscalls:
-        told["syscalls"] = [_syscall(syscall) for syscall in policy.syscalls]
-    return told
+        spec["syscalls"] = [_syscall(syscall) for syscall in policy.syscalls]
+    return spec
 
 
 def _syscall(rule: pb.LinuxSyscall) -> dict[str, Any]:
-    told: dict[str, Any] = {"names": list(rule.names), "action": rule.action}
+    spec: dict[str, Any] = {"names": list(rule.names), "action": rule.action}
     if rule.HasField("errno_ret"):
-        told["errnoRet"] = rule.errno_ret.value
+        spec["errnoRet"] = rule.errno_ret.value
     if rule.args:
-        told["args"] = [
+        spec["args"] = [
             {"index": argument.index, "value": argument.value, "valueTwo": argument.value_two, "op": argument.op}
             for argument in rule.args
         ]
-    return told
+    return spec

@@ -16,16 +16,16 @@ HOOKS = {
     "poststop": "poststop",
 }
 PERMISSIONS = 0o7777
-"""What of a mode is permissions. Plugins in Go send the kind of file along, in Go's own bits."""
+"""Permission bits of a mode. Plugins in Go send the file type too, in Go's own bits."""
 
 
 def mount_to(mount: pb.Mount) -> Part:
-    told: Part = {"destination": mount.destination}
+    spec: Part = {"destination": mount.destination}
     if mount.type:
-        told["type"] = mount.type
+        spec["type"] = mount.type
     if mount.source:
-        told["source"] = mount.source
-    return told | {"options": list(mount.options)}
+        spec["source"] = mount.source
+    return spec | {"options": list(mount.options)}
 
 
 def mount_from(spec: Mapping[str, Any], into: pb.Mount) -> None:
@@ -36,14 +36,14 @@ def mount_from(spec: Mapping[str, Any], into: pb.Mount) -> None:
 
 
 def hook_to(hook: pb.Hook) -> Part:
-    told: Part = {"path": hook.path}
+    spec: Part = {"path": hook.path}
     if hook.args:
-        told["args"] = list(hook.args)
+        spec["args"] = list(hook.args)
     if hook.env:
-        told["env"] = list(hook.env)
+        spec["env"] = list(hook.env)
     if hook.HasField("timeout"):
-        told["timeout"] = hook.timeout.value
-    return told
+        spec["timeout"] = hook.timeout.value
+    return spec
 
 
 def hook_from(spec: Mapping[str, Any], into: pb.Hook) -> None:
@@ -55,16 +55,16 @@ def hook_from(spec: Mapping[str, Any], into: pb.Hook) -> None:
 
 
 def device_to(device: pb.LinuxDevice) -> Part:
-    told: Part = {"path": device.path, "type": device.type}
+    spec: Part = {"path": device.path, "type": device.type}
     if device.type != "p":  # a pipe has no numbers
-        told |= {"major": device.major, "minor": device.minor}
+        spec |= {"major": device.major, "minor": device.minor}
     if device.HasField("file_mode"):
-        told["fileMode"] = device.file_mode.value & PERMISSIONS
+        spec["fileMode"] = device.file_mode.value & PERMISSIONS
     if device.HasField("uid"):
-        told["uid"] = device.uid.value
+        spec["uid"] = device.uid.value
     if device.HasField("gid"):
-        told["gid"] = device.gid.value
-    return told
+        spec["gid"] = device.gid.value
+    return spec
 
 
 def device_from(spec: Mapping[str, Any], into: pb.LinuxDevice) -> None:
@@ -79,10 +79,10 @@ def device_from(spec: Mapping[str, Any], into: pb.LinuxDevice) -> None:
 
 
 def scheduler_to(scheduler: pb.LinuxScheduler) -> Part:
-    told: Part = {"policy": pb.LinuxSchedulerPolicy.Name(scheduler.policy)}
+    spec: Part = {"policy": pb.LinuxSchedulerPolicy.Name(scheduler.policy)}
     if scheduler.flags:
-        told["flags"] = [pb.LinuxSchedulerFlag.Name(flag) for flag in scheduler.flags]
-    return told | {
+        spec["flags"] = [pb.LinuxSchedulerFlag.Name(flag) for flag in scheduler.flags]
+    return spec | {
         name: value
         for name in ("nice", "priority", "runtime", "deadline", "period")
         if (value := getattr(scheduler, name))
@@ -103,23 +103,23 @@ def io_priority_from(spec: Mapping[str, Any]) -> pb.LinuxIOPriority:
 
 
 def memory_policy_to(policy: pb.LinuxMemoryPolicy) -> Part:
-    told: Part = {"mode": pb.MpolMode.Name(policy.mode)}
+    spec: Part = {"mode": pb.MpolMode.Name(policy.mode)}
     if policy.nodes:
-        told["nodes"] = policy.nodes
+        spec["nodes"] = policy.nodes
     if policy.flags:
-        told["flags"] = [pb.MpolFlag.Name(flag) for flag in policy.flags]
-    return told
+        spec["flags"] = [pb.MpolFlag.Name(flag) for flag in policy.flags]
+    return spec
 
 
 def rdt_to(asked: pb.LinuxRdt) -> Part:
-    told: Part = {}
+    spec: Part = {}
     if asked.HasField("clos_id"):
-        told["closID"] = asked.clos_id.value
+        spec["closID"] = asked.clos_id.value
     if asked.HasField("schemata"):
-        told["schemata"] = list(asked.schemata.value)
+        spec["schemata"] = list(asked.schemata.value)
     if asked.HasField("enable_monitoring"):
-        told["enableMonitoring"] = asked.enable_monitoring.value
-    return told
+        spec["enableMonitoring"] = asked.enable_monitoring.value
+    return spec
 
 
 def rdt_from(spec: Mapping[str, Any], into: pb.LinuxRdt) -> None:
