@@ -22,10 +22,10 @@ def load(path: Path) -> Config:
     """Raises BadConfig, OSError."""
     found = parsed(path.read_bytes(), path) or {}
     if not isinstance(found, dict):
-        raise BadConfig("", f"is no mapping with {', '.join((*KEYS, POOLS))}")
+        raise BadConfig("", f"is not a mapping with {', '.join((*KEYS, POOLS))}")
     for each in found:
         if each not in (*KEYS, POOLS):
-            raise BadConfig(str(each), f"is no setting; there are {', '.join((*KEYS, POOLS))}")
+            raise BadConfig(str(each), f"is not a setting; known settings: {', '.join((*KEYS, POOLS))}")
     pools = found.get(POOLS) or {}
     if not isinstance(pools, dict):
         raise BadConfig(POOLS, "is no mapping of names to pools")

@@ -46,7 +46,7 @@ def load(which: str) -> Profile:
     except BadProfile as error:
         raise BadProfile("", f"{which}: {error}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadProfile("", f"{which} is no YAML: {' '.join(str(error).split())}") from error
+        raise BadProfile("", f"{which} is not YAML: {' '.join(str(error).split())}") from error
 
 
 class _Loader(Loader):
@@ -86,7 +86,7 @@ _RENAMED = {"numaNodes": "numa_nodes", "pcieRoots": "roots", "vfDevice": "vf_dev
 
 def _made(kind: type[T], field: str, found: object, keys: Mapping[str, Read], needed: tuple[str, ...] = ()) -> T:
     if not isinstance(found, dict):
-        raise BadProfile(field, f"is no mapping with {', '.join(keys)}")
+        raise BadProfile(field, f"is not a mapping with {', '.join(keys)}")
     for key in found:
         if key not in keys:
             raise BadProfile(_below(field, key), f"is no field; there are {', '.join(keys)}")
@@ -113,7 +113,7 @@ def _list_of(read: Read) -> Read:
 def _between(low: int, high: int) -> Read:
     def reading(field: str, value: object) -> int:
         if not isinstance(value, int) or not low <= value <= high:
-            raise BadProfile(field, f"{value!r} is no number from {low} to {high}")
+            raise BadProfile(field, f"{value!r} is not a number from {low} to {high}")
         return value
 
     return reading

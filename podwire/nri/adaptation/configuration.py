@@ -42,7 +42,7 @@ def load(path: str | Path, standard: Settings = STANDARD) -> Settings:
     try:
         found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeError, RecursionError) as error:
-        raise BadConfiguration("", f"{path} is no YAML: {error}") from error
+        raise BadConfiguration("", f"{path} is not YAML: {error}") from error
     return settings({} if found is None else found, standard)
 
 
@@ -63,7 +63,7 @@ def _mapped(key: str, found: object, keys: Mapping[str, Read]) -> dict[str, Any]
     if not isinstance(found, dict):
         raise BadConfiguration(key, "is no mapping")
     if unknown := [each for each in found if each not in keys]:
-        raise BadConfiguration(_below(key, unknown[0]), "is no setting")
+        raise BadConfiguration(_below(key, unknown[0]), "is not a setting")
     return {each: keys[each](_below(key, each), value) for each, value in found.items()}
 
 

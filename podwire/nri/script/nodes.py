@@ -125,9 +125,9 @@ def load(text: str, source: str) -> At:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise BadScript(f"{source}:{line}: is no YAML: {error.problem}") from None
+        raise BadScript(f"{source}:{line}: is not YAML: {error.problem}") from None
     except yaml.YAMLError as error:
-        raise BadScript(f"{source}: is no YAML: {error}") from None
+        raise BadScript(f"{source}: is not YAML: {error}") from None
     if node is None:
         mark = yaml.Mark(source, 0, 0, 0, "", 0)
         node = yaml.MappingNode("tag:yaml.org,2002:map", [], mark, mark)

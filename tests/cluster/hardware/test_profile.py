@@ -71,7 +71,7 @@ NIC = "{name: nic0, pci: 0000:3b:00.0}"
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        pytest.param("[]", "is no mapping with numaNodes, pcieRoots, nics, gpus", id="no mapping"),
+        pytest.param("[]", "is not a mapping with numaNodes, pcieRoots, nics, gpus", id="no mapping"),
         pytest.param("numaNodes: 2", "nics: neither nics nor gpus", id="nothing"),
         pytest.param(f"cards: [{NIC}]", "cards: is no field; there are", id="an unknown field"),
         pytest.param("nics: []", "nics: is no list of at least one", id="an empty list"),
@@ -86,7 +86,7 @@ NIC = "{name: nic0, pci: 0000:3b:00.0}"
             "nics[0].name: verylongname123v1 is too long",
             id="names of virtual functions",
         ),
-        pytest.param(f"numaNodes: 0\nnics: [{NIC}]", "numaNodes: 0 is no number from 1 to 64", id="no NUMA node"),
+        pytest.param(f"numaNodes: 0\nnics: [{NIC}]", "numaNodes: 0 is not a number from 1 to 64", id="no NUMA node"),
         pytest.param(
             "nics: [{name: nic0, pci: 0000:3b:00.0, numa: 1}]",
             "nics[0].numa: there is no node 1: numaNodes is 1",
@@ -123,8 +123,8 @@ NIC = "{name: nic0, pci: 0000:3b:00.0}"
             id="a root on another node",
         ),
         pytest.param(f"nics: [{NIC}]\nnics: [{NIC}]", "nics is there twice", id="a key twice"),
-        pytest.param("nics: {", "is no YAML", id="no YAML"),
-        pytest.param("numaNodes: !!int x", "is no YAML", id="a number that is none"),
+        pytest.param("nics: {", "is not YAML", id="no YAML"),
+        pytest.param("numaNodes: !!int x", "is not YAML", id="a number that is none"),
     ],
 )
 def test_what_no_machine_has_is_refused_by_its_field(tmp_path, text, says):

@@ -73,9 +73,9 @@ def test_connections_can_be_kept_out(written):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        pytest.param("required_plugin: [a]", "required_plugin: is no setting", id="unknown"),
-        pytest.param("default_validator: {enabled: true}", "default_validator.enabled: is no setting", id="below"),
-        pytest.param("plugins: {a: {time: 5s}}", "plugins.a.time: is no setting", id="of a plugin"),
+        pytest.param("required_plugin: [a]", "required_plugin: is not a setting", id="unknown"),
+        pytest.param("default_validator: {enabled: true}", "default_validator.enabled: is not a setting", id="below"),
+        pytest.param("plugins: {a: {time: 5s}}", "plugins.a.time: is not a setting", id="of a plugin"),
         pytest.param("[]", "is no mapping", id="a list"),
         pytest.param("plugins: []", "plugins: is no mapping", id="no mapping of plugins"),
         pytest.param("plugins: {10: {}}", "plugins: is no mapping of plugins by name", id="a number as a name"),
@@ -90,7 +90,7 @@ def test_connections_can_be_kept_out(written):
         pytest.param(
             "default_validator: {tolerate_missing_plugins_annotation: true}", "annotation: is no text", id="a flag"
         ),
-        pytest.param("a: [", "is no YAML", id="no YAML"),
+        pytest.param("a: [", "is not YAML", id="no YAML"),
     ],
 )
 def test_what_is_wrong_is_named(written, text, words):
