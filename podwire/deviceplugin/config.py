@@ -210,7 +210,7 @@ def _path(key: str, value: object) -> str:
 
 def _permissions(key: str, value: object) -> str:
     if not isinstance(value, str) or not _PERMISSIONS.fullmatch(value):
-        raise BadConfig(key, f"{value!r} is none of r, w, m in this order")
+        raise BadConfig(key, f"{value!r} must be of r, w, m in this order")
     return value
 
 

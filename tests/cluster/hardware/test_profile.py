@@ -103,7 +103,7 @@ NIC = "{name: nic0, pci: 0000:3b:00.0}"
             "nics[1].name: av0 is that of nics[0] already",
             id="the name of a virtual function",
         ),
-        pytest.param("nics: [{name: a, pci: 0000:3b:00.0, vfs: 129}]", "nics[0].vfs: 129 is no number", id="many"),
+        pytest.param("nics: [{name: a, pci: 0000:3b:00.0, vfs: 129}]", "nics[0].vfs: 129 is not a number", id="many"),
         pytest.param(
             "nics: [{name: a, pci: 0000:3b:00.0, vfs: 128}, {name: b, pci: 0000:3b:00.1, vfs: 128}]",
             "nics[1].vfs: more than 240 virtual functions on one bus",
