@@ -10,30 +10,31 @@ import msgspec
 from podwire.apiserver import bootstrap
 from podwire.apiserver.admission import Admission
 from podwire.apiserver.admission.allocation_reconciler import AllocationReconciler
-from podwire.apiserver.admission.claim_status import ClaimRights
+from podwire.apiserver.admission.claim_status import ClaimStatusRights
 from podwire.apiserver.admission.device_claims import DeviceClaims
 from podwire.apiserver.admission.namespaces import NamespaceLifecycle
-from podwire.apiserver.admission.pods import FailingNodes, Priorities, ServiceAccounts
-from podwire.apiserver.admission.policies.informer import PolicyKeeper
+from podwire.apiserver.admission.pods import DefaultTolerations, Priorities, ServiceAccounts
+from podwire.apiserver.admission.policies.informer import PolicyInformer
 from podwire.apiserver.admission.policies.plugin import Policies
 from podwire.apiserver.admission.runtime_classes import RuntimeClasses
 from podwire.apiserver.admission.service_addresses import Network, ServiceAddresses
-from podwire.apiserver.admission.service_allocations import Holdings
-from podwire.apiserver.admission.signing_requests import Requesters
+from podwire.apiserver.admission.service_allocations import ServiceAllocations
+from podwire.apiserver.admission.signing_requests import SigningRequesters
 from podwire.apiserver.custom_resources import CustomResources, DefinitionFinalizer
 from podwire.apiserver.engine import Engine, Identity
 from podwire.apiserver.identity.authentication import Authenticator
 from podwire.apiserver.identity.authorization import Authorizer
 from podwire.apiserver.identity.pki import Pki
 from podwire.apiserver.identity.rbac import Roles
-from podwire.apiserver.identity.rbac_informer import RoleKeeper
-from podwire.apiserver.identity.service_accounts import StoredAccounts
+from podwire.apiserver.identity.rbac_informer import RbacInformer
+from podwire.apiserver.identity.service_accounts import StoredServiceAccounts
 from podwire.apiserver.identity.tokens import Tokens, discovery, key_set
 from podwire.apiserver.identity.users import User
+from podwire.apiserver.limits import Limits
 from podwire.apiserver.ports import Kubelets, Store
 from podwire.apiserver.registry import Registry
 from podwire.apiserver.request.endpoints import Check, Endpoints
-from podwire.apiserver.server import ApiServer, Limits
+from podwire.apiserver.server import ApiServer
 from podwire.interfaces import Clock
 from podwire.kinds.catalog import builtin_resources
 from podwire.kinds.schema import OpenApi, Schemas
@@ -65,9 +66,9 @@ class Assembled:
     server: ApiServer
     engine: Engine
     custom: CustomResources
-    policies: PolicyKeeper
+    policies: PolicyInformer
     addresses: AllocationReconciler
-    roles: RoleKeeper
+    roles: RbacInformer
     pki: Pki
     settings: Settings
 
@@ -96,7 +97,7 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
     definitions = load()
     schemas = Schemas(definitions)
     registry = Registry(builtin_resources(schemas))
-    holdings = Holdings(store, clock)
+    allocations = ServiceAllocations(store, clock)
     roles = Roles()
     identity = _identity(store, pki, clock, settings, roles)
     policies = Policies(store, registry)
@@ -106,43 +107,50 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
         schemas=schemas,
         identity=identity,
         admission=_admission(
-            store, ServiceAddresses(holdings, settings.service_network), identity.authorizer, policies
+            store,
+            ServiceAddresses(allocations, settings.service_network),
+            identity.authorizer,
+            policies,
+            settings.limits,
         ),
         clock=clock,
+        limits=settings.limits,
         kubelets=settings.kubelets,
     )
     openapi = OpenApi(BUILTIN.all, definitions)
     checks = {"ping": lambda: "", **settings.checks}
     endpoints = Endpoints(registry, openapi, address=settings.address, checks=checks, documents=_issuer(pki))
-    server = ApiServer(engine, endpoints, settings.limits)
+    server = ApiServer(engine, endpoints)
     custom = CustomResources(engine, openapi)
-    keeper = PolicyKeeper(engine, policies)
-    allocations = AllocationReconciler(holdings)
-    return Assembled(server, engine, custom, keeper, allocations, RoleKeeper(store, roles), pki, settings)
+    policy_informer = PolicyInformer(engine, policies)
+    reconciler = AllocationReconciler(allocations)
+    return Assembled(server, engine, custom, policy_informer, reconciler, RbacInformer(store, roles), pki, settings)
 
 
 def _identity(store: Store, pki: Pki, clock: Clock, settings: Settings, roles: Roles) -> Identity:
     tokens = Tokens(pki.account_key, ISSUER, (ISSUER,), clock)
-    authenticator = Authenticator(tokens, StoredAccounts(store), settings.static_tokens)
+    authenticator = Authenticator(tokens, StoredServiceAccounts(store), settings.static_tokens)
     return Identity(authenticator, Authorizer(roles), tokens)
 
 
-def _admission(store: Store, addresses: ServiceAddresses, authorizer: Authorizer, policies: Policies) -> Admission:
+def _admission(
+    store: Store, addresses: ServiceAddresses, authorizer: Authorizer, policies: Policies, limits: Limits
+) -> Admission:
     """In upstream's order."""
     return Admission(
         [
             NamespaceLifecycle(store),
-            ServiceAccounts(store),
+            ServiceAccounts(store, limits.default_account_wait),
             Priorities(store),
-            FailingNodes(),
+            DefaultTolerations(),
             RuntimeClasses(store),
             addresses,
-            ClaimRights(authorizer),
+            ClaimStatusRights(authorizer),
             DeviceClaims(store),
             DefinitionFinalizer(),
-            Requesters(),
+            SigningRequesters(),
         ],
-        last=policies,
+        validating=policies,
     )
 
 

@@ -31,8 +31,10 @@ async def advertise(engine: Engine, address: str, port: int) -> None:
     """Say where the server can be reached by pods; a loopback address cannot be and is not told."""
     if ipaddress.ip_address(address).is_loopback:
         return
-    await _settle(engine, engine.registry.builtin("", "endpoints"), _endpoints(address, port))
-    await _settle(engine, engine.registry.builtin("discovery.k8s.io", "endpointslices"), _slice(address, port))
+    await _create_or_update(engine, engine.registry.builtin("", "endpoints"), _endpoints(address, port))
+    await _create_or_update(
+        engine, engine.registry.builtin("discovery.k8s.io", "endpointslices"), _slice(address, port)
+    )
 
 
 async def _ensure(engine: Engine, resource: Resource, namespace: str, obj: Object) -> bool:
@@ -49,7 +51,7 @@ async def _ensure(engine: Engine, resource: Resource, namespace: str, obj: Objec
     return True
 
 
-async def _settle(engine: Engine, resource: Resource, obj: Object) -> None:
+async def _create_or_update(engine: Engine, resource: Resource, obj: Object) -> None:
     """Create an object of namespace default, or bring it up to date."""
     if await _ensure(engine, resource, "default", obj):
         return
@@ -59,7 +61,7 @@ async def _settle(engine: Engine, resource: Resource, obj: Object) -> None:
         name=obj["metadata"]["name"],
         change=lambda old: {**old, **{key: value for key, value in obj.items() if key != "metadata"}},
         user=SYSTEM,
-        judged=False,
+        run_policies=False,
     )
     await engine.updater.update(write)
 

@@ -9,7 +9,7 @@ from podwire.apiserver.admission.chain import Operation
 from podwire.apiserver.bootstrap import SYSTEM
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.read.informer import follow
-from podwire.apiserver.write.field_managers import SERVER, Author
+from podwire.apiserver.write.field_managers import SERVER, FieldManager
 from podwire.apiserver.write.updates import Write
 from podwire.kinds.apply.builtin import OBJECT_META, builtin_types
 from podwire.kinds.apply.custom import custom_type
@@ -46,7 +46,7 @@ class DefinitionFinalizer:
     """Gives every new definition the finalizer that its objects' deletion needs."""
 
     async def admit(self, operation: Operation) -> None:
-        if operation.verb == "CREATE" and operation.touches("apiextensions.k8s.io", "customresourcedefinitions"):
+        if operation.verb == "CREATE" and operation.is_for("apiextensions.k8s.io", "customresourcedefinitions"):
             metadata = operation.obj["metadata"]
             metadata["finalizers"] = list(dict.fromkeys([*metadata.get("finalizers", []), CLEANUP]))
 
@@ -61,7 +61,7 @@ class CustomResources:
         self._engine = engine
         self._openapi = openapi
         self._definitions: dict[str, Object] = {}
-        self._made: dict[tuple[str, str], list[tuple[Resource, Object]]] = {}
+        self._compiled: dict[tuple[str, str], list[tuple[Resource, Object]]] = {}
         """What each definition serves, by uid and version: those that have not changed are not compiled again."""
         self._resource = engine.registry.builtin("apiextensions.k8s.io", "customresourcedefinitions")
         self._meta = engine.schemas.shape_of(OBJECT_META)
@@ -69,24 +69,24 @@ class CustomResources:
     async def load(self) -> None:
         """Serve what is stored; called once before anybody is answered."""
         page = await self._engine.store.list(self._resource.prefix)
-        await self._seen(list(page.items))
+        await self._on_list(list(page.items))
 
     async def run(self) -> None:
         """Follow the definitions until cancelled."""
-        await follow(self._engine.store, self._resource.prefix, self._seen, self._changed)
+        await follow(self._engine.store, self._resource.prefix, self._on_list, self._on_change)
 
-    async def _seen(self, items: list[Item]) -> None:
+    async def _on_list(self, items: list[Item]) -> None:
         self._definitions = {each.key: unpack(each) for each in items}
-        self._serve()
+        self._update_registry()
         for definition in list(self._definitions.values()):
             await self._establish(definition)
 
-    async def _changed(self, change: Change) -> None:
+    async def _on_change(self, change: Change) -> None:
         if change.item is None:
             self._definitions.pop(change.key, None)
         else:
             self._definitions[change.key] = unpack(change.item)
-        self._serve()
+        self._update_registry()
         if change.item is not None:
             await self._establish(self._definitions[change.key])
 
@@ -96,35 +96,35 @@ class CustomResources:
         others = [each.kind for each in self._engine.registry.resources if not _of(each.kind, definition)]
         now = self._engine.clock.wall()
 
-        def judged(obj: Object) -> Object:
+        def with_status(obj: Object) -> Object:
             return {**obj, "status": established(obj, now, others)}
 
         write = Write(
             resource=self._resource,
             namespace="",
             name=name,
-            change=judged,
+            change=with_status,
             user=SYSTEM,
             subresource="status",
-            author=Author(SERVER.name, "status"),
-            judged=False,
+            field_manager=FieldManager(SERVER.name, "status"),
+            run_policies=False,
         )
         try:
             await self._engine.updater.update(write)
         except ApiError as error:
             _log.info("definition not established", extra={"definition": name, "reason": error.message})
 
-    def _serve(self) -> None:
-        before, self._made = self._made, {}
+    def _update_registry(self) -> None:
+        before, self._compiled = self._compiled, {}
         for each in self._definitions.values():
             if crd.condition(each, "Established"):
                 version = (each["metadata"]["uid"], each["metadata"]["resourceVersion"])
-                self._made[version] = before[version] if version in before else self._served(each)
-        served = [one for several in self._made.values() for one in several]
+                self._compiled[version] = before[version] if version in before else self._compile(each)
+        served = [one for several in self._compiled.values() for one in several]
         self._engine.registry.replace_custom(resource for resource, _ in served)
         self._openapi.replace_custom((resource.kind, schema) for resource, schema in served)
 
-    def _served(self, definition: Object) -> list[tuple[Resource, Object]]:
+    def _compile(self, definition: Object) -> list[tuple[Resource, Object]]:
         try:
             return _resources(definition, self._meta)
         except Exception:  # noqa: BLE001 - whatever is wrong with one definition, the others are served
@@ -144,7 +144,7 @@ def _resources(definition: Object, meta: Shape) -> list[tuple[Resource, Object]]
     rewritten = written_otherwise(definition)
     found = []
     for announced in kinds_of(definition):
-        kind = _only_shrinking(announced) if definition["metadata"].get("deletionTimestamp") else announced
+        kind = _without_create(announced) if definition["metadata"].get("deletionTimestamp") else announced
         version = versions[kind.version]
         schema = (version.get("schema") or {}).get("openAPIV3Schema") or ANY_SCHEMA
         structural = compile_schema(schema, meta)
@@ -158,7 +158,7 @@ def _resources(definition: Object, meta: Shape) -> list[tuple[Resource, Object]]
     return found
 
 
-def _only_shrinking(kind: Kind) -> Kind:
+def _without_create(kind: Kind) -> Kind:
     """A definition on its way out takes no new objects, else its clean-up would never end."""
     return replace(kind, verbs=tuple(each for each in kind.verbs if each != "create"))
 

@@ -6,6 +6,7 @@ from podwire.apiserver.admission import Admission
 from podwire.apiserver.identity.authentication import Authenticator
 from podwire.apiserver.identity.authorization import Authorizer
 from podwire.apiserver.identity.tokens import Tokens
+from podwire.apiserver.limits import Limits
 from podwire.apiserver.ports import Kubelets, Store
 from podwire.apiserver.registry import Registry
 from podwire.apiserver.write.creation import Creator
@@ -37,6 +38,7 @@ class Engine:
     schemas: Schemas
     identity: Identity
     clock: Clock
+    limits: Limits
     creator: Creator
     updater: Updater
     deleter: Deleter
@@ -55,13 +57,24 @@ class Engine:
         identity: Identity,
         admission: Admission,
         clock: Clock,
+        limits: Limits,
         kubelets: Kubelets | None = None,
     ) -> "Engine":
         tracker = Tracker(registry, clock)
-        creator = Creator(store, admission, clock, tracker)
-        updater = Updater(store, admission, tracker)
-        deleter = Deleter(store, admission, clock)
-        return cls(store, registry, schemas, identity, clock, creator, updater, deleter, tracker, admission, kubelets)
+        return cls(
+            store=store,
+            registry=registry,
+            schemas=schemas,
+            identity=identity,
+            clock=clock,
+            limits=limits,
+            creator=Creator(store, admission, clock, tracker),
+            updater=Updater(store, admission, tracker),
+            deleter=Deleter(store, admission, clock),
+            tracker=tracker,
+            admission=admission,
+            kubelets=kubelets,
+        )
 
     async def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
         """An object as it is now; None when there is none."""

@@ -1,14 +1,23 @@
-"""The API server as one function from a request to its answer.
+"""The API server as one function from a request to its answer, in this order:
 
-    authenticate → find the resource → authorize → take a place in line → the verb → errors as Status
+| step | who | refuses with |
+|---|---|---|
+| 1. authenticate, impersonate | identity/authentication.py | 401, 403 |
+| 2. parse the path, find the resource and the verb | protocols/k8sapi/paths.py, registry.py | 400, 404, 405 |
+| 3. authorize | identity/authorization.py | 403, before any 404 or 405 |
+| 4. take a slot of the in-flight limit (not for watches) | request/inflight.py | 429 |
+| 5. run the verb within the deadline | request/verbs.py, subresources/, identity/reviews.py | 504 |
+| 5a. reads: revision, selectors, pages | read/ | 410, 504 |
+| 5b. writes: decode, default, admit, validate, policies, store | request/bodies.py, write/, admission/ | 4xx, 507 |
+| 6. render in the negotiated form, add warnings | request/response.py, request/warning_headers.py | 406 |
 
-Nothing here knows sockets; `transports/` carries requests in and answers out.
+An error at any step becomes a Status. Sockets are not known here: `transports/` carries requests in and answers out.
 """
 
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from podwire.apiserver import subresources
 from podwire.apiserver.engine import Engine
@@ -18,8 +27,8 @@ from podwire.apiserver.identity.users import User
 from podwire.apiserver.request import negotiation, warning_headers
 from podwire.apiserver.request.call import Call, boolean_option
 from podwire.apiserver.request.endpoints import Endpoints, page_not_found
-from podwire.apiserver.request.inflight import Places
-from podwire.apiserver.request.response import refusal, told, warning
+from podwire.apiserver.request.inflight import InflightLimit
+from podwire.apiserver.request.response import error_response, told, warning
 from podwire.apiserver.request.verbs import VERBS, Verb
 from podwire.apiserver.subresources import binding
 from podwire.kinds.resource import Resource
@@ -38,45 +47,33 @@ from podwire.protocols.storage import Gone, StorageError, StoreFull, StoreUnavai
 _log = logging.getLogger("podwire.apiserver")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How much at once and how long; the numbers are upstream's defaults."""
-
-    reading: int = 400
-    writing: int = 200
-    seconds: float = 60.0
-
-
 class ApiServer:
     """Answers every request; see `handle`."""
 
-    def __init__(self, engine: Engine, endpoints: Endpoints, limits: Limits | None = None) -> None:
+    def __init__(self, engine: Engine, endpoints: Endpoints) -> None:
         self._engine = engine
         self._endpoints = endpoints
-        self._limits = limits or Limits()
-        self._reading = Places(self._limits.reading)
-        self._writing = Places(self._limits.writing)
+        self._limits = engine.limits
+        self._reading = InflightLimit(self._limits.reading)
+        self._writing = InflightLimit(self._limits.writing)
 
     async def handle(self, request: Request) -> Answer:
-        """The answer to a request, with the warnings that were found on the way."""
-        with warning_headers.collected() as found:
-            answer = await self._handled(request)
-        return warned(answer, found)
-
-    async def _handled(self, request: Request) -> Answer:
-        """Whatever goes wrong becomes a Status, never an exception."""
-        try:
-            return await self._answer(request)
-        except ApiError as error:
-            return refusal(error)
-        except StorageError as error:
-            return refusal(_of_storage(error))
-        except TimeoutError:
-            message = f"Timeout: request did not complete within {self._limits.seconds:g}s"
-            return refusal(ApiError(Reason.TIMEOUT, message))
-        except Exception:  # noqa: BLE001 - the door: the client gets a Status, the log the rest
-            _log.exception("request failed", extra={"method": request.method, "path": request.path})
-            return refusal(ApiError(Reason.INTERNAL_ERROR, "Internal error occurred; the server's log has the details"))
+        """Returns the answer to a request; an error becomes a Status, never an exception."""
+        with warning_headers.collected() as warnings:
+            try:
+                answer = await self._answer(request)
+            except ApiError as error:
+                answer = error_response(error)
+            except StorageError as error:
+                answer = error_response(_storage_error(error))
+            except TimeoutError:
+                message = f"Timeout: request did not complete within {self._limits.seconds:g}s"
+                answer = error_response(ApiError(Reason.TIMEOUT, message))
+            except Exception:  # noqa: BLE001 - the client gets a Status, the log gets the details
+                _log.exception("request handler failed", extra={"method": request.method, "path": request.path})
+                message = "Internal error occurred; the server's log has the details"
+                answer = error_response(ApiError(Reason.INTERNAL_ERROR, message))
+        return with_warnings(answer, warnings)
 
     async def _answer(self, request: Request) -> Answer:
         user = await self._engine.identity.authenticator.authenticate(request)
@@ -105,7 +102,7 @@ class ApiServer:
             warning_headers.add(resource.warning)
         if verb == "watch":
             return await function(self._engine, call)
-        with (self._reading if verb in ("get", "list") else self._writing).taken_by(user):
+        with (self._reading if verb in ("get", "list") else self._writing).hold(user):
             async with asyncio.timeout(self._limits.seconds):
                 return await function(self._engine, call)
 
@@ -139,7 +136,7 @@ class ApiServer:
         self._engine.identity.authorizer.require(user, attributes)
 
 
-def warned(answer: Answer, found: Sequence[str]) -> Answer:
+def with_warnings(answer: Answer, found: Sequence[str]) -> Answer:
     """The answer with what was found besides."""
     if not found or isinstance(answer, Upgrade | Tunnel):
         return answer
@@ -164,7 +161,7 @@ def verb_of(request: Request, target: Target) -> str:
 def choose(resource: Resource, target: Target, verb: str) -> Verb:
     """The function that answers; 404 and 405 where there is none."""
     kind = resource.kind
-    asked = reviews.ASKED.get((kind.group, kind.resource, target.subresource, verb))
+    asked = reviews.REVIEWS.get((kind.group, kind.resource, target.subresource, verb))
     everywhere = kind.namespaced and not target.namespace
     if (not kind.namespaced and _inside_namespace(target)) or (everywhere and target.name):
         raise no_such_resource()
@@ -202,7 +199,7 @@ def _subresource(resource: Resource, target: Target, verb: str) -> Verb:
     return function
 
 
-def _of_storage(error: StorageError) -> ApiError:
+def _storage_error(error: StorageError) -> ApiError:
     """Storage troubles that no verb has turned into something better."""
     if isinstance(error, StoreFull):
         return ApiError(Reason.INTERNAL_ERROR, f"the store is full, nothing was written: {error}", code=507)

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from podwire.apiserver import Assembled, Pki, Settings, assemble
+from podwire.apiserver.limits import Limits
 from podwire.protocols.k8sapi.server_side import Answer, BodyTooLarge, Certificate, Request, Stream
 from podwire.protocols.storage import Item, Page
 from podwire.store.memory import MemoryStore
@@ -274,6 +275,12 @@ async def api(serve) -> Api:
 async def ticking(serve) -> Api:
     """A server whose clock runs by itself."""
     return await serve(clock=SystemClock())
+
+
+@pytest.fixture
+async def impatient(serve) -> Api:
+    """A server that does not wait long for revisions of the future."""
+    return await serve(limits=Limits(revision_wait=0.01))
 
 
 @pytest.fixture

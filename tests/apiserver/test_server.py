@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from podwire.apiserver.identity.users import User
-from podwire.apiserver.server import Limits
+from podwire.apiserver.limits import Limits
 from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.protocols.storage import StorageError, StoreFull, StoreUnavailable, TooLarge
 from podwire.store.memory import MemoryStore

@@ -3,6 +3,6 @@
 Order matters and is upstream's: namespace lifecycle, service account, priority, tolerations, service addresses.
 """
 
-from podwire.apiserver.admission.chain import Admission, Judge, Operation
+from podwire.apiserver.admission.chain import Admission, AdmissionPlugin, Operation
 
-__all__ = ["Admission", "Judge", "Operation"]
+__all__ = ["Admission", "AdmissionPlugin", "Operation"]

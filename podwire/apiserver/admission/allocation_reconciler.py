@@ -10,9 +10,9 @@ from podwire.apiserver.admission.service_allocations import (
     ADDRESSES,
     NODE_PORTS,
     SERVICES,
-    Holdings,
-    held_by,
-    holder_of,
+    ServiceAllocations,
+    allocated_to,
+    owner_of,
 )
 from podwire.apiserver.read.informer import follow
 from podwire.kinds.stored import unpack
@@ -28,21 +28,21 @@ SETTLED = 120.0
 class AllocationReconciler:
     """Releases addresses and ports that services gave up, and restores records that are missing."""
 
-    def __init__(self, holdings: Holdings) -> None:
-        self._holdings = holdings
-        self._store = holdings.store
+    def __init__(self, allocations: ServiceAllocations) -> None:
+        self._holdings = allocations
+        self._store = allocations.store
 
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as parts:
-            parts.create_task(follow(self._store, SERVICES, _ignore, self._changed))
+            parts.create_task(follow(self._store, SERVICES, _ignore, self._on_change))
             parts.create_task(self._sweep_periodically())
 
-    async def _changed(self, change: Change) -> None:
+    async def _on_change(self, change: Change) -> None:
         if change.previous is None:
             return
-        now = held_by(unpack(change.item)) if change.item else set()
-        for key in held_by(unpack(change.previous)) - now:
+        now = allocated_to(unpack(change.item)) if change.item else set()
+        for key in allocated_to(unpack(change.previous)) - now:
             await self._holdings.release_until(key, change.revision)
 
     async def _sweep_periodically(self) -> None:
@@ -60,9 +60,9 @@ class AllocationReconciler:
         """
         records = [each for prefix in (ADDRESSES, NODE_PORTS) for each in (await self._store.list(prefix)).items]
         services = [unpack(each) for each in (await self._store.list(SERVICES)).items]
-        held = {key: service for service in services for key in held_by(service)}
+        held = {key: service for service in services for key in allocated_to(service)}
         for item in records:
-            if item.key not in held and holder_of(item) and self._holdings.age(item) > SETTLED:
+            if item.key not in held and owner_of(item) and self._holdings.age(item) > SETTLED:
                 await self._holdings.release(item)
         for key in held.keys() - {each.key for each in records}:
             await self._holdings.take(key, held[key])

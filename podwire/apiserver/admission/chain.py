@@ -1,5 +1,6 @@
 """The chain of judges, and what each of them is shown."""
 
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -22,23 +23,23 @@ class Operation:
     old: Object | None
     user: User
     subresource: str = ""
-    called: str = ""
+    url_name: str = ""
     """The name that the URL has, where what is sent has none of its own."""
     dry_run: bool = False
     taken: list[Item] = field(default_factory=list)
     reserve: Callable[[], Awaitable[None]] | None = None
     """What a judge takes when the object is known to be good and about to be stored: a refusal costs no revision."""
 
-    def touches(self, group: str, resource: str) -> bool:
+    def is_for(self, group: str, resource: str) -> bool:
         return self.resource.name == resource and self.resource.group == group
 
     @property
     def name(self) -> str:
-        name: str = self.called or self.obj["metadata"].get("name", "")
+        name: str = self.url_name or self.obj["metadata"].get("name", "")
         return name
 
 
-class Judge(Protocol):
+class AdmissionPlugin(Protocol):
     """Admits an operation, changes its object, or raises an ApiError."""
 
     async def admit(self, operation: Operation) -> None: ...
@@ -48,33 +49,33 @@ class Judge(Protocol):
         ...
 
 
-class LastJudge(Protocol):
+class ValidatingPlugin(Protocol):
     """Sees an operation when nothing is left to be changed or found wrong; refuses by raising an ApiError."""
 
-    async def judge(self, operation: Operation) -> None: ...
+    async def validate(self, operation: Operation) -> None: ...
 
 
 class Admission:
     """All judges, in order; the last one is asked separately."""
 
-    def __init__(self, judges: Sequence[Judge], last: LastJudge | None = None) -> None:
-        self._judges = tuple(judges)
-        self._last = last
+    def __init__(self, plugins: Sequence[AdmissionPlugin], validating: ValidatingPlugin | None = None) -> None:
+        self._plugins = tuple(plugins)
+        self._validating = validating
 
-    async def judge(self, operation: Operation) -> None:
+    async def validate(self, operation: Operation) -> None:
         """What is left to be said once the object is complete and valid."""
-        if self._last is not None:
-            await self._last.judge(operation)
+        if self._validating is not None:
+            await self._validating.validate(operation)
 
     async def admit(self, operation: Operation) -> None:
-        try:
-            for judge in self._judges:
-                await judge.admit(operation)
-        except BaseException:
-            await self.undo(operation)
-            raise
+        """Runs the mutating plugins in order; undoes all of them when one refuses."""
+        async with contextlib.AsyncExitStack() as undo:
+            undo.push_async_callback(self.undo, operation)
+            for plugin in self._plugins:
+                await plugin.admit(operation)
+            undo.pop_all()
 
     async def undo(self, operation: Operation) -> None:
         if operation.taken:
-            for judge in reversed(self._judges):
-                await judge.undo(operation)
+            for plugin in reversed(self._plugins):
+                await plugin.undo(operation)

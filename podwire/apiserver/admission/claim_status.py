@@ -19,13 +19,13 @@ _VERBS = ("update", "patch")
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimRights:
+class ClaimStatusRights:
     """Asks the authorizer once more, for what a write to a claim's status really changes."""
 
     authorizer: Authorizer
 
     async def admit(self, operation: Operation) -> None:
-        if operation.subresource != "status" or not operation.touches(GROUP, "resourceclaims"):
+        if operation.subresource != "status" or not operation.is_for(GROUP, "resourceclaims"):
             return
         old, new = (operation.old or {}).get("status") or {}, operation.obj.get("status") or {}
         if any(old.get(part) != new.get(part) for part in ("allocation", "reservedFor")):

@@ -24,7 +24,7 @@ class DeviceClaims:
     async def admit(self, operation: Operation) -> None:
         if operation.resource.group != GROUP or operation.verb == "DELETE":
             return
-        if operation.subresource == "status" and operation.touches(GROUP, "resourceclaims"):
+        if operation.subresource == "status" and operation.is_for(GROUP, "resourceclaims"):
             forget_released(operation.obj, operation.old or {})
         path = admin_access(operation)
         if path and not await self._marked(operation.namespace):

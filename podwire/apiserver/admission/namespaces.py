@@ -8,7 +8,7 @@ from podwire.kinds.resource import PREFIX
 from podwire.kinds.stored import Object, unpack
 from podwire.protocols.k8sapi.status import ApiError, Reason, access_denied, named, not_found, qualified
 
-IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
+UNDELETABLE = frozenset({"default", "kube-system", "kube-public"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class NamespaceLifecycle:
 
     async def admit(self, operation: Operation) -> None:
         if operation.verb == "DELETE":
-            if operation.touches("", "namespaces") and operation.name in IMMORTAL:
+            if operation.is_for("", "namespaces") and operation.name in UNDELETABLE:
                 why = f'namespaces "{operation.name}" is forbidden: this namespace may not be deleted'
                 raise access_denied(why, resource="namespaces", name=operation.name)
             return

@@ -18,13 +18,10 @@ TOKEN_SECONDS = 3607
 ROOT_CA = "kube-root-ca.crt"
 MIRROR = "kubernetes.io/config.mirror"
 
-DEFAULT_ACCOUNT_WAIT = 1.0
-"""A new namespace's default account appears a moment after it; pods wait that long for it."""
-
-UNREACHABLE_SECONDS = 300
+TOLERATION_SECONDS = 300
 _RANDOM = random.Random()
 
-FAILING = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+FAILURE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 SYSTEM_PRIORITIES = {"system-node-critical": 2000001000, "system-cluster-critical": 2000000000}
 
@@ -34,9 +31,11 @@ class ServiceAccounts:
     """Gives a pod its service account and mounts the account's token, root certificate and namespace."""
 
     store: Store
+    wait: float
+    """Seconds to wait for the default account of a new namespace, which a controller creates."""
 
     async def admit(self, operation: Operation) -> None:
-        if operation.verb != "CREATE" or not operation.touches("", "pods"):
+        if operation.verb != "CREATE" or not operation.is_for("", "pods"):
             return
         spec = operation.obj["spec"]
         if MIRROR in operation.obj["metadata"].get("annotations", {}):
@@ -64,7 +63,7 @@ class ServiceAccounts:
         if item is None and name == "default":
             watch = self.store.watch(f"{PREFIX}serviceaccounts/{namespace}/", after=revision)
             try:
-                async with asyncio.timeout(DEFAULT_ACCOUNT_WAIT):
+                async with asyncio.timeout(self.wait):
                     while item is None:
                         item = next((each.item for each in await watch.next() if each.key == key), None)
             except TimeoutError:
@@ -114,7 +113,7 @@ class Priorities:
     store: Store
 
     async def admit(self, operation: Operation) -> None:
-        if operation.verb == "DELETE" or not operation.touches("", "pods"):
+        if operation.verb == "DELETE" or not operation.is_for("", "pods"):
             return
         spec = operation.obj["spec"]
         if operation.old is not None:
@@ -151,15 +150,15 @@ class Priorities:
         return min(classes, key=lambda each: int(each["value"]), default=None)
 
 
-class FailingNodes:
+class DefaultTolerations:
     """Lets a pod stay five minutes on a node that fails, unless it says otherwise itself."""
 
     async def admit(self, operation: Operation) -> None:
-        if operation.verb == "DELETE" or operation.subresource or not operation.touches("", "pods"):
+        if operation.verb == "DELETE" or operation.subresource or not operation.is_for("", "pods"):
             return
         spec = operation.obj["spec"]
         tolerations = spec.get("tolerations", [])
-        added = [_toleration(key) for key in FAILING if not any(_tolerates(each, key) for each in tolerations)]
+        added = [_toleration(key) for key in FAILURE_TAINTS if not any(_tolerates(each, key) for each in tolerations)]
         if added:
             spec["tolerations"] = [*tolerations, *added]
 
@@ -173,4 +172,4 @@ def _tolerates(toleration: Object, key: str) -> bool:
 
 
 def _toleration(key: str) -> Object:
-    return {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": UNREACHABLE_SECONDS}
+    return {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS}

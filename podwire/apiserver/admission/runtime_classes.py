@@ -14,7 +14,7 @@ class RuntimeClasses:
     store: Store
 
     async def admit(self, operation: Operation) -> None:
-        if operation.verb != "CREATE" or operation.subresource or not operation.touches("", "pods"):
+        if operation.verb != "CREATE" or operation.subresource or not operation.is_for("", "pods"):
             return
         spec = operation.obj["spec"]
         name = spec.get("runtimeClassName")

@@ -12,7 +12,7 @@ from functools import partial
 
 from podwire.apiserver.admission import service_types
 from podwire.apiserver.admission.chain import Operation
-from podwire.apiserver.admission.service_allocations import ADDRESSES, NODE_PORTS, Holdings, held_by
+from podwire.apiserver.admission.service_allocations import ADDRESSES, NODE_PORTS, ServiceAllocations, allocated_to
 from podwire.kinds.stored import Object
 from podwire.objects.names import is_ip
 from podwire.protocols.k8sapi.status import ApiError, Reason, invalid, invalid_object
@@ -31,12 +31,12 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 class ServiceAddresses:
     """Gives services addresses out of `network`; the first one is the API server's own."""
 
-    holdings: Holdings
+    allocations: ServiceAllocations
     network: Network
     _random: random.Random = field(default_factory=random.Random)
 
     async def admit(self, operation: Operation) -> None:
-        if not operation.touches("", "services") or operation.subresource or operation.verb == "DELETE":
+        if not operation.is_for("", "services") or operation.subresource or operation.verb == "DELETE":
             return
         spec = operation.obj.setdefault("spec", {})
         if operation.old is not None:
@@ -44,17 +44,17 @@ class ServiceAddresses:
             service_types.drop(operation.obj, operation.old["spec"])
         if not service_types.needs_address(spec):
             return
-        drawn: set[str] = set()
-        await self._address(operation, spec, drawn)
-        await self._node_ports(operation, spec, drawn)
-        if held_by(operation.obj) - held_by(operation.old):
-            operation.reserve = partial(self._reserve, operation, drawn)
+        picked: set[str] = set()
+        await self._address(operation, spec, picked)
+        await self._node_ports(operation, spec, picked)
+        if allocated_to(operation.obj) - allocated_to(operation.old):
+            operation.reserve = partial(self._reserve, operation, picked)
 
     async def undo(self, operation: Operation) -> None:
         for item in operation.taken:
-            await self.holdings.release(item)
+            await self.allocations.release(item)
 
-    async def _address(self, operation: Operation, spec: Object, drawn: set[str]) -> None:
+    async def _address(self, operation: Operation, spec: Object, picked: set[str]) -> None:
         """The address that is held, asked for, or else a random one; its rules are validation's."""
         spec.setdefault("ipFamilies", ["IPv4" if self.network.version == 4 else "IPv6"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
@@ -67,7 +67,7 @@ class ServiceAddresses:
                 self._check_inside(operation, each)
             spec["clusterIP"], spec["clusterIPs"] = address, [address if each == given else each for each in told]
         elif not spec.get("clusterIPs"):
-            await self._draw_address(spec, drawn)
+            await self._pick_address(spec, picked)
 
     async def _given(self, operation: Operation, address: str) -> str:
         """The address that was asked for, in its one spelling, if it can be had."""
@@ -76,7 +76,7 @@ class ServiceAddresses:
             return address  # held already, or validation names what is wrong with it
         self._check_inside(operation, address)
         wanted = ipaddress.ip_address(address)
-        if not await self.holdings.available(f"{ADDRESSES}{wanted}", operation.obj):
+        if not await self.allocations.available(f"{ADDRESSES}{wanted}", operation.obj):
             raise _no_address(operation, address, TAKEN_ADDRESS)
         return str(wanted)
 
@@ -85,15 +85,15 @@ class ServiceAddresses:
         if is_ip(address) and ipaddress.ip_address(address) not in self.network:
             raise _no_address(operation, address, f"the provided IP is not in the valid range {self.network}")
 
-    async def _draw_address(self, spec: Object, drawn: set[str]) -> str:
+    async def _pick_address(self, spec: Object, picked: set[str]) -> str:
         address = await self._free()
         spec["clusterIP"], spec["clusterIPs"] = address, [address]
-        drawn.add(f"{ADDRESSES}{address}")
+        picked.add(f"{ADDRESSES}{address}")
         return f"{ADDRESSES}{address}"
 
     async def _free(self) -> str:
         """A random free address; a walk through all of them when luck runs out."""
-        store = self.holdings.store
+        store = self.allocations.store
         first, size = int(self.network.network_address), self.network.num_addresses
         for _ in range(TRIES):
             address = str(ipaddress.ip_address(first + self._random.randrange(1, size - 1)))
@@ -105,7 +105,7 @@ class ServiceAddresses:
                 return address
         raise ApiError(Reason.INTERNAL_ERROR, f"failed to allocate a serviceIP: range {self.network} is full")
 
-    async def _node_ports(self, operation: Operation, spec: Object, drawn: set[str]) -> None:
+    async def _node_ports(self, operation: Operation, spec: Object, picked: set[str]) -> None:
         if spec.get("type") not in ("NodePort", "LoadBalancer"):
             return
         await self._check_ports(operation, spec)
@@ -116,13 +116,13 @@ class ServiceAddresses:
             return
         free = await self._free_ports()
         if missing:
-            _fill_ports(operation, ports, free, drawn)
+            _fill_ports(operation, ports, free, picked)
         if unchecked:
-            spec["healthCheckNodePort"] = _drawn(operation, "spec.healthCheckNodePort", free, drawn)
+            spec["healthCheckNodePort"] = _pick_port(operation, "spec.healthCheckNodePort", free, picked)
 
     async def _check_ports(self, operation: Operation, spec: Object) -> None:
         """That the ports which were asked for can be had."""
-        held = held_by(operation.old)
+        held = allocated_to(operation.old)
         asked = {f"spec.ports[{at}].nodePort": each.get("nodePort") for at, each in enumerate(spec.get("ports", []))}
         asked["spec.healthCheckNodePort"] = spec.get("healthCheckNodePort")
         for path, number in asked.items():
@@ -130,38 +130,38 @@ class ServiceAddresses:
                 continue
             if number not in PORTS:
                 raise _no_port(operation, path, number, STRANGE_PORT)
-            if not await self.holdings.available(f"{NODE_PORTS}{number}", operation.obj):
+            if not await self.allocations.available(f"{NODE_PORTS}{number}", operation.obj):
                 raise _no_port(operation, path, number, TAKEN_PORT)
 
     async def _free_ports(self) -> list[int]:
-        page = await self.holdings.store.list(NODE_PORTS)
+        page = await self.allocations.store.list(NODE_PORTS)
         taken = {int(each.key.removeprefix(NODE_PORTS)) for each in page.items}
         free = [each for each in PORTS if each not in taken]
         self._random.shuffle(free)
         return free
 
-    async def _reserve(self, operation: Operation, drawn: set[str]) -> None:
+    async def _reserve(self, operation: Operation, picked: set[str]) -> None:
         """Take all that the service does not hold yet; what was drawn and lost to somebody faster is drawn anew."""
-        for key in sorted(held_by(operation.obj) - held_by(operation.old)):
+        for key in sorted(allocated_to(operation.obj) - allocated_to(operation.old)):
             wanted = key
             while not await self._take(operation, wanted):
-                if wanted not in drawn:
+                if wanted not in picked:
                     raise _lost(operation, wanted)
-                wanted = await self._draw_again(operation, wanted, drawn)
+                wanted = await self._pick_again(operation, wanted, picked)
 
     async def _take(self, operation: Operation, key: str) -> bool:
-        item = await self.holdings.take(key, operation.obj)
+        item = await self.allocations.take(key, operation.obj)
         if item is not None:
             operation.taken.append(item)
             return True
-        return await self.holdings.inherit(key, operation.obj)
+        return await self.allocations.inherit(key, operation.obj)
 
-    async def _draw_again(self, operation: Operation, key: str, drawn: set[str]) -> str:
+    async def _pick_again(self, operation: Operation, key: str, picked: set[str]) -> str:
         spec = operation.obj["spec"]
         if key.startswith(ADDRESSES):
-            return await self._draw_address(spec, drawn)
+            return await self._pick_address(spec, picked)
         lost = int(key.removeprefix(NODE_PORTS))
-        number = _drawn(operation, "spec.ports", await self._free_ports(), drawn, but=held_by(operation.obj))
+        number = _pick_port(operation, "spec.ports", await self._free_ports(), picked, but=allocated_to(operation.obj))
         for each in spec.get("ports", []):
             if each.get("nodePort") == lost:
                 each["nodePort"] = number
@@ -170,22 +170,22 @@ class ServiceAddresses:
         return f"{NODE_PORTS}{number}"
 
 
-def _fill_ports(operation: Operation, ports: list[Object], free: list[int], drawn: set[str]) -> None:
+def _fill_ports(operation: Operation, ports: list[Object], free: list[int], picked: set[str]) -> None:
     """One port of the service, whatever its protocols, is one port of the node."""
     asked = {f"{NODE_PORTS}{each['nodePort']}" for each in ports if each.get("nodePort")}
     chosen = {each["port"]: each["nodePort"] for each in ports if each.get("nodePort") and "port" in each}
     for index, each in enumerate(ports):
         if not each.get("nodePort"):
             number = chosen.get(each.get("port", 0))
-            each["nodePort"] = number or _drawn(operation, f"spec.ports[{index}].nodePort", free, drawn, but=asked)
+            each["nodePort"] = number or _pick_port(operation, f"spec.ports[{index}].nodePort", free, picked, but=asked)
             chosen[each.get("port", 0)] = each["nodePort"]
 
 
-def _drawn(operation: Operation, path: str, free: list[int], drawn: set[str], but: Container[str] = ()) -> int:
+def _pick_port(operation: Operation, path: str, free: list[int], picked: set[str], but: Container[str] = ()) -> int:
     while free:
         number = free.pop()
-        if f"{NODE_PORTS}{number}" not in but and f"{NODE_PORTS}{number}" not in drawn:
-            drawn.add(f"{NODE_PORTS}{number}")
+        if f"{NODE_PORTS}{number}" not in but and f"{NODE_PORTS}{number}" not in picked:
+            picked.add(f"{NODE_PORTS}{number}")
             return number
     raise _no_port(operation, path, 0, "failed to allocate a nodePort: range is full")
 

@@ -28,7 +28,7 @@ _MANAGED_BY = "ipaddress.kubernetes.io/managed-by"
 _MANAGER = "ipallocator.k8s.io"
 
 
-def held_by(service: Object | None) -> set[str]:
+def allocated_to(service: Object | None) -> set[str]:
     """The keys of all that a service holds."""
     spec = (service or {}).get("spec", {})
     addresses = spec.get("clusterIPs") or [spec.get("clusterIP", "")]
@@ -63,7 +63,7 @@ def record(key: str, holder: str, now: str) -> Object:
     }
 
 
-def holder_of(item: Item) -> str:
+def owner_of(item: Item) -> str:
     """The service that a record names; empty for one that somebody else made for their own ends."""
     obj = unpack(item)
     parent = obj.get("spec", {}).get("parentRef", {})
@@ -72,7 +72,7 @@ def holder_of(item: Item) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
+class ServiceAllocations:
     """Takes and releases."""
 
     store: Store
@@ -84,7 +84,7 @@ class Holdings:
         item = await self.store.get(key)
         if item is None:
             return True
-        holder = holder_of(item)
+        holder = owner_of(item)
         if not holder or await self._holds(holder, key):
             return False
         return holder == place(service) or await self._released(key, revision)
@@ -99,7 +99,7 @@ class Holdings:
     async def inherit(self, key: str, service: Object) -> bool:
         """Take over the record of an earlier service of the same name, which is gone."""
         item, name = await self.store.get(key), place(service)
-        if item is None or holder_of(item) != name or await self._holds(name, key):
+        if item is None or owner_of(item) != name or await self._holds(name, key):
             return False
         try:
             await self.store.update(key, self._value(key, name), expected=item.revision)
@@ -115,7 +115,7 @@ class Holdings:
     async def release_until(self, key: str, revision: int) -> None:
         """Give back what was taken no later than `revision`, when its holder let go."""
         item = await self.store.get(key)
-        if item is not None and item.revision <= revision and holder_of(item):
+        if item is not None and item.revision <= revision and owner_of(item):
             await self.release(item)
 
     def age(self, item: Item) -> float:
@@ -124,7 +124,7 @@ class Holdings:
 
     async def _holds(self, holder: str, key: str) -> bool:
         item = await self.store.get(f"{SERVICES}{holder}")
-        return item is not None and key in held_by(unpack(item))
+        return item is not None and key in allocated_to(unpack(item))
 
     async def _released(self, key: str, after: int) -> bool:
         prefix = f"{key.rpartition('/')[0]}/"

@@ -6,11 +6,11 @@ take out what the new type has no use for.
 
 from podwire.kinds.stored import Object
 
-INSIDE = ("ClusterIP", "NodePort", "LoadBalancer")
+WITH_CLUSTER_IP = ("ClusterIP", "NodePort", "LoadBalancer")
 
 
 def needs_address(spec: Object) -> bool:
-    return spec.get("type", "ClusterIP") in INSIDE
+    return spec.get("type", "ClusterIP") in WITH_CLUSTER_IP
 
 
 def needs_node_ports(spec: Object) -> bool:
@@ -48,27 +48,27 @@ def drop(service: Object, before: Object) -> None:
     """Take out what the new type has no use for, unless the client has changed that very thing: then it is told."""
     spec = service["spec"]
     if needs_address(before) and not needs_address(spec):
-        _forget(spec, before, "clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+        _remove_unchanged(spec, before, "clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
     if needs_node_ports(before) and not needs_node_ports(spec):
         numbers = [each.get("nodePort") for each in spec.get("ports", [])]
         if numbers == [each.get("nodePort") for each in before.get("ports", [])]:
             for each in spec.get("ports", []):
                 each.pop("nodePort", None)
     if needs_health_check(before) and not needs_health_check(spec):
-        _forget(spec, before, "healthCheckNodePort")
+        _remove_unchanged(spec, before, "healthCheckNodePort")
     if before.get("type") == "LoadBalancer" != spec.get("type"):
-        _forget(spec, before, "allocateLoadBalancerNodePorts", "loadBalancerClass")
+        _remove_unchanged(spec, before, "allocateLoadBalancerNodePorts", "loadBalancerClass")
         service["status"] = {**service.get("status", {}), "loadBalancer": {}}
-    if _outside(before) and not _outside(spec):
-        _forget(spec, before, "externalTrafficPolicy")
+    if _is_external(before) and not _is_external(spec):
+        _remove_unchanged(spec, before, "externalTrafficPolicy")
 
 
-def _outside(spec: Object) -> bool:
+def _is_external(spec: Object) -> bool:
     kind = spec.get("type")
     return kind in ("NodePort", "LoadBalancer") or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
 
 
-def _forget(spec: Object, before: Object, *parts: str) -> None:
+def _remove_unchanged(spec: Object, before: Object, *parts: str) -> None:
     for part in parts:
         if spec.get(part) == before.get(part):
             spec.pop(part, None)

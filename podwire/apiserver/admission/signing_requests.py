@@ -3,11 +3,11 @@
 from podwire.apiserver.admission.chain import Operation
 
 
-class Requesters:
+class SigningRequesters:
     """Writes the user into new requests; an update keeps the whole spec, for a signer has judged it or will."""
 
     async def admit(self, operation: Operation) -> None:
-        if operation.verb == "DELETE" or not operation.touches("certificates.k8s.io", "certificatesigningrequests"):
+        if operation.verb == "DELETE" or not operation.is_for("certificates.k8s.io", "certificatesigningrequests"):
             return
         if operation.old is not None:
             operation.obj["spec"] = operation.old["spec"]

@@ -23,7 +23,7 @@ _SWITCHES = ("stdin", "stdout", "stderr", "tty")
 async def created(engine: Engine, call: Call, body: Object, name: str, part: str, *, dry_run: bool) -> None:
     """To policies a Binding, an Eviction or a TokenRequest is what is created, below the object that it is for."""
     obj = {**body, "metadata": {**body["metadata"], "name": name, "namespace": call.namespace}}
-    await _judged(engine, call, "CREATE", obj, part, dry_run=dry_run)
+    await _run_policies(engine, call, "CREATE", obj, part, dry_run=dry_run)
 
 
 async def connected(engine: Engine, call: Call) -> None:
@@ -31,7 +31,9 @@ async def connected(engine: Engine, call: Call) -> None:
     part, _, below = call.target.subresource.partition("/")
     kind = _CONNECTIONS.get((call.resource.name, part))
     if kind is not None:
-        await _judged(engine, call, "CONNECT", {"kind": kind, "apiVersion": "v1", **_options(call, part, below)}, part)
+        await _run_policies(
+            engine, call, "CONNECT", {"kind": kind, "apiVersion": "v1", **_options(call, part, below)}, part
+        )
 
 
 def _options(call: Call, part: str, below: str) -> Object:
@@ -48,7 +50,9 @@ def _options(call: Call, part: str, below: str) -> Object:
     return found
 
 
-async def _judged(engine: Engine, call: Call, verb: str, obj: Object, part: str, *, dry_run: bool = False) -> None:
+async def _run_policies(
+    engine: Engine, call: Call, verb: str, obj: Object, part: str, *, dry_run: bool = False
+) -> None:
     resource = call.resource if call.resource.name != "bindings" else engine.registry.builtin("", "pods")
     operation = Operation(
         verb=verb,
@@ -58,7 +62,7 @@ async def _judged(engine: Engine, call: Call, verb: str, obj: Object, part: str,
         old=None,
         user=call.user,
         subresource=part,
-        called=call.name,
+        url_name=call.name,
         dry_run=dry_run,
     )
-    await engine.admission.judge(operation)
+    await engine.admission.validate(operation)

@@ -10,18 +10,18 @@ from typing import Protocol
 
 from podwire.apiserver.identity.impersonation import impersonated
 from podwire.apiserver.identity.tokens import BadToken, Claims, Tokens
-from podwire.apiserver.identity.users import AUTHENTICATED, NOBODY, User, account_groups
+from podwire.apiserver.identity.users import ANONYMOUS_USER, AUTHENTICATED, User, account_groups
 from podwire.protocols.k8sapi.server_side import Certificate, Request
 from podwire.protocols.k8sapi.status import ApiError, Reason
 
-__all__ = ["Accounts", "Authenticator", "User", "unauthorized"]
+__all__ = ["AccountLookup", "Authenticator", "User", "unauthorized"]
 
 _log = logging.getLogger("podwire.apiserver.identity.authentication")
 
 _EXTRA = "authentication.kubernetes.io/"
 
 
-class Accounts(Protocol):
+class AccountLookup(Protocol):
     """What tokens depend on, as it is now. An object counts with its uid only: a namesake made later does not."""
 
     async def exists(self, namespace: str, name: str, uid: str) -> bool:
@@ -36,7 +36,7 @@ class Accounts(Protocol):
 class Authenticator:
     """`static` are tokens that an operator handed out, with the users they make."""
 
-    def __init__(self, tokens: Tokens, accounts: Accounts, static: Mapping[str, User] | None = None) -> None:
+    def __init__(self, tokens: Tokens, accounts: AccountLookup, static: Mapping[str, User] | None = None) -> None:
         self._tokens = tokens
         self._accounts = accounts
         self._static = {_digest(token): _authenticated(user) for token, user in (static or {}).items()}
@@ -47,10 +47,10 @@ class Authenticator:
 
     async def _identify(self, request: Request) -> User:
         if request.certificate is not None and request.certificate.common_name:
-            return _certified(request.certificate)
+            return _certificate_user(request.certificate)
         offered = request.headers.get("authorization")
         if offered is None:
-            return NOBODY
+            return ANONYMOUS_USER
         scheme, _, token = offered.strip().partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise unauthorized()
@@ -65,10 +65,10 @@ class Authenticator:
         if self._static and (user := self._static.get(_digest(token))) is not None:
             return user
         claims = self._tokens.verify(token, audiences)
-        await self._check_alive(claims)
+        await self._check_exists(claims)
         return _account(claims)
 
-    async def _check_alive(self, claims: Claims) -> None:
+    async def _check_exists(self, claims: Claims) -> None:
         private, account = claims.private, claims.private.serviceaccount
         if not await self._accounts.exists(private.namespace, account.name, account.uid):
             raise BadToken("its service account is gone")
@@ -85,7 +85,7 @@ def unauthorized() -> ApiError:
     return ApiError(Reason.UNAUTHORIZED, "Unauthorized")
 
 
-def _certified(certificate: Certificate) -> User:
+def _certificate_user(certificate: Certificate) -> User:
     return User(certificate.common_name, groups=(*certificate.organizations, AUTHENTICATED))
 
 

@@ -17,9 +17,9 @@ from podwire.protocols.k8sapi.status import ApiError, access_denied, qualified
 HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 VERSION = frozenset({"/version", "/version/"})
 ISSUER = frozenset({"/.well-known/openid-configuration", "/openid/v1/jwks"})
-_FOR_ANYBODY = HEALTH | VERSION
-_FOR_ACCOUNTS = _FOR_ANYBODY | ISSUER | {"/api", "/apis", "/openapi"}
-_BELOW_FOR_ACCOUNTS = ("/api/", "/apis/", "/openapi/", "/healthz/", "/livez/", "/readyz/")
+_PUBLIC_PATHS = HEALTH | VERSION
+_ACCOUNT_PATHS = _PUBLIC_PATHS | ISSUER | {"/api", "/apis", "/openapi"}
+_ACCOUNT_PREFIXES = ("/api/", "/apis/", "/openapi/", "/healthz/", "/livez/", "/readyz/")
 
 _READING = frozenset({"get", "list", "watch"})
 _READABLE_PARTS = frozenset({"", "log", "scale", "status"})
@@ -99,7 +99,7 @@ class Authorizer:
 
 
 def _is_public(attributes: Attributes) -> bool:
-    return not attributes.resource and attributes.verb == "get" and attributes.path in _FOR_ANYBODY
+    return not attributes.resource and attributes.verb == "get" and attributes.path in _PUBLIC_PATHS
 
 
 def _asked(attributes: Attributes) -> Asked:
@@ -117,7 +117,7 @@ def _asked(attributes: Attributes) -> Asked:
 def _for_account(namespace: str, attributes: Attributes) -> Decision:
     if not attributes.resource:
         path = attributes.path
-        known = path in _FOR_ACCOUNTS or path.startswith(_BELOW_FOR_ACCOUNTS)
+        known = path in _ACCOUNT_PATHS or path.startswith(_ACCOUNT_PREFIXES)
         return _ACCOUNT if attributes.verb == "get" and known else _REFUSED
     if (attributes.group, attributes.resource) in _SELF_REVIEWS:
         return _ACCOUNT if attributes.verb == "create" else _REFUSED

@@ -9,7 +9,7 @@ from podwire.apiserver.read.informer import follow
 from podwire.protocols.storage import Change, Item
 
 
-class RoleKeeper:
+class RbacInformer:
     def __init__(self, store: Store, roles: Roles) -> None:
         self._store = store
         self._roles = roles
@@ -17,20 +17,20 @@ class RoleKeeper:
     async def load(self) -> None:
         """Once, before anybody asks."""
         for prefix in PLACES:
-            await self._seen(prefix, list((await self._store.list(prefix)).items))
+            await self._on_list(prefix, list((await self._store.list(prefix)).items))
 
     async def run(self) -> None:
         """Follow every change until cancelled."""
         async with asyncio.TaskGroup() as parts:
             for prefix in PLACES:
-                parts.create_task(follow(self._store, prefix, partial(self._seen, prefix), self._changed))
+                parts.create_task(follow(self._store, prefix, partial(self._on_list, prefix), self._on_change))
 
-    async def _seen(self, prefix: str, items: list[Item]) -> None:
+    async def _on_list(self, prefix: str, items: list[Item]) -> None:
         self._roles.keep(prefix, (each.key for each in items))
         for each in items:
             self._roles.put(each.key, each.value)
 
-    async def _changed(self, change: Change) -> None:
+    async def _on_change(self, change: Change) -> None:
         if change.item is None:
             self._roles.drop(change.key)
         else:

@@ -40,7 +40,7 @@ async def _asked(call: Call) -> Object:
     return bodies.shaped(await body_of(call), call.resource, options.field_validation)
 
 
-def _answered(call: Call, review: Object, status: Mapping[str, Any]) -> Answer:
+def _review_response(call: Call, review: Object, status: Mapping[str, Any]) -> Answer:
     review["metadata"].setdefault("creationTimestamp", None)
     return answer(call.request, stored.encode({**review, "status": status}), status=201)
 
@@ -59,7 +59,7 @@ async def self_subject(engine: Engine, call: Call) -> Answer:
     """Who am I?"""
     review = await _asked(call)
     review["metadata"]["creationTimestamp"] = rfc3339(engine.clock.wall())
-    return _answered(call, review, {"userInfo": _user_info(call.user)})
+    return _review_response(call, review, {"userInfo": _user_info(call.user)})
 
 
 async def token_review(engine: Engine, call: Call) -> Answer:
@@ -72,10 +72,10 @@ async def token_review(engine: Engine, call: Call) -> Answer:
     try:
         user = await engine.identity.authenticator.authenticate_token(spec["token"], audiences)
     except BadToken as error:
-        return _answered(call, review, {"authenticated": False, "user": {}, "error": error.reason})
+        return _review_response(call, review, {"authenticated": False, "user": {}, "error": error.reason})
     status: Object = {"authenticated": True, "user": _user_info(user)}
     status["audiences"] = audiences or list(engine.identity.tokens.audiences)
-    return _answered(call, review, status)
+    return _review_response(call, review, status)
 
 
 async def self_access(engine: Engine, call: Call) -> Answer:
@@ -83,7 +83,7 @@ async def self_access(engine: Engine, call: Call) -> Answer:
     review = await _asked(call)
     spec = review.get("spec", {})
     _check(call, _attribute_errors(spec))
-    return _answered(call, review, _decided(engine, call.user, spec))
+    return _review_response(call, review, _access_status(engine, call.user, spec))
 
 
 async def subject_access(engine: Engine, call: Call) -> Answer:
@@ -100,9 +100,9 @@ async def subject_access(engine: Engine, call: Call) -> Answer:
     if not user.name and not user.groups:
         errors.append(invalid("spec.user", "", "at least one of user or group must be specified"))
     if call.namespace:
-        errors += _elsewhere(spec, call.namespace)
+        errors += _namespace_errors(spec, call.namespace)
     _check(call, errors)
-    return _answered(call, review, _decided(engine, user, spec))
+    return _review_response(call, review, _access_status(engine, user, spec))
 
 
 def _check(call: Call, errors: list[FieldError]) -> None:
@@ -117,7 +117,7 @@ def _attribute_errors(spec: Object) -> list[FieldError]:
     return [invalid("spec", spec.get("nonResourceAttributes"), why)]
 
 
-def _elsewhere(spec: Object, namespace: str) -> list[FieldError]:
+def _namespace_errors(spec: Object, namespace: str) -> list[FieldError]:
     """What a review within a namespace may not ask about."""
     if "nonResourceAttributes" in spec:
         asked = spec["nonResourceAttributes"]
@@ -128,7 +128,7 @@ def _elsewhere(spec: Object, namespace: str) -> list[FieldError]:
     return [invalid("spec.resourceAttributes.namespace", asked, "must match metadata.namespace")]
 
 
-def _decided(engine: Engine, user: User, spec: Object) -> Object:
+def _access_status(engine: Engine, user: User, spec: Object) -> Object:
     decision = engine.identity.authorizer.check(user, _attributes(spec))
     return {"allowed": decision.allowed, **({"reason": decision.reason} if decision.reason else {})}
 
@@ -159,7 +159,7 @@ async def self_rules(engine: Engine, call: Call) -> Answer:
             rules.append({"verbs": ["get", "list", "watch"], "apiGroups": ["*"], "resources": ["*"]})
         known = [each for each in ("/api", "/apis", "/healthz", "/version") if _open_path(engine, call.user, each)]
         paths = [{"verbs": ["get"], "nonResourceURLs": known}] if known else []
-    return _answered(call, review, {"resourceRules": rules, "nonResourceRules": paths, "incomplete": False})
+    return _review_response(call, review, {"resourceRules": rules, "nonResourceRules": paths, "incomplete": False})
 
 
 def _open_path(engine: Engine, user: User, path: str) -> bool:
@@ -271,7 +271,7 @@ async def component_statuses(engine: Engine, call: Call) -> Answer:
     return answer(call.request, stored.encode({"kind": "ComponentStatusList", "apiVersion": "v1", **listed}))
 
 
-ASKED: Mapping[tuple[str, str, str, str], Verb] = {
+REVIEWS: Mapping[tuple[str, str, str, str], Verb] = {
     ("authentication.k8s.io", "selfsubjectreviews", "", "create"): self_subject,
     ("authentication.k8s.io", "tokenreviews", "", "create"): token_review,
     ("authorization.k8s.io", "selfsubjectaccessreviews", "", "create"): self_access,

@@ -10,7 +10,7 @@ _PLACES = {"Pod": "pods", "Secret": "secrets", "Node": "minions"}
 
 
 @dataclass(frozen=True, slots=True)
-class StoredAccounts:
+class StoredServiceAccounts:
     """Looks service accounts and bound objects up by name and uid."""
 
     store: Store

@@ -28,7 +28,7 @@ class User:
         return (namespace, name) if namespace and name and ":" not in name else None
 
 
-NOBODY = User(ANONYMOUS, groups=(UNAUTHENTICATED,))
+ANONYMOUS_USER = User(ANONYMOUS, groups=(UNAUTHENTICATED,))
 
 
 def account_groups(namespace: str) -> tuple[str, ...]:

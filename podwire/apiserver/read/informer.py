@@ -19,6 +19,8 @@ async def follow(
     prefix: str,
     on_list: Callable[[list[Item]], Awaitable[None]],
     on_change: Callable[[Change], Awaitable[None]],
+    *,
+    retry: float = RETRY,
 ) -> None:
     """Call `on_list` with everything under a prefix, then `on_change` for each change, until cancelled.
 
@@ -36,4 +38,4 @@ async def follow(
             continue
         except StorageError as error:
             _log.warning("cannot watch the store", extra={"prefix": prefix, "error": str(error)})
-            await asyncio.sleep(RETRY)
+            await asyncio.sleep(retry)

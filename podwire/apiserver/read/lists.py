@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from podwire.apiserver.limits import Limits
 from podwire.apiserver.ports import Store
 from podwire.apiserver.read import selection as select
 from podwire.apiserver.read.selection import Selection, View
@@ -26,10 +27,7 @@ from podwire.protocols.k8sapi.status import (
 )
 from podwire.protocols.storage import Gone, Item, NotYet, Page
 
-FRESH_WITHIN = 3.0
-"""How long a read waits for a revision that has not happened here yet, as upstream does."""
-
-_SCAN = 1000
+SCAN_KEYS = 1000
 """How many keys a selective page looks at before it asks the store again."""
 
 
@@ -60,23 +58,23 @@ INCONSISTENT = -1
 """The revision in a token that goes on from a key at whatever revision is current."""
 
 
-async def get(store: Store, call: Call) -> Item:
+async def get(store: Store, call: Call, limits: Limits) -> Item:
     """One object, no older than the resourceVersion asked for."""
-    await fresh(store, revision_option(call.request) or 0)
+    await wait_for_revision(store, revision_option(call.request) or 0, limits)
     item = await store.get(call.resource.key(call.namespace, call.name))
     if item is None:
         raise not_found(call.resource.name, call.name, group=call.resource.group)
     return item
 
 
-async def list_(store: Store, call: Call) -> Listing:
+async def list_(store: Store, call: Call, limits: Limits) -> Listing:
     """A page of the objects that a request selects."""
     request, resource = call.request, call.resource
     selection = select.of(request, resource)
     paging = _paging(request, resource.scope(call.namespace))
     if paging.at is None:
-        await fresh(store, _not_older_than(request))
-    if paging.at is None and paging.after is None and (one := _only_key(call, selection)):
+        await wait_for_revision(store, revision_option(request) or 0, limits)
+    if paging.at is None and paging.after is None and (one := _key_of_name(call, selection)):
         return await _list_one(store, one, selection)
     try:
         if selection.everything:
@@ -88,13 +86,13 @@ async def list_(store: Store, call: Call) -> Listing:
         raise too_large(error.revision, error.current) from error
 
 
-async def fresh(store: Store, revision: int) -> None:
+async def wait_for_revision(store: Store, revision: int, limits: Limits) -> None:
     """Wait until the store has seen `revision`; 504 when that does not happen in time."""
     if revision <= store.revision:
         return
     watch = store.watch("/", after=store.revision)
     try:
-        async with asyncio.timeout(FRESH_WITHIN):
+        async with asyncio.timeout(limits.revision_wait):
             while store.revision < revision:
                 await watch.next()
     except TimeoutError:
@@ -113,7 +111,7 @@ def too_large(revision: int, current: int) -> ApiError:
     )
 
 
-def _only_key(call: Call, selection: Selection) -> str:
+def _key_of_name(call: Call, selection: Selection) -> str:
     """The one storage key that a selection by name can mean; '' when it may lie in any namespace."""
     everywhere = call.resource.kind.namespaced and not call.namespace
     if everywhere or not selection.narrow or "/" in selection.narrow:
@@ -139,7 +137,7 @@ async def _list_selected(store: Store, scope: str, selection: Selection, paging:
     found: list[Item] = []
     after, at = paging.after, paging.at
     while True:
-        page = await store.list(scope, at=at, after=after, limit=_SCAN if paging.limit else 0)
+        page = await store.list(scope, at=at, after=after, limit=SCAN_KEYS if paging.limit else 0)
         at = page.revision
         for item in page.items:
             if paging.limit and len(found) == paging.limit:
@@ -155,7 +153,7 @@ def _meta(page: Page, scope: str, last: Item | None, *, count: bool = True) -> L
     if last is None:
         return ListMeta(page.revision)
     token = _Token("meta.k8s.io/v1", page.revision, f"{last.key.removeprefix(scope)}\0")
-    return ListMeta(page.revision, _seal(token), page.remaining if count else 0)
+    return ListMeta(page.revision, _encode_token(token), page.remaining if count else 0)
 
 
 def _paging(request: Request, scope: str) -> Paging:
@@ -170,7 +168,7 @@ def _paging(request: Request, scope: str) -> Paging:
     if token:
         if revision:
             raise bad_request("specifying resource version is not allowed when using continue")
-        opened = _open(token)
+        opened = _decode_token(token)
         at = None if opened.rv == INCONSISTENT else opened.rv
         return Paging(at=at, after=scope + opened.start.removesuffix("\0"), limit=limit)
     exactly = match == "Exact" or (limit and not match)  # a page of a revision was exact before there was a word for it
@@ -196,15 +194,11 @@ def _check(request: Request, match: str, revision: int | None, *, token: bool) -
         raise invalid_object("ListOptions", "", errors, group="meta.k8s.io")
 
 
-def _not_older_than(request: Request) -> int:
-    return revision_option(request) or 0
-
-
-def _seal(token: _Token) -> str:
+def _encode_token(token: _Token) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode(token)).decode().rstrip("=")
 
 
-def _open(text: str) -> _Token:
+def _decode_token(text: str) -> _Token:
     """A continue token; 400 for one that this server cannot have made."""
     try:
         token = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=_Token)
@@ -222,7 +216,7 @@ def _expired(paging: Paging, scope: str) -> ApiError:
     """410; a paged list gets a token with which it can go on at the price of consistency."""
     if paging.after is None:
         return ApiError(Reason.EXPIRED, f"The provided resource version is too old: {paging.at}")
-    token = _seal(_Token("meta.k8s.io/v1", INCONSISTENT, f"{paging.after.removeprefix(scope)}\0"))
+    token = _encode_token(_Token("meta.k8s.io/v1", INCONSISTENT, f"{paging.after.removeprefix(scope)}\0"))
     return ApiError(
         Reason.EXPIRED,
         "The provided continue parameter is too old to display a consistent list result. Start a new list without it, "

@@ -1,6 +1,6 @@
 """watch: the initial state if wanted, then every change, as frames; bookmarks in between; a clean end.
 
-A frame's bytes are made once per change and shared by all watchers that want it in the same form.
+A frame's bytes are made once per change and shared by all watchers that options it in the same form.
 """
 
 import asyncio
@@ -10,9 +10,10 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from podwire.apiserver.limits import Limits
 from podwire.apiserver.ports import Store
 from podwire.apiserver.read import selection as select
-from podwire.apiserver.read.lists import fresh
+from podwire.apiserver.read.lists import wait_for_revision
 from podwire.apiserver.read.selection import Selection, View
 from podwire.apiserver.request.call import Call, boolean_option, integer_option, revision_option
 from podwire.apiserver.request.negotiation import Form, Shown
@@ -26,11 +27,6 @@ from podwire.protocols.storage import Change, Gone, Item, SlowWatcher, StorageEr
 
 _log = logging.getLogger("podwire.apiserver.read.watches")
 
-BOOKMARK_EVERY = 60.0
-BOOKMARK_BEFORE_END = 2.0
-LIFETIME = (1800.0, 3600.0)
-"""A watch without timeoutSeconds ends after a random time in this range, so that clients spread."""
-
 CHUNK = 256 * 1024
 """Bytes of frames that are sent together: a thousand slow readers of a large collection hold so much each, no more."""
 
@@ -38,7 +34,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WatchOptions:
     """What a watch request asks for."""
 
     selection: Selection
@@ -52,7 +48,7 @@ class Wanted:
     lifetime: float
 
 
-def wanted(request: Request, resource: Resource) -> Wanted:
+def watch_options(request: Request, resource: Resource, limits: Limits) -> WatchOptions:
     """Read and check the options of a watch."""
     revision = revision_option(request)
     _check(request)
@@ -60,13 +56,13 @@ def wanted(request: Request, resource: Resource) -> Wanted:
     initial = boolean_option(request, "sendInitialEvents") if asked else not revision
     seconds = integer_option(request, "timeoutSeconds")
     integer_option(request, "limit")
-    return Wanted(
+    return WatchOptions(
         selection=select.of(request, resource),
         after=None if initial else revision or None,
         initial=initial,
         initial_bookmark=asked and initial and boolean_option(request, "allowWatchBookmarks"),
         bookmarks=boolean_option(request, "allowWatchBookmarks"),
-        lifetime=float(seconds) if seconds and seconds > 0 else random.uniform(*LIFETIME),
+        lifetime=float(seconds) if seconds and seconds > 0 else random.uniform(*limits.watch_lifetime),
     )
 
 
@@ -86,16 +82,16 @@ def _check(request: Request) -> None:
         raise invalid_object("ListOptions", "", errors, group="meta.k8s.io")
 
 
-async def watch(store: Store, call: Call, clock: Clock) -> Stream:
+async def watch(store: Store, call: Call, clock: Clock, limits: Limits) -> Stream:
     """The answer to a watch request: it is being served when this returns."""
-    want = wanted(call.request, call.resource)
-    if want.initial and (revision := revision_option(call.request)):
-        await fresh(store, revision)
+    options = watch_options(call.request, call.resource, limits)
+    if options.initial and (revision := revision_option(call.request)):
+        await wait_for_revision(store, revision, limits)
     frames = _Frames(call.resource, call.form, call.request, clock)
-    return Stream(chunks=_told(_chunks(store, call, want, frames, clock), frames))
+    return Stream(chunks=_with_error_frame(_chunks(store, call, options, frames, clock, limits), frames))
 
 
-async def _told(chunks: AsyncGenerator[bytes, None], frames: "_Frames") -> AsyncIterator[bytes]:
+async def _with_error_frame(chunks: AsyncGenerator[bytes, None], frames: "_Frames") -> AsyncIterator[bytes]:
     """The chunks, and how they ended where that was not the watch's own end."""
     try:
         async with contextlib.aclosing(chunks):
@@ -113,46 +109,48 @@ async def _told(chunks: AsyncGenerator[bytes, None], frames: "_Frames") -> Async
 
 
 async def _chunks(
-    store: Store, call: Call, want: Wanted, frames: "_Frames", clock: Clock
+    store: Store, call: Call, options: WatchOptions, frames: "_Frames", clock: Clock, limits: Limits
 ) -> AsyncGenerator[bytes, None]:
     """1. The present state, if wanted.  2. Changes and bookmarks until the time is up."""
     scope = call.resource.scope(call.namespace)
-    after = store.revision if want.after is None else want.after
-    if want.initial:
+    after = store.revision if options.after is None else options.after
+    if options.initial:
         page = await store.list(scope)
         after = page.revision
-        present = [item for item in page.items if want.selection.everything or want.selection.picks(View(item))]
-        for chunk in _together(frames.event("ADDED", item) for item in present):
+        present = [item for item in page.items if options.selection.everything or options.selection.picks(View(item))]
+        for chunk in _chunked(frames.event("ADDED", item) for item in present):
             yield chunk
-        if want.initial_bookmark:
+        if options.initial_bookmark:
             yield frames.bookmark(after, initial_end=True)
     with contextlib.closing(store.watch(scope, after=after)) as subscription:
-        async with contextlib.aclosing(_live(subscription, want, frames, clock)) as live:
+        async with contextlib.aclosing(_live(subscription, options, frames, clock, limits)) as live:
             async for chunk in live:
                 yield chunk
 
 
-async def _live(subscription: Watch, want: Wanted, frames: "_Frames", clock: Clock) -> AsyncGenerator[bytes, None]:
+async def _live(
+    subscription: Watch, options: WatchOptions, frames: "_Frames", clock: Clock, limits: Limits
+) -> AsyncGenerator[bytes, None]:
     """Bookmarks come when they are due however busy the resource is: a selective watcher may see nothing else."""
     begun = clock.monotonic()
-    end = begun + want.lifetime
-    last = end - min(BOOKMARK_BEFORE_END, want.lifetime / 2)
-    due = min(begun + BOOKMARK_EVERY, last) if want.bookmarks else end
+    end = begun + options.lifetime
+    last = end - min(limits.bookmark_before_end, options.lifetime / 2)
+    due = min(begun + limits.bookmark_every, last) if options.bookmarks else end
     while (now := clock.monotonic()) < end:
         if now >= due:
             yield frames.bookmark(subscription.revision)
-            due = min(now + BOOKMARK_EVERY, last) if now < last else end
+            due = min(now + limits.bookmark_every, last) if now < last else end
             continue
         try:
             async with asyncio.timeout(due - now):
                 changes = await subscription.next()
         except TimeoutError:
             continue
-        for chunk in _together(frames.change(each, want.selection) for each in changes):
+        for chunk in _chunked(frames.change(each, options.selection) for each in changes):
             yield chunk
 
 
-def _together(frames: Iterable[bytes]) -> Iterator[bytes]:
+def _chunked(frames: Iterable[bytes]) -> Iterator[bytes]:
     """Frames as chunks that are worth sending; no more is made ready than the client takes."""
     ready: list[bytes] = []
     size = 0

@@ -91,7 +91,7 @@ def shape_as(body: Body, kind: Kind, shape: Shape, validation: str, *, custom: b
         obj: Object = shape.decode(value, "", report)
     except TypeMismatch as error:
         raise bad_request(f"{_handled(kind)}: {error}") from error
-    _judge(report, kind, validation, body.warnings)
+    _report_unknown_fields(report, kind, validation, body.warnings)
     obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
     if not isinstance(obj.get("metadata"), dict):
         obj["metadata"] = {}
@@ -119,7 +119,7 @@ def _handled(kind: Kind) -> str:
     return f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}'
 
 
-def _judge(report: Report, kind: Kind, validation: str, warnings: list[str]) -> None:
+def _report_unknown_fields(report: Report, kind: Kind, validation: str, warnings: list[str]) -> None:
     complaints = [f'unknown field "{each}"' for each in report.unknown]
     complaints += [f'duplicate field "{each}"' for each in report.duplicates]
     if not complaints or validation == "Ignore":

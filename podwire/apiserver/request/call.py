@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from podwire.apiserver.identity.authentication import User
 from podwire.apiserver.request.negotiation import Form
-from podwire.apiserver.write.field_managers import Author, author_name
+from podwire.apiserver.write.field_managers import FieldManager, manager_name
 from podwire.kinds.resource import Resource
 from podwire.protocols.k8sapi.codec import MAX_INT, MIN_INT
 from podwire.protocols.k8sapi.paths import Target
@@ -37,10 +37,10 @@ class Call:
         return self.target.name
 
     @property
-    def author(self) -> Author:
+    def field_manager(self) -> FieldManager:
         """In whose name fields are written."""
         manager, program = self.request.option("fieldManager"), self.request.headers.get("user-agent", "")
-        return Author(author_name(manager, program), self.target.subresource)
+        return FieldManager(manager_name(manager, program), self.target.subresource)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

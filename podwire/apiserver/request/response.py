@@ -115,6 +115,6 @@ def warning(text: str) -> str:
     return f'299 - "{escaped}"'
 
 
-def refusal(error: ApiError) -> Response:
+def error_response(error: ApiError) -> Response:
     """An error as the Status that clients read."""
     return Response(status=error.code, body=stored.encode(error.status()), headers=error.headers)

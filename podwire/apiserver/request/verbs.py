@@ -31,7 +31,7 @@ from podwire.protocols.storage import Item
 
 Verb = Callable[[Engine, Call], Awaitable[Answer]]
 
-APPLY_TRIES = 5
+APPLY_ATTEMPTS = 5
 """Times that an apply finds its object gone and then there again before it gives up."""
 
 
@@ -42,17 +42,17 @@ def show(engine: Engine, call: Call, item: Item, *, status: int = 200, body: Bod
 
 
 async def get(engine: Engine, call: Call) -> Answer:
-    return show(engine, call, await lists.get(engine.store, call))
+    return show(engine, call, await lists.get(engine.store, call, engine.limits))
 
 
 async def list_(engine: Engine, call: Call) -> Answer:
-    listing = await lists.list_(engine.store, call)
+    listing = await lists.list_(engine.store, call, engine.limits)
     renderer = Renderer(call.resource, call.form, call.request, engine.clock.wall())
     return answer(call.request, renderer.many(listing.items, listing.meta))
 
 
 async def watch(engine: Engine, call: Call) -> Answer:
-    return await watches.watch(engine.store, call, engine.clock)
+    return await watches.watch(engine.store, call, engine.clock, engine.limits)
 
 
 async def body_of(call: Call) -> Body:
@@ -66,7 +66,7 @@ async def create(engine: Engine, call: Call) -> Answer:
     body = await body_of(call)
     obj = bodies.shaped(body, call.resource, options.field_validation)
     item = await engine.creator.create(
-        call.resource, call.namespace, obj, call.user, dry_run=options.dry_run, author=call.author
+        call.resource, call.namespace, obj, call.user, dry_run=options.dry_run, field_manager=call.field_manager
     )
     return show(engine, call, item, status=201, body=body)
 
@@ -88,7 +88,7 @@ async def update(engine: Engine, call: Call) -> Answer:
         subresource=call.target.subresource,
         whole=True,
         dry_run=options.dry_run,
-        author=call.author,
+        field_manager=call.field_manager,
         copies=True,
     )
     try:
@@ -100,7 +100,13 @@ async def update(engine: Engine, call: Call) -> Answer:
         raise another_uid(call.resource, call.name, uid, "")
     obj["metadata"].pop("resourceVersion", None)
     item = await engine.creator.create(
-        call.resource, call.namespace, obj, call.user, dry_run=options.dry_run, name=call.name, author=call.author
+        call.resource,
+        call.namespace,
+        obj,
+        call.user,
+        dry_run=options.dry_run,
+        name=call.name,
+        field_manager=call.field_manager,
     )
     return show(engine, call, item, status=201, body=body)
 
@@ -126,7 +132,7 @@ async def patch(engine: Engine, call: Call) -> Answer:
         user=call.user,
         subresource=call.target.subresource,
         dry_run=options.dry_run,
-        author=call.author,
+        field_manager=call.field_manager,
         copies=call.target.subresource == "status" and not call.resource.custom,
     )
     return show(engine, call, await engine.updater.update(write), body=body)
@@ -146,7 +152,7 @@ async def _apply(engine: Engine, call: Call, options: WriteOptions) -> Answer:
         dry_run=options.dry_run,
         applied=True,
     )
-    for _ in range(APPLY_TRIES):
+    for _ in range(APPLY_ATTEMPTS):
         try:
             return show(engine, call, await engine.updater.update(write), body=body)
         except ApiError as missing:
@@ -175,7 +181,7 @@ async def _create_by_apply(engine: Engine, call: Call, options: WriteOptions, bo
     engine.identity.authorizer.require(call.user, may)
     obj = server_side_apply.first(engine.tracker, call, body.value)
     item = await engine.creator.create(
-        resource, call.namespace, obj, call.user, dry_run=options.dry_run, name=call.name, author=None
+        resource, call.namespace, obj, call.user, dry_run=options.dry_run, name=call.name, field_manager=None
     )
     return show(engine, call, item, status=201, body=body)
 
@@ -196,7 +202,7 @@ def _success(resource: Resource, name: str, deleted: Deleted) -> Object:
 async def deletecollection(engine: Engine, call: Call) -> Answer:
     """Delete everything that the selectors pick; what vanishes meanwhile is fine."""
     options = await delete_options(engine, call)
-    listing = await lists.list_(engine.store, call)
+    listing = await lists.list_(engine.store, call, engine.limits)
     gone = []
     for item in listing.items:
         metadata = call.resource.unpack(item)["metadata"]

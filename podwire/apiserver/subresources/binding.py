@@ -46,9 +46,9 @@ async def create(engine: Engine, call: Call) -> Answer:
         user=call.user,
         subresource="binding",
         dry_run=options.dry_run,
-        author=None,
+        field_manager=None,
         copies=True,
-        judged=False,
+        run_policies=False,
     )
     await engine.updater.update(write)
     return answer(call.request, stored.encode(SUCCESS), status=201, warnings=body.warnings)

@@ -22,39 +22,39 @@ from podwire.protocols.k8sapi.status import ApiError, Reason, not_found
 
 SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 EVICTION = Kind(group="policy", version="v1", resource="evictions", kind="Eviction")
-BEFORE = "policy/v1beta1"
+LEGACY_VERSION = "policy/v1beta1"
 """What kubectl up to 1.21 sends; the same words, so the door stays open after the version itself is gone."""
 
 
 async def create(engine: Engine, call: Call) -> Answer:
     options = write_options(call.request, "CreateOptions")
     body = await body_of(call)
-    if isinstance(body.value, dict) and body.value.get("apiVersion") == BEFORE:
+    if isinstance(body.value, dict) and body.value.get("apiVersion") == LEGACY_VERSION:
         body.value["apiVersion"] = EVICTION.api_version
     shape = engine.shape("policy/v1", "Eviction")
     eviction = bodies.shape_as(body, EVICTION, shape, options.field_validation)
     check_place("Eviction", eviction["metadata"], call.namespace, call.name)
-    deletion = replace(options_of(eviction.get("deleteOptions", {})), judged=False)
+    deletion = replace(options_of(eviction.get("deleteOptions", {})), run_policies=False)
     if options.dry_run:
         deletion = replace(deletion, dry_run=True)
     pod = await engine.find(call.resource, call.namespace, call.name)
     if pod is None:
         raise not_found("pods", call.name)
     await subresource_policies.created(engine, call, eviction, call.name, "eviction", dry_run=deletion.dry_run)
-    await _tried(engine, call, deletion)
-    if not _unhindered(pod):
-        await _spend(engine, call, pod, deletion)
+    await _dry_run_delete(engine, call, deletion)
+    if not _needs_no_budget(pod):
+        await _consume_budget(engine, call, pod, deletion)
     await _evict(engine, call, deletion)
     return answer(call.request, stored.encode(SUCCESS), status=201, warnings=body.warnings)
 
 
-def _unhindered(pod: Object) -> bool:
+def _needs_no_budget(pod: Object) -> bool:
     """Pods that do not run, or go anyway, cost no budget."""
     phase = pod.get("status", {}).get("phase")
     return phase in ("Succeeded", "Failed", "Pending") or bool(pod["metadata"].get("deletionTimestamp"))
 
 
-async def _tried(engine: Engine, call: Call, options: DeleteOptions) -> None:
+async def _dry_run_delete(engine: Engine, call: Call, options: DeleteOptions) -> None:
     """Whether the deletion would be refused: a budget is not spent on that."""
     trial = replace(options, dry_run=True)
     await engine.deleter.delete(call.resource, call.namespace, call.name, trial, call.user)
@@ -68,11 +68,11 @@ async def _evict(engine: Engine, call: Call, options: DeleteOptions) -> None:
             resource=call.resource,
             namespace=call.namespace,
             name=call.name,
-            change=lambda pod: doomed(pod, now),
+            change=lambda pod: with_disruption_target(pod, now),
             user=call.user,
             subresource="status",
-            author=None,
-            judged=False,
+            field_manager=None,
+            run_policies=False,
         )
         item = await engine.updater.update(write)
         if options.resource_version:
@@ -80,7 +80,7 @@ async def _evict(engine: Engine, call: Call, options: DeleteOptions) -> None:
     await engine.deleter.delete(call.resource, call.namespace, call.name, options, call.user)
 
 
-def doomed(pod: Object, now: str) -> Object:
+def with_disruption_target(pod: Object, now: str) -> Object:
     """The pod with the condition that tells its controllers that it was evicted and did not fail."""
     conditions = pod.get("status", {}).get("conditions", [])
     old: Object = next((each for each in conditions if each.get("type") == "DisruptionTarget"), {})
@@ -91,7 +91,7 @@ def doomed(pod: Object, now: str) -> Object:
     return {**pod, "status": {**pod.get("status", {}), "conditions": [*others, condition]}}
 
 
-async def _spend(engine: Engine, call: Call, pod: Object, options: DeleteOptions) -> None:
+async def _consume_budget(engine: Engine, call: Call, pod: Object, options: DeleteOptions) -> None:
     """Take one disruption from the budget that covers the pod; 429 when none is left."""
     budgets = engine.registry.builtin("policy", "poddisruptionbudgets")
     covering = [each for each in await _all(engine, budgets, call.namespace) if covers(each, pod)]
@@ -100,14 +100,14 @@ async def _spend(engine: Engine, call: Call, pod: Object, options: DeleteOptions
     if len(covering) > 1:
         why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         raise ApiError(Reason.INTERNAL_ERROR, why)
-    if not ready(pod) and spares_unready(covering[0]):
+    if not ready(pod) and ignores_unready(covering[0]):
         return
     now = rfc3339(engine.clock.wall())
     write = Write(
         resource=budgets,
         namespace=call.namespace,
         name=covering[0]["metadata"]["name"],
-        change=lambda budget: spent(budget, pod["metadata"]["name"], now),
+        change=lambda budget: consume(budget, pod["metadata"]["name"], now),
         user=call.user,
         subresource="status",
         dry_run=options.dry_run,
@@ -131,21 +131,21 @@ def ready(pod: Object) -> bool:
     return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
-def spares_unready(budget: Object) -> bool:
+def ignores_unready(budget: Object) -> bool:
     """Whether a pod that is not ready goes at no cost: always if the budget says so, else while enough are healthy."""
     status = budget.get("status", {})
     enough: bool = status.get("currentHealthy", 0) >= status.get("desiredHealthy", 0) > 0
     return enough or budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
 
 
-def spent(budget: Object, pod: str, now: str) -> Object:
+def consume(budget: Object, pod: str, now: str) -> Object:
     """The budget with one disruption less and the pod remembered; raises TooManyRequests."""
     status = budget.setdefault("status", {})
     name, allowed = budget["metadata"]["name"], status.get("disruptionsAllowed", 0)
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
-        raise _hindered(f"The disruption budget {name} is still being processed by the server.", wait=10)
+        raise _budget_exceeded(f"The disruption budget {name} is still being processed by the server.", wait=10)
     if allowed <= 0:
-        raise _hindered(_why(budget))
+        raise _budget_exceeded(_why(budget))
     status["disruptionsAllowed"] = allowed - 1
     status["disruptedPods"] = {**status.get("disruptedPods", {}), pod: now}
     return budget
@@ -165,7 +165,7 @@ def _why(budget: Object) -> str:
     return f"{nothing} ({said['reason']}): {said['message']}" if said else nothing
 
 
-def _hindered(why: str, *, wait: int = 0) -> ApiError:
+def _budget_exceeded(why: str, *, wait: int = 0) -> ApiError:
     return ApiError(
         Reason.TOO_MANY_REQUESTS,
         "Cannot evict pod as it would violate the pod's disruption budget.",

@@ -7,7 +7,7 @@ from podwire.apiserver.request import bodies
 from podwire.apiserver.request.call import Call, write_options
 from podwire.apiserver.request.verbs import body_of, show
 from podwire.apiserver.write import patches, server_side_apply
-from podwire.apiserver.write.field_managers import ENTRIES
+from podwire.apiserver.write.field_managers import MANAGED_FIELDS
 from podwire.apiserver.write.updates import Change, Write
 from podwire.kinds.stored import Object
 from podwire.protocols.k8sapi.server_side import Answer
@@ -39,7 +39,7 @@ _PARTS: Mapping[str, Callable[[Object, Object], Object]] = {"ephemeralcontainers
 """From the pod as it is and as the client would have it to the new spec."""
 
 
-_TAKEN = ("name", "uid", "resourceVersion", ENTRIES)
+_TAKEN = ("name", "uid", "resourceVersion", MANAGED_FIELDS)
 """Of the metadata that a client sends."""
 
 
@@ -82,6 +82,6 @@ def _write(call: Call, change: Change, *, dry_run: bool, whole: bool = False, ap
         subresource=call.target.subresource,
         whole=whole,
         dry_run=dry_run,
-        author=call.author,
+        field_manager=call.field_manager,
         applied=applied,
     )

@@ -107,7 +107,7 @@ async def _apply(engine: Engine, call: Call, options: WriteOptions) -> Answer:
         name=call.name,
         change=server_side_apply.change(engine.tracker, call, whole),
         user=call.user,
-        seen_as=("scale", partial(scale_of, resource=call.resource)),
+        shown_as=("scale", partial(scale_of, resource=call.resource)),
         dry_run=options.dry_run,
         applied=True,
     )
@@ -137,9 +137,9 @@ async def _write(engine: Engine, call: Call, change: Any, *, dry_run: bool) -> A
         name=call.name,
         change=changed,
         user=call.user,
-        seen_as=("scale", partial(scale_of, resource=call.resource)),
+        shown_as=("scale", partial(scale_of, resource=call.resource)),
         dry_run=dry_run,
-        author=call.author,
+        field_manager=call.field_manager,
     )
     item = await engine.updater.update(write)
     return answer(call.request, stored.encode(scale_of(call.resource.unpack(item), call.resource)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from podwire.apiserver.admission import Admission, Operation
 from podwire.apiserver.identity.authentication import User
 from podwire.apiserver.ports import Store
-from podwire.apiserver.write.field_managers import SERVER, Author, Tracker
+from podwire.apiserver.write.field_managers import SERVER, FieldManager, Tracker
 from podwire.interfaces import Clock
 from podwire.kinds.resource import Resource
 from podwire.kinds.stored import Object
@@ -26,7 +26,7 @@ from podwire.protocols.storage import Item, KeyExists, StoreFull
 OBJECT_LIMIT = 1_500_000
 """Bytes that may be stored for one object, after defaulting; no store takes more, and a dry run must say so too."""
 
-GENERATED_TRIES = 8
+NAME_ATTEMPTS = 8
 _RANDOM = random.Random()
 
 
@@ -48,61 +48,66 @@ class Creator:
         *,
         dry_run: bool = False,
         name: str = "",
-        author: Author | None = SERVER,
+        field_manager: FieldManager | None = SERVER,
     ) -> Item:
-        """Store a new object. No `author`: the object says itself who owns what.
+        """Stores a new object. `field_manager` None: the object's managedFields are already set (server-side apply).
 
-        1. Names, namespace, uid, time.  2. Defaults, and who owns them.  3. Admission.  4. Validation.
-        5. Policies.  6. What admission must take.  7. The store.
+        1. Check the body against the URL.  2. Set name, uid and time; default; track the field manager.
+        3. Mutating admission.  4. Default again and validate.  5. Validating policies.
+        6. Reserve what admission chose (service addresses).  7. Write to the store.
+
+        A generated name that is taken starts again at 2 with another one. A write that certainly did not happen undoes
+        the reservations; one whose outcome is unknown does not, because the object may exist (see
+        admission/allocation_reconciler.py).
         """
-        _claim_place(resource, namespace, obj, name)
+        _check_request(resource, namespace, obj, name)
         generated = not obj["metadata"].get("name")
-        for left in reversed(range(GENERATED_TRIES if generated else 1)):
+        attempts = NAME_ATTEMPTS if generated else 1
+        while True:
+            attempts -= 1
+            operation = Operation(
+                verb="CREATE",
+                resource=resource,
+                namespace=namespace,
+                obj=copy.deepcopy(obj) if generated else obj,
+                old=None,
+                user=user,
+                dry_run=dry_run,
+            )
+            self._set_identity(resource, namespace, operation.obj)
+            resource.default(operation.obj)
+            if field_manager is not None:
+                self.tracker.created(resource, operation.obj, field_manager)
+            await self.admission.admit(operation)
             try:
-                return await self._create(
-                    resource, namespace, copy.deepcopy(obj) if generated else obj, user, author, dry_run=dry_run
-                )
+                key, value = await self._prepare(operation)
+                return Item(key, value, 0, 0) if dry_run else await self.store.create(key, value)
+            except (ApiError, StoreFull):
+                await self.admission.undo(operation)
+                raise
             except KeyExists as error:
-                if not left:
-                    raise _taken(resource, error.key.rpartition("/")[2], generated=generated) from error
-        raise AssertionError("the loop returns or raises")
+                await self.admission.undo(operation)
+                if not attempts:
+                    raise _already_exists(resource, error.key.rpartition("/")[2], generated=generated) from error
 
-    async def _create(
-        self, resource: Resource, namespace: str, obj: Object, user: User, author: Author | None, *, dry_run: bool
-    ) -> Item:
-        self._give_identity(resource, namespace, obj)
-        resource.default(obj)
-        if author is not None:
-            self.tracker.created(resource, obj, author)
-        operation = Operation(
-            verb="CREATE", resource=resource, namespace=namespace, obj=obj, old=None, user=user, dry_run=dry_run
-        )
-        await self.admission.admit(operation)
-        try:
-            return await self._store(operation)
-        except (ApiError, KeyExists, StoreFull):
-            await self.admission.undo(operation)  # only when it is certain that nothing was written
-            raise
-
-    async def _store(self, operation: Operation) -> Item:
+    async def _prepare(self, operation: Operation) -> tuple[str, bytes]:
+        """Validates an admitted object and reserves what it needs; returns its key and the bytes to store."""
         resource, obj = operation.resource, operation.obj
         resource.default(obj)
         resource.strategy.prepare_for_create(resource.kind, obj)
+        name = obj["metadata"].get("name", "")
         if errors := resource.validate(obj):
-            name = obj["metadata"].get("name", "")
             raise invalid_object(resource.kind.kind, name, errors, group=resource.group)
-        await self.admission.judge(operation)
-        value, key = packed(resource, obj), resource.key(operation.namespace, obj["metadata"]["name"])
+        await self.admission.validate(operation)
+        value, key = pack_checked(resource, obj), resource.key(operation.namespace, name)
         if (operation.dry_run or operation.reserve) and await self.store.get(key):
             raise KeyExists(key)
-        if operation.dry_run:
-            return Item(key, value, 0, 0)
-        if operation.reserve:
+        if operation.reserve and not operation.dry_run:
             await operation.reserve()
-            value = packed(resource, obj)
-        return await self.store.create(key, value)
+            value = pack_checked(resource, obj)
+        return key, value
 
-    def _give_identity(self, resource: Resource, namespace: str, obj: Object) -> None:
+    def _set_identity(self, resource: Resource, namespace: str, obj: Object) -> None:
         """What only the server may say of a new object."""
         metadata = obj["metadata"]
         if not metadata.get("name") and metadata.get("generateName"):
@@ -115,7 +120,7 @@ class Creator:
             metadata["generation"] = 1
 
 
-def _claim_place(resource: Resource, namespace: str, obj: Object, name: str) -> None:
+def _check_request(resource: Resource, namespace: str, obj: Object, name: str) -> None:
     """Check the body against the URL and drop what a client may not set."""
     metadata = obj["metadata"]
     if metadata.get("resourceVersion"):
@@ -138,7 +143,7 @@ def check_namespace(resource: Resource, namespace: str, metadata: Object) -> Non
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
 
 
-def _taken(resource: Resource, name: str, *, generated: bool) -> ApiError:
+def _already_exists(resource: Resource, name: str, *, generated: bool) -> ApiError:
     error = already_exists(resource.name, name, group=resource.group)
     if not generated:
         return error
@@ -150,7 +155,7 @@ def mismatch(what: str, given: str, wanted: str) -> str:
     return f"the {what} of the object ({given}) does not match the {what} on the URL ({wanted})"
 
 
-def packed(resource: Resource, obj: Object) -> bytes:
+def pack_checked(resource: Resource, obj: Object) -> bytes:
     """The bytes to store; 413 when they are too many."""
     value = resource.pack(obj)
     if len(value) > OBJECT_LIMIT:

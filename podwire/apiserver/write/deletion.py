@@ -30,7 +30,7 @@ class DeleteOptions:
     resource_version: str = ""
     policy: str = ""
     dry_run: bool = False
-    judged: bool = True
+    run_policies: bool = True
     """Policies have their say; an eviction has asked them already."""
 
 
@@ -97,8 +97,8 @@ class Deleter:
             verb="DELETE", resource=resource, namespace=namespace, obj=old, old=old, user=user, dry_run=options.dry_run
         )
         await self.admission.admit(operation)
-        if options.judged:
-            await self.admission.judge(operation)
+        if options.run_policies:
+            await self.admission.validate(operation)
         marked = mark(resource, resource.unpack(item), options, self.clock.wall())
         uid: str = old["metadata"]["uid"]
         if finished(resource, marked):
@@ -143,7 +143,7 @@ def mark(resource: Resource, obj: Object, options: DeleteOptions, now: float) ->
         if options.grace_seconds is None or _bounded(options.grace_seconds) >= left:
             return obj
         _shorten(metadata, left, _bounded(options.grace_seconds), now)
-    _decide_on_dependents(metadata, options.policy)
+    _set_propagation(metadata, options.policy)
     resource.strategy.prepare_delete(obj)
     return obj
 
@@ -155,7 +155,7 @@ def _shorten(metadata: dict[str, Any], left: int, grace: int, now: float) -> Non
     metadata["deletionGracePeriodSeconds"] = min(grace, 1) if end < now else grace
 
 
-def _decide_on_dependents(metadata: dict[str, Any], policy: str) -> None:
+def _set_propagation(metadata: dict[str, Any], policy: str) -> None:
     """Orphan and foreground are finalizers that exclude each other, background is neither; the last word counts."""
     if not policy:
         return

@@ -25,23 +25,23 @@ from podwire.kinds.resource import Resource
 from podwire.kinds.stored import Object
 from podwire.objects.times import rfc3339
 
-ENTRIES = "managedFields"
+MANAGED_FIELDS = "managedFields"
 LONGEST_NAME = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Author:
+class FieldManager:
     """In whose name fields are written, and through which subresource."""
 
     name: str
     subresource: str = ""
 
 
-SERVER = Author("kube-apiserver")
+SERVER = FieldManager("kube-apiserver")
 """The server itself, under the name by which users know it."""
 
 
-def author_name(manager: str, user_agent: str) -> str:
+def manager_name(manager: str, user_agent: str) -> str:
     """The manager that a request names, else the program that sent it: `kubectl/v1.36 …` is kubectl."""
     if manager:
         return manager
@@ -55,54 +55,54 @@ class Tracker:
     registry: Registry
     clock: Clock
 
-    def created(self, resource: Resource, obj: Object, author: Author) -> None:
+    def created(self, resource: Resource, obj: Object, field_manager: FieldManager) -> None:
         """Everything in a new object, its defaults too, belongs to whoever made it; but for a status, which has a door
         of its own, even where the object came with it."""
-        manager = _updater(resource.kind.api_version, author)
+        manager = _updater(resource.kind.api_version, field_manager)
         claimed = obj
         if resource.has_status and "status" in obj:
             claimed = {key: value for key, value in obj.items() if key != "status"}
         _put(obj, written(created(resource.version, resource.empty, claimed, manager, self._now())))
 
-    def updated(self, resource: Resource, new: Object, old: Object, given: Any, author: Author) -> None:
+    def updated(self, resource: Resource, new: Object, old: Object, given: Any, field_manager: FieldManager) -> None:
         """What a write changed belongs to its author. `given` is what the client would have the entries be.
 
         An object that nobody has tracked so far stays so until something is applied to it.
         """
-        entries = old["metadata"].get(ENTRIES) or []
-        managed = _managed(entries, given if not author.subresource else None)
+        entries = old["metadata"].get(MANAGED_FIELDS) or []
+        managed = _managed(entries, given if not field_manager.subresource else None)
         _put(new, entries)  # so that the two do not differ in this
         if managed:
-            manager = _updater(resource.kind.api_version, author)
+            manager = _updater(resource.kind.api_version, field_manager)
             managed = updated(self._view(resource), old, new, managed, manager, self._now())
         if managed:
-            new["metadata"][ENTRIES] = written(managed)
+            new["metadata"][MANAGED_FIELDS] = written(managed)
         else:
-            new["metadata"].pop(ENTRIES, None)
+            new["metadata"].pop(MANAGED_FIELDS, None)
 
     def applied(
-        self, resource: Resource, live: Object | None, config: Object, author: Author, *, force: bool
+        self, resource: Resource, live: Object | None, config: Object, field_manager: FieldManager, *, force: bool
     ) -> tuple[Object, list[Object]]:
         """The object after an apply and its entries; raises Conflict. None for `live`: there is none yet."""
         view, now = self._view(resource), self._now()
         identity = {"kind": resource.kind.kind, "apiVersion": resource.kind.api_version}
         present = {**resource.empty, **identity} if live is None else live
-        metadata = {key: value for key, value in present["metadata"].items() if key != ENTRIES}
-        managed = read(present["metadata"].get(ENTRIES) or [])
+        metadata = {key: value for key, value in present["metadata"].items() if key != MANAGED_FIELDS}
+        managed = read(present["metadata"].get(MANAGED_FIELDS) or [])
         present = {**present, "metadata": metadata}
         if not managed and live is not None:
-            managed = unmanaged(view, {**resource.empty, **identity}, present, author.subresource, now)
-        manager = Manager.of(author.name, APPLY, resource.kind.api_version, author.subresource)
+            managed = unmanaged(view, {**resource.empty, **identity}, present, field_manager.subresource, now)
+        manager = Manager.of(field_manager.name, APPLY, resource.kind.api_version, field_manager.subresource)
         apply = partial(applied, view, present, config, managed, manager, time=now)
         try:
-            done = _applied(apply, view, present, author, force=force)
+            done = _applied(apply, view, present, field_manager, force=force)
         except Conflicts as conflicts:
             raise refusal(conflicts) from conflicts
-        obj = last_applied.kept_up(done.obj, config) if author.name == last_applied.MANAGER else done.obj
+        obj = last_applied.kept_up(done.obj, config) if field_manager.name == last_applied.MANAGER else done.obj
         return obj, written(done.managed)
 
     def _now(self) -> str:
-        return _written_out(int(self.clock.wall()))
+        return _format_time(int(self.clock.wall()))
 
     def _view(self, resource: Resource) -> View:
         return View(resource.version, partial(self._other, resource), changing=resource.custom)
@@ -117,22 +117,24 @@ class Tracker:
         )
 
 
-def _updater(api_version: str, author: Author) -> Manager:
-    return Manager.of(author.name, UPDATE, api_version, author.subresource)
+def _updater(api_version: str, field_manager: FieldManager) -> Manager:
+    return Manager.of(field_manager.name, UPDATE, api_version, field_manager.subresource)
 
 
 @lru_cache(maxsize=4)
-def _written_out(second: int) -> str:
+def _format_time(second: int) -> str:
     """Many writes happen in one second."""
     return rfc3339(second)
 
 
-def _applied(apply: Callable[..., Applied], view: View, live: Object, author: Author, *, force: bool) -> Applied:
+def _applied(
+    apply: Callable[..., Applied], view: View, live: Object, field_manager: FieldManager, *, force: bool
+) -> Applied:
     """Apply; a conflict over what kubectl itself has applied from the client's side is none."""
     try:
         return apply(force=force)
     except Conflicts as conflicts:
-        if author.name != last_applied.MANAGER:
+        if field_manager.name != last_applied.MANAGER:
             raise
         allowed = last_applied.allowed(view.version, live)
         left = [(manager, path) for manager, path in conflicts.found if not has(allowed, path)]
@@ -157,9 +159,9 @@ def _put(obj: Object, entries: list[Object]) -> None:
     """Into a copy of the metadata, which some doors share with the object as it was."""
     metadata = obj["metadata"] = {**obj["metadata"]}
     if entries:
-        metadata[ENTRIES] = entries
+        metadata[MANAGED_FIELDS] = entries
     else:
-        metadata.pop(ENTRIES, None)
+        metadata.pop(MANAGED_FIELDS, None)
 
 
 def _converted(here: Resource, there: Resource, obj: Object) -> Object:
@@ -173,8 +175,8 @@ def _converted(here: Resource, there: Resource, obj: Object) -> Object:
 
 def unchanged_but_for_times(new: Object, old: Object) -> bool:
     """Whether two objects differ at most in when fields were last applied, which alone is no change."""
-    entries = [[{**each, "time": ""} for each in obj["metadata"].get(ENTRIES, [])] for obj in (new, old)]
+    entries = [[{**each, "time": ""} for each in obj["metadata"].get(MANAGED_FIELDS, [])] for obj in (new, old)]
     if entries[0] != entries[1]:
         return False
-    bare = [{**obj, "metadata": {**obj["metadata"], ENTRIES: None}} for obj in (new, old)]
+    bare = [{**obj, "metadata": {**obj["metadata"], MANAGED_FIELDS: None}} for obj in (new, old)]
     return bare[0] == bare[1]

@@ -31,48 +31,48 @@ def change(data: bytes, media: str, resource: Resource, validation: str) -> tupl
     """What a PATCH body does to an object; the Body collects warnings as the change is applied."""
     apply = _format(media, resource)
     body = bodies.decode(data, bodies.JSON)
-    warned = Body(None)
+    with_warnings = Body(None)
 
     def changed(old: Object) -> Object:
-        warned.warnings.clear()
+        with_warnings.warnings.clear()
         try:
             value = apply(old, body.value, resource)
         except PatchError as error:
             raise _refused(error) from error
-        reread = partial(_shaped, body=body, warned=warned, resource=resource, validation=validation)
-        return reread(value) if resource.custom or not isinstance(value, dict) else _touched_anew(value, old, reread)
+        reread = partial(_shaped, body=body, with_warnings=with_warnings, resource=resource, validation=validation)
+        return reread(value) if resource.custom or not isinstance(value, dict) else _decode_touched(value, old, reread)
 
-    return warned, changed
-
-
-def _shaped(value: Any, body: Body, warned: Body, resource: Resource, validation: str) -> Object:
-    return bodies.shaped(Body(value, list(body.duplicates), warned.warnings), resource, validation)
+    return with_warnings, changed
 
 
-def _touched_anew(value: Object, old: Object, reread: Change) -> Object:
+def _shaped(value: Any, body: Body, with_warnings: Body, resource: Resource, validation: str) -> Object:
+    return bodies.shaped(Body(value, list(body.duplicates), with_warnings.warnings), resource, validation)
+
+
+def _decode_touched(value: Object, old: Object, reread: Change) -> Object:
     """What a patch made, of which only what it touched is read anew.
 
     What was stored is in normal form already, so a report of a pod's status need not read its spec anew, nor who owns
     what in its metadata. Not so for custom resources, whose schema may be another one by now.
     """
-    alone, touched = _parted(value, old)
+    alone, touched = _split_touched(value, old)
     metadata = touched.get("metadata")
     if not isinstance(metadata, dict):
-        return _joined(value, alone, reread(touched))
-    below, touched["metadata"] = _parted(metadata, old["metadata"])
+        return _join(value, alone, reread(touched))
+    below, touched["metadata"] = _split_touched(metadata, old["metadata"])
     obj = reread(touched)
-    obj["metadata"] = _joined(metadata, below, obj["metadata"])
-    return _joined(value, alone, obj)
+    obj["metadata"] = _join(metadata, below, obj["metadata"])
+    return _join(value, alone, obj)
 
 
-def _parted(value: Object, old: Object) -> tuple[Object, Object]:
+def _split_touched(value: Object, old: Object) -> tuple[Object, Object]:
     """The members that a patch left alone, the very objects that were there (patches copy what they change), and the
     others."""
     alone = {key: each for key, each in value.items() if key in old and each is old[key]}
     return alone, {key: each for key, each in value.items() if key not in alone}
 
 
-def _joined(value: Object, alone: Object, read: Object) -> Object:
+def _join(value: Object, alone: Object, read: Object) -> Object:
     """In the order of the value; what was read may have more than that, and less."""
     return {key: alone.get(key, read.get(key)) for key in (*value, *read) if key in alone or key in read}
 

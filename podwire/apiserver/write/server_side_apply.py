@@ -7,7 +7,7 @@ from podwire.apiserver.request import bodies
 from podwire.apiserver.request.bodies import Body
 from podwire.apiserver.request.call import Call, boolean_option
 from podwire.apiserver.write import patches
-from podwire.apiserver.write.field_managers import ENTRIES, Tracker
+from podwire.apiserver.write.field_managers import MANAGED_FIELDS, Tracker
 from podwire.apiserver.write.updates import Change
 from podwire.kinds.apply.checks import complaints, told
 from podwire.kinds.resource import Resource
@@ -39,14 +39,14 @@ def configuration(data: bytes, call: Call, validation: str) -> Body:
         if metadata is not None:
             raise bad_request("error decoding YAML: metadata must be an object")
         metadata = config["metadata"] = {}
-    if metadata.get(ENTRIES) is not None:
+    if metadata.get(MANAGED_FIELDS) is not None:
         raise bad_request("metadata.managedFields must be nil")
     if found := complaints(resource.typed, config):
         place = f"{metadata.get('namespace') or call.namespace}/{metadata.get('name') or call.name}"
         what = f"failed to create typed patch object ({place}; {_named(config)})"
         raise ApiError(Reason.UNKNOWN, f"{what}: {told(found)}", code=500)
-    _judge_duplicates(body, validation)
-    body.value = _let_through(resource, call.target.subresource, config)
+    _report_duplicates(body, validation)
+    body.value = _restricted(resource, call.target.subresource, config)
     return body
 
 
@@ -62,7 +62,7 @@ def _named(config: Object) -> str:
     return f"{place}, Kind={config.get('kind') or ''}"
 
 
-def _judge_duplicates(body: Body, validation: str) -> None:
+def _report_duplicates(body: Body, validation: str) -> None:
     told_of = [f'duplicate field "{each}"' for each in body.duplicates]
     if not told_of or validation == "Ignore":
         return
@@ -71,7 +71,7 @@ def _judge_duplicates(body: Body, validation: str) -> None:
     body.warnings += told_of
 
 
-def _let_through(resource: Resource, subresource: str, config: Object) -> Object:
+def _restricted(resource: Resource, subresource: str, config: Object) -> Object:
     """The part of a configuration that its door can change; of the rest nothing is claimed."""
     if subresource in ("status", "approval"):
         kept = {"apiVersion", "kind", "metadata", "status"}
@@ -119,7 +119,7 @@ def change(tracker: Tracker, call: Call, config: Object) -> Change:
     force = boolean_option(call.request, "force")
 
     def applied(old: Object) -> Object:
-        return _shaped(call.resource, *tracker.applied(call.resource, old, config, call.author, force=force))
+        return _shaped(call.resource, *tracker.applied(call.resource, old, config, call.field_manager, force=force))
 
     return applied
 
@@ -129,11 +129,11 @@ def first(tracker: Tracker, call: Call, config: Object) -> Object:
     if uid := config["metadata"].get("uid"):
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         raise conflict(call.resource.name, call.name, why, group=call.resource.group)
-    return _shaped(call.resource, *tracker.applied(call.resource, None, config, call.author, force=True))
+    return _shaped(call.resource, *tracker.applied(call.resource, None, config, call.field_manager, force=True))
 
 
 def _shaped(resource: Resource, obj: Object, entries: list[Object]) -> Object:
     """In normal form. What the schema does not know was refused already, but for what older schemas let in."""
     shaped: dict[str, Any] = bodies.shaped(Body(obj), resource, "Ignore")
-    shaped["metadata"][ENTRIES] = entries
+    shaped["metadata"][MANAGED_FIELDS] = entries
     return shaped

@@ -1,19 +1,23 @@
 """update and patch: read, change, check, write if nobody else did; again when that is safe."""
 
-import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
-from weakref import WeakValueDictionary
 
 import msgspec
 
 from podwire.apiserver.admission import Admission, Operation
 from podwire.apiserver.identity.authentication import User
 from podwire.apiserver.ports import Store
-from podwire.apiserver.write.creation import check_namespace, mismatch, packed
-from podwire.apiserver.write.field_managers import ENTRIES, SERVER, Author, Tracker, unchanged_but_for_times
+from podwire.apiserver.write.creation import check_namespace, mismatch, pack_checked
+from podwire.apiserver.write.field_managers import (
+    MANAGED_FIELDS,
+    SERVER,
+    FieldManager,
+    Tracker,
+    unchanged_but_for_times,
+)
 from podwire.kinds.resource import Resource
 from podwire.kinds.stored import Object
 from podwire.protocols.k8sapi.status import (
@@ -26,11 +30,12 @@ from podwire.protocols.k8sapi.status import (
     not_found,
 )
 from podwire.protocols.storage import Item, Stale, StoreFull
+from podwire.tasks.keyed_locks import KeyedLocks
 
 Change = Callable[[Object], Object]
 """From the object as it is (a fresh copy, but for a Write that `copies`) to the object as it should be."""
 
-NOT_GENERATIONS = ("status", "approval", "finalize", "binding")
+WITHOUT_GENERATION = ("status", "approval", "finalize", "binding")
 """Doors through which a change does not count as a new generation."""
 
 _NOT_SPEC = ("metadata", "kind", "apiVersion")
@@ -52,16 +57,16 @@ class Write:
     subresource: str = ""
     whole: bool = False
     dry_run: bool = False
-    author: Author | None = SERVER
+    field_manager: FieldManager | None = SERVER
     """Who owns what is changed; None leaves it to whoever owned it."""
     applied: bool = False
     """The change itself says who owns what."""
-    seen_as: tuple[str, Change] | None = None
+    shown_as: tuple[str, Change] | None = None
     """The part through which the object is changed and what that shows of it, where policies are shown this."""
     copies: bool = False
     """The change leaves what it is given as it is, and all that its result shares with it is left alone from then on:
     it can be given the old object itself."""
-    judged: bool = True
+    run_policies: bool = True
     """Policies have their say; not about what the server does itself, or has asked them about in another form."""
 
 
@@ -72,8 +77,8 @@ class Updater:
     store: Store
     admission: Admission
     tracker: Tracker
-    _turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
-    """Who has lost a race for a key tries again in turn: fifty at once would mostly make each other lose."""
+    locks: KeyedLocks = field(default_factory=KeyedLocks)
+    """Writers that lost a race for a key retry one at a time: fifty at once would mostly make each other lose."""
 
     async def update(self, write: Write) -> Item:
         """Change a stored object; raises NotFound, Conflict, Invalid.
@@ -88,7 +93,7 @@ class Updater:
         if (item := await self.store.get(key)) is not None:
             with contextlib.suppress(Stale):
                 return await self._attempt(write, item)
-            async with self._turns.setdefault(key, asyncio.Lock()):
+            async with self.locks.hold(key):
                 item = await self.store.get(key)
                 while item is not None:
                     try:
@@ -102,8 +107,8 @@ class Updater:
         old = resource.unpack(item)
         new = write.change(old if write.copies else resource.unpack(item))
         _check_identity(write, new, old)
-        given = new["metadata"].get(ENTRIES)
-        new = _through_door(resource, write.subresource, new, old)
+        given = new["metadata"].get(MANAGED_FIELDS)
+        new = _restrict_to_subresource(resource, write.subresource, new, old)
         resource.default(new)
         self._track(write, new, old, given)
         operation = Operation(
@@ -118,25 +123,25 @@ class Updater:
             raise
 
     def _track(self, write: Write, new: Object, old: Object, given: Any) -> None:
-        if write.author is None or write.applied:
-            entries = given if write.applied else old["metadata"].get(ENTRIES)
-            new["metadata"] = {**new["metadata"], ENTRIES: entries}
+        if write.field_manager is None or write.applied:
+            entries = given if write.applied else old["metadata"].get(MANAGED_FIELDS)
+            new["metadata"] = {**new["metadata"], MANAGED_FIELDS: entries}
             if not entries:
-                del new["metadata"][ENTRIES]
+                del new["metadata"][MANAGED_FIELDS]
         else:
-            self.tracker.updated(write.resource, new, old, given, write.author)
+            self.tracker.updated(write.resource, new, old, given, write.field_manager)
 
     async def _store(self, write: Write, item: Item, operation: Operation, old: Object) -> Item:
         resource, new = write.resource, operation.obj
         if errors := resource.validate_update(new, old, write.subresource):
             raise invalid_object(resource.kind.kind, write.name, errors, group=resource.group)
-        if write.judged:
-            await self.admission.judge(_as_seen(write, operation, old))
-        if write.subresource not in NOT_GENERATIONS:
+        if write.run_policies:
+            await self.admission.validate(_as_shown(write, operation, old))
+        if write.subresource not in WITHOUT_GENERATION:
             _count_generation(resource, new, old)
         if new == old or (write.applied and unchanged_but_for_times(new, old)):
             return item  # a write that changes nothing keeps its revision and is no event
-        value = packed(resource, new)
+        value = pack_checked(resource, new)
         if write.dry_run:
             return Item(item.key, value, item.revision, item.created)
         if finished(resource, new):
@@ -144,14 +149,14 @@ class Updater:
             return Item(item.key, value, revision, item.created)
         if operation.reserve:
             await operation.reserve()
-            value = packed(resource, new)
+            value = pack_checked(resource, new)
         return await self.store.update(item.key, value, expected=item.revision)
 
 
-def _as_seen(write: Write, operation: Operation, old: Object) -> Operation:
-    if write.seen_as is None:
+def _as_shown(write: Write, operation: Operation, old: Object) -> Operation:
+    if write.shown_as is None:
         return operation
-    part, view = write.seen_as
+    part, view = write.shown_as
     return replace(operation, obj=view(operation.obj), old=view(old), subresource=part)
 
 
@@ -199,7 +204,7 @@ def _check_version(write: Write, metadata: Object, old: Object) -> None:
     metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
 
 
-def _through_door(resource: Resource, subresource: str, new: Object, old: Object) -> Object:
+def _restrict_to_subresource(resource: Resource, subresource: str, new: Object, old: Object) -> Object:
     """The new object with everything restored that this door may not change."""
     _keep_identity(new["metadata"], old["metadata"])
     if not subresource:
@@ -207,8 +212,8 @@ def _through_door(resource: Resource, subresource: str, new: Object, old: Object
             _restore(new, old, "status")
         resource.strategy.prepare_update(new, old)
         return new
-    door = DOORS.get(subresource)
-    return door(resource, new, old) if door else new
+    restrict = RESTRICTIONS.get(subresource)
+    return restrict(resource, new, old) if restrict else new
 
 
 def _keep_identity(new: Object, old: Object) -> None:
@@ -230,7 +235,7 @@ def _restore(new: Object, old: Object, key: str) -> None:
         new.pop(key, None)
 
 
-def _status_door(resource: Resource, new: Object, old: Object) -> Object:
+def _restrict_to_status(resource: Resource, new: Object, old: Object) -> Object:
     """Only the status, and of built-in kinds labels and annotations too, which kubelets set on their way."""
     metadata = old["metadata"] if resource.custom else {**new["metadata"]}
     if not resource.custom:
@@ -241,17 +246,17 @@ def _status_door(resource: Resource, new: Object, old: Object) -> Object:
     return changed
 
 
-def _finalize_door(_resource: Resource, new: Object, old: Object) -> Object:
+def _restrict_to_finalizers(_resource: Resource, new: Object, old: Object) -> Object:
     """Only the finalizers in a namespace's spec."""
     spec = {**old.get("spec", {})}
     _restore(spec, new.get("spec", {}), "finalizers")
     return {**old, "spec": spec}
 
 
-DOORS: dict[str, Callable[[Resource, Object, Object], Object]] = {
-    "status": _status_door,
-    "approval": _status_door,
-    "finalize": _finalize_door,
+RESTRICTIONS: dict[str, Callable[[Resource, Object, Object], Object]] = {
+    "status": _restrict_to_status,
+    "approval": _restrict_to_status,
+    "finalize": _restrict_to_finalizers,
 }
 """Other subresources change their part only, by construction."""
 

@@ -78,9 +78,9 @@ class House:
         self._logger.setLevel(logging.DEBUG)
         self.store = MemoryStore()
         self.assembled = assemble(self.store, pki, SystemClock(), settings)
-        self.run(self._open())
+        self.run(self._decode_token())
 
-    async def _open(self) -> None:
+    async def _decode_token(self) -> None:
         await self.assembled.start()
         self._background = asyncio.create_task(self.assembled.run())
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from podwire.apiserver.server import Limits
+from podwire.apiserver.limits import Limits
 from podwire.protocols.k8sapi.server_side import Certificate, Request
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

@@ -1,13 +1,9 @@
 """What follows from stored objects inside the server: records of what services hold are kept true."""
 
-import asyncio
-
 import pytest
 
 from podwire.apiserver.admission import allocation_reconciler
-from podwire.apiserver.admission.service_allocations import ADDRESSES, NODE_PORTS, Holdings
-from podwire.apiserver.read import informer
-from podwire.protocols.storage import Gone, SlowWatcher, StoreUnavailable
+from podwire.apiserver.admission.service_allocations import ADDRESSES, NODE_PORTS, ServiceAllocations
 from podwire.store.memory import MemoryStore
 from podwire.transports.clock import SystemClock
 
@@ -25,7 +21,7 @@ def crashed():
     """What a server that died between taking and storing has left: an address and a port of `default/web`."""
 
     async def leave(api):
-        records = Holdings(api.store, api.clock)
+        records = ServiceAllocations(api.store, api.clock)
         for key in (f"{ADDRESSES}10.96.0.10", f"{NODE_PORTS}30080"):
             assert await records.take(key, WEB)
 
@@ -70,7 +66,7 @@ async def test_what_a_crash_has_left_goes_to_the_service_it_was_for(api, crashed
 async def test_a_server_that_died_while_it_made_its_own_service_starts_again(serve):
     store = MemoryStore()
     own = {"metadata": {"namespace": "default", "name": "kubernetes"}}
-    await Holdings(store, SystemClock()).take(f"{ADDRESSES}10.96.0.1", own)
+    await ServiceAllocations(store, SystemClock()).take(f"{ADDRESSES}10.96.0.1", own)
 
     api = await serve(store)
 
@@ -98,43 +94,3 @@ async def test_an_address_that_somebody_reserved_by_hand_is_left_alone(api):
     assert (await api.get(f"{IPS}/10.96.0.77")).status == 200
     spec = {"clusterIP": "10.96.0.77", "ports": [{"port": 80}]}
     assert (await api.post(SERVICES, {"metadata": {"name": "web"}, "spec": spec})).status == 422
-
-
-# --- following --------------------------------------------------------------------------------------------------------
-
-
-class BreakingStore(MemoryStore):
-    """A store whose first watch ends as told."""
-
-    def __init__(self, end):
-        super().__init__()
-        self.end = end
-
-    def watch(self, prefix, *, after):
-        watch = super().watch(prefix, after=after)
-        if self.end is not None:
-            self._feed.end(watch, self.end, drop=True)
-            self.end = None
-        return watch
-
-
-@pytest.mark.parametrize("end", [Gone(1, 2), SlowWatcher("slow"), StoreUnavailable("away")])
-async def test_a_log_that_breaks_is_followed_anew_from_the_whole_state(monkeypatch, end):
-    monkeypatch.setattr(informer, "RETRY", 0.0)
-    store, told = BreakingStore(end), asyncio.Queue()
-    await store.create("/registry/a/x", b"1")
-
-    async def seen(items):
-        told.put_nowait([each.key for each in items])
-
-    async def changed(change):
-        told.put_nowait(change.key)
-
-    following = asyncio.create_task(informer.follow(store, "/registry/a/", seen, changed))
-    try:
-        async with asyncio.timeout(30):
-            assert [await told.get(), await told.get()] == [["/registry/a/x"]] * 2
-            await store.create("/registry/a/y", b"1")
-            assert await told.get() == "/registry/a/y"
-    finally:
-        following.cancel()

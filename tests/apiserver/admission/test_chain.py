@@ -8,7 +8,7 @@ from podwire.protocols.k8sapi.status import access_denied
 from podwire.protocols.storage import Item
 
 
-class Judge:
+class AdmissionPlugin:
     """Notes when it is asked; takes something, or refuses."""
 
     def __init__(self, name, notes, *, takes=False, refuses=False):
@@ -33,14 +33,18 @@ def operation():
 async def test_judges_are_asked_in_order():
     notes = []
 
-    await Admission([Judge("first", notes), Judge("second", notes)]).admit(operation())
+    await Admission([AdmissionPlugin("first", notes), AdmissionPlugin("second", notes)]).admit(operation())
 
     assert notes == ["first admits", "second admits"]
 
 
 async def test_after_a_refusal_nobody_is_asked_and_what_was_taken_is_given_back_backwards():
     notes = []
-    chain = [Judge("first", notes, takes=True), Judge("second", notes, refuses=True), Judge("third", notes)]
+    chain = [
+        AdmissionPlugin("first", notes, takes=True),
+        AdmissionPlugin("second", notes, refuses=True),
+        AdmissionPlugin("third", notes),
+    ]
 
     with pytest.raises(Exception, match="no"):
         await Admission(chain).admit(operation())
@@ -52,7 +56,9 @@ async def test_where_nothing_was_taken_nothing_is_given_back():
     notes = []
 
     with pytest.raises(Exception, match="no"):
-        await Admission([Judge("first", notes), Judge("second", notes, refuses=True)]).admit(operation())
+        await Admission([AdmissionPlugin("first", notes), AdmissionPlugin("second", notes, refuses=True)]).admit(
+            operation()
+        )
 
     assert notes == ["first admits", "second admits"]
 

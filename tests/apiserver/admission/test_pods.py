@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from podwire.apiserver.admission import pods as judges
+from podwire.apiserver.limits import Limits
 
 PODS = "/api/v1/namespaces/default/pods"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-FAILING = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
+FAILURE_TAINTS = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
 
 
 # --- accounts ---------------------------------------------------------------------------------------------------------
@@ -53,9 +53,8 @@ async def test_a_default_account_that_comes_a_moment_later_is_waited_for(serve, 
     assert (await waiting).status == 201
 
 
-async def test_a_default_account_that_does_not_come_is_forbidden(serve, pod, monkeypatch):
-    monkeypatch.setattr(judges, "DEFAULT_ACCOUNT_WAIT", 0.01)
-    api = await serve(account=False)
+async def test_a_default_account_that_does_not_come_is_forbidden(serve, pod):
+    api = await serve(account=False, limits=Limits(default_account_wait=0.01))
 
     reply = await api.post(PODS, pod())
 
@@ -212,14 +211,16 @@ async def test_the_priority_that_is_computed_may_be_said(api, pod):
 
 def seconds(made):
     return {
-        each["key"]: each.get("tolerationSeconds") for each in made["spec"]["tolerations"] if each.get("key") in FAILING
+        each["key"]: each.get("tolerationSeconds")
+        for each in made["spec"]["tolerations"]
+        if each.get("key") in FAILURE_TAINTS
     }
 
 
 async def test_a_pod_may_stay_five_minutes_on_a_failing_node(api, pod):
     made = await api.made(PODS, pod())
 
-    assert seconds(made) == dict.fromkeys(FAILING, 300)
+    assert seconds(made) == dict.fromkeys(FAILURE_TAINTS, 300)
     assert {(each["operator"], each["effect"]) for each in made["spec"]["tolerations"]} == {("Exists", "NoExecute")}
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from podwire.apiserver.identity.authorization import Attributes, Authorizer, forbidden
-from podwire.apiserver.identity.users import NOBODY, User, account_groups
+from podwire.apiserver.identity.users import ANONYMOUS_USER, User, account_groups
 from podwire.protocols.k8sapi.status import ApiError
 
 ADMIN = User("kubernetes-admin", groups=("system:masters", "system:authenticated"))
@@ -89,7 +89,7 @@ def test_a_name_that_only_begins_like_a_service_account_may_nothing():
 
 @pytest.mark.parametrize("where", ["/livez", "/readyz", "/healthz", "/version"])
 def test_anonymous_may_ask_after_health_and_version(where):
-    assert allowed(NOBODY, path(where))
+    assert allowed(ANONYMOUS_USER, path(where))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_anonymous_may_ask_after_health_and_version(where):
     ids=lambda each: f"{each.verb} {each.path or each.resource}",
 )
 def test_anonymous_may_nothing_else(attributes):
-    assert not allowed(NOBODY, attributes)
+    assert not allowed(ANONYMOUS_USER, attributes)
 
 
 def test_a_certificate_that_calls_itself_anonymous_gains_nothing():
@@ -155,4 +155,4 @@ def test_the_refusal_is_upstreams_sentence(attributes, message, details):
 def test_require_raises_what_check_refuses():
     Authorizer().require(ADMIN, path("/metrics"))
     with pytest.raises(ApiError, match='User "system:anonymous" cannot get path "/metrics"'):
-        Authorizer().require(NOBODY, path("/metrics"))
+        Authorizer().require(ANONYMOUS_USER, path("/metrics"))

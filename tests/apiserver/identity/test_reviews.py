@@ -15,7 +15,7 @@ PODS = "/api/v1/namespaces/default/pods"
 SECRETS = "/api/v1/namespaces/default/secrets"
 NODES = "/api/v1/nodes"
 
-NOBODY = "system:anonymous"
+ANONYMOUS_USER = "system:anonymous"
 MAY_DELETE_NODES = {"resourceAttributes": {"verb": "delete", "resource": "nodes"}}
 
 
@@ -79,12 +79,14 @@ async def test_what_i_may_is_told_with_a_reason(api):
 @pytest.mark.parametrize(
     ("spec", "allowed"),
     [
-        pytest.param({"user": NOBODY, **MAY_DELETE_NODES}, False, id="anybody"),
+        pytest.param({"user": ANONYMOUS_USER, **MAY_DELETE_NODES}, False, id="anybody"),
         pytest.param({"user": "jane", "groups": ["system:masters"], **MAY_DELETE_NODES}, True, id="a master"),
         pytest.param(
-            {"user": NOBODY, "nonResourceAttributes": {"verb": "get", "path": "/healthz"}}, True, id="health"
+            {"user": ANONYMOUS_USER, "nonResourceAttributes": {"verb": "get", "path": "/healthz"}}, True, id="health"
         ),
-        pytest.param({"user": NOBODY, "nonResourceAttributes": {"verb": "get", "path": "/api"}}, False, id="discovery"),
+        pytest.param(
+            {"user": ANONYMOUS_USER, "nonResourceAttributes": {"verb": "get", "path": "/api"}}, False, id="discovery"
+        ),
         pytest.param(
             {"user": "system:serviceaccount:team:bot",
              "resourceAttributes": {"verb": "list", "resource": "pods", "namespace": "team"}},

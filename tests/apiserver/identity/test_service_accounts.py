@@ -2,7 +2,7 @@
 
 import pytest
 
-from podwire.apiserver.identity.service_accounts import StoredAccounts
+from podwire.apiserver.identity.service_accounts import StoredServiceAccounts
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 
@@ -12,7 +12,7 @@ async def test_an_account_is_there_with_its_own_uid_only(api, uid):
     made = (await api.get(f"{ACCOUNTS}/default")).body
     asked = made["metadata"]["uid"] if uid == "its own" else "another"
 
-    assert await StoredAccounts(api.store).exists("default", "default", asked) is (uid == "its own")
+    assert await StoredServiceAccounts(api.store).exists("default", "default", asked) is (uid == "its own")
 
 
 async def test_an_account_that_is_gone_is_not_there(api):
@@ -20,13 +20,13 @@ async def test_an_account_that_is_gone_is_not_there(api):
 
     await api.delete(f"{ACCOUNTS}/default")
 
-    assert not await StoredAccounts(api.store).exists("default", "default", uid)
+    assert not await StoredServiceAccounts(api.store).exists("default", "default", uid)
 
 
 async def test_an_account_of_another_namespace_is_another(api):
     uid = (await api.get(f"{ACCOUNTS}/default")).body["metadata"]["uid"]
 
-    assert not await StoredAccounts(api.store).exists("kube-system", "default", uid)
+    assert not await StoredServiceAccounts(api.store).exists("kube-system", "default", uid)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ async def test_an_account_of_another_namespace_is_another(api):
     ids=["node", "secret", "pod"],
 )
 async def test_what_a_token_is_bound_to_is_there_until_it_is_gone(api, kind, namespace, url, body):
-    accounts = StoredAccounts(api.store)
+    accounts = StoredServiceAccounts(api.store)
     uid = (await api.made(url, body))["metadata"]["uid"]
 
     assert await accounts.bound_exists(kind, namespace, "x", uid)

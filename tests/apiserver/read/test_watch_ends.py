@@ -7,12 +7,12 @@ import random
 
 import pytest
 
-from podwire.apiserver.read import watches
-from podwire.apiserver.server import Limits
+from podwire.apiserver.limits import Limits
 from podwire.kinds.resource import Resource
 from podwire.protocols.k8sapi.server_side import Stream
 from podwire.protocols.storage import StoreUnavailable
 from podwire.store.memory import MemoryStore
+from podwire.transports.clock import SystemClock
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 
@@ -25,48 +25,47 @@ def types(frames):
 
 
 @pytest.fixture
-def quick(monkeypatch):
-    """Bookmarks every 20 ms, and one 20 ms before the end, after 100 ms."""
-    monkeypatch.setattr(watches, "BOOKMARK_EVERY", 0.02)
-    monkeypatch.setattr(watches, "BOOKMARK_BEFORE_END", 0.02)
-    monkeypatch.setattr(watches, "LIFETIME", (0.1, 0.1))
+async def quick(serve):
+    """A server with bookmarks every 20 ms, and one 20 ms before the end, after 100 ms."""
+    limits = Limits(bookmark_every=0.02, bookmark_before_end=0.02, watch_lifetime=(0.1, 0.1))
+    return await serve(clock=SystemClock(), limits=limits)
 
 
-async def test_bookmarks_come_by_themselves_and_say_how_far_the_watch_is(ticking, quick):
-    watch = await ticking.watch(f"{CONFIGS}?allowWatchBookmarks=true&resourceVersion={ticking.store.revision}")
-    await ticking.made("/api/v1/namespaces/default/secrets", {"metadata": {"name": "elsewhere"}})
+async def test_bookmarks_come_by_themselves_and_say_how_far_the_watch_is(quick):
+    watch = await quick.watch(f"{CONFIGS}?allowWatchBookmarks=true&resourceVersion={quick.store.revision}")
+    await quick.made("/api/v1/namespaces/default/secrets", {"metadata": {"name": "elsewhere"}})
 
     bookmark = await watch.next()
 
     assert bookmark["type"] == "BOOKMARK"
     assert bookmark["object"]["kind"] == "ConfigMap"
-    assert bookmark["object"]["metadata"]["resourceVersion"] == str(ticking.store.revision)
+    assert bookmark["object"]["metadata"]["resourceVersion"] == str(quick.store.revision)
     assert "annotations" not in bookmark["object"]["metadata"]
 
 
-async def test_a_watch_ends_in_time_with_a_bookmark_shortly_before(ticking, monkeypatch):
-    monkeypatch.setattr(watches, "BOOKMARK_BEFORE_END", 0.02)
-    monkeypatch.setattr(watches, "LIFETIME", (0.05, 0.05))
+async def test_a_watch_ends_in_time_with_a_bookmark_shortly_before(serve):
+    limits = Limits(bookmark_before_end=0.02, watch_lifetime=(0.05, 0.05))
+    api = await serve(clock=SystemClock(), limits=limits)
 
-    watch = await ticking.watch(f"{CONFIGS}?allowWatchBookmarks=true&resourceVersion={ticking.store.revision}")
+    watch = await api.watch(f"{CONFIGS}?allowWatchBookmarks=true&resourceVersion={api.store.revision}")
 
     assert types(await watch.rest()) == ["BOOKMARK"]
 
 
-async def test_without_leave_there_are_no_bookmarks(ticking, quick):
-    watch = await ticking.watch(f"{CONFIGS}?resourceVersion={ticking.store.revision}")
+async def test_without_leave_there_are_no_bookmarks(quick):
+    watch = await quick.watch(f"{CONFIGS}?resourceVersion={quick.store.revision}")
 
     assert await watch.rest() == []
 
 
-async def test_a_watcher_whom_nothing_concerns_gets_its_bookmarks_however_busy_the_resource_is(ticking, config, quick):
-    await ticking.made(CONFIGS, config("busy"))
+async def test_a_watcher_whom_nothing_concerns_gets_its_bookmarks_however_busy_the_resource_is(config, quick):
+    await quick.made(CONFIGS, config("busy"))
     asked = "labelSelector=app%3Dx&allowWatchBookmarks=true"
-    watch = await ticking.watch(f"{CONFIGS}?{asked}&resourceVersion={ticking.store.revision}")
+    watch = await quick.watch(f"{CONFIGS}?{asked}&resourceVersion={quick.store.revision}")
 
     async def work():
         for number in range(1000):
-            await ticking.patch(f"{CONFIGS}/busy", {"data": {"n": str(number)}})
+            await quick.patch(f"{CONFIGS}/busy", {"data": {"n": str(number)}})
             await asyncio.sleep(0.002)
 
     working = asyncio.create_task(work())
@@ -79,21 +78,21 @@ async def test_a_watcher_whom_nothing_concerns_gets_its_bookmarks_however_busy_t
     assert revisions == sorted(set(revisions))
 
 
-async def test_what_a_bookmark_says_is_a_place_to_go_on_from(ticking, config, quick):
+async def test_what_a_bookmark_says_is_a_place_to_go_on_from(config, quick):
     """Nothing up to the bookmark comes again, nothing after it is missing."""
-    first = await ticking.watch(f"{CONFIGS}?allowWatchBookmarks=true&resourceVersion={ticking.store.revision}")
+    first = await quick.watch(f"{CONFIGS}?allowWatchBookmarks=true&resourceVersion={quick.store.revision}")
     names = [f"n{each:02}" for each in range(30)]
 
     async def work():
         for name in names:
-            await ticking.made(CONFIGS, config(name))
+            await quick.made(CONFIGS, config(name))
             await asyncio.sleep(0.002)
 
     working = asyncio.create_task(work())
     before = []
     while (frame := await first.next())["type"] != "BOOKMARK":
         before.append(frame["object"]["metadata"]["name"])
-    again = await ticking.watch(f"{CONFIGS}?resourceVersion={frame['object']['metadata']['resourceVersion']}")
+    again = await quick.watch(f"{CONFIGS}?resourceVersion={frame['object']['metadata']['resourceVersion']}")
     await working
     after = [name for _, name in await again.told(len(names) - len(before))]
 
@@ -144,7 +143,7 @@ async def test_a_slow_watcher_is_cut_and_the_others_are_not_held_back(serve, con
 
 
 async def test_a_closed_watch_leaves_nothing_in_the_store(api):
-    subscribers = api.store._feed._subscribers
+    subscribers = api.store._broadcaster._subscribers
     await asyncio.sleep(0.01)  # until all that runs in the background watches too
     before = {key: len(value) for key, value in subscribers.items()}
 
@@ -214,11 +213,11 @@ async def test_a_get_of_one_object_is_no_watch(api, config):
 
 async def test_a_watch_that_nobody_reads_costs_no_subscription(api):
     await asyncio.sleep(0.01)
-    before = sum(map(len, api.store._feed._subscribers.values()))
+    before = sum(map(len, api.store._broadcaster._subscribers.values()))
 
     answer = await api.ask("GET", f"{CONFIGS}?watch=true")
 
-    assert sum(map(len, api.store._feed._subscribers.values())) == before
+    assert sum(map(len, api.store._broadcaster._subscribers.values())) == before
     with contextlib.suppress(AttributeError):
         await answer.chunks.aclose()
 

@@ -136,10 +136,8 @@ async def test_initial_events_may_be_declined(api, config):
     assert await watch.told(1) == [("ADDED", "b")]
 
 
-async def test_initial_events_of_a_revision_of_the_future_time_out(api, monkeypatch):
-    monkeypatch.setattr("podwire.apiserver.read.lists.FRESH_WITHIN", 0.01)
-
-    reply = await api.get(f"{CONFIGS}?watch=true&resourceVersion=999999&{INITIAL}")
+async def test_initial_events_of_a_revision_of_the_future_time_out(impatient):
+    reply = await impatient.get(f"{CONFIGS}?watch=true&resourceVersion=999999&{INITIAL}")
 
     assert (reply.status, reply.body["reason"]) == (504, "Timeout")
 

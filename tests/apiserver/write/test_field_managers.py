@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from podwire.apiserver.write.field_managers import author_name
+from podwire.apiserver.write.field_managers import manager_name
 from podwire.kinds.apply.last_applied import ANNOTATION
 from tests.apiserver.conftest import CONFIGS, PODS
 
@@ -33,7 +33,7 @@ def managers(obj):
     ],
 )
 def test_a_writer_is_called_by_its_name_or_its_program_s(manager, agent, wanted):
-    assert author_name(manager, agent) == wanted
+    assert manager_name(manager, agent) == wanted
 
 
 @pytest.mark.parametrize(("query", "wanted"), [("?fieldManager=me", "me"), ("", "kubelet")])

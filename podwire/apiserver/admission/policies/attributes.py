@@ -19,7 +19,7 @@ _TIMES = ("creationTimestamp", "deletionTimestamp")
 
 
 @dataclass(frozen=True)
-class Incoming:
+class RequestAttributes:
     """One write, connect or deletion on its way."""
 
     operation: Operation

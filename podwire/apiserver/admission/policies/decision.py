@@ -17,7 +17,7 @@ FAILURE = "validation.policy.admission.k8s.io/validation_failure"
 
 
 @dataclass(slots=True)
-class Ruling:
+class Decision:
     """Collects for one request; the first refusal is the one that is told."""
 
     refused: ApiError | None = None

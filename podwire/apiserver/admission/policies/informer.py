@@ -10,7 +10,7 @@ from podwire.apiserver.admission.policies.type_checking import checked
 from podwire.apiserver.bootstrap import SYSTEM
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.read.informer import follow
-from podwire.apiserver.write.field_managers import SERVER, Author
+from podwire.apiserver.write.field_managers import SERVER, FieldManager
 from podwire.apiserver.write.updates import Write
 from podwire.kinds.policies.policy import Binding, Policy, binding_of, policy_of
 from podwire.kinds.stored import Object, unpack
@@ -21,17 +21,17 @@ from podwire.protocols.storage import Change, Item, StorageError
 _log = logging.getLogger("podwire.apiserver.policies")
 
 
-class PolicyKeeper:
+class PolicyInformer:
     """Follows policies and bindings, and says in each policy's status which generation is in force, and what of it
     cannot fit the kinds that it names."""
 
     def __init__(self, engine: Engine, policies: Policies) -> None:
         self._engine = engine
-        self.in_force = policies
+        self.active = policies
         self._resource = engine.registry.builtin(GROUP, "validatingadmissionpolicies")
         bindings = engine.registry.builtin(GROUP, "validatingadmissionpolicybindings")
-        self._policies = _Kept(self._resource.prefix, policy_of, self._settle)
-        self._bindings = _Kept(bindings.prefix, binding_of, self._settle)
+        self._policies = _CompiledObjects(self._resource.prefix, policy_of, self._create_or_update)
+        self._bindings = _CompiledObjects(bindings.prefix, binding_of, self._create_or_update)
         self._observed: asyncio.Queue[Object] = asyncio.Queue()
 
     async def load(self) -> None:
@@ -46,8 +46,8 @@ class PolicyKeeper:
                 parts.create_task(follow(self._engine.store, each.prefix, each.seen, each.changed))
             parts.create_task(self._report())
 
-    def _settle(self, changed: list[Object]) -> None:
-        self.in_force.replace(bound(self._policies.known.values(), self._bindings.known.values()))
+    def _create_or_update(self, changed: list[Object]) -> None:
+        self.active.replace(bound(self._policies.known.values(), self._bindings.known.values()))
         for each in changed:
             if each["kind"] == self._resource.kind.kind:
                 self._observed.put_nowait(each)
@@ -79,7 +79,7 @@ class PolicyKeeper:
             change=observed,
             user=SYSTEM,
             subresource="status",
-            author=Author(SERVER.name, "status"),
+            field_manager=FieldManager(SERVER.name, "status"),
         )
         try:
             await self._engine.updater.update(write)
@@ -90,7 +90,7 @@ class PolicyKeeper:
 _Compiled = TypeVar("_Compiled", Policy, Binding)
 
 
-class _Kept(Generic[_Compiled]):
+class _CompiledObjects(Generic[_Compiled]):
     """Stored objects of one kind, compiled."""
 
     def __init__(
@@ -99,21 +99,21 @@ class _Kept(Generic[_Compiled]):
         self.prefix = prefix
         self.known: dict[str, _Compiled] = {}
         self._compile: Callable[[Object], _Compiled] = compile_
-        self._settle = settle
+        self._create_or_update = settle
 
     async def seen(self, items: list[Item]) -> None:
         objects = {each.key: unpack(each) for each in items}
         self.known = {}
         for key, obj in objects.items():
             self._take(key, obj)
-        self._settle(list(objects.values()))
+        self._create_or_update(list(objects.values()))
 
     async def changed(self, change: Change) -> None:
         self.known.pop(change.key, None)
         obj = unpack(change.item) if change.item else None
         if obj is not None:
             self._take(change.key, obj)
-        self._settle([obj] if obj else [])
+        self._create_or_update([obj] if obj else [])
 
     def _take(self, key: str, obj: Object) -> None:
         try:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from podwire.apiserver.admission.chain import Operation
-from podwire.apiserver.admission.policies.attributes import Incoming
-from podwire.apiserver.admission.policies.decision import Ruling
+from podwire.apiserver.admission.policies.attributes import RequestAttributes
+from podwire.apiserver.admission.policies.decision import Decision
 from podwire.apiserver.admission.policies.params import Misconfigured, Parameters
 from podwire.apiserver.ports import Store
 from podwire.apiserver.registry import Registry
@@ -22,20 +22,20 @@ GROUP = "admissionregistration.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundPolicy:
     """A policy that is asked for somewhere."""
 
     policy: Policy
     bindings: tuple[Binding, ...]
 
 
-def bound(policies: Iterable[Policy], bindings: Iterable[Binding]) -> tuple[Bound, ...]:
+def bound(policies: Iterable[Policy], bindings: Iterable[Binding]) -> tuple[BoundPolicy, ...]:
     """The policies that have bindings, in the order of their names, which is the order in which they refuse."""
     by_policy = defaultdict(list)
     for each in sorted(bindings, key=lambda binding: binding.name):
         by_policy[each.policy].append(each)
     named = sorted(policies, key=lambda policy: policy.name)
-    return tuple(Bound(each, tuple(by_policy[each.name])) for each in named if each.name in by_policy)
+    return tuple(BoundPolicy(each, tuple(by_policy[each.name])) for each in named if each.name in by_policy)
 
 
 class Policies:
@@ -45,28 +45,28 @@ class Policies:
         self._store = store
         self._registry = registry
         self._parameters = Parameters(store, registry)
-        self.bound: tuple[Bound, ...] = ()
+        self.bound: tuple[BoundPolicy, ...] = ()
         """What is in force."""
-        self._meant: dict[str, tuple[Bound, ...]] = {}
+        self._matching: dict[str, tuple[BoundPolicy, ...]] = {}
         self._versions: tuple[int, Mapping[str, Sequence[Resource]]] = (-1, {})
 
-    async def judge(self, operation: Operation) -> None:
+    async def validate(self, operation: Operation) -> None:
         """Raises the refusal of the first policy that has one. What policies are made of is never judged by them, lest
         one lock itself in."""
         if not self.bound or operation.resource.group == GROUP:
             return
-        meant = self._meant.get(operation.resource.name)
-        if meant is None:
-            meant = self._meant[operation.resource.name] = _for(operation.resource.name, self.bound)
-        if not meant:
+        matching = self._matching.get(operation.resource.name)
+        if matching is None:
+            matching = self._matching[operation.resource.name] = _for(operation.resource.name, self.bound)
+        if not matching:
             return
-        judged = _Judged(self, Incoming(operation))
-        for each in meant:
-            await judged.by(each)
-        judged.ruling.conclude(operation)
+        evaluation = _Evaluation(self, RequestAttributes(operation))
+        for each in matching:
+            await evaluation.run(each)
+        evaluation.decision.conclude(operation)
 
-    def replace(self, bound_: tuple[Bound, ...]) -> None:
-        self.bound, self._meant = bound_, {}
+    def replace(self, bound_: tuple[BoundPolicy, ...]) -> None:
+        self.bound, self._matching = bound_, {}
 
     @property
     def parameters(self) -> Parameters:
@@ -88,74 +88,74 @@ class Policies:
         return unpack(item) if item else None
 
 
-def _for(resource: str, among: Iterable[Bound]) -> tuple[Bound, ...]:
+def _for(resource: str, among: Iterable[BoundPolicy]) -> tuple[BoundPolicy, ...]:
     """Those that may be meant for a resource, which is called the same in every version."""
     return tuple(each for each in among if each.policy.constraints.names(resource))
 
 
-class _Judged:
+class _Evaluation:
     """One request before all policies; what several of them need of it is found once."""
 
-    def __init__(self, policies: Policies, incoming: Incoming) -> None:
+    def __init__(self, policies: Policies, attributes: RequestAttributes) -> None:
         self._policies = policies
-        self._incoming = incoming
-        self._target = incoming.target
+        self._attributes = attributes
+        self._target = attributes.target
         self._namespace: Object | None = None
-        self._looked = False
-        self.ruling = Ruling()
+        self._namespace_loaded = False
+        self.decision = Decision()
 
-    async def by(self, bound_: Bound) -> None:
-        operation, policy = self._incoming.operation, bound_.policy
-        meant = await self._meant(policy.constraints)
-        if meant is None:
+    async def run(self, bound_: BoundPolicy) -> None:
+        operation, policy = self._attributes.operation, bound_.policy
+        matching = await self._matching(policy.constraints)
+        if matching is None:
             return
         try:
             params = self._policies.parameters.resource(policy)
         except Misconfigured as error:
-            self.ruling.misconfigured(operation, policy, None, str(error))
+            self.decision.misconfigured(operation, policy, None, str(error))
             return
         for binding in bound_.bindings:
-            if await self._meant(binding.constraints) is None:
+            if await self._matching(binding.constraints) is None:
                 continue
             try:
                 given = await self._policies.parameters.find(params, binding, self._target.namespace)
             except (Misconfigured, ValueError) as error:
-                self.ruling.misconfigured(operation, policy, binding, str(error))
+                self.decision.misconfigured(operation, policy, binding, str(error))
                 continue
             namespace = (
                 await self._own_namespace() if policy.needs_namespace and not self._target.is_namespace else None
             )
             for each in given:
-                outcome = evaluate(policy, self._incoming.known(meant, namespace, each))
-                self.ruling.take(operation, policy, binding, outcome)
+                outcome = evaluate(policy, self._attributes.known(matching, namespace, each))
+                self.decision.take(operation, policy, binding, outcome)
 
-    async def _meant(self, constraints: Constraints) -> Resource | None:
+    async def _matching(self, constraints: Constraints) -> Resource | None:
         """The resource as which the request is judged; None when it is not meant."""
         kind = constraints.kind_for(self._target, self._others)
-        if kind is None or not constraints.picks(*self._incoming.objects):
+        if kind is None or not constraints.picks(*self._attributes.objects):
             return None
         selective = self._target.namespace and not constraints.namespaces.everything
         if selective and not constraints.namespaces.matches(await self._labels()):
             return None
-        return self._incoming.operation.resource if kind is self._target.kind else self._others[kind]
+        return self._attributes.operation.resource if kind is self._target.kind else self._others[kind]
 
     @cached_property
     def _others(self) -> Mapping[Kind, Resource]:
-        own = self._incoming.operation.resource
+        own = self._attributes.operation.resource
         return {each.kind: each for each in self._policies.others(own, self._target.subresource)}
 
     async def _labels(self) -> Mapping[str, str]:
         """The labels of the request's namespace; a namespace that is written has the ones that it will have."""
         target = self._target
         if target.is_namespace and target.verb in ("CREATE", "UPDATE") and not target.subresource:
-            namespace: Object | None = self._incoming.operation.obj
+            namespace: Object | None = self._attributes.operation.obj
         else:
             namespace = await self._own_namespace()
         found: Mapping[str, str] = (namespace or {"metadata": {}})["metadata"].get("labels") or {}
         return found
 
     async def _own_namespace(self) -> Object | None:
-        if not self._looked and self._target.namespace:
+        if not self._namespace_loaded and self._target.namespace:
             self._namespace = await self._policies.namespace(self._target.namespace)
-        self._looked = True
+        self._namespace_loaded = True
         return self._namespace

@@ -59,10 +59,10 @@ def enforce(api, eventually) -> Callable[..., Awaitable[None]]:
         wanted = {each["metadata"]["name"] for each in bindings}
         name, keeper = stored["metadata"]["name"], api.assembled.policies
 
-        async def in_force() -> set[str]:
-            held = keeper.in_force.bound
+        async def active() -> set[str]:
+            held = keeper.active.bound
             return {one.name for each in held if each.policy.name == name for one in each.bindings}
 
-        await eventually(in_force, lambda names: names >= wanted)
+        await eventually(active, lambda names: names >= wanted)
 
     return enforced
