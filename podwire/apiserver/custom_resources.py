@@ -23,7 +23,7 @@ from podwire.kinds.crds import (
     storage_version,
 )
 from podwire.kinds.crds import definition as crd
-from podwire.kinds.crds.kinds import deprecation, written_otherwise
+from podwire.kinds.crds.served_kinds import deprecation, written_otherwise
 from podwire.kinds.crds.structural import Structural
 from podwire.kinds.resource import Resource, ScalePaths, storage_prefix
 from podwire.kinds.schema import OpenApi

@@ -4,7 +4,7 @@ import enum
 from dataclasses import dataclass
 from functools import lru_cache
 
-from podwire.kinds.schema.accept import clauses
+from podwire.kinds.schema.documents import clauses
 from podwire.protocols.k8sapi.status import ApiError, Reason
 
 

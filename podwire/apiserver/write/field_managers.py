@@ -8,7 +8,7 @@ from typing import Any
 from podwire.apiserver.registry import Registry
 from podwire.interfaces import Clock
 from podwire.kinds.apply import last_applied
-from podwire.kinds.apply.conflicts import refusal
+from podwire.kinds.apply.errors import conflict_error
 from podwire.kinds.apply.fieldsets import has
 from podwire.kinds.apply.managers import (
     APPLY,
@@ -97,7 +97,7 @@ class Tracker:
         try:
             done = _applied(apply, view, present, field_manager, force=force)
         except Conflicts as conflicts:
-            raise refusal(conflicts) from conflicts
+            raise conflict_error(conflicts) from conflicts
         obj = last_applied.kept_up(done.obj, config) if field_manager.name == last_applied.MANAGER else done.obj
         return obj, written(done.managed)
 

@@ -9,7 +9,7 @@ from podwire.apiserver.request.call import Call, boolean_option
 from podwire.apiserver.write import patches
 from podwire.apiserver.write.field_managers import MANAGED_FIELDS, Tracker
 from podwire.apiserver.write.updates import Change
-from podwire.kinds.apply.checks import complaints, told
+from podwire.kinds.apply.errors import configuration_errors, joined
 from podwire.kinds.resource import Resource
 from podwire.kinds.stored import Object
 from podwire.protocols.k8sapi.kinds import Kind
@@ -41,10 +41,10 @@ def configuration(data: bytes, call: Call, validation: str) -> Body:
         metadata = config["metadata"] = {}
     if metadata.get(MANAGED_FIELDS) is not None:
         raise bad_request("metadata.managedFields must be nil")
-    if found := complaints(resource.typed, config):
+    if found := configuration_errors(resource.typed, config):
         place = f"{metadata.get('namespace') or call.namespace}/{metadata.get('name') or call.name}"
         what = f"failed to create typed patch object ({place}; {_named(config)})"
-        raise ApiError(Reason.UNKNOWN, f"{what}: {told(found)}", code=500)
+        raise ApiError(Reason.UNKNOWN, f"{what}: {joined(found)}", code=500)
     _report_duplicates(body, validation)
     body.value = _restricted(resource, call.target.subresource, config)
     return body

@@ -2,8 +2,7 @@
 
 A write that is no apply takes the fields that it changes from everybody else. An apply claims all fields of its
 configuration: it shares those whose value is the same already, meets a conflict where it would change what others
-own, and removes what it claimed the last time, does not claim any more, and nobody else owns.
-"""
+own, and removes what it claimed the last time, does not claim any more, and nobody else owns."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,15 +10,13 @@ from typing import Any
 
 from podwire.kinds.apply.compare import Comparison, compare, given
 from podwire.kinds.apply.fields import claimed
-from podwire.kinds.apply.fieldsets import FIELD, FieldSet, difference, intersection, paths, union
-from podwire.kinds.apply.fitting import fitted
+from podwire.kinds.apply.fieldsets import FIELD, HERE, FieldSet, difference, intersection, paths, union
 from podwire.kinds.apply.managers import UPDATE, Managed, Manager, Owned, bundled
 from podwire.kinds.apply.merge import merge
 from podwire.kinds.apply.remove import remove, with_named
-from podwire.kinds.apply.types import Type
+from podwire.kinds.apply.types import Deduced, Leaf, ListMap, SetList, Type
 
 Object = dict[str, Any]
-
 BEFORE_FIRST_APPLY = "before-first-apply"
 """Owns what was there when nobody had been asked who owns it."""
 
@@ -81,7 +78,7 @@ def updated(view: View, old: Object, new: Object, managed: Managed, manager: Man
     change = compare(view.version.type, old, new)
     if change.same:
         return managed
-    known = _settled(view, managed)
+    known = _with_current_types(view, managed)
     mine = known.pop(manager, None)
     left = _without_lost(known, _Changes(view, old, new, change))
     gained = difference(change.given, _NOBODYS)
@@ -142,7 +139,7 @@ def applied(
 ) -> Applied:
     """Apply a configuration; raises Conflicts."""
     version = view.version
-    known = _settled(view, managed)
+    known = _with_current_types(view, managed)
     last = known.get(manager)
     fields = difference(claimed(version.type, config), _NOBODYS)
     others = {**known, manager: Owned(fields, version.api_version, last.time if last else time)}
@@ -159,7 +156,7 @@ def applied(
     return Applied(new, left)
 
 
-def _settled(view: View, managed: Managed) -> Managed:
+def _with_current_types(view: View, managed: Managed) -> Managed:
     """The managers with their fields as the schema has them by now."""
     if not view.changing:
         return dict(managed)
@@ -167,7 +164,7 @@ def _settled(view: View, managed: Managed) -> Managed:
     for manager, owned in managed.items():
         version = view.at(owned.api_version)
         if version is not None:
-            fields = fitted(version.type, owned.fields)
+            fields = _fitted(version.type, owned.fields)
             found[manager] = owned if fields == owned.fields else Owned(fields, owned.api_version, owned.time)
     return found
 
@@ -220,3 +217,24 @@ def _with_owned(view: View, of: Version, whole: Object, pruned: Object, api_vers
 
 def _named(version: Version, obj: Object) -> FieldSet:
     return with_named(version.type, claimed(version.type, obj))
+
+
+def _fitted(of: Type, fields: FieldSet) -> FieldSet:
+    """What has become atomic is owned as a whole by whoever owned part of it."""
+    found: FieldSet = {}
+    for key, below in fields.items():
+        if key == HERE or not below:
+            found[key] = below
+            continue
+        inner = _below(of, key)
+        if isinstance(inner, Leaf):
+            found[key] = {}
+        else:
+            found[key] = below if inner is None or isinstance(inner, Deduced) else _fitted(inner, below)
+    return found
+
+
+def _below(of: Type, key: str) -> Type | None:
+    if isinstance(of, ListMap | SetList):
+        return of.element
+    return None if isinstance(of, Leaf) or not key.startswith("f:") else of.member(key[2:])

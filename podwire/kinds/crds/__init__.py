@@ -4,8 +4,8 @@ All of it is pure: a definition or an object in, a value out.
 """
 
 from podwire.kinds.crds.columns import columns_of
-from podwire.kinds.crds.kinds import kinds_of, scale_path, selectable_fields, storage_version
 from podwire.kinds.crds.naming import established
+from podwire.kinds.crds.served_kinds import kinds_of, scale_path, selectable_fields, storage_version
 from podwire.kinds.crds.structural import compile_schema
 
 __all__ = [

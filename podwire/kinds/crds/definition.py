@@ -3,12 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from podwire.kinds.crds.defaults_rules import default_errors
 from podwire.kinds.crds.jsonpath import BadPath, compile_path
 from podwire.kinds.crds.naming import condition, established
 from podwire.kinds.crds.rule_checks import rule_errors
-from podwire.kinds.crds.schema_rules import schema_errors
-from podwire.kinds.crds.selectable import selectable_errors
+from podwire.kinds.crds.schema_rules import default_errors, schema_errors, selectable_errors
 from podwire.objects import names
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.status import FieldError, forbidden, invalid, not_supported, required

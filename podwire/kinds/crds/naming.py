@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from podwire.kinds.crds.kinds import storage_version
+from podwire.kinds.crds.served_kinds import storage_version
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.kinds import Kind
 

@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from podwire.kinds.crds.declared import LARGEST_REQUEST, Declared, declare
-from podwire.kinds.crds.rule_paths import BadFieldPath, normalized
-from podwire.kinds.crds.rules import WORD, compile_rules, run_rules, variables
-from podwire.kinds.crds.unordered import misuses
+from podwire.kinds.crds.cel_types import LARGEST_REQUEST, Declared, declare
+from podwire.kinds.crds.rules import WORD, BadFieldPath, compile_rules, normalized_path, run_rules, variables
+from podwire.kinds.crds.unordered_lists import misuses
 from podwire.protocols.cel import CompileError, Program, Unavailable, compile_expression
 from podwire.protocols.cel.cost import MOST, Size, estimate
 from podwire.protocols.k8sapi.status import FieldError, forbidden, invalid, not_supported, required
@@ -65,7 +64,7 @@ def _field_path(rule: Json, schema: Json, where: str) -> Iterator[FieldError]:
     if _lines(path):
         yield invalid(f"{where}.fieldPath", path, "must not contain line breaks")
     try:
-        normalized(path, schema)
+        normalized_path(path, schema)
     except BadFieldPath as error:
         yield invalid(f"{where}.fieldPath", path, str(error))
 

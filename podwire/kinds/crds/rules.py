@@ -1,26 +1,25 @@
 """x-kubernetes-validations: the rules of a schema, compiled once and run over every object that is written."""
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from podwire.kinds.crds.cel_types import Declared, declare
 from podwire.kinds.crds.checks import NOWHERE, child
 from podwire.kinds.crds.correlation import Align, aligning, map_keys, name_of
-from podwire.kinds.crds.declared import Declared, declare
-from podwire.kinds.crds.rule_paths import BadFieldPath, normalized
 from podwire.protocols.cel import CelError, Program, Values, compile_expression
 from podwire.protocols.cel.errors import OVERLOAD
 from podwire.protocols.cel.types import Type, optional
 from podwire.protocols.k8sapi.status import OMITTED, FieldError, Problem, duplicate, forbidden, invalid, required
 
 Json = Mapping[str, Any]
-
 WORD = "x-kubernetes-validations"
 SECONDS = 1.0
 """Processor time that all rules of one object may take together."""
-LONGEST_MESSAGE = 5 * 1024
 
+LONGEST_MESSAGE = 5 * 1024
 _BLOCKING = (Problem.NOT_SUPPORTED, Problem.REQUIRED, Problem.TOO_LONG, Problem.TOO_MANY)
 _NOT_RUN = (
     "some validation rules were not checked because the object was invalid; "
@@ -101,7 +100,7 @@ def _rule(told: Json, declared: Declared, schema: Json) -> Rule:
     known = variables(declared, told)
     message = told.get("messageExpression")
     try:
-        field = normalized(told["fieldPath"], schema) if told.get("fieldPath") else ""
+        field = normalized_path(told["fieldPath"], schema) if told.get("fieldPath") else ""
     except BadFieldPath:
         field = ""
     return Rule(
@@ -224,3 +223,43 @@ def _violation(rule: Rule, tree: RuleTree, path: str, value: Any, message: str) 
             return duplicate(where, shown)
         case _:
             return invalid(where, shown, message)
+
+
+_STEP = re.compile(r"\.([^.\[\]]+)|\['((?:[^'\\]|\\.)*)'\]", re.DOTALL)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'", "\\": "\\"}
+
+
+class BadFieldPath(ValueError):
+    """A path that leads nowhere in its schema."""
+
+
+def normalized_path(path: str, schema: Json) -> str:
+    """The path as errors tell it, without its first dot. Raises BadFieldPath."""
+    place, told = 0, ""
+    while place < len(path):
+        step = _STEP.match(path, place)
+        if step is None:
+            raise BadFieldPath("must be a valid path")
+        name = step[1] if step[1] is not None else _ESCAPE.sub(_unescaped, step[2])
+        schema, named = _entered(schema, name)
+        told += f".{name}" if named else f"[{name}]"
+        place = step.end()
+    return told.removeprefix(".")
+
+
+def _entered(schema: Json, name: str) -> tuple[Json, bool]:
+    """The schema of a field, or of a map's values."""
+    properties, values = schema.get("properties"), schema.get("additionalProperties")
+    if properties:
+        if name in properties:
+            return properties[name], True
+    elif isinstance(values, dict):
+        return values, False
+    raise BadFieldPath("must be a valid path")
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    if found[1] not in _ESCAPES:
+        raise BadFieldPath("must be a valid path")
+    return _ESCAPES[found[1]]

@@ -3,13 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from podwire.kinds.crds.checks import compiled
 from podwire.kinds.crds.list_rules import list_errors
 from podwire.kinds.crds.patterns import BadPattern, compile_pattern
 from podwire.kinds.crds.rule_checks import form_errors
-from podwire.protocols.k8sapi.status import FieldError, forbidden, invalid, not_supported, required
+from podwire.kinds.crds.structural import Growth, Node, fresh, judged
+from podwire.kinds.shape import Field, Report, Shape
+from podwire.protocols.k8sapi.status import FieldError, duplicate, forbidden, invalid, not_supported, required, too_many
 
 Json = Mapping[str, Any]
-
 DEEPEST = 64
 """Schemas nested deeper are refused; every walk over a schema recurses."""
 
@@ -49,7 +51,6 @@ _VALUE_TYPES: Mapping[str, tuple[type, ...]] = {
 """The JSON types of keywords: below `items` and `additionalProperties` nobody else has checked them."""
 
 _LISTS_OF_NAMES = ("required", "x-kubernetes-list-map-keys")
-
 _FORBIDDEN_WITHIN: Mapping[str, str] = {
     "additionalProperties": "must be undefined to be structural",
     "default": "must be undefined to be structural",
@@ -275,3 +276,94 @@ def everywhere(schema: Json, path: str, look: Walk) -> list[FieldError]:
         if isinstance(each := schema.get(word), dict):
             errors += everywhere(each, f"{path}.{word}", look)
     return errors
+
+
+class _AnyMetadata:
+    """Metadata within a default is taken as it is."""
+
+    def decode(self, value: Any, path: str, report: Report) -> Any:  # noqa: ARG002 - a Shape is asked for all three
+        return value
+
+    def field(self, name: str) -> Field | None:  # noqa: ARG002 - no name is known
+        return None
+
+    @property
+    def element(self) -> Shape | None:
+        return None
+
+
+def default_errors(schema: Json, path: str) -> list[FieldError]:
+    """What is wrong with the defaults of a structural schema."""
+    errors = everywhere(schema, path, _default_errors)
+    if "default" in schema:
+        errors.append(forbidden(f"{path}.default", "must not be set at the root"))
+    metadata = (schema.get("properties") or {}).get("metadata") or {}
+    if everywhere(metadata, f"{path}.properties[metadata]", _present):
+        errors.append(forbidden(f"{path}.properties[metadata]", "must not have defaults in metadata"))
+    return errors
+
+
+def _present(schema: Json, path: str) -> list[FieldError]:
+    return [forbidden(f"{path}.default", "is set")] if "default" in schema else []
+
+
+def _default_errors(schema: Json, path: str) -> list[FieldError]:
+    if "default" not in schema:
+        return []
+    where, value = f"{path}.default", fresh(schema["default"])
+    node, report = Node(schema, _AnyMetadata()), Report()
+    kept = node.decode(value, "", report)
+    if report.unknown:
+        listed = ", ".join(report.unknown)
+        return [invalid(where, value, f"must not have unknown fields: {listed}")]
+    node.fill(kept, Growth())
+    return judged(compiled(schema), kept, where)
+
+
+MOST_SELECTABLE = 8
+_SELECTABLE_TYPES = ("boolean", "integer", "string")
+
+
+def selectable_errors(fields: Sequence[Json], schema: Json, path: str) -> list[FieldError]:
+    """What is wrong with a version's selectableFields."""
+    errors: list[FieldError] = []
+    seen: set[str] = set()
+    for index, each in enumerate(fields):
+        where, told = f"{path}[{index}].jsonPath", each.get("jsonPath", "")
+        errors += _selectable_field(told, schema, where)
+        if told in seen:
+            errors.append(duplicate(where, told))
+        seen.add(told)
+    if len(seen) > MOST_SELECTABLE:
+        errors.append(too_many(path, len(seen), MOST_SELECTABLE))
+    return errors
+
+
+def _selectable_field(told: str, schema: Json, where: str) -> list[FieldError]:
+    if not told:
+        return [required(where)]
+    if "[" in told:
+        return [invalid(where, told, "is an invalid path: array notation is not allowed")]
+    words = told.removeprefix(".").split(".")
+    if words[0] == "metadata":
+        return [invalid(where, told, "must not point to fields in metadata")]
+    found = _field_schema(schema, words) if told.startswith(".") else None
+    if found is None:
+        return [invalid(where, told, "is an invalid path: does not refer to a valid field")]
+    if found.get("type") not in _SELECTABLE_TYPES:
+        detail = (
+            "must point to a field of type string, boolean or integer. "
+            "Enum string fields and strings with formats are allowed."
+        )
+        return [invalid(where, told, detail)]
+    return []
+
+
+def _field_schema(schema: Json, words: Sequence[str]) -> Json | None:
+    for word in words:
+        values = schema.get("additionalProperties")
+        below = (schema.get("properties") or {}).get(word, values if isinstance(values, dict) else None)
+        if not isinstance(below, dict):
+            return None
+        schema = below
+    return schema

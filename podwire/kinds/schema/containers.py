@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from podwire.kinds.schema.mismatch import Mismatch
-from podwire.kinds.schema.scalars import BOOLEAN, STRING, Read, Scalar, refuse_depth
+from podwire.kinds.schema.scalars import BOOLEAN, STRING, Mismatch, Read, Scalar, refuse_depth
 from podwire.kinds.shape import Field, Report, Shape
 
 MOST_REPORTED = 100

@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from podwire.kinds.schema.accept import clauses
-from podwire.kinds.schema.documents import Document, compressed
+from podwire.kinds.schema.documents import Document, clauses, compressed
 from podwire.protocols.k8sapi.kinds import Kind, Subresource
 from podwire.protocols.k8sapi.status import ApiError, Reason
 

@@ -1,7 +1,7 @@
-"""What clients are told about the API, ready to be sent."""
+"""Rendered answers of discovery and OpenAPI, and the Accept header that chooses their form."""
 
 import gzip
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,3 +26,35 @@ class Document:
 def compressed(body: bytes) -> bytes:
     """Level 5: a third of the time of the default, a tenth more bytes. The same body gives the same bytes."""
     return gzip.compress(body, compresslevel=5, mtime=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One media type with its parameters."""
+
+    media: str
+    parameters: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def quality(self) -> float:
+        try:
+            return float(self.parameters.get("q", "1"))
+        except ValueError:
+            return 1.0
+
+    def takes(self, media: str) -> bool:
+        """Whether the media type is this one or one that its stars stand for."""
+        return self.media in (media, f"{media.partition('/')[0]}/*", "*/*")
+
+
+def clauses(accept: str) -> list[Clause]:
+    """Those with a higher q first, otherwise in order; without the refused ones. No header takes everything."""
+    found = [_clause(text) for text in accept.split(",") if text.strip()]
+    wanted = [each for each in found if each.quality > 0]
+    return sorted(wanted, key=lambda each: -each.quality) if found else [Clause("*/*")]
+
+
+def _clause(text: str) -> Clause:
+    media, *rest = (part.strip() for part in text.split(";"))
+    pairs = (part.partition("=") for part in rest if part)
+    return Clause(media.lower(), {name.strip().lower(): value.strip().strip('"') for name, _, value in pairs})

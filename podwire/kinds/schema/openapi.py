@@ -12,10 +12,9 @@ from typing import Any
 import msgspec
 
 import podwire
-from podwire.kinds.schema.accept import clauses
 from podwire.kinds.schema.components import META, components, custom_components, custom_name
 from podwire.kinds.schema.definitions import VERSION, Definitions, load
-from podwire.kinds.schema.documents import Document, compressed
+from podwire.kinds.schema.documents import Document, clauses, compressed
 from podwire.kinds.schema.operations import paths
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError, Reason

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwire.kinds.apply.conflicts import refusal
+from podwire.kinds.apply.errors import conflict_error
 from podwire.kinds.apply.fields import claimed
 from podwire.kinds.apply.fieldsets import difference, paths, union
 from podwire.kinds.apply.managers import Manager
@@ -178,7 +178,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("found", "message", "causes"), REFUSALS)
 def test_a_conflict_is_told_in_upstream_s_words(found, message, causes):
-    error = refusal(Conflicts(found))
+    error = conflict_error(Conflicts(found))
     assert (error.code, str(error.reason), error.message) == (409, "Conflict", message)
     assert [each["message"] for each in error.details["causes"]] == causes
     assert {each["reason"] for each in error.details["causes"]} == {"FieldManagerConflict"}

@@ -3,7 +3,7 @@
 import pytest
 
 from podwire.kinds.apply.builtin import builtin_types
-from podwire.kinds.apply.checks import complaints, told
+from podwire.kinds.apply.errors import configuration_errors, joined
 from podwire.kinds.apply.fields import whole
 from podwire.kinds.apply.types import (
     LEAF,
@@ -98,21 +98,21 @@ RIGHT = [{"open": {"a": [{"b": 1}]}}, {"either": 1}, {"either": "a"}, {"text": N
 
 @pytest.mark.parametrize(("spec", "wanted"), WRONG)
 def test_what_cannot_be_owned_by_field_is_told_with_its_place(spec, wanted):
-    assert complaints(custom().type, widget(**spec)) == wanted
+    assert configuration_errors(custom().type, widget(**spec)) == wanted
 
 
 @pytest.mark.parametrize("spec", RIGHT)
 def test_what_can_is_not_complained_of(spec):
-    assert not complaints(custom().type, widget(**spec))
+    assert not configuration_errors(custom().type, widget(**spec))
 
 
 def test_several_complaints_are_joined():
-    assert told(["a", "b"]) == "errors:\n  a\n  b"
-    assert told(["a"]) == "a"
+    assert joined(["a", "b"]) == "errors:\n  a\n  b"
+    assert joined(["a"]) == "a"
 
 
 def test_a_body_full_of_mistakes_is_not_told_all_of_them():
-    assert len(complaints(custom().type, widget(**{f"x{each}": 1 for each in range(1000)}))) <= 100
+    assert len(configuration_errors(custom().type, widget(**{f"x{each}": 1 for each in range(1000)}))) <= 100
 
 
 def test_a_path_reads_like_code():

@@ -1,10 +1,13 @@
-"""Whether a configuration can be owned field by field: known fields, lists whose elements can be told apart."""
+"""Errors of an apply in upstream's words: configurations that cannot be owned field by field, and conflicts."""
 
 from typing import Any
 
+from podwire.kinds.apply.managers import Manager
+from podwire.kinds.apply.ownership import Conflicts
 from podwire.kinds.apply.types import BadElement, Deduced, Elements, Leaf, ListMap, SetList, Type, shown
+from podwire.protocols.k8sapi.status import ApiError, Reason
 
-MOST_TOLD = 100
+MOST_ERRORS = 100
 """Errors of one configuration that are told."""
 
 _SCALARS: dict[str, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), "number": (int, float)}
@@ -12,20 +15,20 @@ _EXPECTED = {"string": "string", "boolean": "boolean", "number": "numeric (int o
 _WORDS = {str: "string", bool: "boolean", int: "int", float: "float", dict: "map", list: "list"}
 
 
-def complaints(of: Type, config: Any) -> list[str]:
+def configuration_errors(of: Type, config: Any) -> list[str]:
     """What is wrong with it, each with its place: `.spec.replica: field not declared in schema`."""
     found: list[str] = []
     _value(of, config, (), found)
-    return found[:MOST_TOLD]
+    return found[:MOST_ERRORS]
 
 
-def told(found: list[str]) -> str:
+def joined(found: list[str]) -> str:
     """All in one sentence, as upstream joins them."""
     return found[0] if len(found) == 1 else "\n  ".join(["errors:", *found])
 
 
 def _value(of: Type, value: Any, path: tuple[str, ...], found: list[str]) -> None:
-    if value is None or isinstance(of, Deduced) or len(found) > MOST_TOLD:
+    if value is None or isinstance(of, Deduced) or len(found) > MOST_ERRORS:
         return
     if isinstance(of, Leaf):
         _scalar(of, value, path, found)
@@ -72,3 +75,26 @@ def _at(path: tuple[str, ...], what: str) -> str:
 
 def _named(value: Any) -> str:
     return _WORDS.get(type(value), type(value).__name__)
+
+
+CAUSE = "FieldManagerConflict"
+
+
+def conflict_error(conflicts: Conflicts) -> ApiError:
+    """409 with one cause for each field and each manager that has it."""
+    causes = [
+        {"reason": CAUSE, "message": f"conflict with {manager}", "field": shown(path)}
+        for manager, path in conflicts.found
+    ]
+    return ApiError(Reason.CONFLICT, _message(conflicts.found), details={"causes": causes})
+
+
+def _message(found: list[tuple[Manager, tuple[str, ...]]]) -> str:
+    if len(found) == 1:
+        manager, path = found[0]
+        return f"Apply failed with 1 conflict: conflict with {manager}: {shown(path)}"
+    fields: dict[Manager, list[str]] = {}
+    for manager, path in found:
+        fields.setdefault(manager, []).append(f"- {shown(path)}")
+    lines = [line for manager, told in fields.items() for line in (f"conflicts with {manager}:", *told)]
+    return f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)

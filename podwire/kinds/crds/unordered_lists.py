@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from podwire.kinds.crds.declared import escape
+from podwire.kinds.crds.cel_types import escape
 from podwire.protocols.cel.syntax import Call, Comprehension, Const, Ident, Made, Node, Select, binds
 
 Json = Mapping[str, Any]
