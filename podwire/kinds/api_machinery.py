@@ -89,7 +89,7 @@ def signing_request_row(obj: Json, now: float) -> list[Any]:
 
 
 def _signing_state(status: Json) -> str:
-    met = {text(each, "type") for each in elements(status, "conditions")}
+    met = {text(entry, "type") for entry in elements(status, "conditions")}
     told = ["Denied" if "Denied" in met else "Approved" if "Approved" in met else "Pending"]
     if "Failed" in met:
         told.append("Failed")

@@ -60,7 +60,7 @@ def row(obj: Json, now: float) -> list[Any]:
 
 def _metrics(spec: Json, status: Json) -> str:
     wanted, current = elements(spec, "metrics"), elements(status, "currentMetrics")
-    told = [_metric(each, current[index] if index < len(current) else {}) for index, each in enumerate(wanted)]
+    told = [_metric(metric, current[index] if index < len(current) else {}) for index, metric in enumerate(wanted)]
     if "targetCPUUtilizationPercentage" in spec:  # autoscaling/v1 knows this one metric only
         told.insert(
             0,

@@ -34,7 +34,7 @@ class Choice:
     detail: str = field(init=False)
 
     def __post_init__(self) -> None:
-        quoted = ", ".join(f'"{each}"' for each in self.values)
+        quoted = ", ".join(f'"{value}"' for value in self.values)
         object.__setattr__(self, "detail", f"supported values: {quoted}")
 
     def check(self, value: Any, path: str, errors: Errors) -> None:
@@ -131,7 +131,7 @@ def ip(text: str, path: str, errors: Errors, *, known: Collection[str] = ()) -> 
 
 def one_per_family(addresses: Sequence[str]) -> bool:
     """True for one address or network, or for two of different families."""
-    versions = [_version(each) for each in addresses]
+    versions = [_version(address) for address in addresses]
     return len(versions) <= 2 and len(set(versions)) == len(versions)
 
 
@@ -152,8 +152,8 @@ def label_selector(selector: Object | None, path: str, errors: Errors) -> None:
     if not selector:
         return
     labels(selector.get("matchLabels") or {}, f"{path}.matchLabels", errors)
-    for index, each in enumerate(selector.get("matchExpressions") or ()):
-        _label_requirement(each, f"{path}.matchExpressions[{index}]", errors)
+    for index, expression in enumerate(selector.get("matchExpressions") or ()):
+        _label_requirement(expression, f"{path}.matchExpressions[{index}]", errors)
 
 
 def _label_requirement(requirement: Object, path: str, errors: Errors) -> None:
@@ -189,7 +189,7 @@ def unchanged(new: Any, old: Any, path: str, errors: Errors) -> None:
 def endpoint_ip(text: str, path: str, errors: Errors) -> None:
     """An address that is neither unspecified nor of this host or link alone."""
     if problems := names.ip(text):
-        errors += [invalid(path, text, each) for each in problems]
+        errors += [invalid(path, text, problem) for problem in problems]
         return
     address = ipaddress.ip_address(text)
     if address.is_unspecified:
@@ -222,12 +222,12 @@ _NOT_REASON = names.must_match(
 
 def conditions(given: Sequence[Object], path: str, errors: Errors) -> None:
     seen: set[str] = set()
-    for index, each in enumerate(given):
-        type_ = each.get("type", "")
+    for index, condition in enumerate(given):
+        type_ = condition.get("type", "")
         if type_ in seen:
             errors.append(duplicate(f"{path}[{index}].type", type_))
         seen.add(type_)
-        _condition(each, f"{path}[{index}]", errors)
+        _condition(condition, f"{path}[{index}]", errors)
 
 
 def _condition(given: Object, path: str, errors: Errors) -> None:

@@ -26,8 +26,8 @@ def create(kind: Kind, metadata: Object, check: names.Check, errors: Errors, *, 
     _namespace(kind, metadata.get("namespace", ""), errors)
     _content(metadata, errors, qualified=qualified)
     finalizers = metadata.get("finalizers") or ()
-    for each in finalizers:
-        named(names.qualified_name, each, "metadata.finalizers", errors)
+    for finalizer in finalizers:
+        named(names.qualified_name, finalizer, "metadata.finalizers", errors)
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         detail = "finalizer orphan and foregroundDeletion cannot be both set"
         errors.append(invalid("metadata.finalizers", finalizers, detail))
@@ -70,8 +70,8 @@ def _content(metadata: Object, errors: Errors, *, qualified: bool) -> None:
     if entries := metadata.get("managedFields"):
         _managed_fields(entries, errors)
     if (finalizers := metadata.get("finalizers")) and qualified:
-        for index, each in enumerate(finalizers):
-            qualified_finalizer(each, f"metadata.finalizers[{index}]", errors)
+        for index, finalizer in enumerate(finalizers):
+            qualified_finalizer(finalizer, f"metadata.finalizers[{index}]", errors)
 
 
 def annotations(given: Mapping[str, str], path: str, errors: Errors) -> None:
@@ -98,7 +98,7 @@ def qualified_finalizer(name: str, path: str, errors: Errors) -> None:
 
 def _no_new_finalizers(new: Sequence[str], old: Sequence[str], errors: Errors) -> None:
     if added := sorted(set(new) - set(old)):
-        shown = ", ".join(f'"{each}"' for each in added)
+        shown = ", ".join(f'"{finalizer}"' for finalizer in added)
         detail = "no new finalizers can be added if the object is being deleted, found new finalizers "
         errors.append(forbidden("metadata.finalizers", f"{detail}[]string{{{shown}}}"))
 

@@ -129,7 +129,7 @@ def binding_row(obj: Json, now: float) -> list[Any]:
     role, subjects = part(obj, "roleRef"), elements(obj, "subjects")
 
     def named(kind: str) -> str:
-        return ", ".join(_subject_text(each) for each in subjects if each.get("kind") == kind)
+        return ", ".join(_subject_text(subject) for subject in subjects if subject.get("kind") == kind)
 
     told = f"{text(role, 'kind')}/{text(role, 'name')}"
     return [name_of(obj), told, age_of(obj, now), named("User"), named("Group"), named("ServiceAccount")]

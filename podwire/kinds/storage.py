@@ -147,7 +147,7 @@ def attributes_class_row(obj: Json, now: float) -> list[Any]:
 
 def _name_of_class(obj: Json, marks: tuple[str, ...]) -> str:
     annotations = part(obj, "metadata", "annotations")
-    chosen = any(annotations.get(each) == "true" for each in marks)
+    chosen = any(annotations.get(mark) == "true" for mark in marks)
     return f"{name_of(obj)} (default)" if chosen else name_of(obj)
 
 
@@ -165,7 +165,7 @@ def attachment_row(obj: Json, now: float) -> list[Any]:
 
 def csi_driver_row(obj: Json, now: float) -> list[Any]:
     spec = part(obj, "spec")
-    audiences = ",".join(text(each, "audience") for each in elements(spec, "tokenRequests"))
+    audiences = ",".join(text(request, "audience") for request in elements(spec, "tokenRequests"))
     return [
         name_of(obj),
         flag(spec, "attachRequired", default=True),

@@ -56,12 +56,12 @@ def flag(value: Json, key: str, *, default: bool = False) -> bool:
 def elements(value: Json, key: str) -> list[Json]:
     """The objects of a list; what is no object is left out."""
     found = value.get(key)
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    return [element for element in found if isinstance(element, dict)] if isinstance(found, list) else []
 
 
 def strings(value: Json, key: str) -> list[str]:
     found = value.get(key)
-    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+    return [element for element in found if isinstance(element, str)] if isinstance(found, list) else []
 
 
 def count(value: Json, key: str) -> int:
@@ -72,7 +72,7 @@ def count(value: Json, key: str) -> int:
 
 def condition(value: Json, kind: str) -> Json:
     """The first condition of that type, an empty one where there is none."""
-    return next((each for each in elements(value, "conditions") if each.get("type") == kind), _EMPTY)
+    return next((entry for entry in elements(value, "conditions") if entry.get("type") == kind), _EMPTY)
 
 
 def moment(value: Json, key: str) -> float | None:
@@ -123,10 +123,18 @@ def selector_text(value: Json, key: str, *, empty: str = NONE, broken: str = "<e
     """The label selector under `key`."""
     chosen = part(value, key)
     cleaned = {
-        "matchLabels": {label: each for label, each in part(chosen, "matchLabels").items() if isinstance(each, str)},
+        "matchLabels": {
+            label: label_value
+            for label, label_value in part(chosen, "matchLabels").items()
+            if isinstance(label_value, str)
+        },
         "matchExpressions": [
-            {"key": text(each, "key"), "operator": text(each, "operator"), "values": strings(each, "values")}
-            for each in elements(chosen, "matchExpressions")
+            {
+                "key": text(expression, "key"),
+                "operator": text(expression, "operator"),
+                "values": strings(expression, "values"),
+            }
+            for expression in elements(chosen, "matchExpressions")
         ],
     }
     try:

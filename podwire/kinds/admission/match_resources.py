@@ -13,10 +13,10 @@ _SCOPES = Choice(("*", "Cluster", "Namespaced"))
 
 def match_resources(given: Object, path: str, errors: Errors) -> None:
     _MATCH_POLICIES.require(given.get("matchPolicy"), f"{path}.matchPolicy", errors)
-    for each in ("namespaceSelector", "objectSelector"):
-        if given.get(each) is None:
-            errors.append(required(f"{path}.{each}"))
-        label_selector(given.get(each), f"{path}.{each}", errors)
+    for selector in ("namespaceSelector", "objectSelector"):
+        if given.get(selector) is None:
+            errors.append(required(f"{path}.{selector}"))
+        label_selector(given.get(selector), f"{path}.{selector}", errors)
     for word in ("resourceRules", "excludeResourceRules"):
         for index, rule in enumerate(given.get(word) or ()):
             _rule(rule, f"{path}.{word}[{index}]", errors)
@@ -26,13 +26,13 @@ def _rule(rule: Object, path: str, errors: Errors) -> None:
     _names(rule.get("resourceNames") or (), f"{path}.resourceNames", errors)
     operations = rule.get("operations") or ()
     _some(operations, f"{path}.operations", "operations", errors)
-    for index, each in enumerate(operations):
-        _OPERATIONS.check(each, f"{path}.operations[{index}]", errors)
+    for index, operation in enumerate(operations):
+        _OPERATIONS.check(operation, f"{path}.operations[{index}]", errors)
     _some(rule.get("apiGroups") or (), f"{path}.apiGroups", "API groups", errors)
     versions = rule.get("apiVersions") or ()
     _some(versions, f"{path}.apiVersions", "API versions", errors)
-    for index, each in enumerate(versions):
-        if not each:
+    for index, version in enumerate(versions):
+        if not version:
             errors.append(required(f"{path}.apiVersions[{index}]"))
     _resources(rule.get("resources") or (), f"{path}.resources", errors)
     if rule.get("scope") is not None:
@@ -40,10 +40,10 @@ def _rule(rule: Object, path: str, errors: Errors) -> None:
 
 
 def _names(given: Sequence[str], path: str, errors: Errors) -> None:
-    for index, each in enumerate(given):
-        named(names.path_segment, each, f"{path}[{index}]", errors)
-        if each in given[:index]:
-            errors.append(duplicate(f"{path}[{index}]", each))
+    for index, name in enumerate(given):
+        named(names.path_segment, name, f"{path}[{index}]", errors)
+        if name in given[:index]:
+            errors.append(duplicate(f"{path}[{index}]", name))
 
 
 def _some(given: Sequence[str], path: str, what: str, errors: Errors) -> None:
@@ -58,11 +58,11 @@ def _resources(given: Sequence[str], path: str, errors: Errors) -> None:
     """Resources and their subresources, of which none is said twice over."""
     if not given:
         errors.append(required(path))
-    errors += [required(f"{path}[{index}]") for index, each in enumerate(given) if not each]
+    errors += [required(f"{path}[{index}]") for index, resource in enumerate(given) if not resource]
     _parts(given, path, errors)
     if len(given) > 1 and "*/*" in given:
         errors.append(invalid(path, given, "if '*/*' is present, must not specify other resources"))
-    if "*" in given and any(each not in ("", "*") and "/" not in each for each in given):
+    if "*" in given and any(resource not in ("", "*") and "/" not in resource for resource in given):
         detail = "if '*' is present, must not specify other resources without subresources"
         errors.append(invalid(path, given, detail))
 
@@ -71,13 +71,17 @@ def _parts(given: Sequence[str], path: str, errors: Errors) -> None:
     """No subresource after all of them, be it those of a resource or those of that name."""
     whole: set[str] = set()
     everywhere: set[str] = set()
-    for index, each in enumerate(given):
-        resource, slash, part = each.partition("/")
+    for index, resource_path in enumerate(given):
+        resource, slash, part = resource_path.partition("/")
         if not slash:
             continue
         for known, word, shown in ((whole, resource, f"{resource}/*"), (everywhere, part, f"*/{part}")):
             if word in known:
-                errors.append(invalid(f"{path}[{index}]", each, f"if '{shown}' is present, must not specify {each}"))
+                errors.append(
+                    invalid(
+                        f"{path}[{index}]", resource_path, f"if '{shown}' is present, must not specify {resource_path}"
+                    )
+                )
         if part == "*":
             whole.add(resource)
         if resource == "*":

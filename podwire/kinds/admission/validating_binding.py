@@ -51,10 +51,10 @@ def _param_ref(ref: Object, path: str, errors: Errors) -> None:
 
 
 def _actions(given: Sequence[str], path: str, errors: Errors) -> None:
-    for index, each in enumerate(given):
-        _ACTIONS.check(each, f"{path}[{index}]", errors)
-        if each in given[:index]:
-            errors.append(duplicate(f"{path}[{index}]", each))
+    for index, action in enumerate(given):
+        _ACTIONS.check(action, f"{path}[{index}]", errors)
+        if action in given[:index]:
+            errors.append(duplicate(f"{path}[{index}]", action))
     if "Deny" in given and "Warn" in given:
         errors.append(invalid(path, given, _TWICE))
     if not given:

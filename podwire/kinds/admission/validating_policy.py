@@ -33,13 +33,13 @@ def create(obj: Object) -> list[FieldError]:
     _constraints(spec.get("matchConstraints"), "spec.matchConstraints", errors)
     compiler = Compiler(params=kind is not None)
     _conditions(spec.get("matchConditions") or (), compiler, "spec.matchConditions", errors)
-    for index, each in enumerate(spec.get("variables") or ()):
-        _variable(each, compiler, f"spec.variables[{index}]", errors)
+    for index, variable in enumerate(spec.get("variables") or ()):
+        _variable(variable, compiler, f"spec.variables[{index}]", errors)
     validations, annotations = spec.get("validations") or (), spec.get("auditAnnotations") or ()
     if not validations and not annotations:
-        errors += [required(f"spec.{each}", _NOTHING_TO_DO) for each in ("validations", "auditAnnotations")]
-    for index, each in enumerate(validations):
-        _validation(each, compiler, f"spec.validations[{index}]", errors)
+        errors += [required(f"spec.{field}", _NOTHING_TO_DO) for field in ("validations", "auditAnnotations")]
+    for index, validation in enumerate(validations):
+        _validation(validation, compiler, f"spec.validations[{index}]", errors)
     _annotations(annotations, (obj.get("metadata") or {}).get("name") or "", compiler, errors)
     return errors
 
@@ -54,9 +54,9 @@ def update_status(new: Object, _old: Object) -> list[FieldError]:
     warnings = (status.get("typeChecking") or {}).get("expressionWarnings") or ()
     errors += [
         required(f"status.typeChecking.expressionWarnings[{index}].{word}")
-        for index, each in enumerate(warnings)
+        for index, warning in enumerate(warnings)
         for word in ("warning", "fieldRef")
-        if not (each.get(word) or "").strip()
+        if not (warning.get(word) or "").strip()
     ]
     conditions(status.get("conditions") or (), "status.conditions", errors)
     return errors
@@ -96,8 +96,8 @@ def _conditions(given: Sequence[Object], compiler: Compiler, path: str, errors: 
     if len(given) > MOST_CONDITIONS:
         errors.append(too_many(path, len(given), MOST_CONDITIONS))
     seen: set[str] = set()
-    for index, each in enumerate(given):
-        where, name, text = f"{path}[{index}]", each.get("name") or "", (each.get("expression") or "").strip()
+    for index, condition in enumerate(given):
+        where, name, text = f"{path}[{index}]", condition.get("name") or "", (condition.get("expression") or "").strip()
         if not text:
             errors.append(required(f"{where}.expression"))
         else:
@@ -126,7 +126,7 @@ def _variable(given: Object, compiler: Compiler, path: str, errors: Errors) -> N
 
 
 def _validation(given: Object, compiler: Compiler, path: str, errors: Errors) -> None:
-    text, message, expression = (given.get(each) or "" for each in ("expression", "message", "messageExpression"))
+    text, message, expression = (given.get(field) or "" for field in ("expression", "message", "messageExpression"))
     if not text.strip():
         errors.append(required(f"{path}.expression", "expression is not specified"))
     else:
@@ -148,8 +148,12 @@ def _annotations(given: Sequence[Object], policy: str, compiler: Compiler, error
     if len(given) > MOST_ANNOTATIONS:
         errors.append(invalid(path, given, f"must not have more than {MOST_ANNOTATIONS} auditAnnotations"))
     seen: set[str] = set()
-    for index, each in enumerate(given):
-        where, key, text = f"{path}[{index}]", each.get("key") or "", (each.get("valueExpression") or "").strip()
+    for index, annotation in enumerate(given):
+        where, key, text = (
+            f"{path}[{index}]",
+            annotation.get("key") or "",
+            (annotation.get("valueExpression") or "").strip(),
+        )
         if policy:
             named(names.qualified_name, f"{policy}/{key}", f"{where}.key", errors)
         else:

@@ -59,7 +59,7 @@ class BuiltinTypes:
         return DEDUCED if schema.json_type == "object" else _SCALARS.get(schema.json_type, LEAF)
 
     def _members(self, properties: Mapping[str, Schema]) -> Mapping[str, Type]:
-        return {name: self._of(each) for name, each in properties.items()}
+        return {name: self._of(property_) for name, property_ in properties.items()}
 
     def _of(self, schema: Schema) -> Type:
         if schema.map_type == "atomic":

@@ -62,7 +62,7 @@ class _Walk:
             self._elements(elements, old or [], new or [])
             return False
         for value, gone in ((old, True), (new, False)):  # another kind of value: its parts come or go with it
-            below = {key: each for key, each in whole(of, value).items() if key != HERE}
+            below = {key: inner for key, inner in whole(of, value).items() if key != HERE}
             if gone:
                 self.removed.update(below)
             else:
@@ -86,7 +86,7 @@ class _Walk:
         if fresh:
             self.added.update(parts(of, fresh))
         if len(old) > len(new) - len(fresh):
-            self.removed.update(parts(of, {name: each for name, each in old.items() if name not in new}))
+            self.removed.update(parts(of, {name: value for name, value in old.items() if name not in new}))
 
     def _elements(self, of: Elements, old: list[Any], new: list[Any]) -> None:
         if len(old) == len(new) and (names := _names(of, new)) and names == _names(of, old):
@@ -144,7 +144,7 @@ def _elements(of: Type, old: Any, new: Any) -> Elements | None:
 def _names(of: Elements, values: list[Any]) -> list[str] | None:
     """The names of elements; None where one has none or two have the same."""
     try:
-        names = [of.name(each) for each in values]
+        names = [of.name(value) for value in values]
     except BadElement:
         return None
     return names if len(set(names)) == len(names) else None
@@ -153,9 +153,9 @@ def _names(of: Elements, values: list[Any]) -> list[str] | None:
 def _named(of: Elements, values: list[Any]) -> dict[str, list[Any]]:
     """The elements by name. One that has none cannot be owned and is left out."""
     found: dict[str, list[Any]] = {}
-    for each in values:
+    for value in values:
         try:
-            found.setdefault(of.name(each), []).append(each)
+            found.setdefault(of.name(value), []).append(value)
         except BadElement:
             continue
     return found

@@ -22,7 +22,7 @@ def custom_type(schema: Mapping[str, Any], metadata: Type) -> Type:
 
 
 def _members(schema: Mapping[str, Any], metadata: Type) -> dict[str, Type]:
-    return {name: _of(each, metadata) for name, each in (schema.get("properties") or {}).items()}
+    return {name: _of(property_, metadata) for name, property_ in (schema.get("properties") or {}).items()}
 
 
 def _of(schema: Mapping[str, Any], metadata: Type) -> Type:

@@ -38,12 +38,12 @@ def _value(of: Type, value: Any, path: tuple[str, ...], found: list[str]) -> Non
         else:
             found.append(_at(path, f"expected list, got {_named(value)}"))
     elif isinstance(value, dict):
-        for name, each in value.items():
+        for name, member in value.items():
             kind = of.member(name)
             if kind is None:
                 found.append(_at((*path, f"f:{name}"), "field not declared in schema"))
             else:
-                _value(kind, each, (*path, f"f:{name}"), found)
+                _value(kind, member, (*path, f"f:{name}"), found)
     else:
         found.append(_at(path, f"expected map, got {_named(value)}"))
 
@@ -57,16 +57,16 @@ def _scalar(of: Leaf, value: Any, path: tuple[str, ...], found: list[str]) -> No
 
 def _elements(of: Elements, value: list[Any], path: tuple[str, ...], found: list[str]) -> None:
     seen: set[str] = set()
-    for index, each in enumerate(value):
+    for index, item in enumerate(value):
         try:
-            name = of.name(each)
+            name = of.name(item)
         except BadElement as error:
             found.append(_at(path, f"element {index}: {error}"))
             continue
         if name in seen:
             found.append(_at(path, f"duplicate entries for key {shown((name,))}"))
         seen.add(name)
-        _value(of.element, each, (*path, name), found)
+        _value(of.element, item, (*path, name), found)
 
 
 def _at(path: tuple[str, ...], what: str) -> str:

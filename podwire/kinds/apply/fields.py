@@ -32,12 +32,12 @@ def claimed(of: Type, value: Any) -> FieldSet:
 
 def _claimed_members(of: Members, value: dict[str, Any]) -> FieldSet:
     found: FieldSet = {}
-    for name, each in value.items():
+    for name, member in value.items():
         kind = of.member(name)
         if kind is None:
             continue
-        below = claimed(kind, each)
-        whole = each is None or each == {} or _is_leaf(kind, each) or not of.names(name)
+        below = claimed(kind, member)
+        whole = member is None or member == {} or _is_leaf(kind, member) or not of.names(name)
         if below:
             found[f"f:{name}"] = {HERE: {}, **below} if whole else below
         elif whole:
@@ -47,12 +47,12 @@ def _claimed_members(of: Members, value: dict[str, Any]) -> FieldSet:
 
 def _claimed_elements(of: Elements, value: list[Any]) -> FieldSet:
     found: FieldSet = {}
-    for each in value:
+    for item in value:
         try:
-            name = of.name(each)
+            name = of.name(item)
         except BadElement:
             continue
-        below = claimed(of.element, each)
+        below = claimed(of.element, item)
         found[name] = {HERE: {}, **below} if below and name not in found else {}
     return found
 
@@ -84,10 +84,10 @@ def _whole_members(of: Members, value: dict[str, Any]) -> FieldSet:
         return _filled(frame, value)
     found: FieldSet = {HERE: FIELD}
     known = of.known
-    for name, each in value.items():
+    for name, member in value.items():
         key, kind = known[name]
         if kind is not None:
-            found[key] = whole(kind, each)
+            found[key] = whole(kind, member)
     return found if len(found) > 1 else FIELD
 
 
@@ -116,10 +116,10 @@ def _framed(of: Struct, names: tuple[str, ...]) -> Frame | None:
 
 def _whole_elements(of: Elements, value: list[Any]) -> FieldSet:
     found: FieldSet = {HERE: FIELD}
-    for each in value:
+    for item in value:
         try:
-            name = of.name(each)
+            name = of.name(item)
         except BadElement:
             continue
-        found[name] = FIELD if name in found else whole(of.element, each)
+        found[name] = FIELD if name in found else whole(of.element, item)
     return found if len(found) > 1 else FIELD

@@ -62,20 +62,23 @@ class BadEntries(ValueError):
 def read(entries: Iterable[dict[str, Any]], *, strange: bool = False) -> Managed:
     """The managers of an object. `strange`: a client sent them, so they are looked at; raises BadEntries."""
     managed: Managed = {}
-    for each in entries:
-        operation, api_version = each.get("operation", ""), each.get("apiVersion", "")
-        fields = each.get("fieldsV1") or {}
+    for entry in entries:
+        operation, api_version = entry.get("operation", ""), entry.get("apiVersion", "")
+        fields = entry.get("fieldsV1") or {}
         if strange:
-            _check(each)
+            _check(entry)
             try:
                 fields = tidy(fields)
             except ValueError as error:
                 raise BadEntries(str(error)) from error
         # an entry without a manager keeps its empty name: only who writes now must have one
         manager = Manager(
-            each.get("manager", ""), operation, api_version if operation == UPDATE else "", each.get("subresource", "")
+            entry.get("manager", ""),
+            operation,
+            api_version if operation == UPDATE else "",
+            entry.get("subresource", ""),
         )
-        managed[manager] = Owned(fields, api_version, each.get("time", ""), None if strange else each)
+        managed[manager] = Owned(fields, api_version, entry.get("time", ""), None if strange else entry)
     return managed
 
 
@@ -130,16 +133,16 @@ def bundled(managed: Managed) -> Managed:
     surplus = len(updaters) - MOST_UPDATERS
     kept = dict(managed)
     first: dict[str, Manager] = {}
-    for each in sorted(updaters, key=lambda manager: (managed[manager].time, manager)):
+    for updater in sorted(updaters, key=lambda manager: (managed[manager].time, manager)):
         if surplus <= 0:
             break
-        owned = kept[each]
-        eldest = first.setdefault(owned.api_version, each)
-        if eldest is each:
+        owned = kept[updater]
+        eldest = first.setdefault(owned.api_version, updater)
+        if eldest is updater:
             continue
         bundle = Manager(BUNDLE, UPDATE, owned.api_version)
         before = kept[bundle] if bundle in kept else kept.pop(eldest)
-        del kept[each]
+        del kept[updater]
         kept[bundle] = Owned(union(owned.fields, before.fields), owned.api_version, owned.time)
         surplus -= 1
     return kept

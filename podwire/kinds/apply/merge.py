@@ -31,7 +31,7 @@ def _merged(of: Type, live: Any, config: Any) -> Any:
 
 def _either(kind: type, live: Any, config: Any) -> bool:
     """Both are of a kind. A null counts as empty: where an object or list is expected it takes nothing away."""
-    return all(each is None or isinstance(each, kind) for each in (live, config))
+    return all(side is None or isinstance(side, kind) for side in (live, config))
 
 
 def _merged_members(of: Members, live: Mapping[str, Any], config: Mapping[str, Any]) -> Any:
@@ -48,7 +48,7 @@ def _merged_members(of: Members, live: Mapping[str, Any], config: Mapping[str, A
 
 def _merged_elements(of: Elements, live: list[Any], config: list[Any]) -> Any:
     """The elements in the configuration's order; those that only the object has stay where they were between them."""
-    wanted = {of.name(each): each for each in config}
+    wanted = {of.name(item): item for item in config}
     present = _by_name(of, live)
     count = Counter(name for name, _ in present)
     known = {name: value for name, value in present if count[name] == 1}
@@ -66,11 +66,11 @@ def _merged_elements(of: Elements, live: list[Any], config: list[Any]) -> Any:
 def _by_name(of: Elements, values: list[Any]) -> list[tuple[str, Any]]:
     """The object's elements, each with its name; one that has none keeps its place under a name of its own."""
     named = []
-    for index, each in enumerate(values):
+    for index, value in enumerate(values):
         try:
-            named.append((of.name(each), each))
+            named.append((of.name(value), value))
         except BadElement:
-            named.append((f"i:{index}", each))
+            named.append((f"i:{index}", value))
     return named
 
 

@@ -67,8 +67,8 @@ class Conflicts(Exception):
 
 def created(version: Version, empty: Object, new: Object, manager: Manager, time: str) -> Managed:
     """The managers of a new object: one that has everything that is not in the empty one."""
-    claims = {name: each for name, each in new.items() if name not in _IDENTITY}
-    claims["metadata"] = {name: each for name, each in new["metadata"].items() if name not in _IDENTITY_META}
+    claims = {name: value for name, value in new.items() if name not in _IDENTITY}
+    claims["metadata"] = {name: value for name, value in new["metadata"].items() if name not in _IDENTITY_META}
     gained = given(version.type, empty, claims)
     return {manager: Owned(gained, version.api_version, time)} if gained else {}
 
@@ -192,8 +192,10 @@ def _pruned(view: View, merged: Object, managed: Managed, last: Owned | None) ->
     whole = version.there(merged)
     ours = with_named(version.type, last.fields)
     pruned = remove(version.type, whole, ours) or {}
-    for each in sorted({owned.api_version for owned in managed.values()}, key=lambda name: name != last.api_version):
-        pruned = _with_owned(view, version, whole, pruned, each, managed)
+    for api_version in sorted(
+        {owned.api_version for owned in managed.values()}, key=lambda name: name != last.api_version
+    ):
+        pruned = _with_owned(view, version, whole, pruned, api_version, managed)
     gone = intersection(difference(_named(version, whole), _named(version, pruned)), ours)
     return version.back(remove(version.type, whole, gone) or {})
 
@@ -207,9 +209,9 @@ def _with_owned(view: View, of: Version, whole: Object, pruned: Object, api_vers
     all_there = whole if same else version.there(of.back(whole))
     few_there = pruned if same else version.there(of.back(pruned))
     owned: FieldSet = {}
-    for each in managed.values():
-        if each.api_version == api_version:
-            owned = union(owned, each.fields)
+    for other in managed.values():
+        if other.api_version == api_version:
+            owned = union(owned, other.fields)
     kept = union(_named(version, few_there), with_named(version.type, owned))
     left = remove(version.type, all_there, difference(_named(version, all_there), kept)) or {}
     return left if same else of.there(version.back(left))

@@ -35,13 +35,13 @@ def _is_scalar(value: Any) -> bool:
 
 def _members(of: Members, value: dict[str, Any], fields: FieldSet) -> dict[str, Any]:
     kept = {}
-    for name, each in value.items():
+    for name, member in value.items():
         below = fields.get(f"f:{name}")
         if below is None:
-            kept[name] = each
+            kept[name] = member
         elif below and HERE not in below:
             kind = of.member(name)
-            left = remove(kind, each, below) if kind is not None else each
+            left = remove(kind, member, below) if kind is not None else member
             if left is not None:
                 kept[name] = left
     return kept
@@ -49,15 +49,15 @@ def _members(of: Members, value: dict[str, Any], fields: FieldSet) -> dict[str, 
 
 def _elements(of: Elements, value: list[Any], fields: FieldSet) -> list[Any]:
     kept = []
-    for each in value:
+    for item in value:
         try:
-            below = fields.get(of.name(each))
+            below = fields.get(of.name(item))
         except BadElement:
             below = None
         if below is None:
-            kept.append(each)
+            kept.append(item)
         elif below and HERE not in below:
-            kept.append(remove(of.element, each, below))
+            kept.append(remove(of.element, item, below))
     return kept
 
 

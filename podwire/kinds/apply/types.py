@@ -199,7 +199,7 @@ def elements_of(of: Type, value: Any) -> Elements | None:
 
 def shown(path: tuple[str, ...]) -> str:
     """A path as people read it: `.spec.containers[name="c"].image`."""
-    return "".join(_shown(each) for each in path)
+    return "".join(_shown(element) for element in path)
 
 
 def _shown(element: str) -> str:

@@ -76,13 +76,13 @@ def _update_strategy(strategy: Object, errors: Errors) -> None:
 
 def _with_claims(spec: Object) -> Object:
     """The template as its pods will be: with a volume for each claim template."""
-    claims = [(each.get("metadata") or {}).get("name", "") for each in spec.get("volumeClaimTemplates") or ()]
+    claims = [(claim.get("metadata") or {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ()]
     if not claims:
         return spec
     template = spec.get("template") or {}
     pod = template.get("spec") or {}
     volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
-    volumes += [each for each in pod.get("volumes") or () if each.get("name") not in claims]
+    volumes += [volume for volume in pod.get("volumes") or () if volume.get("name") not in claims]
     return {**spec, "template": {**template, "spec": {**pod, "volumes": volumes}}}
 
 

@@ -107,7 +107,9 @@ def status_counts(*counts: str) -> Update:
 def container_cells(pod_template: Json) -> tuple[str, str]:
     """The names and the images of a template's containers."""
     containers = elements(part(pod_template, "spec"), "containers")
-    return ",".join(text(each, "name") for each in containers), ",".join(text(each, "image") for each in containers)
+    return ",".join(text(container, "name") for container in containers), ",".join(
+        text(container, "image") for container in containers
+    )
 
 
 def replica_cells(obj: Json, now: float) -> list[Any]:

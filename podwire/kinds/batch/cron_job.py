@@ -66,7 +66,7 @@ def _schedule(spec: Object, before: Object, errors: Errors) -> None:
         detail = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
         errors.append(invalid(path, schedule, detail))
     else:
-        bad = [each for each in fields if not _CRON_FIELD.fullmatch(each)]
+        bad = [field for field in fields if not _CRON_FIELD.fullmatch(field)]
         errors += [invalid(path, schedule, f"failed to parse int from {each}") for each in bad]
 
 

@@ -27,7 +27,9 @@ def validate_config_map(obj: Object) -> list[FieldError]:
             errors.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
     for key in binary:
         named(names.config_key, key, f"binaryData[{key}]", errors)
-    size = sum(len(text.encode()) for text in data.values()) + sum(_decoded_size(each) for each in binary.values())
+    size = sum(len(text.encode()) for text in data.values()) + sum(
+        _decoded_size(encoded) for encoded in binary.values()
+    )
     if size > LIMIT:
         errors.append(too_long("", LIMIT))
     return errors
@@ -44,7 +46,7 @@ def validate_secret(obj: Object) -> list[FieldError]:
     data = obj.get("data") or {}
     for key in data:
         named(names.config_key, key, f"data[{key}]", errors)
-    if sum(_decoded_size(each) for each in data.values()) > LIMIT:
+    if sum(_decoded_size(encoded) for encoded in data.values()) > LIMIT:
         errors.append(too_long("data", LIMIT))
     if (check := _TYPES.get(obj.get("type", ""))) is not None:
         check(obj, data, errors)
@@ -63,7 +65,7 @@ def _sealed(new: Object, old: Object, fields: tuple[str, ...], errors: Errors) -
         return
     if not new.get("immutable"):
         errors.append(forbidden("immutable", SEALED))
-    errors += [forbidden(each, SEALED) for each in fields if (new.get(each) or {}) != (old.get(each) or {})]
+    errors += [forbidden(field, SEALED) for field in fields if (new.get(field) or {}) != (old.get(field) or {})]
 
 
 def _decoded_size(text: str) -> int:

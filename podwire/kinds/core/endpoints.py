@@ -140,12 +140,16 @@ def default_slice(obj: dict[str, Any]) -> None:
 
 def endpoints_row(obj: Json, now: float) -> list[Any]:
     subsets = elements(obj, "subsets")
-    told = first_few((each for subset in subsets for each in _subset(subset)), _LISTED, empty="") if subsets else NONE
+    told = (
+        first_few((address for subset in subsets for address in _subset(subset)), _LISTED, empty="")
+        if subsets
+        else NONE
+    )
     return [name_of(obj), told, age_of(obj, now)]
 
 
 def _subset(subset: Json) -> Iterator[str]:
-    hosts = [text(each, "ip") for each in elements(subset, "addresses")]
+    hosts = [text(address, "ip") for address in elements(subset, "addresses")]
     ports = elements(subset, "ports")
     if not ports:  # a headless service may have none
         yield from hosts
@@ -155,8 +159,8 @@ def _subset(subset: Json) -> Iterator[str]:
 
 
 def slice_row(obj: Json, now: float) -> list[Any]:
-    ports = (shown(each, "port") or text(each, "name", "*") for each in elements(obj, "ports"))
-    hosts = (host for each in elements(obj, "endpoints") for host in strings(each, "addresses"))
+    ports = (shown(port, "port") or text(port, "name", "*") for port in elements(obj, "ports"))
+    hosts = (host for endpoint in elements(obj, "endpoints") for host in strings(endpoint, "addresses"))
     return [
         name_of(obj),
         text(obj, "addressType"),

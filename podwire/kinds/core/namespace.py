@@ -34,10 +34,10 @@ def validate_status(new: Object, _old: Object) -> list[FieldError]:
 
 
 def _finalizers(obj: Object, errors: Errors) -> None:
-    for index, each in enumerate((obj.get("spec") or {}).get("finalizers") or ()):
+    for index, finalizer in enumerate((obj.get("spec") or {}).get("finalizers") or ()):
         path = f"spec.finalizers[{index}]"
-        named(names.qualified_name, each, path, errors)
-        qualified_finalizer(each, path, errors)
+        named(names.qualified_name, finalizer, path, errors)
+        qualified_finalizer(finalizer, path, errors)
 
 
 METADATA_NAME = "kubernetes.io/metadata.name"

@@ -157,9 +157,9 @@ def _roles(labels: Json) -> list[str]:
 
 
 def _address(status: Json, kind: str) -> str:
-    for each in elements(status, "addresses"):
-        if each.get("type") == kind:
-            return text(each, "address")
+    for address in elements(status, "addresses"):
+        if address.get("type") == kind:
+            return text(address, "address")
     return NONE
 
 

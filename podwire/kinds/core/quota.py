@@ -117,13 +117,15 @@ def validate_quota(obj: Object) -> list[FieldError]:
     for scope in scopes:
         if scope not in _SCOPES:
             errors.append(invalid("spec.scopes", scopes, "unsupported scope"))
-    errors += [invalid("spec.scopes", scopes, "conflicting scopes") for each in _OPPOSITES if each <= set(scopes)]
+    errors += [
+        invalid("spec.scopes", scopes, "conflicting scopes") for opposite in _OPPOSITES if opposite <= set(scopes)
+    ]
     return errors
 
 
 def validate_quota_update(new: Object, old: Object) -> list[FieldError]:
     errors = validate_quota(new)
-    scopes, before = ((each.get("spec") or {}).get("scopes") or () for each in (new, old))
+    scopes, before = ((quota.get("spec") or {}).get("scopes") or () for quota in (new, old))
     if set(scopes) != set(before):
         errors.append(invalid("spec.scopes", scopes, IMMUTABLE))
     return errors

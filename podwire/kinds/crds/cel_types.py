@@ -140,10 +140,10 @@ def _moving(moves: Mapping[str, tuple[str, Convert | None]]) -> Convert:
         if not isinstance(value, dict):
             return value
         moved = {}
-        for name, each in value.items():
-            if each is not None and name in moves:
+        for name, member in value.items():
+            if member is not None and name in moves:
                 written, below = moves[name]
-                moved[written] = below(each) if below else each
+                moved[written] = below(member) if below else member
         return moved
 
     return convert
@@ -166,7 +166,7 @@ def _length(schema: Json) -> int:
     """Bytes of a text at most: a character takes up to four."""
     if isinstance(schema.get("maxLength"), int):
         return max(int(schema["maxLength"]), 0) * 4
-    allowed = [each for each in schema.get("enum") or () if isinstance(each, str)]
+    allowed = [choice for choice in schema.get("enum") or () if isinstance(choice, str)]
     return max(map(len, allowed)) if allowed else _LONGEST_STRING
 
 

@@ -55,14 +55,14 @@ def compiled(schema: Json) -> Check:
 
     def check(value: Any, path: str, errors: list[FieldError]) -> None:
         known = len(errors)
-        for each in before:
-            each(value, path, errors)
+        for step in before:
+            step(value, path, errors)
         if len(errors) > known or value is None:
             return  # of the wrong type, or nothing more to look at
-        for each in by_kind.get(type(value), ()):
-            each(value, path, errors)
-        for each in after:
-            each(value, path, errors)
+        for step in by_kind.get(type(value), ()):
+            step(value, path, errors)
+        for step in after:
+            step(value, path, errors)
 
     return check
 
@@ -99,8 +99,8 @@ def _enum_checks(schema: Json) -> list[Check]:
     allowed = schema.get("enum")
     if not allowed:
         return []
-    keys = {identity(each) for each in allowed}
-    detail = "supported values: " + ", ".join(f'"{_plain(each)}"' for each in allowed)
+    keys = {identity(choice) for choice in allowed}
+    detail = "supported values: " + ", ".join(f'"{_plain(choice)}"' for choice in allowed)
 
     def check(value: Any, path: str, errors: list[FieldError]) -> None:
         if identity(value) not in keys:
@@ -211,7 +211,7 @@ def _list_checks(schema: Json) -> list[Check]:
     if schema.get("uniqueItems"):
         checks.append(
             _refusing(
-                lambda value: len({identity(each) for each in value}) < len(value), "shouldn't contain duplicates"
+                lambda value: len({identity(element) for element in value}) < len(value), "shouldn't contain duplicates"
             )
         )
     if isinstance(items := schema.get("items"), dict):
@@ -236,8 +236,8 @@ def _most(limit: int) -> Check:
 
 def _each_item(item: Check) -> Check:
     def check(value: Any, path: str, errors: list[FieldError]) -> None:
-        for index, each in enumerate(value):
-            item(each, f"{path}[{index}]", errors)
+        for index, element in enumerate(value):
+            item(element, f"{path}[{index}]", errors)
 
     return check
 
@@ -247,8 +247,8 @@ def _unique(key_of: Callable[[Any], Any]) -> Check:
 
     def check(value: Any, path: str, errors: list[FieldError]) -> None:
         seen: set[Hashable] = set()
-        for index, each in enumerate(value):
-            key = key_of(each)
+        for index, element in enumerate(value):
+            key = key_of(element)
             if identity(key) in seen:
                 errors.append(duplicate(f"{path}[{index}]", key))
             seen.add(identity(key))
@@ -267,7 +267,7 @@ def _object_checks(schema: Json) -> list[Check]:
         checks.append(_required_check(tuple(schema["required"])))
     if schema.get("x-kubernetes-embedded-resource"):
         checks.append(_embedded)
-    properties = {name: compiled(each) for name, each in (schema.get("properties") or {}).items()}
+    properties = {name: compiled(property_) for name, property_ in (schema.get("properties") or {}).items()}
     values = schema.get("additionalProperties")
     if properties or isinstance(values, dict):
         checks.append(_members(properties, compiled(values) if isinstance(values, dict) else None))
@@ -293,10 +293,10 @@ def _embedded(value: Any, path: str, errors: list[FieldError]) -> None:
 
 def _members(properties: Mapping[str, Check], rest: Check | None) -> Check:
     def check(value: Any, path: str, errors: list[FieldError]) -> None:
-        for name, each in value.items():
+        for name, below in value.items():
             member = properties.get(name, rest)
             if member is not None:
-                member(each, child(path, name), errors)
+                member(below, child(path, name), errors)
 
     return check
 
@@ -304,11 +304,11 @@ def _members(properties: Mapping[str, Check], rest: Check | None) -> Check:
 def _alternative_checks(schema: Json) -> list[Check]:
     checks: list[Check] = []
     if every := schema.get("allOf"):
-        checks.append(_all_of([compiled(each) for each in every]))
+        checks.append(_all_of([compiled(alternative) for alternative in every]))
     if some := schema.get("anyOf"):
-        checks.append(_any_of([compiled(each) for each in some]))
+        checks.append(_any_of([compiled(alternative) for alternative in some]))
     if one := schema.get("oneOf"):
-        checks.append(_one_of([compiled(each) for each in one]))
+        checks.append(_one_of([compiled(alternative) for alternative in one]))
     if isinstance(unwanted := schema.get("not"), dict):
         checks.append(_none_of(compiled(unwanted)))
     return checks
@@ -316,9 +316,9 @@ def _alternative_checks(schema: Json) -> list[Check]:
 
 def _tried(checks: Sequence[Check], value: Any, path: str) -> list[list[FieldError]]:
     outcomes: list[list[FieldError]] = []
-    for each in checks:
+    for check in checks:
         errors: list[FieldError] = []
-        each(value, path, errors)
+        check(value, path, errors)
         outcomes.append(errors)
     return outcomes
 
@@ -336,7 +336,7 @@ def _all_of(checks: Sequence[Check]) -> Check:
     def check(value: Any, path: str, errors: list[FieldError]) -> None:
         outcomes = _tried(checks, value, path)
         if any(outcomes):
-            errors += [each for outcome in outcomes for each in outcome]
+            errors += [error for outcome in outcomes for error in outcome]
             none = ". None validated" if all(outcomes) else ""
             errors.append(_unmet(path, f"validate all the schemas (allOf){none}"))
 
@@ -356,7 +356,7 @@ def _any_of(checks: Sequence[Check]) -> Check:
 def _one_of(checks: Sequence[Check]) -> Check:
     def check(value: Any, path: str, errors: list[FieldError]) -> None:
         outcomes = _tried(checks, value, path)
-        valid = sum(not each for each in outcomes)
+        valid = sum(not outcome for outcome in outcomes)
         if valid == 1:
             return
         found = f"Found {valid} valid alternatives" if valid else "Found none valid"
@@ -378,7 +378,7 @@ def _none_of(unwanted: Check) -> Check:
 def identity(value: Any) -> Hashable:
     """Equal for equal JSON values and for no others: true is not 1, 1.0 is."""
     if isinstance(value, dict):
-        return (dict, frozenset((key, identity(each)) for key, each in value.items()))
+        return (dict, frozenset((key, identity(member)) for key, member in value.items()))
     if isinstance(value, list):
         return (list, *map(identity, value))
     return (bool, value) if isinstance(value, bool) else value

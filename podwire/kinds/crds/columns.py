@@ -37,7 +37,7 @@ def columns_of(version: Json) -> Columns:
     """The columns of an entry of `spec.versions`; a definition without columns shows the age."""
     asked = version.get("additionalPrinterColumns") or [_AGE]
     definitions = [_NAME, *map(_definition, asked)]
-    return Columns(definitions, tuple((str(each.get("type")), compile_path(each["jsonPath"])) for each in asked))
+    return Columns(definitions, tuple((str(column.get("type")), compile_path(column["jsonPath"])) for column in asked))
 
 
 def _definition(column: Json) -> dict[str, Any]:

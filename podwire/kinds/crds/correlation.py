@@ -28,7 +28,9 @@ def map_keys(schema: Json) -> tuple[str, ...]:
 
 def aligning(schema: Json) -> Align | None:
     """How old values of a schema are put in order; None where there is nothing to order."""
-    properties = {name: found for name, each in (schema.get("properties") or {}).items() if (found := aligning(each))}
+    properties = {
+        name: found for name, property_ in (schema.get("properties") or {}).items() if (found := aligning(property_))
+    }
     values, items = schema.get("additionalProperties"), schema.get("items")
     rest = aligning(values) if isinstance(values, dict) else None
     below = aligning(items) if isinstance(items, dict) else None
@@ -48,12 +50,14 @@ def _list(schema: Json, below: Align | None) -> Align:
             return old
         if in_order:
             return [below(*pair) if below else pair[0] for pair in zip(old, new, strict=False)] + old[len(new) :]
-        places = {name_of(keys, each) if keys else identity(each): index for index, each in enumerate(new)}
-        named = [(places.get(name_of(keys, each) if keys else identity(each), len(new)), each) for each in old]
+        places = {name_of(keys, element) if keys else identity(element): index for index, element in enumerate(new)}
+        named = [
+            (places.get(name_of(keys, element) if keys else identity(element), len(new)), element) for element in old
+        ]
         named.sort(key=lambda pair: pair[0])
         if below is None:
-            return [each for _, each in named]
-        return [below(each, new[place]) if place < len(new) else each for place, each in named]
+            return [element for _, element in named]
+        return [below(element, new[place]) if place < len(new) else element for place, element in named]
 
     return align
 
@@ -63,10 +67,10 @@ def _object(properties: Mapping[str, Align], rest: Align | None) -> Align:
         if not isinstance(old, dict) or not isinstance(new, dict):
             return old
         aligned = dict(old)
-        for name, each in old.items():
+        for name, member in old.items():
             below = properties.get(name, rest)
             if below is not None and name in new:
-                aligned[name] = below(each, new[name])
+                aligned[name] = below(member, new[name])
         return aligned
 
     return align

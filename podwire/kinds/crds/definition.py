@@ -21,7 +21,7 @@ COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int6
 
 APPROVAL = "api-approved.kubernetes.io"
 _PROTECTED = ("k8s.io", "kubernetes.io")
-_BUILTIN = frozenset(f"{each.resource}.{each.group}" for each in BUILTIN.all)
+_BUILTIN = frozenset(f"{kind.resource}.{kind.group}" for kind in BUILTIN.all)
 
 
 def create(crd: Json) -> list[FieldError]:
@@ -43,14 +43,14 @@ def update(new: Json, old: Json) -> list[FieldError]:
         if now != then:
             errors.append(invalid(f"spec.{path}", now, "field is immutable"))
     stored = (new.get("status") or {}).get("storedVersions") or []
-    served = {each.get("name") for each in spec.get("versions") or []}
+    served = {version.get("name") for version in spec.get("versions") or []}
     errors += [
-        invalid(f"status.storedVersions[{index}]", each, "missing from spec.versions; "
-                f"{each} was previously a storage version, and must remain in spec.versions until a storage "
+        invalid(f"status.storedVersions[{index}]", name, "missing from spec.versions; "
+                f"{name} was previously a storage version, and must remain in spec.versions until a storage "
                 "migration ensures no data remains persisted in "
-                f"{each} and removes {each} from status.storedVersions")
-        for index, each in enumerate(stored)
-        if each not in served
+                f"{name} and removes {name} from status.storedVersions")
+        for index, name in enumerate(stored)
+        if name not in served
     ]  # fmt: skip
     return errors
 
@@ -64,14 +64,14 @@ def _at(value: Any, path: str) -> Any:
 def _metadata(crd: Json, spec: Json) -> list[FieldError]:
     metadata: Json = crd.get("metadata") or {}
     name, group = metadata.get("name", ""), spec.get("group", "")
-    errors = [invalid("metadata.name", name, each) for each in names.dns_subdomain(name)]
+    errors = [invalid("metadata.name", name, problem) for problem in names.dns_subdomain(name)]
     if name != f"{(spec.get('names') or {}).get('plural', '')}.{group}":
         errors.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
     if name in _BUILTIN:
         errors.append(
             forbidden("spec.names.plural", f"{name} is built in, and its objects are not a definition's to delete")
         )
-    if any(group == each or group.endswith(f".{each}") for each in _PROTECTED):
+    if any(group == suffix or group.endswith(f".{suffix}") for suffix in _PROTECTED):
         errors += _approval((metadata.get("annotations") or {}).get(APPROVAL, ""))
     return errors
 
@@ -123,8 +123,8 @@ def _names(wanted: Json) -> list[FieldError]:
             detail = f"may have mixed case, but should otherwise match: {','.join(problems)}"
             errors.append(invalid(f"{path}.{word}", value, detail))
     for word in ("shortNames", "categories"):
-        for index, each in enumerate(wanted.get(word) or []):
-            errors += _label(each, f"{path}.{word}[{index}]")
+        for index, name in enumerate(wanted.get(word) or []):
+            errors += _label(name, f"{path}.{word}[{index}]")
     if wanted.get("kind") and wanted.get("kind") == wanted.get("listKind"):
         errors.append(invalid(f"{path}.listKind", wanted["listKind"], "kind and listKind may not be the same"))
     return errors
@@ -137,14 +137,14 @@ def _label(value: str, path: str) -> list[FieldError]:
 
 def _versions(versions: list[Json]) -> list[FieldError]:
     errors: list[FieldError] = []
-    for index, each in enumerate(versions):
-        errors += _version(each, f"spec.versions[{index}]")
-    listed = [each.get("name", "") for each in versions]
+    for index, version in enumerate(versions):
+        errors += _version(version, f"spec.versions[{index}]")
+    listed = [version.get("name", "") for version in versions]
     if len(set(listed)) < len(listed):
         errors.append(invalid("spec.versions", listed, "must contain unique version names"))
-    if sum(bool(each.get("storage")) for each in versions) != 1:
+    if sum(bool(version.get("storage")) for version in versions) != 1:
         errors.append(invalid("spec.versions", listed, "must have exactly one version marked as storage version"))
-    if not any(each.get("served") for each in versions):
+    if not any(version.get("served") for version in versions):
         errors.append(invalid("spec.versions", listed, "must have at least one served version"))
     return errors
 
@@ -154,8 +154,8 @@ def _version(version: Json, path: str) -> list[FieldError]:
     problems = names.dns1035_label(name)
     errors = [invalid(f"{path}.name", name, ",".join(problems))] if problems else []
     errors += _schema(version, path)
-    for index, each in enumerate(version.get("additionalPrinterColumns") or []):
-        errors += _column(each, f"{path}.additionalPrinterColumns[{index}]")
+    for index, column in enumerate(version.get("additionalPrinterColumns") or []):
+        errors += _column(column, f"{path}.additionalPrinterColumns[{index}]")
     errors += _scale((version.get("subresources") or {}).get("scale"), f"{path}.subresources.scale")
     if version.get("deprecationWarning") is not None and not version.get("deprecated"):
         detail = "can only be set for deprecated versions"
@@ -210,7 +210,7 @@ def _path(value: str, where: str, under: tuple[str, ...] = ()) -> list[FieldErro
     except BadPath as error:
         return [invalid(where, value, str(error))]
     if under and not value.startswith(under):
-        places = " or ".join(each.rstrip(".") for each in under)
+        places = " or ".join(prefix.rstrip(".") for prefix in under)
         detail = f"should be a json path under {'either ' if len(under) > 1 else ''}{places}"
         return [invalid(where, value, detail)]
     return []

@@ -43,7 +43,7 @@ def _base64(text: str) -> bool:
 
 def _uri(text: str) -> bool:
     """An absolute URI or an absolute path."""
-    if any(each <= " " or each == "\x7f" for each in text):
+    if any(character <= " " or character == "\x7f" for character in text):
         return False
     try:
         parts = urlsplit(text)

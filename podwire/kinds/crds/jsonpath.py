@@ -39,7 +39,7 @@ class Path:
         """All values that the path leads to."""
         found = [value]
         for step in self.steps:
-            found = [each for one in found for each in step(one)]
+            found = [below for one in found for below in step(one)]
             if not found:
                 break
         return found
@@ -88,7 +88,7 @@ def _index(found: re.Match[str]) -> Step:
 
 
 def _slice(found: re.Match[str]) -> Step:
-    start, end = (int(each) if each else None for each in found.groups())
+    start, end = (int(bound) if bound else None for bound in found.groups())
 
     def step(value: Any) -> Iterable[Any]:
         return value[start:end] if isinstance(value, list) else ()
@@ -116,7 +116,7 @@ def _filter(found: re.Match[str]) -> Step:
 
 def _kept(test: Callable[[Any], bool]) -> Step:
     def step(value: Any) -> Iterable[Any]:
-        return [each for each in value if test(each)] if isinstance(value, list) else ()
+        return [element for element in value if test(element)] if isinstance(value, list) else ()
 
     return step
 

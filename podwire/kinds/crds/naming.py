@@ -23,13 +23,13 @@ class _Verdict:
 def condition(crd: Json, name: str) -> bool:
     """Whether a condition of the definition holds."""
     found = (crd.get("status") or {}).get("conditions") or []
-    return any(each.get("type") == name and each.get("status") == "True" for each in found)
+    return any(entry.get("type") == name and entry.get("status") == "True" for entry in found)
 
 
 def established(crd: Json, now: float, existing_kinds: Iterable[Kind]) -> dict[str, Any]:
     """The status of a definition, given the kinds of its group that others have (other definitions, built-in ones)."""
     before: Json = crd.get("status") or {}
-    others = [each for each in existing_kinds if each.group == crd["spec"]["group"]]
+    others = [kind for kind in existing_kinds if kind.group == crd["spec"]["group"]]
     verdict = _judged(crd["spec"]["names"], before.get("acceptedNames") or {}, others)
     when = rfc3339(now)
     if verdict.reason:
@@ -51,8 +51,8 @@ def established(crd: Json, now: float, existing_kinds: Iterable[Kind]) -> dict[s
 
 def _judged(wanted: Json, accepted: Json, others: list[Kind]) -> _Verdict:
     """Each name on its own: one that others have stays what it was; of several conflicts the last is told."""
-    resources = {word for each in others for word in (each.resource, each.singular, *each.short_names)}
-    kinds = {word for each in others for word in (each.kind, each.list_kind)}
+    resources = {word for other in others for word in (other.resource, other.singular, *other.short_names)}
+    kinds = {word for other in others for word in (other.kind, other.list_kind)}
     verdict = dict(accepted)
     reason = message = ""
     for word, taken in (("plural", resources), ("singular", resources), ("shortNames", resources),
@@ -60,10 +60,10 @@ def _judged(wanted: Json, accepted: Json, others: list[Kind]) -> _Verdict:
         if word not in wanted:
             verdict.pop(word, None)
             continue
-        clashes = [each for each in _listed(wanted[word]) if each in taken and each not in _listed(accepted.get(word))]
+        clashes = [name for name in _listed(wanted[word]) if name in taken and name not in _listed(accepted.get(word))]
         if clashes:
             reason = f"{word[0].upper()}{word[1:]}Conflict"
-            message = ", ".join(f'"{each}" is already in use' for each in clashes)
+            message = ", ".join(f'"{clash}" is already in use' for clash in clashes)
         else:
             verdict[word] = wanted[word]
     if wanted.get("categories"):
@@ -83,10 +83,10 @@ def _condition(name: str, status: str, reason: str, message: str, when: str) -> 
 
 def _merged(before: list[Json], after: Iterable[dict[str, Any]]) -> list[Json]:
     """The conditions with the new ones in their places; one whose status stays keeps the time of its last change."""
-    merged = {each.get("type"): each for each in before}
-    for each in after:
-        old = merged.get(each["type"])
-        if old is not None and old.get("status") == each["status"] and old.get("lastTransitionTime"):
-            each["lastTransitionTime"] = old["lastTransitionTime"]
-        merged[each["type"]] = each
+    merged = {entry.get("type"): entry for entry in before}
+    for entry in after:
+        old = merged.get(entry["type"])
+        if old is not None and old.get("status") == entry["status"] and old.get("lastTransitionTime"):
+            entry["lastTransitionTime"] = old["lastTransitionTime"]
+        merged[entry["type"]] = entry
     return list(merged.values())

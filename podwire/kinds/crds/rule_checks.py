@@ -113,8 +113,8 @@ def _walk(place: _Place, found: _Found) -> None:
     schema, path = place.schema, place.path
     if schema.get(WORD):
         _judge(place, found)
-    for name, each in (schema.get("properties") or {}).items():
-        _walk(_under(each, f"{path}.properties[{name}]", place.times, place.unordered), found)
+    for name, property_ in (schema.get("properties") or {}).items():
+        _walk(_under(property_, f"{path}.properties[{name}]", place.times, place.unordered), found)
     if isinstance(values := schema.get("additionalProperties"), dict):
         times = _times(place.times, schema.get("maxProperties"))
         _walk(_under(values, f"{path}.additionalProperties", times, place.unordered), found)
@@ -127,17 +127,17 @@ def _walk(place: _Place, found: _Found) -> None:
 def _wrong_defaults(schema: Json, path: str) -> list[FieldError]:
     """Defaults that the rules of their own schemas do not let pass."""
     errors: list[FieldError] = []
-    for each, where in _spine(schema, path):
-        if "default" in each:
-            tree = compile_rules(each, root=bool(each.get("x-kubernetes-embedded-resource")))
-            errors += run_rules(tree, each["default"], path=f"{where}.default")
+    for part, where in _spine(schema, path):
+        if "default" in part:
+            tree = compile_rules(part, root=bool(part.get("x-kubernetes-embedded-resource")))
+            errors += run_rules(tree, part["default"], path=f"{where}.default")
     return errors
 
 
 def _spine(schema: Json, path: str) -> Iterator[tuple[Json, str]]:
     yield schema, path
-    for name, each in (schema.get("properties") or {}).items():
-        yield from _spine(each, f"{path}.properties[{name}]")
+    for name, property_ in (schema.get("properties") or {}).items():
+        yield from _spine(property_, f"{path}.properties[{name}]")
     for word in ("additionalProperties", "items"):
         if isinstance(each := schema.get(word), dict):
             yield from _spine(each, f"{path}.{word}")

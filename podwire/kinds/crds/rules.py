@@ -70,7 +70,9 @@ class RuleTree:
 def compile_rules(schema: Json, *, root: bool = True) -> RuleTree | None:
     """The rules of a schema that has been found right; None when it has none."""
     items, values = schema.get("items"), schema.get("additionalProperties")
-    properties = {name: found for name, each in (schema.get("properties") or {}).items() if (found := _under(each))}
+    properties = {
+        name: found for name, property_ in (schema.get("properties") or {}).items() if (found := _under(property_))
+    }
     below = _under(items), _under(values)
     told = schema.get(WORD) or []
     if not told and not properties and not any(below):
@@ -81,7 +83,7 @@ def compile_rules(schema: Json, *, root: bool = True) -> RuleTree | None:
     return RuleTree(
         kind=schema.get("type", ""),
         declared=declared,
-        rules=tuple(_rule(each, declared, schema) for each in told),
+        rules=tuple(_rule(rule, declared, schema) for rule in told),
         align=aligning(schema) if told else None,
         keys=map_keys(schema),
         properties=properties,
@@ -115,7 +117,7 @@ def run_rules(
     being run. `old` is what it was before, None for what is new."""
     if tree is None:
         return []
-    if any(each.problem in _BLOCKING or "must be of type" in each.detail for each in before):
+    if any(error.problem in _BLOCKING or "must be of type" in error.detail for error in before):
         return [invalid(NOWHERE, None, _NOT_RUN)]
     run = _Run(time.thread_time() + SECONDS)
     run.walk(tree, path, new, old)
@@ -135,8 +137,8 @@ class _Run:
             return
         if tree.rules:
             self._judge(tree, path, new, old)
-        for each, where, value, before in _parts(tree, path, new, old):
-            self.walk(each, where, value, before)
+        for part, where, value, before in _parts(tree, path, new, old):
+            self.walk(part, where, value, before)
 
     def _judge(self, tree: RuleTree, path: str, new: Any, old: Any) -> None:
         values: Values | CelError = _values(tree, new, old)
@@ -176,7 +178,7 @@ def _values(tree: RuleTree, new: Any, old: Any) -> Values | CelError:
     convert = tree.declared.convert
     try:
         known = {"self": convert(new) if convert else new}
-        if old is not None and any(each.compares for each in tree.rules):
+        if old is not None and any(rule.compares for rule in tree.rules):
             aligned = tree.align(old, new) if tree.align else old
             known["oldSelf"] = convert(aligned) if convert else aligned
     except ValueError as error:
@@ -196,7 +198,7 @@ def _parts(tree: RuleTree, path: str, new: Any, old: Any) -> Iterator[tuple[Rule
     elif isinstance(new, list) and tree.items is not None:
         known = {}
         if tree.keys and isinstance(old, list):
-            known = {name_of(tree.keys, each): each for each in old}
+            known = {name_of(tree.keys, element): element for element in old}
         for index, value in enumerate(new):
             yield tree.items, f"{path}[{index}]", value, known.get(name_of(tree.keys, value)) if known else None
 

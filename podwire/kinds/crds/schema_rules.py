@@ -84,8 +84,8 @@ def _checked(schema: Any, path: str, place: str, depth: int) -> list[FieldError]
     errors += list_errors(schema, path)
     errors += form_errors(schema, path)
     errors += _values(schema, path, place, depth)
-    for name, each in (schema.get("properties") or {}).items():
-        errors += _checked(each, f"{path}.properties[{name}]", "field", depth + 1)
+    for name, property_ in (schema.get("properties") or {}).items():
+        errors += _checked(property_, f"{path}.properties[{name}]", "field", depth + 1)
     if "items" in schema:
         errors += _checked(schema["items"], f"{path}.items", "item", depth + 1)
     errors += _alternatives(schema, path, depth)
@@ -113,7 +113,7 @@ def _misfit(keyword: str, value: Any, types: tuple[type, ...]) -> str:
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         return "has the wrong type"
     names: list[Any] = [*value] if keyword in _LISTS_OF_NAMES and isinstance(value, list) else []
-    return "" if all(isinstance(each, str) for each in names) else "must be a list of strings"
+    return "" if all(isinstance(name, str) for name in names) else "must be a list of strings"
 
 
 def _words(schema: Json, path: str) -> list[FieldError]:
@@ -231,9 +231,9 @@ def _alternatives(schema: Json, path: str, depth: int) -> list[FieldError]:
     for word in ("allOf", "anyOf", "oneOf"):
         if word == "anyOf" and skip_any_of:
             continue
-        for index, each in enumerate(schema.get(word) or []):
+        for index, alternative in enumerate(schema.get(word) or []):
             errors += _alternative(
-                each, f"{path}.{word}[{index}]", depth + 1, int_or_string=word == "allOf" and not index
+                alternative, f"{path}.{word}[{index}]", depth + 1, int_or_string=word == "allOf" and not index
             )
     if schema.get("not") is not None:
         errors += _alternative(schema["not"], f"{path}.not", depth + 1)
@@ -251,15 +251,15 @@ def _alternative(schema: Any, path: str, depth: int, *, int_or_string: bool = Fa
         errors.append(forbidden(f"{path}.properties[metadata]", "must not be specified in a nested context"))
     if int_or_string and schema.get("anyOf") == _ANY_OF_INT_OR_STRING:
         schema = {word: value for word, value in schema.items() if word != "anyOf"}
-    for each, where in _below(schema, path):
-        errors += _alternative(each, where, depth + 1)
+    for inner, where in _below(schema, path):
+        errors += _alternative(inner, where, depth + 1)
     return errors
 
 
 def _below(schema: Json, path: str) -> Sequence[tuple[Any, str]]:
-    found = [(each, f"{path}.properties[{name}]") for name, each in (schema.get("properties") or {}).items()]
+    found = [(property_, f"{path}.properties[{name}]") for name, property_ in (schema.get("properties") or {}).items()]
     for word in ("allOf", "anyOf", "oneOf"):
-        found += [(each, f"{path}.{word}[{index}]") for index, each in enumerate(schema.get(word) or [])]
+        found += [(alternative, f"{path}.{word}[{index}]") for index, alternative in enumerate(schema.get(word) or [])]
     found += [(schema[word], f"{path}.{word}") for word in ("items", "not") if schema.get(word) is not None]
     return found
 
@@ -270,8 +270,8 @@ Walk = Callable[[Json, str], list[FieldError]]
 def everywhere(schema: Json, path: str, look: Walk) -> list[FieldError]:
     """What `look` says of a schema and of all that shape values below it."""
     errors = look(schema, path)
-    for name, each in (schema.get("properties") or {}).items():
-        errors += everywhere(each, f"{path}.properties[{name}]", look)
+    for name, property_ in (schema.get("properties") or {}).items():
+        errors += everywhere(property_, f"{path}.properties[{name}]", look)
     for word in ("items", "additionalProperties"):
         if isinstance(each := schema.get(word), dict):
             errors += everywhere(each, f"{path}.{word}", look)
@@ -328,8 +328,8 @@ def selectable_errors(fields: Sequence[Json], schema: Json, path: str) -> list[F
     """What is wrong with a version's selectableFields."""
     errors: list[FieldError] = []
     seen: set[str] = set()
-    for index, each in enumerate(fields):
-        where, told = f"{path}[{index}].jsonPath", each.get("jsonPath", "")
+    for index, field in enumerate(fields):
+        where, told = f"{path}[{index}].jsonPath", field.get("jsonPath", "")
         errors += _selectable_field(told, schema, where)
         if told in seen:
             errors.append(duplicate(where, told))

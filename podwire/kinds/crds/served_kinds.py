@@ -20,17 +20,17 @@ def names_of(crd: Json) -> Json:
 
 def kinds_of(crd: Json) -> list[Kind]:
     """One kind for each served version, in the definition's order."""
-    return [_kind(crd, each) for each in crd["spec"]["versions"] if each.get("served")]
+    return [_kind(crd, version) for version in crd["spec"]["versions"] if version.get("served")]
 
 
 def storage_version(crd: Json) -> str:
     """The version in which objects are stored."""
-    return next(str(each["name"]) for each in crd["spec"]["versions"] if each.get("storage"))
+    return next(str(version["name"]) for version in crd["spec"]["versions"] if version.get("storage"))
 
 
 def selectable_fields(version: Json) -> tuple[str, ...]:
     """The field-selector paths that a version adds, such as `spec.color`."""
-    return tuple(each["jsonPath"].removeprefix(".") for each in version.get("selectableFields") or [])
+    return tuple(field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or [])
 
 
 def scale_path(version: Json, name: str) -> tuple[str, ...]:
@@ -42,8 +42,8 @@ def scale_path(version: Json, name: str) -> tuple[str, ...]:
 def written_otherwise(crd: Json) -> bool:
     """Whether stored objects may be other than a version's schema has them: another version's is another, or the
     definition has changed since it was made."""
-    schemas = [each.get("schema") for each in crd["spec"]["versions"]]
-    return (crd["metadata"].get("generation") or 1) > 1 or any(each != schemas[0] for each in schemas)
+    schemas = [version.get("schema") for version in crd["spec"]["versions"]]
+    return (crd["metadata"].get("generation") or 1) > 1 or any(schema != schemas[0] for schema in schemas)
 
 
 def deprecation(crd: Json, version: Json) -> str:
@@ -53,8 +53,8 @@ def deprecation(crd: Json, version: Json) -> str:
     if version.get("deprecationWarning"):
         return str(version["deprecationWarning"])
     group, kind = crd["spec"]["group"], names_of(crd)["kind"]
-    newer = [each["name"] for each in crd["spec"]["versions"] if each.get("served") and not each.get("deprecated")]
-    newer = [each for each in newer if version_order(each) < version_order(version["name"])]
+    newer = [other["name"] for other in crd["spec"]["versions"] if other.get("served") and not other.get("deprecated")]
+    newer = [name for name in newer if version_order(name) < version_order(version["name"])]
     told = f"{group}/{version['name']} {kind} is deprecated"
     return f"{told}; use {group}/{min(newer, key=version_order)} {kind}" if newer else told
 

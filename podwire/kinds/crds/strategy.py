@@ -22,7 +22,9 @@ def default(obj: dict[str, Any]) -> None:
         service.setdefault("port", HTTPS)
     status = obj.setdefault("status", {})
     if not status.get("storedVersions"):
-        status["storedVersions"] = [each["name"] for each in spec.get("versions") or () if each.get("storage")][:1]
+        status["storedVersions"] = [
+            version["name"] for version in spec.get("versions") or () if version.get("storage")
+        ][:1]
 
 
 CUSTOM_RESOURCE_DEFINITION = Strategy(

@@ -47,11 +47,11 @@ class Node:
         self._meta = meta
         self._embedded = bool(schema.get("x-kubernetes-embedded-resource"))
         self._open = bool(schema.get("x-kubernetes-preserve-unknown-fields")) or values is True
-        self._properties = {name: Node(each, meta) for name, each in (schema.get("properties") or {}).items()}
+        self._properties = {name: Node(property_, meta) for name, property_ in (schema.get("properties") or {}).items()}
         self._values = Node(values, meta) if isinstance(values, dict) else None
         self._items = Node(items, meta) if isinstance(items, dict) else None
-        below = [*self._properties.values(), *(each for each in (self._values, self._items) if each)]
-        self.defaulting: bool = "default" in schema or any(each.defaulting for each in below)
+        below = [*self._properties.values(), *(node for node in (self._values, self._items) if node)]
+        self.defaulting: bool = "default" in schema or any(node.defaulting for node in below)
         self._default_size = len(msgspec.json.encode(schema["default"])) if "default" in schema else 0
 
     def decode(self, value: Any, path: str, report: Report) -> Any:
@@ -59,22 +59,22 @@ class Node:
             return self._decode_object(value, path, report)
         if isinstance(value, list) and self._items is not None:
             item = self._items
-            return [item.decode(each, f"{path}[{index}]", report) for index, each in enumerate(value)]
+            return [item.decode(element, f"{path}[{index}]", report) for index, element in enumerate(value)]
         return value
 
     def _decode_object(self, value: dict[str, Any], path: str, report: Report) -> dict[str, Any]:
         kept: dict[str, Any] = {}
-        for name, each in value.items():
+        for name, member in value.items():
             if self._embedded and name == "metadata":
-                if each is not None:
-                    kept[name] = self._meta.decode(each, child(path, name), report)
+                if member is not None:
+                    kept[name] = self._meta.decode(member, child(path, name), report)
                 continue
             node = self._properties.get(name, self._values)
             if node is not None:
-                if each is not None or node.nullable:
-                    kept[name] = node.decode(each, child(path, name), report)
+                if member is not None or node.nullable:
+                    kept[name] = node.decode(member, child(path, name), report)
             elif self._open or (self._embedded and name in _IDENTITY):
-                kept[name] = each
+                kept[name] = member
             else:
                 report.unknown.append(child(path, name))
         return kept
@@ -84,8 +84,8 @@ class Node:
         if isinstance(value, dict):
             self._fill_object(value, growth)
         elif isinstance(value, list) and self._items is not None and self._items.defaulting:
-            for index, each in enumerate(value):
-                value[index] = self._items.filled(each, growth)
+            for index, element in enumerate(value):
+                value[index] = self._items.filled(element, growth)
 
     def _fill_object(self, value: dict[str, Any], growth: "Growth") -> None:
         for name, node in self._properties.items():
@@ -96,8 +96,8 @@ class Node:
             elif "default" in node.schema:
                 value[name] = node.filled(node.default(growth), growth)
         if self._values is not None and self._values.defaulting:
-            for name, each in value.items():  # the keys stay, so they may be set while walking
-                value[name] = self._values.filled(each, growth)
+            for name, member in value.items():  # the keys stay, so they may be set while walking
+                value[name] = self._values.filled(member, growth)
 
     def filled(self, value: Any, growth: "Growth") -> Any:
         """The value with its defaults; the default itself where there is a null that may not be one."""
@@ -213,9 +213,9 @@ def judged(check: Check, value: Any, path: str) -> list[FieldError]:
 def fresh(value: Any) -> Any:
     """A copy that nobody else holds: defaults are filled in by many requests."""
     if isinstance(value, dict):
-        return {key: fresh(each) for key, each in value.items()}
+        return {key: fresh(member) for key, member in value.items()}
     if isinstance(value, list):
-        return [fresh(each) for each in value]
+        return [fresh(element) for element in value]
     return value
 
 

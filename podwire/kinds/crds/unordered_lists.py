@@ -61,20 +61,20 @@ class _Walk:
             case Select():
                 return _field(self.seen(node.operand, scope), node.field)
             case Call():
-                return self._call(node, [self.seen(each, scope) for each in node.args])
+                return self._call(node, [self.seen(arg, scope) for arg in node.args])
             case Made():
-                for each in node.parts:
-                    self.seen(each, scope)
+                for part in node.parts:
+                    self.seen(part, scope)
             case Comprehension():
                 return self._comprehension(node, scope)
         return _UNKNOWN
 
     def _call(self, node: Call, args: list[_From]) -> _From:
         match node.function:
-            case "_==_" | "_!=_" if any(each.unordered for each in args) and not args[0].counterpart(args[1]):
-                if not any(isinstance(each, Const) for each in node.args):  # null, or of another type
+            case "_==_" | "_!=_" if any(arg.unordered for arg in args) and not args[0].counterpart(args[1]):
+                if not any(isinstance(arg, Const) for arg in node.args):  # null, or of another type
                     self.found.append((node, COMPARED))
-            case "_+_" if any(_is_unordered(each.schema) for each in args):
+            case "_+_" if any(_is_unordered(arg.schema) for arg in args):
                 self.found.append((node, ADDED))
             case "_?._" if isinstance(name := node.args[1], Const):
                 return _field(args[0], str(name.value))
@@ -94,15 +94,15 @@ class _Walk:
             return self.seen(node.result, {**scope, node.accumulator: bound})
         over = self.seen(node.range, scope)
         inner = {**scope, node.accumulator: start, node.variables[-1]: _element(over)}
-        for each in (node.condition, node.step):
-            self.seen(each, inner)
+        for part in (node.condition, node.step):
+            self.seen(part, inner)
         return self.seen(node.result, {**scope, node.accumulator: start})
 
 
 def _field(value: _From, name: str) -> _From:
     schema = value.schema if isinstance(value.schema, dict) else {}
-    for each, below in (schema.get("properties") or {}).items():
-        if escape(each) == name:
+    for property_, below in (schema.get("properties") or {}).items():
+        if escape(property_) == name:
             return value.into(below, name)
     return value.into(schema.get("additionalProperties"), name)
 
@@ -137,4 +137,4 @@ class _Same:
 def _has_unordered(same: _Same) -> bool:
     schema = same.schema
     below = [*(schema.get("properties") or {}).values(), schema.get("items"), schema.get("additionalProperties")]
-    return _is_unordered(schema) or any(_has_unordered(_Same(each)) for each in below if isinstance(each, dict))
+    return _is_unordered(schema) or any(_has_unordered(_Same(part)) for part in below if isinstance(part, dict))

@@ -28,7 +28,7 @@ def capacity(given: Object, path: str, errors: Errors, *, shared: bool) -> None:
     elif range_ is not None and default is None:
         errors.append(required(f"{place}.default", "required when validRange is defined"))
     elif values:
-        parsed = [_amount(each) for each in values]
+        parsed = [_amount(value) for value in values]
         _values(parsed, _amount(default), _amount(given.get("value", 0)), f"{place}.validValues", errors)
     elif range_ is not None:
         _range(range_, _amount(default), _amount(given.get("value", 0)), f"{place}.validRange", errors)
@@ -39,8 +39,8 @@ def _amount(written: str | float) -> Quantity:
 
 
 def _values(values: list[Quantity], default: Quantity, most: Quantity, path: str, errors: Errors) -> None:
-    for index, (each, following) in enumerate(itertools.pairwise(values), 1):
-        if each > following:
+    for index, (amount, following) in enumerate(itertools.pairwise(values), 1):
+        if amount > following:
             errors.append(invalid(f"{path}[{index}]", str(following), "values must be sorted in ascending order"))
 
     def fits(value: Quantity, place: str, found: Errors) -> None:
@@ -84,7 +84,7 @@ def _step(step: Quantity, low: Quantity, reached: list[Quantity], most: Quantity
         return
     if low + step > most:
         errors.append(invalid(path, str(step), f"one step {low + step} is larger than capacity value: {most}"))
-    for each in reached:
-        if (each.nano - low.nano) % step.nano:
+    for amount in reached:
+        if (amount.nano - low.nano) % step.nano:
             detail = f"value is not a multiple of a given step ({step}) from ({low})"
-            errors.append(invalid(path, str(each), detail))
+            errors.append(invalid(path, str(amount), detail))

@@ -107,8 +107,8 @@ def _name(given: Object) -> str:
 
 def _request_names(devices: Object) -> Requests:
     return {
-        _name(each): frozenset(_name(other) for other in each.get("firstAvailable") or ())
-        for each in devices.get("requests") or ()
+        _name(request): frozenset(_name(other) for other in request.get("firstAvailable") or ())
+        for request in devices.get("requests") or ()
     }
 
 
@@ -182,8 +182,8 @@ def _default_claim_spec(spec: dict[str, Any]) -> None:
     for request in spec["devices"].get("requests") or ():
         if (exactly := request.get("exactly")) is not None:
             _default_request(exactly)
-        for each in request.get("firstAvailable") or ():
-            _default_request(each)
+        for alternative in request.get("firstAvailable") or ():
+            _default_request(alternative)
 
 
 def _default_request(request: dict[str, Any]) -> None:

@@ -55,7 +55,7 @@ def _consumers(status: Object, before: Object, *, deleting: bool, errors: Errors
     distinct(consumers, MOST_CONSUMERS, _consumer, lambda each: each.get("uid"), path, errors)
     if consumers and status.get("allocation") is None:
         errors.append(forbidden(path, "may not be specified when `allocated` is not set"))
-    elif deleting and any(each not in (before.get("reservedFor") or ()) for each in consumers):
+    elif deleting and any(consumer not in (before.get("reservedFor") or ()) for consumer in consumers):
         detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
         errors.append(forbidden(path, detail))
 
@@ -109,7 +109,7 @@ def _key(device: Object) -> tuple[str, ...]:
 
 
 def _devices(status: Object, errors: Errors) -> None:
-    allocated = {_key(each) for each in _results(status)}
+    allocated = {_key(result) for result in _results(status)}
 
     def device(given: Object, path: str, found: Errors) -> None:
         _identity(given, path, found)

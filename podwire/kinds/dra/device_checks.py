@@ -28,8 +28,8 @@ def items(given: Sequence[Any], most: int, check: Item, path: str, errors: Error
     if len(given) > most:
         errors.append(too_many(path, len(given), most))
         return False
-    for index, each in enumerate(given):
-        check(each, f"{path}[{index}]", errors)
+    for index, item in enumerate(given):
+        check(item, f"{path}[{index}]", errors)
     return True
 
 
@@ -40,10 +40,10 @@ def distinct(
     if not items(given, most, check, path, errors):
         return
     seen: set[Hashable] = set()
-    for index, each in enumerate(given):
-        if key(each) in seen:
-            errors.append(duplicate(f"{path}[{index}]", key(each)))
-        seen.add(key(each))
+    for index, item in enumerate(given):
+        if key(item) in seen:
+            errors.append(duplicate(f"{path}[{index}]", key(item)))
+        seen.add(key(item))
 
 
 def driver(name: str, path: str, errors: Errors) -> None:
@@ -154,10 +154,10 @@ def binding_conditions(given: Object, path: str, errors: Errors) -> None:
         return
     distinct(wanted, MOST_CONDITIONS, label_name, str, f"{path}.bindingConditions", errors)
     distinct(failed, MOST_CONDITIONS, label_name, str, f"{path}.bindingFailureConditions", errors)
-    for index, each in enumerate(failed):
-        if each in wanted:
+    for index, condition in enumerate(failed):
+        if condition in wanted:
             detail = "bindingFailureConditions must not overlap with bindingConditions"
-            errors.append(invalid(f"{path}.bindingFailureConditions[{index}]", each, detail))
+            errors.append(invalid(f"{path}.bindingFailureConditions[{index}]", condition, detail))
     if not wanted:
         detail = "bindingConditions are required to use bindingFailureConditions"
         errors.append(invalid(f"{path}.bindingConditions", wanted, detail))

@@ -65,7 +65,7 @@ def _slice(spec: Object, errors: Errors) -> None:
     def device(given: Object, path: str, found: Errors) -> None:
         _device(given, path, found, per_device=per_device)
 
-    advanced = any(_is_advanced(each) for each in devices or ())
+    advanced = any(_is_advanced(candidate) for candidate in devices or ())
     most = MOST_ADVANCED_DEVICES if advanced else MOST_DEVICES
     distinct(devices or (), most, device, _name, "spec.devices", errors)
     distinct(counters or (), MOST_COUNTER_SETS, _counter_set, _name, "spec.sharedCounters", errors)
@@ -121,15 +121,15 @@ def _device(device: Object, path: str, errors: Errors, *, per_device: bool) -> N
     if (count := len(attributes) + len(capacity)) > MOST_PROPERTIES:
         detail = f"the total number of attributes and capacities must not exceed {MOST_PROPERTIES}"
         errors.append(invalid(path, count, detail))
-    if (count := sum(_entries(each) for each in attributes.values())) > MOST_VALUES:
+    if (count := sum(_entries(values) for values in attributes.values())) > MOST_VALUES:
         errors.append(invalid(path, count, f"the total number of attribute values must not exceed {MOST_VALUES}"))
     for name, attribute in attributes.items():
         qualified(name, f"{path}.attributes", errors)
         _attribute(attribute, f"{path}.attributes[{name}]", errors)
-    for name, each in capacity.items():
+    for name, amount in capacity.items():
         qualified(name, f"{path}.capacity", errors)
         shared = bool(device.get("allowMultipleAllocations"))
-        capacity_checks.capacity(each, f"{path}.capacity[{name}]", errors, shared=shared)
+        capacity_checks.capacity(amount, f"{path}.capacity[{name}]", errors, shared=shared)
     items(device.get("taints") or (), MOST_TAINTS, taint, f"{path}.taints", errors)
     consumed = device.get("consumesCounters") or ()
     distinct(consumed, MOST_CONSUMPTIONS, _consumption, _counter_set_name, f"{path}.consumesCounters", errors)
@@ -175,7 +175,7 @@ def _is_place(device: Object, field: str, path: str, errors: Errors) -> bool:
 
 
 def _entries(attribute: Object) -> int:
-    return sum(len(each) if isinstance(each, list) else 1 for each in attribute.values())
+    return sum(len(value) if isinstance(value, list) else 1 for value in attribute.values())
 
 
 def _attribute(attribute: Object, path: str, errors: Errors) -> None:
@@ -185,8 +185,8 @@ def _attribute(attribute: Object, path: str, errors: Errors) -> None:
         if isinstance(value, list):
             if not value:
                 errors.append(invalid(f"{path}.{field}", value, "must not be empty if specified"))
-            for index, each in enumerate(value):
-                _value(each, field.removesuffix("s"), f"{path}.{field}[{index}]", errors)
+            for index, element in enumerate(value):
+                _value(element, field.removesuffix("s"), f"{path}.{field}[{index}]", errors)
         else:
             _value(value, field, f"{path}.{field}", errors)
     if len(given) != 1:

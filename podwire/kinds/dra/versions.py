@@ -46,7 +46,7 @@ def _claim_spec(request: Convert, spec: Object) -> Object:
     devices = spec.get("devices") or {}
     if not devices.get("requests"):
         return spec
-    return {**spec, "devices": {**devices, "requests": [request(each) for each in devices["requests"]]}}
+    return {**spec, "devices": {**devices, "requests": [request(requested) for requested in devices["requests"]]}}
 
 
 def _template_spec(request: Convert, spec: Object) -> Object:
@@ -54,7 +54,7 @@ def _template_spec(request: Convert, spec: Object) -> Object:
 
 
 def _slice_spec(device: Convert, spec: Object) -> Object:
-    return {**spec, "devices": [device(each) for each in spec["devices"]]} if spec.get("devices") else spec
+    return {**spec, "devices": [device(published) for published in spec["devices"]]} if spec.get("devices") else spec
 
 
 def _request_to_v1(request: Object) -> Object:

@@ -45,7 +45,7 @@ def ingress_row(obj: Json, now: float) -> list[Any]:
 def _hosts(spec: Json) -> str:
     """The first hosts; what is said to be more counts rules, with a host or without."""
     rules = elements(spec, "rules")
-    named = [(index, host) for index, each in enumerate(rules) if (host := text(each, "host"))][:_LISTED]
+    named = [(index, host) for index, rule in enumerate(rules) if (host := text(rule, "host"))][:_LISTED]
     told = ",".join(host for _, host in named) or "*"
     cut = len(named) == _LISTED and named[-1][0] + 1 < len(rules)
     return f"{told} + {len(rules) - _LISTED} more..." if cut else told

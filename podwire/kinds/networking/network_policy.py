@@ -47,8 +47,8 @@ def _policy(spec: Object, known: Collection[str]) -> list[FieldError]:
     if len(types) > 2:
         errors.append(invalid("spec.policyTypes", types, "may not specify more than two policyTypes"))
         return errors
-    for index, each in enumerate(types):
-        _TYPES.check(each, f"spec.policyTypes[{index}]", errors)
+    for index, type_ in enumerate(types):
+        _TYPES.check(type_, f"spec.policyTypes[{index}]", errors)
     return errors
 
 
@@ -71,7 +71,7 @@ def _port(port: Object, path: str, errors: Errors) -> None:
 
 
 def _peer(peer: Object, path: str, known: Collection[str], errors: Errors) -> None:
-    given = [each for each in ("podSelector", "namespaceSelector", "ipBlock") if peer.get(each) is not None]
+    given = [word for word in ("podSelector", "namespaceSelector", "ipBlock") if peer.get(word) is not None]
     for field in ("podSelector", "namespaceSelector"):
         label_selector(peer.get(field), f"{path}.{field}", errors)
     if (block := peer.get("ipBlock")) is not None:
@@ -88,11 +88,11 @@ def _block(block: Object, path: str, known: Collection[str], errors: Errors) -> 
         errors.append(required(f"{path}.cidr"))
         return
     whole = _network(text, f"{path}.cidr", known, errors)
-    for index, each in enumerate(block.get("except") or ()):
+    for index, excepted in enumerate(block.get("except") or ()):
         place = f"{path}.except[{index}]"
-        part = _network(each, place, known, errors)
+        part = _network(excepted, place, known, errors)
         if whole is not None and part is not None and not _strictly_within(part, whole):
-            errors.append(invalid(place, each, "must be a strict subset of `cidr`"))
+            errors.append(invalid(place, excepted, "must be a strict subset of `cidr`"))
 
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -46,7 +46,7 @@ def apply(obj: Any, operations: Any) -> Any:
         raise PatchError(
             413, f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
         )
-    parsed = [_parse(number, each) for number, each in enumerate(operations)]
+    parsed = [_parse(number, entry) for number, entry in enumerate(operations)]
     document = _Document(obj)
     for operation in parsed:
         document.run(operation)
@@ -72,7 +72,7 @@ def _pointer(number: int, member: str, text: Any) -> Pointer:
     tokens = text.split("/")[1:]
     if len(tokens) > MAX_DEPTH:
         raise PatchError(422, f"operation {number}: {member} is more than {MAX_DEPTH} levels deep")
-    return tuple(each.replace("~1", "/").replace("~0", "~") for each in tokens)
+    return tuple(token.replace("~1", "/").replace("~0", "~") for token in tokens)
 
 
 class _Document:
@@ -181,10 +181,14 @@ class _Document:
         """A copied value has two places now, so neither may change it in place."""
         level = [value]
         while level:
-            here = [each for each in level if isinstance(each, dict | list)]
-            for each in here:
-                self._ours.pop(id(each), None)
-            level = [child for each in here for child in (each.values() if isinstance(each, dict) else each)]
+            here = [node for node in level if isinstance(node, dict | list)]
+            for container in here:
+                self._ours.pop(id(container), None)
+            level = [
+                child
+                for container in here
+                for child in (container.values() if isinstance(container, dict) else container)
+            ]
 
     def _find(self, operation: _Operation, path: Pointer) -> Any:
         node = self.root
@@ -232,7 +236,7 @@ def _missing(operation: _Operation, path: Pointer) -> PatchError:
 
 
 def _shown(path: Pointer) -> str:
-    return "".join("/" + each.replace("~", "~0").replace("/", "~1") for each in path) or '""'
+    return "".join("/" + token.replace("~", "~0").replace("/", "~1") for token in path) or '""'
 
 
 def _measure(value: Any) -> tuple[int, int]:
@@ -242,14 +246,14 @@ def _measure(value: Any) -> tuple[int, int]:
     while level:
         below: list[Any] = []
         containers = False
-        for each in level:
-            size += len(each) + 2 if isinstance(each, str) else 4
-            if isinstance(each, dict):
-                size += sum(map(len, each)) + 4 * len(each)
-                below += each.values()
+        for node in level:
+            size += len(node) + 2 if isinstance(node, str) else 4
+            if isinstance(node, dict):
+                size += sum(map(len, node)) + 4 * len(node)
+                below += node.values()
                 containers = True
-            elif isinstance(each, list):
-                below += each
+            elif isinstance(node, list):
+                below += node
                 containers = True
         height += containers
         level = below

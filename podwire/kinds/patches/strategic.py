@@ -100,7 +100,7 @@ def _retained(original: Object, patch: Object, path: str) -> Object:
 
 
 def _all_strings(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return isinstance(value, list) and all(isinstance(element, str) for element in value)
 
 
 def _taken(value: Any) -> Any:
@@ -129,8 +129,8 @@ def _remove(merged: Object, key: str, values: Any, path: str) -> None:
         raise PatchError(400, f"{_below(path, key)}: invalid patch format of primitive list")
     current = merged.get(key)
     if isinstance(current, list):
-        unwanted = {_itself(each) for each in values}
-        merged[key] = [each for each in current if _itself(each) not in unwanted]
+        unwanted = {_itself(value) for value in values}
+        merged[key] = [element for element in current if _itself(element) not in unwanted]
 
 
 def _order(merged: Object, patch: Object, key: str, shape: Shape | None, path: str) -> None:
@@ -155,32 +155,32 @@ def _check_order(patched: Any, wanted: list[Any], identity: Identity, path: str)
     if not isinstance(patched, list) or not wanted:
         return
     rest = iter(map(identity, wanted))  # `in` uses it up to the match, so what comes later must be found later
-    for each in patched:
-        if not (isinstance(each, dict) and _PATCH in each) and identity(each) not in rest:
+    for element in patched:
+        if not (isinstance(element, dict) and _PATCH in element) and identity(element) not in rest:
             raise PatchError(422, f"{path}: the order in the patch list doesn't match its $setElementOrder list")
 
 
 def _merged_list(original: list[Any], patch: list[Any], member: Field | None, path: str) -> list[Any]:
-    if not any(isinstance(each, dict) for each in (*original, *patch)):
-        unique = {_itself(each): each for each in (*original, *patch)}
+    if not any(isinstance(element, dict) for element in (*original, *patch)):
+        unique = {_itself(element): element for element in (*original, *patch)}
         return _ordered(list(unique.values()), patch, original, _itself)
     key = member.merge_key if member else ""
     if not key:
         raise PatchError(422, f"{path}: cannot merge lists without merge key")
     left, named, replaced = _special_elements(original, patch, key, path)
     if replaced:
-        return [_taken(each) for each in named]
+        return [_taken(element) for element in named]
     identity = _identity(member)
     positions: dict[Any, int] = {}
-    for index, each in enumerate(left):
-        positions.setdefault(identity(each), index)
+    for index, element in enumerate(left):
+        positions.setdefault(identity(element), index)
     merged = list(left)
-    for each in named:
-        at = positions.setdefault(identity(each), len(merged))
+    for element in named:
+        at = positions.setdefault(identity(element), len(merged))
         if at == len(merged):
-            merged.append(_members(each))
+            merged.append(_members(element))
         else:
-            merged[at] = _merged_object(merged[at], each, member.shape.element if member else None, f"{path}[{at}]")
+            merged[at] = _merged_object(merged[at], element, member.shape.element if member else None, f"{path}[{at}]")
     return _ordered(merged, named, left, identity)
 
 
@@ -191,48 +191,48 @@ def _special_elements(
     named: list[Object] = []
     deleted: set[Any] = set()
     replaced = False
-    for each in patch:
-        if not isinstance(each, dict):
+    for element in patch:
+        if not isinstance(element, dict):
             raise PatchError(422, f"{path}: list element types are not identical")
-        directive = _directive(each, path)
+        directive = _directive(element, path)
         if directive == "replace":
             replaced = True
             continue
-        if key not in each:
+        if key not in element:
             raise PatchError(422, f"{path}: an element does not contain declared merge key: {key}")
         if directive == "delete":
-            deleted.add(_itself(each[key]))
+            deleted.add(_itself(element[key]))
         else:
-            named.append(each)
-    if not all(isinstance(each, dict) for each in original):
+            named.append(element)
+    if not all(isinstance(element, dict) for element in original):
         raise PatchError(422, f"{path}: list element types are not identical")
-    return [each for each in original if _itself(each.get(key)) not in deleted], named, replaced
+    return [element for element in original if _itself(element.get(key)) not in deleted], named, replaced
 
 
 def _ordered(items: list[Any], wanted: list[Any], before: list[Any], identity: Identity) -> list[Any]:
     """The items in the order wanted; those not named there go where they stood `before`, relative to the named."""
     places = _places(wanted, identity)
-    known = [(identity(each), each) for each in items]
-    named = sorted((each for each in known if each[0] in places), key=lambda each: places[each[0]])
-    others = [each for each in known if each[0] not in places]
+    known = [(identity(item), item) for item in items]
+    named = sorted((element for element in known if element[0] in places), key=lambda each: places[each[0]])
+    others = [element for element in known if element[0] not in places]
     if not others:
-        return [each for _, each in named]
+        return [element for _, element in named]
     stood = _places(before, identity)
     result: list[Any] = []
     at = 0
-    for key, each in named:
+    for key, element in named:
         place = stood.get(key, -1)
         while at < len(others) and stood.get(others[at][0], place) < place:
             result.append(others[at][1])
             at += 1
-        result.append(each)
-    return result + [each for _, each in others[at:]]
+        result.append(element)
+    return result + [other for _, other in others[at:]]
 
 
 def _places(items: list[Any], identity: Identity) -> dict[Any, int]:
     places: dict[Any, int] = {}
-    for index, each in enumerate(items):
-        places.setdefault(identity(each), index)
+    for index, item in enumerate(items):
+        places.setdefault(identity(item), index)
     return places
 
 

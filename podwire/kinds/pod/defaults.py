@@ -73,7 +73,7 @@ def _affinity_terms(affinity: Mapping[str, Any]) -> list[dict[str, Any]]:
         rules = affinity.get(side) or {}
         terms += rules.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
         preferred = rules.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-        terms += [each["podAffinityTerm"] for each in preferred if each.get("podAffinityTerm")]
+        terms += [term["podAffinityTerm"] for term in preferred if term.get("podAffinityTerm")]
     return terms
 
 

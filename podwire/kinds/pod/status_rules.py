@@ -46,8 +46,8 @@ def changes(new: Object, old: Object, errors: Errors) -> None:
     _host_ips(status, before, errors)
     for kind, containers in _STATUS_KINDS.items():
         known = _by_name(spec.get(containers) or ())
-        for index, each in enumerate(status.get(kind) or ()):
-            _container_status(each, known, f"status.{kind}[{index}]", errors)
+        for index, container_status in enumerate(status.get(kind) or ()):
+            _container_status(container_status, known, f"status.{kind}[{index}]", errors)
 
 
 def _conditions(conditions: Sequence[Object], errors: Errors) -> None:
@@ -93,7 +93,7 @@ def _states(status: Object, before: Object, spec: Object, errors: Errors) -> Non
 
 
 def _by_name(given: Sequence[Object]) -> dict[str, Object]:
-    return {each.get("name", ""): each for each in given}
+    return {rule.get("name", ""): rule for rule in given}
 
 
 def _all_may_restart(spec: Object) -> bool:
@@ -121,7 +121,7 @@ def _rule_matches(rule: Object, exit_code: int) -> bool:
 
 
 def _claim_statuses(statuses: Sequence[Object], claims: Sequence[Object], errors: Errors) -> None:
-    known = {each.get("name", "") for each in claims}
+    known = {pod_claim.get("name", "") for pod_claim in claims}
     seen: set[str] = set()
     for index, status in enumerate(statuses):
         name, place = status.get("name", ""), f"status.resourceClaimStatuses[{index}]"
@@ -165,7 +165,7 @@ def _request_mapping(mapping: Object, containers: Mapping[str, Object], path: st
 
 def _pod_ips(status: Object, before: Object, errors: Errors) -> None:
     first, path = status.get("podIP", ""), "status.podIPs"
-    ips = [each.get("ip", "") for each in status.get("podIPs") or ()]
+    ips = [address.get("ip", "") for address in status.get("podIPs") or ()]
     if not ips and not first:
         return
     _addresses(ips, before, "podIPs", errors)
@@ -177,7 +177,7 @@ def _pod_ips(status: Object, before: Object, errors: Errors) -> None:
 
 
 def _host_ips(status: Object, before: Object, errors: Errors) -> None:
-    ips = [each.get("ip", "") for each in status.get("hostIPs") or ()]
+    ips = [address.get("ip", "") for address in status.get("hostIPs") or ()]
     if not ips:
         return
     if ips[0] != status.get("hostIP", ""):
@@ -186,11 +186,11 @@ def _host_ips(status: Object, before: Object, errors: Errors) -> None:
 
 
 def _addresses(ips: Sequence[str], before: Object, field: str, errors: Errors) -> None:
-    known = {each.get("ip", "") for each in before.get(field) or ()}
-    for index, each in enumerate(ips):
-        ip(each, f"status.{field}[{index}]", errors, known=known)
+    known = {address.get("ip", "") for address in before.get(field) or ()}
+    for index, address in enumerate(ips):
+        ip(address, f"status.{field}[{index}]", errors, known=known)
     if len(ips) > 1 and not one_per_family(ips):
-        shown = [{"ip": each} for each in ips]
+        shown = [{"ip": address} for address in ips]
         errors.append(invalid(f"status.{field}", shown, "may specify no more than one IP for each IP family"))
 
 
@@ -206,10 +206,10 @@ def _container_status(status: Object, containers: Mapping[str, Object], path: st
         errors.append(forbidden(path, "must not be specified in container status"))
         return
     container = containers.get(status.get("name", ""))
-    for position, each in enumerate(resources):
+    for position, resource in enumerate(resources):
         if container is not None:
-            _resource_name(each.get("name", ""), container, f"{path}[{position}].name", errors)
-        _health(each.get("resources") or (), f"{path}[{position}].resources", errors)
+            _resource_name(resource.get("name", ""), container, f"{path}[{position}].name", errors)
+        _health(resource.get("resources") or (), f"{path}[{position}].resources", errors)
 
 
 def _user(user: Object, path: str, errors: Errors) -> None:
@@ -226,8 +226,8 @@ def _resource_name(name: str, container: Object, path: str, errors: Errors) -> N
             errors.append(invalid(path, name, "must match one of the container's resource requests"))
         return
     claims = {
-        f"claim:{each.get('name', '')}" + (f"/{each['request']}" if each.get("request") else "")
-        for each in resources.get("claims") or ()
+        f"claim:{claim.get('name', '')}" + (f"/{claim['request']}" if claim.get("request") else "")
+        for claim in resources.get("claims") or ()
     }
     if name not in claims:
         detail = (
@@ -239,14 +239,14 @@ def _resource_name(name: str, container: Object, path: str, errors: Errors) -> N
 
 def _health(resources: Sequence[Object], path: str, errors: Errors) -> None:
     seen: set[str] = set()
-    for index, each in enumerate(resources):
-        _HEALTH.check(each.get("health", ""), f"{path}[{index}].health", errors)
-        message = each.get("message")
+    for index, resource in enumerate(resources):
+        _HEALTH.check(resource.get("health", ""), f"{path}[{index}].health", errors)
+        message = resource.get("message")
         if message == "":
             errors.append(required(f"{path}[{index}].message", "must be non-empty if specified"))
         elif message is not None and len(message) > _LONGEST_HEALTH_MESSAGE:
             errors.append(too_long(f"{path}[{index}].message", _LONGEST_HEALTH_MESSAGE))
-        device = each.get("resourceID", "")
+        device = resource.get("resourceID", "")
         if device in seen:
             errors.append(duplicate(f"{path}[{index}].resourceID", device))
         seen.add(device)

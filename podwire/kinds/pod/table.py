@@ -54,7 +54,9 @@ class _Start:
 def row(obj: Json, now: float) -> list[Any]:
     spec, status = part(obj, "spec"), part(obj, "status")
     sidecars = {
-        text(each, "name") for each in elements(spec, "initContainers") if each.get("restartPolicy") == "Always"
+        text(container, "name")
+        for container in elements(spec, "initContainers")
+        if container.get("restartPolicy") == "Always"
     }
     start = _start(spec, status, sidecars)
     reason, ready, restarts = _reason(status), start.ready, start.restarts
@@ -154,5 +156,5 @@ def _gates(spec: Json, status: Json) -> str:
     gates = elements(spec, "readinessGates")
     if not gates:
         return NONE
-    met = sum(condition(status, text(each, "conditionType")).get("status") == "True" for each in gates)
+    met = sum(condition(status, text(gate, "conditionType")).get("status") == "True" for gate in gates)
     return f"{met}/{len(gates)}"

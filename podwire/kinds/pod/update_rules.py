@@ -104,18 +104,18 @@ def _deadline(new: int | None, old: int | None, errors: Errors) -> None:
 
 def _tolerations(new: Sequence[Object], old: Sequence[Object], errors: Errors) -> None:
     """Old ones stay, but for their seconds; new ones may come."""
-    kept = {_toleration_key(each) for each in new}
-    if any(_toleration_key(each) not in kept for each in old):
+    kept = {_toleration_key(toleration) for toleration in new}
+    if any(_toleration_key(toleration) not in kept for toleration in old):
         detail = "existing toleration can not be modified except its tolerationSeconds"
         errors.append(forbidden("spec.tolerations", detail))
 
 
 def _toleration_key(toleration: Object) -> tuple[str, ...]:
-    return tuple(toleration.get(each, "") for each in ("key", "operator", "value", "effect"))
+    return tuple(toleration.get(field, "") for field in ("key", "operator", "value", "effect"))
 
 
 def _gates(new: Sequence[Object], old: Sequence[Object], errors: Errors) -> None:
-    known = {each.get("name", "") for each in old}
+    known = {before.get("name", "") for before in old}
     for index, gate in enumerate(new):
         name = gate.get("name", "")
         if name not in known:
@@ -131,7 +131,7 @@ def _with_allowed_undone(new: Object, old: Object) -> dict[str, Any]:
     for kind in ("containers", "initContainers"):
         if kind in undone:
             pairs = zip(undone[kind], old.get(kind) or (), strict=True)
-            undone[kind] = [{**each, "image": before.get("image", "")} for each, before in pairs]
+            undone[kind] = [{**pair, "image": before.get("image", "")} for pair, before in pairs]
     if old.get("terminationGracePeriodSeconds", 0) < 0 and new.get("terminationGracePeriodSeconds") == 1:
         _put_back(undone, old, "terminationGracePeriodSeconds")
     return undone
@@ -181,13 +181,13 @@ def _narrower(new: Object, old: Object, errors: Errors) -> None:
 
 def _only_added(new: Object, old: Object) -> bool:
     kinds = ("matchExpressions", "matchFields")
-    if not any(old.get(each) for each in kinds):  # an empty term matches no node; a filled one would widen it
-        return not any(new.get(each) for each in kinds)
-    return all((new.get(each) or [])[: len(old.get(each) or [])] == (old.get(each) or []) for each in kinds)
+    if not any(old.get(kind) for kind in kinds):  # an empty term matches no node; a filled one would widen it
+        return not any(new.get(kind) for kind in kinds)
+    return all((new.get(kind) or [])[: len(old.get(kind) or [])] == (old.get(kind) or []) for kind in kinds)
 
 
 def ephemeral_changes(new: Object, old: Object, errors: Errors) -> None:
-    by_name = {each.get("name", ""): each for each in new.get("ephemeralContainers") or ()}
+    by_name = {container.get("name", ""): container for container in new.get("ephemeralContainers") or ()}
     path = "spec.ephemeralContainers"
     for before in old.get("ephemeralContainers") or ():
         name = before.get("name", "")

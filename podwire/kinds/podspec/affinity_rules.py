@@ -38,10 +38,10 @@ def node_selector(selector: Object, path: str, errors: Errors) -> None:
 
 
 def _term(term: Object, path: str, errors: Errors, *, check_values: bool = True) -> None:
-    for index, each in enumerate(term.get("matchExpressions") or ()):
-        _label_requirement(each, f"{path}.matchExpressions[{index}]", errors, check_values=check_values)
-    for index, each in enumerate(term.get("matchFields") or ()):
-        _field_requirement(each, f"{path}.matchFields[{index}]", errors)
+    for index, expression in enumerate(term.get("matchExpressions") or ()):
+        _label_requirement(expression, f"{path}.matchExpressions[{index}]", errors, check_values=check_values)
+    for index, field in enumerate(term.get("matchFields") or ()):
+        _field_requirement(field, f"{path}.matchFields[{index}]", errors)
 
 
 def _label_requirement(requirement: Object, path: str, errors: Errors, *, check_values: bool) -> None:

@@ -47,7 +47,7 @@ def _seccomp(profile: str, path: str, errors: Errors) -> None:
 
 
 def _app_armor(annotations: Annotations, spec: Object, path: str, errors: Errors) -> None:
-    containers = {each.get("name", "") for _, each in containers_of(spec, "spec")}
+    containers = {container.get("name", "") for _, container in containers_of(spec, "spec")}
     for key, profile in annotations.items():
         if not key.startswith(_APP_ARMOR):
             continue

@@ -77,7 +77,7 @@ def containers(given: Sequence[Object], pod: Surroundings, path: str, errors: Er
 def init_containers(
     given: Sequence[Object], regular: Sequence[Object], pod: Surroundings, path: str, errors: Errors
 ) -> None:
-    seen = {each.get("name", "") for each in regular}
+    seen = {sibling.get("name", "") for sibling in regular}
     for index, container in enumerate(given):
         place, name = f"{path}[{index}]", container.get("name", "")
         _common(container, pod, place, errors)
@@ -108,7 +108,7 @@ def _no_sidecar_fields(container: Object, path: str, errors: Errors) -> None:
 def ephemeral_containers(
     given: Sequence[Object], others: Sequence[Object], pod: Surroundings, path: str, errors: Errors
 ) -> None:
-    other_names = {each.get("name", "") for each in others}
+    other_names = {other.get("name", "") for other in others}
     seen = set(other_names)
     for index, container in enumerate(given):
         place, name = f"{path}[{index}]", container.get("name", "")
@@ -169,7 +169,7 @@ def _ports(ports: Sequence[Object], path: str, errors: Errors) -> None:
     for index, port in enumerate(ports):
         if name := port.get("name"):
             if messages := names.port_name(name):
-                errors += [invalid(f"{path}[{index}].name", name, each) for each in messages]
+                errors += [invalid(f"{path}[{index}].name", name, message) for message in messages]
             elif name in seen:
                 errors.append(duplicate(f"{path}[{index}].name", name))
             seen.add(name)
@@ -239,8 +239,8 @@ def _restart_rule(rule: Object, path: str, errors: Errors) -> None:
 
 def resize_policy(policies: Sequence[Object], pod_restart_policy: str, path: str, errors: Errors) -> None:
     seen: set[str] = set()
-    for index, each in enumerate(policies):
-        resource, policy = each.get("resourceName", ""), each.get("restartPolicy", "")
+    for index, given in enumerate(policies):
+        resource, policy = given.get("resourceName", ""), given.get("restartPolicy", "")
         if resource in seen:
             errors.append(duplicate(f"{path}[{index}]", resource))
         seen.add(resource)

@@ -170,9 +170,9 @@ def env_from(sources: Iterable[Object], path: str, errors: Errors) -> None:
         place = f"{path}[{index}]"
         if prefix := source.get("prefix"):
             named(names.env_var_name, prefix, f"{place}.prefix", errors)
-        found = [each for each in ("configMapRef", "secretRef") if source.get(each) is not None]
-        for each in found:
-            _whole_ref(source[each], f"{place}.{each}", errors)
+        found = [field for field in ("configMapRef", "secretRef") if source.get(field) is not None]
+        for field in found:
+            _whole_ref(source[field], f"{place}.{field}", errors)
         if not found:
             errors.append(invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
         elif len(found) > 1:

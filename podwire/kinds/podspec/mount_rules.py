@@ -16,8 +16,8 @@ def mounts(container: Object, volumes: Volumes, path: str, errors: Errors) -> No
     """The container's volumeMounts."""
     seen: set[str] = set()
     devices = container.get("volumeDevices") or ()
-    device_names = {each.get("name", "") for each in devices}
-    device_paths = {each.get("devicePath", "") for each in devices}
+    device_names = {device.get("name", "") for device in devices}
+    device_paths = {device.get("devicePath", "") for device in devices}
     for index, mount in enumerate(container["volumeMounts"]):
         name, where = mount.get("name", ""), mount.get("mountPath", "")
         if not name or name not in volumes or name in device_names:
@@ -83,8 +83,8 @@ def _recursive_read_only(recursive: str, mount: Object, path: str, errors: Error
 def devices(container: Object, volumes: Volumes, path: str, errors: Errors) -> None:
     """The container's volumeDevices."""
     mounted: Sequence[Object] = container.get("volumeMounts") or ()
-    mount_names = {each.get("name", "") for each in mounted}
-    mount_paths = {each.get("mountPath", "") for each in mounted}
+    mount_names = {mount.get("name", "") for mount in mounted}
+    mount_paths = {mount.get("mountPath", "") for mount in mounted}
     seen_names: set[str] = set()
     seen_paths: set[str] = set()
     for index, device in enumerate(container["volumeDevices"]):

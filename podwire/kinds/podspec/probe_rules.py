@@ -10,8 +10,8 @@ _SCHEMES = Choice(("HTTP", "HTTPS"))
 _COUNTS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
 _REAL_TIME = (
     "SIGRTMIN",
-    *(f"SIGRTMIN+{each}" for each in range(1, 16)),
-    *(f"SIGRTMAX-{each}" for each in range(14, 0, -1)),
+    *(f"SIGRTMIN+{number}" for number in range(1, 16)),
+    *(f"SIGRTMAX-{number}" for number in range(14, 0, -1)),
     "SIGRTMAX",
 )
 _CLASSIC = (
@@ -19,7 +19,7 @@ _CLASSIC = (
     "TSTP TTIN TTOU URG USR1 USR2 VTALRM WINCH XCPU XFSZ"
 )
 _SIGNALS = {
-    "linux": Choice(tuple(sorted([*(f"SIG{each}" for each in _CLASSIC.split()), *_REAL_TIME]))),
+    "linux": Choice(tuple(sorted([*(f"SIG{word}" for word in _CLASSIC.split()), *_REAL_TIME]))),
     "windows": Choice(("SIGKILL", "SIGTERM")),
 }
 

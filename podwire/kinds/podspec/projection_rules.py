@@ -68,12 +68,12 @@ def _downward_files(files: Iterable[Object], path: str, errors: Errors) -> None:
 def projected(source: Object, path: str, errors: Errors) -> None:
     file_mode(source.get("defaultMode"), f"{path}.defaultMode", errors)
     seen: set[str] = set()
-    for index, each in enumerate(source.get("sources") or ()):
+    for index, projection in enumerate(source.get("sources") or ()):
         place = f"{path}.sources[{index}]"
-        found = [kind for kind in _PROJECTIONS if kind in each]
+        found = [kind for kind in _PROJECTIONS if kind in projection]
         for kind in found:
-            _PROJECTIONS[kind](each[kind], f"{place}.{kind}", path, errors)
-            for file, told in _files(kind, each[kind]):
+            _PROJECTIONS[kind](projection[kind], f"{place}.{kind}", path, errors)
+            for file, told in _files(kind, projection[kind]):
                 if file in seen:
                     errors.append(invalid(path, told, "conflicting duplicate paths"))
                 seen.add(file)
@@ -86,7 +86,7 @@ def _files(kind: str, source: Object) -> Iterator[tuple[str, str]]:
     if kind == "clusterTrustBundle":
         yield source.get("path", ""), source.get("path", "")
     elif kind == "podCertificate":
-        yield from ((source[each], source[each]) for each in _CERTIFICATE_PATHS if source.get(each))
+        yield from ((source[path], source[path]) for path in _CERTIFICATE_PATHS if source.get(path))
     elif kind != "serviceAccountToken":
         for item in source.get("items") or ():
             if file := item.get("path"):
@@ -165,7 +165,7 @@ def _segments(text: str, check: names.Check, path: str, errors: Errors) -> None:
     """The first segment with a fault tells enough."""
     for segment in text.split("."):
         if messages := check(segment):
-            errors += [invalid(path, text, f'validating label "{segment}": {each}') for each in messages]
+            errors += [invalid(path, text, f'validating label "{segment}": {message}') for message in messages]
             return
 
 
@@ -182,9 +182,9 @@ def _certificate(source: Object, path: str, _volume: str, errors: Errors) -> Non
             errors.append(invalid(place, seconds, detail))
         elif seconds > longest:
             errors.append(invalid(place, seconds, f"if provided, maxExpirationSeconds must be <= {longest}"))
-    given = [each for each in _CERTIFICATE_PATHS if source.get(each)]
-    for each in given:
-        local(source[each], f"{path}.{each}", errors)
+    given = [field for field in _CERTIFICATE_PATHS if source.get(field)]
+    for field in given:
+        local(source[field], f"{path}.{field}", errors)
     if not given:
         detail = "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"
         errors.append(required(path, detail))

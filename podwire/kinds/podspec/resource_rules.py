@@ -26,8 +26,8 @@ _COMPUTE_NAMES = ("cpu", "memory", "ephemeral-storage", "storage")
 _STANDARD_NAMES = (
     COUNTED_NAMES
     | frozenset(_COMPUTE_NAMES)
-    | {f"requests.{each}" for each in _COMPUTE_NAMES}
-    | {f"limits.{each}" for each in _CONTAINER_NAMES}
+    | {f"requests.{word}" for word in _COMPUTE_NAMES}
+    | {f"limits.{word}" for word in _CONTAINER_NAMES}
 )
 _POD_LEVEL_NAMES = Choice(("cpu", "hugepages-", "memory"))
 _HUGE_PAGES = "hugepages-"
@@ -232,11 +232,11 @@ def _asked(container: Object, kind: str) -> Iterable[tuple[str, Quantity]]:
 
 
 def _add(total: Amounts, more: Iterable[tuple[str, Quantity]]) -> None:
-    for name, each in more:
-        total[name] = total[name] + each if name in total else each
+    for name, quantity in more:
+        total[name] = total[name] + quantity if name in total else quantity
 
 
 def _raise(total: Amounts, other: Amounts) -> None:
-    for name, each in other.items():
-        if name not in total or each > total[name]:
-            total[name] = each
+    for name, quantity in other.items():
+        if name not in total or quantity > total[name]:
+            total[name] = quantity

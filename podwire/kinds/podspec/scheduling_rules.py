@@ -14,8 +14,8 @@ _NODE_POLICIES = Choice(("Honor", "Ignore"))
 
 
 def tolerations(given: Sequence[Object], path: str, errors: Errors) -> None:
-    for index, each in enumerate(given):
-        _toleration(each, f"{path}[{index}]", errors)
+    for index, toleration in enumerate(given):
+        _toleration(toleration, f"{path}[{index}]", errors)
 
 
 def _toleration(toleration: Object, path: str, errors: Errors) -> None:
@@ -42,8 +42,8 @@ def _toleration(toleration: Object, path: str, errors: Errors) -> None:
 
 def topology_spread(constraints: Sequence[Object], path: str, errors: Errors) -> None:
     last: dict[tuple[str, str], int] = {
-        (each.get("topologyKey", ""), each.get("whenUnsatisfiable", "")): index
-        for index, each in enumerate(constraints)
+        (given.get("topologyKey", ""), given.get("whenUnsatisfiable", "")): index
+        for index, given in enumerate(constraints)
     }
     for index, constraint in enumerate(constraints):
         place = f"{path}[{index}]"
@@ -97,15 +97,15 @@ def resource_claims(claims: Sequence[Object], path: str, errors: Errors) -> None
         else:
             named(names.dns_label, name, f"{place}.name", errors)
         seen.add(name)
-        sources = [each for each in ("resourceClaimName", "resourceClaimTemplateName") if each in claim]
+        sources = [field for field in ("resourceClaimName", "resourceClaimTemplateName") if field in claim]
         if len(sources) == 2:
             detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
             errors.append(invalid(place, claim, detail))
         elif not sources:
             detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
             errors.append(invalid(place, claim, detail))
-        for each in sources:
-            named(names.dns_subdomain, claim[each], f"{place}.{each}", errors)
+        for source in sources:
+            named(names.dns_subdomain, claim[source], f"{place}.{source}", errors)
 
 
 def taints(given: Sequence[Object], path: str, errors: Errors) -> None:

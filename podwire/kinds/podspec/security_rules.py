@@ -17,8 +17,8 @@ _LONGEST_PROFILE = 4095
 _LONGEST_SYSCTL = 253
 _SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
 _IPC_SYSCTLS = frozenset(
-    f"kernel.{each}"
-    for each in ("sem", "shm", "shmall", "shmmax", "shmmni", "shm_rmid_forced", "msg", "msgmax", "msgmnb", "msgmni")
+    f"kernel.{word}"
+    for word in ("sem", "shm", "shmall", "shmmax", "shmmni", "shm_rmid_forced", "msg", "msgmax", "msgmnb", "msgmni")
 )
 _LONGEST_CREDENTIAL_SPEC = 64 * 1024
 
@@ -70,8 +70,8 @@ def pod_security(spec: Object, path: str, errors: Errors) -> None:
 
 def _sysctls(given: Sequence[Object], spec: Object, path: str, errors: Errors) -> None:
     seen: set[str] = set()
-    for index, each in enumerate(given):
-        name, place = each.get("name", ""), f"{path}[{index}].name"
+    for index, sysctl in enumerate(given):
+        name, place = sysctl.get("name", ""), f"{path}[{index}].name"
         if not name:
             errors.append(required(place))
         elif len(name) > _LONGEST_SYSCTL or not _SYSCTL.fullmatch(name):
@@ -94,7 +94,7 @@ def _host_sysctl(name: str, spec: Object, path: str, errors: Errors) -> None:
 
 def _dotted(name: str) -> str:
     """The name with dots as separators; when the first separator is a slash, dots and slashes change places."""
-    first = next((each for each in name if each in "./"), ".")
+    first = next((character for character in name if character in "./"), ".")
     return name.translate(_SWAPPED) if first == "/" else name
 
 

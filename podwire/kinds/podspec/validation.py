@@ -68,7 +68,7 @@ def _containers(spec: Object, path: str, pod: Object | None, errors: Errors) -> 
         _claims(claims, pod, f"{path}.resourceClaims", errors)
     around = container_rules.Surroundings(
         volumes=valid,
-        claims=frozenset(each.get("name", "") for each in claims),
+        claims=frozenset(claim.get("name", "") for claim in claims),
         restart_policy=spec.get("restartPolicy", ""),
         grace=spec.get("terminationGracePeriodSeconds"),
         os=spec["os"].get("name") if "os" in spec else None,

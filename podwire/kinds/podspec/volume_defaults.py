@@ -52,10 +52,10 @@ def _field_refs(source: dict[str, Any]) -> None:
 
 def _projected(source: dict[str, Any]) -> None:
     _mode(source)
-    for each in source.get("sources") or ():
-        if (token := each.get("serviceAccountToken")) is not None:
+    for projection in source.get("sources") or ():
+        if (token := projection.get("serviceAccountToken")) is not None:
             token.setdefault("expirationSeconds", 3600)
-        if (downward := each.get("downwardAPI")) is not None:
+        if (downward := projection.get("downwardAPI")) is not None:
             _field_refs(downward)
 
 

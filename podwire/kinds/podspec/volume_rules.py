@@ -21,7 +21,7 @@ Source = Callable[[Object, str, Errors], None]
 def volumes(given: Sequence[Object], pod: str, is_pod: bool, path: str, errors: Errors) -> dict[str, Object]:
     """Checks all volumes; those without a fault, by name. `pod` is the pod's name where there is one already."""
     valid: dict[str, Object] = {}
-    created = {f"{pod}-{each.get('name', '')}" for each in given if "ephemeral" in each} if pod else set()
+    created = {f"{pod}-{entry.get('name', '')}" for entry in given if "ephemeral" in entry} if pod else set()
     for index, volume in enumerate(given):
         before = len(errors)
         name = volume.get("name", "")
@@ -44,7 +44,7 @@ def volumes(given: Sequence[Object], pod: str, is_pod: bool, path: str, errors: 
 
 
 def _source(volume: Object, name: str, pod: str, path: str, errors: Errors) -> None:
-    kinds = [each for each in volume if each in SOURCES]
+    kinds = [field for field in volume if field in SOURCES]
     if len(kinds) > 1:
         kinds.sort(key=_ORDER.__getitem__)
     elif not kinds:

@@ -123,10 +123,10 @@ def evaluate(policy: Policy, known: Mapping[str, Any]) -> Outcome:
 
 def _applies(policy: Policy, scope: Scope) -> bool | Failure:
     """Whether all conditions hold. One that does not outweighs others that cannot be evaluated."""
-    outcomes = [scope.run(each) for each in policy.conditions]
-    if any(each is False for each in outcomes):
+    outcomes = [scope.run(condition) for condition in policy.conditions]
+    if any(outcome is False for outcome in outcomes):
         return False
-    errors = list(dict.fromkeys(str(each) for each in outcomes if isinstance(each, CelError)))
+    errors = list(dict.fromkeys(str(outcome) for outcome in outcomes if isinstance(outcome, CelError)))
     if not errors:
         return True
     text = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"

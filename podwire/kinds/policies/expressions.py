@@ -13,10 +13,10 @@ AUTHORIZER = "authorizer"
 _NO_AUTHORIZER = "the variable 'authorizer' is not supported: this server asks its authorizer for no policy"
 
 _SIMPLE = {
-    each.name: each
-    for each in (types.BOOL, types.BYTES, types.DOUBLE, types.DURATION, types.INT, types.STRING, types.TIMESTAMP)
+    type_.name: type_
+    for type_ in (types.BOOL, types.BYTES, types.DOUBLE, types.DURATION, types.INT, types.STRING, types.TIMESTAMP)
 }
-_KNOWN = {**_SIMPLE, **{each.name.lower(): each for each in OPAQUE}}
+_KNOWN = {**_SIMPLE, **{type_.name.lower(): type_ for type_ in OPAQUE}}
 _UNCOMPOSABLE = ("optional_type", "type", "uint")
 """What cannot be handed from one expression to another."""
 
@@ -44,11 +44,11 @@ def compiled(text: str, *, params: bool, variables: Mapping[str, Type] | None, o
     except CompileError as error:
         raise _without_authorizer(text, error) from error
     spoken = (
-        each.field
-        for each in syntax.walk(program.tree.root)
-        if isinstance(each, syntax.Select)
-        and isinstance(each.operand, syntax.Ident)
-        and each.operand.name == "variables"
+        node.field
+        for node in syntax.walk(program.tree.root)
+        if isinstance(node, syntax.Select)
+        and isinstance(node.operand, syntax.Ident)
+        and node.operand.name == "variables"
     )
     return Expression(program, tuple(dict.fromkeys(spoken)))
 

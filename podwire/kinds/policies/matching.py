@@ -82,18 +82,18 @@ class Constraints:
 
     def names(self, resource: str) -> bool:
         """Whether the rules can mean a resource at all."""
-        words = {word for each in self.rules for word, _ in each.resources}
+        words = {word for rule in self.rules for word, _ in rule.resources}
         return not self.rules or resource in words or ALL in words
 
     def picks(self, *objects: Json | None) -> bool:
         """Whether the selector picks the object as it will be, or as it was."""
         if self.objects.everything:
             return True
-        return any(each is not None and self.objects.matches(_labels(each)) for each in objects)
+        return any(obj is not None and self.objects.matches(_labels(obj)) for obj in objects)
 
 
 def _ruled(rules: Sequence[Rule], target: Target, others: Sequence[Kind]) -> Kind | None:
-    if any(each.matches(target, target.kind) for each in rules):
+    if any(candidate.matches(target, target.kind) for candidate in rules):
         return target.kind
     return next((kind for rule in rules for kind in others if rule.matches(target, kind)), None)
 
@@ -117,7 +117,7 @@ def constraints(told: Json | None) -> Constraints:
 
 
 def _rule(told: Json) -> Rule:
-    parts = (each.partition("/") for each in told.get("resources") or ())
+    parts = (path.partition("/") for path in told.get("resources") or ())
     return Rule(
         operations=frozenset(told.get("operations") or ()),
         groups=frozenset(told.get("apiGroups") or ()),

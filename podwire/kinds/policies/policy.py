@@ -45,14 +45,14 @@ class Policy:
 
     @cached_property
     def needs_namespace(self) -> bool:
-        return any("namespaceObject" in each.program.names for each in self._expressions())
+        return any("namespaceObject" in expression.program.names for expression in self._expressions())
 
     def _expressions(self) -> Iterator[Expression]:
-        of_validations = (part for each in self.validations for part in (each.holds, each.told))
-        of_annotations = (each for _, each in self.annotations)
-        for each in (*self.variables.values(), *self.conditions, *of_validations, *of_annotations):
-            if isinstance(each, Expression):
-                yield each
+        of_validations = (part for validation in self.validations for part in (validation.holds, validation.told))
+        of_annotations = (annotation for _, annotation in self.annotations)
+        for expression in (*self.variables.values(), *self.conditions, *of_validations, *of_annotations):
+            if isinstance(expression, Expression):
+                yield expression
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +83,8 @@ def policy_of(obj: Json) -> Policy:
     spec = obj["spec"]
     kind = spec.get("paramKind")
     compiler = Compiler(params=kind is not None)
-    for each in spec.get("variables") or ():
-        compiler.define(each["name"], each["expression"])
+    for variable in spec.get("variables") or ():
+        compiler.define(variable["name"], variable["expression"])
     return Policy(
         name=obj["metadata"]["name"],
         constraints=constraints(spec.get("matchConstraints")),
@@ -92,11 +92,13 @@ def policy_of(obj: Json) -> Policy:
         params=(kind.get("apiVersion", ""), kind.get("kind", "")) if kind else None,
         variables=compiler.variables,
         conditions=tuple(
-            compiler.tried(each["expression"].strip(), composed=False) for each in spec.get("matchConditions") or ()
+            compiler.tried(condition["expression"].strip(), composed=False)
+            for condition in spec.get("matchConditions") or ()
         ),
-        validations=tuple(_validation(each, compiler) for each in spec.get("validations") or ()),
+        validations=tuple(_validation(validation, compiler) for validation in spec.get("validations") or ()),
         annotations=tuple(
-            (each["key"], compiler.tried(each["valueExpression"])) for each in spec.get("auditAnnotations") or ()
+            (annotation["key"], compiler.tried(annotation["valueExpression"]))
+            for annotation in spec.get("auditAnnotations") or ()
         ),
     )
 

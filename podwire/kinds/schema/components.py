@@ -45,13 +45,13 @@ def _definition(name: str, document: dict[str, Any]) -> dict[str, Any]:
 def _schema(document: dict[str, Any]) -> dict[str, Any]:
     schema = dict(document)
     if isinstance(schema.get("type"), list):
-        schema["type"] = next(each for each in schema["type"] if each != "null")
+        schema["type"] = next(kind for kind in schema["type"] if kind != "null")
     if isinstance(schema.get("$ref"), str):
         schema["allOf"] = [reference(schema.pop("$ref").removeprefix(_DEFINITIONS))]
     if "properties" in schema:
-        schema["properties"] = {name: _schema(each) for name, each in schema["properties"].items()}
+        schema["properties"] = {name: _schema(property_) for name, property_ in schema["properties"].items()}
     if "oneOf" in schema:
-        schema["oneOf"] = [_schema(each) for each in schema["oneOf"]]
+        schema["oneOf"] = [_schema(part) for part in schema["oneOf"]]
     for word in _NESTED:
         if isinstance(schema.get(word), dict):
             schema[word] = _schema(schema[word])
@@ -59,10 +59,10 @@ def _schema(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _references(schema: dict[str, Any]) -> Iterator[str]:
-    for each in schema.get("allOf", ()):
-        yield each["$ref"].removeprefix(SCHEMAS)
-    for each in schema.get("properties", {}).values():
-        yield from _references(each)
+    for part in schema.get("allOf", ()):
+        yield part["$ref"].removeprefix(SCHEMAS)
+    for property_ in schema.get("properties", {}).values():
+        yield from _references(property_)
     for word in _NESTED:
         if isinstance(schema.get(word), dict):
             yield from _references(schema[word])
@@ -84,7 +84,7 @@ def custom_components(kind: Kind, schema: dict[str, Any]) -> dict[str, Any]:
     own = dict(schema) or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     own["properties"] = {
         **_OBJECT,
-        **{key: each for key, each in own.get("properties", {}).items() if key not in _OBJECT},
+        **{key: property_ for key, property_ in own.get("properties", {}).items() if key not in _OBJECT},
     }
     own["x-kubernetes-group-version-kind"] = [{**gvk, "kind": kind.kind}]
     items = {"type": "array", "description": f"The objects: {kind.resource}.", "items": {"allOf": [reference(name)]}}

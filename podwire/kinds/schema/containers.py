@@ -117,8 +117,8 @@ class Struct:
 
     def _compiled(self) -> dict[str, _Known]:
         members = tuple(self._members())
-        self._always = tuple((each.name, each.type.zero) for each in members if each.always)
-        self._known = {each.name: _Known(each) for each in members}
+        self._always = tuple((member.name, member.type.zero) for member in members if member.always)
+        self._known = {member.name: _Known(member) for member in members}
         return self._known
 
 
@@ -151,9 +151,9 @@ class ListOf:
         read, zero = self.element.read, self.element.zero
         if self._deep:
             return [
-                zero() if each is None else read(each, f"{path}[{index}]", report) for index, each in enumerate(value)
+                zero() if item is None else read(item, f"{path}[{index}]", report) for index, item in enumerate(value)
             ]
-        return [zero() if each is None else read(each, "", report) for each in value]
+        return [zero() if item is None else read(item, "", report) for item in value]
 
     def field(self, name: str) -> Field | None:  # noqa: ARG002 - a Shape's signature
         return None
@@ -186,17 +186,17 @@ class MapOf:
         if self._deep:
             dot = f"{path}." if path else ""
             return {
-                name: zero() if each is None else read(each, f"{dot}{name}", report) for name, each in value.items()
+                name: zero() if item is None else read(item, f"{dot}{name}", report) for name, item in value.items()
             }
-        return {name: zero() if each is None else read(each, "", report) for name, each in value.items()}
+        return {name: zero() if item is None else read(item, "", report) for name, item in value.items()}
 
     def field(self, name: str) -> Field | None:  # noqa: ARG002 - every name is a member
         return self._field
 
 
 def _all_strings(values: Iterable[Any]) -> bool:
-    for each in values:  # noqa: SIM110 - twice as fast as all() with a generator
-        if type(each) is not str:
+    for value in values:  # noqa: SIM110 - twice as fast as all() with a generator
+        if type(value) is not str:
             return False
     return True
 

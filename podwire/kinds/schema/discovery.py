@@ -114,11 +114,11 @@ class Discovery:
         return {"kind": "APIVersions", "versions": versions, "serverAddressByClientCIDRs": addresses}
 
     def _group_list(self) -> dict[str, Any]:
-        groups = [_without_kind(self._group(each)) for each in self._groups if each]
+        groups = [_without_kind(self._group(group)) for group in self._groups if group]
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
     def _group(self, group: str) -> dict[str, Any]:
-        versions = [{"groupVersion": f"{group}/{each}", "version": each} for each in self._versions(group)]
+        versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in self._versions(group)]
         told = {"kind": "APIGroup", "apiVersion": "v1", "name": group}
         return {**told, "versions": versions, "preferredVersion": versions[0]}
 
@@ -137,7 +137,7 @@ class Discovery:
                 "kind": "APIGroupDiscoveryList",
                 "apiVersion": "apidiscovery.k8s.io/v2",
                 "metadata": {},
-                "items": [self._aggregated_group(each) for each in groups],
+                "items": [self._aggregated_group(name) for name in groups],
             }
         )
         etag = f'"{hashlib.sha256(body).hexdigest().upper()}"'
@@ -154,7 +154,7 @@ class Discovery:
         versions = [
             {
                 "version": version,
-                "resources": [_aggregated_resource(each) for each in _sorted(self._groups[group][version])],
+                "resources": [_aggregated_resource(kind) for kind in _sorted(self._groups[group][version])],
                 "freshness": "Current",
             }
             for version in self._versions(group)
@@ -183,7 +183,7 @@ def _resources(kind: Kind) -> list[dict[str, Any]]:
         told["shortNames"] = kind.short_names
     if kind.categories:
         told["categories"] = kind.categories
-    return [told, *(_subresource(kind, each) for each in kind.subresources)]
+    return [told, *(_subresource(kind, subresource) for subresource in kind.subresources)]
 
 
 def _subresource(kind: Kind, subresource: Subresource) -> dict[str, Any]:
@@ -215,11 +215,11 @@ def _aggregated_resource(kind: Kind) -> dict[str, Any]:
     if kind.subresources:
         told["subresources"] = [
             {
-                "subresource": each.name,
-                "responseKind": _gvk(*_subresource_kind(kind, each)),
-                "verbs": each.verbs,
+                "subresource": subresource.name,
+                "responseKind": _gvk(*_subresource_kind(kind, subresource)),
+                "verbs": subresource.verbs,
             }
-            for each in kind.subresources
+            for subresource in kind.subresources
         ]
     return told
 

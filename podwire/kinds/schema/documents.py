@@ -50,7 +50,7 @@ class Clause:
 def clauses(accept: str) -> list[Clause]:
     """Those with a higher q first, otherwise in order; without the refused ones. No header takes everything."""
     found = [_clause(text) for text in accept.split(",") if text.strip()]
-    wanted = [each for each in found if each.quality > 0]
+    wanted = [clause for clause in found if clause.quality > 0]
     return sorted(wanted, key=lambda each: -each.quality) if found else [Clause("*/*")]
 
 

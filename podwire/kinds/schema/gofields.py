@@ -294,7 +294,7 @@ def _parsed_rows(rows: dict[str, str]) -> dict[str, Exceptions]:
                 name = f"io.k8s.{package}.{word[:-1]}"
             else:
                 words.setdefault(name, []).append(word)
-    return {name: _parsed(each) for name, each in words.items()}
+    return {name: _parsed(rules) for name, rules in words.items()}
 
 
 _EXCEPTIONS = _parsed_rows(_ROWS)

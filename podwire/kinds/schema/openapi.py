@@ -62,8 +62,8 @@ class OpenApi:
         for kind, schema in kinds:
             parts.setdefault(_path(kind), _Part()).custom.append((kind, schema))
         hashes = {path: part.hash() for path, part in parts.items()}
-        same = {path for path, each in hashes.items() if self._hashes.get(path) == each}
-        self._rendered = {path: each for path, each in self._rendered.items() if path in same}
+        same = {path for path, digest in hashes.items() if self._hashes.get(path) == digest}
+        self._rendered = {path: document for path, document in self._rendered.items() if path in same}
         self._parts, self._hashes = parts, hashes
 
     def index(self) -> bytes:
@@ -96,7 +96,7 @@ class OpenApi:
         raise ApiError(Reason.NOT_ACCEPTABLE, f"only the following media types are accepted: {accepted}")
 
     def _render(self, part: _Part) -> bytes:
-        names = [f"{META}.{each}" for each in ("DeleteOptions", "ListMeta", "ObjectMeta", "Patch", "Status")]
+        names = [f"{META}.{word}" for word in ("DeleteOptions", "ListMeta", "ObjectMeta", "Patch", "Status")]
         custom: dict[str, Any] = {}
         for kind, schema in part.custom:
             custom |= custom_components(kind, schema)
@@ -109,7 +109,7 @@ class OpenApi:
             name = custom_name(group, version, kind)
             return name if name in custom else None
 
-        told = {path: each for kind in part.builtin for path, each in paths(kind, schema_of).items()}
+        told = {path: operations for kind in part.builtin for path, operations in paths(kind, schema_of).items()}
         for kind, _ in part.custom:
             told |= paths(kind, schema_of, custom=True)
         schemas = {**components(self._definitions, names), **custom}

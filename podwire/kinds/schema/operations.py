@@ -91,8 +91,10 @@ class _Paths:
         yield from self._path(collection, inside, kind.verbs, _COLLECTION)
         item = f"{collection}/{{name}}"
         yield from self._path(item, ("name", *inside), kind.verbs, _OBJECT)
-        for each in kind.subresources:
-            yield from self._path(f"{item}/{each.name}", ("name", *inside), each.verbs, _SUBRESOURCE, each)
+        for subresource in kind.subresources:
+            yield from self._path(
+                f"{item}/{subresource.name}", ("name", *inside), subresource.verbs, _SUBRESOURCE, subresource
+            )
 
     def _path(
         self,
@@ -106,7 +108,7 @@ class _Paths:
             known[verb][0]: self._operation(verb, known[verb][1], subresource) for verb in verbs if verb in known
         }
         if operations:
-            yield path, {**operations, "parameters": [*(_IN_PATH[each] for each in inside), _PRETTY]}
+            yield path, {**operations, "parameters": [*(_IN_PATH[part] for part in inside), _PRETTY]}
 
     def _operation(
         self, verb: str, action: str, subresource: Subresource | None = None, *, everywhere: bool = False
@@ -164,9 +166,9 @@ def _content(description: str, schema: str | None) -> dict[str, Any]:
 
 
 def _media(types: tuple[str, ...], schema: str) -> dict[str, Any]:
-    return {each: {"schema": reference(schema)} for each in types}
+    return {type_: {"schema": reference(schema)} for type_ in types}
 
 
 def _camel(words: str) -> str:
     first, *rest = words.replace("-", ".").split(".")
-    return first + "".join(each.capitalize() for each in rest)
+    return first + "".join(parameter.capitalize() for parameter in rest)

@@ -172,10 +172,10 @@ def refuse_depth(value: Any, limit: int = DEEPEST) -> None:
         if not level:
             return
         level = [
-            each
+            inner
             for holder in level
-            for each in (holder.values() if type(holder) is dict else holder)
-            if type(each) is dict or type(each) is list
+            for inner in (holder.values() if type(holder) is dict else holder)
+            if type(inner) is dict or type(inner) is list
         ]
     raise too_deep()
 

@@ -89,11 +89,11 @@ class Schemas:
         return Either(go_type, others[go_type.partition("PropsOr")[2]])
 
     def _members(self, name: str, schema: Schema) -> Iterator[Member]:
-        for each, of in (schema.properties or {}).items():
+        for property_, of in (schema.properties or {}).items():
             kind = self._of(of, inside=name)
-            always, keep = _kept(name, each, kind, required=each in schema.required)
+            always, keep = _kept(name, property_, kind, required=property_ in schema.required)
             strategies = frozenset(of.strategy.split(",")) if of.strategy else frozenset()
-            yield Member(each, kind, keep or (name, each) in _KEPT_EMPTY, always, of.merge_key, strategies)
+            yield Member(property_, kind, keep or (name, property_) in _KEPT_EMPTY, always, of.merge_key, strategies)
 
     def _of(self, schema: Schema, *, inside: str) -> Type:
         if schema.ref:

@@ -44,7 +44,7 @@ def _external(spec: Json, status: Json) -> str:
 
 def balancers(status: Json) -> list[str]:
     entries = elements(part(status, "loadBalancer"), "ingress")
-    return sorted({text(each, "ip") or text(each, "hostname") for each in entries} - {""})
+    return sorted({text(entry, "ip") or text(entry, "hostname") for entry in entries} - {""})
 
 
 def _service_port(port: Json) -> str:

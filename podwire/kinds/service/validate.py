@@ -59,9 +59,9 @@ def _service(spec: Object, before: Object) -> list[FieldError]:
     _affinity(spec, errors)
     if spec.get("type") != "ExternalName":
         cluster_ips.cluster_ips(spec, before.get("clusterIPs") or (), errors)
-    for index, each in enumerate(spec.get("externalIPs") or ()):
-        if each not in (before.get("externalIPs") or ()):
-            endpoint_ip(each, f"spec.externalIPs[{index}]", errors)
+    for index, address in enumerate(spec.get("externalIPs") or ()):
+        if address not in (before.get("externalIPs") or ()):
+            endpoint_ip(address, f"spec.externalIPs[{index}]", errors)
     _TYPES.require(spec.get("type"), "spec.type", errors)
     _distinct_ports(spec, ports, errors)
     _balancer(spec, before, errors)
@@ -146,9 +146,9 @@ def _balancer(spec: Object, before: Object, errors: Errors) -> None:
     ranges = spec.get("loadBalancerSourceRanges") or ()
     if ranges and not balanced:
         errors.append(forbidden("spec.LoadBalancerSourceRanges", only))
-    for index, each in enumerate(ranges):
-        if each not in (before.get("loadBalancerSourceRanges") or ()):
-            named(names.cidr, each.strip(), f"spec.LoadBalancerSourceRanges[{index}]", errors)
+    for index, range_ in enumerate(ranges):
+        if range_ not in (before.get("loadBalancerSourceRanges") or ()):
+            named(names.cidr, range_.strip(), f"spec.LoadBalancerSourceRanges[{index}]", errors)
     if spec.get("allocateLoadBalancerNodePorts") is not None and not balanced:
         errors.append(forbidden("spec.allocateLoadBalancerNodePorts", only))
     if (name := spec.get("loadBalancerClass")) is not None:
