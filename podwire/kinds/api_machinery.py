@@ -51,16 +51,16 @@ def priority_level_row(obj: Json, now: float) -> list[Any]:
     limited = part(spec, "limited")
     queuing = part(limited, "limitResponse", "queuing")
 
-    def told(value: Json, key: str) -> Any:
+    def cell(value: Json, key: str) -> Any:
         return number(value, key) if key in value else NONE
 
     return [
         name_of(obj),
         text(spec, "type"),
-        told(limited, "nominalConcurrencyShares"),
-        told(queuing, "queues"),
-        told(queuing, "handSize"),
-        told(queuing, "queueLengthLimit"),
+        cell(limited, "nominalConcurrencyShares"),
+        cell(queuing, "queues"),
+        cell(queuing, "handSize"),
+        cell(queuing, "queueLengthLimit"),
         age_of(obj, now),
     ]
 
@@ -69,10 +69,10 @@ def api_service_row(obj: Json, now: float) -> list[Any]:
     service = part(obj, "spec", "service")
     place = f"{text(service, 'namespace')}/{text(service, 'name')}" if service else "Local"
     available = condition(part(obj, "status"), "Available")
-    told = shown(available, "status", "Unknown")
-    if told != "True" and available:
-        told = f"{told} ({text(available, 'reason')})"
-    return [name_of(obj), place, told, age_of(obj, now)]
+    state = shown(available, "status", "Unknown")
+    if state != "True" and available:
+        state = f"{state} ({text(available, 'reason')})"
+    return [name_of(obj), place, state, age_of(obj, now)]
 
 
 def signing_request_row(obj: Json, now: float) -> list[Any]:
@@ -90,12 +90,12 @@ def signing_request_row(obj: Json, now: float) -> list[Any]:
 
 def _signing_state(status: Json) -> str:
     met = {text(entry, "type") for entry in elements(status, "conditions")}
-    told = ["Denied" if "Denied" in met else "Approved" if "Approved" in met else "Pending"]
+    states = ["Denied" if "Denied" in met else "Approved" if "Approved" in met else "Pending"]
     if "Failed" in met:
-        told.append("Failed")
+        states.append("Failed")
     if status.get("certificate"):
-        told.append("Issued")
-    return ",".join(told)
+        states.append("Issued")
+    return ",".join(states)
 
 
 _FLOW_CONTROL = "flowcontrol.apiserver.k8s.io"

@@ -59,29 +59,31 @@ def row(obj: Json, now: float) -> list[Any]:
 
 
 def _metrics(spec: Json, status: Json) -> str:
-    wanted, current = elements(spec, "metrics"), elements(status, "currentMetrics")
-    told = [_metric(metric, current[index] if index < len(current) else {}) for index, metric in enumerate(wanted)]
+    targets, current = elements(spec, "metrics"), elements(status, "currentMetrics")
+    shown_metrics = [
+        _metric(metric, current[index] if index < len(current) else {}) for index, metric in enumerate(targets)
+    ]
     if "targetCPUUtilizationPercentage" in spec:  # autoscaling/v1 knows this one metric only
-        told.insert(
+        shown_metrics.insert(
             0,
             f"cpu: {_percent(status, 'currentCPUUtilizationPercentage', UNKNOWN)}/"
             f"{_percent(spec, 'targetCPUUtilizationPercentage', '<auto>')}",
         )
-    if not told:
+    if not shown_metrics:
         return NONE
-    first = ", ".join(told[:_SHOWN])
-    return f"{first} + {len(told) - _SHOWN} more..." if len(told) > _SHOWN else first
+    first = ", ".join(shown_metrics[:_SHOWN])
+    return f"{first} + {len(shown_metrics) - _SHOWN} more..." if len(shown_metrics) > _SHOWN else first
 
 
-def _metric(wanted: Json, seen: Json) -> str:
-    kind = text(wanted, "type")
+def _metric(metric: Json, seen: Json) -> str:
+    kind = text(metric, "type")
     source = _SOURCES.get(kind)
     if source is None:
         return "<unknown type>"
-    target, current = part(wanted, source, "target"), part(seen, source, "current")
+    target, current = part(metric, source, "target"), part(seen, source, "current")
     average = "averageValue" in target
     if source in ("resource", "containerResource"):
-        resource = text(part(wanted, source), "name")
+        resource = text(part(metric, source), "name")
         if average:
             return f"{resource}: {shown(current, 'averageValue', UNKNOWN)}/{shown(target, 'averageValue')}"
         seen_share, target_share = (
@@ -108,7 +110,8 @@ _CPU, _CURRENT_CPU = "targetCPUUtilizationPercentage", "currentCPUUtilizationPer
 
 
 def to_v2(obj: Object) -> Object:
-    """An autoscaling/v1 autoscaler as v2: the CPU percentage becomes a metric, the rest comes back from annotations."""
+    """Returns an autoscaling/v1 autoscaler as v2: the CPU percentage becomes a metric, the rest comes back from
+    annotations."""
     spec, status, metadata = dict(obj.get("spec", {})), dict(obj.get("status", {})), dict(obj["metadata"])
     annotations = dict(metadata.get("annotations", {}))
     metrics = _cpu_metric(spec.pop(_CPU, None), "target") + _taken(annotations, "metrics", list)
@@ -142,7 +145,7 @@ def _cpu_metric(percent: int | None, part: str) -> list[Any]:
 
 
 def _split(metrics: list[Any], part: str) -> tuple[int | None, list[Any]]:
-    """The first CPU percentage, for which v1 has a field, and all other metrics."""
+    """Returns the first CPU percentage, for which v1 has a field, and all other metrics."""
     for index, metric in enumerate(metrics):
         resource = metric.get("resource", {})
         value = resource.get(part, {})
@@ -154,7 +157,7 @@ def _split(metrics: list[Any], part: str) -> tuple[int | None, list[Any]]:
 
 
 def _taken(annotations: Object, name: str, kind: type[_T]) -> _T:
-    """What an annotation keeps; nothing when there is none or a client has written something else into it."""
+    """Removes an annotation and returns its content; empty when it does not exist or cannot be decoded."""
     text = annotations.pop(f"{_KEPT_IN}{name}", "")
     try:
         return msgspec.json.decode(text, type=kind) if text else kind()

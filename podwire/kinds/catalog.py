@@ -17,7 +17,7 @@ from podwire.protocols.k8sapi.status import FieldError
 
 
 def builtin_resources(schemas: Schemas) -> list[Resource]:
-    """Everything that is served from the start."""
+    """Returns the resources that are served from the start."""
     converted = _conversions()
     return [_resource(kind, schemas, converted.get(kind)) for kind in BUILTIN.all]
 
@@ -27,7 +27,7 @@ def _resource(kind: Kind, schemas: Schemas, conversion: Conversion | None) -> Re
     if shape is None:
         raise LookupError(f"the installed schemas lack {kind.api_version} {kind.kind}")
     strategy = strategy_of(kind)
-    as_stored = conversion if conversion is not None and conversion.judged else None
+    as_stored = conversion if conversion is not None and conversion.validated_as_stored else None
     return Resource(
         kind=kind,
         strategy=strategy,
@@ -65,14 +65,14 @@ def _update_as_stored(
 
 
 def _builtin(api_version: str, kind: str) -> Kind:
-    found = BUILTIN.of_kind(api_version, kind)
-    if found is None:
+    builtin = BUILTIN.of_kind(api_version, kind)
+    if builtin is None:
         raise LookupError(f"the table of kinds lacks {api_version} {kind}")
-    return found
+    return builtin
 
 
 def _conversions() -> dict[Kind, Conversion]:
-    """The served kinds whose objects lie in the store as another version."""
+    """Returns the conversions of the kinds that are stored in another version."""
     return {
         _builtin("events.k8s.io/v1", "Event"): Conversion(_builtin("v1", "Event"), to_core, from_core),
         _builtin("autoscaling/v1", "HorizontalPodAutoscaler"): Conversion(
@@ -80,7 +80,7 @@ def _conversions() -> dict[Kind, Conversion]:
         ),
         **{
             _builtin(f"{versions.GROUP}/{version}", kind): Conversion(
-                _builtin(f"{versions.GROUP}/v1", kind), to_v1, from_v1, judged=True
+                _builtin(f"{versions.GROUP}/v1", kind), to_v1, from_v1, validated_as_stored=True
             )
             for version, kind, to_v1, from_v1 in versions.all_of_them()
         },

@@ -28,7 +28,7 @@ _NOT_SEARCH_DOMAIN = names.must_match(
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The values that a field may have, in the order in which an error tells them."""
+    """The values that a field may have, in the order of the error message."""
 
     values: tuple[str, ...]
     detail: str = field(init=False)
@@ -99,7 +99,7 @@ def port_or_name(value: int | str, path: str, errors: Errors) -> None:
 
 
 def search_domain(text: str) -> list[str]:
-    """A DNS subdomain that may have underscores, as resolvers allow in search lists."""
+    """Returns the problems of a DNS subdomain that may have underscores, as resolvers allow in search lists."""
     messages = [names.too_long(names.SUBDOMAIN_LENGTH)] if len(text) > names.SUBDOMAIN_LENGTH else []
     return messages if _SEARCH_DOMAIN.fullmatch(text) else [*messages, _NOT_SEARCH_DOMAIN]
 
@@ -165,7 +165,7 @@ def _label_requirement(requirement: Object, path: str, errors: Errors) -> None:
 
 
 def operator_values(operator: str, values: Sequence[str], path: str, errors: Errors) -> None:
-    """Whether the operator of a selector is one, and has as many values as it needs."""
+    """Checks the operator of a selector and its number of values."""
     if operator in ("In", "NotIn"):
         if not values:
             errors.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))

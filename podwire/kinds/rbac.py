@@ -131,8 +131,8 @@ def binding_row(obj: Json, now: float) -> list[Any]:
     def named(kind: str) -> str:
         return ", ".join(_subject_text(subject) for subject in subjects if subject.get("kind") == kind)
 
-    told = f"{text(role, 'kind')}/{text(role, 'name')}"
-    return [name_of(obj), told, age_of(obj, now), named("User"), named("Group"), named("ServiceAccount")]
+    reference = f"{text(role, 'kind')}/{text(role, 'name')}"
+    return [name_of(obj), reference, age_of(obj, now), named("User"), named("Group"), named("ServiceAccount")]
 
 
 def _subject_text(subject: Json) -> str:

@@ -32,18 +32,18 @@ class Conversion:
     stored: Kind
     to_stored: Callable[[Object], Object]
     from_stored: Callable[[Object], Object]
-    judged: bool = False
-    """Defaults and rules are those of the stored version, whose words errors use too."""
+    validated_as_stored: bool = False
+    """Defaults and validation are those of the stored version, as are field names in errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalePaths:
-    """Where an object says what a Scale shows; built-in kinds all say it in the same place."""
+    """The paths of the fields that a Scale shows; built-in kinds all have the same."""
 
     wanted: tuple[str, ...] = ("spec", "replicas")
     present: tuple[str, ...] = ("status", "replicas")
     selector: tuple[str, ...] = ()
-    """The place of a selector written as a string, which only custom kinds have; empty for none."""
+    """The path of a selector in string form, which only custom kinds have; empty for none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Resource:
     shape: Shape
     prefix: str
     stored_api_version: str = ""
-    """Where stored objects carry another version than the served one but need no conversion (CRD versions)."""
+    """The apiVersion of stored objects where it is not the served one but needs no conversion (CRD versions)."""
     conversion: Conversion | None = None
     default: Callable[[Object], None]
     validate: Callable[[Object], list[FieldError]]
@@ -66,11 +66,11 @@ class Resource:
     """Fields for fieldSelector beyond those of every kind."""
     scale: ScalePaths = ScalePaths()
     as_read: Callable[[Object], Object] | None = None
-    """What an object looks like to this version's schema, where it may have been written by another one."""
+    """Prunes and defaults a stored object for this version's schema, where another one may have written it."""
     warning: str = ""
-    """What every answer says besides, such as that a version is deprecated."""
+    """A warning in every response, such as that a version is deprecated."""
     typed: Type = DEDUCED
-    """Which parts of an object can be owned."""
+    """The type for field ownership."""
 
     @cached_property
     def custom(self) -> bool:
@@ -86,12 +86,12 @@ class Resource:
 
     @cached_property
     def empty(self) -> Object:
-        """An object of this kind of which nothing has been said, for comparing only."""
+        """An empty object of this kind, for comparing only."""
         return {"metadata": {}, **self.shape.decode({}, "", Report())}
 
     @cached_property
     def version(self) -> Version:
-        """This kind as ownership sees it."""
+        """This kind for field ownership."""
         return Version(self.kind.api_version, self.typed)
 
     @cached_property
@@ -114,11 +114,11 @@ class Resource:
         return f"{self.prefix}{namespace}/{name}" if self.kind.namespaced else f"{self.prefix}{name}"
 
     def scope(self, namespace: str) -> str:
-        """The prefix of all objects in a namespace, or everywhere."""
+        """Returns the prefix of all objects in a namespace, or everywhere."""
         return f"{self.prefix}{namespace}/" if self.kind.namespaced and namespace else self.prefix
 
     def pack(self, obj: Object) -> bytes:
-        """The bytes to store for an object in the served version."""
+        """Returns the bytes to store for an object in the served version."""
         if self.conversion:
             return stored.pack(self.conversion.to_stored(obj))
         if self.stored_api_version:
@@ -126,16 +126,18 @@ class Resource:
         return stored.pack(obj)
 
     def unpack(self, item: Item) -> Object:
-        """The object in the served version; a fresh copy."""
+        """Returns the object in the served version; a fresh copy."""
         obj = stored.unpack(item)
         if self.conversion:
             return self.conversion.from_stored(obj)
         if self.custom:
-            obj["apiVersion"] = self.kind.api_version  # it may lie there in any version that ever was the stored one
+            obj["apiVersion"] = (
+                self.kind.api_version
+            )  # it may be stored in any version that ever was the storage version
         return self.as_read(obj) if self.as_read else obj
 
     def serve(self, item: Item) -> bytes:
-        """The object's JSON in the served version, straight from the stored bytes where it can be."""
+        """Returns the object's JSON in the served version, straight from the stored bytes where it can be."""
         if self.conversion or self.as_read or (self.custom and not item.value.startswith(self.stored_head)):
             return stored.encode(self.unpack(item))
         return stored.splice(item.value, item.revision, self.stored_head, self.served_head)

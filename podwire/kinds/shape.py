@@ -1,7 +1,7 @@
-"""What a value may look like, whichever schema says so: the built-in definitions or a CRD's structural schema.
+"""Shape: the type of a value, from the built-in definitions (`schema/`) or from a CRD's structural schema (`crds/`).
 
-One walk over a request body serves decoding, unknown-field reports and normal form; strategic merge asks the same
-shapes for merge keys.
+One walk over a request body decodes it, reports unknown fields and gives it normal form. Strategic merge asks the same
+shapes for merge keys. Schemas are compiled to shapes once, because every write walks them.
 """
 
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ class TypeMismatch(Exception):
 
 @dataclass(slots=True)
 class Report:
-    """What a decode found that is an error only under `fieldValidation=Strict`; paths such as spec.containers[0].x."""
+    """Fields that are errors only under `fieldValidation=Strict`, as paths such as spec.containers[0].x."""
 
     unknown: list[str] = field(default_factory=list)
     duplicates: list[str] = field(default_factory=list)
@@ -28,19 +28,19 @@ class Field:
     merge_key: str = ""
     """Set on lists whose elements are merged by this key."""
     strategies: frozenset[str] = frozenset()
-    """Of `merge`, `replace`, `retainKeys`; empty is replace for lists and merge for objects."""
+    """A subset of `merge`, `replace`, `retainKeys`; empty is replace for lists and merge for objects."""
 
 
 class Shape(Protocol):
     """A type."""
 
     def decode(self, value: Any, path: str, report: Report) -> Any:
-        """The value in normal form: types checked, nulls and unknown fields left out (the latter reported), quantities
-        canonical. The input is not changed. Raises TypeMismatch."""
+        """Returns the value in normal form: types checked, nulls and unknown fields left out (the latter reported),
+        quantities canonical. The input is not changed. Raises TypeMismatch."""
         ...
 
     def field(self, name: str) -> Field | None:
-        """The member `name` of an object (any name of a map); None when there is none."""
+        """Returns the member `name` of an object (any name of a map); None when there is none."""
         ...
 
     @property

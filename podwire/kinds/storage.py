@@ -77,7 +77,7 @@ def prepare_claim(obj: dict[str, Any]) -> None:
 
 
 _MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
-"""Access modes in the order in which they are told."""
+"""Access modes in the order in which kubectl shows them."""
 
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 _DEFAULT_STORAGE_CLASS = (

@@ -1,4 +1,4 @@
-"""How an object lies in the store, and how the stored bytes become an answer without decoding them.
+"""The stored form of an object, and responses made of the stored bytes without decoding them.
 
 Stored bytes are JSON that begins with `{"kind":K,"apiVersion":V,"metadata":{` and carry no resourceVersion: the store's
 revision is it. An answer is the same bytes with the revision spliced in behind that constant head, so GET, LIST and
@@ -20,12 +20,12 @@ _decode = msgspec.json.Decoder().decode
 
 
 def head(api_version: str, kind: str) -> bytes:
-    """What every stored object of a kind begins with."""
+    """Returns the bytes that every stored object of a kind begins with."""
     return b'{"kind":%b,"apiVersion":%b,"metadata":{' % (encode(kind), encode(api_version))
 
 
 def pack(obj: Mapping[str, Any]) -> bytes:
-    """The bytes to store: fixed head first, no resourceVersion."""
+    """Returns the bytes to store: fixed head first, no resourceVersion."""
     metadata = {key: value for key, value in obj["metadata"].items() if key != "resourceVersion"}
     ordered = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": metadata}
     for key, value in obj.items():
@@ -35,7 +35,7 @@ def pack(obj: Mapping[str, Any]) -> bytes:
 
 
 def unpack(item: Item) -> Object:
-    """The object as a client would see it: decoded, with its resourceVersion. A fresh copy every time."""
+    """Returns the object as a client would see it: decoded, with its resourceVersion. A fresh copy every time."""
     obj: Object = _decode(item.value)
     if item.revision:
         obj["metadata"]["resourceVersion"] = str(item.revision)
@@ -43,7 +43,7 @@ def unpack(item: Item) -> Object:
 
 
 def splice(item_value: bytes, revision: int, stored: bytes, served: bytes) -> bytes:
-    """The answer's bytes: the stored head replaced by the served one and the revision put behind it.
+    """Returns the bytes of a response: the stored head replaced by the served one, followed by the revision.
 
     A revision of 0 (a dry run) shows none.
     """
@@ -60,7 +60,7 @@ _decode_metadata = msgspec.json.Decoder(_MetadataOnly).decode
 
 
 def metadata_bytes(item_value: bytes, revision: int) -> bytes:
-    """The metadata of a stored object as JSON, with its resourceVersion."""
+    """Returns the metadata of a stored object as JSON, with its resourceVersion."""
     raw = bytes(_decode_metadata(item_value).metadata)
     return b'{"resourceVersion":"%d",%b' % (revision, raw[1:]) if revision else raw
 
@@ -77,5 +77,5 @@ _decode_labels = msgspec.json.Decoder(_Labelled).decode
 
 
 def labels(item_value: bytes) -> dict[str, str]:
-    """The labels of a stored object, at a third of the price of decoding it."""
+    """Returns the labels of a stored object, at a third of the cost of decoding it."""
     return _decode_labels(item_value).metadata.labels

@@ -89,7 +89,7 @@ EVERY_KIND = (selectable("metadata.name"), selectable("metadata.namespace"))
 
 @dataclass(frozen=True, kw_only=True)
 class Strategy:
-    """What the API server does for one kind beyond what it does for every kind."""
+    """The answers of one kind to the questions of the API server."""
 
     group: str
     kind: str
@@ -138,7 +138,7 @@ class Strategy:
     prepare_delete: Fill = keep
     """Changes an object whose deletion was requested."""
     removal_blocked: Callable[[Object], bool] = not_blocked
-    """Whether something of the kind's own, such as a namespace's spec.finalizers, delays the removal."""
+    """Returns whether something of the kind's own, such as a namespace's spec.finalizers, delays the removal."""
 
     # Read
     selectable: tuple[SelectableField, ...] = ()

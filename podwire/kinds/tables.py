@@ -12,7 +12,7 @@ from podwire.objects.times import human_duration, parse
 
 Json = Mapping[str, Any]
 Row = Callable[[Json, float], list[Any]]
-"""An object and the time to the cells of its row, wide ones included."""
+"""Gives the cells of an object at a time, those for `-o wide` included."""
 
 NONE = "<none>"
 UNKNOWN = "<unknown>"
@@ -22,7 +22,7 @@ _EMPTY: Json = {}
 
 
 def part(value: Json, *path: str) -> Json:
-    """The object at the end of the path; an empty one where there is none."""
+    """Returns the object at the end of the path; an empty one where there is none."""
     for key in path:
         value = value.get(key, _EMPTY)
         if not isinstance(value, dict):
@@ -31,63 +31,63 @@ def part(value: Json, *path: str) -> Json:
 
 
 def text(value: Json, key: str, default: str = "") -> str:
-    found = value.get(key)
-    return found if isinstance(found, str) and found else default
+    content = value.get(key)
+    return content if isinstance(content, str) and content else default
 
 
 def shown(value: Json, key: str, default: str = "") -> str:
-    """A quantity, port or other value that is a string or a number, as text."""
-    found = value.get(key)
-    if isinstance(found, str) and found:
-        return found
-    return str(found) if isinstance(found, int | float) and not isinstance(found, bool) else default
+    """Returns a quantity, port or other value that is a string or a number, as text."""
+    content = value.get(key)
+    if isinstance(content, str) and content:
+        return content
+    return str(content) if isinstance(content, int | float) and not isinstance(content, bool) else default
 
 
 def number(value: Json, key: str, default: int = 0) -> int:
-    found = value.get(key)
-    return found if isinstance(found, int) and not isinstance(found, bool) else default
+    content = value.get(key)
+    return content if isinstance(content, int) and not isinstance(content, bool) else default
 
 
 def flag(value: Json, key: str, *, default: bool = False) -> bool:
-    found = value.get(key)
-    return found if isinstance(found, bool) else default
+    content = value.get(key)
+    return content if isinstance(content, bool) else default
 
 
 def elements(value: Json, key: str) -> list[Json]:
-    """The objects of a list; what is no object is left out."""
-    found = value.get(key)
-    return [element for element in found if isinstance(element, dict)] if isinstance(found, list) else []
+    """Returns the objects of a list; elements that are not objects are left out."""
+    content = value.get(key)
+    return [element for element in content if isinstance(element, dict)] if isinstance(content, list) else []
 
 
 def strings(value: Json, key: str) -> list[str]:
-    found = value.get(key)
-    return [element for element in found if isinstance(element, str)] if isinstance(found, list) else []
+    content = value.get(key)
+    return [element for element in content if isinstance(element, str)] if isinstance(content, list) else []
 
 
 def count(value: Json, key: str) -> int:
-    """How many there are in a list or map."""
-    found = value.get(key)
-    return len(found) if isinstance(found, list | dict) else 0
+    """Returns the number of elements of a list or map."""
+    content = value.get(key)
+    return len(content) if isinstance(content, list | dict) else 0
 
 
 def condition(value: Json, kind: str) -> Json:
-    """The first condition of that type, an empty one where there is none."""
+    """Returns the first condition of that type, an empty one where there is none."""
     return next((entry for entry in elements(value, "conditions") if entry.get("type") == kind), _EMPTY)
 
 
 def moment(value: Json, key: str) -> float | None:
-    """A timestamp as seconds since the epoch; None where there is none that can be read."""
-    found = value.get(key)
-    if not isinstance(found, str):
+    """Returns a timestamp as seconds since the epoch; None where there is none that can be read."""
+    content = value.get(key)
+    if not isinstance(content, str):
         return None
     try:
-        return parse(found)
+        return parse(content)
     except ValueError:
         return None
 
 
 def since(value: Json, key: str, now: float) -> str:
-    """How long ago a timestamp was."""
+    """Returns the age of a timestamp."""
     when = moment(value, key)
     return UNKNOWN if when is None else human_duration(now - when)
 
@@ -105,22 +105,22 @@ def is_deleted(obj: Json) -> bool:
 
 
 def label_text(value: Json, key: str) -> str:
-    """A map of labels on one line."""
+    """Returns a map of labels on one line."""
     pairs = sorted((k, v) for k, v in part(value, key).items() if isinstance(v, str))
     return ",".join(f"{k}={v}" for k, v in pairs) or NONE
 
 
-def first_few(found: Iterable[str], limit: int, *, empty: str) -> str:
-    """The first few of them, and how many more there are."""
-    every = list(found)
-    told = ",".join(every[:limit])
+def first_few(texts: Iterable[str], limit: int, *, empty: str) -> str:
+    """Returns the first few of them, and how many more there are."""
+    every = list(texts)
+    shown_first = ",".join(every[:limit])
     if len(every) > limit:
-        return f"{told} + {len(every) - limit} more..."
-    return told or empty
+        return f"{shown_first} + {len(every) - limit} more..."
+    return shown_first or empty
 
 
 def selector_text(value: Json, key: str, *, empty: str = NONE, broken: str = "<error>") -> str:
-    """The label selector under `key`."""
+    """Returns the label selector under `key`."""
     chosen = part(value, key)
     cleaned = {
         "matchLabels": {

@@ -1,4 +1,4 @@
-"""Which requests a policy is meant for, as it says itself: rules for resources, and selectors."""
+"""MatchResources of a policy or binding: rules for resources, and selectors."""
 
 from collections.abc import Sequence
 
@@ -47,7 +47,7 @@ def _names(given: Sequence[str], path: str, errors: Errors) -> None:
 
 
 def _some(given: Sequence[str], path: str, what: str, errors: Errors) -> None:
-    """At least one; and who says all says nothing else."""
+    """Checks a list that needs at least one entry, and in which `*` stands alone."""
     if not given:
         errors.append(required(path))
     elif len(given) > 1 and "*" in given:
@@ -55,7 +55,7 @@ def _some(given: Sequence[str], path: str, what: str, errors: Errors) -> None:
 
 
 def _resources(given: Sequence[str], path: str, errors: Errors) -> None:
-    """Resources and their subresources, of which none is said twice over."""
+    """Checks resources and subresources, none of which another entry covers already."""
     if not given:
         errors.append(required(path))
     errors += [required(f"{path}[{index}]") for index, resource in enumerate(given) if not resource]
@@ -68,7 +68,7 @@ def _resources(given: Sequence[str], path: str, errors: Errors) -> None:
 
 
 def _parts(given: Sequence[str], path: str, errors: Errors) -> None:
-    """No subresource after all of them, be it those of a resource or those of that name."""
+    """Rejects a subresource that an earlier `resource/*` or `*/subresource` covers."""
     whole: set[str] = set()
     everywhere: set[str] = set()
     for index, resource_path in enumerate(given):

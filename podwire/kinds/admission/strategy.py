@@ -72,8 +72,8 @@ def _policy_row(rules: str) -> Row:
     def policy(obj: Json, now: float) -> list[Any]:
         spec = part(obj, "spec")
         params = part(spec, "paramKind")
-        told = f"{text(params, 'apiVersion')}/{text(params, 'kind')}" if params else UNSET
-        return [name_of(obj), count(spec, rules), told, age_of(obj, now)]
+        param_kind = f"{text(params, 'apiVersion')}/{text(params, 'kind')}" if params else UNSET
+        return [name_of(obj), count(spec, rules), param_kind, age_of(obj, now)]
 
     return policy
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from podwire.kinds.admission.match_resources import match_resources
 from podwire.kinds.field_checks import Choice, Errors, Object, conditions, named
-from podwire.kinds.policies.expressions import told
+from podwire.kinds.policies.expressions import cel_go_type
 from podwire.kinds.policies.policy import Compiler
 from podwire.objects import names
 from podwire.protocols.cel import CompileError, Unavailable
@@ -70,16 +70,16 @@ def _param_kind(kind: Object, path: str, errors: Errors) -> None:
     elif given.count("/") > 1:
         errors.append(invalid(f"{path}.apiVersion", given, f"unexpected GroupVersion string: {given}"))
     else:
-        if group and (found := names.dns_subdomain(group)):
-            errors.append(invalid(f"{path}.apiVersion", group, ",".join(found)))
+        if group and (problems := names.dns_subdomain(group)):
+            errors.append(invalid(f"{path}.apiVersion", group, ",".join(problems)))
         if not version:
             errors.append(invalid(f"{path}.apiVersion", given, "version must be specified"))
-        elif found := names.dns1035_label(version):
-            errors.append(invalid(f"{path}.apiVersion", version, ",".join(found)))
+        elif problems := names.dns1035_label(version):
+            errors.append(invalid(f"{path}.apiVersion", version, ",".join(problems)))
     if not word:
         errors.append(required(f"{path}.kind"))
-    elif found := names.dns1035_label(word.lower()):
-        detail = f"may have mixed case, but should otherwise match: {','.join(found)}"
+    elif problems := names.dns1035_label(word.lower()):
+        detail = f"may have mixed case, but should otherwise match: {','.join(problems)}"
         errors.append(invalid(f"{path}.kind", word, detail))
 
 
@@ -173,15 +173,15 @@ def _annotations(given: Sequence[Object], policy: str, compiler: Compiler, error
 def _expression(
     text: str, returns: tuple[str, ...], compiler: Compiler, path: str, errors: Errors, *, composed: bool = True
 ) -> None:
-    """Whether the expression can be compiled, and gives what is needed there."""
+    """Checks that the expression compiles and has one of the result types."""
     try:
-        found = compiler.compiled(text, composed=composed).program.returns
+        result = compiler.compiled(text, composed=composed).program.returns
     except CompileError as error:
         errors.append(invalid(path, text, f"compilation failed: {error}"))
         return
     except Unavailable as error:
         errors.append(forbidden(path, str(error)))
         return
-    if found not in returns:
-        wanted = told(returns[0]) if len(returns) == 1 else f"one of [{' '.join(map(told, returns))}]"
-        errors.append(invalid(path, text, f"must evaluate to {wanted} but got {told(found)}"))
+    if result not in returns:
+        expected = cel_go_type(returns[0]) if len(returns) == 1 else f"one of [{' '.join(map(cel_go_type, returns))}]"
+        errors.append(invalid(path, text, f"must evaluate to {expected} but got {cel_go_type(result)}"))

@@ -25,7 +25,7 @@ _SCALARS = {
 
 @cache
 def builtin_types() -> "BuiltinTypes":
-    """The types of the installed definitions."""
+    """Returns the types of the installed definitions."""
     return BuiltinTypes(load())
 
 
@@ -37,7 +37,7 @@ class BuiltinTypes:
         self._types: dict[str, Type] = {}
 
     def kind(self, api_version: str, kind: str) -> Type:
-        """The type of a kind's objects; one that is in no definition is whatever comes."""
+        """Returns the type of a kind's objects; Deduced for a kind without a definition."""
         group, _, version = api_version.rpartition("/")
         name = self._definitions.name_of(group, version, kind)
         if name is None:
@@ -45,10 +45,10 @@ class BuiltinTypes:
         return Struct(lambda: self._members(self._definitions.schema(name).properties or {}))
 
     def definition(self, name: str) -> Type:
-        found = self._types.get(name)
-        if found is None:
-            found = self._types[name] = self._made(name)
-        return found
+        type_ = self._types.get(name)
+        if type_ is None:
+            type_ = self._types[name] = self._made(name)
+        return type_
 
     def _made(self, name: str) -> Type:
         schema = self._definitions.schema(name)

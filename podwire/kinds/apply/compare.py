@@ -1,4 +1,4 @@
-"""What has changed between two values, as sets of fields. Equal parts are passed over at the price of `==`."""
+"""Comparison of two values: the fields that were added, modified and removed. Equal parts cost one `==`."""
 
 from typing import Any, cast
 
@@ -8,8 +8,8 @@ from podwire.kinds.apply.types import BadElement, Elements, Leaf, Members, Type,
 
 
 class Comparison:
-    """No field is in more than one of the three. `given` is what has a new value now, `lost` that and what is gone:
-    whoever owned it does so no more."""
+    """Three sets without a common field. `given` are the fields with a new value; `lost` are those and the removed
+    ones, which their previous owners do not own any more."""
 
     __slots__ = ("added", "given", "lost", "modified", "removed")
 
@@ -33,14 +33,14 @@ def compare(of: Type, old: Any, new: Any) -> Comparison:
 
 
 def given(of: Type, old: Any, new: Any) -> FieldSet:
-    """What has a new value now, where nobody asks what was lost."""
+    """Returns the fields that have a new value, where removed ones do not matter."""
     walk = _Walk()
     walk.values(of, old, new)
     return union(walk.modified, walk.added)
 
 
 class _Walk:
-    """One level of both values; `values` says whether they differ as wholes."""
+    """Walks one level of both values; `values` returns whether they differ as wholes."""
 
     __slots__ = ("added", "modified", "removed")
 
@@ -50,7 +50,7 @@ class _Walk:
         self.added: FieldSet = {}
 
     def values(self, of: Type, old: Any, new: Any) -> bool:
-        """Fill the sets from what is below; True when the value is to be taken as one and is another."""
+        """Fills the sets from the levels below; returns True for a value that is owned as a whole and has changed."""
         if type(of) is Leaf:
             return True  # nobody comes here with equal values
         if not (old or new):
@@ -108,7 +108,7 @@ class _Walk:
                 self.removed[name] = whole(of.element, then[0]) if len(then) == 1 else {}
 
     def _same_name(self, name: str, of: Elements, then: list[Any], now: list[Any]) -> None:
-        """Elements of one name. There should be one on each side; several are taken as one value."""
+        """Compares elements with the same key. There should be one on each side; several count as one value."""
         if len(then) == len(now) == 1:
             self._below(name, of.element, then[0], now[0])
         else:
@@ -129,7 +129,7 @@ class _Walk:
 
 
 def _members(of: Type, old: Any, new: Any) -> Members | None:
-    """How both are compared member by member; a null stands for an object without members."""
+    """Returns the type by which both are compared member by member, if they are; null counts as an empty object."""
     if (old is None or isinstance(old, dict)) and (new is None or isinstance(new, dict)):
         return members_of(of, old or new)
     return None
@@ -142,7 +142,7 @@ def _elements(of: Type, old: Any, new: Any) -> Elements | None:
 
 
 def _names(of: Elements, values: list[Any]) -> list[str] | None:
-    """The names of elements; None where one has none or two have the same."""
+    """Returns the path elements of list elements; None where one has none or two have the same."""
     try:
         names = [of.name(value) for value in values]
     except BadElement:
@@ -151,11 +151,11 @@ def _names(of: Elements, values: list[Any]) -> list[str] | None:
 
 
 def _named(of: Elements, values: list[Any]) -> dict[str, list[Any]]:
-    """The elements by name. One that has none cannot be owned and is left out."""
-    found: dict[str, list[Any]] = {}
+    """Returns the list elements by path element. One without a key cannot be owned and is left out."""
+    by_name: dict[str, list[Any]] = {}
     for value in values:
         try:
-            found.setdefault(of.name(value), []).append(value)
+            by_name.setdefault(of.name(value), []).append(value)
         except BadElement:
             continue
-    return found
+    return by_name

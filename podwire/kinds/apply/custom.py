@@ -15,7 +15,7 @@ _IDENTITY = {"apiVersion": Leaf("string"), "kind": Leaf("string")}
 
 
 def custom_type(schema: Mapping[str, Any], metadata: Type) -> Type:
-    """The type of objects whose `schema.openAPIV3Schema` this is; `metadata` is the same for all kinds."""
+    """Returns the type of objects whose `schema.openAPIV3Schema` this is; `metadata` is the same for all kinds."""
     others = DEDUCED if schema.get("x-kubernetes-preserve-unknown-fields") else None
     members = {**_members(schema, metadata), **_IDENTITY, "metadata": metadata}
     return Struct(lambda: members, others)

@@ -8,7 +8,7 @@ from podwire.kinds.apply.types import BadElement, Deduced, Elements, Leaf, ListM
 from podwire.protocols.k8sapi.status import ApiError, Reason
 
 MOST_ERRORS = 100
-"""Errors of one configuration that are told."""
+"""Errors of one configuration that are reported."""
 
 _SCALARS: dict[str, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), "number": (int, float)}
 _EXPECTED = {"string": "string", "boolean": "boolean", "number": "numeric (int or float)"}
@@ -16,57 +16,57 @@ _WORDS = {str: "string", bool: "boolean", int: "int", float: "float", dict: "map
 
 
 def configuration_errors(of: Type, config: Any) -> list[str]:
-    """What is wrong with it, each with its place: `.spec.replica: field not declared in schema`."""
-    found: list[str] = []
-    _value(of, config, (), found)
-    return found[:MOST_ERRORS]
+    """Returns the errors of a configuration, with paths: `.spec.replica: field not declared in schema`."""
+    errors: list[str] = []
+    _value(of, config, (), errors)
+    return errors[:MOST_ERRORS]
 
 
-def joined(found: list[str]) -> str:
-    """All in one sentence, as upstream joins them."""
-    return found[0] if len(found) == 1 else "\n  ".join(["errors:", *found])
+def joined(errors: list[str]) -> str:
+    """Returns the errors as one message, joined as upstream joins them."""
+    return errors[0] if len(errors) == 1 else "\n  ".join(["errors:", *errors])
 
 
-def _value(of: Type, value: Any, path: tuple[str, ...], found: list[str]) -> None:
-    if value is None or isinstance(of, Deduced) or len(found) > MOST_ERRORS:
+def _value(of: Type, value: Any, path: tuple[str, ...], errors: list[str]) -> None:
+    if value is None or isinstance(of, Deduced) or len(errors) > MOST_ERRORS:
         return
     if isinstance(of, Leaf):
-        _scalar(of, value, path, found)
+        _scalar(of, value, path, errors)
     elif isinstance(of, ListMap | SetList):
         if isinstance(value, list):
-            _elements(of, value, path, found)
+            _elements(of, value, path, errors)
         else:
-            found.append(_at(path, f"expected list, got {_named(value)}"))
+            errors.append(_at(path, f"expected list, got {_named(value)}"))
     elif isinstance(value, dict):
         for name, member in value.items():
             kind = of.member(name)
             if kind is None:
-                found.append(_at((*path, f"f:{name}"), "field not declared in schema"))
+                errors.append(_at((*path, f"f:{name}"), "field not declared in schema"))
             else:
-                _value(kind, member, (*path, f"f:{name}"), found)
+                _value(kind, member, (*path, f"f:{name}"), errors)
     else:
-        found.append(_at(path, f"expected map, got {_named(value)}"))
+        errors.append(_at(path, f"expected map, got {_named(value)}"))
 
 
-def _scalar(of: Leaf, value: Any, path: tuple[str, ...], found: list[str]) -> None:
+def _scalar(of: Leaf, value: Any, path: tuple[str, ...], errors: list[str]) -> None:
     allowed = _SCALARS.get(of.scalar)
     if allowed is None or type(value) in allowed:  # not isinstance: True is no number here
         return
-    found.append(_at(path, f"expected {_EXPECTED[of.scalar]}, got {_named(value)}"))
+    errors.append(_at(path, f"expected {_EXPECTED[of.scalar]}, got {_named(value)}"))
 
 
-def _elements(of: Elements, value: list[Any], path: tuple[str, ...], found: list[str]) -> None:
+def _elements(of: Elements, value: list[Any], path: tuple[str, ...], errors: list[str]) -> None:
     seen: set[str] = set()
     for index, item in enumerate(value):
         try:
             name = of.name(item)
         except BadElement as error:
-            found.append(_at(path, f"element {index}: {error}"))
+            errors.append(_at(path, f"element {index}: {error}"))
             continue
         if name in seen:
-            found.append(_at(path, f"duplicate entries for key {shown((name,))}"))
+            errors.append(_at(path, f"duplicate entries for key {shown((name,))}"))
         seen.add(name)
-        _value(of.element, item, (*path, name), found)
+        _value(of.element, item, (*path, name), errors)
 
 
 def _at(path: tuple[str, ...], what: str) -> str:
@@ -81,7 +81,7 @@ CAUSE = "FieldManagerConflict"
 
 
 def conflict_error(conflicts: Conflicts) -> ApiError:
-    """409 with one cause for each field and each manager that has it."""
+    """Returns a 409 with one cause for each field and each manager that owns it."""
     causes = [
         {"reason": CAUSE, "message": f"conflict with {manager}", "field": shown(path)}
         for manager, path in conflicts.found
@@ -89,12 +89,12 @@ def conflict_error(conflicts: Conflicts) -> ApiError:
     return ApiError(Reason.CONFLICT, _message(conflicts.found), details={"causes": causes})
 
 
-def _message(found: list[tuple[Manager, tuple[str, ...]]]) -> str:
-    if len(found) == 1:
-        manager, path = found[0]
+def _message(conflicts: list[tuple[Manager, tuple[str, ...]]]) -> str:
+    if len(conflicts) == 1:
+        manager, path = conflicts[0]
         return f"Apply failed with 1 conflict: conflict with {manager}: {shown(path)}"
     fields: dict[Manager, list[str]] = {}
-    for manager, path in found:
+    for manager, path in conflicts:
         fields.setdefault(manager, []).append(f"- {shown(path)}")
-    lines = [line for manager, told in fields.items() for line in (f"conflicts with {manager}:", *told)]
-    return f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)
+    lines = [line for manager, conflicting in fields.items() for line in (f"conflicts with {manager}:", *conflicting)]
+    return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)

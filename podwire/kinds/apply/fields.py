@@ -1,4 +1,4 @@
-"""Which fields a value has: those that its author means to own, or simply all."""
+"""Sets of the fields of a value: those that an applied configuration claims, or all of them."""
 
 from typing import Any, cast
 
@@ -18,7 +18,7 @@ from podwire.kinds.apply.types import (
 
 
 def claimed(of: Type, value: Any) -> FieldSet:
-    """The fields that an applied configuration claims.
+    """Returns the fields that an applied configuration claims.
 
     Scalars and what is owned as a whole; of lists that are owned by element each element; of objects what is in them,
     and the object itself only where it is empty or came under a name of its author's own.
@@ -31,7 +31,7 @@ def claimed(of: Type, value: Any) -> FieldSet:
 
 
 def _claimed_members(of: Members, value: dict[str, Any]) -> FieldSet:
-    found: FieldSet = {}
+    fields: FieldSet = {}
     for name, member in value.items():
         kind = of.member(name)
         if kind is None:
@@ -39,22 +39,22 @@ def _claimed_members(of: Members, value: dict[str, Any]) -> FieldSet:
         below = claimed(kind, member)
         whole = member is None or member == {} or _is_leaf(kind, member) or not of.names(name)
         if below:
-            found[f"f:{name}"] = {HERE: {}, **below} if whole else below
+            fields[f"f:{name}"] = {HERE: {}, **below} if whole else below
         elif whole:
-            found[f"f:{name}"] = {}
-    return found
+            fields[f"f:{name}"] = {}
+    return fields
 
 
 def _claimed_elements(of: Elements, value: list[Any]) -> FieldSet:
-    found: FieldSet = {}
+    fields: FieldSet = {}
     for item in value:
         try:
             name = of.name(item)
         except BadElement:
             continue
         below = claimed(of.element, item)
-        found[name] = {HERE: {}, **below} if below and name not in found else {}
-    return found
+        fields[name] = {HERE: {}, **below} if below and name not in fields else {}
+    return fields
 
 
 def _is_leaf(of: Type, value: Any) -> bool:
@@ -62,7 +62,7 @@ def _is_leaf(of: Type, value: Any) -> bool:
 
 
 def whole(of: Type, value: Any) -> FieldSet:
-    """A value that has come or gone, with everything below it: what stands under its name in a set."""
+    """Returns a value that was added or removed with everything below it, as the subset under its path element."""
     if not value or type(of) is Leaf:
         return FIELD
     if type(value) is dict and of.by_member:
@@ -73,37 +73,37 @@ def whole(of: Type, value: Any) -> FieldSet:
 
 
 def parts(of: Members, value: dict[str, Any]) -> FieldSet:
-    """What is in an object, each member with everything below it; not the object itself."""
-    found = _whole_members(of, value).copy()
-    found.pop(HERE, None)
-    return found
+    """Returns the members of an object with everything below them, without the object itself."""
+    fields = _whole_members(of, value).copy()
+    fields.pop(HERE, None)
+    return fields
 
 
 def _whole_members(of: Members, value: dict[str, Any]) -> FieldSet:
     if type(of) is Struct and (frame := of.frames.get(names := tuple(value)) or _framed(of, names)):
         return _filled(frame, value)
-    found: FieldSet = {HERE: FIELD}
+    fields: FieldSet = {HERE: FIELD}
     known = of.known
     for name, member in value.items():
         key, kind = known[name]
         if kind is not None:
-            found[key] = whole(kind, member)
-    return found if len(found) > 1 else FIELD
+            fields[key] = whole(kind, member)
+    return fields if len(fields) > 1 else FIELD
 
 
 def _filled(frame: Frame, value: dict[str, Any]) -> FieldSet:
     fields, deep = frame
     if not deep:
         return fields
-    found = fields.copy()
+    filled = fields.copy()
     for name, key, kind in deep:
         if each := value[name]:
-            found[key] = whole(kind, each)
-    return found
+            filled[key] = whole(kind, each)
+    return filled
 
 
 def _framed(of: Struct, names: tuple[str, ...]) -> Frame | None:
-    """What all values with these members have in common: the same few combinations come again and again."""
+    """Returns the part of the set that all values with these members share; the same few combinations recur."""
     if not names or not all(map(of.names, names)):
         return None
     members = [(name, *of.known[name]) for name in names]
@@ -115,11 +115,11 @@ def _framed(of: Struct, names: tuple[str, ...]) -> Frame | None:
 
 
 def _whole_elements(of: Elements, value: list[Any]) -> FieldSet:
-    found: FieldSet = {HERE: FIELD}
+    fields: FieldSet = {HERE: FIELD}
     for item in value:
         try:
             name = of.name(item)
         except BadElement:
             continue
-        found[name] = FIELD if name in found else whole(of.element, item)
-    return found if len(found) > 1 else FIELD
+        fields[name] = FIELD if name in fields else whole(of.element, item)
+    return fields if len(fields) > 1 else FIELD

@@ -18,7 +18,7 @@ FIELD: FieldSet = {}
 
 
 def union(one: FieldSet, other: FieldSet) -> FieldSet:
-    """The fields of either."""
+    """Returns the fields of either."""
     if not one or not other:
         return one or other
     joined = one
@@ -40,7 +40,7 @@ def _joined(mine: FieldSet, theirs: FieldSet) -> FieldSet:
 
 
 def difference(one: FieldSet, other: FieldSet) -> FieldSet:
-    """The fields of one that are not in the other. A field goes alone, what is below it stays."""
+    """Returns the fields of one that are not in the other. A field goes alone: fields below it stay."""
     if not one or not other or one.keys().isdisjoint(other):
         return one
     left = {}
@@ -59,7 +59,7 @@ def _less(mine: FieldSet, theirs: FieldSet) -> FieldSet | None:
 
 
 def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
-    """The fields of both."""
+    """Returns the fields of both."""
     shared = {}
     for key, mine in one.items():
         theirs = other.get(key)
@@ -72,24 +72,24 @@ def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def _settled(below: FieldSet) -> FieldSet | None:
-    """A node in its one form: a field with nothing below it is `{}`, and nothing at all is no node."""
+    """Returns a node in normal form: `{}` for a field with nothing below it, None for an empty node."""
     if not below:
         return None
     return {} if len(below) == 1 and HERE in below else below
 
 
 def has(fields: FieldSet, path: tuple[str, ...]) -> bool:
-    """Whether the field at the path is in the set."""
-    found: FieldSet | None = fields
+    """Returns whether the field at the path is in the set."""
+    node: FieldSet | None = fields
     for key in path:
-        found = found.get(key) if found else None
-        if found is None:
+        node = node.get(key) if node else None
+        if node is None:
             return False
-    return found is not None and (not found or HERE in found)
+    return node is not None and (not node or HERE in node)
 
 
 def paths(fields: FieldSet, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The path of every field, in an order that does not depend on how the set came about."""
+    """Yields the path of every field, in an order that does not depend on how the set came about."""
     for key in sorted(fields):
         if key == HERE:
             continue
@@ -100,7 +100,7 @@ def paths(fields: FieldSet, above: tuple[str, ...] = ()) -> Iterator[tuple[str, 
 
 
 def tidy(given: Any, depth: int = 0) -> FieldSet:
-    """A set that a client has sent, in normal form; raises ValueError for what is none."""
+    """Returns a set that a client has sent, in normal form; raises ValueError if it is not one."""
     if not isinstance(given, Mapping) or depth > DEEPEST:
         raise ValueError("a set of fields must be an object")
     kept: FieldSet = {}

@@ -1,7 +1,7 @@
-"""What `kubectl apply` without `--server-side` left behind: an annotation that says what it applied.
+"""The annotation last-applied-configuration, which `kubectl apply` without `--server-side` writes.
 
-Who turns to server-side apply meets no conflict for what the annotation already says, and as long as the annotation is
-there it is kept up to date, so that one can turn back.
+A user who switches to server-side apply gets no conflicts for fields that the annotation contains. As long as the
+annotation exists it is updated, so that the user can switch back.
 """
 
 from typing import Any
@@ -15,14 +15,14 @@ from podwire.kinds.apply.ownership import Object, Version
 
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 MANAGER = "kubectl"
-"""The only manager for whom this is done; any other name is a way around it."""
+"""The only field manager that gets this treatment; any other name avoids it."""
 ANNOTATIONS_LIMIT = 256 * 1024
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def allowed(version: Version, live: Object) -> FieldSet:
-    """The fields that were applied from the client's side and have not changed since."""
+    """Returns the fields that were applied from the client's side and have not changed since."""
     try:
         last = msgspec.json.decode(_annotations(live).get(ANNOTATION) or "null")
     except msgspec.MsgspecError:
@@ -37,7 +37,7 @@ def allowed(version: Version, live: Object) -> FieldSet:
 
 
 def kept_up(obj: Object, config: Object) -> Object:
-    """The object with the annotation, if it has one, saying what is applied now."""
+    """Returns the object with the annotation, if it has one, saying what is applied now."""
     if not _annotations(obj).get(ANNOTATION):
         return obj
     annotations = {**_annotations(obj), ANNOTATION: _encode(_without_annotation(config)).decode() + "\n"}
@@ -56,5 +56,5 @@ def _without_annotation(config: Object) -> Object:
 
 def _annotations(obj: Object) -> dict[str, Any]:
     metadata = obj.get("metadata")
-    found = metadata.get("annotations") if isinstance(metadata, dict) else None
-    return found if isinstance(found, dict) else {}
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return annotations if isinstance(annotations, dict) else {}

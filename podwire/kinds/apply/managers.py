@@ -1,4 +1,4 @@
-"""Who owns what of an object: `metadata.managedFields` read, bundled where there are too many, and written."""
+"""Field managers: `metadata.managedFields` read, bundled where there are too many, and written."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ UNKNOWN = "unknown"
 
 
 class Manager(NamedTuple):
-    """Whose entry it is. An applier has one entry, whichever version it applies in: its version is left out here."""
+    """The identity of an entry. An applier has one entry, whichever version it applies in: its version is left out."""
 
     name: str
     operation: str
@@ -56,11 +56,11 @@ Managed = dict[Manager, Owned]
 
 
 class BadEntries(ValueError):
-    """What a client has sent as `managedFields` cannot be read."""
+    """managedFields that a client has sent cannot be read."""
 
 
 def read(entries: Iterable[dict[str, Any]], *, strange: bool = False) -> Managed:
-    """The managers of an object. `strange`: a client sent them, so they are looked at; raises BadEntries."""
+    """Returns the managers of an object. `strange`: a client sent them, so they are checked; raises BadEntries."""
     managed: Managed = {}
     for entry in entries:
         operation, api_version = entry.get("operation", ""), entry.get("apiVersion", "")
@@ -92,12 +92,12 @@ def _check(entry: Mapping[str, Any]) -> None:
 
 
 def is_reset(entries: Any) -> bool:
-    """Whether a client asks to forget all managers: an empty list, or one with an empty entry."""
+    """Returns whether a client asks to reset the managers: an empty list, or one with an empty entry."""
     return isinstance(entries, list) and entries in ([], [{}])
 
 
 def written(managed: Managed) -> list[dict[str, Any]]:
-    """The entries, appliers first, then by time."""
+    """Returns the entries, appliers first, then by time."""
     ordered = list(managed.items())
     if len(ordered) > 1:
         ordered.sort(key=_order)

@@ -1,4 +1,14 @@
-"""A configuration put into an object: what it names takes its values, everything else stays."""
+"""Merges an applied configuration into an object: its fields take its values, all others stay.
+
+    type of the value         merged
+    Struct, MapOf, Deduced    member by member
+    ListMap                   elements with the same keys are merged; the configuration gives the order
+    SetList                   the union; the configuration gives the order
+    Leaf (atomic)             replaced
+
+Nothing is removed here: fields that the applier no longer has are pruned afterwards, because only ownership knows them.
+Elements that only the object has stay behind the elements that they were behind.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -10,7 +20,7 @@ _ABSENT = object()
 
 
 def merge(of: Type, live: Any, config: Any) -> Any:
-    """The object with the configuration in it; shares parts with both and changes neither."""
+    """Returns the object with the configuration in it; shares parts with both and changes neither."""
     merged = _merged(of, live, config)
     return {} if merged is _ABSENT else merged
 
@@ -30,7 +40,7 @@ def _merged(of: Type, live: Any, config: Any) -> Any:
 
 
 def _either(kind: type, live: Any, config: Any) -> bool:
-    """Both are of a kind. A null counts as empty: where an object or list is expected it takes nothing away."""
+    """Returns whether both are of a type. A null counts as empty: it removes nothing from an object or list."""
     return all(side is None or isinstance(side, kind) for side in (live, config))
 
 
@@ -47,24 +57,24 @@ def _merged_members(of: Members, live: Mapping[str, Any], config: Mapping[str, A
 
 
 def _merged_elements(of: Elements, live: list[Any], config: list[Any]) -> Any:
-    """The elements in the configuration's order; those that only the object has stay where they were between them."""
-    wanted = {of.name(item): item for item in config}
+    """Returns the elements in the configuration's order, with those that only the object has between them."""
+    configured = {of.name(item): item for item in config}
     present = _by_name(of, live)
     count = Counter(name for name, _ in present)
     known = {name: value for name, value in present if count[name] == 1}
-    order = _interleaved([name for name, _ in present], list(wanted))
-    values = iter([value for name, value in present if name not in wanted])
+    order = _interleaved([name for name, _ in present], list(configured))
+    values = iter([value for name, value in present if name not in configured])
     merged = []
     for name in order:
-        if name in wanted:
-            merged.append(_merged(of.element, known.get(name, _ABSENT), wanted[name]))
+        if name in configured:
+            merged.append(_merged(of.element, known.get(name, _ABSENT), configured[name]))
         else:
             merged.append(next(values))
     return merged or _ABSENT
 
 
 def _by_name(of: Elements, values: list[Any]) -> list[tuple[str, Any]]:
-    """The object's elements, each with its name; one that has none keeps its place under a name of its own."""
+    """Returns the object's elements, each with its name; one that has none keeps its place under a name of its own."""
     named = []
     for index, value in enumerate(values):
         try:
@@ -74,30 +84,30 @@ def _by_name(of: Elements, values: list[Any]) -> list[tuple[str, Any]]:
     return named
 
 
-def _interleaved(present: list[str], wanted: list[str]) -> list[str]:
-    """Both lists of names in one, each name of `wanted` once.
+def _interleaved(present: list[str], configured: list[str]) -> list[str]:
+    """Returns both lists of names in one, each name of `wanted` once.
 
     The wanted ones keep their order. Those that are present only come as soon as everything before them has come, so
     they stay behind whatever they stood behind; a shared one that is not its turn yet is passed over.
     """
-    named, known = set(wanted), set(present)
-    turns = [name for name in wanted if name in known]
+    named, known = set(configured), set(present)
+    turns = [name for name in configured if name in known]
     order: list[str] = []
     done: set[str] = set()
     left = right = turn = 0
-    while left < len(present) or right < len(wanted):
+    while left < len(present) or right < len(configured):
         if left < len(present):
             name = present[left]
             if name not in named:
                 order.append(name)
                 left += 1
                 continue
-            early = right < len(wanted) and turn < len(turns) and turns[turn] != name
+            early = right < len(configured) and turn < len(turns) and turns[turn] != name
             if name in done or early:
                 left += 1
                 continue
-        if right < len(wanted):
-            name = wanted[right]
+        if right < len(configured):
+            name = configured[right]
             order.append(name)
             done.add(name)
             turn += turn < len(turns) and turns[turn] == name

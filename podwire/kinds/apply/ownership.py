@@ -1,8 +1,24 @@
-"""Who owns what after a write, and what an applied configuration makes of an object. All of it is pure.
+"""Field ownership and server-side apply (KEP-555, kubernetes.io/docs/reference/using-api/server-side-apply), pure.
 
-A write that is no apply takes the fields that it changes from everybody else. An apply claims all fields of its
-configuration: it shares those whose value is the same already, meets a conflict where it would change what others
-own, and removes what it claimed the last time, does not claim any more, and nobody else owns."""
+Every write has a field manager (`managers.py`); an object's managedFields list for each manager the set of fields that
+it owns (`fieldsets.py`), in the version in which it wrote them. How far a value can be owned in parts is its type's
+matter (`types.py`: list-type and map-type of the schema).
+
+    write                       fields with a new value    removed fields            fields of the same value
+    create, update, patch       owned by the writer,       owned by nobody           owned as before
+                                taken from all others
+    apply (config)              owned by the applier; a    those that the applier    shared: the applier owns them
+                                conflict if another owns   owned and left out, if    together with the others
+                                them, unless forced        nobody else owns them
+
+An apply goes through these steps (structured-merge-diff's `merge.Updater.Apply`):
+
+    1. claimed    the fields of the configuration, without those that identify the object
+    2. merge      the configuration's values into the live object, by list type (`merge.py`)
+    3. prune      remove fields that the applier's last apply claimed, this one does not, and nobody else owns; in the
+                  version of that last apply, and with added back what others own below a removed field
+    4. compare    live with the result: changed fields that others own are conflicts
+    5. managers   others lose what was changed or removed; the applier owns exactly what it claimed"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +34,7 @@ from podwire.kinds.apply.types import Deduced, Leaf, ListMap, SetList, Type
 
 Object = dict[str, Any]
 BEFORE_FIRST_APPLY = "before-first-apply"
-"""Owns what was there when nobody had been asked who owns it."""
+"""The manager of all fields of an object that had no managedFields before its first apply."""
 
 _IDENTITY = frozenset({"apiVersion", "kind"})
 _IDENTITY_META = frozenset({"name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation",
@@ -27,7 +43,7 @@ _NOBODYS: FieldSet = {
     **{f"f:{name}": {} for name in _IDENTITY},
     "f:metadata": {".": {}, **{f"f:{name}": {} for name in _IDENTITY_META}},
 }
-"""Fields that say which object it is; nobody owns those."""
+"""Fields that identify the object; nobody owns them."""
 
 
 def _same(obj: Object) -> Object:
@@ -51,7 +67,7 @@ class View:
     version: Version
     others: Callable[[str], Version | None]
     changing: bool = False
-    """Whether the schema may be another one than when fields were first owned, as that of a custom resource may."""
+    """The schema may have changed since fields were first owned, as that of a custom resource can."""
 
     def at(self, api_version: str) -> Version | None:
         return self.version if api_version == self.version.api_version else self.others(api_version)
@@ -66,7 +82,7 @@ class Conflicts(Exception):
 
 
 def created(version: Version, empty: Object, new: Object, manager: Manager, time: str) -> Managed:
-    """The managers of a new object: one that has everything that is not in the empty one."""
+    """Returns the managers of a new object: one that has everything that is not in the empty one."""
     claims = {name: value for name, value in new.items() if name not in _IDENTITY}
     claims["metadata"] = {name: value for name, value in new["metadata"].items() if name not in _IDENTITY_META}
     gained = given(version.type, empty, claims)
@@ -74,7 +90,7 @@ def created(version: Version, empty: Object, new: Object, manager: Manager, time
 
 
 def updated(view: View, old: Object, new: Object, managed: Managed, manager: Manager, time: str) -> Managed:
-    """The managers after a write other than apply; the very same ones when it changes no field."""
+    """Returns the managers after a write other than apply; the very same ones when it changes no field."""
     change = compare(view.version.type, old, new)
     if change.same:
         return managed
@@ -109,7 +125,7 @@ class _Changes:
 
 
 def _without_lost(managed: Managed, changes: _Changes, spared: Manager | None = None) -> Managed:
-    """The managers without what was changed or removed; who has nothing left is gone."""
+    """Returns the managers without changed and removed fields; one that owns nothing any more is left out."""
     left: Managed = {}
     for manager, owned in managed.items():
         if manager == spared:
@@ -128,7 +144,7 @@ def _without_lost(managed: Managed, changes: _Changes, spared: Manager | None = 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What became of an apply: the object as it should be, and its managers."""
+    """The result of an apply: the object as it should be, and its managers."""
 
     obj: Object
     managed: Managed
@@ -146,8 +162,8 @@ def applied(
     merged = merge(version.type, live, config)
     new = _pruned(view, merged, others, last)
     changes = _Changes(view, live, new, compare(version.type, live, new))
-    if not force and (found := _conflicts(others, changes, manager)):
-        raise Conflicts(found)
+    if not force and (conflicts := _conflicts(others, changes, manager)):
+        raise Conflicts(conflicts)
     left = _without_lost(others, changes, spared=manager)
     if not fields:
         left.pop(manager, None)
@@ -157,16 +173,16 @@ def applied(
 
 
 def _with_current_types(view: View, managed: Managed) -> Managed:
-    """The managers with their fields as the schema has them by now."""
+    """Returns the managers with their fields as the schema has them by now."""
     if not view.changing:
         return dict(managed)
-    found: Managed = {}
+    current: Managed = {}
     for manager, owned in managed.items():
         version = view.at(owned.api_version)
         if version is not None:
             fields = _fitted(version.type, owned.fields)
-            found[manager] = owned if fields == owned.fields else Owned(fields, owned.api_version, owned.time)
-    return found
+            current[manager] = owned if fields == owned.fields else Owned(fields, owned.api_version, owned.time)
+    return current
 
 
 def unmanaged(view: View, empty: Object, live: Object, subresource: str, time: str) -> Managed:
@@ -176,16 +192,16 @@ def unmanaged(view: View, empty: Object, live: Object, subresource: str, time: s
 
 
 def _conflicts(managed: Managed, changes: _Changes, manager: Manager) -> list[tuple[Manager, tuple[str, ...]]]:
-    found = []
+    conflicts = []
     for other, owned in sorted(managed.items()):
         change = changes.at(owned.api_version)
         if other != manager and change is not None:
-            found += [(other, path) for path in paths(intersection(change.given, owned.fields))]
-    return found
+            conflicts += [(other, path) for path in paths(intersection(change.given, owned.fields))]
+    return conflicts
 
 
 def _pruned(view: View, merged: Object, managed: Managed, last: Owned | None) -> Object:
-    """The merged object without what the applier claimed the last time and nobody claims now."""
+    """Returns the merged object without what the applier claimed the last time and nobody claims now."""
     version = view.at(last.api_version) if last and last.fields else None
     if version is None or last is None:
         return merged
@@ -201,7 +217,7 @@ def _pruned(view: View, merged: Object, managed: Managed, last: Owned | None) ->
 
 
 def _with_owned(view: View, of: Version, whole: Object, pruned: Object, api_version: str, managed: Managed) -> Object:
-    """The pruned object with everything back in it that is owned in a version."""
+    """Returns the pruned object with everything back in it that is owned in a version."""
     version = view.at(api_version)
     if version is None:
         return pruned
@@ -222,18 +238,18 @@ def _named(version: Version, obj: Object) -> FieldSet:
 
 
 def _fitted(of: Type, fields: FieldSet) -> FieldSet:
-    """What has become atomic is owned as a whole by whoever owned part of it."""
-    found: FieldSet = {}
+    """Returns a set in which a field that has become atomic is owned as a whole by all who owned part of it."""
+    fitted: FieldSet = {}
     for key, below in fields.items():
         if key == HERE or not below:
-            found[key] = below
+            fitted[key] = below
             continue
         inner = _below(of, key)
         if isinstance(inner, Leaf):
-            found[key] = {}
+            fitted[key] = {}
         else:
-            found[key] = below if inner is None or isinstance(inner, Deduced) else _fitted(inner, below)
-    return found
+            fitted[key] = below if inner is None or isinstance(inner, Deduced) else _fitted(inner, below)
+    return fitted
 
 
 def _below(of: Type, key: str) -> Type | None:

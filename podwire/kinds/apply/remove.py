@@ -19,7 +19,7 @@ from podwire.kinds.apply.types import (
 
 
 def remove(of: Type, value: Any, fields: FieldSet) -> Any:
-    """The value without the fields, each with everything below it; None when nothing is left."""
+    """Returns the value without the fields, each with everything below it; None when nothing is left."""
     if not fields:
         return value
     if (members := members_of(of, value)) is not None:
@@ -62,16 +62,17 @@ def _elements(of: Elements, value: list[Any], fields: FieldSet) -> list[Any]:
 
 
 def with_named(of: Type | None, fields: FieldSet) -> FieldSet:
-    """The set and, as its fields, the members of Structs that lead to them: .spec where .spec.replicas is in it."""
-    found: FieldSet = {}
+    """Returns the set and, as its fields, the members of Structs that lead to them: .spec where .spec.replicas is in
+    it."""
+    named_fields: FieldSet = {}
     for key, below in fields.items():
         if key == HERE or not below:
-            found[key] = below
+            named_fields[key] = below
             continue
         inner = with_named(_below(of, key), below)
         named = key.startswith("f:") and isinstance(of, Struct) and of.names(key[2:])
-        found[key] = {HERE: {}, **inner} if named else inner
-    return found
+        named_fields[key] = {HERE: {}, **inner} if named else inner
+    return named_fields
 
 
 def _below(of: Type | None, key: str) -> Type | None:

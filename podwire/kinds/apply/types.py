@@ -1,14 +1,14 @@
-"""What ownership needs to know of a value: where it can be owned in parts, and what its parts are called.
+"""Types as ownership sees them: where a value can be owned in parts, and the path elements of the parts.
 
     Leaf       a scalar, or a list or object that is owned as a whole (atomic)
     Struct     an object with named members
     MapOf      an object with members of any name
-    ListMap    a list whose elements are told apart by some of their members
-    SetList    a list of scalars, each of which is there once
-    Deduced    whatever it turns out to be: an object is owned member by member, a list as a whole
+    ListMap    a list whose elements have keys (x-kubernetes-list-type: map): each element is owned by its key
+    SetList    a list of distinct scalars (x-kubernetes-list-type: set): each element is owned by its value
+    Deduced    of unknown type: an object is owned member by member, a list as a whole
 
-Types refer to each other in circles, so the members of a Struct are found out when they are first asked for. Every
-write walks them, so they tell by a plain attribute whether they are owned by member or by element.
+Types refer to each other in circles, so a Struct computes its members on first use. Every write walks types, so plain
+attributes (`by_member`, `by_element`) say how they are owned.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,10 +47,10 @@ class _Known(dict[str, "tuple[str, Type | None]"]):
         self._of = of
 
     def __missing__(self, name: str) -> "tuple[str, Type | None]":
-        found = (f"f:{name}", self._of.member(name))
+        entry = (f"f:{name}", self._of.member(name))
         if len(self) < MOST_KNOWN and len(name) < LONG:
-            self[name] = found
-        return found
+            self[name] = entry
+        return entry
 
 
 class MapOf:
@@ -98,7 +98,7 @@ class Struct:
 
 
 class Deduced:
-    """Whatever comes."""
+    """A value of unknown type."""
 
     __slots__ = ("known",)
     by_member, by_element = True, False
@@ -114,7 +114,7 @@ class Deduced:
 
 
 class ListMap:
-    """A list whose elements are told apart by `keys`; a key that is left out has its default."""
+    """A list whose elements are identified by `keys`; a key that is left out has its default."""
 
     __slots__ = ("_known", "defaults", "element", "keys")
     by_member, by_element = False, True
@@ -126,7 +126,7 @@ class ListMap:
         self._known: dict[str, str] = {}
 
     def name(self, item: Any) -> str:
-        """The path element of an element; raises BadElement."""
+        """Returns the path element of an element; raises BadElement."""
         if type(item) is dict and type(value := item.get(self.keys[0])) is str and len(self.keys) == 1:
             return self._known.get(value) or self._remembered(value)
         return self._named(item)
@@ -142,15 +142,15 @@ class ListMap:
         if type(item) is not dict:
             what = "a null element" if item is None else "non-map elements"
             raise BadElement(f"associative list with keys may not have {what}")
-        found = {key: item[key] if key in item else self.defaults[key]
+        key_values = {key: item[key] if key in item else self.defaults[key]
                  for key in self.keys if key in item or key in self.defaults}  # fmt: skip
-        if not found:
+        if not key_values:
             listed = " ".join(f'"{key}"' for key in self.keys)
             raise BadElement(
                 f"associative list with keys has an element that omits all key fields [{listed}]"
                 " (and doesn't have default values for any key fields)"
             )
-        return f"k:{_encode(found).decode()}"
+        return f"k:{_encode(key_values).decode()}"
 
 
 class SetList:
@@ -173,7 +173,7 @@ class SetList:
 
 
 class BadElement(Exception):
-    """An element of a list that cannot be told from the others."""
+    """An element of a list that has no key, or no scalar value, to identify it."""
 
 
 Members = MapOf | Struct | Deduced
@@ -188,17 +188,17 @@ DEDUCED = Deduced()
 
 
 def members_of(of: Type, value: Any) -> Members | None:
-    """How the members of a value are owned one by one; None when they are not."""
+    """Returns the type by which the members of a value are owned one by one; None when they are not."""
     return cast("Members", of) if of.by_member and type(value) is dict else None
 
 
 def elements_of(of: Type, value: Any) -> Elements | None:
-    """How the elements of a value are owned one by one; None when they are not."""
+    """Returns the type by which the elements of a value are owned one by one; None when they are not."""
     return cast("Elements", of) if of.by_element and type(value) is list else None
 
 
 def shown(path: tuple[str, ...]) -> str:
-    """A path as people read it: `.spec.containers[name="c"].image`."""
+    """Returns a path as people read it: `.spec.containers[name="c"].image`."""
     return "".join(_shown(element) for element in path)
 
 

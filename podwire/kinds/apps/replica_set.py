@@ -46,14 +46,14 @@ def validate_controller_update(new: Object, old: Object) -> list[FieldError]:
 def _controller_spec(spec: Object, before: Object | None) -> list[FieldError]:
     errors: Errors = []
     numbers(spec, ("minReadySeconds", "replicas"), errors)
-    wanted, template = spec.get("selector") or {}, spec.get("template")
-    if not wanted:
+    selector, template = spec.get("selector") or {}, spec.get("template")
+    if not selector:
         errors.append(required("spec.selector"))
     if template is None:
         errors.append(required("spec.template"))
         return errors
     given = (template.get("metadata") or {}).get("labels")
-    if wanted and not wanted.items() <= (given or {}).items():
+    if selector and not selector.items() <= (given or {}).items():
         errors.append(invalid("spec.template.metadata.labels", given, MISMATCH))
     template_itself(template, (before or {}).get("template"), "ReplicationController", errors)
     return errors

@@ -75,7 +75,7 @@ def _update_strategy(strategy: Object, errors: Errors) -> None:
 
 
 def _with_claims(spec: Object) -> Object:
-    """The template as its pods will be: with a volume for each claim template."""
+    """Returns the template as its pods will be: with a volume for each claim template."""
     claims = [(claim.get("metadata") or {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ()]
     if not claims:
         return spec

@@ -46,7 +46,7 @@ def workload_template(spec: Object, before: Object | None, kind: str, errors: Er
 
 
 def selector_matches(selector: Mapping[str, Any] | None, given: Mapping[str, str]) -> bool:
-    """Also true for a selector about which others have complained."""
+    """Returns whether a selector matches labels; true for an invalid one, which is reported elsewhere."""
     try:
         return selectors.from_object(selector).matches(given)
     except ValueError:
@@ -72,7 +72,7 @@ def int_or_percent(value: int | str, path: str, errors: Errors) -> None:
 
 
 def amount(value: int | str) -> int:
-    """The number or the percentage; 0 for what is neither. A percentage of many digits is just a large one."""
+    """Returns the number or the percentage; 0 for what is neither. A percentage of many digits is just a large one."""
     if isinstance(value, str):
         digits = value[:-1].lstrip("0") if not names.percent(value) else ""
         return int(digits[:9] or 0)
@@ -85,7 +85,7 @@ def at_most_all(value: int | str, path: str, errors: Errors) -> None:
 
 
 def status_counts(*counts: str) -> Update:
-    """None of these counts of replicas is above the number of replicas, and none negative."""
+    """Returns the check that these counts are not negative and not above status.replicas."""
 
     def update_status(new: Object, _old: Object) -> list[FieldError]:
         errors: Errors = []
@@ -105,7 +105,7 @@ def status_counts(*counts: str) -> Update:
 
 
 def container_cells(pod_template: Json) -> tuple[str, str]:
-    """The names and the images of a template's containers."""
+    """Returns the names and the images of a template's containers."""
     containers = elements(part(pod_template, "spec"), "containers")
     return ",".join(text(container, "name") for container in containers), ",".join(
         text(container, "image") for container in containers

@@ -43,7 +43,8 @@ def validate_create(obj: Object) -> list[FieldError]:
 
 
 def validate_update(new: Object, old: Object) -> list[FieldError]:
-    """What a Job runs stays; while it is suspended and has not started, where its pods may run can still change."""
+    """Rejects changes of the pods that a Job runs; scheduling fields may change while it is suspended and not
+    started."""
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     if spec == before:
         return []
@@ -62,7 +63,7 @@ def validate_update(new: Object, old: Object) -> list[FieldError]:
 
 
 def _unmoved(spec: Object) -> Object:
-    """The template without what may change before the Job starts."""
+    """Returns the template without what may change before the Job starts."""
     template = spec.get("template") or {}
     pod = dict(template.get("spec") or {})
     for field in ("nodeSelector", "affinity", "tolerations", "schedulingGates", "topologySpreadConstraints"):

@@ -113,7 +113,7 @@ _TYPES: Mapping[str, Callable[[Object, Mapping[str, str], Errors], None]] = {
     "kubernetes.io/ssh-auth": _ssh_auth,
     "kubernetes.io/tls": _tls,
 }
-"""What Secrets of the well-known types must hold."""
+"""Checks of the data of Secrets, by well-known type."""
 
 
 def default_secret(obj: dict[str, Any]) -> None:

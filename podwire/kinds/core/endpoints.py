@@ -140,12 +140,12 @@ def default_slice(obj: dict[str, Any]) -> None:
 
 def endpoints_row(obj: Json, now: float) -> list[Any]:
     subsets = elements(obj, "subsets")
-    told = (
+    listed = (
         first_few((address for subset in subsets for address in _subset(subset)), _LISTED, empty="")
         if subsets
         else NONE
     )
-    return [name_of(obj), told, age_of(obj, now)]
+    return [name_of(obj), listed, age_of(obj, now)]
 
 
 def _subset(subset: Json) -> Iterator[str]:

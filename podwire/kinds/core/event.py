@@ -67,7 +67,7 @@ _KEPT: Mapping[str, str] = {
     "reportingController": "reportingController",
     "reportingInstance": "reportingInstance",
 }
-"""Fields that an update may not change, and the names under which errors tell them."""
+"""Fields that an update may not change, and their names in error messages."""
 
 
 def _legacy(obj: Object, about: str, controller: str, note: str) -> list[FieldError]:
@@ -104,7 +104,7 @@ def _series(series: Object | None, errors: Errors) -> None:
 
 
 class _Names(NamedTuple):
-    """What a group calls the fields."""
+    """The names of the fields in one API group."""
 
     first: str
     last: str

@@ -20,7 +20,7 @@ _NO_CONFIG_SOURCE = "kubelets do not take their configuration from the API any m
 
 
 def validate_create(obj: Object) -> list[FieldError]:
-    """A node is created by its kubelet, so it may come with a status."""
+    """Checks a new node; its kubelet creates it and may set its status."""
     errors: Errors = []
     spec, status = obj.get("spec") or _EMPTY, obj.get("status") or _EMPTY
     taints(spec.get("taints") or (), "metadata.taints", errors)
@@ -33,14 +33,14 @@ def validate_create(obj: Object) -> list[FieldError]:
 
 
 def validate_update(new: Object, old: Object) -> list[FieldError]:
-    """A change of labels, taints, schedulability, or of what a node is given once: networks and provider id."""
+    """Checks a change of labels, taints, schedulability; networks and provider id can be set once."""
     errors = validate_create(new)
     _changes(new, old, errors)
     return errors
 
 
 def validate_status(new: Object, old: Object) -> list[FieldError]:
-    """A report of the kubelet; the spec is the old one by now, and is checked for that."""
+    """Checks a kubelet's report; the spec has been restored from the old node."""
     errors: Errors = []
     spec, status = new.get("spec") or _EMPTY, new.get("status") or _EMPTY
     _validate_status(status, errors)
@@ -146,8 +146,8 @@ def row(obj: Json, now: float) -> list[Any]:
 
 def _status_text(obj: Json) -> str:
     ready = condition(part(obj, "status"), "Ready")
-    told = "Unknown" if not ready else "Ready" if ready.get("status") == "True" else "NotReady"
-    return f"{told},SchedulingDisabled" if part(obj, "spec").get("unschedulable") is True else told
+    state = "Unknown" if not ready else "Ready" if ready.get("status") == "True" else "NotReady"
+    return f"{state},SchedulingDisabled" if part(obj, "spec").get("unschedulable") is True else state
 
 
 def _roles(labels: Json) -> list[str]:

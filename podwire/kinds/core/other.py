@@ -8,8 +8,8 @@ from podwire.kinds.tables import Json, condition, name_of, named_row, text
 
 def component_status_row(obj: Json, _now: float) -> list[Any]:
     healthy = condition(obj, "Healthy")
-    told = "Unknown" if not healthy else "Healthy" if healthy.get("status") == "True" else "Unhealthy"
-    return [name_of(obj), told, text(healthy, "message"), text(healthy, "error")]
+    state = "Unknown" if not healthy else "Healthy" if healthy.get("status") == "True" else "Unhealthy"
+    return [name_of(obj), state, text(healthy, "message"), text(healthy, "error")]
 
 
 BINDING = Strategy(group="", kind="Binding")

@@ -62,7 +62,7 @@ _ORDERED = (
     ("min", "default", "default", "min value {low} is greater than default value {high}"),
     ("default", "max", "default", "default value {low} is greater than max value {high}"),
 )
-"""Which amount may not be above which, where the error is told, and how."""
+"""Pairs of amounts of which the first may not exceed the second, with the field and text of the error."""
 
 
 def validate_limit_range(obj: Object) -> list[FieldError]:
@@ -91,13 +91,13 @@ def _item(item: Object, kind: str, path: str, errors: Errors) -> None:
     if kind == "PersistentVolumeClaim" and not storage:
         detail = "either minimum or maximum storage value is required, but neither was provided"
         errors.append(required(f"{path}.limits", detail))
-    for low_field, high_field, told, sentence in _ORDERED:
+    for low_field, high_field, shown_field, sentence in _ORDERED:
         lows, highs = _amounts(item, low_field), _amounts(item, high_field)
         for name in sorted(lows.keys() & highs.keys()):
             if lows[name] > highs[name]:
-                shown = (item.get(told) or {}).get(name, "")
+                shown = (item.get(shown_field) or {}).get(name, "")
                 detail = sentence.format(low=lows[name], high=highs[name])
-                errors.append(invalid(f"{path}.{told}[{name}]", shown, detail))
+                errors.append(invalid(f"{path}.{shown_field}[{name}]", shown, detail))
     for name, ratio in _amounts(item, "maxLimitRequestRatio").items():
         if ratio < Quantity(quantity.NANO):
             place = f"{path}.maxLimitRequestRatio[{name}]"

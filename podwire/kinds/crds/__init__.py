@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: judged, named, and compiled into what the server needs to serve their objects.
+"""CustomResourceDefinitions: validated, named, and compiled to what the API server needs to serve their objects.
 
 All of it is pure: a definition or an object in, a value out.
 """

@@ -1,6 +1,6 @@
 """A structural schema as CEL knows it: its type, how large its values can be, and how they are handed over.
 
-What a schema does not describe, rules cannot speak of: fields of any type, and names that CEL cannot write.
+Rules cannot use fields that the schema does not describe, fields of any type, and names that CEL cannot express.
 """
 
 import base64
@@ -21,7 +21,7 @@ Convert = Callable[[Any], Any]
 LARGEST_REQUEST = 3 * 1024 * 1024
 _LONGEST_STRING = LARGEST_REQUEST - 2
 NOTHING = Size(0)
-"""What upstream counts for values without parts: to compare them is free."""
+"""The size of values without parts: upstream counts comparing them as free."""
 
 _RESERVED = frozenset({
     "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
@@ -36,7 +36,7 @@ _IDENTITY: Mapping[str, Json] = {
     "kind": _TEXT,
     "metadata": {"type": "object", "properties": {"name": _TEXT, "generateName": _TEXT}},
 }
-"""What rules see of every object's own words, whatever the schema says of them."""
+"""The fields of every object that rules can read, whatever the schema says of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +50,14 @@ class Declared:
 
 
 def escape(name: str) -> str | None:
-    """How rules write a field's name; None for names that they cannot."""
+    """Returns a field's name as rules write it; None for a name that CEL cannot express."""
     if name in _RESERVED:
         return f"__{name}__"
-    return _ESCAPED.sub(lambda found: _ESCAPES[found[0]], name) if _WRITABLE.fullmatch(name) else None
+    return _ESCAPED.sub(lambda match: _ESCAPES[match[0]], name) if _WRITABLE.fullmatch(name) else None
 
 
 def declare(schema: Json, *, root: bool = False) -> Declared | None:
-    """What rules know of a schema; None when they may not speak of it."""
+    """Returns the CEL type of a schema; None when rules cannot be used on it."""
     if schema.get("x-kubernetes-int-or-string"):
         return Declared(types.DYN, Size(_length(schema)), 1)
     if root:
@@ -114,21 +114,22 @@ def _map(schema: Json) -> Declared | None:
 
 
 def _object(schema: Json, *, whole: bool) -> Declared:
-    """An object with fields; those that are null are absent to rules. Not `whole`: of metadata only what is told."""
+    """Returns the type of an object; null fields are absent for rules. Not `whole`: only the listed fields of
+    metadata."""
     fields: list[tuple[str, Type]] = []
     sizes: dict[str, Size] = {}
     moves: dict[str, tuple[str, Convert | None]] = {}
     least = 2
     needed = schema.get("required") or ()
     for name, below in (schema.get("properties") or {}).items():
-        if (told := _below(below)) is None:
+        if (declared := _below(below)) is None:
             continue
         if (written := escape(name)) is not None:
-            fields.append((written, told.type))
-            sizes[written] = told.size
-            moves[name] = (written, told.convert)
+            fields.append((written, declared.type))
+            sizes[written] = declared.size
+            moves[name] = (written, declared.convert)
         if name in needed and "default" not in below:
-            least += len(name) + told.least + 4
+            least += len(name) + declared.least + 4
     plain = whole and all(name == written and not convert for name, (written, convert) in moves.items())
     nullable = any(below.get("nullable") for below in (schema.get("properties") or {}).values())
     convert = None if plain and not nullable else _moving(moves)
@@ -171,8 +172,8 @@ def _length(schema: Json) -> int:
 
 
 def _limit(schema: Json, word: str, otherwise: int) -> int:
-    found = schema.get(word)
-    return max(found, 0) if isinstance(found, int) else otherwise
+    limit = schema.get(word)
+    return max(limit, 0) if isinstance(limit, int) else otherwise
 
 
 def _as_double(value: Any) -> Any:
@@ -196,11 +197,11 @@ _DURATION = re.compile(rf"([+-]?)((?:{_PART.pattern})+|0)")
 
 
 def _as_duration(value: Any) -> Any:
-    found = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         raise ValueError(f"Invalid duration {value}: not a duration")
     seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
-    return _kept(timedelta(seconds=-seconds if found[1] == "-" else seconds))
+    return _kept(timedelta(seconds=-seconds if match[1] == "-" else seconds))
 
 
 def _as_date(value: Any) -> Any:

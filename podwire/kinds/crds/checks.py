@@ -42,7 +42,7 @@ def child(path: str, key: str) -> str:
 
 
 def compiled(schema: Json) -> Check:
-    """The check of a schema and all below it."""
+    """Returns the check of a schema and all below it."""
     before = [*_type_checks(schema)]
     by_kind = {
         dict: _object_checks(schema),
@@ -77,22 +77,22 @@ def _type_checks(schema: Json) -> list[Check]:
         names = ("integer", "string")
     if not names:
         return []
-    wanted, nullable = ",".join(names), bool(schema.get("nullable"))
+    expected, nullable = ",".join(names), bool(schema.get("nullable"))
 
     def check(value: Any, path: str, errors: list[FieldError]) -> None:
-        found = _NAMES.get(type(value), "")
-        if found in names or (value is None and nullable) or _is_number(found, value, names):
+        type_ = _NAMES.get(type(value), "")
+        if type_ in names or (value is None and nullable) or _is_number(type_, value, names):
             return
-        errors.append(invalid(path, found, _says(path, f'must be of type {wanted}: "{found}"')))
+        errors.append(invalid(path, type_, _says(path, f'must be of type {expected}: "{type_}"')))
 
     return [check]
 
 
-def _is_number(found: str, value: Any, names: Sequence[str]) -> bool:
+def _is_number(type_: str, value: Any, names: Sequence[str]) -> bool:
     """JSON has one kind of number: 1 may be a number, 1.0 an integer."""
-    if found == "integer":
+    if type_ == "integer":
         return "number" in names
-    return found == "number" and "integer" in names and value.is_integer()
+    return type_ == "number" and "integer" in names and value.is_integer()
 
 
 def _enum_checks(schema: Json) -> list[Check]:
@@ -178,16 +178,16 @@ def _longest(most: int) -> Check:
 def _pattern_check(pattern: str) -> Check:
     try:
         search = compile_pattern(pattern)
-    except BadPattern as error:  # a definition with such a pattern is refused, so nobody gets here but by hand
+    except BadPattern as error:  # a definition with such a pattern is rejected, so it was stored by other means
         return _refusing(lambda _value: True, f"cannot be matched against '{pattern}': {error}")
 
     def check(value: Any, path: str, errors: list[FieldError]) -> None:
         try:
-            found = search(value)
+            matched = search(value)
         except TooCostly as error:
             error.path = path
             raise
-        if not found:
+        if not matched:
             errors.append(invalid(path, value, _says(path, f"should match '{pattern}'")))
 
     return check
@@ -243,7 +243,7 @@ def _each_item(item: Check) -> Check:
 
 
 def _unique(key_of: Callable[[Any], Any]) -> Check:
-    """The elements of a set, or the keys of a list that is a map, must differ."""
+    """Returns the check that the elements of a set, or the keys of a list-type map, differ."""
 
     def check(value: Any, path: str, errors: list[FieldError]) -> None:
         seen: set[Hashable] = set()
@@ -287,8 +287,8 @@ def _embedded(value: Any, path: str, errors: list[FieldError]) -> None:
         if not value.get(name):
             errors.append(required(child(path, name), "must not be empty"))
         elif not isinstance(value[name], str):
-            found = _NAMES.get(type(value[name]), "")
-            errors.append(invalid(child(path, name), found, f'must be of type string: "{found}"'))
+            type_ = _NAMES.get(type(value[name]), "")
+            errors.append(invalid(child(path, name), type_, f'must be of type string: "{type_}"'))
 
 
 def _members(properties: Mapping[str, Check], rest: Check | None) -> Check:
@@ -324,7 +324,7 @@ def _tried(checks: Sequence[Check], value: Any, path: str) -> list[list[FieldErr
 
 
 def _shortest(outcomes: list[list[FieldError]]) -> list[FieldError]:
-    """What the alternative that comes nearest lacks."""
+    """Returns the errors of the alternative that has the fewest."""
     return min(outcomes, key=len)
 
 
@@ -359,8 +359,8 @@ def _one_of(checks: Sequence[Check]) -> Check:
         valid = sum(not outcome for outcome in outcomes)
         if valid == 1:
             return
-        found = f"Found {valid} valid alternatives" if valid else "Found none valid"
-        errors.append(_unmet(path, f"validate one and only one schema (oneOf). {found}"))
+        result = f"Found {valid} valid alternatives" if valid else "Found none valid"
+        errors.append(_unmet(path, f"validate one and only one schema (oneOf). {result}"))
         if not valid:
             errors.extend(_shortest(outcomes))
 
@@ -376,7 +376,7 @@ def _none_of(unwanted: Check) -> Check:
 
 
 def identity(value: Any) -> Hashable:
-    """Equal for equal JSON values and for no others: true is not 1, 1.0 is."""
+    """Returns a key that is equal for equal JSON values only: true is not 1, 1.0 is."""
     if isinstance(value, dict):
         return (dict, frozenset((key, identity(member)) for key, member in value.items()))
     if isinstance(value, list):
@@ -385,7 +385,7 @@ def identity(value: Any) -> Hashable:
 
 
 def _plain(value: Any) -> str:
-    """A value within a sentence: numbers as short as they can be."""
+    """Returns a value within a sentence: numbers as short as they can be."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:

@@ -29,12 +29,13 @@ class Columns:
     _paths: tuple[tuple[str, Path], ...]
 
     def cells(self, obj: Json, now: float) -> list[Any]:
-        """One row, in the order of the definitions. What is not there is null, which kubectl shows as `<none>`."""
+        """Returns one row, in the order of the definitions. An absent value is null, which kubectl shows as
+        `<none>`."""
         return [_NAME_PATH.first(obj), *(_cell(kind, path.find(obj), now) for kind, path in self._paths)]
 
 
 def columns_of(version: Json) -> Columns:
-    """The columns of an entry of `spec.versions`; a definition without columns shows the age."""
+    """Returns the columns of an entry of `spec.versions`; a definition without columns shows the age."""
     asked = version.get("additionalPrinterColumns") or [_AGE]
     definitions = [_NAME, *map(_definition, asked)]
     return Columns(definitions, tuple((str(column.get("type")), compile_path(column["jsonPath"])) for column in asked))
@@ -51,12 +52,12 @@ def _definition(column: Json) -> dict[str, Any]:
     }
 
 
-def _cell(kind: str, found: list[Any], now: float) -> Any:
-    if not found:
+def _cell(kind: str, values: list[Any], now: float) -> Any:
+    if not values:
         return None
     if kind == "string":
-        return " ".join(map(_text, found))
-    value = found[0]
+        return " ".join(map(_text, values))
+    value = values[0]
     if kind == "date":
         return _age(value, now)
     if kind == "boolean":

@@ -1,7 +1,7 @@
-"""What was there before: which old value belongs to a new one, and in which order old lists are shown to rules.
+"""Correlation of old and new values for transition rules: the old value of each new one, and the order of old lists.
 
-Elements of a list belong together when the schema says what names them (list-type map). Sets and such lists have no
-order, but CEL compares lists in order: so an old list is shown in the new one's order, and equal sets are equal.
+Elements of a list correlate when the schema names their keys (list-type map). Such lists and sets have no order, but
+CEL compares lists in order: rules get an old list in the new one's order, so that equal sets compare equal.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,21 +15,21 @@ Align = Callable[[Any, Any], Any]
 
 
 def name_of(keys: tuple[str, ...], element: Any) -> Any:
-    """What names an element of a list-type map."""
+    """Returns the key of an element of a list-type map."""
     return tuple(identity(element.get(key)) for key in keys) if isinstance(element, dict) else None
 
 
 def map_keys(schema: Json) -> tuple[str, ...]:
-    """What names the elements of a list; nothing, unless it is of type map."""
+    """Returns the names of the key fields of a list; none, unless it is of type map."""
     if schema.get("x-kubernetes-list-type") != "map":
         return ()
     return tuple(schema.get("x-kubernetes-list-map-keys") or ())
 
 
 def aligning(schema: Json) -> Align | None:
-    """How old values of a schema are put in order; None where there is nothing to order."""
+    """Returns the function that orders old values of a schema; None where there is nothing to order."""
     properties = {
-        name: found for name, property_ in (schema.get("properties") or {}).items() if (found := aligning(property_))
+        name: align for name, property_ in (schema.get("properties") or {}).items() if (align := aligning(property_))
     }
     values, items = schema.get("additionalProperties"), schema.get("items")
     rest = aligning(values) if isinstance(values, dict) else None

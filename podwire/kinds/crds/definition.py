@@ -1,4 +1,4 @@
-"""Whether a CustomResourceDefinition can be served: names, versions, schemas, columns, subresources."""
+"""Validation of a CustomResourceDefinition: names, versions, schemas, columns, subresources."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -25,13 +25,13 @@ _BUILTIN = frozenset(f"{kind.resource}.{kind.group}" for kind in BUILTIN.all)
 
 
 def create(crd: Json) -> list[FieldError]:
-    """What is wrong with a new definition."""
+    """Returns the errors of a new definition."""
     spec: Json = crd.get("spec") or {}
     return [*_metadata(crd, spec), *_spec(spec)]
 
 
 def update(new: Json, old: Json) -> list[FieldError]:
-    """What is wrong with a changed one: as for a new one, and what may no longer change."""
+    """Returns the errors of a changed definition: those of a new one, and changes of fixed fields."""
     errors = create(new)
     spec: Json = new.get("spec") or {}
     before: Json = old.get("spec") or {}
@@ -77,7 +77,7 @@ def _metadata(crd: Json, spec: Json) -> list[FieldError]:
 
 
 def _approval(value: str) -> list[FieldError]:
-    """Groups of the Kubernetes project itself need its blessing, or the word that there is none."""
+    """Checks the approval annotation, which groups of the Kubernetes project itself need."""
     where = f"metadata.annotations[{APPROVAL}]"
     if not value:
         return [required(where, f'protected groups must have approval annotation "{APPROVAL}"')]
@@ -112,21 +112,23 @@ def _scope(scope: str) -> list[FieldError]:
     return [] if scope in SCOPES else [not_supported("spec.scope", scope, SCOPES)]
 
 
-def _names(wanted: Json) -> list[FieldError]:
+def _names(requested: Json) -> list[FieldError]:
     path = "spec.names"
-    errors = [required(f"{path}.{word}") for word in ("plural", "singular", "kind", "listKind") if not wanted.get(word)]
+    errors = [
+        required(f"{path}.{word}") for word in ("plural", "singular", "kind", "listKind") if not requested.get(word)
+    ]
     for word in ("plural", "singular"):
-        errors += _label(wanted.get(word, ""), f"{path}.{word}")
+        errors += _label(requested.get(word, ""), f"{path}.{word}")
     for word in ("kind", "listKind"):
-        value = wanted.get(word, "")
+        value = requested.get(word, "")
         if value and (problems := names.dns1035_label(value.lower())):
             detail = f"may have mixed case, but should otherwise match: {','.join(problems)}"
             errors.append(invalid(f"{path}.{word}", value, detail))
     for word in ("shortNames", "categories"):
-        for index, name in enumerate(wanted.get(word) or []):
+        for index, name in enumerate(requested.get(word) or []):
             errors += _label(name, f"{path}.{word}[{index}]")
-    if wanted.get("kind") and wanted.get("kind") == wanted.get("listKind"):
-        errors.append(invalid(f"{path}.listKind", wanted["listKind"], "kind and listKind may not be the same"))
+    if requested.get("kind") and requested.get("kind") == requested.get("listKind"):
+        errors.append(invalid(f"{path}.listKind", requested["listKind"], "kind and listKind may not be the same"))
     return errors
 
 
@@ -164,7 +166,7 @@ def _version(version: Json, path: str) -> list[FieldError]:
 
 
 def _schema(version: Json, path: str) -> list[FieldError]:
-    """The schema's form, and only when that is right what it says of defaults and fields."""
+    """Checks the schema's form, and only if that is valid its defaults, rules and selectable fields."""
     schema, where = (version.get("schema") or {}).get("openAPIV3Schema"), f"{path}.schema.openAPIV3Schema"
     if schema is None:
         return [required(where, "schemas are required")]

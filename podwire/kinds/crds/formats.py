@@ -42,7 +42,7 @@ def _base64(text: str) -> bool:
 
 
 def _uri(text: str) -> bool:
-    """An absolute URI or an absolute path."""
+    """Returns whether a text is an absolute URI or an absolute path."""
     if any(character <= " " or character == "\x7f" for character in text):
         return False
     try:
@@ -80,7 +80,7 @@ _TESTS: Mapping[str, Test] = {
 
 
 def test_of(name: str) -> Test | None:
-    """What a string of this format must pass; None when anything will do."""
+    """Returns the test of a format; None when any string will do."""
     if name == "byte":
         return _base64
     test = _TESTS.get(name)

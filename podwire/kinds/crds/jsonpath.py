@@ -36,18 +36,18 @@ class Path:
     steps: tuple[Step, ...]
 
     def find(self, value: Any) -> list[Any]:
-        """All values that the path leads to."""
-        found = [value]
+        """Returns all values that the path leads to."""
+        values = [value]
         for step in self.steps:
-            found = [below for one in found for below in step(one)]
-            if not found:
+            values = [below for one in values for below in step(one)]
+            if not values:
                 break
-        return found
+        return values
 
     def first(self, value: Any) -> Any:
-        """The first value that the path leads to, None when there is none."""
-        found = self.find(value)
-        return found[0] if found else None
+        """Returns the first value that the path leads to, None when there is none."""
+        values = self.find(value)
+        return values[0] if values else None
 
 
 def compile_path(text: str) -> Path:
@@ -63,9 +63,9 @@ def _steps(text: str) -> Iterator[Step]:
     at = 0
     while at < len(text):
         for pattern, make in _STEPS:
-            if found := pattern.match(text, at):
-                yield make(found)
-                at = found.end()
+            if match := pattern.match(text, at):
+                yield make(match)
+                at = match.end()
                 break
         else:
             raise BadPath(f"is an invalid path: unexpected {text[at : at + 10]!r} at {at}")
@@ -78,8 +78,8 @@ def _member(name: str) -> Step:
     return step
 
 
-def _index(found: re.Match[str]) -> Step:
-    index = int(found[1])
+def _index(match: re.Match[str]) -> Step:
+    index = int(match[1])
 
     def step(value: Any) -> Iterable[Any]:
         return (value[index],) if isinstance(value, list) and -len(value) <= index < len(value) else ()
@@ -87,8 +87,8 @@ def _index(found: re.Match[str]) -> Step:
     return step
 
 
-def _slice(found: re.Match[str]) -> Step:
-    start, end = (int(bound) if bound else None for bound in found.groups())
+def _slice(match: re.Match[str]) -> Step:
+    start, end = (int(bound) if bound else None for bound in match.groups())
 
     def step(value: Any) -> Iterable[Any]:
         return value[start:end] if isinstance(value, list) else ()
@@ -105,13 +105,13 @@ def _every(_found: re.Match[str]) -> Step:
     return step
 
 
-def _filter(found: re.Match[str]) -> Step:
-    inner = Path(tuple(_steps(found["path"])))
-    operator = found["operator"]
+def _filter(match: re.Match[str]) -> Step:
+    inner = Path(tuple(_steps(match["path"])))
+    operator = match["operator"]
     if operator is None:
         return _kept(lambda each: bool(inner.find(each)))
-    holds, wanted = _OPERATORS[operator], _literal(found["value"])
-    return _kept(lambda each: any(_comparable(seen, wanted) and holds(seen, wanted) for seen in inner.find(each)))
+    holds, literal = _OPERATORS[operator], _literal(match["value"])
+    return _kept(lambda each: any(_comparable(seen, literal) and holds(seen, literal) for seen in inner.find(each)))
 
 
 def _kept(test: Callable[[Any], bool]) -> Step:
@@ -131,11 +131,11 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def _comparable(seen: Any, wanted: Any) -> bool:
+def _comparable(seen: Any, literal: Any) -> bool:
     """Strings with strings, booleans with booleans, numbers with numbers."""
-    if isinstance(seen, bool) or isinstance(wanted, bool):
-        return isinstance(seen, bool) and isinstance(wanted, bool)
-    if isinstance(wanted, str):
+    if isinstance(seen, bool) or isinstance(literal, bool):
+        return isinstance(seen, bool) and isinstance(literal, bool)
+    if isinstance(literal, str):
         return isinstance(seen, str)
     return isinstance(seen, int | float)
 

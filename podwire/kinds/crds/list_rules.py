@@ -1,4 +1,4 @@
-"""What a schema may say of how lists and maps are merged."""
+"""Validation of list-type, list-map-keys and map-type: how a schema lets lists and maps be merged."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ _MAP = "x-kubernetes-map-type"
 
 
 def list_errors(schema: Json, path: str) -> list[FieldError]:
-    """What is wrong with list-type, list-map-keys and map-type."""
+    """Returns the errors of list-type, list-map-keys and map-type."""
     list_type, keys, kind = schema.get(_TYPE), schema.get(_KEYS) or [], schema.get("type")
     errors = _map_type(schema, path)
     if list_type is not None and list_type not in LIST_TYPES:
@@ -36,11 +36,11 @@ def list_errors(schema: Json, path: str) -> list[FieldError]:
 
 
 def _map_type(schema: Json, path: str) -> list[FieldError]:
-    found, kind = schema.get(_MAP), schema.get("type")
+    map_type, kind = schema.get(_MAP), schema.get("type")
     errors: list[FieldError] = []
-    if found is not None and found not in MAP_TYPES:
-        errors.append(not_supported(f"{path}.{_MAP}", found, MAP_TYPES))
-    if found is not None and kind != "object":
+    if map_type is not None and map_type not in MAP_TYPES:
+        errors.append(not_supported(f"{path}.{_MAP}", map_type, MAP_TYPES))
+    if map_type is not None and kind != "object":
         detail = f"must be object if {_MAP} is specified"
         errors.append(invalid(f"{path}.type", kind, detail) if kind else required(f"{path}.type", detail))
     return errors
@@ -65,24 +65,24 @@ def _map_keys(schema: Json, keys: list[Any], path: str) -> list[FieldError]:
 
 def _map_key(items: Json, key: str, keys: list[Any], path: str) -> list[FieldError]:
     properties = items.get("properties")
-    found = properties.get(key) if isinstance(properties, dict) else None
-    if not isinstance(found, dict):
+    key_schema = properties.get(key) if isinstance(properties, dict) else None
+    if not isinstance(key_schema, dict):
         return [invalid(f"{path}.{_KEYS}", keys, "entries must all be names of item properties")]
     where = f"{path}.items.properties[{key}]"
     errors = []
-    if found.get("type") in ("array", "object"):
+    if key_schema.get("type") in ("array", "object"):
         detail = f"must be a scalar type if parent array's {_TYPE} is map"
-        errors.append(invalid(f"{where}.type", found["type"], detail))
-    if found.get("nullable"):
+        errors.append(invalid(f"{where}.type", key_schema["type"], detail))
+    if key_schema.get("nullable"):
         errors.append(forbidden(f"{where}.nullable", f"must not be nullable if property is in {_KEYS}"))
-    if "default" not in found and key not in (items.get("required") or []):
+    if "default" not in key_schema and key not in (items.get("required") or []):
         detail = f"this property is in {_KEYS}, so it must have a default or be a required property"
         errors.append(required(f"{where}.default", detail))
     return errors
 
 
 def _set_items(items: Any, path: str) -> list[FieldError]:
-    """The elements of a set are compared as a whole."""
+    """Checks that the elements of a set can be compared as a whole."""
     if not isinstance(items, dict):
         return [required(f"{path}.items", f"must have a schema if {_TYPE} is set")]
     errors = []

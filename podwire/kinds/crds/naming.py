@@ -1,4 +1,4 @@
-"""Which names a definition gets, and whether it may be served: the status that the server gives it."""
+"""The status of a definition: the names that are accepted, and whether it is established and served."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Verdict:
-    """What becomes of the names: those in force, and why not all asked for."""
+class _Names:
+    """The accepted names, and the reason why not all requested ones are."""
 
     names: dict[str, Any]
     reason: str = ""
@@ -21,16 +21,17 @@ class _Verdict:
 
 
 def condition(crd: Json, name: str) -> bool:
-    """Whether a condition of the definition holds."""
-    found = (crd.get("status") or {}).get("conditions") or []
-    return any(entry.get("type") == name and entry.get("status") == "True" for entry in found)
+    """Returns whether a condition of the definition is true."""
+    conditions = (crd.get("status") or {}).get("conditions") or []
+    return any(entry.get("type") == name and entry.get("status") == "True" for entry in conditions)
 
 
 def established(crd: Json, now: float, existing_kinds: Iterable[Kind]) -> dict[str, Any]:
-    """The status of a definition, given the kinds of its group that others have (other definitions, built-in ones)."""
+    """Returns the status of a definition, given the kinds of its group that others have (other definitions, built-in
+    ones)."""
     before: Json = crd.get("status") or {}
     others = [kind for kind in existing_kinds if kind.group == crd["spec"]["group"]]
-    verdict = _judged(crd["spec"]["names"], before.get("acceptedNames") or {}, others)
+    verdict = _decide(crd["spec"]["names"], before.get("acceptedNames") or {}, others)
     when = rfc3339(now)
     if verdict.reason:
         accepted = _condition("NamesAccepted", "False", verdict.reason, verdict.message, when)
@@ -49,28 +50,30 @@ def established(crd: Json, now: float, existing_kinds: Iterable[Kind]) -> dict[s
     }
 
 
-def _judged(wanted: Json, accepted: Json, others: list[Kind]) -> _Verdict:
-    """Each name on its own: one that others have stays what it was; of several conflicts the last is told."""
+def _decide(requested: Json, accepted: Json, others: list[Kind]) -> _Names:
+    """Decides on each name: one that others use keeps its accepted value; of several conflicts the last is reported."""
     resources = {word for other in others for word in (other.resource, other.singular, *other.short_names)}
     kinds = {word for other in others for word in (other.kind, other.list_kind)}
     verdict = dict(accepted)
     reason = message = ""
     for word, taken in (("plural", resources), ("singular", resources), ("shortNames", resources),
                         ("kind", kinds), ("listKind", kinds)):  # fmt: skip
-        if word not in wanted:
+        if word not in requested:
             verdict.pop(word, None)
             continue
-        clashes = [name for name in _listed(wanted[word]) if name in taken and name not in _listed(accepted.get(word))]
+        clashes = [
+            name for name in _listed(requested[word]) if name in taken and name not in _listed(accepted.get(word))
+        ]
         if clashes:
             reason = f"{word[0].upper()}{word[1:]}Conflict"
             message = ", ".join(f'"{clash}" is already in use' for clash in clashes)
         else:
-            verdict[word] = wanted[word]
-    if wanted.get("categories"):
-        verdict["categories"] = wanted["categories"]
+            verdict[word] = requested[word]
+    if requested.get("categories"):
+        verdict["categories"] = requested["categories"]
     else:
         verdict.pop("categories", None)
-    return _Verdict({"plural": "", "kind": "", **verdict}, reason, message)
+    return _Names({"plural": "", "kind": "", **verdict}, reason, message)
 
 
 def _listed(value: Any) -> list[Any]:
@@ -82,7 +85,8 @@ def _condition(name: str, status: str, reason: str, message: str, when: str) -> 
 
 
 def _merged(before: list[Json], after: Iterable[dict[str, Any]]) -> list[Json]:
-    """The conditions with the new ones in their places; one whose status stays keeps the time of its last change."""
+    """Returns the conditions with the new ones in their places; one whose status stays keeps the time of its last
+    change."""
     merged = {entry.get("type"): entry for entry in before}
     for entry in after:
         old = merged.get(entry["type"])

@@ -54,7 +54,7 @@ _budget: ContextVar[_Budget | None] = ContextVar("podwire_pattern_budget", defau
 
 @contextmanager
 def metered() -> Iterator[None]:
-    """All searches inside share one budget; outside, every search has its own."""
+    """Gives all searches inside one budget; outside, every search has its own."""
     token = _budget.set(_Budget())
     try:
         yield

@@ -1,4 +1,4 @@
-"""Whether the rules of a schema can be run: their form, their expressions, and what they cost at worst."""
+"""Validation of x-kubernetes-validations: the form of the rules, their expressions, and their worst-case cost."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,14 +16,14 @@ Json = Mapping[str, Any]
 COST_OF_A_RULE = 10_000_000
 COST_OF_A_SCHEMA = 100_000_000
 DEAREST = 4
-"""Rules that are named when all together are too dear."""
+"""Rules that are named when all together exceed the budget."""
 
 REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 _TEXTS = ("rule", "message", "messageExpression", "reason", "fieldPath")
 
 
 def form_errors(schema: Json, path: str) -> list[FieldError]:
-    """What is wrong with how the rules of one schema are written, whatever they say."""
+    """Returns the errors in the form of the rules of one schema, before any expression is compiled."""
     rules = schema.get(WORD)
     if rules is None:
         return []
@@ -40,14 +40,14 @@ def form_errors(schema: Json, path: str) -> list[FieldError]:
 
 
 def _texts(rule: Json, where: str) -> Iterator[FieldError]:
-    told, message = rule.get("rule", "").strip(), rule.get("message", "")
-    if not told:
+    expression, message = rule.get("rule", "").strip(), rule.get("message", "")
+    if not expression:
         yield required(f"{where}.rule", "rule is not specified")
     elif message and not message.strip():
         yield invalid(f"{where}.message", message, "must be non-empty if specified")
     elif _lines(message.strip()):
         yield invalid(f"{where}.message", message, "must not contain line breaks")
-    elif _lines(told) and not message.strip():
+    elif _lines(expression) and not message.strip():
         yield required(f"{where}.message", "message must be specified if rule contains line breaks")
     if rule.get("messageExpression") and not rule["messageExpression"].strip():
         yield required(f"{where}.messageExpression", "messageExpression must be non-empty if specified")
@@ -74,21 +74,21 @@ def _lines(text: str) -> bool:
 
 
 def rule_errors(schema: Json, path: str) -> list[FieldError]:
-    """What is wrong with what the rules of a structural schema say, and with what they cost together."""
-    found = _Found()
-    _walk(_Place(schema, path), found)
-    if found.total <= COST_OF_A_SCHEMA:
-        return found.errors or _wrong_defaults(schema, path)
-    dearest = sorted(found.costs, key=lambda each: -each[1])[:DEAREST]
+    """Returns the errors in the expressions of the rules of a structural schema, and in their total cost."""
+    result = _RuleCosts()
+    _walk(_Place(schema, path), result)
+    if result.total <= COST_OF_A_SCHEMA:
+        return result.errors or _wrong_defaults(schema, path)
+    dearest = sorted(result.costs, key=lambda each: -each[1])[:DEAREST]
     words = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
-    found.errors += [forbidden(where, words) for where, cost in dearest if cost >= COST_OF_A_SCHEMA // 100]
+    result.errors += [forbidden(where, words) for where, cost in dearest if cost >= COST_OF_A_SCHEMA // 100]
     words = f"{WORD} estimated rule cost total for entire OpenAPIv3 schema"
-    found.errors.append(forbidden(path, _too_dear(words, found.total, COST_OF_A_SCHEMA)))
-    return found.errors
+    result.errors.append(forbidden(path, _too_dear(words, result.total, COST_OF_A_SCHEMA)))
+    return result.errors
 
 
 @dataclass(slots=True)
-class _Found:
+class _RuleCosts:
     errors: list[FieldError] = field(default_factory=list)
     costs: list[tuple[str, int]] = field(default_factory=list)
 
@@ -109,23 +109,23 @@ class _Place:
     root: bool = True
 
 
-def _walk(place: _Place, found: _Found) -> None:
+def _walk(place: _Place, result: _RuleCosts) -> None:
     schema, path = place.schema, place.path
     if schema.get(WORD):
-        _judge(place, found)
+        _check_place(place, result)
     for name, property_ in (schema.get("properties") or {}).items():
-        _walk(_under(property_, f"{path}.properties[{name}]", place.times, place.unordered), found)
+        _walk(_under(property_, f"{path}.properties[{name}]", place.times, place.unordered), result)
     if isinstance(values := schema.get("additionalProperties"), dict):
         times = _times(place.times, schema.get("maxProperties"))
-        _walk(_under(values, f"{path}.additionalProperties", times, place.unordered), found)
+        _walk(_under(values, f"{path}.additionalProperties", times, place.unordered), result)
     if isinstance(items := schema.get("items"), dict):
         named = schema.get("x-kubernetes-list-type") == "map"
         unordered = place.unordered or ("" if named else path)
-        _walk(_under(items, f"{path}.items", _times(place.times, schema.get("maxItems")), unordered), found)
+        _walk(_under(items, f"{path}.items", _times(place.times, schema.get("maxItems")), unordered), result)
 
 
 def _wrong_defaults(schema: Json, path: str) -> list[FieldError]:
-    """Defaults that the rules of their own schemas do not let pass."""
+    """Returns errors for defaults that violate the rules of their own schema."""
     errors: list[FieldError] = []
     for part, where in _spine(schema, path):
         if "default" in part:
@@ -151,38 +151,38 @@ def _times(outer: int | None, most: Any) -> int | None:
     return None if outer is None or not isinstance(most, int) else min(outer * max(most, 0), MOST)
 
 
-def _judge(place: _Place, found: _Found) -> None:
+def _check_place(place: _Place, result: _RuleCosts) -> None:
     declared = declare(place.schema, root=place.root)
     if declared is None:
         reason = "rules cannot be used on a schema that does not say what its values are"
-        found.errors.append(forbidden(f"{place.path}.{WORD}", reason))
+        result.errors.append(forbidden(f"{place.path}.{WORD}", reason))
         return
     for index, rule in enumerate(place.schema[WORD]):
         where = f"{place.path}.{WORD}[{index}]"
         try:
-            _compile(rule, where, place, declared, found)
+            _compile(rule, where, place, declared, result)
         except Unavailable as error:
-            found.errors.append(forbidden(where, str(error)))
+            result.errors.append(forbidden(where, str(error)))
 
 
-def _compile(rule: Json, where: str, place: _Place, declared: Declared, found: _Found) -> None:
+def _compile(rule: Json, where: str, place: _Place, declared: Declared, result: _RuleCosts) -> None:
     times = place.times if place.times is not None else LARGEST_REQUEST // (declared.least + 1)
-    told = (place.schema, declared)
-    program = _checked(rule, "rule", where, told, found)
+    context = (place.schema, declared)
+    program = _checked(rule, "rule", where, context, result)
     if program is None:
         return
-    _observe(program, "estimated rule cost", f"{where}.rule", times, declared, found)
+    _observe(program, "estimated rule cost", f"{where}.rule", times, declared, result)
     if rule.get("messageExpression"):
-        message = _checked(rule, "messageExpression", where, told, found)
+        message = _checked(rule, "messageExpression", where, context, result)
         if message is not None:
-            _observe(message, "estimated messageExpression cost", f"{where}.messageExpression", 1, declared, found)
+            _observe(message, "estimated messageExpression cost", f"{where}.messageExpression", 1, declared, result)
     if "oldSelf" in program.names:
         if place.unordered:
             detail = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {place.unordered}"
-            found.errors.append(invalid(f"{where}.rule", rule["rule"], detail))
+            result.errors.append(invalid(f"{where}.rule", rule["rule"], detail))
     elif rule.get("optionalOldSelf") is not None:
         detail = "may not be set if oldSelf is not used in rule"
-        found.errors.append(invalid(f"{where}.optionalOldSelf", rule["optionalOldSelf"], detail))
+        result.errors.append(invalid(f"{where}.optionalOldSelf", rule["optionalOldSelf"], detail))
 
 
 _MUST_BE = {
@@ -191,37 +191,37 @@ _MUST_BE = {
 }
 
 
-def _checked(rule: Json, word: str, where: str, told: tuple[Json, Declared], found: _Found) -> Program | None:
-    schema, declared = told
+def _checked(rule: Json, word: str, where: str, context: tuple[Json, Declared], result: _RuleCosts) -> Program | None:
+    schema, declared = context
     returns, otherwise, prefix = _MUST_BE[word]
     try:
         program = compile_expression(rule[word], variables(declared, rule))
     except CompileError as error:
-        found.errors.append(invalid(f"{where}.{word}", rule, f"{prefix}compilation failed: {error}"))
+        result.errors.append(invalid(f"{where}.{word}", rule, f"{prefix}compilation failed: {error}"))
         return None
     if program.returns != returns:
-        found.errors.append(invalid(f"{where}.{word}", rule, otherwise))
+        result.errors.append(invalid(f"{where}.{word}", rule, otherwise))
         return None
     if wrong := list(misuses(program.tree.root, schema)):
         problem = CompileError(rule[word], [program.problem(node, why) for node, why in wrong])
-        found.errors.append(invalid(f"{where}.{word}", rule, f"{prefix}compilation failed: {problem}"))
+        result.errors.append(invalid(f"{where}.{word}", rule, f"{prefix}compilation failed: {problem}"))
         return None
     return program
 
 
-def _observe(program: Program, name: str, where: str, times: int, declared: Declared, found: _Found) -> None:
+def _observe(program: Program, name: str, where: str, times: int, declared: Declared, result: _RuleCosts) -> None:
     old = Size(1, declared.size)  # an optional one lies in a list of its own
     sizes = {"self": declared.size, "oldSelf": declared.size, "__optional_oldSelf": old}
     cost = min(estimate(program.tree, sizes) * times, MOST)
-    found.costs.append((where, cost))
+    result.costs.append((where, cost))
     if cost > COST_OF_A_RULE:
-        found.errors.append(forbidden(where, _too_dear(name, cost, COST_OF_A_RULE)))
+        result.errors.append(forbidden(where, _too_dear(name, cost, COST_OF_A_RULE)))
 
 
 def _too_dear(name: str, cost: int, limit: int) -> str:
     factor = cost / limit
-    told = "more than 100x" if factor > 100 else f"{factor:f}x" if factor < 1.5 else f"{factor:.1f}x"
+    excess = "more than 100x" if factor > 100 else f"{factor:f}x" if factor < 1.5 else f"{factor:.1f}x"
     return (
-        f"{name} exceeds budget by factor of {told} (try simplifying the rule, or adding maxItems, maxProperties, and "
-        "maxLength where arrays, maps, and strings are declared)"
+        f"{name} exceeds budget by factor of {excess} (try simplifying the rule, or adding maxItems, maxProperties, "
+        "and maxLength where arrays, maps, and strings are declared)"
     )

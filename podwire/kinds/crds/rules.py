@@ -29,7 +29,7 @@ _SPENT = "validation failed due to running out of cost budget, no further valida
 
 
 def variables(declared: Declared, rule: Json) -> dict[str, Type]:
-    """What an expression of a rule may speak of."""
+    """Returns the variables of an expression of a rule."""
     old = optional(declared.type) if rule.get("optionalOldSelf") else declared.type
     return {"self": declared.type, "oldSelf": old}
 
@@ -38,15 +38,15 @@ def variables(declared: Declared, rule: Json) -> dict[str, Type]:
 class Rule:
     """One rule: whether it holds, and what is said when it does not."""
 
-    told: Json
+    spec: Json
     program: Program
     message: Program | None
     field: str
 
     @property
     def name(self) -> str:
-        """How the rule is called in errors."""
-        return str(self.told.get("message") or self.told["rule"]).strip()
+        """The name of the rule in errors."""
+        return str(self.spec.get("message") or self.spec["rule"]).strip()
 
     @property
     def compares(self) -> bool:
@@ -68,14 +68,14 @@ class RuleTree:
 
 
 def compile_rules(schema: Json, *, root: bool = True) -> RuleTree | None:
-    """The rules of a schema that has been found right; None when it has none."""
+    """Returns the rules of a valid schema; None when it has none."""
     items, values = schema.get("items"), schema.get("additionalProperties")
     properties = {
-        name: found for name, property_ in (schema.get("properties") or {}).items() if (found := _under(property_))
+        name: tree for name, property_ in (schema.get("properties") or {}).items() if (tree := _under(property_))
     }
     below = _under(items), _under(values)
-    told = schema.get(WORD) or []
-    if not told and not properties and not any(below):
+    rules = schema.get(WORD) or []
+    if not rules and not properties and not any(below):
         return None
     declared = declare(schema, root=root)
     if declared is None:
@@ -83,8 +83,8 @@ def compile_rules(schema: Json, *, root: bool = True) -> RuleTree | None:
     return RuleTree(
         kind=schema.get("type", ""),
         declared=declared,
-        rules=tuple(_rule(rule, declared, schema) for rule in told),
-        align=aligning(schema) if told else None,
+        rules=tuple(_rule(rule, declared, schema) for rule in rules),
+        align=aligning(schema) if rules else None,
         keys=map_keys(schema),
         properties=properties,
         items=below[0],
@@ -98,23 +98,23 @@ def _under(schema: Any) -> RuleTree | None:
     return compile_rules(schema, root=bool(schema.get("x-kubernetes-embedded-resource")))
 
 
-def _rule(told: Json, declared: Declared, schema: Json) -> Rule:
-    known = variables(declared, told)
-    message = told.get("messageExpression")
+def _rule(rule: Json, declared: Declared, schema: Json) -> Rule:
+    known = variables(declared, rule)
+    message = rule.get("messageExpression")
     try:
-        field = normalized_path(told["fieldPath"], schema) if told.get("fieldPath") else ""
+        field = normalized_path(rule["fieldPath"], schema) if rule.get("fieldPath") else ""
     except BadFieldPath:
         field = ""
     return Rule(
-        told, compile_expression(told["rule"], known), compile_expression(message, known) if message else None, field
+        rule, compile_expression(rule["rule"], known), compile_expression(message, known) if message else None, field
     )
 
 
 def run_rules(
     tree: RuleTree | None, new: Any, old: Any = None, before: Sequence[FieldError] = (), path: str = ""
 ) -> list[FieldError]:
-    """What the rules find wrong with a value; `before` is what the schema itself has found, which may keep them from
-    being run. `old` is what it was before, None for what is new."""
+    """Returns the violations of the rules by a value. Errors that the schema itself reported (`before`) can keep rules
+    from being run. `old` is the previous value, None for a new one."""
     if tree is None:
         return []
     if any(error.problem in _BLOCKING or "must be of type" in error.detail for error in before):
@@ -136,14 +136,14 @@ class _Run:
         if new is None or self._spent:
             return
         if tree.rules:
-            self._judge(tree, path, new, old)
+            self._evaluate(tree, path, new, old)
         for part, where, value, before in _parts(tree, path, new, old):
             self.walk(part, where, value, before)
 
-    def _judge(self, tree: RuleTree, path: str, new: Any, old: Any) -> None:
+    def _evaluate(self, tree: RuleTree, path: str, new: Any, old: Any) -> None:
         values: Values | CelError = _values(tree, new, old)
         for rule in tree.rules:
-            if rule.compares and old is None and not rule.told.get("optionalOldSelf"):
+            if rule.compares and old is None and not rule.spec.get("optionalOldSelf"):
                 continue  # there is no transition
             if time.thread_time() > self._ends:
                 self._stop(invalid(path or NOWHERE, tree.kind, _SPENT))
@@ -187,7 +187,7 @@ def _values(tree: RuleTree, new: Any, old: Any) -> Values | CelError:
 
 
 def _parts(tree: RuleTree, path: str, new: Any, old: Any) -> Iterator[tuple[RuleTree, str, Any, Any]]:
-    """What lies below a value and has rules, each with what it was before."""
+    """Yields the parts of a value that have rules, each with its previous value."""
     if isinstance(new, dict):
         before = old if isinstance(old, dict) else {}
         for name, value in new.items():
@@ -204,19 +204,19 @@ def _parts(tree: RuleTree, path: str, new: Any, old: Any) -> Iterator[tuple[Rule
 
 
 def _message(rule: Rule, values: Values) -> str:
-    """What the rule says; its own expression's text when that is one line of sensible length."""
+    """Returns the rule's message: that of its messageExpression if it is one line of allowed length."""
     if rule.message is not None:
-        found = rule.message.run(values)
-        text = found.strip() if isinstance(found, str) else ""
+        message = rule.message.run(values)
+        text = message.strip() if isinstance(message, str) else ""
         if text and "\n" not in text and len(text.encode()) <= LONGEST_MESSAGE:
             return text
-    return str(rule.told.get("message") or f"failed rule: {rule.name}").strip()
+    return str(rule.spec.get("message") or f"failed rule: {rule.name}").strip()
 
 
 def _violation(rule: Rule, tree: RuleTree, path: str, value: Any, message: str) -> FieldError:
     where = (child(path, rule.field) if rule.field else path) or NOWHERE
     shown = OMITTED if tree.kind in ("array", "object") else value
-    match rule.told.get("reason"):
+    match rule.spec.get("reason"):
         case "FieldValueForbidden":
             return forbidden(where, message)
         case "FieldValueRequired":
@@ -233,25 +233,25 @@ _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v
 
 
 class BadFieldPath(ValueError):
-    """A path that leads nowhere in its schema."""
+    """A path that does not exist in its schema."""
 
 
 def normalized_path(path: str, schema: Json) -> str:
-    """The path as errors tell it, without its first dot. Raises BadFieldPath."""
-    place, told = 0, ""
+    """Returns the path as errors show it, without its first dot. Raises BadFieldPath."""
+    place, shown = 0, ""
     while place < len(path):
         step = _STEP.match(path, place)
         if step is None:
             raise BadFieldPath("must be a valid path")
         name = step[1] if step[1] is not None else _ESCAPE.sub(_unescaped, step[2])
         schema, named = _entered(schema, name)
-        told += f".{name}" if named else f"[{name}]"
+        shown += f".{name}" if named else f"[{name}]"
         place = step.end()
-    return told.removeprefix(".")
+    return shown.removeprefix(".")
 
 
 def _entered(schema: Json, name: str) -> tuple[Json, bool]:
-    """The schema of a field, or of a map's values."""
+    """Returns the schema of a field, or of a map's values."""
     properties, values = schema.get("properties"), schema.get("additionalProperties")
     if properties:
         if name in properties:
@@ -261,7 +261,7 @@ def _entered(schema: Json, name: str) -> tuple[Json, bool]:
     raise BadFieldPath("must be a valid path")
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    if found[1] not in _ESCAPES:
+def _unescaped(match: re.Match[str]) -> str:
+    if match[1] not in _ESCAPES:
         raise BadFieldPath("must be a valid path")
-    return _ESCAPES[found[1]]
+    return _ESCAPES[match[1]]

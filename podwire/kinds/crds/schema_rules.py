@@ -1,4 +1,5 @@
-"""What makes a schema structural, and what a schema may not say. One walk over a version's openAPIV3Schema."""
+"""Validation of a version's openAPIV3Schema in one walk: whether it is structural, and keywords that are not
+allowed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,7 +8,7 @@ from podwire.kinds.crds.checks import compiled
 from podwire.kinds.crds.list_rules import list_errors
 from podwire.kinds.crds.patterns import BadPattern, compile_pattern
 from podwire.kinds.crds.rule_checks import form_errors
-from podwire.kinds.crds.structural import Growth, Node, fresh, judged
+from podwire.kinds.crds.structural import Growth, Node, check_metered, fresh
 from podwire.kinds.shape import Field, Report, Shape
 from podwire.protocols.k8sapi.status import FieldError, duplicate, forbidden, invalid, not_supported, required, too_many
 
@@ -66,13 +67,13 @@ _FORBIDDEN_WITHIN: Mapping[str, str] = {
     "x-kubernetes-preserve-unknown-fields": "must be false to be structural",
     "x-kubernetes-validations": "must be empty to be structural",
 }
-"""What alternatives (allOf and its kin) may not say: they judge values, they do not shape them."""
+"""Keywords that allOf, anyOf, oneOf and not may not contain: they validate values and do not describe them."""
 
 _PLACES = {"root": "at the root", "item": "for specified array items", "field": "for specified object fields"}
 
 
 def schema_errors(schema: Any, path: str) -> list[FieldError]:
-    """What keeps a version's schema from being used; the path is that of `openAPIV3Schema`."""
+    """Returns the errors of a version's schema; the path is that of `openAPIV3Schema`."""
     return _checked(schema, path, "root", 0)
 
 
@@ -93,7 +94,7 @@ def _checked(schema: Any, path: str, place: str, depth: int) -> list[FieldError]
 
 
 def _readable(schema: Any, path: str, depth: int) -> list[FieldError]:
-    """Whether the rest of the rules can look at the schema at all."""
+    """Returns errors that keep the other checks from reading the schema at all."""
     if depth > DEEPEST:
         return [forbidden(path, f"schemas may be nested {DEEPEST} deep at most")]
     if isinstance(schema, list):
@@ -176,7 +177,7 @@ def _int_or_string(schema: Json, path: str) -> list[FieldError]:
 
 
 def _identity(schema: Json, path: str, place: str) -> list[FieldError]:
-    """What an object's own words may be restricted to."""
+    """Checks the restrictions of apiVersion, kind and metadata."""
     properties, embedded = schema.get("properties") or {}, schema.get("x-kubernetes-embedded-resource")
     errors = []
     if place == "root" or embedded:
@@ -202,14 +203,14 @@ def _type_of(schema: Any) -> Any:
 
 def _plain_metadata(schema: Any) -> bool:
     if not isinstance(schema, dict):
-        return True  # absent, or told to be wrong elsewhere
+        return True  # absent, or reported elsewhere
     properties = schema.get("properties") or {}
-    told = {word for word, value in schema.items() if value and word not in ("type", "properties", "description")}
-    return not told and set(properties) <= {"name", "generateName"}
+    keywords = {word for word, value in schema.items() if value and word not in ("type", "properties", "description")}
+    return not keywords and set(properties) <= {"name", "generateName"}
 
 
 def _values(schema: Json, path: str, place: str, depth: int) -> list[FieldError]:
-    """The schema of a map's values."""
+    """Checks the schema of a map's values."""
     values, where = schema.get("additionalProperties"), f"{path}.additionalProperties"
     if values is None:
         return []
@@ -241,7 +242,7 @@ def _alternatives(schema: Json, path: str, depth: int) -> list[FieldError]:
 
 
 def _alternative(schema: Any, path: str, depth: int, *, int_or_string: bool = False) -> list[FieldError]:
-    """A schema that judges only; `int_or_string` allows the one form of types that upstream lets pass."""
+    """Checks a schema that only validates; `int_or_string` allows the one form of types that upstream allows."""
     errors = _readable(schema, path, depth)
     if errors:
         return errors
@@ -257,18 +258,22 @@ def _alternative(schema: Any, path: str, depth: int, *, int_or_string: bool = Fa
 
 
 def _below(schema: Json, path: str) -> Sequence[tuple[Any, str]]:
-    found = [(property_, f"{path}.properties[{name}]") for name, property_ in (schema.get("properties") or {}).items()]
+    schemas = [
+        (property_, f"{path}.properties[{name}]") for name, property_ in (schema.get("properties") or {}).items()
+    ]
     for word in ("allOf", "anyOf", "oneOf"):
-        found += [(alternative, f"{path}.{word}[{index}]") for index, alternative in enumerate(schema.get(word) or [])]
-    found += [(schema[word], f"{path}.{word}") for word in ("items", "not") if schema.get(word) is not None]
-    return found
+        schemas += [
+            (alternative, f"{path}.{word}[{index}]") for index, alternative in enumerate(schema.get(word) or [])
+        ]
+    schemas += [(schema[word], f"{path}.{word}") for word in ("items", "not") if schema.get(word) is not None]
+    return schemas
 
 
 Walk = Callable[[Json, str], list[FieldError]]
 
 
 def everywhere(schema: Json, path: str, look: Walk) -> list[FieldError]:
-    """What `look` says of a schema and of all that shape values below it."""
+    """Returns the errors that `look` reports for a schema and all schemas below it that describe values."""
     errors = look(schema, path)
     for name, property_ in (schema.get("properties") or {}).items():
         errors += everywhere(property_, f"{path}.properties[{name}]", look)
@@ -293,7 +298,7 @@ class _AnyMetadata:
 
 
 def default_errors(schema: Json, path: str) -> list[FieldError]:
-    """What is wrong with the defaults of a structural schema."""
+    """Returns the errors of the defaults of a structural schema."""
     errors = everywhere(schema, path, _default_errors)
     if "default" in schema:
         errors.append(forbidden(f"{path}.default", "must not be set at the root"))
@@ -317,7 +322,7 @@ def _default_errors(schema: Json, path: str) -> list[FieldError]:
         listed = ", ".join(report.unknown)
         return [invalid(where, value, f"must not have unknown fields: {listed}")]
     node.fill(kept, Growth())
-    return judged(compiled(schema), kept, where)
+    return check_metered(compiled(schema), kept, where)
 
 
 MOST_SELECTABLE = 8
@@ -325,37 +330,37 @@ _SELECTABLE_TYPES = ("boolean", "integer", "string")
 
 
 def selectable_errors(fields: Sequence[Json], schema: Json, path: str) -> list[FieldError]:
-    """What is wrong with a version's selectableFields."""
+    """Returns the errors of a version's selectableFields."""
     errors: list[FieldError] = []
     seen: set[str] = set()
     for index, field in enumerate(fields):
-        where, told = f"{path}[{index}].jsonPath", field.get("jsonPath", "")
-        errors += _selectable_field(told, schema, where)
-        if told in seen:
-            errors.append(duplicate(where, told))
-        seen.add(told)
+        where, field_path = f"{path}[{index}].jsonPath", field.get("jsonPath", "")
+        errors += _selectable_field(field_path, schema, where)
+        if field_path in seen:
+            errors.append(duplicate(where, field_path))
+        seen.add(field_path)
     if len(seen) > MOST_SELECTABLE:
         errors.append(too_many(path, len(seen), MOST_SELECTABLE))
     return errors
 
 
-def _selectable_field(told: str, schema: Json, where: str) -> list[FieldError]:
-    if not told:
+def _selectable_field(field_path: str, schema: Json, where: str) -> list[FieldError]:
+    if not field_path:
         return [required(where)]
-    if "[" in told:
-        return [invalid(where, told, "is an invalid path: array notation is not allowed")]
-    words = told.removeprefix(".").split(".")
+    if "[" in field_path:
+        return [invalid(where, field_path, "is an invalid path: array notation is not allowed")]
+    words = field_path.removeprefix(".").split(".")
     if words[0] == "metadata":
-        return [invalid(where, told, "must not point to fields in metadata")]
-    found = _field_schema(schema, words) if told.startswith(".") else None
-    if found is None:
-        return [invalid(where, told, "is an invalid path: does not refer to a valid field")]
-    if found.get("type") not in _SELECTABLE_TYPES:
+        return [invalid(where, field_path, "must not point to fields in metadata")]
+    field_schema = _field_schema(schema, words) if field_path.startswith(".") else None
+    if field_schema is None:
+        return [invalid(where, field_path, "is an invalid path: does not refer to a valid field")]
+    if field_schema.get("type") not in _SELECTABLE_TYPES:
         detail = (
             "must point to a field of type string, boolean or integer. "
             "Enum string fields and strings with formats are allowed."
         )
-        return [invalid(where, told, detail)]
+        return [invalid(where, field_path, detail)]
     return []
 
 

@@ -12,42 +12,42 @@ _VERBS = ("get", "patch", "update")
 
 
 def names_of(crd: Json) -> Json:
-    """The names that are in force: the accepted ones, or before any are accepted those asked for."""
+    """Returns the names that are in force: the accepted ones, or before any are accepted those asked for."""
     accepted: Json = (crd.get("status") or {}).get("acceptedNames") or {}
-    wanted: Json = crd["spec"]["names"]
-    return accepted if accepted.get("plural") and accepted.get("kind") else wanted
+    requested: Json = crd["spec"]["names"]
+    return accepted if accepted.get("plural") and accepted.get("kind") else requested
 
 
 def kinds_of(crd: Json) -> list[Kind]:
-    """One kind for each served version, in the definition's order."""
+    """Returns one kind for each served version, in the definition's order."""
     return [_kind(crd, version) for version in crd["spec"]["versions"] if version.get("served")]
 
 
 def storage_version(crd: Json) -> str:
-    """The version in which objects are stored."""
+    """Returns the version in which objects are stored."""
     return next(str(version["name"]) for version in crd["spec"]["versions"] if version.get("storage"))
 
 
 def selectable_fields(version: Json) -> tuple[str, ...]:
-    """The field-selector paths that a version adds, such as `spec.color`."""
+    """Returns the field-selector paths that a version adds, such as `spec.color`."""
     return tuple(field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or [])
 
 
 def scale_path(version: Json, name: str) -> tuple[str, ...]:
-    """The words of a path that the scale subresource of a version names, such as `specReplicasPath`."""
+    """Returns the words of a path that the scale subresource of a version names, such as `specReplicasPath`."""
     scale: Json = (version.get("subresources") or {}).get("scale") or {}
     return tuple(filter(None, scale.get(name, "").split(".")))
 
 
 def written_otherwise(crd: Json) -> bool:
-    """Whether stored objects may be other than a version's schema has them: another version's is another, or the
-    definition has changed since it was made."""
+    """Returns whether stored objects may not fit a version's schema: versions have different schemas, or the
+    definition has changed since it was created."""
     schemas = [version.get("schema") for version in crd["spec"]["versions"]]
     return (crd["metadata"].get("generation") or 1) > 1 or any(schema != schemas[0] for schema in schemas)
 
 
 def deprecation(crd: Json, version: Json) -> str:
-    """What whoever uses a deprecated version is told: the author's words, or which newer version to use."""
+    """Returns the warning for users of a deprecated version: the author's words, or the newer version to use."""
     if not version.get("deprecated"):
         return ""
     if version.get("deprecationWarning"):
@@ -55,8 +55,8 @@ def deprecation(crd: Json, version: Json) -> str:
     group, kind = crd["spec"]["group"], names_of(crd)["kind"]
     newer = [other["name"] for other in crd["spec"]["versions"] if other.get("served") and not other.get("deprecated")]
     newer = [name for name in newer if version_order(name) < version_order(version["name"])]
-    told = f"{group}/{version['name']} {kind} is deprecated"
-    return f"{told}; use {group}/{min(newer, key=version_order)} {kind}" if newer else told
+    warning = f"{group}/{version['name']} {kind} is deprecated"
+    return f"{warning}; use {group}/{min(newer, key=version_order)} {kind}" if newer else warning
 
 
 def _kind(crd: Json, version: Json) -> Kind:
@@ -77,9 +77,9 @@ def _kind(crd: Json, version: Json) -> Kind:
 
 
 def _subresources(asked: Json) -> list[Subresource]:
-    found = []
+    subresources = []
     if asked.get("scale") is not None:
-        found.append(Subresource("scale", _VERBS, "Scale", "autoscaling", "v1"))
+        subresources.append(Subresource("scale", _VERBS, "Scale", "autoscaling", "v1"))
     if asked.get("status") is not None:
-        found.append(Subresource("status", _VERBS))
-    return found
+        subresources.append(Subresource("status", _VERBS))
+    return subresources

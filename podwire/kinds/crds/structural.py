@@ -1,10 +1,23 @@
-"""A version's structural schema as a shape: what it leaves out, what it fills in, and what it finds wrong.
+"""A version's structural schema, compiled to a Shape (kubernetes.io: "Specifying a structural schema").
 
-Objects go three ways through it, in this order:
+A schema is structural when `properties`, `additionalProperties`, `items` and `type` alone describe the tree of values;
+allOf, anyOf, oneOf and not only validate. So one schema is compiled to three parallel structures, each walked alone:
 
-    decode          fields that the schema does not know are left out and reported, nulls are left out
-    apply_defaults  absent fields that have a default get a copy of it
-    validate        types and values are checked (a wrong type is no decoding error for a custom resource)
+    structure          made from                         used for
+    Node tree          properties, items, x-kubernetes   pruning and defaulting: `decode`, `apply_defaults`
+    Check closures     all value validation (checks.py)  `validate`
+    RuleTree           x-kubernetes-validations          `validate`: CEL, after the checks (rules.py)
+
+Every object passes in this order, as in apiextensions-apiserver:
+
+    decode          prune: unknown fields are left out and reported, unless x-kubernetes-preserve-unknown-fields; nulls
+                    are left out unless nullable. A wrong type is not an error here, but in `validate`.
+    apply_defaults  an absent field with a default gets a copy; a null that is not nullable counts as absent
+    validate        types and values, then rules
+
+x-kubernetes-embedded-resource makes a node an object of its own: apiVersion, kind and metadata stay, and metadata is
+decoded by the built-in ObjectMeta shape. The root is such a node. List and map types (x-kubernetes-list-type) give
+`field` its merge keys, which strategic merge and server-side apply ask for.
 """
 
 from collections.abc import Mapping
@@ -32,7 +45,7 @@ _MERGED = frozenset(["merge"])
 
 
 class Node:
-    """One schema within another: which of a value's fields stay, and their defaults."""
+    """One schema of the tree: prunes the fields of a value and fills in their defaults."""
 
     __slots__ = ("_default_size", "_embedded", "_items", "_meta", "_open", "_properties", "_values", "defaulting",
                  "list_map_keys", "list_type", "map_type", "nullable", "schema")  # fmt: skip
@@ -80,7 +93,7 @@ class Node:
         return kept
 
     def fill(self, value: Any, growth: "Growth") -> None:
-        """Put defaults into a value, in place."""
+        """Puts defaults into a value, in place."""
         if isinstance(value, dict):
             self._fill_object(value, growth)
         elif isinstance(value, list) and self._items is not None and self._items.defaulting:
@@ -100,7 +113,7 @@ class Node:
                 value[name] = self._values.filled(member, growth)
 
     def filled(self, value: Any, growth: "Growth") -> Any:
-        """The value with its defaults; the default itself where there is a null that may not be one."""
+        """Returns the value with its defaults; the default itself where there is a null that may not be one."""
         if value is None and not self.nullable and "default" in self.schema:
             value = self.default(growth)
         self.fill(value, growth)
@@ -127,8 +140,8 @@ class Node:
 
 
 class Growth:
-    """What defaults may still add to one object, in bytes. A default of kilobytes may stand in each of ten thousand
-    elements: together they are too large long before anybody has written them down to measure them."""
+    """The bytes that defaults may still add to one object. A default of kilobytes in each of ten thousand elements is
+    too large long before the object is encoded and measured."""
 
     __slots__ = ("left",)
 
@@ -142,7 +155,7 @@ class Growth:
 
 
 class _Anything:
-    """What nobody has described."""
+    """A value that the schema does not describe."""
 
     def decode(self, value: Any, path: str, report: Report) -> Any:  # noqa: ARG002 - a Shape is asked for all three
         return value
@@ -167,7 +180,7 @@ class Structural:
         self._rules = compile_rules(schema)
 
     def decode(self, value: Any, path: str, report: Report) -> Any:
-        """The object without what the schema does not know. Raises TypeMismatch for metadata only."""
+        """Returns the object without what the schema does not know. Raises TypeMismatch for metadata only."""
         known = len(report.unknown)
         kept = self._root.decode(value, path, report)
         report.unknown[known:] = sorted(report.unknown[known:])[:MOST_REPORTED]
@@ -181,37 +194,38 @@ class Structural:
         return None
 
     def apply_defaults(self, obj: dict[str, Any]) -> None:
-        """Fill in defaults, in place."""
+        """Fills in defaults, in place."""
         if self._root.defaulting:
             self._root.fill(obj, Growth())
 
     def as_read(self, obj: dict[str, Any]) -> dict[str, Any]:
-        """What this schema makes of an object that another one has let pass: an earlier one, or another version's."""
+        """Returns an object that was stored under an earlier or another version's schema, pruned and defaulted by this
+        one."""
         seen: dict[str, Any] = self.decode(obj, "", Report())
         self.apply_defaults(seen)
         return seen
 
     def validate(self, value: Any, path: str = "", *, old: Any = None) -> list[FieldError]:
-        """What is wrong with an object; its metadata is judged elsewhere, but for what the schema says of it. Rules may
-        compare it with what it was, if it was."""
-        errors = judged(self._check, value, path)
+        """Returns the errors of an object; its metadata is checked elsewhere, except for the schema's own restrictions.
+        Rules may compare the object with `old`."""
+        errors = check_metered(self._check, value, path)
         return errors + run_rules(self._rules, value, old, errors)
 
 
-def judged(check: Check, value: Any, path: str) -> list[FieldError]:
-    """What a check finds, within the time that a request may take for it."""
+def check_metered(check: Check, value: Any, path: str) -> list[FieldError]:
+    """Returns the errors of a check, within the time that one request may take for patterns."""
     errors: list[FieldError] = []
     try:
         with metered():
             check(value, path, errors)
     except TooCostly as error:
-        why = "too much text for patterns as dear as those of its schema"
+        why = "too much text for patterns as costly as those of its schema"
         errors.append(forbidden(error.path, why))
     return errors
 
 
 def fresh(value: Any) -> Any:
-    """A copy that nobody else holds: defaults are filled in by many requests."""
+    """Returns a deep copy: many requests fill in the same default."""
     if isinstance(value, dict):
         return {key: fresh(member) for key, member in value.items()}
     if isinstance(value, list):
@@ -220,5 +234,5 @@ def fresh(value: Any) -> Any:
 
 
 def compile_schema(schema: Json, meta_shape: Shape) -> Structural:
-    """The shape of a version's `schema.openAPIV3Schema`, which `definition` has found to be structural."""
+    """Returns the shape of a version's `schema.openAPIV3Schema`, which `definition` has found to be structural."""
     return Structural(schema, meta_shape)

@@ -1,8 +1,8 @@
-"""Where a rule leans on the order of a list that has none.
+"""Rejects rules that depend on the order of a list that has none.
 
-Lists of type set and map are equal in any order upstream. CEL here compares in order, which is right for the one
-comparison that rules are full of, `self.x == oldSelf.x`: the old list is shown in the new one's order (`correlation`).
-Every other comparison of such a list, and adding to one, would come out wrong, and so is refused.
+Lists of type set and map are equal in any order upstream. CEL here compares in order, which is right for the most
+common comparison, `self.x == oldSelf.x`: the old list is given in the new one's order (`correlation`). Every other
+comparison of such a list, and adding to one, would give a wrong result and is rejected.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ ADDED = "lists of type set or map cannot be added; use a macro"
 
 @dataclass(frozen=True, slots=True)
 class _From:
-    """What is known of a value: its schema, and the way that led to it from `self` or `oldSelf`, if one did."""
+    """The known facts of a value: its schema, and its path from `self` or `oldSelf`, if it has one."""
 
     schema: Any = None
     root: str = ""
@@ -43,7 +43,7 @@ Scope = Mapping[str, _From]
 
 
 def misuses(root: Node, schema: Json) -> Iterator[tuple[Node, str]]:
-    """The nodes of a rule that would come out wrong, and why."""
+    """Yields the nodes of a rule that would come out wrong, and why."""
     walk = _Walk()
     walk.seen(root, {"self": _From(schema, "self"), "oldSelf": _From(schema, "oldSelf")})
     yield from walk.found
@@ -54,7 +54,7 @@ class _Walk:
         self.found: list[tuple[Node, str]] = []
 
     def seen(self, node: Node, scope: Scope) -> _From:
-        """What is known of the value of a node."""
+        """Returns the known facts of the value of a node."""
         match node:
             case Ident():
                 return scope.get(node.name, _UNKNOWN)
@@ -108,7 +108,8 @@ def _field(value: _From, name: str) -> _From:
 
 
 def _element(value: _From) -> _From:
-    """An element; of a keyed list it is as good as the list: those of one name are aligned, others are not equal."""
+    """Returns the facts of a list element. Elements of a keyed list are aligned by key, so they compare like the
+    list."""
     schema = value.schema if isinstance(value.schema, dict) else {}
     keyed = schema.get("x-kubernetes-list-type") == "map"
     return value.into(schema.get("items") or schema.get("additionalProperties"), "[]" if keyed else "")

@@ -1,4 +1,4 @@
-"""What may be asked of a device's capacity by several claims at once: the policy that rounds their requests."""
+"""Capacity of a device that several claims share: the policy that rounds their requests."""
 
 import itertools
 
@@ -43,9 +43,9 @@ def _values(values: list[Quantity], default: Quantity, most: Quantity, path: str
         if amount > following:
             errors.append(invalid(f"{path}[{index}]", str(following), "values must be sorted in ascending order"))
 
-    def fits(value: Quantity, place: str, found: Errors) -> None:
+    def fits(value: Quantity, place: str, item_errors: Errors) -> None:
         if value > most:
-            found.append(invalid(place, str(value), f"option is larger than capacity value: {most}"))
+            item_errors.append(invalid(place, str(value), f"option is larger than capacity value: {most}"))
 
     distinct(values, MOST_VALUES, fits, str, path, errors)
     if default not in values:

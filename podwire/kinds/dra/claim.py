@@ -49,7 +49,9 @@ def validate_claim_update(new: Object, old: Object) -> list[FieldError]:
 def validate_claim_status(new: Object, old: Object) -> list[FieldError]:
     errors: Errors = []
     requests = _request_names((new.get("spec") or {}).get("devices") or {})
-    claim_status.changes(new, old, lambda name, path, found: request_reference(name, requests, path, found), errors)
+    claim_status.changes(
+        new, old, lambda name, path, item_errors: request_reference(name, requests, path, item_errors), errors
+    )
     return errors
 
 
@@ -75,25 +77,25 @@ def validate_class(obj: Object) -> list[FieldError]:
 
 
 def validate_class_update(new: Object, old: Object) -> list[FieldError]:
-    """A spec that stays as it is stays good, whatever is thought of its expressions by now."""
+    """Checks a changed spec; an unchanged one stays valid, even if its expressions would not be accepted today."""
     return [] if new.get("spec") == old.get("spec") else validate_class(new)
 
 
 def _devices(devices: Object, path: str, errors: Errors) -> None:
     requests = _request_names(devices)
 
-    def constraint(given: Object, place: str, found: Errors) -> None:
-        _references(given, requests, place, found)
+    def constraint(given: Object, place: str, item_errors: Errors) -> None:
+        _references(given, requests, place, item_errors)
         if (attribute := given.get("matchAttribute")) is not None:
-            fully_qualified(attribute, f"{place}.matchAttribute", found)
+            fully_qualified(attribute, f"{place}.matchAttribute", item_errors)
         elif (attribute := given.get("distinctAttribute")) is not None:
-            fully_qualified(attribute, f"{place}.distinctAttribute", found)
+            fully_qualified(attribute, f"{place}.distinctAttribute", item_errors)
         else:
-            found.append(required(place, _ONE_ATTRIBUTE))
+            item_errors.append(required(place, _ONE_ATTRIBUTE))
 
-    def config(given: Object, place: str, found: Errors) -> None:
-        _references(given, requests, place, found)
-        configuration(given, place, found)
+    def config(given: Object, place: str, item_errors: Errors) -> None:
+        _references(given, requests, place, item_errors)
+        configuration(given, place, item_errors)
 
     given = devices.get("requests") or ()
     distinct(given, MOST_REQUESTS, _request, _name, f"{path}.requests", errors)
@@ -113,8 +115,8 @@ def _request_names(devices: Object) -> Requests:
 
 
 def _references(given: Object, requests: Requests, path: str, errors: Errors) -> None:
-    def reference(name: str, place: str, found: Errors) -> None:
-        request_reference(name, requests, place, found)
+    def reference(name: str, place: str, item_errors: Errors) -> None:
+        request_reference(name, requests, place, item_errors)
 
     distinct(given.get("requests") or (), MOST_REQUESTS, reference, str, f"{path}.requests", errors)
 

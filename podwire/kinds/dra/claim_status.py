@@ -68,16 +68,16 @@ def _allocation(allocation: Object, reference: Reference, errors: Errors) -> Non
     path = "status.allocation"
     devices = allocation.get("devices") or {}
 
-    def result(given: Object, place: str, found: Errors) -> None:
-        reference(given.get("request", ""), f"{place}.request", found)
-        _identity(given, place, found)
-        binding_conditions(given, place, found)
-        items(given.get("tolerations") or (), MOST_TOLERATIONS, toleration, f"{place}.tolerations", found)
+    def result(given: Object, place: str, item_errors: Errors) -> None:
+        reference(given.get("request", ""), f"{place}.request", item_errors)
+        _identity(given, place, item_errors)
+        binding_conditions(given, place, item_errors)
+        items(given.get("tolerations") or (), MOST_TOLERATIONS, toleration, f"{place}.tolerations", item_errors)
 
-    def config(given: Object, place: str, found: Errors) -> None:
-        _SOURCES.require(given.get("source"), f"{place}.source", found)
-        distinct(given.get("requests") or (), MOST_RESULTS, reference, str, f"{place}.requests", found)
-        configuration(given, place, found)
+    def config(given: Object, place: str, item_errors: Errors) -> None:
+        _SOURCES.require(given.get("source"), f"{place}.source", item_errors)
+        distinct(given.get("requests") or (), MOST_RESULTS, reference, str, f"{place}.requests", item_errors)
+        configuration(given, place, item_errors)
 
     items(devices.get("results") or (), MOST_RESULTS, result, f"{path}.devices.results", errors)
     items(devices.get("config") or (), 2 * MOST_CONFIGS, config, f"{path}.devices.config", errors)
@@ -111,18 +111,18 @@ def _key(device: Object) -> tuple[str, ...]:
 def _devices(status: Object, errors: Errors) -> None:
     allocated = {_key(result) for result in _results(status)}
 
-    def device(given: Object, path: str, found: Errors) -> None:
-        _identity(given, path, found)
+    def device(given: Object, path: str, item_errors: Errors) -> None:
+        _identity(given, path, item_errors)
         if _key(given) not in allocated:
             shown = "/".join(part for part in _key(given) if part)
-            found.append(invalid(path, shown, "must be an allocated device in the claim"))
+            item_errors.append(invalid(path, shown, "must be an allocated device in the claim"))
         if len(conditions := given.get("conditions") or ()) > MOST_DEVICE_CONDITIONS:
-            found.append(too_many(f"{path}.conditions", len(conditions), MOST_DEVICE_CONDITIONS))
-        common.conditions(conditions, f"{path}.conditions", found)
+            item_errors.append(too_many(f"{path}.conditions", len(conditions), MOST_DEVICE_CONDITIONS))
+        common.conditions(conditions, f"{path}.conditions", item_errors)
         if (data := given.get("data")) is not None:
-            raw(data, DATA_LENGTH, f"{path}.data", found)
+            raw(data, DATA_LENGTH, f"{path}.data", item_errors)
         if (network := given.get("networkData")) is not None:
-            _network(network, f"{path}.networkData", found)
+            _network(network, f"{path}.networkData", item_errors)
 
     devices = status["devices"]
     distinct(devices, len(devices), device, _key, "status.devices", errors)

@@ -24,7 +24,7 @@ Item = Callable[[Any, str, Errors], None]
 
 
 def items(given: Sequence[Any], most: int, check: Item, path: str, errors: Errors) -> bool:
-    """Each of a list that may have `most` items; a longer one is not looked into."""
+    """Checks each item of a list of at most `most` items; returns False for a longer one, which is not inspected."""
     if len(given) > most:
         errors.append(too_many(path, len(given), most))
         return False
@@ -109,7 +109,7 @@ def selector(given: Object, path: str, errors: Errors) -> None:
 
 
 def configuration(given: Object, path: str, errors: Errors) -> None:
-    """What a class or claim tells a driver."""
+    """Checks the opaque configuration that a class or claim has for a driver."""
     opaque = given.get("opaque")
     if opaque is None:
         errors.append(required(f"{path}.opaque"))
@@ -149,25 +149,25 @@ def taint(given: Object, path: str, errors: Errors) -> None:
 
 def binding_conditions(given: Object, path: str, errors: Errors) -> None:
     """Conditions to wait for before a pod is bound come with those that say the waiting is over in vain."""
-    wanted, failed = given.get("bindingConditions") or (), given.get("bindingFailureConditions") or ()
-    if not wanted and not failed:
+    binding, failed = given.get("bindingConditions") or (), given.get("bindingFailureConditions") or ()
+    if not binding and not failed:
         return
-    distinct(wanted, MOST_CONDITIONS, label_name, str, f"{path}.bindingConditions", errors)
+    distinct(binding, MOST_CONDITIONS, label_name, str, f"{path}.bindingConditions", errors)
     distinct(failed, MOST_CONDITIONS, label_name, str, f"{path}.bindingFailureConditions", errors)
     for index, condition in enumerate(failed):
-        if condition in wanted:
+        if condition in binding:
             detail = "bindingFailureConditions must not overlap with bindingConditions"
             errors.append(invalid(f"{path}.bindingFailureConditions[{index}]", condition, detail))
-    if not wanted:
+    if not binding:
         detail = "bindingConditions are required to use bindingFailureConditions"
-        errors.append(invalid(f"{path}.bindingConditions", wanted, detail))
+        errors.append(invalid(f"{path}.bindingConditions", binding, detail))
     if not failed:
         detail = "bindingFailureConditions are required to use bindingConditions"
         errors.append(invalid(f"{path}.bindingFailureConditions", failed, detail))
 
 
 _BOOLEAN = ("bool", "dyn")
-"""What only running can tell is allowed."""
+"""`dyn` is allowed: only evaluation can tell its type."""
 
 
 def expression(text: str, path: str, errors: Errors) -> None:
@@ -180,7 +180,7 @@ def expression(text: str, path: str, errors: Errors) -> None:
 
 
 def _problem(text: str) -> str:
-    """What is wrong; nothing can be told of an expression where there is no CEL."""
+    """Returns the problem of an expression; empty where CEL is not installed."""
     try:
         program = compile_expression(text, VARIABLES)
     except CompileError as error:

@@ -62,8 +62,8 @@ def _slice(spec: Object, errors: Errors) -> None:
         errors.append(invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed"))
     per_device = bool(spec.get("perDeviceNodeSelection"))
 
-    def device(given: Object, path: str, found: Errors) -> None:
-        _device(given, path, found, per_device=per_device)
+    def device(given: Object, path: str, item_errors: Errors) -> None:
+        _device(given, path, item_errors, per_device=per_device)
 
     advanced = any(_is_advanced(candidate) for candidate in devices or ())
     most = MOST_ADVANCED_DEVICES if advanced else MOST_DEVICES
@@ -85,7 +85,7 @@ def _pool(given: Object, errors: Errors) -> None:
 
 
 def _places(spec: Object, errors: Errors) -> None:
-    """Exactly one way to say which nodes can reach the devices."""
+    """Checks that exactly one field says which nodes can reach the devices."""
     if (name := spec.get("nodeName")) is not None:
         if name:
             named(names.dns_subdomain, name, "spec.nodeName", errors)
@@ -159,7 +159,7 @@ def _device_places(device: Object, path: str, errors: Errors, *, per_device: boo
 
 
 def _is_place(device: Object, field: str, path: str, errors: Errors) -> bool:
-    """Whether a device says by this field where it is; what says nothing is refused for itself."""
+    """Returns whether a device names its nodes by this field; reports a field that is set but empty."""
     given, place = device.get(field), f"{path}.{field}"
     if given is None:
         return False

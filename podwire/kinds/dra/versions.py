@@ -1,7 +1,7 @@
-"""resource.k8s.io in its beta versions, which are stored as v1.
+"""Conversion of the beta versions of resource.k8s.io, which are stored as v1.
 
-v1beta2 says everything in the words of v1. v1beta1 differs in two places: what a request asks for lies in the request
-itself and not in `exactly`, and what a device is lies in its `basic`.
+v1beta2 has the fields of v1. v1beta1 differs in two places: the fields of `exactly` are in the request itself, and the
+fields of a device are in its `basic`.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,11 +16,11 @@ Convert = Callable[[Object], Object]
 _KINDS = ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
 
 _REQUESTED = ("deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity")
-"""What a request of v1beta1 and the `exactly` of a request of v1 have in common."""
+"""Fields of a v1beta1 request that v1 has in `exactly`."""
 
 
 def all_of_them() -> Iterator[tuple[str, str, Convert, Convert]]:
-    """Version, kind, and the ways to v1 and back."""
+    """Yields version, kind, and the conversions to v1 and back."""
     for kind in _KINDS:
         yield "v1beta2", kind, partial(_said_as, "v1"), partial(_said_as, "v1beta2")
         to_v1, from_v1 = _V1BETA1.get(kind, (_same, _same))
@@ -58,7 +58,7 @@ def _slice_spec(device: Convert, spec: Object) -> Object:
 
 
 def _request_to_v1(request: Object) -> Object:
-    """A request without alternatives asks for something exactly, if only for what is the default."""
+    """Returns a v1 request; one without alternatives has an `exactly`, if only with defaults."""
     exactly = {key: request[key] for key in _REQUESTED if key in request}
     rest = {key: value for key, value in request.items() if key not in _REQUESTED}
     return {**rest, "exactly": exactly} if exactly or not request.get("firstAvailable") else rest
@@ -84,4 +84,4 @@ _V1BETA1: dict[str, tuple[Convert, Convert]] = {
     "ResourceClaimTemplate": (partial(_template_spec, _request_to_v1), partial(_template_spec, _request_from_v1)),
     "ResourceSlice": (partial(_slice_spec, _device_to_v1), partial(_slice_spec, _device_from_v1)),
 }
-"""What happens to the spec."""
+"""Conversions of the spec, to v1 and back, by kind."""

@@ -43,20 +43,20 @@ def ingress_row(obj: Json, now: float) -> list[Any]:
 
 
 def _hosts(spec: Json) -> str:
-    """The first hosts; what is said to be more counts rules, with a host or without."""
+    """Returns the first hosts; the number of further ones counts rules, with a host or without."""
     rules = elements(spec, "rules")
     named = [(index, host) for index, rule in enumerate(rules) if (host := text(rule, "host"))][:_LISTED]
-    told = ",".join(host for _, host in named) or "*"
+    listed = ",".join(host for _, host in named) or "*"
     cut = len(named) == _LISTED and named[-1][0] + 1 < len(rules)
-    return f"{told} + {len(rules) - _LISTED} more..." if cut else told
+    return f"{listed} + {len(rules) - _LISTED} more..." if cut else listed
 
 
 def ingress_class_row(obj: Json, now: float) -> list[Any]:
     spec = part(obj, "spec")
     parameters = part(spec, "parameters")
     kind = ".".join(filter(None, (text(parameters, "kind"), text(parameters, "apiGroup"))))
-    told = f"{kind}/{text(parameters, 'name')}" if parameters else NONE
-    return [name_of(obj), text(spec, "controller"), told, age_of(obj, now)]
+    reference = f"{kind}/{text(parameters, 'name')}" if parameters else NONE
+    return [name_of(obj), text(spec, "controller"), reference, age_of(obj, now)]
 
 
 def service_cidr_row(obj: Json, now: float) -> list[Any]:

@@ -20,7 +20,7 @@ def validate_create(obj: Object) -> list[FieldError]:
 
 
 def validate_update(new: Object, old: Object) -> list[FieldError]:
-    """Networks that the policy had before are let through, whatever is thought of them now."""
+    """Checks a change; networks that the policy had before are accepted in any form."""
     return _policy(new.get("spec") or {}, frozenset(_networks(old.get("spec") or {})))
 
 

@@ -15,7 +15,7 @@ from podwire.protocols.k8sapi.codec import MAX_DEPTH
 
 MAX_OPERATIONS = 10_000
 MAX_COPIED = 3 * 1024 * 1024
-"""What `copy` and `move` may carry around in one patch, in characters: as much as the largest request body."""
+"""Characters that `copy` and `move` may move in one patch: as many as the largest request body."""
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}", re.ASCII)
 _BAD_ESCAPE = re.compile(r"~(?![01])")
@@ -39,7 +39,7 @@ class _Operation:
 
 
 def apply(obj: Any, operations: Any) -> Any:
-    """The object after all operations, in order. Raises PatchError."""
+    """Returns the object after all operations, in order. Raises PatchError."""
     if not isinstance(operations, list):
         raise PatchError(400, "a JSON patch must be a list of operations")
     if len(operations) > MAX_OPERATIONS:
@@ -125,7 +125,7 @@ class _Document:
         return parent.pop(_index(operation, path[-1], len(parent) - 1))
 
     def _replace(self, operation: _Operation) -> None:
-        """A member that is not there is set: RFC 6902 would refuse it, Kubernetes never did and clients rely on it."""
+        """Replaces or sets a member: RFC 6902 rejects an absent one, Kubernetes never did and clients rely on it."""
         self._check_depth(operation, operation.value)
         if not operation.path:
             self.root = operation.value
@@ -154,15 +154,15 @@ class _Document:
         """A member that is not there is null, which is how clients test that it is not."""
         parent = self._find(operation, operation.path[:-1])
         absent = operation.path and isinstance(parent, dict) and operation.path[-1] not in parent
-        found = None if absent else self._find(operation, operation.path)
-        if not _same(found, operation.value):
+        value = None if absent else self._find(operation, operation.path)
+        if not _same(value, operation.value):
             raise operation.fails("test failed")
 
     def _carry(self, operation: _Operation, value: Any) -> None:
         self._spend(operation, self._check_depth(operation, value))
 
     def _check_depth(self, operation: _Operation, value: Any) -> int:
-        """The size of the value, if it is not too deep for its place."""
+        """Returns the size of the value, if it is not too deep for its place."""
         size, height = _measure(value)
         if len(operation.path) + height > MAX_DEPTH:
             raise operation.fails(f"the result is nested more than {MAX_DEPTH} levels deep")
@@ -197,7 +197,7 @@ class _Document:
         return node
 
     def _parent(self, operation: _Operation, path: Pointer) -> Any:
-        """The container that holds the last token, ours to change, as are all above it."""
+        """Returns the container that holds the last token, ours to change, as are all above it."""
         node = self.root = self._own(self.root)
         for token in path[:-1]:
             child = self._own(_child(operation, path, node, token))

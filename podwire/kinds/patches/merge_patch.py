@@ -4,7 +4,7 @@ from typing import Any
 
 
 def apply(obj: Any, patch: Any) -> Any:
-    """The object after the patch."""
+    """Returns the object after the patch."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(obj) if isinstance(obj, dict) else {}

@@ -1,11 +1,27 @@
-"""Strategic merge patch: a merge patch that knows which lists are sets and which are merged by a key.
+"""Strategic merge patch (kubernetes/community, contributors/devel/sig-api-machinery/strategic-merge-patch.md).
 
-Directives of an object: `$patch: replace|delete|merge`, `$retainKeys: [names]`, and for its list `x`
-`$setElementOrder/x: [...]` and `$deleteFromPrimitiveList/x: [...]`. An element of a merged list may be
-`{$patch: delete, <merge key>: value}`; `{$patch: replace}` among them replaces the whole list.
+A merge patch that knows from the Go types which lists are merged: `patchStrategy` and `patchMergeKey`, which a Shape's
+`Field` has as `strategies` and `merge_key`.
 
-Order: elements that the patch (or its `$setElementOrder`) names come in its order; the others keep their place
-before the first named element that stood behind them.
+    value in the patch          strategy of the field    result
+    null                        any                      the member is removed
+    object                      merge (default)          merged member by member
+    object                      replace                  replaced
+    list                        replace (default)        replaced
+    list of scalars             merge                    the union
+    list of objects             merge, with a key        elements with the same key are merged, others appended
+
+    directive                            where                     effect
+    $patch: replace                      object                    it replaces the object, without the directive
+    $patch: replace                      element of a list         the other elements of the patch replace the list
+    $patch: delete                       object                    the object is emptied
+    $patch: delete, <merge key>: value   element of a list         the element with that key is removed
+    $retainKeys: [names]                 object                    all other members are removed (union types)
+    $deleteFromPrimitiveList/x: [...]    beside the list x         these scalars are removed from x
+    $setElementOrder/x: [...]            beside the list x         x gets this order
+
+Order: elements that the patch (or its `$setElementOrder`) names come in its order; the others keep their place before
+the first named element that they preceded.
 """
 
 from collections.abc import Callable
@@ -22,11 +38,11 @@ _ABSENT = object()
 
 Object = dict[str, Any]
 Identity = Callable[[Any], Any]
-"""What makes two elements of a list the same one."""
+"""Gives the identity of a list element: its merge key, or itself for a scalar."""
 
 
 def apply(obj: Object, patch: Any, shape: Shape) -> Object:
-    """The object after the patch. Raises PatchError."""
+    """Returns the object after the patch. Raises PatchError."""
     if not isinstance(patch, dict):
         raise PatchError(400, "a strategic merge patch must be an object")
     return _merged_object(obj, patch, shape, "")
@@ -86,7 +102,7 @@ def _merges(member: Field | None) -> bool:
 
 
 def _retained(original: Object, patch: Object, path: str) -> Object:
-    """A copy of the object, less what `$retainKeys` does not name."""
+    """Returns a copy of the object, less what `$retainKeys` does not name."""
     if _RETAIN not in patch:
         return dict(original)
     names = patch[_RETAIN]
@@ -104,7 +120,7 @@ def _all_strings(value: Any) -> bool:
 
 
 def _taken(value: Any) -> Any:
-    """A value as it enters the object where there is nothing to merge it with; _ABSENT if it asks to be deleted."""
+    """Returns a value of the patch that has nothing to merge with, without directives; _ABSENT if it is a deletion."""
     if isinstance(value, list):
         return [taken for taken in map(_taken, value) if taken is not _ABSENT]
     if not isinstance(value, dict):
@@ -115,7 +131,7 @@ def _taken(value: Any) -> Any:
 
 
 def _members(patch: Object) -> Object:
-    """The members of an object without nulls and directives."""
+    """Returns the members of an object without nulls and directives."""
     members = {key: _taken(value) for key, value in patch.items() if not _is_directive(key)}
     return {key: value for key, value in members.items() if value is not _ABSENT}
 
@@ -136,25 +152,25 @@ def _remove(merged: Object, key: str, values: Any, path: str) -> None:
 def _order(merged: Object, patch: Object, key: str, shape: Shape | None, path: str) -> None:
     """Merge the list `key`, if the patch has it, and put it in the order that the patch sets."""
     here = _below(path, key)
-    wanted = patch[_ORDER + key]
-    if not isinstance(wanted, list):
+    order = patch[_ORDER + key]
+    if not isinstance(order, list):
         raise PatchError(400, f"{here}: invalid patch format of setElementOrder list")
     member = shape.field(key) if shape else None
     identity = _identity(member)
-    _check_order(patch.get(key), wanted, identity, here)
+    _check_order(patch.get(key), order, identity, here)
     before = merged.get(key)
     if key in patch:
         _merge_member(merged, key, patch[key], shape, path)
     after = merged.get(key)
     if isinstance(after, list):
-        merged[key] = _ordered(after, wanted, before if isinstance(before, list) else [], identity)
+        merged[key] = _ordered(after, order, before if isinstance(before, list) else [], identity)
 
 
-def _check_order(patched: Any, wanted: list[Any], identity: Identity, path: str) -> None:
-    """What the patch sets must be named in the order that it asks for; each side may have more than the other."""
-    if not isinstance(patched, list) or not wanted:
+def _check_order(patched: Any, order: list[Any], identity: Identity, path: str) -> None:
+    """Checks that $setElementOrder lists the elements that the patch sets in their order; both may have more."""
+    if not isinstance(patched, list) or not order:
         return
-    rest = iter(map(identity, wanted))  # `in` uses it up to the match, so what comes later must be found later
+    rest = iter(map(identity, order))  # `in` uses it up to the match, so what comes later must be found later
     for element in patched:
         if not (isinstance(element, dict) and _PATCH in element) and identity(element) not in rest:
             raise PatchError(422, f"{path}: the order in the patch list doesn't match its $setElementOrder list")
@@ -187,7 +203,8 @@ def _merged_list(original: list[Any], patch: list[Any], member: Field | None, pa
 def _special_elements(
     original: list[Any], patch: list[Any], key: str, path: str
 ) -> tuple[list[Object], list[Object], bool]:
-    """The original without what the patch deletes, the patch's other elements, and whether they replace the list."""
+    """Returns the original without what the patch deletes, the patch's other elements, and whether they replace the
+    list."""
     named: list[Object] = []
     deleted: set[Any] = set()
     replaced = False
@@ -209,9 +226,10 @@ def _special_elements(
     return [element for element in original if _itself(element.get(key)) not in deleted], named, replaced
 
 
-def _ordered(items: list[Any], wanted: list[Any], before: list[Any], identity: Identity) -> list[Any]:
-    """The items in the order wanted; those not named there go where they stood `before`, relative to the named."""
-    places = _places(wanted, identity)
+def _ordered(items: list[Any], order: list[Any], before: list[Any], identity: Identity) -> list[Any]:
+    """Returns the items in the order wanted; those not named there go where they stood `before`, relative to the
+    named."""
+    places = _places(order, identity)
     known = [(identity(item), item) for item in items]
     named = sorted((element for element in known if element[0] in places), key=lambda each: places[each[0]])
     others = [element for element in known if element[0] not in places]
@@ -244,7 +262,7 @@ def _identity(member: Field | None) -> Identity:
 
 
 def _itself(value: Any) -> Any:
-    """A scalar as a key: true is not 1. What cannot be a merge key is the same as nothing but itself."""
+    """Returns a scalar as a dictionary key: true is not 1. A value that cannot be a merge key equals only itself."""
     if type(value) is str:
         return value
     if isinstance(value, (dict, list)):

@@ -9,7 +9,8 @@ from podwire.kinds.podspec.resource_defaults import default_pod_level, request_l
 
 
 def default_pod(pod: dict[str, Any]) -> None:
-    """What a pod gets and a template does not comes first: requests follow limits before amounts are rounded."""
+    """Fills in defaults. Those that a pod has and a template has not come first: requests follow limits before
+    rounding."""
     spec = pod["spec"]
     if (grace := spec.get("terminationGracePeriodSeconds")) is not None and grace < 0:
         spec["terminationGracePeriodSeconds"] = 1

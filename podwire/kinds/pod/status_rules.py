@@ -1,4 +1,4 @@
-"""What a node may report about a pod: conditions, addresses, container states, devices and claims."""
+"""Validation of the status that a node reports for a pod: conditions, addresses, container states, devices, claims."""
 
 from collections.abc import Mapping, Sequence
 

@@ -24,7 +24,7 @@ _TERMINAL = ("Succeeded", "Failed")
 
 @dataclass(slots=True)
 class _Restarts:
-    """How often containers came back, and when the last one had ended before it did."""
+    """The number of container restarts, and the end of the last container that was restarted."""
 
     number: int = 0
     last: float = 0.0
@@ -35,7 +35,7 @@ class _Restarts:
             ended = moment(part(container, "lastState", "terminated"), "finishedAt")
             self.last = max(self.last, ended or 0.0)
 
-    def told(self, now: float) -> str:
+    def shown(self, now: float) -> str:
         if not (self.number and self.last):
             return str(self.number)
         return f"{self.number} ({human_duration(now - self.last)} ago)"
@@ -43,7 +43,7 @@ class _Restarts:
 
 @dataclass(slots=True)
 class _Start:
-    """How far the init containers are. `blocked` is the status while one of them holds the pod up."""
+    """The progress of the init containers. `blocked` is the status while one of them delays the pod."""
 
     blocked: str
     ready: int
@@ -72,7 +72,7 @@ def row(obj: Json, now: float) -> list[Any]:
         name_of(obj),
         f"{ready}/{count(spec, 'containers') + len(sidecars)}",
         reason,
-        restarts.told(now),
+        restarts.shown(now),
         age_of(obj, now),
         _address(status),
         text(spec, "nodeName", NONE),
@@ -124,7 +124,7 @@ def _ended(terminated: Json) -> str:
 
 
 def _containers(status: Json, reason: str, restarts: _Restarts) -> tuple[str, int]:
-    """The status as the containers have it (the first one has the last word) and how many of them are ready."""
+    """Returns the status that the containers give (the first one decides) and the number of ready ones."""
     ready = 0
     for container in reversed(elements(status, "containerStatuses")):
         restarts.add(container)

@@ -75,7 +75,7 @@ _ABSENT: Any = object()
 
 
 def spec_changes(new: Object, old: Object, errors: Errors) -> None:
-    """Checks each field that may change, then that nothing else did; `new` was judged as a pod already."""
+    """Checks each field that may change, then that nothing else did; `new` was validated as a pod already."""
     for kind in ("containers", "initContainers"):
         if len(new.get(kind) or ()) != len(old.get(kind) or ()):
             errors.append(forbidden(f"spec.{kind}", "pod updates may not add or remove containers"))
@@ -86,9 +86,9 @@ def spec_changes(new: Object, old: Object, errors: Errors) -> None:
     leftover = _with_allowed_undone(new, old)
     if old.get("schedulingGates"):
         _tightened(leftover, old, errors)
-    if found := list(_differences(leftover, old, "spec", _MOST_DIFFERENCES)):
-        told = "\n".join(["pod updates may not change fields other than " + ",".join(_CHANGEABLE), *found])
-        errors.append(forbidden("spec", told))
+    if differences := list(_differences(leftover, old, "spec", _MOST_DIFFERENCES)):
+        detail = "\n".join(["pod updates may not change fields other than " + ",".join(_CHANGEABLE), *differences])
+        errors.append(forbidden("spec", detail))
 
 
 def _deadline(new: int | None, old: int | None, errors: Errors) -> None:
@@ -124,7 +124,7 @@ def _gates(new: Sequence[Object], old: Sequence[Object], errors: Errors) -> None
 
 
 def _with_allowed_undone(new: Object, old: Object) -> dict[str, Any]:
-    """The new spec with the old value wherever a change is allowed; what still differs is a fault."""
+    """Returns the new spec with the old value wherever a change is allowed; what still differs is a fault."""
     undone = dict(new)
     for field in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
         _put_back(undone, old, field)
@@ -193,13 +193,13 @@ def ephemeral_changes(new: Object, old: Object, errors: Errors) -> None:
         name = before.get("name", "")
         if name not in by_name:
             errors.append(forbidden(path, f'existing ephemeral containers "{name}" may not be removed\n'))
-        elif found := list(_differences(by_name[name], before, name, _MOST_DIFFERENCES)):
-            told = "\n".join([f'existing ephemeral containers "{name}" may not be changed', *found])
-            errors.append(forbidden(path, told))
+        elif differences := list(_differences(by_name[name], before, name, _MOST_DIFFERENCES)):
+            detail = "\n".join([f'existing ephemeral containers "{name}" may not be changed', *differences])
+            errors.append(forbidden(path, detail))
 
 
 def _differences(new: Any, old: Any, path: str, most: int) -> Iterator[str]:
-    """Where two values differ, at most so many places, one line each."""
+    """Yields the differences of two values, one line each, up to `most`."""
     for index, (place, before, after) in enumerate(_compared(new, old, path)):
         if index == most:
             yield "  and more"
@@ -223,7 +223,7 @@ def _compared(new: Any, old: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _same_nothing(key: str, before: Any, after: Any) -> bool:
-    """Whether one side is absent and the other says the same by its zero value."""
+    """Returns whether one side is absent and the other has the zero value."""
     if before is not _ABSENT and after is not _ABSENT:
         return False
     present = after if before is _ABSENT else before
@@ -241,7 +241,7 @@ RESIZABLE = ("cpu", "memory")
 
 
 def resize_changes(new: Object, old: Object, errors: Errors) -> None:
-    """What of a resize may not be; the new pod is valid by itself."""
+    """Checks the changes of a resize; the new pod has been validated by itself."""
     spec, before = new["spec"], old["spec"]
     now, then = qos_class(new), (old.get("status") or {}).get("qosClass") or qos_class(old)
     if now != then:
@@ -274,7 +274,7 @@ def _containers(new: Sequence[Object], old: Sequence[Object], path: str, errors:
 
 
 def _fixed(resources: Object) -> dict[str, Any]:
-    """The resources without those that can be resized."""
+    """Returns the resources without those that can be resized."""
     parts = ("requests", "limits")
     kept = {part: {name: resources[part][name] for name in resources.get(part) or {} if name not in RESIZABLE}
             for part in parts}  # fmt: skip

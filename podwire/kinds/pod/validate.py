@@ -1,4 +1,4 @@
-"""Pods: what may be created, changed, reported in the status, and added while running."""
+"""Validation of Pod: creation, update, status, ephemeral containers and resize."""
 
 from podwire.kinds.field_checks import Errors, Object, non_negative
 from podwire.kinds.pod import status_rules, update_rules
@@ -21,7 +21,7 @@ def create(obj: Object) -> list[FieldError]:
 
 
 def update(new: Object, old: Object) -> list[FieldError]:
-    """A change of the pod itself: of labels and annotations, and of very little in its spec."""
+    """Checks a change of the pod itself: of labels and annotations, and of very little in its spec."""
     spec, old_spec = new.get("spec") or _EMPTY, old.get("spec") or _EMPTY
     if spec == old_spec:  # it was valid when it was stored; most updates are about metadata
         return _annotation_changes(new, old)
@@ -58,7 +58,7 @@ def update_resources(new: Object, old: Object) -> list[FieldError]:
 
 
 def _pod(metadata: Object, spec: Object) -> list[FieldError]:
-    """The rules of a pod that hold whatever happens to it, without those of every object's metadata."""
+    """Checks the rules of a pod that creation and updates share, without those of the metadata."""
     errors: Errors = []
     if annotations := metadata.get("annotations"):
         annotation_rules.values(annotations, spec, "metadata.annotations", errors)

@@ -59,7 +59,7 @@ def _app_armor(annotations: Annotations, spec: Object, path: str, errors: Errors
 
 
 def changes(new: Annotations, old: Annotations, path: str, errors: Errors) -> None:
-    """What a pod once was told about its profiles and its mirror stays."""
+    """Rejects changes of the annotations for profiles and mirror pods."""
     if new == old:
         return
     for key, value in old.items():
@@ -77,7 +77,7 @@ def _unchangeable(key: str, deed: str, path: str, errors: Errors) -> None:
 
 
 def match_fields(annotations: Annotations, spec: Object, path: str, errors: Errors) -> None:
-    """A profile that is told twice, by annotation and by field, must be the same one."""
+    """Checks that a profile set by annotation and by field is the same."""
     if not any("seccomp.security.alpha" in key or key.startswith(_APP_ARMOR) for key in annotations):
         return
     pod = spec.get("securityContext") or {}
@@ -98,9 +98,9 @@ def match_fields(annotations: Annotations, spec: Object, path: str, errors: Erro
 
 
 def _match(annotation: str, profile: Object, kind: str, path: str, errors: Errors) -> None:
-    wanted = _PROFILE_NAMES.get(profile.get("type", ""))
-    if wanted is not None:
-        if annotation not in wanted:
+    expected = _PROFILE_NAMES.get(profile.get("type", ""))
+    if expected is not None:
+        if annotation not in expected:
             errors.append(forbidden(f"{path}.type", f"{kind} type in annotation and field must match"))
     elif not annotation.startswith(_LOCALHOST):
         errors.append(forbidden(f"{path}.type", f"{kind} type in annotation and field must match"))

@@ -41,7 +41,7 @@ _SIDECAR_FIELDS = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a container's rules ask of the pod around it."""
+    """The parts of the pod that the rules of a container need."""
 
     volumes: mount_rules.Volumes
     claims: frozenset[str]
@@ -202,7 +202,7 @@ _PARTS: Sequence[tuple[str, Callable[[Object, Surroundings, str, Errors], None]]
     ("resizePolicy", lambda it, pod, path, errors: resize_policy(it["resizePolicy"], pod.restart_policy, path, errors)),
     ("securityContext", lambda it, pod, path, errors: container_security(it, pod.host_users, path, errors)),
 )
-"""The parts that a container may have, in the order in which their faults are told."""
+"""The parts that a container may have, in the order of their errors."""
 
 _CONTAINER_RESTART_POLICIES = Choice(("Always", "Never", "OnFailure"))
 _RULE_ACTIONS = Choice(("Restart", "RestartAllContainers"))

@@ -128,10 +128,10 @@ def _divisor(resource: str, divisor: str, path: str, errors: Errors) -> None:
     _, _, name = resource.partition(".")
     if name == "cpu" and divisor not in _CPU_DIVISORS:
         errors.append(invalid(path, resource, "only divisor's values 1m and 1 are supported with the cpu resource"))
-    told = "hugepages" if name.startswith("hugepages-") else _SIZE_NAMES.get(name)
-    if told and divisor not in _SIZE_DIVISORS:
+    unit = "hugepages" if name.startswith("hugepages-") else _SIZE_NAMES.get(name)
+    if unit and divisor not in _SIZE_DIVISORS:
         listed = ", ".join(_SIZE_DIVISORS)
-        detail = f"only divisor's values {listed} are supported with the {told} resource"
+        detail = f"only divisor's values {listed} are supported with the {unit} resource"
         errors.append(invalid(path, resource, detail))
 
 
@@ -170,12 +170,12 @@ def env_from(sources: Iterable[Object], path: str, errors: Errors) -> None:
         place = f"{path}[{index}]"
         if prefix := source.get("prefix"):
             named(names.env_var_name, prefix, f"{place}.prefix", errors)
-        found = [field for field in ("configMapRef", "secretRef") if source.get(field) is not None]
-        for field in found:
+        references = [field for field in ("configMapRef", "secretRef") if source.get(field) is not None]
+        for field in references:
             _whole_ref(source[field], f"{place}.{field}", errors)
-        if not found:
+        if not references:
             errors.append(invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
-        elif len(found) > 1:
+        elif len(references) > 1:
             errors.append(invalid(path, "", _TWO_SOURCES))
 
 

@@ -1,4 +1,4 @@
-"""Where a container sees its volumes: volumeMounts and volumeDevices."""
+"""Validation of volumeMounts and volumeDevices."""
 
 from collections.abc import Mapping, Sequence
 

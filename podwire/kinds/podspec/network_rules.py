@@ -1,4 +1,4 @@
-"""How a pod sees the network: DNS, host aliases, host names, ports on the host's own network."""
+"""Validation of a pod's network: DNS, host aliases, host names, ports on the host's own network."""
 
 from collections.abc import Sequence
 

@@ -65,14 +65,14 @@ def _windows(spec: Object, path: str, errors: Errors) -> None:
 
 
 def _contexts(spec: Object, path: str) -> Iterator[tuple[str, Object]]:
-    """Every security context of the pod, with its path."""
+    """Yields every security context of the pod, with its path."""
     yield f"{path}.securityContext", spec.get("securityContext") or {}
     for place, container in containers_of(spec, path):
         yield f"{place}.securityContext", container.get("securityContext") or {}
 
 
 def containers_of(spec: Object, path: str) -> Iterator[tuple[str, Object]]:
-    """All containers of a spec, in the order in which they start, with their paths."""
+    """Yields all containers of a spec, in the order in which they start, with their paths."""
     for kind in _KINDS:
         for index, container in enumerate(spec.get(kind) or ()):
             yield f"{path}.{kind}[{index}]", container
@@ -89,9 +89,9 @@ def own_users(spec: Object, path: str, errors: Errors) -> None:
     if spec["hostUsers"]:
         return
     detail = "when `hostUsers` is false"
-    for field, told in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
+    for field, shown in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
         if spec.get(field):
-            errors.append(forbidden(f"{path}.{told}", detail))
+            errors.append(forbidden(f"{path}.{shown}", detail))
     for place, container in containers_of(spec, path):
         if container.get("volumeDevices"):
             errors.append(forbidden(f"{place}.volumeDevices", detail))

@@ -93,17 +93,17 @@ def _one_success(probe: Object, path: str, errors: Errors) -> None:
 def _handler(
     holder: Object, handlers: Sequence[tuple[str, Handler]], grace: int | None, path: str, errors: Errors
 ) -> None:
-    found = False
+    handled = False
     for name, check in handlers:
         action = holder.get(name)
         if action is None:
             continue
-        if found:
+        if handled:
             errors.append(forbidden(f"{path}.{name}", "may not specify more than 1 handler type"))
         else:
-            found = True
+            handled = True
             check(action, f"{path}.{name}", grace, errors)
-    if not found:
+    if not handled:
         errors.append(required(path, "must specify a handler type"))
 
 

@@ -70,19 +70,19 @@ def projected(source: Object, path: str, errors: Errors) -> None:
     seen: set[str] = set()
     for index, projection in enumerate(source.get("sources") or ()):
         place = f"{path}.sources[{index}]"
-        found = [kind for kind in _PROJECTIONS if kind in projection]
-        for kind in found:
+        kinds = [kind for kind in _PROJECTIONS if kind in projection]
+        for kind in kinds:
             _PROJECTIONS[kind](projection[kind], f"{place}.{kind}", path, errors)
-            for file, told in _files(kind, projection[kind]):
+            for file, file_path in _files(kind, projection[kind]):
                 if file in seen:
-                    errors.append(invalid(path, told, "conflicting duplicate paths"))
+                    errors.append(invalid(path, file_path, "conflicting duplicate paths"))
                 seen.add(file)
-        if len(found) > 1:
+        if len(kinds) > 1:
             errors.append(forbidden(place, "may not specify more than 1 volume type per source"))
 
 
 def _files(kind: str, source: Object) -> Iterator[tuple[str, str]]:
-    """The files that a source writes, each with the value that an error about it tells."""
+    """Yields the files that a source writes, each with the value for an error message."""
     if kind == "clusterTrustBundle":
         yield source.get("path", ""), source.get("path", "")
     elif kind == "podCertificate":

@@ -67,7 +67,8 @@ def _request_at_pod_level(spec: dict[str, Any], requests: dict[str, str], limits
 
 
 def _aggregated(spec: Mapping[str, Any], which: str) -> dict[str, Quantity]:
-    """The most that the containers need at one time: all that run together, or an init container with its sidecars."""
+    """Returns the most that the containers need at one time: all that run together, or an init container with its
+    sidecars."""
     running: dict[str, Quantity] = {}
     for container in spec.get("containers") or ():
         _add(running, _amounts(container, which))

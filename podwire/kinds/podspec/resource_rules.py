@@ -209,7 +209,7 @@ def _no_container_above(spec: Object, limits: Object, path: str, errors: Errors)
 
 
 def _aggregate(spec: Object, kind: str) -> Amounts:
-    """What all containers need together: the running ones and the sidecars, or the largest step of the start."""
+    """Returns the total of all containers: running ones and sidecars, or the largest step of the initialization."""
     total: Amounts = {}
     sidecars: Amounts = {}
     largest: Amounts = {}

@@ -1,4 +1,4 @@
-"""Where and when a pod may be placed: tolerations, topology spread, gates, claims of devices."""
+"""Validation of scheduling: tolerations, topology spread, gates, resource claims, taints."""
 
 from collections.abc import Sequence
 
@@ -52,7 +52,7 @@ def topology_spread(constraints: Sequence[Object], path: str, errors: Errors) ->
         if not key:
             errors.append(required(f"{place}.topologyKey", "can not be empty"))
         _SCHEDULE_ACTIONS.check(action, f"{place}.whenUnsatisfiable", errors)
-        if last[key, action] > index:  # told where it is repeated later
+        if last[key, action] > index:  # reported where it is repeated later
             errors.append(duplicate(f"{place}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
         _min_domains(constraint.get("minDomains"), action, f"{place}.minDomains", errors)
         for policy in ("nodeAffinityPolicy", "nodeTaintsPolicy"):

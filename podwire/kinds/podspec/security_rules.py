@@ -93,7 +93,7 @@ def _host_sysctl(name: str, spec: Object, path: str, errors: Errors) -> None:
 
 
 def _dotted(name: str) -> str:
-    """The name with dots as separators; when the first separator is a slash, dots and slashes change places."""
+    """Returns the name with dots as separators; when the first separator is a slash, dots and slashes change places."""
     first = next((character for character in name if character in "./"), ".")
     return name.translate(_SWAPPED) if first == "/" else name
 

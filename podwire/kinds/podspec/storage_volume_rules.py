@@ -24,7 +24,7 @@ _HOST_PORT = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*):[^:\[\]]*")
 
 
 def _needs(*fields: str) -> Source:
-    """The rule that each of these fields must be there and not be empty."""
+    """Returns the check that these fields are not empty."""
 
     def check(source: Object, path: str, errors: Errors) -> None:
         for field in fields:

@@ -20,7 +20,7 @@ FieldCheck = Callable[[Any, str, Errors], None]
 
 
 def validate_template(template: Object, path: str) -> list[FieldError]:
-    """A PodTemplateSpec at `path` (`spec.template`); what its pods will only get later is not asked for."""
+    """Checks a PodTemplateSpec at `path` (`spec.template`); fields that pods get later are not required."""
     errors: Errors = []
     metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
     annotations = metadata.get("annotations") or {}
@@ -36,7 +36,7 @@ def validate_template(template: Object, path: str) -> list[FieldError]:
 
 
 def validate(spec: Object, path: str, pod: Object | None = None) -> list[FieldError]:
-    """A PodSpec at `path`; `pod` is the metadata of the pod that it belongs to, None inside a template.
+    """Checks a PodSpec at `path`; `pod` is the metadata of the pod that it belongs to, None inside a template.
 
     1. Volumes and claims, then the containers that use them.   2. Fields that depend on each other.
     3. Fields that stand alone.
@@ -101,7 +101,7 @@ def _same_service_account(spec: Object, path: str, errors: Errors) -> None:
 
 
 def _name(check: names.Check) -> FieldCheck:
-    """A name that may be left empty."""
+    """Returns the check of a name that may be empty."""
 
     def checked(text: str, path: str, errors: Errors) -> None:
         if text:

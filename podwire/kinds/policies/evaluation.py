@@ -1,4 +1,4 @@
-"""A policy run over one request and one set of parameters: which of its validations do not hold, and why."""
+"""Evaluation of a policy for one request and one set of parameters: the validations that fail, and why."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ _SPENT = "validation failed due to running out of cost budget, no further valida
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What a policy has against a request. `place` is the number of the validation that found it."""
+    """A violation of a policy by a request. `place` is the index of the validation."""
 
     message: str
     reason: Reason = Reason.INVALID
@@ -29,7 +29,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`failures` are dealt with as the binding says, `broken` refuses whatever it says."""
+    """`failures` are handled as the binding says, `broken` denies the request in any case."""
 
     failures: tuple[Failure, ...] = ()
     broken: tuple[Failure, ...] = ()
@@ -37,11 +37,11 @@ class Outcome:
 
 
 class Spent(Exception):
-    """The policy has used up its time."""
+    """The policy has spent its time budget."""
 
 
 class Scope:
-    """What the expressions of a policy see; its variables are computed when they are first spoken of."""
+    """The variables of the expressions of a policy; its own variables are computed on first use."""
 
     def __init__(self, known: Mapping[str, Any], variables: Mapping[str, Compiled]) -> None:
         self._known = known
@@ -53,28 +53,28 @@ class Scope:
         self._ends = time.thread_time() + SECONDS
 
     def run(self, expression: Compiled) -> Any | CelError:
-        """The value of an expression, or why it has none. Raises Spent."""
+        """Returns the value of an expression, or why it has none. Raises Spent."""
         if isinstance(expression, str):
             return CelError(expression)
-        found = self._evaluated(expression)
-        if not isinstance(found, CelError):
-            return found
-        if found.out_of_budget:
+        value = self._evaluated(expression)
+        if not isinstance(value, CelError):
+            return value
+        if value.out_of_budget:
             raise Spent
-        return CelError(f"expression '{expression.text}' resulted in error: {found}")
+        return CelError(f"expression '{expression.text}' resulted in error: {value}")
 
     def _evaluated(self, expression: Expression) -> Any | CelError:
         for name in expression.uses:
             self._compute(name)
         if time.thread_time() > self._ends:
             raise Spent
-        found = expression.program.run(self._bound() if expression.uses else self._plain)
-        if isinstance(found, CelError):
+        value = expression.program.run(self._bound() if expression.uses else self._plain)
+        if isinstance(value, CelError):
             # a variable without a value is missing: that is an error only where the expression gets to it
             for name in expression.uses:
-                if name in self._failed and found.message == f"no such key: {name}":
+                if name in self._failed and value.message == f"no such key: {name}":
                     return self._failed[name]
-        return found
+        return value
 
     def _compute(self, name: str) -> None:
         if name in self._computed or name in self._failed:
@@ -83,13 +83,13 @@ class Scope:
         if isinstance(variable, str):
             self._failed[name] = CelError(f'composited variable "{name}" fails to compile: {variable}')
             return
-        found = self._evaluated(variable)
-        if isinstance(found, CelError):
-            if found.out_of_budget:
+        value = self._evaluated(variable)
+        if isinstance(value, CelError):
+            if value.out_of_budget:
                 raise Spent
-            self._failed[name] = CelError(f'composited variable "{name}" fails to evaluate: {found}')
+            self._failed[name] = CelError(f'composited variable "{name}" fails to evaluate: {value}')
         else:
-            self._computed[name] = _kept(found)
+            self._computed[name] = _kept(value)
             self._values = None
 
     def _bound(self) -> Values:
@@ -99,7 +99,7 @@ class Scope:
 
 
 def _kept(value: Any) -> Any:
-    """A value as expressions can be given it again."""
+    """Returns a value as expressions can be given it again."""
     from podwire.protocols.cel.environment import kept  # noqa: PLC0415 - protobuf, which comes with the first policy
 
     return bytes(value) if isinstance(value, bytearray) else kept(value)
@@ -122,7 +122,7 @@ def evaluate(policy: Policy, known: Mapping[str, Any]) -> Outcome:
 
 
 def _applies(policy: Policy, scope: Scope) -> bool | Failure:
-    """Whether all conditions hold. One that does not outweighs others that cannot be evaluated."""
+    """Returns whether all conditions hold. A false one outweighs others that cannot be evaluated."""
     outcomes = [scope.run(condition) for condition in policy.conditions]
     if any(outcome is False for outcome in outcomes):
         return False
@@ -144,20 +144,20 @@ def _failures(policy: Policy, scope: Scope) -> Iterator[Failure]:
 
 
 def _message(validation: Validation, scope: Scope) -> str:
-    """What the validation says: by its own expression if that gives one line of sensible length."""
-    if validation.told is not None:
-        found = scope.run(validation.told)
-        text = found.strip() if isinstance(found, str) else ""
+    """Returns the message of a validation: that of its messageExpression if it is one line of allowed length."""
+    if validation.message_expression is not None:
+        message = scope.run(validation.message_expression)
+        text = message.strip() if isinstance(message, str) else ""
         if text and "\n" not in text and len(text.encode()) <= LONGEST_MESSAGE:
             return text
     return validation.message or f"failed expression: {validation.text.strip()}"
 
 
 def _annotated(policy: Policy, known: Mapping[str, Any], failures: tuple[Failure, ...]) -> Outcome:
-    """What goes into the log, for which there is a budget of its own."""
+    """Returns the outcome with audit annotations, which have a budget of their own."""
     if not policy.annotations:
         return Outcome(failures)
-    found, broken = [], []
+    annotations, broken = [], []
     scope = Scope(known, policy.variables)
     try:
         for key, expression in policy.annotations:
@@ -165,7 +165,7 @@ def _annotated(policy: Policy, known: Mapping[str, Any], failures: tuple[Failure
             if isinstance(value, CelError):
                 broken.append(Failure(str(value)))
             elif isinstance(value, str) and value.strip():
-                found.append((key, value.strip()[:LONGEST_ANNOTATION]))
+                annotations.append((key, value.strip()[:LONGEST_ANNOTATION]))
     except Spent:
         return Outcome((*failures, Failure(_SPENT)) if policy.fails else failures)
-    return Outcome(failures, tuple(broken) if policy.fails else (), tuple(found))
+    return Outcome(failures, tuple(broken) if policy.fails else (), tuple(annotations))

@@ -18,7 +18,7 @@ _SIMPLE = {
 }
 _KNOWN = {**_SIMPLE, **{type_.name.lower(): type_ for type_ in OPAQUE}}
 _UNCOMPOSABLE = ("optional_type", "type", "uint")
-"""What cannot be handed from one expression to another."""
+"""Types of values that cannot be passed from one expression to another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Expression:
 
 
 def compiled(text: str, *, params: bool, variables: Mapping[str, Type] | None, objects: Type = types.DYN) -> Expression:
-    """An expression over what a request brings, the parameters if there are any, and the variables before it; None for
-    where there can be no variables. Raises CompileError and Unavailable."""
+    """Returns an expression over what a request brings, the parameters if there are any, and the variables before it;
+    None for where there can be no variables. Raises CompileError and Unavailable."""
     known = {**VARIABLES, "object": objects, "oldObject": objects, **(PARAMS if params else {})}
     if variables is not None:
         known |= composed(dict(variables))
@@ -54,23 +54,23 @@ def compiled(text: str, *, params: bool, variables: Mapping[str, Type] | None, o
 
 
 def _without_authorizer(text: str, error: CompileError) -> CompileError:
-    """An expression that asks what a user may do says only that it cannot, not that each of its words is unknown."""
+    """Replaces the errors of an expression that uses `authorizer` by one: that it is not supported."""
     for problem in error.problems:
         if re.match(rf"undeclared reference to '{AUTHORIZER}\b", problem.message):
             return CompileError(text, [Problem(problem.line, problem.column, _NO_AUTHORIZER)])
     return error
 
 
-def told(returns: str) -> str:
-    """The type of a program's value as cel-go writes it."""
+def cel_go_type(returns: str) -> str:
+    """Returns the type of a program's value as cel-go writes it."""
     return returns.replace("<", "(").replace(">", ")").replace("null", "null_type")
 
 
 def variable_type(returns: str) -> Type:
-    """What later expressions may know of a variable. Raises ValueError for what cannot be a variable."""
+    """Returns the type of a variable for later expressions. Raises ValueError for a type that variables cannot have."""
     name = returns.partition("<")[0]
     if name in _UNCOMPOSABLE:
-        raise ValueError(f"a variable cannot be of type {told(returns)}")
+        raise ValueError(f"a variable cannot be of type {cel_go_type(returns)}")
     if returns in _KNOWN:
         return _KNOWN[returns]
     if name == "list":
@@ -81,5 +81,5 @@ def variable_type(returns: str) -> Type:
 
 
 def _element(returns: str) -> Type:
-    """Parts of lists and maps: those that the checker can be told of, else anything."""
+    """Returns the type of list elements and map values: one that the checker knows, else dyn."""
     return _KNOWN.get(returns, types.DYN)

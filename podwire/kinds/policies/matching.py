@@ -1,4 +1,4 @@
-"""Which requests a policy or a binding is meant for: rules for resources, and selectors of objects and namespaces."""
+"""Matching of requests with policies and bindings: rules for resources, and selectors of objects and namespaces."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ ALL = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a request is for, as rules see it. `namespace` is, for a namespace itself, its own name."""
+    """The target of a request. `namespace` is, for a namespace itself, its own name."""
 
     verb: str
     kind: Kind
@@ -43,7 +43,7 @@ class Rule:
     names: frozenset[str]
 
     def matches(self, target: Target, kind: Kind) -> bool:
-        """Whether the rule speaks of the request, the resource of which is taken to be `kind`."""
+        """Returns whether the rule matches the request, with `kind` as its resource."""
         return (
             _among(self.operations, target.verb)
             and _among(self.groups, kind.group)
@@ -73,20 +73,20 @@ class Constraints:
     namespaces: LabelSelector = EVERYTHING
 
     def kind_for(self, target: Target, others: Iterable[Kind]) -> Kind | None:
-        """The kind in which the request is to be judged: its own, or one of the `others` that are the same objects in
-        other versions. None when nothing is said of it."""
+        """Returns the kind in which the request is evaluated: its own, or one of the `others`, which are the same
+        objects in other versions. None when no rule matches."""
         others = tuple(others) if self.equivalent else ()
         if _ruled(self.excluded, target, others) is not None:
             return None
         return _ruled(self.rules, target, others) if self.rules else target.kind
 
     def names(self, resource: str) -> bool:
-        """Whether the rules can mean a resource at all."""
+        """Returns whether the rules can match a resource at all."""
         words = {word for rule in self.rules for word, _ in rule.resources}
         return not self.rules or resource in words or ALL in words
 
     def picks(self, *objects: Json | None) -> bool:
-        """Whether the selector picks the object as it will be, or as it was."""
+        """Returns whether the selector matches the new object or the old one."""
         if self.objects.everything:
             return True
         return any(obj is not None and self.objects.matches(_labels(obj)) for obj in objects)
@@ -99,30 +99,30 @@ def _ruled(rules: Sequence[Rule], target: Target, others: Sequence[Kind]) -> Kin
 
 
 def _labels(obj: Json) -> Mapping[str, str]:
-    found: Mapping[str, str] = (obj.get("metadata") or {}).get("labels") or {}
-    return found
+    labels: Mapping[str, str] = (obj.get("metadata") or {}).get("labels") or {}
+    return labels
 
 
-def constraints(told: Json | None) -> Constraints:
+def constraints(resources: Json | None) -> Constraints:
     """MatchResources, compiled; without any, everything matches. Raises ValueError for a selector that is none."""
-    if told is None:
+    if resources is None:
         return Constraints()
     return Constraints(
-        rules=tuple(map(_rule, told.get("resourceRules") or ())),
-        excluded=tuple(map(_rule, told.get("excludeResourceRules") or ())),
-        equivalent=told.get("matchPolicy") == "Equivalent",
-        objects=from_object(told.get("objectSelector") or {}),
-        namespaces=from_object(told.get("namespaceSelector") or {}),
+        rules=tuple(map(_rule, resources.get("resourceRules") or ())),
+        excluded=tuple(map(_rule, resources.get("excludeResourceRules") or ())),
+        equivalent=resources.get("matchPolicy") == "Equivalent",
+        objects=from_object(resources.get("objectSelector") or {}),
+        namespaces=from_object(resources.get("namespaceSelector") or {}),
     )
 
 
-def _rule(told: Json) -> Rule:
-    parts = (path.partition("/") for path in told.get("resources") or ())
+def _rule(rule: Json) -> Rule:
+    parts = (path.partition("/") for path in rule.get("resources") or ())
     return Rule(
-        operations=frozenset(told.get("operations") or ()),
-        groups=frozenset(told.get("apiGroups") or ()),
-        versions=frozenset(told.get("apiVersions") or ()),
+        operations=frozenset(rule.get("operations") or ()),
+        groups=frozenset(rule.get("apiGroups") or ()),
+        versions=frozenset(rule.get("apiVersions") or ()),
         resources=frozenset((resource, part) for resource, _, part in parts),
-        scope=told.get("scope") or ALL,
-        names=frozenset(told.get("resourceNames") or ()),
+        scope=rule.get("scope") or ALL,
+        names=frozenset(rule.get("resourceNames") or ()),
     )

@@ -19,12 +19,12 @@ says."""
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What must hold, and what is said when it does not."""
+    """A validation: its expression, and its message."""
 
     text: str
     holds: Compiled
     message: str
-    told: Compiled | None
+    message_expression: Compiled | None
     reason: Reason
 
 
@@ -35,7 +35,7 @@ class Policy:
     name: str
     constraints: Constraints
     fails: bool
-    """Whether what cannot be evaluated is refused, rather than let pass."""
+    """An expression that cannot be evaluated denies the request."""
     params: tuple[str, str] | None
     """apiVersion and kind of the parameters."""
     variables: Mapping[str, Compiled] = field(default_factory=dict)
@@ -48,7 +48,9 @@ class Policy:
         return any("namespaceObject" in expression.program.names for expression in self._expressions())
 
     def _expressions(self) -> Iterator[Expression]:
-        of_validations = (part for validation in self.validations for part in (validation.holds, validation.told))
+        of_validations = (
+            part for validation in self.validations for part in (validation.holds, validation.message_expression)
+        )
         of_annotations = (annotation for _, annotation in self.annotations)
         for expression in (*self.variables.values(), *self.conditions, *of_validations, *of_annotations):
             if isinstance(expression, Expression):
@@ -67,7 +69,7 @@ class Binding:
 
 
 def binding_of(obj: Json) -> Binding:
-    """A stored binding; raises ValueError for a selector that is none."""
+    """Returns a stored binding; raises ValueError for an invalid selector."""
     spec = obj["spec"]
     return Binding(
         name=obj["metadata"]["name"],
@@ -79,7 +81,7 @@ def binding_of(obj: Json) -> Binding:
 
 
 def policy_of(obj: Json) -> Policy:
-    """A stored policy; raises ValueError for a selector that is none."""
+    """Returns a stored policy; raises ValueError for an invalid selector."""
     spec = obj["spec"]
     kind = spec.get("paramKind")
     compiler = Compiler(params=kind is not None)
@@ -103,14 +105,14 @@ def policy_of(obj: Json) -> Policy:
     )
 
 
-def _validation(told: Json, compiler: "Compiler") -> Validation:
-    message = told.get("messageExpression") or ""
+def _validation(validation: Json, compiler: "Compiler") -> Validation:
+    message = validation.get("messageExpression") or ""
     return Validation(
-        told["expression"],
-        compiler.tried(told["expression"]),
-        (told.get("message") or "").strip(),
+        validation["expression"],
+        compiler.tried(validation["expression"]),
+        (validation.get("message") or "").strip(),
         compiler.tried(message) if message else None,
-        Reason(told.get("reason") or Reason.INVALID),
+        Reason(validation.get("reason") or Reason.INVALID),
     )
 
 
@@ -137,12 +139,12 @@ class Compiler:
 
     def define(self, name: str, text: str) -> str:
         """Add a variable; why it cannot be one, if so. Whatever is wrong with it, others may speak of it."""
-        found = self.tried(text)
-        self.variables[name], self._types[name] = found, DYN
-        if isinstance(found, str):
-            return found.removeprefix("compilation error: ")
+        expression = self.tried(text)
+        self.variables[name], self._types[name] = expression, DYN
+        if isinstance(expression, str):
+            return expression.removeprefix("compilation error: ")
         try:
-            self._types[name] = variable_type(found.program.returns)
+            self._types[name] = variable_type(expression.program.returns)
         except ValueError as error:
             self.variables[name] = str(error)
             return str(error)

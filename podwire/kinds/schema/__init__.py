@@ -1,4 +1,4 @@
-"""What the built-in kinds look like: their types, and what the server tells clients about them."""
+"""Schemas of the built-in kinds: their shapes, discovery and OpenAPI documents."""
 
 from podwire.kinds.schema.discovery import Discovery
 from podwire.kinds.schema.openapi import OpenApi

@@ -20,16 +20,16 @@ _NESTED = ("items", "additionalProperties")
 
 
 def components(definitions: Definitions, names: Iterable[str]) -> dict[str, Any]:
-    """The named definitions and all that they refer to."""
-    found: dict[str, Any] = {}
-    wanted = list(names)
-    while wanted:
-        name = wanted.pop()
-        if name in found or name not in definitions:
+    """Returns the named definitions and all that they refer to."""
+    schemas: dict[str, Any] = {}
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        if name in schemas or name not in definitions:
             continue
-        found[name] = _definition(name, definitions.document(name))
-        wanted.extend(_references(found[name]))
-    return dict(sorted(found.items()))
+        schemas[name] = _definition(name, definitions.document(name))
+        pending.extend(_references(schemas[name]))
+    return dict(sorted(schemas.items()))
 
 
 def _definition(name: str, document: dict[str, Any]) -> dict[str, Any]:
@@ -73,12 +73,12 @@ def reference(name: str) -> dict[str, str]:
 
 
 def custom_name(group: str, version: str, kind: str) -> str:
-    """The group's labels in reverse order, as Java would: com.example.v1.Widget."""
+    """Returns the group's labels in reverse order, as Java would: com.example.v1.Widget."""
     return ".".join((*reversed(group.split(".")), version, kind))
 
 
 def custom_components(kind: Kind, schema: dict[str, Any]) -> dict[str, Any]:
-    """A custom kind and its list; what every object has is added to the schema of its definition."""
+    """Returns a custom kind and its list; what every object has is added to the schema of its definition."""
     name = custom_name(kind.group, kind.version, kind.kind)
     gvk = {"group": kind.group, "version": kind.version}
     own = dict(schema) or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

@@ -27,7 +27,7 @@ class Type(Shape, Protocol):
 
     @property
     def zero(self) -> Callable[[], Any]:
-        """What Go shows of one that was not given; None for nothing."""
+        """The zero value that Go shows; None for nothing."""
         ...
 
 
@@ -226,7 +226,7 @@ class Bounded:
 
 
 class Either:
-    """Several JSON types, told apart by what comes: a schema or a boolean, a schema or a list of them.
+    """Several JSON types, chosen by the value: a schema or a boolean, a schema or a list of them.
 
     Go's own decoders of these do not report what they do not know, so nothing under them is reported.
     """
@@ -243,10 +243,10 @@ class Either:
         return self.zero() if value is None else self.read(value, path, report)
 
     def read(self, value: Any, path: str, report: Report) -> Any:  # noqa: ARG002 - see above
-        found = self._by_type.get(type(value))
-        if found is None:
+        type_ = self._by_type.get(type(value))
+        if type_ is None:
             raise Mismatch(value, self.go_type)
-        return found.read(value, path, Report())
+        return type_.read(value, path, Report())
 
     def zero(self) -> None:
         return None

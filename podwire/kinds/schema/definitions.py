@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 VERSION = "1.36.0"
-"""Of Kubernetes, and of the kubernetes-validate that this release of podwire is pinned to."""
+"""The version of Kubernetes, and of kubernetes-validate, to which podwire is pinned."""
 
 _PACKAGE = "kubernetes_validate"
 _REF = "#/$defs/"
@@ -23,14 +23,14 @@ _PACKAGES = {
     "apiextensions.k8s.io": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions",
     "apiregistration.k8s.io": "io.k8s.kube-aggregator.pkg.apis.apiregistration",
 }
-"""Where the types of a group are, when not in `io.k8s.api.<first word of the group>`."""
+"""The Go packages of groups that are not in `io.k8s.api.<first word of the group>`."""
 
 _EVERYWHERE = {"DeleteOptions", "Status", "WatchEvent"}
 """Kinds of the meta group that every group and version has."""
 
 
 class Schema(msgspec.Struct, frozen=True):
-    """What decoding needs of a definition or property; descriptions stay undecoded."""
+    """The parts of a definition or property that decoding needs; descriptions stay undecoded."""
 
     type: str | tuple[str, ...] = ""
     format: str = ""
@@ -74,16 +74,16 @@ class Definitions:
         return iter(self._raw)
 
     def schema(self, name: str) -> Schema:
-        """What decoding needs of it; raises KeyError."""
+        """Returns the parts of a definition that decoding needs; raises KeyError."""
         return self._decoder.decode(self._raw[name])
 
     def document(self, name: str) -> dict[str, Any]:
-        """All of it, descriptions too; raises KeyError."""
+        """Returns all of it, descriptions too; raises KeyError."""
         document: dict[str, Any] = msgspec.json.decode(self._raw[name])
         return document
 
     def name_of(self, group: str, version: str, kind: str) -> str | None:
-        """The definition of a kind."""
+        """Returns the definition of a kind."""
         package = _PACKAGES.get(group) or f"io.k8s.api.{group.partition('.')[0] or 'core'}"
         for name in (f"{package}.{version}.{kind}", f"{_META}.{kind}" if kind in _EVERYWHERE else ""):
             if name in self._raw:
@@ -93,10 +93,11 @@ class Definitions:
 
 @cache
 def load(version: str = VERSION) -> Definitions:
-    """The definitions of a version, read once in a process; raises FileNotFoundError when it is not installed."""
-    found = importlib.util.find_spec(_PACKAGE)
-    if found is None or not found.submodule_search_locations:
+    """Returns the definitions of a version, read once in a process; raises FileNotFoundError when it is not
+    installed."""
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
         raise FileNotFoundError(f"the package {_PACKAGE} is not installed")
-    folder = Path(found.submodule_search_locations[0], "kubernetes-json-schema", f"v{version}-local")
+    folder = Path(spec.submodule_search_locations[0], "kubernetes-json-schema", f"v{version}-local")
     content = (folder / "_definitions.json").read_bytes()
     return Definitions(msgspec.json.decode(content, type=_File).definitions)

@@ -25,7 +25,7 @@ _STAGES = {"": 2, "beta": 1, "alpha": 0}
 
 
 class Form(enum.Enum):
-    """How `/api` and `/apis` are told."""
+    """The forms of `/api` and `/apis`."""
 
     PLAIN = enum.auto()
     AGGREGATED = enum.auto()
@@ -33,7 +33,7 @@ class Form(enum.Enum):
 
 @lru_cache(maxsize=64)
 def negotiate(accept: str, *, aggregated: bool = True) -> Form:
-    """The first form in the header that there is; raises NotAcceptable.
+    """Returns the first form in the header that there is; raises NotAcceptable.
 
     Aggregated is v2 alone, asked for in full: who asks for v2beta1 and plain JSON (kubectl up to 1.29) must get plain
     JSON, as it takes a v2 answer for an empty list. Only `/api` and `/apis` have the aggregated form.
@@ -50,16 +50,17 @@ def negotiate(accept: str, *, aggregated: bool = True) -> Form:
 
 
 def version_order(version: str) -> tuple[int, int, int, str]:
-    """A key that sorts versions as clients prefer them: v2, v1, v1beta2, v1beta1, v1alpha1, then others by name."""
-    found = _VERSION.fullmatch(version)
-    if found is None:
+    """Returns a key that sorts versions as clients prefer them: v2, v1, v1beta2, v1beta1, v1alpha1, then others by
+    name."""
+    match = _VERSION.fullmatch(version)
+    if match is None:
         return (1, 0, 0, version)
-    major, stage, minor = found.groups()
+    major, stage, minor = match.groups()
     return (-_STAGES[stage or ""], -int(major), -int(minor or 0), "")
 
 
 class Discovery:
-    """All discovery documents of a set of kinds. Groups are told in the order in which they come.
+    """All discovery documents of a set of kinds. Groups keep the order in which they are registered.
 
     `address` is what `/api` tells clients to connect to, as host:port.
     """
@@ -72,7 +73,8 @@ class Discovery:
         self._documents: dict[tuple[tuple[str, ...], Form], Document | None] = {}
 
     def document(self, path: str, accept: str = "") -> Document | None:
-        """The answer to a GET; None when the path is no discovery path or names nothing. Raises NotAcceptable."""
+        """Returns the answer to a GET; None when the path is not a discovery path or names nothing. Raises
+        NotAcceptable."""
         words = tuple(path.strip("/").split("/"))
         if words[0] not in ("api", "apis") or len(words) > (2 if words[0] == "api" else 3):
             return None
@@ -86,23 +88,23 @@ class Discovery:
         return self._documents[key]
 
     def _plain(self, words: tuple[str, ...]) -> Document | None:
-        found: dict[str, Any] | None
+        document: dict[str, Any] | None
         match words:
             case ("api",):
-                found = self._core_versions()
+                document = self._core_versions()
             case ("apis",):
-                found = self._group_list()
+                document = self._group_list()
             case ("apis", group):
-                found = self._group(group) if group in self._groups else None
+                document = self._group(group) if group in self._groups else None
             case ("api", version):
-                found = self._resource_list("", version)
+                document = self._resource_list("", version)
             case ("apis", group, version) if group:  # the core group has no name and is under /api
-                found = self._resource_list(group, version)
+                document = self._resource_list(group, version)
             case _:
-                found = None
-        if not found:
+                document = None
+        if not document:
             return None
-        body = msgspec.json.encode(found)
+        body = msgspec.json.encode(document)
         return Document(body=body, gzipped=compressed(body))
 
     def _versions(self, group: str) -> list[str]:
@@ -119,16 +121,16 @@ class Discovery:
 
     def _group(self, group: str) -> dict[str, Any]:
         versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in self._versions(group)]
-        told = {"kind": "APIGroup", "apiVersion": "v1", "name": group}
-        return {**told, "versions": versions, "preferredVersion": versions[0]}
+        document = {"kind": "APIGroup", "apiVersion": "v1", "name": group}
+        return {**document, "versions": versions, "preferredVersion": versions[0]}
 
     def _resource_list(self, group: str, version: str) -> dict[str, Any] | None:
         kinds = self._groups.get(group, {}).get(version)
         if not kinds:
             return None
-        resources = [told for kind in _sorted(kinds) for told in _resources(kind)]
-        told = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": kinds[0].api_version}
-        return {**told, "resources": resources}
+        resources = [document for kind in _sorted(kinds) for document in _resources(kind)]
+        document = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": kinds[0].api_version}
+        return {**document, "resources": resources}
 
     def _aggregated(self, root: str) -> Document:
         groups = [group for group in self._groups if (group == "") == (root == "api")]
@@ -171,8 +173,8 @@ def _without_kind(group: dict[str, Any]) -> dict[str, Any]:
 
 
 def _resources(kind: Kind) -> list[dict[str, Any]]:
-    """A resource and its subresources as APIResource objects."""
-    told: dict[str, Any] = {
+    """Returns a resource and its subresources as APIResource objects."""
+    entry: dict[str, Any] = {
         "name": kind.resource,
         "singularName": kind.singular,
         "namespaced": kind.namespaced,
@@ -180,15 +182,15 @@ def _resources(kind: Kind) -> list[dict[str, Any]]:
         "verbs": kind.verbs,
     }
     if kind.short_names:
-        told["shortNames"] = kind.short_names
+        entry["shortNames"] = kind.short_names
     if kind.categories:
-        told["categories"] = kind.categories
-    return [told, *(_subresource(kind, subresource) for subresource in kind.subresources)]
+        entry["categories"] = kind.categories
+    return [entry, *(_subresource(kind, subresource) for subresource in kind.subresources)]
 
 
 def _subresource(kind: Kind, subresource: Subresource) -> dict[str, Any]:
     group, version, name = _subresource_kind(kind, subresource)
-    told: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "name": f"{kind.resource}/{subresource.name}",
         "singularName": "",
         "namespaced": kind.namespaced,
@@ -196,12 +198,12 @@ def _subresource(kind: Kind, subresource: Subresource) -> dict[str, Any]:
         "verbs": subresource.verbs,
     }
     if (group, version) != (kind.group, kind.version):
-        told |= {"group": group, "version": version}
-    return told
+        entry |= {"group": group, "version": version}
+    return entry
 
 
 def _aggregated_resource(kind: Kind) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "resource": kind.resource,
         "responseKind": _gvk(kind.group, kind.version, kind.kind),
         "scope": "Namespaced" if kind.namespaced else "Cluster",
@@ -209,11 +211,11 @@ def _aggregated_resource(kind: Kind) -> dict[str, Any]:
         "verbs": kind.verbs,
     }
     if kind.short_names:
-        told["shortNames"] = kind.short_names
+        entry["shortNames"] = kind.short_names
     if kind.categories:
-        told["categories"] = kind.categories
+        entry["categories"] = kind.categories
     if kind.subresources:
-        told["subresources"] = [
+        entry["subresources"] = [
             {
                 "subresource": subresource.name,
                 "responseKind": _gvk(*_subresource_kind(kind, subresource)),
@@ -221,7 +223,7 @@ def _aggregated_resource(kind: Kind) -> dict[str, Any]:
             }
             for subresource in kind.subresources
         ]
-    return told
+    return entry
 
 
 def _subresource_kind(kind: Kind, subresource: Subresource) -> tuple[str, str, str]:

@@ -43,15 +43,15 @@ class Clause:
             return 1.0
 
     def takes(self, media: str) -> bool:
-        """Whether the media type is this one or one that its stars stand for."""
+        """Returns whether the media type is this one or one that its wildcard covers."""
         return self.media in (media, f"{media.partition('/')[0]}/*", "*/*")
 
 
 def clauses(accept: str) -> list[Clause]:
-    """Those with a higher q first, otherwise in order; without the refused ones. No header takes everything."""
-    found = [_clause(text) for text in accept.split(",") if text.strip()]
-    wanted = [clause for clause in found if clause.quality > 0]
-    return sorted(wanted, key=lambda each: -each.quality) if found else [Clause("*/*")]
+    """Returns the accepted clauses, those with a higher q first. No header accepts everything."""
+    given = [_clause(text) for text in accept.split(",") if text.strip()]
+    accepted = [clause for clause in given if clause.quality > 0]
+    return sorted(accepted, key=lambda each: -each.quality) if given else [Clause("*/*")]
 
 
 def _clause(text: str) -> Clause:

@@ -1,8 +1,8 @@
-"""What the definitions do not say of a property: how Go keeps it, and so when the server shows it.
+"""Facts about Go fields that the definitions lack: pointers and omitempty, which decide when the server shows a field.
 
 The rule, for a property without a row here: it is left out when empty exactly if it is not required; an object is
 always there (if only as `{}`) when it is required or called metadata, spec or status, and may be absent otherwise;
-numbers, strings and booleans are empty when zero. A row tells the exceptions of one definition:
+numbers, strings and booleans are empty when zero. A row lists the exceptions of one definition:
 
     name    an object that is always there          *name   a scalar whose zero is a value: `replicas: 0` stays
     ^name   an object that may be absent            +name   shown even when empty or not given
@@ -26,7 +26,7 @@ _DEVICES = """
     ResourceClaimSpec: devices
     ResourceSliceSpec: *allNodes *nodeName *perDeviceNodeSelection
 """
-"""Of resource.k8s.io, where its versions agree."""
+"""Rows of resource.k8s.io that its versions share."""
 
 _ROWS = {
     "api.admissionregistration.v1": """
@@ -278,11 +278,11 @@ _MARKS = {"^": "absent", "*": "pointers", "+": "shown", "-": "omitted"}
 
 
 def _parsed(words: list[str]) -> Exceptions:
-    found: dict[str, set[str]] = {}
+    rows: dict[str, set[str]] = {}
     for word in words:
         mark = _MARKS.get(word[0], "present")
-        found.setdefault(mark, set()).add(word if mark == "present" else word[1:])
-    return Exceptions(**{mark: frozenset(names) for mark, names in found.items()})
+        rows.setdefault(mark, set()).add(word if mark == "present" else word[1:])
+    return Exceptions(**{mark: frozenset(names) for mark, names in rows.items()})
 
 
 def _parsed_rows(rows: dict[str, str]) -> dict[str, Exceptions]:

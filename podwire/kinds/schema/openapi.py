@@ -1,7 +1,7 @@
-"""What the API looks like, in OpenAPI: one v3 document a group and version, and as much of v2 as old clients need.
+"""OpenAPI documents: one v3 document for each group and version, and as much of v2 as old clients need.
 
-A document is rendered when it is first asked for (13 ms for core/v1, compression included) and kept. Its hash, which
-the index tells, comes from what it is made of and not from the outcome, so that the index costs no rendering.
+A document is rendered on first request (13 ms for core/v1, compression included) and cached. Its hash, which the index
+contains, is computed from its sources and not from the result, so that the index needs no rendering.
 """
 
 import hashlib
@@ -102,22 +102,22 @@ class OpenApi:
             custom |= custom_components(kind, schema)
 
         def schema_of(group: str, version: str, kind: str) -> str | None:
-            found = self._definitions.name_of(group, version, kind)
-            if found:
-                names.extend((found, f"{found}List"))
-                return found
+            definition = self._definitions.name_of(group, version, kind)
+            if definition:
+                names.extend((definition, f"{definition}List"))
+                return definition
             name = custom_name(group, version, kind)
             return name if name in custom else None
 
-        told = {path: operations for kind in part.builtin for path, operations in paths(kind, schema_of).items()}
+        all_paths = {path: operations for kind in part.builtin for path, operations in paths(kind, schema_of).items()}
         for kind, _ in part.custom:
-            told |= paths(kind, schema_of, custom=True)
+            all_paths |= paths(kind, schema_of, custom=True)
         schemas = {**components(self._definitions, names), **custom}
         return msgspec.json.encode(
             {
                 "openapi": "3.0.0",
                 "info": {"title": "podwire", "version": f"v{VERSION}"},
-                "paths": told,
+                "paths": all_paths,
                 "components": {"schemas": schemas},
             }
         )

@@ -69,7 +69,7 @@ _IN_PATH = {
 
 
 def paths(kind: Kind, schema_of: SchemaOf, *, custom: bool = False) -> dict[str, Any]:
-    """Every path of a resource."""
+    """Returns every path of a resource."""
     return dict(_Paths(kind, schema_of, _PATCHES if custom else (*_PATCHES, _STRATEGIC)).all())
 
 

@@ -1,4 +1,4 @@
-"""The sentences of Go's JSON decoder, which users of Kubernetes know by heart."""
+"""Scalar values, checked and put into normal form, with the error texts of Go's JSON decoder."""
 
 import binascii
 import re
@@ -137,7 +137,7 @@ def _bytes(value: Any, _path: str, _report: Report) -> Any:
 
 
 def _illegal_byte(text: str) -> int:
-    """Where base64 stops being base64."""
+    """Returns the offset of the first byte that is not base64."""
     digits = _DIGITS_OF_BASE64.match(text)
     end = digits.end() if digits else 0
     whole = end - end % 4

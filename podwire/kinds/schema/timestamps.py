@@ -61,12 +61,13 @@ def _unparsable(text: str, layout: str) -> str:
 
 
 def _wrong_word(rest: str, layout: str) -> tuple[str, str]:
-    """The word of the layout that the text does not match, and the text from there; no word: there is more after it."""
+    """Returns the word of the layout that the text does not match, and the text from there; no word: there is more
+    after it."""
     for word, pattern in _ELEMENTS:
-        found = re.match(pattern, rest, re.ASCII)
-        if found is None:
+        match = re.match(pattern, rest, re.ASCII)
+        if match is None:
             return word, rest
-        rest = rest[found.end() :]
+        rest = rest[match.end() :]
     fraction = re.match(r"\.\d{6}" if layout == _MICROS else r"(?:[.,]\d+)?", rest, re.ASCII)
     if fraction is None:
         return ".000000", rest

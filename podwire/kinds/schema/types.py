@@ -53,7 +53,7 @@ class Schemas:
         self._types: dict[str, Type] = dict(_SPECIAL)
 
     def shape(self, api_version: str, kind: str) -> Shape | None:
-        """What an object of this kind looks like; None when there is no such kind."""
+        """Returns the shape of a kind; None for an unknown kind."""
         group, _, version = api_version.rpartition("/")
         name = self._definitions.name_of(group, version, kind)
         return self.shape_of(name) if name else None
@@ -66,10 +66,10 @@ class Schemas:
         return Bounded(self._type(name)) if name in _RECURSIVE else self._type(name)
 
     def _type(self, name: str) -> Type:
-        found = self._types.get(name)
-        if found is None:
-            found = self._types[name] = self._made(name)
-        return found
+        type_ = self._types.get(name)
+        if type_ is None:
+            type_ = self._types[name] = self._made(name)
+        return type_
 
     def _made(self, name: str) -> Type:
         schema = self._definitions.schema(name)
@@ -106,7 +106,7 @@ class Schemas:
 
 
 def _kept(definition: str, name: str, kind: Type, *, required: bool) -> tuple[bool, bool]:
-    """Whether a member is shown when it was not given, and whether it is shown when empty; see gofields."""
+    """Returns whether a member is shown when absent, and whether it is shown when empty; see gofields."""
     rules = exceptions(definition)
     if isinstance(kind, Struct | Bounded | Either):
         plain = isinstance(kind, Struct) and (name in rules.present or required or name in _ALWAYS_THERE)

@@ -45,8 +45,8 @@ def _families(spec: Object, errors: Errors) -> None:
 
 
 def _each_ip(addresses: list[str], known: Sequence[str], errors: Errors) -> bool:
-    """Whether all are addresses, so that more can be said about them."""
-    found = len(errors)
+    """Returns whether all are addresses, so that further checks can parse them."""
+    before = len(errors)
     for index, address in enumerate(addresses):
         if index == 0 and address == "None":
             if len(addresses) > 1:
@@ -55,7 +55,7 @@ def _each_ip(addresses: list[str], known: Sequence[str], errors: Errors) -> bool
             named(names.ip, address, f"{_PATH}[{index}]", errors)
     if len(addresses) > 2:
         errors.append(invalid(_PATH, addresses, "may only hold up to 2 values"))
-    return len(errors) == found
+    return len(errors) == before
 
 
 def changes(spec: Object, before: Object, errors: Errors) -> None:
